@@ -1,0 +1,38 @@
+"""Logical units: how the master decides about an opcode, and then acts.
+
+A folder per subject, a file per unit. :func:`lookup` is all that the processor needs; it imports
+every unit once, when the first opcode arrives (or when the master daemon calls :func:`load` at its
+start).
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from ganeti import errors
+from ganeti.cmdlib.base import UNITS, LogicalUnit
+
+_loaded = False
+
+
+def load() -> None:
+    """Import all modules below this package, so that every unit is registered."""
+    global _loaded
+    if _loaded:
+        return
+    for module in pkgutil.walk_packages(__path__, prefix=f"{__name__}."):
+        importlib.import_module(module.name)
+    _loaded = True
+
+
+def lookup(op_id: str) -> type[LogicalUnit]:
+    """Find the unit which executes an opcode.
+
+    :raises errors.OpCodeUnknown: no unit does.
+    """
+    load()
+    try:
+        return UNITS[op_id]
+    except KeyError:
+        raise errors.OpCodeUnknown(f"opcode {op_id} is not executed by this version") from None

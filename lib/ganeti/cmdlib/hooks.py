@@ -1,0 +1,374 @@
+"""Hooks: scripts of the administrator around an operation.
+
+A logical unit names its hooks with a class attribute, ``HOOKS = InstanceHooks("instance-start")``,
+and says in ``hook_env`` and ``hook_nodes`` what is special to it. The processor makes a
+:class:`HookRunner` for the run, which builds the environment, sends it to the nodes (call
+    ``hooks_runner``) and judges the answers:
+
+* pre phase: a failing script vetoes the operation (:class:`~ganeti.errors.HooksAbort` with node,
+  script and output of every failure); unreachable nodes are a warning, offline ones are ignored;
+  no node answering at all is
+  :class:`~ganeti.errors.HooksFailure`.
+* post phase: failures are warnings, because the work is done. The environment holds the values
+  from before as ``GANETI_*`` and those from after as ``GANETI_POST_*``.
+* after an operation which wrote the configuration, ``config-update`` runs on the master.
+
+Environment, directories and nodes are a contract with the scripts of users; see the table in
+*ganeti-hooks*(7) and seed 001 for the parts which describe them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import errors
+from ganeti.utils import paths
+from ganeti.wire.calls import HOOKS_RUNNER
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.config import Config
+    from ganeti.objects import Disk, FilledInstance, Nic
+
+log = logging.getLogger(__name__)
+
+VERSION = 2
+PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
+PRE = "pre"
+POST = "post"
+CONFIG_UPDATE = "config-update"
+
+SKIPPED, FAILED, SUCCEEDED = 0, 1, 2
+
+
+class ScriptResult(NamedTuple):
+    """What one script said: path relative to the hooks directory, status, output."""
+
+    script: str
+    status: int
+    output: str
+
+
+class NodeHookResult(NamedTuple):
+    """Answers of one node; ``failure`` is set when the node could not be asked."""
+
+    node_name: str
+    offline: bool
+    failure: str | None
+    scripts: tuple[ScriptResult, ...]
+
+
+HookResults = dict[str, NodeHookResult]
+"""Node uuid to its answers."""
+
+
+class Hooks:
+    """Which hooks an operation has.
+
+    :param directory: name of the hook directories, without phase.
+    :param object_type: kind of object the operation is about, for the scripts.
+    """
+
+    def __init__(self, directory: str, object_type: str) -> None:
+        self.directory = directory
+        self.object_type = object_type
+
+    def environment(self, unit: LogicalUnit, plan: Any) -> dict[str, object]:
+        """All variables of the operation, without prefix."""
+        return unit.hook_env(plan)
+
+    def nodes(self, unit: LogicalUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+        """Node uuids of the pre and the post phase."""
+        return unit.hook_nodes(plan)
+
+
+class ClusterHooks(Hooks):
+    """Hooks of an operation on the cluster as a whole."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "CLUSTER")
+
+
+class NodeHooks(Hooks):
+    """Hooks of an operation on a node."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "NODE")
+
+
+class InstanceHooks(Hooks):
+    """Hooks of an operation on an instance: adds the common instance variables.
+
+    Unless the unit says otherwise, both phases run on the master and the instance's nodes.
+    """
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "INSTANCE")
+
+    def environment(self, unit: LogicalUnit, plan: Any) -> dict[str, object]:
+        instance = unit.hook_instance(plan)
+        env: dict[str, object] = {}
+        if instance is not None:
+            env.update(filled_instance_env(unit.config, unit.config.filled(instance)))
+        env.update(unit.hook_env(plan))
+        return env
+
+    def nodes(self, unit: LogicalUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+        pre, post = unit.hook_nodes(plan)
+        if pre or post:
+            return pre, post
+        instance = unit.hook_instance(plan)
+        if instance is None:
+            return (), ()
+        nodes = [unit.config.master_node().uuid, *unit.config.instance_nodes(instance)]
+        return nodes, nodes
+
+
+def nic_env(
+    config: Config, index: int, nic: Nic, nicparams: Mapping[str, Any]
+) -> dict[str, object]:
+    """Variables of one network interface."""
+    prefix = f"INSTANCE_NIC{index}_"
+    mode, link = nicparams.get("mode", ""), nicparams.get("link", "")
+    env: dict[str, object] = {
+        prefix + "UUID": nic.uuid or "",
+        prefix + "IP": nic.ip or "",
+        prefix + "MAC": nic.mac,
+        prefix + "MODE": mode,
+        prefix + "LINK": link,
+        prefix + "VLAN": nicparams.get("vlan", ""),
+    }
+    if nic.name:
+        env[prefix + "NAME"] = nic.name
+    if mode in ("bridged", "openvswitch"):
+        env[prefix + "BRIDGE"] = link
+    if nic.network:
+        network = config.snapshot().networks[nic.network]
+        values = {
+            "NAME": network.name,
+            "UUID": network.uuid,
+            "SUBNET": network.network,
+            "GATEWAY": network.gateway,
+            "SUBNET6": network.network6,
+            "GATEWAY6": network.gateway6,
+            "MAC_PREFIX": network.mac_prefix,
+            "TAGS": " ".join(sorted(network.tags)),
+        }
+        env.update((f"{prefix}NETWORK_{key}", value) for key, value in values.items() if value)
+    return env
+
+
+def disk_env(index: int, disk: Disk) -> dict[str, object]:
+    """Variables of one disk; those of its kind only when it already has an identity."""
+    prefix = f"INSTANCE_DISK{index}_"
+    env: dict[str, object] = {
+        prefix + "UUID": disk.uuid or "",
+        prefix + "SIZE": disk.size,
+        prefix + "MODE": disk.mode,
+    }
+    if disk.name:
+        env[prefix + "NAME"] = disk.name
+    if not disk.logical_id:
+        return env
+    env[prefix + "DEV_TYPE"] = disk.dev_type
+    first, second = (list(disk.logical_id) + ["", ""])[:2]
+    if disk.dev_type == "plain":
+        env[prefix + "VG"], env[prefix + "ID"] = first, second
+    elif disk.dev_type == "ext":
+        env[prefix + "PROVIDER"], env[prefix + "ID"] = first, second
+    elif disk.dev_type in ("file", "sharedfile", "gluster", "blockdev", "rbd"):
+        env[prefix + "DRIVER"], env[prefix + "ID"] = first, second
+    return env
+
+
+def filled_instance_env(config: Config, instance: FilledInstance) -> dict[str, object]:
+    """The common variables of an instance, from its filled form."""
+    nodes = config.snapshot().nodes
+    return instance_env(
+        config,
+        name=instance.name,
+        primary=nodes[instance.primary_node].name,
+        secondaries=[nodes[uuid].name for uuid in instance.secondary_nodes],
+        os_type=instance.os,
+        status=instance.admin_state,
+        beparams=instance.beparams,
+        hvparams=instance.hvparams,
+        hypervisor=instance.hypervisor,
+        disk_template=instance.disk_template,
+        tags=instance.tags,
+        nics=[(nic, nic.nicparams) for nic in instance.nics],
+        disks=instance.disks_info,
+    )
+
+
+def instance_env(
+    config: Config,
+    *,
+    name: str,
+    primary: str,
+    secondaries: Sequence[str],
+    os_type: str,
+    status: object,
+    beparams: Mapping[str, Any],
+    hvparams: Mapping[str, Any],
+    hypervisor: str,
+    disk_template: str,
+    tags: Sequence[str],
+    nics: Sequence[tuple[Nic, Mapping[str, Any]]],
+    disks: Sequence[Disk],
+) -> dict[str, object]:
+    """The common variables of an instance, which may not exist yet."""
+    env: dict[str, object] = {
+        "OP_TARGET": name,
+        "INSTANCE_NAME": name,
+        "INSTANCE_PRIMARY": primary,
+        "INSTANCE_SECONDARIES": " ".join(secondaries),
+        "INSTANCE_OS_TYPE": os_type,
+        "INSTANCE_STATUS": status,
+        "INSTANCE_MINMEM": beparams["minmem"],
+        "INSTANCE_MAXMEM": beparams["maxmem"],
+        "INSTANCE_MEMORY": beparams["maxmem"],
+        "INSTANCE_VCPUS": beparams["vcpus"],
+        "INSTANCE_DISK_TEMPLATE": disk_template,
+        "INSTANCE_HYPERVISOR": hypervisor,
+        "INSTANCE_NIC_COUNT": len(nics),
+        "INSTANCE_DISK_COUNT": len(disks),
+        "INSTANCE_TAGS": " ".join(sorted(tags)),
+    }
+    for index, (nic, nicparams) in enumerate(nics):
+        env.update(nic_env(config, index, nic, nicparams))
+    for index, disk in enumerate(disks):
+        env.update(disk_env(index, disk))
+    env.update((f"INSTANCE_BE_{key}", value) for key, value in beparams.items())
+    env.update((f"INSTANCE_HV_{key}", value) for key, value in hvparams.items())
+    return env
+
+
+class HookRunner:
+    """Runs the hooks of one run of a logical unit.
+
+    Made after ``check_prereq``, when the plan is known; remembers the values from before the
+    operation.
+    """
+
+    def __init__(self, unit: LogicalUnit, plan: Any) -> None:
+        self._unit = unit
+        self._plan = plan
+        self._config = unit.config
+        self._before: dict[str, object] = {}
+        self._pre_nodes: Sequence[str] = ()
+        self._post_nodes: Sequence[str] = ()
+        if unit.HOOKS is not None:
+            self._before = unit.HOOKS.environment(unit, plan)
+            self._pre_nodes, self._post_nodes = unit.HOOKS.nodes(unit, plan)
+
+    def pre(self) -> None:
+        """Ask the pre hooks.
+
+        :raises errors.HooksAbort: a script failed: the operation is vetoed.
+        :raises errors.HooksFailure: no node could be asked.
+        """
+        hooks = self._unit.HOOKS
+        if hooks is None or not self._pre_nodes:
+            return
+        results = self._run(
+            hooks.directory, PRE, self._pre_nodes, self._environment(PRE, hooks.directory)
+        )
+        vetoes: list[tuple[str, str, str]] = []
+        asked = 0
+        for result in results.values():
+            if result.offline:
+                continue
+            if result.failure is not None:
+                self._unit.warn(
+                    f"hooks of node {result.node_name} were not asked: {result.failure}"
+                )
+                continue
+            asked += 1
+            vetoes.extend(
+                (result.node_name, s.script, s.output) for s in result.scripts if s.status == FAILED
+            )
+        if vetoes:
+            raise errors.HooksAbort(vetoes)
+        if not asked:
+            raise errors.HooksFailure(
+                "no node could be asked for its pre hooks; the operation was not begun"
+            )
+
+    def post(self, result: Any) -> Any:
+        """Tell the post hooks; returns the result, which the unit may change on seeing theirs."""
+        hooks = self._unit.HOOKS
+        if hooks is None or not self._post_nodes:
+            return result
+        results = self.post_on(self._post_nodes)
+        return self._unit.post_hooks_done(results, result)
+
+    def post_on(self, node_uuids: Sequence[str]) -> HookResults:
+        """Run the post phase on chosen nodes now; failures are warnings."""
+        hooks = self._unit.HOOKS
+        if hooks is None:
+            return {}
+        env = self._environment(POST, hooks.directory)
+        results = self._run(hooks.directory, POST, node_uuids, env)
+        self._warn_failures(results)
+        return results
+
+    def config_update(self) -> None:
+        """Tell the master's ``config-update`` hooks that the configuration was written."""
+        env = self._environment(POST, CONFIG_UPDATE, values_after=False)
+        results = self._run(CONFIG_UPDATE, POST, [self._config.master_node().uuid], env)
+        self._warn_failures(results)
+
+    def _warn_failures(self, results: HookResults) -> None:
+        for result in results.values():
+            if result.offline:
+                continue
+            if result.failure is not None:
+                self._unit.warn(f"hooks of node {result.node_name} were not told: {result.failure}")
+            for script in result.scripts:
+                if script.status == FAILED:
+                    self._unit.warn(
+                        f"hook {script.script} failed on node {result.node_name}: {script.output}"
+                    )
+
+    def _environment(
+        self, phase: str, directory: str, *, values_after: bool = True
+    ) -> dict[str, str]:
+        hooks = self._unit.HOOKS
+        env: dict[str, object] = {
+            "PATH": PATH,
+            "GANETI_CLUSTER": self._config.cluster_name,
+            "GANETI_DATA_DIR": paths.current().data_dir,
+            "GANETI_HOOKS_PATH": directory,
+            "GANETI_HOOKS_PHASE": phase,
+            "GANETI_HOOKS_VERSION": VERSION,
+            "GANETI_MASTER": self._config.master_node().name,
+            "GANETI_OP_CODE": self._unit.op.OP_ID,
+        }
+        if hooks is not None:
+            env["GANETI_OBJECT_TYPE"] = hooks.object_type
+        env.update((f"GANETI_{key}", value) for key, value in self._before.items())
+        if phase == POST and values_after and hooks is not None:
+            after = hooks.environment(self._unit, self._plan)
+            env.update((f"GANETI_POST_{key}", value) for key, value in after.items())
+        return {key: str(value) for key, value in env.items()}
+
+    def _run(
+        self, directory: str, phase: str, node_uuids: Sequence[str], env: dict[str, str]
+    ) -> HookResults:
+        wanted = list(dict.fromkeys(node_uuids))
+        answers = self._unit.rpc.call_many(
+            HOOKS_RUNNER, wanted, hpath=directory, phase=phase, env=env
+        )
+        results: HookResults = {}
+        for uuid, answer in answers.items():
+            failure = None if answer.failure is None else str(answer.failure)
+            scripts = (
+                ()
+                if answer.failure is not None
+                else tuple(ScriptResult(*row) for row in answer.data)
+            )
+            results[uuid] = NodeHookResult(answer.node_name, answer.offline, failure, scripts)
+        return results

@@ -1,0 +1,184 @@
+"""The processor: walks one opcode through its logical unit.
+
+The job queue calls :meth:`Processor.execute` on a worker thread, one call per opcode. The
+processor takes the locks level by level, tells the queue that the opcode runs, lets the unit
+check, asks the pre hooks, lets the unit act, tells the post hooks, submits the jobs which the unit
+asked for and checks the shape of the result. Whatever happens on the way, locks and reservations
+of the run are gone when the call returns or raises.
+
+What it raises is meant for the user: :class:`~ganeti.errors.OpPrereqError` when nothing was
+changed, :class:`~ganeti.errors.OpExecError` when something may have been, the hook and queue errors
+as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ganeti import cmdlib, errors
+from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
+from ganeti.cmdlib.hooks import HookRunner
+from ganeti.locking import ALL, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ganeti.opcodes.base import OpCode
+
+__all__ = ["MasterContext", "OpCallbacks", "Processor"]
+
+log = logging.getLogger(__name__)
+
+BIG_LOCK = "BGL"
+
+
+class Processor:
+    """Executes opcodes; has no state of its own, so one serves all workers."""
+
+    def __init__(self, context: MasterContext) -> None:
+        self._context = context
+
+    def execute(self, op: OpCode, callbacks: OpCallbacks) -> Any:
+        """Execute one opcode and return its result.
+
+        :raises errors.OpPrereqError: refused, nothing was changed.
+        :raises errors.OpExecError: failed while acting; the text says what is left.
+        :raises errors.HooksAbort: a pre hook said no.
+        :raises errors.OpResultError: the unit returned something which its declaration does not
+            allow.
+        :raises errors.JobCanceled: cancelled while it waited for locks.
+        """
+        unit_class = cmdlib.lookup(op.OP_ID)
+        op.validate()
+        ctx = LuContext(self._context, callbacks)
+        unit = unit_class(op, ctx)
+        try:
+            self._acquire_big_lock(unit)
+            unit.expand_names()
+            for level in Level:
+                if level is not Level.CLUSTER:
+                    self._acquire_level(unit, level)
+            callbacks.check_cancel()
+            callbacks.notify_start()
+            result = self._run(unit)
+        finally:
+            self._clean_up(unit)
+        if isinstance(result, ResultWithJobs):
+            # Only now: the new jobs must not wait for locks which this one still holds.
+            result = {"jobs": callbacks.submit_jobs(result.jobs), **result.others}
+        self._check_result(op, result)
+        return result
+
+    # -- locks -----------------------------------------------------------------
+
+    def _acquire_big_lock(self, unit: LogicalUnit) -> None:
+        self._acquire(unit, Level.CLUSTER, [BIG_LOCK], shared=not unit.REQ_BGL)
+
+    def _acquire_level(self, unit: LogicalUnit, level: Level) -> None:
+        unit.ctx.callbacks.check_cancel()
+        unit.declare_locks(level)
+        if level not in unit.needed_locks:
+            return
+        wanted = unit.needed_locks[level]
+        added = unit.added_locks.get(level, [])
+        if added:
+            self._context.locks.add(level, added)
+        if wanted is ALL or wanted:
+            self._acquire(unit, level, wanted, shared=level in unit.shared_levels)
+        unit.locks_acquired(level)
+
+    def _acquire(
+        self, unit: LogicalUnit, level: Level, keys: Collection[str] | None, *, shared: bool
+    ) -> None:
+        callbacks = unit.ctx.callbacks
+        try:
+            self._context.locks.acquire(
+                callbacks.owner,
+                level,
+                keys,
+                shared=shared,
+                priority=callbacks.priority,
+                cancelled=callbacks.check_cancel,
+            )
+        except errors.LockError as err:
+            gone = (
+                [] if keys is ALL else [key for key in keys or () if not self._exists(level, key)]
+            )
+            if not gone:
+                raise
+            kind = level.name.lower().replace("_", "-")
+            raise errors.OpPrereqError(
+                f"{kind} {', '.join(sorted(gone))} was removed while the job waited for it",
+                errors.ECODE_NOENT,
+            ) from err
+
+    def _exists(self, level: Level, key: str) -> bool:
+        """Is there an object behind a lock?"""
+        data = self._context.config.snapshot()
+        if level is Level.INSTANCE:
+            return key in data.instances
+        if level in (Level.NODE, Level.NODE_RES):
+            return key in data.nodes
+        if level is Level.NODEGROUP:
+            return key in data.nodegroups
+        if level is Level.NETWORK:
+            return key in data.networks
+        return True
+
+    def _clean_up(self, unit: LogicalUnit) -> None:
+        """Forget reservations, locks of objects which are not (any more) there, and all other
+        locks."""
+        locks, owner = self._context.locks, unit.ctx.owner
+        try:
+            self._context.config.release_reservations(unit.ctx.ec_id)
+        finally:
+            try:
+                for level in reversed(Level):
+                    held = locks.owned(owner, level)
+                    gone = [key for key in held if not self._exists(level, key)]
+                    # Added, but something failed before they were acquired.
+                    gone += [
+                        key
+                        for key in unit.added_locks.get(level, ())
+                        if key not in held and not self._exists(level, key)
+                    ]
+                    if gone:
+                        self._remove_locks(unit, level, gone)
+            finally:
+                locks.release(owner)
+
+    def _remove_locks(self, unit: LogicalUnit, level: Level, keys: list[str]) -> None:
+        try:
+            self._context.locks.remove(level, keys, unit.ctx.owner)
+        except errors.LockError as err:
+            log.warning("could not remove locks %s at level %s: %s", keys, level.name, err)
+
+    # -- phases ----------------------------------------------------------------
+
+    def _run(self, unit: LogicalUnit) -> Any:
+        config = self._context.config
+        serial_before = config.snapshot().serial_no
+        try:
+            plan = unit.check_prereq()
+        except errors.RpcError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
+        hooks = unit.hooks = HookRunner(unit, plan)
+        hooks.pre()
+        if unit.op.dry_run:
+            return unit.dry_run_result(plan)
+        try:
+            result = unit.exec(plan)
+            result = hooks.post(result)
+        except errors.RpcError as err:
+            raise errors.OpExecError(str(err)) from err
+        finally:
+            if config.snapshot().serial_no != serial_before:
+                hooks.config_update()
+        return result
+
+    def _check_result(self, op: OpCode, result: Any) -> None:
+        check = type(op).RESULT
+        if op.dry_run or check is None or check(result):
+            return
+        raise errors.OpResultError(f"{op.OP_ID} returned {result!r}, which is not {check}")
