@@ -1,0 +1,50 @@
+"""Which function of the node answers which call.
+
+A handler is a plain function with the call's arguments as parameters, marked ``@serves(CALL)``. The
+node daemon asks :func:`handlers` once at start, which imports every module of this room; a child
+process then calls the function with decoded arguments. A test asserts one handler per call of the
+table.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ganeti import errors
+from ganeti.wire.calls.base import Call
+
+Handler = Callable[..., Any]
+_Function = TypeVar("_Function", bound=Handler)
+
+_handlers: dict[str, Handler] = {}
+
+
+def serves(call: Call) -> Callable[[_Function], _Function]:
+    """Decorator: this function answers that call.
+
+    :raises ProgrammerError: the call has a handler already, or the parameters are not the call's
+        arguments.
+    """
+    def register(function: _Function) -> _Function:
+        if call.name in _handlers:
+            raise errors.ProgrammerError(f"node call {call.name} has two handlers")
+        parameters = list(inspect.signature(function).parameters)
+        if parameters != [arg.name for arg in call.args]:
+            raise errors.ProgrammerError(
+                f"handler of node call {call.name} has parameters {parameters}, "
+                f"the call has {[arg.name for arg in call.args]}")
+        _handlers[call.name] = function
+        return function
+    return register
+
+
+def handlers() -> dict[str, Handler]:
+    """Every handler of this room by the name of its call."""
+    room = importlib.import_module("ganeti.backend")
+    for module in pkgutil.iter_modules(room.__path__):
+        importlib.import_module(f"ganeti.backend.{module.name}")
+    return dict(_handlers)

@@ -1,0 +1,395 @@
+"""What a node call is: name, arguments, encodings, result, time limit.
+
+Both ends of the node RPC read the same :class:`Call` objects. The master's runner asks
+:meth:`Call.encode_args` for the JSON list that goes into the request body, the node daemon asks
+:meth:`Call.decode_args` for the keyword arguments of the handler; the way back is
+:meth:`Call.encode_result` and :meth:`Call.decode_result`. Nobody packs or unpacks tuples by hand.
+
+The body of a request is the JSON list of arguments in the order of the table, the body of an answer
+is ``[ok, payload]``. What a value looks like in between is the business of an :class:`Encoding`.
+Encoding may need what only the master knows (cluster defaults, group parameters); that knowledge
+comes in as a :class:`Filler`, so that this room reads no configuration. Decoding needs nothing: the
+master sends filled parameters.
+
+Every value is checked when it is decoded, on both sides; :class:`ganeti.errors.ParseError` names the
+call, the argument and the shape that was expected.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ganeti import errors, ht
+from ganeti.objects import codec
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance, Instance
+
+#: Texts of this many bytes and more are compressed on the wire.
+COMPRESS_MIN_BYTES = 512
+#: No call transports a larger text; a compressed bomb stops here.
+TEXT_MAX_BYTES = 64 * 1024 * 1024
+
+_RAW = 0
+_ZLIB_BASE64 = 1
+_ZLIB_LEVEL = 3
+
+
+class Filler(Protocol):
+    """Master knowledge that an encoding may need; implemented by :mod:`ganeti.rpc.runner`."""
+
+    def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
+                        beparams: Mapping[str, Any] | None = None,
+                        osparams: Mapping[str, Any] | None = None) -> FilledInstance:
+        """The instance with all parameters filled in and its disks attached."""
+
+    def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
+        """The disk with the parameters of the instance's group filled in."""
+
+
+class Encoding:
+    """Form of one argument on the wire; this one leaves the value as it is."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        """Value as callers pass it -> JSON value."""
+        return value
+
+    def decode(self, wire: Any) -> Any:
+        """JSON value -> value as handlers want it.
+
+        :raises ParseError: the value has another shape.
+        """
+        return wire
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class _InstanceEncoding(Encoding):
+    """An instance with everything filled in.
+
+    Callers pass an ``Instance``, a tuple ``(instance, hvparams, beparams[, osparams])`` whose members
+    (dict or None) override the filled values, or a ``FilledInstance`` made elsewhere. Handlers get a
+    ``FilledInstance``.
+    """
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        if isinstance(value, tuple):
+            instance, hvparams, beparams, *more = value
+            osparams = more[0] if more else None
+            value = filler.filled_instance(instance, hvparams=hvparams, beparams=beparams,
+                                           osparams=osparams)
+        elif not isinstance(value, FilledInstance):
+            value = filler.filled_instance(value)
+        return codec.to_dict(value)
+
+    def decode(self, wire: Any) -> FilledInstance:
+        return codec.from_dict(FilledInstance, _expect_dict(wire, "an instance"))
+
+
+class _DiskEncoding(Encoding):
+    """A disk with its parameters filled in: callers pass ``(disk, instance)``, handlers get ``Disk``."""
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        disk, instance = value
+        return codec.to_dict(filler.annotated_disk(disk, instance))
+
+    def decode(self, wire: Any) -> Disk:
+        return codec.from_dict(Disk, _expect_dict(wire, "a disk"))
+
+
+class _DisksEncoding(Encoding):
+    """Disks of one instance: callers pass ``(disks, instance)``, handlers get ``tuple[Disk, ...]``."""
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        disks, instance = value
+        return [DISK.encode((disk, instance), filler) for disk in disks]
+
+    def decode(self, wire: Any) -> tuple[Disk, ...]:
+        return tuple(DISK.decode(item) for item in _expect_list(wire, "a list of disks"))
+
+
+class _MultiDisksEncoding(_DisksEncoding):
+    """Disks of several instances: callers pass a list of ``(disk, instance)``."""
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return [DISK.encode(pair, filler) for pair in value]
+
+
+class _RenameEncoding(Encoding):
+    """Renames: callers pass a list of ``(disk, instance, new_logical_id)``.
+
+    Handlers get a list of ``(Disk, new_logical_id tuple)``.
+    """
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return [[DISK.encode((disk, instance), filler), list(new_id)]
+                for disk, instance, new_id in value]
+
+    def decode(self, wire: Any) -> list[tuple[Disk, tuple[Any, ...]]]:
+        pairs = []
+        for item in _expect_list(wire, "a list of disks and new ids"):
+            disk, new_id = _expect_list(item, "a disk and a new id", length=2)
+            pairs.append((DISK.decode(disk), tuple(_expect_list(new_id, "a new id"))))
+        return pairs
+
+
+class ObjectEncoding(Encoding):
+    """The dict form of a data class."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        super().__init__(f"object {cls.__name__}")
+        self._cls = cls
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return codec.to_dict(value)
+
+    def decode(self, wire: Any) -> Any:
+        return codec.from_dict(self._cls, _expect_dict(wire, self.name))
+
+
+class _CompressedEncoding(Encoding):
+    """A text (or bytes in UTF-8): ``[0, text]`` when short, else ``[1, base64 of zlib]``."""
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return compress(value)
+
+    def decode(self, wire: Any) -> str:
+        return decompress(wire)
+
+
+class _TextsEncoding(Encoding):
+    """Several texts with their file names: a list of ``(file name, text)`` on both ends."""
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return [[name, compress(text)] for name, text in value]
+
+    def decode(self, wire: Any) -> list[tuple[str, str]]:
+        texts = []
+        for item in _expect_list(wire, "a list of named texts"):
+            name, text = _expect_list(item, "a file name and a text", length=2)
+            if not isinstance(name, str):
+                raise errors.ParseError("expected a file name and a text")
+            texts.append((name, decompress(text)))
+        return texts
+
+
+class _FileEncoding(Encoding):
+    """A file with its ownership: callers pass :class:`FileDetails`, handlers get it back."""
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return [value.path, compress(value.content), value.mode, value.owner, value.group,
+                value.atime, value.mtime]
+
+    def decode(self, wire: Any) -> FileDetails:
+        path, content, mode, owner, group, atime, mtime = _expect_list(wire, "a file", length=7)
+        if not (isinstance(path, str) and isinstance(mode, int)
+                and isinstance(owner, str) and isinstance(group, str)
+                and isinstance(atime, int | float) and isinstance(mtime, int | float)):
+            raise errors.ParseError("expected a file as path, content, mode, owner, group and times")
+        return FileDetails(path, decompress(content), mode, owner, group, atime, mtime)
+
+
+@dataclass(frozen=True, slots=True)
+class FileDetails:
+    """A file on its way to a node; ``path`` is virtual (without the node's root)."""
+
+    path: str
+    content: str
+    mode: int
+    owner: str
+    group: str
+    atime: float
+    mtime: float
+
+
+def compress(text: str | bytes) -> list[Any]:
+    """Text -> ``[encoding number, text]``."""
+    data = text.encode("utf-8") if isinstance(text, str) else text
+    if len(data) < COMPRESS_MIN_BYTES:
+        return [_RAW, data.decode("utf-8")]
+    return [_ZLIB_BASE64, base64.b64encode(zlib.compress(data, _ZLIB_LEVEL)).decode("ascii")]
+
+
+def decompress(wire: Any) -> str:
+    """Reverse of :func:`compress`.
+
+    :raises ParseError: not such a pair, damaged, or longer than :data:`TEXT_MAX_BYTES`.
+    """
+    encoding, text = _expect_list(wire, "an encoded text", length=2)
+    if not isinstance(text, str):
+        raise errors.ParseError("expected an encoded text")
+    if encoding == _RAW:
+        return text
+    if encoding != _ZLIB_BASE64:
+        raise errors.ParseError(f"unknown text encoding {encoding!r}")
+    try:
+        unpacker = zlib.decompressobj()
+        data = unpacker.decompress(base64.b64decode(text, validate=True), TEXT_MAX_BYTES)
+        if unpacker.unconsumed_tail:
+            raise errors.ParseError(f"text is longer than {TEXT_MAX_BYTES} bytes")
+        if not unpacker.eof:
+            raise errors.ParseError("compressed text is cut short")
+        return data.decode("utf-8")
+    except (binascii.Error, zlib.error, UnicodeDecodeError) as err:
+        raise errors.ParseError(f"damaged compressed text: {err}") from err
+
+
+PLAIN = Encoding("plain")
+INSTANCE = _InstanceEncoding("instance")
+DISK = _DiskEncoding("disk")
+DISKS = _DisksEncoding("disks")
+MULTI_DISKS = _MultiDisksEncoding("disks of several instances")
+DISK_RENAMES = _RenameEncoding("disk renames")
+COMPRESSED = _CompressedEncoding("compressed text")
+FILE = _FileEncoding("file")
+TEXTS = _TextsEncoding("named texts")
+
+
+class ResultCodec:
+    """Form of an answer: plain JSON of a given shape."""
+
+    def __init__(self, shape: Any = ht.Any) -> None:
+        self.shape = shape
+
+    def encode(self, value: Any) -> Any:
+        """Value the handler returned -> JSON value.
+
+        :raises ResultValidationError: the handler does not keep its promise.
+        """
+        if not self.shape(value):
+            raise errors.ResultValidationError(f"handler returned {value!r:.200}, not {self.shape}")
+        return value
+
+    def decode(self, wire: Any) -> Any:
+        """JSON value -> value the caller gets.
+
+        :raises ParseError: the node answered something else.
+        """
+        if not self.shape(wire):
+            raise errors.ParseError(f"expected {self.shape}, not {wire!r:.200}")
+        return wire
+
+
+class ObjectResult(ResultCodec):
+    """A data class (or None when ``maybe``)."""
+
+    def __init__(self, cls: type[Any], *, maybe: bool = False) -> None:
+        super().__init__()
+        self._cls = cls
+        self._maybe = maybe
+
+    def encode(self, value: Any) -> Any:
+        if value is None and self._maybe:
+            return None
+        if not isinstance(value, self._cls):
+            raise errors.ResultValidationError(
+                f"handler returned {value!r:.200}, not {self._cls.__name__}")
+        return codec.to_dict(value)
+
+    def decode(self, wire: Any) -> Any:
+        if wire is None and self._maybe:
+            return None
+        return codec.from_dict(self._cls, _expect_dict(wire, self._cls.__name__))
+
+
+class ObjectListResult(ResultCodec):
+    """A list of data classes."""
+
+    def __init__(self, cls: type[Any]) -> None:
+        super().__init__()
+        self._item = ObjectResult(cls)
+
+    def encode(self, value: Any) -> Any:
+        return [self._item.encode(item) for item in value]
+
+    def decode(self, wire: Any) -> Any:
+        return [self._item.decode(item) for item in _expect_list(wire, "a list")]
+
+
+#: The answer of a call that returns nothing.
+NOTHING = ResultCodec(ht.NoneType)
+ANYTHING = ResultCodec(ht.Any)
+
+
+@dataclass(frozen=True, slots=True)
+class Arg:
+    """One argument. ``shape`` is checked on the node, on the wire form of plain arguments."""
+
+    name: str
+    encoding: Encoding = PLAIN
+    shape: Any = ht.Any
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One procedure of the node daemon; see the module's essay.
+
+    ``timeout_s`` is a number of seconds or a function of the (unencoded) arguments. ``many`` says
+    that the call is made on sets of nodes; ``offline_ok`` that it is made on offline nodes too.
+    """
+
+    name: str
+    args: tuple[Arg, ...] = ()
+    result: ResultCodec = NOTHING
+    timeout_s: float | Callable[[Mapping[str, Any]], float] = 900.0
+    many: bool = False
+    offline_ok: bool = False
+
+    def time_limit_s(self, args: Mapping[str, Any]) -> float:
+        """Seconds an answer may take with these arguments."""
+        if callable(self.timeout_s):
+            return self.timeout_s(args)
+        return self.timeout_s
+
+    def encode_args(self, args: Mapping[str, Any], filler: Filler) -> list[Any]:
+        """Keyword arguments -> list for the request body.
+
+        :raises ProgrammerError: an argument is missing or unknown.
+        """
+        expected = {arg.name for arg in self.args}
+        if args.keys() != expected:
+            raise errors.ProgrammerError(
+                f"node call {self.name} wants arguments {sorted(expected)}, got {sorted(args)}")
+        return [arg.encoding.encode(args[arg.name], filler) for arg in self.args]
+
+    def decode_args(self, body: Any) -> dict[str, Any]:
+        """List from the request body -> keyword arguments of the handler.
+
+        :raises ParseError: wrong number of arguments or a wrong shape; names call and argument.
+        """
+        if not isinstance(body, list) or len(body) != len(self.args):
+            found = f"{len(body)}" if isinstance(body, list) else "no list of"
+            raise errors.ParseError(
+                f"node call {self.name} wants {len(self.args)} arguments, got {found}")
+        decoded = {}
+        for arg, wire in zip(self.args, body, strict=True):
+            if not arg.shape(wire):
+                raise errors.ParseError(
+                    f"node call {self.name}: argument {arg.name} is not {arg.shape}")
+            try:
+                decoded[arg.name] = arg.encoding.decode(wire)
+            except (errors.ParseError, errors.ConfigurationError,
+                    errors.TypeEnforcementError) as err:
+                raise errors.ParseError(
+                    f"node call {self.name}: argument {arg.name}: {err}") from err
+        return decoded
+
+
+def _expect_dict(wire: Any, what: str) -> dict[str, Any]:
+    if not isinstance(wire, dict):
+        raise errors.ParseError(f"expected {what}")
+    return wire
+
+
+def _expect_list(wire: Any, what: str, length: int | None = None) -> Sequence[Any]:
+    if not isinstance(wire, list) or (length is not None and len(wire) != length):
+        raise errors.ParseError(f"expected {what}")
+    return wire

@@ -1,0 +1,44 @@
+"""Calls that put the cluster's files on a node: uploads, ssconf, the job queue."""
+
+from __future__ import annotations
+
+from ganeti import ht
+from ganeti.wire.calls.base import COMPRESSED, FILE, PLAIN, TEXTS, Arg, Call, ResultCodec
+
+_NUMBER = ht.Or(ht.Int, ht.Float)
+
+#: ``file``: a FileDetails.
+UPLOAD_FILE = Call("upload_file", (Arg("file", FILE),), timeout_s=900, many=True)
+#: ``path`` virtual; ``owner`` and ``group`` are names.
+UPLOAD_FILE_SINGLE = Call(
+    "upload_file_single", (
+        Arg("path", PLAIN, ht.NonEmptyString),
+        Arg("content", COMPRESSED),
+        Arg("mode", PLAIN, ht.NonNegInt),
+        Arg("owner", PLAIN, ht.NonEmptyString),
+        Arg("group", PLAIN, ht.NonEmptyString),
+        Arg("atime", PLAIN, _NUMBER),
+        Arg("mtime", PLAIN, _NUMBER),
+    ), timeout_s=900, many=True)
+#: ``values``: ssconf key -> text of the file.
+WRITE_SSCONF_FILES = Call(
+    "write_ssconf_files", (Arg("values", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),),
+    timeout_s=900, many=True)
+#: ``file_name``: virtual path of a file in the queue directory.
+JOBQUEUE_UPDATE = Call(
+    "jobqueue_update", (
+        Arg("file_name", PLAIN, ht.NonEmptyString),
+        Arg("content", COMPRESSED),
+    ), timeout_s=60, many=True)
+#: All files of one commit in one message: ``files`` is a list of (virtual path, text). Ours alone;
+#: it is not among the published calls.
+JOBQUEUE_UPDATE_MANY = Call(
+    "jobqueue_update_many", (Arg("files", TEXTS),), timeout_s=60, many=True)
+#: ``rename``: list of [old virtual path, new virtual path]. -> list of None
+JOBQUEUE_RENAME = Call(
+    "jobqueue_rename", (Arg("rename", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
+    ResultCodec(ht.ListOf(ht.NoneType)), timeout_s=60, many=True)
+#: Removes every job file of the node's queue.
+JOBQUEUE_PURGE = Call("jobqueue_purge", (), timeout_s=900)
+JOBQUEUE_SET_DRAIN_FLAG = Call(
+    "jobqueue_set_drain_flag", (Arg("flag", PLAIN, ht.Bool),), timeout_s=60, many=True)
