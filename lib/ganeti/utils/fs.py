@@ -1,0 +1,152 @@
+"""Files that readers only ever see whole.
+
+Every file of the cluster's state is written here: a temporary name in the same directory, mode and
+owner set before the first byte, flushed, renamed, the directory flushed. A reader, also a foreign
+program that watches the directory, sees the old content or the new one. When anything fails (a full
+disk, say) the old file is untouched and the temporary one is gone.
+
+Errors are the operating system's own :exc:`OSError` with the file's name in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import itertools
+import os
+
+_serial = itertools.count()
+
+
+def write_file(
+    path: str,
+    data: str | bytes,
+    *,
+    mode: int = 0o600,
+    uid: int = -1,
+    gid: int = -1,
+    sync: bool = True,
+) -> None:
+    """Write a whole file, atomically.
+
+    :param data: the content; text is written as UTF-8.
+    :param mode: permission bits, whatever the umask.
+    :param uid: owner, or -1 to leave it as created; the same for ``gid``.
+    :param sync: False only for what may be lost with the power, such as a pid.
+    :raises OSError: nothing was changed.
+    """
+    content = data.encode() if isinstance(data, str) else data
+    # The name tells tools that list visible files to look away, and is unique for this process.
+    temporary = os.path.join(
+        os.path.dirname(path) or ".",
+        f".{os.path.basename(path)}.{os.getpid()}.{next(_serial)}.new",
+    )
+    fd = _create(temporary)
+    try:
+        try:
+            os.fchmod(fd, mode)
+            if uid != -1 or gid != -1:
+                os.fchown(fd, uid, gid)
+            _write_all(fd, content)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+    except OSError as err:
+        remove_file(temporary)
+        # The caller knows the file by its own name, not by the temporary one.
+        raise OSError(err.errno, err.strerror, path) from err
+    except BaseException:
+        remove_file(temporary)
+        raise
+    if sync:
+        flush_dir(os.path.dirname(path) or ".")
+
+
+def _create(temporary: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.open(temporary, flags, 0o600)
+    except FileExistsError:
+        # Left by an earlier process with our pid; ours is the only live claim to this name.
+        os.unlink(temporary)
+        return os.open(temporary, flags, 0o600)
+
+
+def _write_all(fd: int, content: bytes) -> None:
+    view = memoryview(content)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def read_file(path: str) -> str:
+    """The content of a text file; bytes that are not UTF-8 are kept as surrogates.
+
+    :raises OSError: it cannot be read.
+    """
+    return read_bytes(path).decode("utf-8", "surrogateescape")
+
+
+def read_bytes(path: str) -> bytes:
+    """The content of a file.
+
+    :raises OSError: it cannot be read.
+    """
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> None:
+    """Create a directory and those above it that are missing.
+
+    :param mode: for the directory itself when it is new, whatever the umask; those above it get 0755.
+        A directory that exists keeps its mode.
+    :raises OSError: something on the way is not a directory, or may not be created.
+    """
+    if os.path.isdir(path):
+        return
+    parent = os.path.dirname(os.path.abspath(path))
+    if parent != path:
+        make_dirs(parent)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path) from None
+        return
+    os.chmod(path, mode)
+    if uid != -1 or gid != -1:
+        os.chown(path, uid, gid)
+
+
+def remove_file(path: str, missing_ok: bool = True) -> None:
+    """Remove a file or symbolic link.
+
+    :raises OSError: it cannot be removed, or is missing and ``missing_ok`` is False.
+    """
+    if missing_ok:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    else:
+        os.unlink(path)
+
+
+def list_visible(directory: str) -> list[str]:
+    """Names in a directory that do not start with a dot, sorted.
+
+    :raises OSError: the directory cannot be read.
+    """
+    return sorted(name for name in os.listdir(directory) if not name.startswith("."))
+
+
+def flush_dir(directory: str) -> None:
+    """Make renames and removals in a directory durable.
+
+    :raises OSError: the directory cannot be opened or flushed.
+    """
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

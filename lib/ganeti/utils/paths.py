@@ -1,0 +1,273 @@
+"""Where every file of the cluster is.
+
+One :class:`Paths` describes one node. On a real machine its root is empty and the paths are the
+published ones (``/var/lib/ganeti/config.data``); in a virtual cluster every path is below the node's
+own directory, named by ``GANETI_ROOTDIR``. Nobody else joins these names: daemons, commands and tests
+ask :func:`current`.
+
+Some paths are written into the configuration (``/srv/ganeti/file-storage``) and are the same on all
+nodes; they stay as they are and are called *virtual* here. Only the code that opens such a file on a
+node turns it into a local one with :meth:`Paths.to_local`.
+
+Environment: ``GANETI_ROOTDIR`` (root of this node), ``GANETI_VCLUSTER`` (directory of the virtual
+cluster, with its ``hosts`` file), ``GANETI_HOSTNAME`` (read in :mod:`ganeti.utils.net`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ganeti import errors
+
+ENV_ROOT = "GANETI_ROOTDIR"
+ENV_HOSTNAME = "GANETI_HOSTNAME"
+ENV_VCLUSTER = "GANETI_VCLUSTER"
+
+DEFAULT_FILE_STORAGE_DIR = "/srv/ganeti/file-storage"
+DEFAULT_SHARED_FILE_STORAGE_DIR = "/srv/ganeti/shared-file-storage"
+
+_LOG_BASE = {
+    "ganeti-confd": "conf-daemon",
+    "ganeti-masterd": "master-daemon",
+    "ganeti-mond": "monitoring-daemon",
+    "ganeti-noded": "node-daemon",
+    "ganeti-rapi": "rapi-daemon",
+}
+
+_LIB_DIRS = ("/srv/ganeti", "/usr/local/lib/ganeti", "/usr/lib/ganeti", "/usr/share/ganeti")
+
+
+class _Under:
+    """A path below another one: ``config = _Under("data_dir", "config.data")``."""
+
+    __slots__ = ("_base", "_name")
+
+    def __init__(self, base: str, name: str) -> None:
+        self._base = base
+        self._name = name
+
+    def __get__(self, owner: Paths, _type: type | None = None) -> str:
+        base: str = getattr(owner, self._base)
+        return f"{base}/{self._name}"
+
+
+class Paths:
+    """The paths of one node; all absolute, none ends in a slash.
+
+    :param root: directory that stands for ``/`` on this node; empty on a real machine.
+    :raises ConfigurationError: the root is not an absolute path.
+    """
+
+    __slots__ = ("root",)
+
+    def __init__(self, root: str = "") -> None:
+        if root and not os.path.isabs(root):
+            raise errors.ConfigurationError(f"{ENV_ROOT} must be an absolute path, not '{root}'")
+        normal = os.path.normpath(root) if root else ""
+        self.root = "" if normal in ("/", "//") else normal
+
+    def __repr__(self) -> str:
+        return f"Paths(root={self.root!r})"
+
+    # The five places everything else is below.
+    data_dir = _Under("root", "var/lib/ganeti")
+    run_dir = _Under("root", "var/run/ganeti")
+    log_dir = _Under("root", "var/log/ganeti")
+    lock_dir = _Under("root", "var/lock")
+    conf_dir = _Under("root", "etc/ganeti")
+
+    # Cluster state.
+    cluster_conf_file = _Under("data_dir", "config.data")
+    queue_dir = _Under("data_dir", "queue")
+    queue_archive_dir = _Under("queue_dir", "archive")
+    queue_lock_file = _Under("queue_dir", "lock")
+    queue_serial_file = _Under("queue_dir", "serial")
+    queue_version_file = _Under("queue_dir", "version")
+    queue_drain_file = _Under("queue_dir", "drain")
+    export_dir = _Under("data_dir", "export")
+    intent_to_upgrade_file = _Under("data_dir", "intent-to-upgrade")
+    watcher_pausefile = _Under("data_dir", "watcher.pause")
+    rapi_data_dir = _Under("data_dir", "rapi")
+    rapi_users_file = _Under("rapi_data_dir", "users")
+
+    # Credentials.
+    noded_cert_file = _Under("data_dir", "server.pem")
+    noded_client_cert_file = _Under("data_dir", "client.pem")
+    rapi_cert_file = _Under("data_dir", "rapi.pem")
+    spice_cert_file = _Under("data_dir", "spice.pem")
+    spice_cacert_file = _Under("data_dir", "spice-ca.pem")
+    hmac_key = _Under("data_dir", "hmac.key")
+    cluster_domain_secret = _Under("data_dir", "cluster-domain-secret")
+    known_hosts_file = _Under("data_dir", "known_hosts")
+    vnc_password_file = _Under("conf_dir", "vnc-cluster-password")
+
+    # What runs now.
+    socket_dir = _Under("run_dir", "socket")
+    master_socket = _Under("socket_dir", "ganeti-master")
+    query_socket = _Under("socket_dir", "ganeti-query")
+    livelock_dir = _Under("run_dir", "livelocks")
+    bdev_cache_dir = _Under("run_dir", "bdev-cache")
+    instance_disks_dir = _Under("run_dir", "instance-disks")
+    instance_reason_dir = _Under("run_dir", "instance-reason")
+    instance_status_file = _Under("run_dir", "instance-status")
+    crypto_keys_dir = _Under("run_dir", "crypto")
+    import_export_dir = _Under("run_dir", "import-export")
+    uid_pool_dir = _Under("run_dir", "uid-pool")
+    kvm_root = _Under("run_dir", "kvm-hypervisor")
+    fake_root = _Under("run_dir", "fake-hypervisor")
+    ssconf_lock_file = _Under("lock_dir", "ganeti-ssconf.lock")
+    watcher_lock_file = _Under("lock_dir", "ganeti-watcher.lock")
+    restricted_commands_lock_file = _Under("lock_dir", "ganeti-restricted-commands.lock")
+
+    # What the administrator provides.
+    hooks_base_dir = _Under("conf_dir", "hooks")
+    user_scripts_dir = _Under("conf_dir", "scripts")
+    restricted_commands_dir = _Under("conf_dir", "restricted-commands")
+    file_storage_paths_file = _Under("conf_dir", "file-storage-paths")
+    defaults_file = _Under("root", "etc/default/ganeti")
+
+    # Logs that are not a daemon's own.
+    log_os_dir = _Under("log_dir", "os")
+    log_kvm_dir = _Under("log_dir", "kvm")
+    log_xen_dir = _Under("log_dir", "xen")
+    log_extstorage_dir = _Under("log_dir", "extstorage")
+    log_commands_file = _Under("log_dir", "commands.log")
+    log_jobs_file = _Under("log_dir", "jobs.log")
+    log_watcher_file = _Under("log_dir", "watcher.log")
+    log_burnin_file = _Under("log_dir", "burnin.log")
+
+    @property
+    def os_search_path(self) -> list[str]:
+        """Directories with OS definitions, first match wins."""
+        return [f"{self.root}{base}/os" for base in _LIB_DIRS]
+
+    @property
+    def extstorage_search_path(self) -> list[str]:
+        """Directories with external storage providers, first match wins."""
+        return [f"{self.root}{base}/extstorage" for base in _LIB_DIRS]
+
+    @property
+    def iallocator_search_path(self) -> list[str]:
+        """Directories with external allocators, first match wins."""
+        return [f"{self.root}{base}/iallocators" for base in _LIB_DIRS[1:3]]
+
+    def ssconf_file(self, key: str) -> str:
+        """The file of one simple configuration value, such as ``master_node``."""
+        return f"{self.data_dir}/ssconf_{key}"
+
+    def pid_file(self, daemon: str) -> str:
+        """The pid file of a daemon, named as its program (``ganeti-noded``)."""
+        return f"{self.run_dir}/{daemon}.pid"
+
+    def log_file(self, daemon: str) -> str:
+        """The log file of a daemon; a program without a published name logs under its own."""
+        return f"{self.log_dir}/{_LOG_BASE.get(daemon, daemon)}.log"
+
+    def watcher_state_file(self, group_uuid: str) -> str:
+        """What the watcher remembers about one node group."""
+        return f"{self.data_dir}/watcher.{group_uuid}.data"
+
+    def watcher_status_file(self, group_uuid: str) -> str:
+        """The instance states the watcher saw in one node group."""
+        return f"{self.data_dir}/watcher.{group_uuid}.instance-status"
+
+    def to_local(self, virtual_path: str) -> str:
+        """Where a path from the configuration is on this node.
+
+        A path that is below the root already stays as it is, so converting twice does no harm.
+
+        :raises ProgrammerError: the path is not absolute.
+        """
+        if not os.path.isabs(virtual_path):
+            raise errors.ProgrammerError(f"path from the configuration is relative: {virtual_path}")
+        if not self.root or is_below(self.root, virtual_path):
+            return virtual_path
+        return self.root + virtual_path
+
+    def to_virtual(self, local_path: str) -> str:
+        """The inverse of :meth:`to_local`: how all nodes name this file."""
+        if self.root and is_below(self.root, local_path):
+            return local_path[len(self.root) :] or "/"
+        return local_path
+
+
+def is_below(directory: str, path: str) -> bool:
+    """Whether a path is the directory itself or inside it, by name only (links are not followed)."""
+    top = os.path.normpath(directory).rstrip("/")
+    normal = os.path.normpath(path)
+    return normal == top or normal.startswith(f"{top}/")
+
+
+_cached = Paths()
+_overrides: list[Paths] = []
+
+
+def current() -> Paths:
+    """The paths of this node, as the environment says.
+
+    :raises ConfigurationError: ``GANETI_ROOTDIR`` is not an absolute path.
+    """
+    global _cached
+    if _overrides:
+        return _overrides[-1]
+    root = os.environ.get(ENV_ROOT, "")
+    # Normalising changes the text, so a root with a trailing slash is built anew; that is cheap.
+    if root != _cached.root:
+        _cached = Paths(root)
+    return _cached
+
+
+@contextmanager
+def override(other: Paths) -> Iterator[Paths]:
+    """Let :func:`current` answer with other paths; for tests and for tools that act for a node."""
+    _overrides.append(other)
+    try:
+        yield other
+    finally:
+        _overrides.remove(other)
+
+
+def is_virtual() -> bool:
+    """Whether this process belongs to a node of a virtual cluster."""
+    return bool(current().root)
+
+
+def vcluster_dir() -> str | None:
+    """Directory of the virtual cluster, or None outside of one.
+
+    :raises ConfigurationError: ``GANETI_VCLUSTER`` is not an absolute path.
+    """
+    directory = os.environ.get(ENV_VCLUSTER, "")
+    if not directory:
+        return None
+    if not os.path.isabs(directory):
+        raise errors.ConfigurationError(
+            f"{ENV_VCLUSTER} must be an absolute path, not '{directory}'"
+        )
+    return os.path.normpath(directory)
+
+
+def project_dir() -> str | None:
+    """Top of the checkout this package runs from, or None when it is installed."""
+    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
+    top = os.path.abspath(top)
+    return top if os.path.exists(f"{top}/daemons/daemon-util") else None
+
+
+def daemon_util() -> str:
+    """The program that starts and stops the daemons of this node.
+
+    :raises ConfigurationError: it is in none of the places where it may be.
+    """
+    top = project_dir()
+    if top is not None:
+        return f"{top}/daemons/daemon-util"
+    import sys  # here, because only starting daemons needs it
+
+    tried = [f"{base}/lib/ganeti/daemon-util" for base in (sys.prefix, "/usr/local", "/usr")]
+    for candidate in tried:
+        if os.access(candidate, os.X_OK):
+            return candidate
+    raise errors.ConfigurationError(f"daemon-util is not installed. Looked at {', '.join(tried)}.")
