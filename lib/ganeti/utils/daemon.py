@@ -226,10 +226,12 @@ def main(
             print(f"{name}: {err}", file=sys.stderr)
         code = _exit_code(err)
     except BaseException as err:
-        if not isinstance(err, SystemExit):
-            logging.critical("died of an internal error", exc_info=True)
-            ready.failed("internal error: " + traceback.format_exc().rstrip())
-        raise
+        if options.foreground or isinstance(err, SystemExit):
+            raise
+        # The log and the starter are told; nobody else would see a traceback.
+        logging.critical("died of an internal error", exc_info=True)
+        ready.failed("internal error: " + traceback.format_exc().rstrip())
+        code = EXIT_FAILURE
     logging.shutdown()
     sys.exit(code)
 

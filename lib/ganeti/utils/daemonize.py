@@ -1,14 +1,15 @@
 """Becoming a daemon, and telling the one who started us how it went.
 
 :func:`daemonize` forks twice. The starting process stays and waits on a pipe until the daemon says
-*ready* (exit code 0) or *failed* (the text on standard error, the daemon's exit code), or dies without
-a word. So ``daemon-util start`` returns only when the daemon really serves.
+*ready* (exit code 0) or *failed* (the text on standard error, the daemon's exit code), or dies
+without a word. So ``daemon-util start`` returns only when the daemon really serves.
 
 :class:`PidFile` is locked as long as the daemon lives; the number inside alone proves nothing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -59,8 +60,8 @@ def parse_report(message: bytes, program: str) -> tuple[int, str]:
 def daemonize(program: str) -> Ready:
     """Go into the background; only the daemon returns from here.
 
-    Called before any thread exists. The daemon is in a session of its own, in ``/``, with umask 022 and
-    standard input from ``/dev/null``; its output still goes to the starter's until
+    Called before any thread exists. The daemon is in a session of its own, in ``/``, with umask
+    022 and standard input from ``/dev/null``; its output still goes to the starter's until
     :func:`close_output`.
 
     :raises OSError: the system has no process left.
@@ -136,17 +137,18 @@ class PidFile:
         except errors.LockError as err:
             other = _read_number(self.path)
             owner = f"process {other}" if other else "another process"
-            raise errors.PidFileLockError(f"already running as {owner} (pid file {self.path})") from err
+            raise errors.PidFileLockError(
+                f"already running as {owner} (pid file {self.path})"
+            ) from err
         fd = self._lock.fileno()
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
         """Remove the file and give up the lock; for the process that acquired it."""
-        try:
+        # After privileges were dropped the directory may not be ours; an unlocked file says enough.
+        with contextlib.suppress(FileNotFoundError, PermissionError):
             os.unlink(self.path)
-        except FileNotFoundError:
-            pass
         self._lock.close()
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """Locks between processes, kept by the kernel on an open file (``flock``).
 
-A lock ends with the process that holds it, however it dies; that makes such files the sign of life of
-a job or a daemon (*livelock*), and the guard against two masters on one queue. A forked child shares
-its parent's lock as long as it keeps the file open; :meth:`FileLock.close` in the child gives up only
-the child's share.
+A lock ends with the process that holds it, however it dies; that makes such files the sign of life
+of a job or a daemon (*livelock*), and the guard against two masters on one queue. A forked child
+shares its parent's lock as long as it keeps the file open; :meth:`FileLock.close` in the child
+gives up only the child's share.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ class FileLock:
 def is_locked(path: str) -> bool:
     """Whether some process holds an exclusive lock on a file.
 
-    Looks by taking a shared lock for a moment, so owners of such files take theirs with a time limit
-    above zero. A missing file is not locked.
+    Looks by taking a shared lock for a moment, so owners of such files take theirs with a time
+    limit above zero. A missing file is not locked.
 
     :raises OSError: the file exists but cannot be opened.
     """

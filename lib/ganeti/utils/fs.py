@@ -100,8 +100,8 @@ def read_bytes(path: str) -> bytes:
 def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> None:
     """Create a directory and those above it that are missing.
 
-    :param mode: for the directory itself when it is new, whatever the umask; those above it get 0755.
-        A directory that exists keeps its mode.
+    :param mode: for the directory itself when it is new, whatever the umask; those above it get
+        0755. A directory that exists keeps its mode.
     :raises OSError: something on the way is not a directory, or may not be created.
     """
     if os.path.isdir(path):

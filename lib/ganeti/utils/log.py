@@ -103,8 +103,8 @@ def setup(
 
     :param logfile: appended to; None for no file.
     :param debug: above 0 everything is logged, else from INFO on.
-    :param stderr: to standard error as well; without ``debug`` only warnings and worse, unless there
-        is no other place.
+    :param stderr: to standard error as well; without ``debug`` only warnings and worse, unless
+        there is no other place.
     :param syslog: ``no``, ``yes`` (as well) or ``only`` (instead of the file).
     :param threads: name the thread in each line.
     :raises ConfigurationError: the log file or syslog cannot be opened; logging is unchanged.

@@ -1,7 +1,8 @@
 """Names, addresses and sockets of this machine.
 
-In a virtual cluster all nodes share one machine and nobody may edit ``/etc/hosts``: names are looked
-up in ``<virtual cluster>/hosts`` first, and ``GANETI_HOSTNAME`` says which node this process is.
+In a virtual cluster all nodes share one machine and nobody may edit ``/etc/hosts``: names are
+looked up in ``<virtual cluster>/hosts`` first, and ``GANETI_HOSTNAME`` says which node this
+process is.
 
 Unix sockets live deep inside such a directory, and the kernel takes at most 107 bytes of path;
 :func:`unix_connect` and :func:`unix_listen` reach any length.
@@ -32,8 +33,8 @@ class Hostname(NamedTuple):
 def hostname() -> str:
     """The full name of this node, in lower case.
 
-    In a virtual cluster from ``GANETI_HOSTNAME``; else the system's name, completed to a full one when
-    the resolver can.
+    In a virtual cluster from ``GANETI_HOSTNAME``; else the system's name, completed to a full one
+    when the resolver can.
     """
     name = os.environ.get(paths.ENV_HOSTNAME, "")
     if name:
@@ -45,9 +46,10 @@ def hostname() -> str:
 def parse_hosts(text: str) -> dict[str, Hostname]:
     """Read lines of ``address name [alias...]``; comments start with ``#``.
 
-    :returns: every name and alias in lower case, with the first name of its line. The first line that
-        has a name wins.
-    :raises ParseError: a line without a name, or with something that is no address; carries the line.
+    :returns: every name and alias in lower case, with the first name of its line. The first line
+        that has a name wins.
+    :raises ParseError: a line without a name, or with something that is no address; carries the
+        line.
     """
     found: dict[str, Hostname] = {}
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,13 +1,13 @@
 """Where every file of the cluster is.
 
 One :class:`Paths` describes one node. On a real machine its root is empty and the paths are the
-published ones (``/var/lib/ganeti/config.data``); in a virtual cluster every path is below the node's
-own directory, named by ``GANETI_ROOTDIR``. Nobody else joins these names: daemons, commands and tests
-ask :func:`current`.
+published ones (``/var/lib/ganeti/config.data``); in a virtual cluster every path is below the
+node's own directory, named by ``GANETI_ROOTDIR``. Nobody else joins these names: daemons, commands
+and tests ask :func:`current`.
 
 Some paths are written into the configuration (``/srv/ganeti/file-storage``) and are the same on all
-nodes; they stay as they are and are called *virtual* here. Only the code that opens such a file on a
-node turns it into a local one with :meth:`Paths.to_local`.
+nodes; they stay as they are and are called *virtual* here. Only the code that opens such a file on
+a node turns it into a local one with :meth:`Paths.to_local`.
 
 Environment: ``GANETI_ROOTDIR`` (root of this node), ``GANETI_VCLUSTER`` (directory of the virtual
 cluster, with its ``hosts`` file), ``GANETI_HOSTNAME`` (read in :mod:`ganeti.utils.net`).
@@ -194,7 +194,7 @@ class Paths:
 
 
 def is_below(directory: str, path: str) -> bool:
-    """Whether a path is the directory itself or inside it, by name only (links are not followed)."""
+    """Whether a path is the directory or inside it, by name only (links are not followed)."""
     top = os.path.normpath(directory).rstrip("/")
     normal = os.path.normpath(path)
     return normal == top or normal.startswith(f"{top}/")

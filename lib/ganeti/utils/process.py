@@ -135,8 +135,8 @@ def run(
     """Run a program to its end and return what it printed.
 
     :param argv: program and arguments; the program is looked up in the ``PATH`` it is given.
-    :param timeout_s: after this the program and its children are ended; None only where the caller's
-        own limit applies.
+    :param timeout_s: after this the program and its children are ended; None only where the
+        caller's own limit applies.
     :param stdin: fed to the program; None means an empty input.
     :param check: raise when the exit code is not 0.
     :param log: False only for what is called very often.

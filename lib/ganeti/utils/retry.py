@@ -1,7 +1,7 @@
 """Trying again until something is true, with a limit.
 
-The function that is tried raises :class:`Again` to be called again and returns its result when it is
-done; any other error ends the attempt. Clock and sleep are parameters, so tests run in no time.
+The function that is tried raises :class:`Again` to be called again and returns its result when it
+is done; any other error ends the attempt. Clock and sleep are parameters, so tests run in no time.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def until(
 ) -> _T:
     """Call ``fn`` until it does not raise :class:`Again`.
 
-    :param timeout_s: when this has passed, no further try is made; ``fn`` runs at least once and once
-        more at the deadline.
+    :param timeout_s: when this has passed, no further try is made; ``fn`` runs at least once and
+        once more at the deadline.
     :param delay: seconds between tries: ``(first, factor, longest)`` or a constant.
     :raises RetryTimeout: the time is over; carries the arguments of the last :class:`Again`.
     """

@@ -39,8 +39,8 @@ def natural_sorted(names: Iterable[str]) -> list[str]:
 def format_unit(size_mib: float, unit: str = "h") -> str:
     """A size for people or programs.
 
-    :param unit: ``m``, ``g``, ``t``: a bare number in that unit; ``h``: the unit that fits, with its
-        letter.
+    :param unit: ``m``, ``g``, ``t``: a bare number in that unit; ``h``: the unit that fits, with
+        its letter.
     :raises ProgrammerError: another unit.
     """
     if unit == "h":
@@ -74,8 +74,8 @@ def parse_unit(value: str | int | float) -> int:
     # Exact in integers: a float product may round 0.1g the wrong way.
     whole, _, fraction = number.partition(".")
     scaled = int(whole + fraction) * factor
-    divisor = 10 ** len(fraction)
-    mib = -(-scaled // divisor)
+    divisor: int = 10 ** len(fraction)
+    mib: int = -(-scaled // divisor)
     return -(-mib // SIZE_STEP_MIB) * SIZE_STEP_MIB
 
 
@@ -86,7 +86,8 @@ def match_name_component(
 
     ``web`` matches ``web.example.com`` but not ``web2.example.com``.
 
-    :returns: the full name; None when nothing or more than one name fits. An exact match always wins.
+    :returns: the full name; None when nothing or more than one name fits. An exact match always
+        wins.
     """
     wanted = key if case_sensitive else key.lower()
     found: list[str] = []
@@ -105,7 +106,7 @@ def shell_quote(value: str) -> str:
 
 
 def shell_join(argv: Iterable[str]) -> str:
-    """A command line that a POSIX shell splits back into ``argv``; for messages, not for running."""
+    """A command line that a POSIX shell splits back into ``argv``; only for messages."""
     return " ".join(shlex.quote(word) for word in argv)
 
 
