@@ -1,0 +1,54 @@
+"""Hypervisors: names and the values their parameters may take."""
+
+from __future__ import annotations
+
+XEN_PVM = "xen-pvm"
+XEN_HVM = "xen-hvm"
+KVM = "kvm"
+CHROOT = "chroot"
+LXC = "lxc"
+FAKE = "fake"
+ALL = (CHROOT, FAKE, KVM, LXC, XEN_HVM, XEN_PVM)
+DEFAULT_ENABLED = XEN_PVM
+
+# Hypervisors whose guests get a TCP port of the cluster's pool (for VNC or SPICE).
+REQUIRING_PORT = frozenset((KVM, XEN_HVM))
+CAN_MIGRATE = frozenset((FAKE, KVM, XEN_HVM, XEN_PVM))
+
+# Parameters which only the cluster (or a node) may set, never one instance.
+GLOBAL_PARAMS = frozenset(("migration_bandwidth", "migration_mode", "migration_port"))
+
+MIGRATION_LIVE = "live"
+MIGRATION_NONLIVE = "non-live"
+MIGRATION_MODES = (MIGRATION_LIVE, MIGRATION_NONLIVE)
+
+# What a hypervisor says about a guest.
+STATE_RUNNING = 0
+STATE_SHUTDOWN = 1
+
+REBOOT_BEHAVIOR_REBOOT = "reboot"
+REBOOT_BEHAVIOR_EXIT = "exit"
+REBOOT_BEHAVIORS = (REBOOT_BEHAVIOR_REBOOT, REBOOT_BEHAVIOR_EXIT)
+
+HVM_DISK_TYPES = ("ioemu", "paravirtual")
+HVM_NIC_TYPES = ("e1000", "ne2k_isa", "ne2k_pci", "paravirtual", "rtl8139")
+HVM_VIF_TYPES = ("ioemu", "vif")
+
+KVM_AIO_TYPES = ("io_uring", "native", "threads")
+KVM_BOOT_ORDERS = ("cdrom", "disk", "floppy", "network")
+KVM_CACHE_TYPES = ("default", "none", "writeback", "writethrough")
+KVM_DISCARD_TYPES = ("ignore", "unmap")
+KVM_DISK_TYPES = ("ide", "mtd", "paravirtual", "pflash", "scsi", "scsi-block", "scsi-cd",
+                  "scsi-generic", "scsi-hd", "sd")
+KVM_SCSI_DEVICE_TYPES = ("scsi-block", "scsi-cd", "scsi-generic", "scsi-hd")
+KVM_SCSI_CONTROLLER_TYPES = ("dc390", "lsi", "megasas", "virtio-scsi-pci")
+KVM_FLAG_VALUES = ("disabled", "enabled")
+KVM_MOUSE_TYPES = ("mouse", "tablet")
+KVM_NIC_TYPES = ("e1000", "i82551", "i82557b", "i82559er", "ne2k_isa", "ne2k_pci",
+                 "paravirtual", "pcnet", "rtl8139")
+KVM_SECURITY_MODELS = ("none", "pool", "user")
+KVM_SPICE_IMAGE_COMPRESSION = ("auto_glz", "auto_lz", "glz", "lz", "off", "quic")
+KVM_SPICE_WAN_COMPRESSION = ("always", "auto", "never")
+KVM_SPICE_STREAMING_VIDEO = ("all", "filter", "off")
+
+VNC_BASE_PORT = 5900

@@ -1,0 +1,50 @@
+"""Jobs: states, priorities, limits, what log entries are called."""
+
+from __future__ import annotations
+
+STATUS_QUEUED = "queued"
+STATUS_WAITING = "waiting"
+STATUS_CANCELING = "canceling"
+STATUS_RUNNING = "running"
+STATUS_CANCELED = "canceled"
+STATUS_SUCCESS = "success"
+STATUS_ERROR = "error"
+STATUSES = (STATUS_CANCELED, STATUS_CANCELING, STATUS_ERROR, STATUS_QUEUED, STATUS_RUNNING,
+            STATUS_SUCCESS, STATUS_WAITING)
+FINALIZED = frozenset((STATUS_CANCELED, STATUS_SUCCESS, STATUS_ERROR))
+PENDING = frozenset((STATUS_QUEUED, STATUS_WAITING, STATUS_CANCELING))
+
+PRIO_LOWEST = 19
+PRIO_LOW = 10
+PRIO_NORMAL = 0
+PRIO_DEFAULT = PRIO_NORMAL
+PRIO_HIGH = -10
+PRIO_HIGHEST = -20
+# What a client may ask for; the queue itself moves a job further when it has waited long.
+PRIO_SUBMIT_VALID = (PRIO_HIGH, PRIO_NORMAL, PRIO_LOW)
+
+QUEUE_VERSION = 1
+QUEUE_HARD_LIMIT = 5000
+QUEUE_FILE_MODE = 0o640
+JOBS_PER_ARCHIVE_DIR = 10000
+MAX_RUNNING_DEFAULT = 20
+MAX_TRACKED_DEFAULT = 25
+
+# Types of log entries.
+LOG_MESSAGE = "message"
+LOG_MESSAGE_LIST = "message-list"
+LOG_REMOTE_IMPORT = "remote-import"
+LOG_JQUEUE_TEST = "jqueue-test"
+LOG_DELAY_TEST = "delay-test"
+
+# Result of waiting for a change when there was none in time.
+NO_CHANGE = "nochange"
+
+# Sources in a reason trail.
+REASON_CLIENT = "gnt:client"
+REASON_MASTERD_PICKUP = "gnt:daemon:masterd:pickup"
+REASON_NODED = "gnt:daemon:noded"
+REASON_OPCODE = "gnt:opcode"
+REASON_RLIB2 = "gnt:library:rlib2"
+REASON_USER = "gnt:user"
+REASON_WATCHER = "gnt:watcher"

@@ -1,0 +1,14 @@
+"""Tags: which kinds of objects have them and what they may look like."""
+
+from __future__ import annotations
+
+CLUSTER = "cluster"
+NODEGROUP = "nodegroup"
+NODE = "node"
+INSTANCE = "instance"
+NETWORK = "network"
+KINDS = (CLUSTER, INSTANCE, NETWORK, NODE, NODEGROUP)
+
+MAX_LENGTH = 128
+MAX_PER_OBJECT = 4096
+PATTERN = r"^[\w.+*/:@-]+$"

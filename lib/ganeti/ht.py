@@ -1,0 +1,210 @@
+"""Words for the shapes of values that come from outside.
+
+A word is a predicate with a name: ``ListOf(NonEmptyString)(value)`` says whether a value fits, and
+``str()`` of it is what a user reads in a message and in the documentation. Opcodes, REST bodies and
+results are declared with these words; nothing else in the program describes shapes.
+
+The module is imported by every command, so it imports nothing at all.
+
+Two words hide values: what is declared ``Private`` or ``Secret`` is wrapped in a
+:class:`PrivateDict`, whose text shows the keys only.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    import typing
+
+REDACTED = "<redacted>"
+
+_LISTS = (list, tuple)
+_SETS = (list, tuple, set, frozenset)
+_SCALARS = (str, int)
+
+
+class Type:
+    """A named predicate. `hidden` is "", "private" or "secret", inherited from inner words."""
+
+    __slots__ = ("check", "hidden", "name")
+
+    def __init__(self, name: str, check: Callable[[typing.Any], bool], hidden: str = "") -> None:
+        self.name = name
+        self.check = check
+        self.hidden = hidden
+
+    def __call__(self, value: typing.Any) -> bool:
+        return self.check(value)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<ht {self.name}>"
+
+
+class PrivateDict(dict):  # type: ignore[type-arg]  # bare dict: subscripting it costs start-up
+    """A dictionary whose text does not show its values."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(f"{key!r}: {REDACTED}" for key in self) + "}"
+
+    __str__ = __repr__
+
+
+def hide(value: typing.Any) -> typing.Any:
+    """`value` with every dictionary in it turned into a :class:`PrivateDict`."""
+    if isinstance(value, dict):
+        return PrivateDict((key, hide(inner)) for key, inner in value.items())
+    if isinstance(value, _LISTS):
+        return [hide(inner) for inner in value]
+    return value
+
+
+def redact(value: typing.Any) -> typing.Any:
+    """`value` with everything but the keys of dictionaries replaced by a fixed text."""
+    if value is None:
+        return None
+    if isinstance(value, dict):
+        return {key: redact(inner) for key, inner in value.items()}
+    return REDACTED
+
+
+def _is_int(value: typing.Any) -> bool:
+    # bool is a kind of int to Python but never to a user.
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+Any = Type("any", lambda value: True)
+NoneType = Type("none", lambda value: value is None)
+Bool = Type("bool", lambda value: isinstance(value, bool))
+Int = Type("int", _is_int)
+Float = Type("float", lambda value: isinstance(value, float) and value - value == 0)
+Str = Type("str", lambda value: isinstance(value, str))
+NonEmptyString = Type("nonempty-str", lambda value: isinstance(value, str) and value != "")
+List = Type("list(any)", lambda value: isinstance(value, _LISTS))
+Dict = Type("object(any)", lambda value: isinstance(value, dict))
+
+
+def NonNeg(inner: Type) -> Type:
+    """A number from zero upwards."""
+    return Type(f"nonneg({inner})", lambda value: inner.check(value) and value >= 0)
+
+
+def Pos(inner: Type) -> Type:
+    """A number above zero."""
+    return Type(f"pos({inner})", lambda value: inner.check(value) and value > 0)
+
+
+def Neg(inner: Type) -> Type:
+    """A number below zero."""
+    return Type(f"neg({inner})", lambda value: inner.check(value) and value < 0)
+
+
+NonNegInt = NonNeg(Int)
+PositiveInt = Pos(Int)
+NegativeInt = Neg(Int)
+
+
+def Maybe(inner: Type) -> Type:
+    """The inner word, or null."""
+    return Type(f"maybe({inner})", lambda value: value is None or inner.check(value),
+                inner.hidden)
+
+
+def Or(*inner: Type) -> Type:
+    """Any of the inner words."""
+    return Type(f"or({','.join(map(str, inner))})",
+                lambda value: any(each.check(value) for each in inner),
+                _most_hidden(inner))
+
+
+def And(name: str, *inner: Type) -> Type:
+    """All of the inner words, under a name of its own."""
+    return Type(name, lambda value: all(each.check(value) for each in inner))
+
+
+def OneOf(name: str, values: Iterable[typing.Any]) -> Type:
+    """One of `values`; the name stands in messages, so it says what kind of value is meant."""
+    allowed = frozenset(values)
+
+    def check(value: typing.Any) -> bool:
+        # An unhashable value is certainly none of them; True must not pass for 1.
+        return isinstance(value, _SCALARS) and not isinstance(value, bool) and value in allowed
+
+    return Type(name, check)
+
+
+def ListOf(inner: Type) -> Type:
+    """A list, each of whose members fits."""
+    return Type(f"list({inner})",
+                lambda value: isinstance(value, _LISTS) and all(map(inner.check, value)),
+                inner.hidden)
+
+
+def SetOf(inner: Type) -> Type:
+    """As :func:`ListOf`; order and repetition mean nothing (JSON has no sets)."""
+    return Type(f"set({inner})",
+                lambda value: isinstance(value, _SETS)
+                and all(map(inner.check, value)), inner.hidden)
+
+
+def DictOf(key: Type, inner: Type) -> Type:
+    """A dictionary, each of whose keys and values fits."""
+    return Type(f"dict({key},{inner})",
+                lambda value: isinstance(value, dict) and all(map(key.check, value))
+                and all(map(inner.check, value.values())), inner.hidden)
+
+
+def ObjectOf(inner: Type) -> Type:
+    """A dictionary with any key (a string, in JSON), each of whose values fits."""
+    return Type(f"object({inner})",
+                lambda value: isinstance(value, dict) and all(map(inner.check, value.values())),
+                inner.hidden)
+
+
+def Tuple(*inner: Type) -> Type:
+    """A list of fixed length, each position with a word of its own."""
+    return Type(f"tuple({','.join(map(str, inner))})",
+                lambda value: isinstance(value, _LISTS) and len(value) == len(inner)
+                and all(each.check(item) for each, item in zip(inner, value, strict=True)),
+                _most_hidden(inner))
+
+
+def Shape(name: str, required: dict[str, Type], optional: dict[str, Type] | None = None,
+          ) -> Type:
+    """A dictionary with exactly these keys; optional ones may be missing."""
+    every = {**required, **(optional or {})}
+
+    def check(value: typing.Any) -> bool:
+        return (isinstance(value, dict) and all(key in value for key in required)
+                and all(key in every and every[key].check(item) for key, item in value.items()))
+
+    return Type(name, check)
+
+
+def Named(name: str, inner: Type) -> Type:
+    """The inner word under the name by which users know it."""
+    return Type(name, inner.check, inner.hidden)
+
+
+def Private(inner: Type) -> Type:
+    """The inner word; values are kept out of logs and answers."""
+    return Type(f"private({inner})", inner.check, "private")
+
+
+def Secret(inner: Type) -> Type:
+    """As :func:`Private`, and values are never written to the job queue."""
+    return Type(f"secret({inner})", inner.check, "secret")
+
+
+def _most_hidden(inner: Sequence[Type]) -> str:
+    kinds = {each.hidden for each in inner}
+    return "secret" if "secret" in kinds else "private" if "private" in kinds else ""
+
+
+JobId = Type("job-id", lambda value: (_is_int(value) and value >= 0)
+             or (isinstance(value, str) and value.isascii() and value.isdigit()))

@@ -1,0 +1,253 @@
+"""What an opcode is: a declaration of one thing the master may be asked to do.
+
+An opcode is declared once, as a class with annotated parameters, and that declaration feeds the
+check of requests, the help of commands, REST bodies and the documentation::
+
+    @opcode(summary="instance_name")
+    class OpInstanceStartup(OpCode):
+        \"\"\"Start a stopped instance. Result: None.\"\"\"
+        instance_name: str = param(ht.Str, "Instance to start")
+        RESULT = ht.NoneType
+
+Opcodes hold data and nothing else; what they do stands in cmdlib. Objects are built by keyword and
+serialised with every parameter (:meth:`OpCode.to_dict`), as programs by others read them from job
+files. A parameter's default is filled in when the object is built; :meth:`OpCode.validate` then
+accepts or refuses the whole.
+
+Commands import this, so it stays free of dataclasses and typing at run time.
+"""
+
+from __future__ import annotations
+
+from ganeti import errors, ht
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, ClassVar, Self, TypeVar
+
+    OpClass = TypeVar("OpClass", bound="type[OpCode]")
+
+# Kinds of opcodes. "query" ones change nothing; "test" ones exist for developers.
+CHANGE = "change"
+QUERY = "query"
+TEST = "test"
+
+PRIORITY_DEFAULT = 0
+PRIORITY_SUBMIT_VALID = (-10, 0, 10)
+JOB_STATUS_FINALIZED = ("canceled", "error", "success")
+
+# In the short form of a summary the subject shrinks to a letter.
+_TINY_PREFIXES = (("CLUSTER_", "C_"), ("GROUP_", "G_"), ("INSTANCE_", "I_"), ("NODE_", "N_"))
+
+_MISSING: Any = type("Missing", (), {"__repr__": lambda self: "<missing>", "__slots__": ()})()
+
+
+class Param:
+    """One parameter of an opcode. A required one has no default."""
+
+    __slots__ = ("default", "doc", "name", "required", "type")
+
+    def __init__(self, type_: ht.Type, doc: str, default: Any = _MISSING) -> None:
+        self.name = ""
+        self.type = type_
+        self.doc = doc
+        self.required = default is _MISSING
+        self.default = None if self.required else default
+
+    def fresh_default(self) -> Any:
+        """The default, safe to be changed by whoever gets it."""
+        default = self.default
+        return default.copy() if default.__class__ in (list, dict) else default
+
+    def __repr__(self) -> str:
+        return f"<Param {self.name}: {self.type}>"
+
+
+def param(type_: ht.Type, doc: str, default: Any = _MISSING) -> Any:
+    """Declare a parameter in the body of an opcode class. Without a default it is required."""
+    return Param(type_, doc, default)
+
+
+_Dependency = ht.Tuple(
+    ht.Or(ht.JobId, ht.NegativeInt),
+    ht.ListOf(ht.OneOf("job-final-status", JOB_STATUS_FINALIZED)),
+)
+
+
+def op_id_of(class_name: str) -> str:
+    """``OpInstanceStartup`` -> ``OP_INSTANCE_STARTUP``."""
+    return "".join("_" + char if char.isupper() and place else char
+                   for place, char in enumerate(class_name)).upper()
+
+
+class OpCode:
+    """Base of all opcodes; holds the parameters which every opcode has.
+
+    :raises errors.OpPrereqError: from the constructor, for a parameter nobody declared.
+    """
+
+    OP_ID: ClassVar[str] = ""
+    KIND: ClassVar[str] = CHANGE
+    PARAMS: ClassVar[dict[str, Param]] = {}
+    RESULT: ClassVar[ht.Type] = ht.Any
+    SUMMARY_FIELD: ClassVar[str] = ""
+
+    dry_run: bool | None = param(
+        ht.Maybe(ht.Bool), "Check only, change nothing", default=None)
+    debug_level: int | None = param(
+        ht.Maybe(ht.NonNegInt), "How much the operation logs", default=None)
+    priority: int = param(
+        ht.OneOf("one-of(op_prio_submit_valid)", PRIORITY_SUBMIT_VALID),
+        "Place in the queue; a lower number runs earlier", default=PRIORITY_DEFAULT)
+    depends: list[Any] | None = param(
+        ht.Maybe(ht.ListOf(_Dependency)),
+        "Jobs to wait for: [job id, final states accepted]; a negative id counts back within one "
+        "submission, an empty list of states means success", default=None)
+    comment: str | None = param(ht.Maybe(ht.Str), "Remark for people", default=None)
+    reason: list[Any] = param(
+        ht.Maybe(ht.ListOf(ht.Any)),
+        "Who asked for this and why: [source, reason, time in ns]", default=[])
+
+    def __init__(self, **values: Any) -> None:
+        mine = self.__dict__
+        declared = self.PARAMS
+        for name, declaration in declared.items():
+            if name in values:
+                value = values.pop(name)
+                mine[name] = ht.hide(value) if declaration.type.hidden else value
+            elif not declaration.required:
+                mine[name] = declaration.fresh_default()
+        if values:
+            unknown = ", ".join(sorted(map(str, values)))
+            raise errors.OpPrereqError(f"{self.OP_ID}: unknown parameter: {unknown}",
+                                       errors.ECODE_INVAL)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.PARAMS:
+            raise AttributeError(f"{self.OP_ID} has no parameter {name!r}")
+        self.__dict__[name] = value
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{key}={value!r}" for key, value in self.to_dict(redact=True).items()
+                          if key != "OP_ID")
+        return f"{type(self).__name__}({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and other.__dict__ == self.__dict__
+
+    __hash__ = None  # type: ignore[assignment]  # parameters may change
+
+    def validate(self) -> Self:
+        """Check every parameter and return self.
+
+        An integer where only a float fits is taken as that float.
+
+        :raises errors.OpPrereqError: wrong_input; names the opcode, parameter and wanted type.
+        """
+        mine = self.__dict__
+        for name, declaration in self.PARAMS.items():
+            if name not in mine:
+                raise errors.OpPrereqError(
+                    f"{self.OP_ID}: required parameter {name!r} is missing", errors.ECODE_INVAL)
+            value = mine[name]
+            wanted = declaration.type
+            if wanted.check(value):
+                continue
+            if isinstance(value, int) and not isinstance(value, bool):
+                try:
+                    as_float = float(value)
+                except OverflowError:
+                    as_float = None
+                if as_float is not None and wanted.check(as_float):
+                    mine[name] = as_float
+                    continue
+            shown = ht.REDACTED if wanted.hidden else _shorten(repr(value))
+            raise errors.OpPrereqError(
+                f"{self.OP_ID}: parameter {name!r} must be {wanted}, not {shown}",
+                errors.ECODE_INVAL)
+        return self
+
+    def to_dict(self, redact: bool | str = False) -> dict[str, Any]:
+        """All parameters and ``OP_ID``.
+
+        :param redact: False gives everything (for the master's socket), ``"secret"`` hides the
+            values which must not be written to the job queue, True also the private ones.
+        """
+        mine = self.__dict__
+        state: dict[str, Any] = {"OP_ID": self.OP_ID}
+        for name, declaration in self.PARAMS.items():
+            if name in mine:
+                hidden = declaration.type.hidden
+                value = mine[name]
+                if hidden and redact and (redact is True or hidden == redact):
+                    value = ht.redact(value)
+                state[name] = value
+        return state
+
+    def summary(self) -> str:
+        """One line for job lists: ``INSTANCE_STARTUP(web1)``."""
+        text = self.OP_ID[3:]
+        if self.SUMMARY_FIELD:
+            text += f"({self.summary_value()})"
+        return text
+
+    def summary_value(self) -> str:
+        """What stands in the brackets of a summary."""
+        value = self.__dict__.get(self.SUMMARY_FIELD)
+        if isinstance(value, (list, tuple)):
+            return ",".join(map(str, value))
+        return str(value)
+
+    def tiny_summary(self) -> str:
+        """Summary without brackets and with the subject as a letter: ``I_STARTUP``."""
+        text = self.OP_ID[3:]
+        for prefix, short in _TINY_PREFIXES:
+            if text.startswith(prefix):
+                return short + text[len(prefix):]
+        return text
+
+    def reason_source(self) -> str:
+        """Source under which this opcode stands in a reason trail."""
+        return f"gnt:opcode:{self.OP_ID[3:].lower()}"
+
+    def add_reason(self, source: str, text: str, time_ns: int) -> None:
+        """Append to the trail which says who asked for this and why."""
+        self.reason = [*(self.reason or ()), [source, text, time_ns]]
+
+
+def _shorten(text: str, limit: int = 200) -> str:
+    return text if len(text) <= limit else text[:limit] + "..."
+
+
+def _collect(cls: type[OpCode]) -> dict[str, Param]:
+    """Take the declarations out of a class body, in order."""
+    found = {}
+    for name, value in list(cls.__dict__.items()):
+        if value.__class__ is Param:
+            value.name = name
+            found[name] = value
+            delattr(cls, name)
+    return found
+
+
+COMMON_PARAMS = _collect(OpCode)
+OpCode.PARAMS = COMMON_PARAMS
+
+
+def opcode(summary: str = "", kind: str = CHANGE) -> Callable[[OpClass], OpClass]:
+    """Class decorator which makes a declared class an opcode.
+
+    :param summary: parameter which the job list shows in brackets.
+    """
+    def declare(cls: OpClass) -> OpClass:
+        own = _collect(cls)
+        cls.OP_ID = op_id_of(cls.__name__)
+        cls.KIND = kind
+        cls.PARAMS = {**own, **COMMON_PARAMS}
+        cls.SUMMARY_FIELD = summary
+        if summary and summary not in own:
+            raise errors.ProgrammerError(f"{cls.OP_ID}: no parameter {summary!r} to show")
+        return cls
+
+    return declare
