@@ -2,8 +2,8 @@
 
 ``from ganeti.wire.calls import INSTANCE_START``; the master's runner takes the constant, the node's
 handler is registered for it with ``@serves(INSTANCE_START)``. :data:`TABLE` maps every name to its
-:class:`Call`. Names, order of arguments and time limits are the published ones, so that the body of a
-request stays the same for other programs; names of arguments are ours alone (they never travel).
+:class:`Call`. Names, order of arguments and time limits are the published ones, so that the body of
+a request stays the same for other programs; names of arguments are ours (they never travel).
 """
 
 from __future__ import annotations

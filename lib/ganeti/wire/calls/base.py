@@ -11,8 +11,8 @@ Encoding may need what only the master knows (cluster defaults, group parameters
 comes in as a :class:`Filler`, so that this room reads no configuration. Decoding needs nothing: the
 master sends filled parameters.
 
-Every value is checked when it is decoded, on both sides; :class:`ganeti.errors.ParseError` names the
-call, the argument and the shape that was expected.
+Every value is checked when it is decoded, on both sides; :class:`ganeti.errors.ParseError` names
+the call, the argument and the shape that was expected.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Encoding:
 class _InstanceEncoding(Encoding):
     """An instance with everything filled in.
 
-    Callers pass an ``Instance``, a tuple ``(instance, hvparams, beparams[, osparams])`` whose members
-    (dict or None) override the filled values, or a ``FilledInstance`` made elsewhere. Handlers get a
-    ``FilledInstance``.
+    Callers pass an ``Instance``, a tuple ``(instance, hvparams, beparams[, osparams])`` whose
+    members (dict or None) override the filled values, or a ``FilledInstance`` made elsewhere.
+    Handlers get a ``FilledInstance``.
     """
 
     def encode(self, value: Any, filler: Filler) -> Any:
@@ -95,7 +95,7 @@ class _InstanceEncoding(Encoding):
 
 
 class _DiskEncoding(Encoding):
-    """A disk with its parameters filled in: callers pass ``(disk, instance)``, handlers get ``Disk``."""
+    """A disk, parameters filled in: callers pass ``(disk, instance)``, handlers get ``Disk``."""
 
     def encode(self, value: Any, filler: Filler) -> Any:
         disk, instance = value
@@ -106,7 +106,7 @@ class _DiskEncoding(Encoding):
 
 
 class _DisksEncoding(Encoding):
-    """Disks of one instance: callers pass ``(disks, instance)``, handlers get ``tuple[Disk, ...]``."""
+    """Disks of one instance: callers pass ``(disks, instance)``, handlers get a tuple of them."""
 
     def encode(self, value: Any, filler: Filler) -> Any:
         disks, instance = value
@@ -193,7 +193,7 @@ class _FileEncoding(Encoding):
         if not (isinstance(path, str) and isinstance(mode, int)
                 and isinstance(owner, str) and isinstance(group, str)
                 and isinstance(atime, int | float) and isinstance(mtime, int | float)):
-            raise errors.ParseError("expected a file as path, content, mode, owner, group and times")
+            raise errors.ParseError("expected path, content, mode, owner, group, times of a file")
         return FileDetails(path, decompress(content), mode, owner, group, atime, mtime)
 
 

@@ -51,7 +51,7 @@ INSTANCE_SHUTDOWN = Call(
 INSTANCE_REBOOT = Call(
     "instance_reboot", (
         Arg("instance", INSTANCE),
-        Arg("reboot_type", PLAIN, ht.OneOf(("soft", "hard", "full"))),
+        Arg("reboot_type", PLAIN, ht.OneOf("reboot type", ("soft", "hard", "full"))),
         Arg("shutdown_timeout_s", PLAIN, ht.NonNegInt),
         _REASON,
     ), timeout_s=lambda args: 900.0 + args["shutdown_timeout_s"])

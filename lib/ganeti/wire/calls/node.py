@@ -32,11 +32,12 @@ NODE_VERIFY_LIGHT = Call("node_verify_light", NODE_VERIFY.args, NODE_VERIFY.resu
 #: Fails with the names of the missing ones.
 BRIDGES_EXIST = Call(
     "bridges_exist", (Arg("bridges", PLAIN, ht.ListOf(ht.NonEmptyString)),), timeout_s=60)
-#: ``env``: complete environment (str -> str). -> list of [script, 0 skipped/1 failed/2 success, output]
+#: ``env``: complete environment (str -> str).
+#: -> list of [script, 0 skipped / 1 failed / 2 success, output]
 HOOKS_RUNNER = Call(
     "hooks_runner", (
         Arg("hpath", PLAIN, ht.NonEmptyString),
-        Arg("phase", PLAIN, ht.OneOf(("pre", "post"))),
+        Arg("phase", PLAIN, ht.OneOf("hook phase", ("pre", "post"))),
         Arg("env", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),
     ), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=900, many=True)
 #: Sleep on the node.

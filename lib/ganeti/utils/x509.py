@@ -1,0 +1,318 @@
+"""Keys and certificates of the cluster; the only user of pyOpenSSL and cryptography.
+
+A cluster has one self-signed *server certificate* (``server.pem``), the same on every node. It is
+the certificate every node daemon shows, and the authority that signs each node's *client
+certificate* (``client.pem``). A PEM here always holds the private key first and the certificate
+after it, in one text; whoever writes it to disk uses mode 0400 or 0440.
+
+A certificate is known to others by its digest: SHA1 over its binary form, upper case, in pairs with
+colons (``CB:83:...``), as written into ``ssconf_master_candidates_certs``.
+
+The two libraries are imported inside the functions that need them: the node daemon forks for every
+call, and a parent without them is smaller and forks faster. Contexts and digests need only the
+standard library.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+import ssl
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import errors
+
+if TYPE_CHECKING:
+    from cryptography import x509 as cx509
+    from OpenSSL import crypto
+
+#: Common name of the server certificate; clients check the signature, not the name.
+DEFAULT_COMMON_NAME = "ganeti.example.com"
+#: Five years.
+DEFAULT_VALIDITY_DAYS = 1825
+#: ``gnt-cluster verify`` warns this long before a certificate ends, and complains later.
+EXPIRATION_WARN_DAYS = 30
+EXPIRATION_ERROR_DAYS = 7
+
+#: Everything the standard library's TLS 1.2 may use; TLS 1.3 has its own short list.
+CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH"
+
+SEVERITY_WARNING = "WARNING"
+SEVERITY_ERROR = "ERROR"
+
+# A clock that is a little behind on some node must not refuse a certificate made just now.
+_BACKDATE = datetime.timedelta(hours=1)
+_CERTIFICATE = re.compile(
+    r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+
+
+class CertificateInfo(NamedTuple):
+    """What can be said about a certificate; times in seconds since 1970."""
+
+    subject: str
+    issuer: str
+    serial_no: int
+    not_before: float
+    not_after: float
+    digest: str
+
+
+def create_self_signed(common_name: str = DEFAULT_COMMON_NAME, *,
+                       validity_days: int = DEFAULT_VALIDITY_DAYS, serial_no: int = 1) -> str:
+    """A new key with a certificate that vouches for itself and may sign others.
+
+    :returns: PEM with key and certificate.
+    """
+    key = _new_key()
+    name = _name(common_name)
+    builder = _builder(name, name, key.public_key(), serial_no, validity_days)
+    return _to_pem(key, _sign(_extend(builder, key, key, authority=True), key))
+
+
+def create_signed(common_name: str, ca_pem: str, *, validity_days: int = DEFAULT_VALIDITY_DAYS,
+                  serial_no: int = 1) -> str:
+    """A new key with a certificate signed by another one's key.
+
+    :param ca_pem: PEM with key and certificate of the signer.
+    :returns: PEM with key and certificate.
+    :raises X509CertError: the signer's PEM cannot be read.
+    """
+    ca_key = _load_key(ca_pem)
+    ca_cert = _load(ca_pem, "(signer)")
+    key = _new_key()
+    builder = _builder(_name(common_name), ca_cert.subject, key.public_key(), serial_no,
+                       validity_days)
+    return _to_pem(key, _sign(_extend(builder, key, ca_key, authority=False), ca_key))
+
+
+def certificate_part(pem: str, filename: str = "(text)") -> str:
+    """The first certificate of a PEM, without the key.
+
+    :raises X509CertError: there is none.
+    """
+    match = _CERTIFICATE.search(pem)
+    if match is None:
+        raise errors.X509CertError(filename, "holds no certificate")
+    return match.group(0) + "\n"
+
+
+def digest(pem: str, filename: str = "(text)") -> str:
+    """The digest of the first certificate in a PEM, as ``AA:BB:...``.
+
+    :raises X509CertError: no certificate in it.
+    """
+    try:
+        return digest_der(ssl.PEM_cert_to_DER_cert(certificate_part(pem, filename)))
+    except ValueError as err:
+        raise errors.X509CertError(filename, f"cannot read the certificate: {err}") from err
+
+
+def digest_der(der: bytes) -> str:
+    """The digest of a certificate in its binary form."""
+    digits = hashlib.sha1(der, usedforsecurity=False).hexdigest().upper()
+    return ":".join(digits[start:start + 2] for start in range(0, len(digits), 2))
+
+
+def digest_file(path: str) -> str:
+    """As :func:`digest`, of a file.
+
+    :raises X509CertError: the file cannot be read or holds no certificate.
+    """
+    return digest(read_pem(path), path)
+
+
+def read_pem(path: str) -> str:
+    """Text of a PEM file.
+
+    :raises X509CertError: the file cannot be read.
+    """
+    try:
+        with open(path, encoding="ascii") as stream:
+            return stream.read()
+    except (OSError, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else "is not a PEM text"
+        raise errors.X509CertError(path, f"{reason}") from err
+
+
+def describe(pem: str, filename: str = "(text)") -> CertificateInfo:
+    """Facts about the first certificate of a PEM.
+
+    :raises X509CertError: it cannot be read.
+    """
+    cert = _load(pem, filename)
+    return CertificateInfo(
+        subject=_common_name(cert.subject), issuer=_common_name(cert.issuer),
+        serial_no=cert.serial_number, not_before=_moment(cert, "not_valid_before"),
+        not_after=_moment(cert, "not_valid_after"), digest=digest(pem, filename))
+
+
+def check_expiry(pem: str, now: float, filename: str = "(text)", *,
+                 warn_days: int = EXPIRATION_WARN_DAYS,
+                 error_days: int = EXPIRATION_ERROR_DAYS) -> tuple[str | None, str]:
+    """Whether a certificate is valid now and for a while.
+
+    :param now: seconds since 1970.
+    :returns: ``(None, "")``, or the severity (WARNING, ERROR) and a text.
+    :raises X509CertError: it cannot be read.
+    """
+    info = describe(pem, filename)
+    if now < info.not_before:
+        start = _show(info.not_before)
+        return SEVERITY_ERROR, f"certificate {filename} is not valid before {start}"
+    if now > info.not_after:
+        return SEVERITY_ERROR, f"certificate {filename} expired on {_show(info.not_after)}"
+    days_left = int((info.not_after - now) // 86400)
+    text = f"certificate {filename} expires in {days_left} days"
+    if days_left <= error_days:
+        return SEVERITY_ERROR, text
+    if days_left <= warn_days:
+        return SEVERITY_WARNING, text
+    return None, ""
+
+
+def verify_signed(pem: str, ca_pem: str, filename: str = "(text)") -> None:
+    """Check that the certificate was signed by the other one and that its key fits.
+
+    :raises X509CertError: it was not, it is expired, or the key belongs to another certificate.
+    """
+    from OpenSSL import crypto
+
+    cert = _load_openssl(pem, filename)
+    store = crypto.X509Store()
+    store.add_cert(_load_openssl(ca_pem, "(signer)"))
+    try:
+        crypto.X509StoreContext(store, cert).verify_certificate()
+    except crypto.X509StoreContextError as err:
+        raise errors.X509CertError(filename, f"is not valid in this cluster: {err}") from err
+    if _public_der(_load_key(pem, filename)) != _public_der(_load(pem, filename)):
+        raise errors.X509CertError(filename, "private key does not fit the certificate")
+
+
+def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext:
+    """TLS settings of a daemon that demands client certificates.
+
+    TLS 1.2 at least; a client must show a certificate signed by ``ca_file`` (default: the server's
+    own). The keys for session tickets are made here, so all children of a forking server resume
+    each other's sessions.
+
+    :raises X509CertError: a file cannot be read, or key and certificate do not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_REQUIRED
+    try:
+        context.set_ciphers(CIPHERS)
+        context.load_cert_chain(cert_file)
+        context.load_verify_locations(cafile=ca_file or cert_file)
+    except (OSError, ValueError) as err:
+        raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
+    return context
+
+
+def _new_key() -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    # An RSA key of the same strength costs a hundred times more at every full handshake and
+    # hundreds of milliseconds to make; certificates with RSA keys made elsewhere work as well.
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _name(common_name: str) -> cx509.Name:
+    from cryptography import x509 as cx509
+    from cryptography.x509.oid import NameOID
+
+    return cx509.Name([cx509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
+
+
+def _builder(subject: cx509.Name, issuer: cx509.Name, public_key: Any, serial_no: int,
+             validity_days: int) -> cx509.CertificateBuilder:
+    from cryptography import x509 as cx509
+
+    now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
+    return (cx509.CertificateBuilder().subject_name(subject).issuer_name(issuer)
+            .public_key(public_key).serial_number(serial_no)
+            .not_valid_before(now - _BACKDATE)
+            .not_valid_after(now + datetime.timedelta(days=validity_days)))
+
+
+def _extend(builder: cx509.CertificateBuilder, key: Any, ca_key: Any, *,
+            authority: bool) -> cx509.CertificateBuilder:
+    from cryptography import x509 as cx509
+
+    return (builder
+            .add_extension(cx509.BasicConstraints(ca=authority, path_length=None), critical=True)
+            .add_extension(cx509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+                           critical=False)
+            .add_extension(
+                cx509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
+                critical=False))
+
+
+def _sign(builder: cx509.CertificateBuilder,
+          key: Any) -> cx509.Certificate:
+    from cryptography.hazmat.primitives import hashes
+
+    return builder.sign(key, hashes.SHA256())
+
+
+def _to_pem(key: Any, cert: cx509.Certificate) -> str:
+    from cryptography.hazmat.primitives import serialization
+
+    private = key.private_bytes(serialization.Encoding.PEM,
+                                serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return str((private + cert.public_bytes(serialization.Encoding.PEM)).decode("ascii"))
+
+
+def _load_key(pem: str, filename: str = "(signer)") -> Any:
+    from cryptography.hazmat.primitives import serialization
+
+    try:
+        return serialization.load_pem_private_key(pem.encode(), password=None)
+    except (ValueError, TypeError) as err:
+        # The library's text may quote the key; ours does not.
+        raise errors.X509CertError(filename, "holds no usable private key") from err
+
+
+def _load(pem: str, filename: str) -> cx509.Certificate:
+    from cryptography import x509 as cx509
+
+    try:
+        return cx509.load_pem_x509_certificate(certificate_part(pem, filename).encode())
+    except ValueError as err:
+        raise errors.X509CertError(filename, f"cannot read the certificate: {err}") from err
+
+
+def _public_der(owner: Any) -> bytes:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    return bytes(owner.public_key().public_bytes(Encoding.DER,
+                                                 PublicFormat.SubjectPublicKeyInfo))
+
+
+def _load_openssl(pem: str, filename: str) -> crypto.X509:
+    from OpenSSL import crypto
+
+    try:
+        return crypto.load_certificate(crypto.FILETYPE_PEM,
+                                       certificate_part(pem, filename).encode())
+    except crypto.Error as err:
+        raise errors.X509CertError(filename, f"cannot read the certificate: {err}") from err
+
+
+def _common_name(name: cx509.Name) -> str:
+    from cryptography.x509.oid import NameOID
+
+    found = name.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else ""
+
+
+def _moment(cert: cx509.Certificate, attribute: str) -> float:
+    # Since version 42 the library has attributes with a time zone and warns about those without.
+    moment = getattr(cert, f"{attribute}_utc", None) or getattr(cert, attribute)
+    return float(moment.replace(tzinfo=datetime.UTC).timestamp())
+
+
+def _show(timestamp: float) -> str:
+    moment = datetime.datetime.fromtimestamp(timestamp, datetime.UTC)
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,93 @@
+"""Keys and certificates."""
+
+import ssl
+import subprocess
+
+import pytest
+
+from ganeti import errors
+from ganeti.utils import x509
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return x509.create_self_signed()
+
+
+@pytest.fixture(scope="module")
+def client(authority):
+    return x509.create_signed("node1.example.com", authority, serial_no=7)
+
+
+def test_self_signed_is_its_own_authority(authority):
+    x509.verify_signed(authority, authority)
+    info = x509.describe(authority)
+    assert info.subject == info.issuer == "ganeti.example.com"
+
+
+def test_signed_names_subject_and_issuer(authority, client):
+    x509.verify_signed(client, authority)
+    info = x509.describe(client)
+    assert (info.subject, info.issuer, info.serial_no) == (
+        "node1.example.com", "ganeti.example.com", 7)
+
+
+def test_foreign_certificate_is_refused(client):
+    with pytest.raises(errors.X509CertError, match="client.pem.*not valid in this cluster"):
+        x509.verify_signed(client, x509.create_self_signed(), "client.pem")
+
+
+def test_key_of_another_certificate_is_refused(authority, client):
+    mixed = client[:client.index("-----BEGIN CERT")] + x509.certificate_part(authority)
+    with pytest.raises(errors.X509CertError, match="key does not fit"):
+        x509.verify_signed(mixed, authority)
+
+
+def test_digest_agrees_with_openssl(client, tmp_path):
+    path = tmp_path / "client.pem"
+    path.write_text(client)
+    printed = subprocess.run(
+        ["openssl", "x509", "-in", path, "-noout", "-fingerprint", "-sha1"],
+        capture_output=True, text=True, check=True).stdout
+    assert printed.strip().partition("=")[2] == x509.digest_file(str(path))
+
+
+@pytest.mark.parametrize(("days_left", "severity"), [
+    (1825, None), (31, None), (29, "WARNING"), (8, "WARNING"), (6, "ERROR"), (-1, "ERROR"),
+])
+def test_expiry(client, days_left, severity):
+    end = x509.describe(client).not_after
+    found, text = x509.check_expiry(client, end - days_left * 86400, "client.pem")
+    assert found == severity
+    assert ("client.pem" in text) == (severity is not None)
+
+
+def test_not_valid_yet(client):
+    start = x509.describe(client).not_before
+    severity, text = x509.check_expiry(client, start - 10)
+    assert severity == "ERROR"
+    assert "not valid before" in text
+
+
+@pytest.mark.parametrize("text", [
+    "", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+def test_damaged_text(text):
+    with pytest.raises(errors.X509CertError):
+        x509.describe(text, "x.pem")
+    with pytest.raises(errors.X509CertError):
+        x509.create_signed("a", text)
+
+
+def test_missing_file(tmp_path):
+    with pytest.raises(errors.X509CertError, match="No such file"):
+        x509.digest_file(str(tmp_path / "none.pem"))
+    with pytest.raises(errors.X509CertError, match="cannot be used"):
+        x509.server_context(str(tmp_path / "none.pem"))
+
+
+def test_server_context_demands_certificates(authority, tmp_path):
+    path = tmp_path / "server.pem"
+    path.write_text(authority)
+    context = x509.server_context(str(path))
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert context.minimum_version is ssl.TLSVersion.TLSv1_2
