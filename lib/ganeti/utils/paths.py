@@ -249,25 +249,32 @@ def vcluster_dir() -> str | None:
     return os.path.normpath(directory)
 
 
+def package_dir() -> str:
+    """The directory of the package ``ganeti`` that runs now."""
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
 def project_dir() -> str | None:
     """Top of the checkout this package runs from, or None when it is installed."""
-    top = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
-    top = os.path.abspath(top)
+    top = os.path.dirname(os.path.dirname(package_dir()))
     return top if os.path.exists(f"{top}/daemons/daemon-util") else None
 
 
 def daemon_util() -> str:
-    """The program that starts and stops the daemons of this node.
+    """The program that starts and stops the daemons of this node; run it as it is.
 
-    :raises ConfigurationError: it is in none of the places where it may be.
+    In a checkout ``daemons/daemon-util``, installed ``PREFIX/lib/ganeti/daemon-util``.
     """
     top = project_dir()
     if top is not None:
         return f"{top}/daemons/daemon-util"
-    import sys  # here, because only starting daemons needs it
+    # Installed, the package is PREFIX/lib/ganeti/python/ganeti.
+    return os.path.join(os.path.dirname(os.path.dirname(package_dir())), "daemon-util")
 
-    tried = [f"{base}/lib/ganeti/daemon-util" for base in (sys.prefix, "/usr/local", "/usr")]
-    for candidate in tried:
-        if os.access(candidate, os.X_OK):
-            return candidate
-    raise errors.ConfigurationError(f"daemon-util is not installed. Looked at {', '.join(tried)}.")
+
+def daemon_dir() -> str:
+    """Where the programs of the daemons are: ``daemons`` or ``PREFIX/sbin``."""
+    top = project_dir()
+    if top is not None:
+        return f"{top}/daemons"
+    return os.path.normpath(os.path.join(os.path.dirname(daemon_util()), "../../sbin"))

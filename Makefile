@@ -1,0 +1,85 @@
+# "make" alone prints what there is. Needed to start: git, make, python3 (3.11 or newer).
+
+PYTHON ?= python3
+PREFIX ?= /usr/local
+DESTDIR ?=
+# Directory of the demonstration cluster; short, because sockets live in it.
+DEMO ?= $(CURDIR)/build/demo
+
+TOP := $(CURDIR)
+VPY := $(TOP)/.venv/bin/python
+export PYTHONPATH := $(TOP)/lib
+
+PYTEST = $(VPY) -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help venv check lint types unit docs scenario bench demo demo-stop man completion install \
+	clean
+
+help:
+	@echo "What make can do, and what each target needs besides git, make and python3."
+	@echo "Python packages go into .venv; Debian packages are installed when you are root,"
+	@echo "else the one line to run is printed."
+	@echo
+	@echo "  make venv       virtual environment in .venv           (network, or a filled pip cache)"
+	@echo "  make check      lint, types, unit, docs: the quick tests                       (venv)"
+	@echo "  make lint       ruff over everything                                           (venv)"
+	@echo "  make types      mypy in strict mode over lib                                   (venv)"
+	@echo "  make unit       unit tests                                                     (venv)"
+	@echo "  make docs       documentation agrees with the program                          (venv)"
+	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86, curl,"
+	@echo "                  openssl; what is missing is skipped and named)"
+	@echo "  make bench      latency and throughput on a virtual cluster                    (venv)"
+	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
+	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
+	@echo "  make demo-stop  end it and remove its directory"
+	@echo "  make man        man pages into build/man                                       (venv)"
+	@echo "  make completion completion for bash into build/bash_completion                 (venv)"
+	@echo "  make install    for this machine, below PREFIX=$(PREFIX) (python3-pycurl and others)"
+	@echo "  make clean      remove what was built, not .venv"
+
+venv:
+	@tools/setup-venv $(PYTHON)
+
+check: lint types unit docs
+
+lint: venv
+	$(VPY) -m ruff check .
+
+types: venv
+	$(VPY) -m mypy
+
+unit: venv
+	$(PYTEST) test/unit
+
+docs: venv
+	$(PYTEST) test/docs
+
+scenario: venv
+	-@tools/install-packages qemu-system-x86 curl openssl
+	$(PYTEST) test/scenario
+
+bench: venv
+	$(VPY) tools/bench
+
+demo: venv
+	@tools/demo $(DEMO)
+
+demo-stop:
+	@tools/demo --stop $(DEMO)
+
+man: venv
+	$(VPY) tools/build-man build/man
+
+completion: venv
+	@mkdir -p build
+	$(VPY) tools/build-bash-completion >build/bash_completion.new
+	@mv build/bash_completion.new build/bash_completion
+
+install:
+	tools/install-ganeti --prefix "$(PREFIX)" --destdir "$(DESTDIR)" --python "$(PYTHON)"
+
+clean:
+	@tools/demo --stop --quiet $(DEMO)
+	rm -rf build lib/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find lib test -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Programs beside the ``gnt-*`` commands: starting daemons, virtual clusters, measurements."""

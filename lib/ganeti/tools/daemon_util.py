@@ -1,0 +1,280 @@
+"""Starts and stops the daemons of this node; the program ``daemon-util``.
+
+Called by init systems, by ``gnt-cluster init``, by the node daemon when the master role moves, and
+by virtual clusters. Its sub-commands are the published ones. It works as an ordinary user when the
+daemons' directories are that user's (``GANETI_ROOTDIR``).
+
+``start`` returns when the daemon serves, or with the daemon's own error and exit code; starting a
+daemon that runs is a success. ``stop`` returns when the daemon is gone; stopping one that does not
+run is a success too. Whether a daemon runs is read from the lock on its pid file, never from the
+number alone.
+
+Extra arguments of a daemon come from ``/etc/default/ganeti``, one line each: ``NODED_ARGS="-d"``.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+
+from ganeti import errors
+from ganeti.utils import daemonize, filelock, fs, paths, process, retry
+
+# In the order of starting; stopping goes backwards.
+START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-mond", "ganeti-masterd", "ganeti-rapi")
+MASTER_DAEMONS = ("ganeti-masterd", "ganeti-rapi")
+
+EXIT_SUCCESS = 0
+EXIT_FAILURE = 1
+EXIT_NOTCLUSTER = 5
+EXIT_NOTMASTER = 11
+
+# masterd finishes what its jobs are doing before it leaves.
+_STOP_S = 60.0
+_KILL_S = 10.0
+
+
+def executable(daemon: str) -> str:
+    """The program of a daemon, beside this package.
+
+    :raises ConfigurationError: not a daemon, or it is not installed.
+    """
+    if daemon not in START_ORDER:
+        raise errors.ConfigurationError(
+            f"'{daemon}' is not a daemon. The daemons are {', '.join(START_ORDER)}."
+        )
+    path = f"{paths.daemon_dir()}/{daemon}"
+    if not os.access(path, os.X_OK):
+        raise errors.ConfigurationError(f"{daemon} is not installed at {path}")
+    return path
+
+
+def installed() -> list[str]:
+    """The daemons that are here, in the order of starting."""
+    return [
+        name for name in START_ORDER if os.access(f"{paths.daemon_dir()}/{name}", os.X_OK)
+    ]
+
+
+def parse_defaults(text: str) -> dict[str, list[str]]:
+    """Read lines such as ``NODED_ARGS="-d --syslog=yes"``.
+
+    :returns: daemon -> arguments; lines about something else are ignored.
+    :raises ConfigurationError: quotes that do not match.
+    """
+    found: dict[str, list[str]] = {}
+    variables = {f"{name.removeprefix('ganeti-').upper()}_ARGS": name for name in START_ORDER}
+    for line in text.splitlines():
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as err:
+            raise errors.ConfigurationError(
+                f"cannot read {paths.current().defaults_file}: {err} in '{line}'"
+            ) from err
+        for word in words:
+            variable, sign, value = word.partition("=")
+            if sign and variable in variables:
+                found[variables[variable]] = shlex.split(value)
+    return found
+
+
+def _default_args(daemon: str) -> list[str]:
+    try:
+        text = fs.read_file(paths.current().defaults_file)
+    except FileNotFoundError:
+        return []
+    return parse_defaults(text).get(daemon, [])
+
+
+def is_running(daemon: str) -> bool:
+    """Whether a daemon of this node runs."""
+    return filelock.is_locked(paths.current().pid_file(daemon))
+
+
+def start(daemon: str, args: Sequence[str] = ()) -> int:
+    """Start a daemon unless it runs; the daemon's word decides the exit code."""
+    program = executable(daemon)
+    if is_running(daemon):
+        return EXIT_SUCCESS
+    argv = [sys.executable, program, *_default_args(daemon), *args]
+    # Not process.run: a daemon outlives us, and what it prints belongs on our terminal. Without a
+    # pipe of our own in its hands nobody waits for it by accident.
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, env=_environment(),
+    check=False).returncode
+
+
+def _environment() -> dict[str, str]:
+    env = dict(os.environ)
+    lib = os.path.dirname(paths.package_dir())
+    known = env.get("PYTHONPATH", "").split(":")
+    if lib not in known:
+        env["PYTHONPATH"] = ":".join([lib, *filter(None, known)])
+    return env
+
+
+def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
+    """Stop a daemon and wait until it is gone; one that does not leave in time is killed."""
+    executable(daemon)
+    pid_file = paths.current().pid_file(daemon)
+    for number, limit_s in ((signal.SIGTERM, stop_s), (signal.SIGKILL, _KILL_S)):
+        pid = daemonize.read_pid(pid_file)
+        if pid is None:
+            return EXIT_SUCCESS
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            raise errors.ConfigurationError(
+                f"{daemon} (process {pid}) belongs to another user and cannot be stopped"
+            ) from None
+
+        def gone(pid: int = pid) -> None:
+            if process.is_alive(pid):
+                raise retry.Again(pid)
+
+        try:
+            retry.until(gone, timeout_s=limit_s, delay=(0.01, 1.5, 0.2))
+        except errors.RetryTimeout:
+            print(f"{daemon} ignores signal {number.value}", file=sys.stderr)
+            continue
+        return EXIT_SUCCESS
+    print(f"{daemon} cannot be stopped", file=sys.stderr)
+    return EXIT_FAILURE
+
+
+def check_config() -> int:
+    """0 when this node belongs to a cluster, 5 when it does not."""
+    here = paths.current()
+    for path in (here.noded_cert_file, here.ssconf_file("master_node")):
+        if not os.path.exists(path):
+            print(f"not a cluster node: {path} is missing", file=sys.stderr)
+            return EXIT_NOTCLUSTER
+    return EXIT_SUCCESS
+
+
+def check_exitcode(code: int) -> int:
+    """Whether an exit code of a starting daemon is all right: masterd elsewhere is."""
+    return EXIT_SUCCESS if code in (EXIT_SUCCESS, EXIT_NOTMASTER) else EXIT_FAILURE
+
+
+def rotate_logs(daemon: str) -> int:
+    """Tell a daemon to open its log files again."""
+    executable(daemon)
+    pid = daemonize.read_pid(paths.current().pid_file(daemon))
+    if pid is None:
+        return EXIT_SUCCESS
+    os.kill(pid, signal.SIGHUP)
+    return EXIT_SUCCESS
+
+
+def _start_many(daemons: Sequence[str]) -> int:
+    worst = EXIT_SUCCESS
+    for daemon in daemons:
+        code = start(daemon)
+        if check_exitcode(code) != EXIT_SUCCESS:
+            worst = code
+    return worst
+
+
+def _stop_many(daemons: Sequence[str]) -> int:
+    return max([stop(daemon) for daemon in daemons], default=EXIT_SUCCESS)
+
+
+def _reload_ssh_keys() -> int:
+    if paths.is_virtual():
+        print("a virtual cluster has no SSH server to reload", file=sys.stderr)
+        return EXIT_SUCCESS
+    process.run(["service", "ssh", "reload"], timeout_s=60)
+    return EXIT_SUCCESS
+
+
+def _say(text: str) -> int:
+    print(text)
+    return EXIT_SUCCESS
+
+
+def _is_daemon_name(name: str) -> int:
+    return EXIT_SUCCESS if name in START_ORDER else EXIT_FAILURE
+
+
+def _check(daemon: str) -> int:
+    executable(daemon)
+    return EXIT_SUCCESS if is_running(daemon) else EXIT_FAILURE
+
+
+def _pid_file(daemon: str) -> int:
+    executable(daemon)
+    return _say(paths.current().pid_file(daemon))
+
+
+def _exit_code_argument(text: str) -> int:
+    if not text.isdecimal():
+        raise errors.ParameterError(f"not an exit code: {text}")
+    return check_exitcode(int(text))
+
+
+def _masters() -> list[str]:
+    return [name for name in installed() if name in MASTER_DAEMONS]
+
+
+# name -> (least arguments, most arguments or None, how to call, function)
+_COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
+    "daemon-pidfile": (1, 1, "<daemon>", _pid_file),
+    "daemon-executable": (1, 1, "<daemon>", lambda name: _say(executable(name))),
+    "list-start-daemons": (0, 0, "", lambda: _say("\n".join(installed()))),
+    "list-stop-daemons": (0, 0, "", lambda: _say("\n".join(reversed(installed())))),
+    "is-daemon-name": (1, 1, "<name>", _is_daemon_name),
+    "check": (1, 1, "<daemon>", _check),
+    "start": (1, None, "<daemon> [args]", lambda name, *args: start(name, args)),
+    "stop": (1, 1, "<daemon>", stop),
+    "check-and-start": (1, 1, "<daemon>", start),
+    "start-master": (0, 0, "", lambda: _start_many(_masters())),
+    "stop-master": (0, 0, "", lambda: _stop_many(_masters()[::-1])),
+    "start-all": (0, 0, "", lambda: check_config() or _start_many(installed())),
+    "stop-all": (0, 0, "", lambda: _stop_many(installed()[::-1])),
+    "rotate-logs": (1, 1, "<daemon>", rotate_logs),
+    "rotate-all-logs": (0, 0, "", lambda: max([rotate_logs(name) for name in installed()])),
+    "reload-ssh-keys": (0, 0, "", _reload_ssh_keys),
+    "check-config": (0, 0, "", check_config),
+    "check-exitcode": (1, 1, "<n>", _exit_code_argument),
+    # Units of an init system may exist, but these sub-commands always act on the daemons
+    # themselves.
+    "use-systemctl": (0, 0, "", lambda: EXIT_FAILURE),
+}
+
+
+def usage() -> str:
+    """How to call the program, a line per sub-command."""
+    lines = [f"  {name} {form}".rstrip() for name, (_, _, form, _) in _COMMANDS.items()]
+    return "\n".join(["Usage: daemon-util <command> [arguments]", "", "Commands:", *lines])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one sub-command; returns the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if not words or words[0] in ("-h", "--help"):
+        print(usage())
+        return EXIT_SUCCESS if words else EXIT_FAILURE
+    command = _COMMANDS.get(words[0])
+    if command is None:
+        print(f"daemon-util: unknown command '{words[0]}'\n{usage()}", file=sys.stderr)
+        return EXIT_FAILURE
+    least, most, form, function = command
+    args = words[1:]
+    if len(args) < least or (most is not None and len(args) > most):
+        print(f"daemon-util: usage: daemon-util {words[0]} {form}".rstrip(), file=sys.stderr)
+        return EXIT_FAILURE
+    try:
+        return function(*args)
+    except (errors.GenericError, OSError) as err:
+        print(f"daemon-util: {err}", file=sys.stderr)
+        return EXIT_FAILURE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

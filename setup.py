@@ -1,0 +1,48 @@
+"""Package description; ``make venv`` installs it in place, ``make install`` for a whole machine."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+_TOP = Path(__file__).resolve().parent
+_VERSION = re.search(
+    r'__version__ = "([^"]+)"', (_TOP / "lib/ganeti/__init__.py").read_text(encoding="utf-8")
+)
+assert _VERSION is not None
+
+RUNTIME = [
+    "pycurl",
+    "pyOpenSSL",
+    "cryptography",
+    "simplejson",
+    "pyparsing",
+    "PyYAML",
+    "pyinotify",
+]
+DEVELOPMENT = [
+    "pytest",
+    "pytest-xdist",
+    "hypothesis",
+    "ruff",
+    "mypy",
+    "docutils",
+    "types-PyYAML",
+    "types-pyOpenSSL",
+    "types-pycurl",
+    "types-setuptools",
+    "types-simplejson",
+]
+
+setup(
+    name="ganeti",
+    version=_VERSION.group(1),
+    description="Cluster manager for virtual machines",
+    license="BSD-2-Clause",
+    python_requires=">=3.11",
+    package_dir={"": "lib"},
+    packages=find_packages("lib"),
+    package_data={"": ["*.rst", "py.typed"]},
+    install_requires=RUNTIME,
+    extras_require={"dev": DEVELOPMENT},
+)

@@ -1,0 +1,18 @@
+"""Unit tests start no program unless they say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ganeti.utils import process
+
+
+@pytest.fixture(autouse=True)
+def _programs_on_request_only(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.node.get_closest_marker("programs") is not None:
+        yield
+        return
+    with process.forbid("a unit test starts a program. Mark it with pytest.mark.programs"):
+        yield
