@@ -60,9 +60,11 @@ Text: lower case, no full stop, names the object; a hint follows as a sentence o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+TYPE_CHECKING = False  # the name type checkers look for; commands import this file first
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-# Codes of OpPrereqError: why a request was refused. Published; clients and the REST daemon read them.
+# Codes of OpPrereqError: why a request was refused. Published; programs by others read them.
 ECODE_RESOLVER = "resolver_error"
 ECODE_NORES = "insufficient_resources"
 ECODE_TEMP_NORES = "temp_insufficient_resources"

@@ -10,12 +10,14 @@ Two words hide values: what is declared ``Private`` or ``Secret`` is wrapped in 
 :class:`PrivateDict`, whose text shows the keys only.
 """
 
+# ruff: noqa: N802 - the words read as names of types, which is what they stand for
+
 from __future__ import annotations
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
     import typing
+    from collections.abc import Callable, Iterable, Sequence
 
 REDACTED = "<redacted>"
 

@@ -46,7 +46,7 @@ RecreateDisksInfo = ht.Named(
 ExportTarget = ht.Named("export-target", ht.Or(ht.NonEmptyString, ht.List))
 
 
-def ParamMods(inner: ht.Type) -> ht.Type:
+def ParamMods(inner: ht.Type) -> ht.Type:  # noqa: N802 - a word, as in ht
     """Changes to a list of devices: ``[action, index or name, parameters]``, or the older pairs
     ``[action or index, parameters]``."""
     triple = ht.Tuple(ht.OneOf("action", disk.MOD_ACTIONS_WITH_MODIFY),
@@ -59,7 +59,7 @@ def _parses_as(value: typing.Any, kind: str) -> bool:
     if not isinstance(value, str):
         return False
     # Imported when first needed: few opcodes carry addresses and the module is not small.
-    import ipaddress  # noqa: PLC0415
+    import ipaddress
     try:
         getattr(ipaddress, kind)(value)
     except ValueError:

@@ -1,0 +1,85 @@
+"""Networks: address pools which groups connect to."""
+
+from __future__ import annotations
+
+from ganeti import ht
+from ganeti.opcodes import words
+from ganeti.opcodes.base import OpCode, opcode, param
+
+
+@opcode(summary="network_name")
+class OpNetworkAdd(OpCode):
+    """Add a network. Result: None."""
+
+    network_name: str = param(ht.NonEmptyString, "Network")
+    network: str = param(words.Ipv4Network, "IPv4 network, as address/bits")
+    gateway: str | None = param(ht.Maybe(words.Ipv4Address), "IPv4 gateway", default=None)
+    network6: str | None = param(ht.Maybe(words.Ipv6Network), "IPv6 network", default=None)
+    gateway6: str | None = param(ht.Maybe(words.Ipv6Address), "IPv6 gateway", default=None)
+    mac_prefix: str | None = param(
+        words.MaybeString,
+        "First three bytes of MAC addresses generated in this network", default=None)
+    add_reserved_ips: list[str] | None = param(
+        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None)
+    conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
+    tags: list[str] = param(words.Strings, "Tags", default=[])
+    RESULT = ht.NoneType
+
+
+@opcode(summary="network_name")
+class OpNetworkConnect(OpCode):
+    """Connect a network to a group. Result: None."""
+
+    group_name: str = param(ht.NonEmptyString, "Node group to connect")
+    network_name: str = param(ht.NonEmptyString, "Network")
+    network_mode: str = param(words.NicMode, "NIC mode of the group's connection")
+    network_link: str = param(ht.NonEmptyString, "NIC link of the group's connection")
+    network_vlan: str = param(ht.Str, "VLAN of the group's connection", default="")
+    conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
+    RESULT = ht.NoneType
+
+
+@opcode(summary="network_name")
+class OpNetworkDisconnect(OpCode):
+    """Disconnect a network from a group. Result: None."""
+
+    group_name: str = param(ht.NonEmptyString, "Node group to disconnect")
+    network_name: str = param(ht.NonEmptyString, "Network")
+    RESULT = ht.NoneType
+
+
+@opcode(summary="network_name")
+class OpNetworkRemove(OpCode):
+    """Remove a network. Result: None."""
+
+    network_name: str = param(ht.NonEmptyString, "Network")
+    force: bool = param(ht.Bool, "Also when a group is still connected", default=False)
+    RESULT = ht.NoneType
+
+
+@opcode()
+class OpNetworkRename(OpCode):
+    """Rename a network. Result: the new name."""
+
+    network_name: str = param(ht.NonEmptyString, "Network")
+    new_name: str = param(ht.NonEmptyString, "New name")
+    RESULT = ht.NonEmptyString
+
+
+@opcode(summary="network_name")
+class OpNetworkSetParams(OpCode):
+    """Change a network. Result: None."""
+
+    network_name: str = param(ht.NonEmptyString, "Network")
+    gateway: str | None = param(ht.Maybe(words.Ipv4Address), "IPv4 gateway", default=None)
+    network6: str | None = param(ht.Maybe(words.Ipv6Network), "IPv6 network", default=None)
+    gateway6: str | None = param(ht.Maybe(words.Ipv6Address), "IPv6 gateway", default=None)
+    mac_prefix: str | None = param(
+        words.MaybeString,
+        "First three bytes of MAC addresses generated in this network", default=None)
+    add_reserved_ips: list[str] | None = param(
+        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None)
+    remove_reserved_ips: list[str] | None = param(
+        ht.Maybe(ht.ListOf(words.Ipv4Address)),
+        "Addresses which may be given out again", default=None)
+    RESULT = ht.NoneType
