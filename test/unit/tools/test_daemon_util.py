@@ -1,0 +1,127 @@
+"""The published sub-commands of daemon-util, on a daemon that does nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.tools import daemon_util
+from ganeti.utils import daemonize, paths, process
+
+DAEMON = """
+import sys
+from ganeti import errors
+from ganeti.utils import daemon
+
+def prepare(options):
+    if options.bind:
+        raise daemon.Refuse("not the master", 11)
+
+daemon.main("ganeti-noded", sys.argv[1:], check=lambda options: None, prepare=prepare, port=1,
+            run=lambda options, prepared, signals: signals.wait_for_stop() and 0)
+"""
+
+PUBLISHED = """daemon-pidfile daemon-executable list-start-daemons list-stop-daemons is-daemon-name
+check start stop check-and-start start-master stop-master start-all stop-all rotate-logs
+rotate-all-logs reload-ssh-keys check-config check-exitcode use-systemctl"""
+
+
+@pytest.fixture(autouse=True)
+def _node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path / "root"))
+    directory = tmp_path / "daemons"
+    directory.mkdir()
+    program = directory / "ganeti-noded"
+    program.write_text(DAEMON)
+    program.chmod(0o755)
+    monkeypatch.setattr(paths, "daemon_dir", lambda: str(directory))
+
+
+def _run(*words: str) -> int:
+    return daemon_util.main(words)
+
+
+def test_published_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("--help") == 0
+    shown = capsys.readouterr().out
+    assert not [name for name in PUBLISHED.split() if f"  {name}" not in shown]
+    assert _run() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["nonsense"], "unknown command 'nonsense'"),
+        (["check"], "usage: daemon-util check <daemon>"),
+        (["start", "ganeti-x"], "'ganeti-x' is not a daemon"),
+        (["stop", "ganeti-rapi"], "ganeti-rapi is not installed"),
+        (["check-exitcode", "x"], "not an exit code"),
+    ],
+)
+def test_bad_input(words: list[str], fragment: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run(*words) == 1
+    assert fragment in capsys.readouterr().err
+
+
+def test_questions(capsys: pytest.CaptureFixture[str]) -> None:
+    assert _run("list-start-daemons") == 0
+    assert capsys.readouterr().out == "ganeti-noded\n"
+    assert _run("daemon-pidfile", "ganeti-noded") == 0
+    assert capsys.readouterr().out.endswith("/root/var/run/ganeti/ganeti-noded.pid\n")
+    assert _run("is-daemon-name", "ganeti-noded") == 0
+    assert _run("is-daemon-name", "sshd") == 1
+    assert [_run("check-exitcode", code) for code in ("0", "11", "1")] == [0, 0, 1]
+    assert _run("check-config") == 5
+    assert _run("start-all") == 5
+
+
+@pytest.mark.programs
+def test_start_and_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _run("check", "ganeti-noded") == 1
+    assert _run("stop", "ganeti-noded") == 0
+    assert _run("start", "ganeti-noded") == 0
+    try:
+        pid = daemonize.read_pid(paths.current().pid_file("ganeti-noded"))
+        assert pid is not None
+        assert _run("check", "ganeti-noded") == 0
+        assert _run("start", "ganeti-noded") == 0  # it runs already
+        assert daemonize.read_pid(paths.current().pid_file("ganeti-noded")) == pid
+        assert _run("rotate-all-logs") == 0
+    finally:
+        assert _run("stop-all") == 0
+    assert not process.is_alive(pid)
+    assert _run("rotate-logs", "ganeti-noded") == 0
+
+
+@pytest.mark.programs
+def test_daemons_own_exit_code(tmp_path: Path) -> None:
+    defaults = tmp_path / "root/etc/default"
+    defaults.mkdir(parents=True)
+    (defaults / "ganeti").write_text('NODED_ARGS="-b 127.0.0.1"\n')
+    assert _run("start", "ganeti-noded") == 11
+    assert _run("check", "ganeti-noded") == 1
+
+
+@pytest.mark.programs
+def test_the_starter_itself() -> None:
+    util = Path(__file__).resolve().parents[3] / "daemons" / "daemon-util"
+    done = process.run([str(util), "list-stop-daemons"], timeout_s=120)
+    assert "ganeti-noded" in done.stdout.split()
+
+
+def test_defaults_file() -> None:
+    text = '# NODED_ARGS="-x"\nexport X=1\nNODED_ARGS="-d --syslog=yes"\nRAPI_ARGS=\'-b ::1\'\n'
+    assert daemon_util.parse_defaults(text) == {
+        "ganeti-noded": ["-d", "--syslog=yes"],
+        "ganeti-rapi": ["-b", "::1"],
+    }
+    with pytest.raises(errors.ConfigurationError, match="quotation"):
+        daemon_util.parse_defaults('NODED_ARGS="-d')
+
+
+def test_library_is_found_by_the_daemon() -> None:
+    assert os.path.dirname(paths.package_dir()) in sys.path

@@ -1,0 +1,261 @@
+"""Logs that can be rotated, pid files, and how a daemon reports to who started it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.utils import daemon, daemonize, log, paths, process, retry
+
+
+@pytest.fixture(autouse=True)
+def _keep_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    # Handlers of the test runner must not be closed by setup().
+    root.handlers[:] = []
+    yield
+    for handler in root.handlers:
+        handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def test_log_file(tmp_path: Path) -> None:
+    path = tmp_path / "node-daemon.log"
+    log.setup("ganeti-noded", logfile=str(path))
+    logging.info("größer %s", 1)
+    logging.debug("not shown")
+    line = path.read_text().rstrip("\n")
+    assert line.endswith(f": ganeti-noded pid={os.getpid()} INFO größer 1")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "x.log"
+    log.setup("x", logfile=str(path), debug=1)
+    logging.info("one")
+    path.rename(tmp_path / "x.log.1")
+    logging.info("still one")
+    log.reopen()
+    logging.info("two")
+    assert "one" in (tmp_path / "x.log.1").read_text()
+    assert path.read_text().endswith("INFO two\n")
+
+
+def test_rotation_into_a_missing_directory_goes_on(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    directory.mkdir()
+    log.setup("x", logfile=str(directory / "x.log"))
+    directory.rename(tmp_path / "e")
+    log.reopen()
+    logging.info("kept")
+    text = (tmp_path / "e/x.log").read_text()
+    assert "cannot open log file" in text and text.endswith("kept\n")
+
+
+def test_log_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    log.setup("x", logfile=str(tmp_path / "good.log"))
+    with pytest.raises(errors.ConfigurationError, match="cannot open log file .*/no/x.log"):
+        log.setup("x", logfile=str(tmp_path / "no/x.log"))
+    logging.info("unchanged")
+    assert (tmp_path / "good.log").read_text().endswith("unchanged\n")
+
+
+def test_program_name_with_percent(tmp_path: Path) -> None:
+    log.setup("100%", logfile=str(tmp_path / "x.log"))
+    logging.info("x")
+    assert "100% pid=" in (tmp_path / "x.log").read_text()
+
+
+def test_pid_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "x.pid")
+    assert daemonize.read_pid(path) is None
+    (tmp_path / "x.pid").write_text("1\n")
+    assert daemonize.read_pid(path) is None  # a stale number proves nothing
+    one = daemonize.PidFile(path)
+    one.acquire()
+    assert daemonize.read_pid(path) == os.getpid()
+    two = daemonize.PidFile(path)
+    with pytest.raises(errors.PidFileLockError, match=f"running as process {os.getpid()}"):
+        two.acquire()
+    two.close()
+    one.release()
+    assert not os.path.exists(path)
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "fragment"),
+    [
+        (b"ok", 0, ""),
+        (b"11 not the master", 11, "not the master"),
+        (b"", 1, "died while starting"),
+        (b"garbage", 1, "died while starting"),
+    ],
+)
+def test_report_of_a_daemon(message: bytes, code: int, fragment: str) -> None:
+    assert daemonize.parse_report(message, "x")[0] == code
+    assert fragment in daemonize.parse_report(message, "x")[1]
+
+
+def test_signals_are_queued() -> None:
+    signals = daemon.Signals()
+    try:
+        assert signals.take() == []
+        os.kill(os.getpid(), signal.SIGHUP)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert sorted(signals.wait(10) + signals.take()) == [signal.SIGHUP, signal.SIGTERM]
+        assert signals.wait(0) == []
+        signals.raise_stop()
+        assert signals.wait_for_stop() == signal.SIGTERM
+    finally:
+        signals.close()
+
+
+DAEMON = """
+import sys
+from ganeti import errors
+from ganeti.utils import daemon
+
+def check(options):
+    if options.how == "refuse":
+        raise daemon.Refuse("not the master. Try node2.", 11)
+
+def prepare(options):
+    if options.how == "fail":
+        raise errors.ConfigurationError("port 1 is taken")
+    if options.how == "crash":
+        raise ValueError("a bug")
+    return "prepared"
+
+def run(options, prepared, signals):
+    print("after start-up")
+    signals.wait_for_stop()
+    return 0
+
+daemon.main("ganeti-test", sys.argv[1:], check=check, prepare=prepare, run=run, port=1,
+            add_options=lambda parser: parser.add_argument("--how", default="run"))
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path / "root"))
+    path = tmp_path / "ganeti-test"
+    path.write_text(DAEMON)
+    lib = str(Path(daemon.__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", lib)
+    return str(path)
+
+
+def _start(program: str, *args: str) -> process.Completed:
+    return process.run([sys.executable, program, *args], timeout_s=120, check=False)
+
+
+def _log_text() -> str:
+    return Path(paths.current().log_file("ganeti-test")).read_text()
+
+
+@pytest.mark.programs
+def test_life_of_a_daemon(program: str) -> None:
+    started = _start(program)
+    assert (started.exit_code, started.output) == (0, "")
+    pid = daemonize.read_pid(paths.current().pid_file("ganeti-test"))
+    assert pid is not None
+    try:
+        again = _start(program)
+        assert again.exit_code == 1
+        assert f"already running as process {pid}" in again.stderr
+        log_file = Path(paths.current().log_file("ganeti-test"))
+        log_file.rename(log_file.with_suffix(".1"))
+        os.kill(pid, signal.SIGHUP)
+
+        def reopened() -> None:
+            if not log_file.exists():
+                raise retry.Again
+
+        retry.until(reopened, timeout_s=60)
+    finally:
+        os.kill(pid, signal.SIGTERM)
+
+    def gone() -> None:
+        if process.is_alive(pid):
+            raise retry.Again
+
+    retry.until(gone, timeout_s=60)
+    assert not os.path.exists(paths.current().pid_file("ganeti-test"))
+    assert "ganeti-test ends" in _log_text()
+    assert "after start-up" in log_file.with_suffix(".1").read_text() + _log_text()
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("where", [[], ["-f"]])
+@pytest.mark.parametrize(
+    ("how", "code", "fragment"),
+    [("refuse", 11, "not the master. Try node2."), ("fail", 1, "port 1 is taken"),
+     ("crash", 1, "a bug")],
+)  # fmt: skip
+def test_daemon_that_cannot_start(
+    program: str, how: str, code: int, fragment: str, where: list[str]
+) -> None:
+    done = _start(program, "--how", how, *where)
+    assert done.exit_code == code
+    assert fragment in done.stderr
+    assert not os.path.exists(paths.current().pid_file("ganeti-test"))
+    if how != "crash":
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.programs
+def test_wrong_options(program: str) -> None:
+    assert _start(program, "--no-such").exit_code == 2
+    assert "not a port number" in _start(program, "-p", "99999").stderr
+    version = _start(program, "--version")
+    assert version.exit_code == 0 and "3.1.0" in version.stdout
+
+
+def test_unknown_user() -> None:
+    with pytest.raises(errors.ConfigurationError, match="user 'nobody-at-all' does not exist"):
+        daemon.drop_privileges("nobody-at-all", None)
+    with pytest.raises(errors.ConfigurationError, match="group 'nobody-at-all' does not exist"):
+        daemon.drop_privileges(None, "nobody-at-all")
+    daemon.drop_privileges(None, None)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_privileges_are_dropped_for_good() -> None:
+    receive, send = os.pipe()
+    child = os.fork()
+    if child == 0:
+        daemon.drop_privileges("nobody", None)
+        facts = [os.getuid(), os.geteuid(), os.getgid(), os.getegid(), *os.getgroups()]
+        try:
+            os.setuid(0)
+            facts.append(-1)
+        except PermissionError:
+            pass
+        os.write(send, repr(facts).encode())
+        os._exit(0)
+    os.close(send)
+    with open(receive) as stream:
+        facts = stream.read()
+    os.waitpid(child, 0)
+    assert "-1" not in facts and not [word for word in facts.strip("[]").split(", ") if word == "0"]
+
+
+def test_common_options() -> None:
+    options = daemon.build_parser("x", port=1811, bind="127.0.0.1").parse_args(
+        ["-f", "-d", "-d", "-p", "2", "--syslog", "yes"]
+    )
+    assert options == argparse.Namespace(
+        foreground=True, debug=2, syslog="yes", user=None, group=None, port=2, bind="127.0.0.1"
+    )

@@ -1,0 +1,120 @@
+"""The one way out to other programs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.utils import process, retry
+
+programs = pytest.mark.programs
+
+
+def test_forbidden_in_unit_tests() -> None:
+    with pytest.raises(errors.ProgrammerError, match="pytest.mark.programs"):
+        process.run(["true"], timeout_s=10)
+
+
+def test_forbid_and_permit_nest() -> None:
+    with process.permit():
+        with process.forbid("not here"), pytest.raises(errors.ProgrammerError, match="not here"):
+            process.run(["true"], timeout_s=10)
+        assert process.run(["true"], timeout_s=10).exit_code == 0
+
+
+@programs
+def test_output_and_exit_code() -> None:
+    done = process.run(
+        ["sh", "-c", "cat; echo bad >&2; exit 3"], timeout_s=60, stdin="in\n", check=False
+    )
+    assert (done.exit_code, done.stdout, done.stderr, done.signal) == (3, "in\n", "bad\n", None)
+    assert done.failed and done.output == "in\nbad\n"
+    assert done.fail_reason == "exited with exit code 3"
+
+
+@programs
+def test_failure_carries_facts() -> None:
+    with pytest.raises(errors.CommandError) as caught:
+        process.run(["sh", "-c", "echo why >&2; exit 4"], timeout_s=60)
+    assert caught.value.exit_code == 4
+    assert "why" in str(caught.value)
+
+
+@programs
+def test_signal() -> None:
+    done = process.run(["sh", "-c", "kill -9 $$"], timeout_s=60, check=False)
+    assert (done.exit_code, done.signal, done.fail_reason) == (None, 9, "was ended by signal 9")
+
+
+@programs
+def test_missing_program() -> None:
+    with pytest.raises(errors.CommandError, match="cannot be started: No such file"):
+        process.run(["no-such-program"], timeout_s=60)
+
+
+@programs
+def test_time_limit_ends_children_too(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = f"sleep 1000 & echo $! >{pid_file}; echo begun; wait"
+    with pytest.raises(errors.CommandTimeout) as caught:
+        process.run(["sh", "-c", script], timeout_s=2)
+    assert "begun" in str(caught.value)
+    pid = int(pid_file.read_text())
+
+    def gone() -> None:
+        if process.is_alive(pid):
+            raise retry.Again
+
+    retry.until(gone, timeout_s=60)
+
+
+@programs
+def test_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LANG", "de_DE.UTF-8")
+    monkeypatch.setenv("LC_TIME", "de_DE.UTF-8")
+    monkeypatch.setenv("KEPT", "1")
+    out = process.run(["env"], timeout_s=60, env={"EXTRA": "2"}).stdout.splitlines()
+    assert {"LC_ALL=C", "KEPT=1", "EXTRA=2"} <= set(out)
+    assert not [line for line in out if line.startswith(("LANG=", "LC_TIME="))]
+    clean = process.run(["env"], timeout_s=60, reset_env=True, env={"A": "b"}).stdout
+    assert sorted(clean.split()) == ["A=b", "LC_ALL=C", f"PATH={process.DEFAULT_PATH}"]
+
+
+@programs
+def test_stdin_is_empty_unless_given() -> None:
+    assert process.run(["cat"], timeout_s=60).stdout == ""
+
+
+@programs
+def test_secrets_are_passed_but_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    secret = process.Secret("hunter2")
+    assert repr(secret) == "<secret>"
+    with caplog.at_level(logging.DEBUG):
+        done = process.run(["echo", secret], timeout_s=60)
+    assert done.stdout == "hunter2\n"
+    assert "hunter2" not in caplog.text and "<secret>" in caplog.text
+    assert "hunter2" not in repr(done.argv)
+    with pytest.raises(errors.CommandError) as caught:
+        process.run(["false", secret], timeout_s=60)
+    assert "hunter2" not in str(caught.value) + repr(caught.value.args)
+
+
+@programs
+def test_undecodable_output() -> None:
+    assert process.run(["printf", r"\377"], timeout_s=60).stdout == "\ufffd"
+
+
+def test_is_alive() -> None:
+    assert process.is_alive(os.getpid())
+    assert not process.is_alive(0)
+    assert not process.is_alive(2**22 + 1)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert not process.is_alive(child)  # a zombie
+    os.waitpid(child, 0)
