@@ -1,0 +1,76 @@
+"""Objects of the cluster, and what travels between its daemons.
+
+Frozen dataclasses: whoever reads one holds a fact which nobody changes below them. A change makes a
+new object (:func:`updated`) and goes through the configuration. Lists are tuples; dictionaries of
+parameters are plain dictionaries which nobody changes in place.
+
+Names are imported from here (``from ganeti.objects import Instance``); the file behind a name is
+read when the name is first used, because commands which need one small class must not pay for all.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ganeti.objects.base import updated as updated
+    from ganeti.objects.cluster import Cluster as Cluster
+    from ganeti.objects.cluster import ConfigData as ConfigData
+    from ganeti.objects.cluster import FilterRule as FilterRule
+    from ganeti.objects.disk import Disk as Disk
+    from ganeti.objects.fill import filled_instance as filled_instance
+    from ganeti.objects.instance import FilledInstance as FilledInstance
+    from ganeti.objects.instance import FilledNic as FilledNic
+    from ganeti.objects.instance import Instance as Instance
+    from ganeti.objects.instance import Nic as Nic
+    from ganeti.objects.network import Network as Network
+    from ganeti.objects.node import Node as Node
+    from ganeti.objects.node import NodeGroup as NodeGroup
+    from ganeti.objects.transfer import OS as OS
+    from ganeti.objects.transfer import BlockDevStatus as BlockDevStatus
+    from ganeti.objects.transfer import ConfdReply as ConfdReply
+    from ganeti.objects.transfer import ConfdRequest as ConfdRequest
+    from ganeti.objects.transfer import ExtStorage as ExtStorage
+    from ganeti.objects.transfer import ImportExportOptions as ImportExportOptions
+    from ganeti.objects.transfer import ImportExportStatus as ImportExportStatus
+    from ganeti.objects.transfer import InstanceConsole as InstanceConsole
+    from ganeti.objects.transfer import LvmPvInfo as LvmPvInfo
+    from ganeti.objects.transfer import MasterNetworkParameters as MasterNetworkParameters
+    from ganeti.objects.transfer import MigrationStatus as MigrationStatus
+
+_HOME = {
+    "updated": "base",
+    "Cluster": "cluster",
+    "ConfigData": "cluster",
+    "FilterRule": "cluster",
+    "Disk": "disk",
+    "filled_instance": "fill",
+    "FilledInstance": "instance",
+    "FilledNic": "instance",
+    "Instance": "instance",
+    "Nic": "instance",
+    "Network": "network",
+    "Node": "node",
+    "NodeGroup": "node",
+    "BlockDevStatus": "transfer",
+    "ConfdReply": "transfer",
+    "ConfdRequest": "transfer",
+    "ExtStorage": "transfer",
+    "ImportExportOptions": "transfer",
+    "ImportExportStatus": "transfer",
+    "InstanceConsole": "transfer",
+    "LvmPvInfo": "transfer",
+    "MasterNetworkParameters": "transfer",
+    "MigrationStatus": "transfer",
+    "OS": "transfer",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,153 @@
+"""The cluster, the rules for jobs, and the root of the configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ganeti import ht
+from ganeti.constants.node import ND_PARAM_TYPES
+from ganeti.objects import fill
+from ganeti.objects.base import parameters
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import Instance
+from ganeti.objects.network import Network
+from ganeti.objects.node import Node, NodeGroup
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What holds for the whole cluster, with the defaults of all parameters.
+
+    `master_node` is a node's UUID; `candidate_certs` has the SHA1 digest (upper case, colons) of
+    the client certificate by UUID of each master candidate; `uid_pool` holds ``(first, last)``.
+    """
+
+    serial_no: int
+    rsahostkeypub: str
+    dsahostkeypub: str | None = None
+    highest_used_port: int
+    tcpudp_port_pool: tuple[int, ...]
+    mac_prefix: str
+    volume_group_name: str | None = None
+    reserved_lvs: tuple[str, ...]
+    drbd_usermode_helper: str | None = None
+    master_node: str
+    master_ip: str
+    master_netdev: str
+    master_netmask: int
+    use_external_mip_script: bool
+    cluster_name: str
+    file_storage_dir: str
+    shared_file_storage_dir: str
+    gluster_storage_dir: str
+    enabled_hypervisors: tuple[str, ...]
+    hvparams: dict[str, Any]
+    os_hvp: dict[str, Any]
+    beparams: dict[str, Any]
+    osparams: dict[str, Any]
+    osparams_private_cluster: ht.PrivateDict
+    nicparams: dict[str, Any]
+    ndparams: dict[str, Any] = parameters(frozenset(ND_PARAM_TYPES))
+    diskparams: dict[str, Any]
+    candidate_pool_size: int
+    modify_etc_hosts: bool
+    modify_ssh_setup: bool
+    maintain_node_health: bool
+    uid_pool: tuple[Any, ...]
+    default_iallocator: str
+    default_iallocator_params: dict[str, Any]
+    hidden_os: tuple[str, ...]
+    blacklisted_os: tuple[str, ...]
+    primary_ip_family: int
+    prealloc_wipe_disks: bool
+    hv_state_static: dict[str, Any] = parameters(optional=True)
+    disk_state_static: dict[str, Any] = parameters(optional=True)
+    ipolicy: dict[str, Any]
+    enabled_disk_templates: tuple[str, ...]
+    candidate_certs: dict[str, Any]
+    max_running_jobs: int
+    max_tracked_jobs: int
+    install_image: str
+    instance_communication_network: str
+    zeroing_image: str
+    compression_tools: tuple[str, ...]
+    enabled_user_shutdown: bool
+    data_collectors: dict[str, Any]
+    ssh_key_type: str
+    ssh_key_bits: int
+    ctime: float = 0
+    mtime: float = 0
+    uuid: str
+    tags: tuple[str, ...] = ()
+
+    @property
+    def primary_hypervisor(self) -> str:
+        """The hypervisor which instances get when nobody says otherwise."""
+        return self.enabled_hypervisors[0]
+
+    def fill_hv(self, instance: Instance, *, skip_globals: bool = False) -> dict[str, Any]:
+        """All hypervisor parameters of an instance."""
+        return fill.fill_hv(self, instance.hypervisor, instance.os, instance.hvparams,
+                            skip_globals=skip_globals)
+
+    def fill_be(self, instance: Instance) -> dict[str, Any]:
+        """All backend parameters of an instance."""
+        return fill.fill_be(self, instance.beparams)
+
+    def fill_osparams(self, instance: Instance) -> dict[str, Any]:
+        """All OS parameters of an instance but the private ones."""
+        return fill.fill_osparams(self, instance.os, instance.osparams)
+
+    def fill_osparams_private(self, instance: Instance) -> ht.PrivateDict:
+        """All private OS parameters of an instance."""
+        return fill.fill_osparams_private(self, instance.os, instance.osparams_private)
+
+    def fill_nic(self, nicparams: dict[str, Any]) -> dict[str, Any]:
+        """All parameters of a NIC."""
+        return fill.fill_nic(self, nicparams)
+
+    def fill_nd(self, node: Node, group: NodeGroup) -> dict[str, Any]:
+        """All parameters of a node."""
+        return fill.fill_nd(self, group, node)
+
+    def fill_nd_group(self, group: NodeGroup) -> dict[str, Any]:
+        """All node parameters as a group sees them."""
+        return fill.fill_nd(self, group)
+
+    def fill_ipolicy(self, group: NodeGroup) -> dict[str, Any]:
+        """The whole instance policy of a group."""
+        return fill.fill_ipolicy(self.ipolicy, group.ipolicy)
+
+    def fill_diskparams(self, group: NodeGroup) -> dict[str, Any]:
+        """Parameters of all disk templates as a group sees them."""
+        return fill.fill_diskparams(self.diskparams, group.diskparams)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class FilterRule:
+    """A rule which jobs pass before they may run; applied in order of priority."""
+
+    watermark: int
+    priority: int
+    predicates: tuple[Any, ...]
+    action: Any
+    reason_trail: tuple[Any, ...]
+    uuid: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigData:
+    """Root of the configuration. All dictionaries go by UUID."""
+
+    version: int
+    cluster: Cluster
+    nodes: dict[str, Node]
+    nodegroups: dict[str, NodeGroup]
+    instances: dict[str, Instance]
+    networks: dict[str, Network]
+    disks: dict[str, Disk]
+    filters: dict[str, FilterRule]
+    ctime: float = 0
+    mtime: float = 0
+    serial_no: int

@@ -1,0 +1,24 @@
+"""A network: an address pool which node groups connect to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """`reservations` and `ext_reservations` hold a ``0`` or ``1`` for each address, in order."""
+
+    name: str
+    network: str
+    network6: str | None = None
+    gateway: str | None = None
+    gateway6: str | None = None
+    mac_prefix: str | None = None
+    reservations: str | None = None
+    ext_reservations: str | None = None
+    ctime: float = 0
+    mtime: float = 0
+    uuid: str
+    serial_no: int
+    tags: tuple[str, ...] = ()
