@@ -18,7 +18,6 @@ RUNTIME = [
     "simplejson",
     "pyparsing",
     "PyYAML",
-    "pyinotify",
 ]
 DEVELOPMENT = [
     "pytest",
