@@ -179,8 +179,8 @@ def _decode_value(source: _Source, indent: str, variable: str, key: str, annotat
     if annotation is Any:
         return
     if container is None and dataclasses.is_dataclass(member):
-        add(f"{variable} = {source.ref(decoder(member))}({variable}, path + '/{key}' "
-            f"if path else '{key}')")
+        decode = source.ref(decoder(typing.cast(type, member)))
+        add(f"{variable} = {decode}({variable}, path + '/{key}' if path else '{key}')")
         return
     if container is None:
         plain = dict if member is ht.PrivateDict else member

@@ -1,0 +1,11 @@
+"""Commands: exit codes which scripts rely on."""
+
+from __future__ import annotations
+
+EXIT_SUCCESS = 0
+EXIT_FAILURE = 1
+EXIT_NOTCLUSTER = 5
+EXIT_NOTMASTER = 11
+EXIT_NODESETUP_ERROR = 12
+EXIT_CONFIRMATION = 13
+EXIT_UNKNOWN_FIELD = 14

@@ -1,0 +1,28 @@
+"""The cluster as a whole: versions, SSH keys, master network, data collectors."""
+
+from __future__ import annotations
+
+CONFIG_MAJOR = 3
+CONFIG_MINOR = 1
+CONFIG_REVISION = 0
+# major * 1,000,000 + minor * 10,000 + revision
+CONFIG_VERSION = 3010000
+PROTOCOL_VERSION = CONFIG_VERSION
+RELEASE_VERSION = "3.1.0"
+OS_API_VERSIONS = (10, 15, 20)
+OS_API_VERSION = 20
+EXPORT_VERSION = 0
+RAPI_VERSION = 2
+
+SSH_KEY_TYPES = ("dsa", "ecdsa", "rsa")
+SSH_KEY_TYPE_DEFAULT = "rsa"
+SSH_KEY_BITS_DEFAULT = 2048
+
+MASTER_POOL_SIZE_DEFAULT = 10
+DEFAULT_MAC_PREFIX = "aa:00:00"
+DEFAULT_MASTER_NETDEV = "eth0"
+
+DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv",
+                   "xen-cpu-avg-load")
+# In microseconds, as the configuration holds it.
+DATA_COLLECTOR_INTERVAL_US = 5_000_000

@@ -1,0 +1,156 @@
+"""Instance policy: between which bounds an instance may be, and what it gets by default.
+
+A policy is a dictionary with the published keys ``minmax`` (a list of alternatives, each with
+``min`` and ``max``), ``std``, ``disk-templates``, ``vcpu-ratio`` and ``spindle-ratio``. A group's
+policy is inherited from the cluster's (``fill.fill_ipolicy``). All sizes are in MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import disk
+
+MEM_SIZE = "memory-size"
+CPU_COUNT = "cpu-count"
+DISK_COUNT = "disk-count"
+DISK_SIZE = "disk-size"
+NIC_COUNT = "nic-count"
+SPINDLE_USE = "spindle-use"
+SPECS = (CPU_COUNT, DISK_COUNT, DISK_SIZE, MEM_SIZE, NIC_COUNT, SPINDLE_USE)
+
+MINMAX = "minmax"
+MIN = "min"
+MAX = "max"
+STD = "std"
+DISK_TEMPLATES = "disk-templates"
+VCPU_RATIO = "vcpu-ratio"
+SPINDLE_RATIO = "spindle-ratio"
+RATIOS = (SPINDLE_RATIO, VCPU_RATIO)
+KEYS = frozenset((MINMAX, STD, DISK_TEMPLATES, VCPU_RATIO, SPINDLE_RATIO))
+
+
+def defaults() -> dict[str, Any]:
+    """A new policy with the published defaults."""
+    smallest = {CPU_COUNT: 1, DISK_COUNT: 1, DISK_SIZE: 1024, MEM_SIZE: 128, NIC_COUNT: 1,
+                SPINDLE_USE: 1}
+    largest = {CPU_COUNT: 8, DISK_COUNT: disk.MAX_DISKS, DISK_SIZE: 1024 * 1024,
+               MEM_SIZE: 32 * 1024, NIC_COUNT: 8, SPINDLE_USE: 12}
+    return {
+        MINMAX: [{MIN: smallest, MAX: largest}],
+        STD: dict(smallest),
+        DISK_TEMPLATES: list(disk.TEMPLATES),
+        VCPU_RATIO: 4.0,
+        SPINDLE_RATIO: 32.0,
+    }
+
+
+def check_syntax(policy: Mapping[str, Any], *, filled: bool) -> None:
+    """Check a policy in itself.
+
+    :param filled: every key must be there (the cluster's), else any subset (a group's).
+    :raises errors.ConfigurationError: names the key.
+    """
+    unknown = sorted(set(policy) - KEYS)
+    if unknown:
+        raise errors.ConfigurationError(f"instance policy: unknown key {', '.join(unknown)}")
+    missing = sorted(KEYS - set(policy)) if filled else []
+    if missing:
+        raise errors.ConfigurationError(f"instance policy: {', '.join(missing)} is missing")
+    for ratio in RATIOS:
+        value = policy.get(ratio, 1.0)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise errors.ConfigurationError(
+                f"instance policy: {ratio} must be a number above zero, not {value!r}")
+    if DISK_TEMPLATES in policy:
+        templates = policy[DISK_TEMPLATES]
+        if not isinstance(templates, (list, tuple)) or not templates:
+            raise errors.ConfigurationError(
+                f"instance policy: {DISK_TEMPLATES} must be a list that is not empty")
+        for template in templates:
+            if template not in disk.TEMPLATES:
+                raise errors.ConfigurationError(
+                    f"instance policy: there is no disk template {template!r}")
+    if STD in policy:
+        _check_specs(policy[STD], STD, complete=filled)
+    if MINMAX in policy:
+        _check_minmax(policy[MINMAX])
+        if STD in policy and set(policy[STD]) == set(SPECS):
+            _check_std_inside(policy[STD], policy[MINMAX])
+
+
+def _check_minmax(alternatives: Any) -> None:
+    if not isinstance(alternatives, (list, tuple)) or not alternatives:
+        raise errors.ConfigurationError(
+            f"instance policy: {MINMAX} must be a list that is not empty")
+    for place, bounds in enumerate(alternatives):
+        where = f"{MINMAX}/{place}"
+        if not isinstance(bounds, dict) or set(bounds) != {MIN, MAX}:
+            raise errors.ConfigurationError(
+                f"instance policy: {where} must have exactly the keys {MAX} and {MIN}")
+        for key in (MIN, MAX):
+            _check_specs(bounds[key], f"{where}/{key}", complete=True)
+        for spec in SPECS:
+            if bounds[MIN][spec] > bounds[MAX][spec]:
+                raise errors.ConfigurationError(
+                    f"instance policy: {where}: {spec} has minimum {bounds[MIN][spec]} above "
+                    f"maximum {bounds[MAX][spec]}")
+
+
+def _check_specs(specs: Any, where: str, *, complete: bool) -> None:
+    if not isinstance(specs, dict) or not set(specs) <= set(SPECS):
+        raise errors.ConfigurationError(
+            f"instance policy: {where} may have the keys {', '.join(SPECS)} only")
+    if complete and set(specs) != set(SPECS):
+        lacking = ", ".join(sorted(set(SPECS) - set(specs)))
+        raise errors.ConfigurationError(f"instance policy: {where} lacks {lacking}")
+    for spec, value in specs.items():
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise errors.ConfigurationError(
+                f"instance policy: {where}/{spec} must be an integer from zero, not {value!r}")
+
+
+def _check_std_inside(std: Mapping[str, int], alternatives: Iterable[Mapping[str, Any]]) -> None:
+    for bounds in alternatives:
+        if all(bounds[MIN][spec] <= std[spec] <= bounds[MAX][spec] for spec in SPECS):
+            return
+    raise errors.ConfigurationError(f"instance policy: {STD} lies outside of every {MINMAX}")
+
+
+def check(policy: Mapping[str, Any], *, memory_mib: int | None = None, vcpus: int | None = None,
+          disk_sizes_mib: Iterable[int] | None = None, nic_count: int | None = None,
+          spindle_use: int | None = None, disk_template: str | None = None,
+          ) -> list[str]:
+    """What speaks against an instance under a filled policy; an empty list when nothing does.
+
+    What is None is not looked at. The alternative which the instance violates least counts.
+    """
+    violations = []
+    if disk_template is not None and disk_template not in policy[DISK_TEMPLATES]:
+        violations.append(
+            f"disk template {disk_template} is not allowed (allowed: "
+            f"{', '.join(sorted(policy[DISK_TEMPLATES]))})")
+    wanted: list[tuple[str, str, int]] = []
+    for spec, value in ((MEM_SIZE, memory_mib), (CPU_COUNT, vcpus), (NIC_COUNT, nic_count),
+                        (SPINDLE_USE, spindle_use)):
+        if value is not None:
+            wanted.append((spec, spec, value))
+    # A diskless instance has no disks by nature, so their number says nothing about it.
+    if disk_sizes_mib is not None and disk_template != disk.DISKLESS:
+        sizes = list(disk_sizes_mib)
+        wanted.append((DISK_COUNT, DISK_COUNT, len(sizes)))
+        wanted.extend((DISK_SIZE, f"{DISK_SIZE}/{place}", size)
+                      for place, size in enumerate(sizes))
+    found = [_outside(bounds, wanted) for bounds in policy[MINMAX]]
+    return violations + min(found, key=len)
+
+
+def _outside(bounds: Mapping[str, Mapping[str, int]],
+             wanted: Iterable[tuple[str, str, int]]) -> list[str]:
+    return [
+        f"{label} value {value} is not in range [{bounds[MIN][spec]}, {bounds[MAX][spec]}]"
+        for spec, label, value in wanted
+        if not bounds[MIN][spec] <= value <= bounds[MAX][spec]
+    ]
