@@ -1,0 +1,365 @@
+"""Submitting jobs and waiting for them.
+
+Whatever changes the cluster is a job: a list of opcodes that the master keeps, whether or not the
+command that sent it is still there. A command that waits shows the job's log lines as they come;
+when it is interrupted the job goes on, and the user is told how to watch it.
+
+==================== =============================================================================
+:func:`connect`      a client of the master
+:func:`run_opcode`   one opcode: submit, wait, return its result
+:class:`JobSet`      several jobs: submit together, wait for each, report each
+==================== =============================================================================
+
+``--submit`` ends a command with ``JobID: <id>`` on standard error; ``--print-jobid`` also writes
+the bare id to standard output, with or without waiting.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from ganeti import errors, luxi
+from ganeti.cli import failures, terminal
+from ganeti.cli.command import Values
+from ganeti.constants import job as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.opcodes.base import OpCode
+
+# How long one request waits for a change. A terminal shows the time that passes, a pipe does not.
+_POLL_S = 60
+_POLL_TERMINAL_S = 2
+
+_WAITING_FOR = {
+    "queued": "is waiting in the queue",
+    "waiting": "is waiting for locks",
+    "canceling": "is being cancelled",
+    "running": "is running",
+}
+
+
+class WaitInterrupted(KeyboardInterrupt):
+    """The user stopped waiting; `job_ids` go on."""
+
+    def __init__(self, job_ids: Sequence[int]) -> None:
+        super().__init__()
+        self.job_ids = list(job_ids)
+
+
+# The library waits half a minute for a master that is just starting; a person at a prompt would
+# rather be told. Starting takes 3 s at most.
+_CONNECT_TIMEOUT_S = 5.0
+
+
+def connect() -> luxi.Client:
+    """A client of this node's master daemon; it connects with the first request.
+
+    That there is no master is found out then (:class:`~ganeti.errors.NoMasterError`), and explained
+    where the command ends.
+    """
+    return luxi.Client(connect_timeout_s=_CONNECT_TIMEOUT_S)
+
+
+def common_params(values: Values) -> dict[str, Any]:
+    """The opcode parameters every command can set, from its options."""
+    return {
+        "dry_run": values.get("dry_run"),
+        "debug_level": values.debug,
+        "priority": values.get("priority") or 0,
+        "reason": reason_trail(values),
+    }
+
+
+def reason_trail(values: Values, now_ns: Callable[[], int] = time.time_ns) -> list[list[Any]]:
+    """Why and by whom: what the user said, then the command."""
+    trail: list[list[Any]] = []
+    if values.reason:
+        trail.append(["gnt:user", values.reason, now_ns()])
+    trail.append([f"gnt:client:{values.program}", values.command, now_ns()])
+    return trail
+
+
+def run_opcode(opcode: OpCode, values: Values, *, client: luxi.Client | None = None) -> Any:
+    """Submit one opcode as a job and wait for its result.
+
+    :raises JobSubmittedException: ``--submit`` was given; carries the job id.
+    :raises GenericError: the job failed; the error it failed with.
+    """
+    return run_opcodes([opcode], values, client=client)[0]
+
+
+def run_opcodes(opcodes: Sequence[OpCode], values: Values, *,
+                client: luxi.Client | None = None) -> list[Any]:
+    """Submit opcodes as one job and wait for their results. Errors as :func:`run_opcode`."""
+    client = client or connect()
+    job_id = client.submit_job(list(opcodes))
+    if values.get("print_jobid"):
+        terminal.out(str(job_id))
+    if values.get("submit_only"):
+        raise errors.JobSubmittedException(job_id)
+    try:
+        return wait_for_job(client, job_id)
+    except KeyboardInterrupt as err:
+        raise WaitInterrupted([job_id]) from err
+
+
+def format_log_entry(timestamp: Sequence[int], kind: str, message: Any) -> str:
+    """One line of a job's log as the commands show it."""
+    text = message if kind == "message" or isinstance(message, str) else repr(message)
+    return f"{time.ctime(timestamp[0])} {text}"
+
+
+class _Progress:
+    """What is shown while nothing happens: a changing line on a terminal, one notice otherwise."""
+
+    def __init__(self, job_id: int) -> None:
+        self._job_id = job_id
+        self._live = terminal.is_terminal(sys.stderr) and terminal.is_terminal(sys.stdout)
+        self._shown = False
+        self._told: set[str] = set()
+        self._since = time.monotonic()
+        self._status = ""
+
+    @property
+    def poll_s(self) -> int:
+        """How long one request may take."""
+        return _POLL_TERMINAL_S if self._live else _POLL_S
+
+    def unchanged(self, status: str) -> None:
+        """Nothing new since the last request."""
+        if status != self._status:
+            self._status, self._since = status, time.monotonic()
+        doing = _WAITING_FOR.get(status)
+        if doing is None:
+            return
+        if self._live:
+            passed_s = int(time.monotonic() - self._since) + self.poll_s
+            sys.stderr.write(f"\r\033[KJob {self._job_id} {doing} ({passed_s} s)")
+            sys.stderr.flush()
+            self._shown = True
+        elif status != "running" and status not in self._told:
+            self._told.add(status)
+            terminal.err(f"Job {self._job_id} {doing}")
+
+    def clear(self) -> None:
+        """Make room for a line of output."""
+        if self._shown:
+            sys.stderr.write("\r\033[K")
+            sys.stderr.flush()
+            self._shown = False
+
+
+def follow_job(client: luxi.Client, job_id: int,
+               show: Callable[[str], None] = terminal.out) -> str:
+    """Show the log of a job until it ends.
+
+    :returns: its final status.
+    :raises JobLost: the master does not know it (any more).
+    """
+    progress = _Progress(job_id)
+    info: list[Any] | None = None
+    serial: int | None = None
+    try:
+        while True:
+            answer = client.wait_for_job_change_once(job_id, ["status"], info, serial,
+                                                     progress.poll_s)
+            # Some masters say "nochange" by repeating what we know.
+            if answer is None or (answer[0] == info and not answer[1]):
+                status = str(info[0]) if info else ""
+                if status in const.FINALIZED:
+                    return status
+                progress.unchanged(status)
+                continue
+            info, entries = answer
+            if info is None:
+                raise errors.JobLost(f"job {job_id} does not exist")
+            if entries:
+                progress.clear()
+            for entry_serial, timestamp, kind, message in entries:
+                show(format_log_entry(timestamp, kind, message))
+                serial = max(serial or 0, entry_serial)
+            if not entries and info[0] in const.FINALIZED:
+                return str(info[0])
+    finally:
+        progress.clear()
+
+
+def wait_for_job(client: luxi.Client, job_id: int,
+                 show: Callable[[str], None] = terminal.out) -> list[Any]:
+    """Wait for a job, showing its log.
+
+    :returns: a result per opcode.
+    :raises JobLost: the master does not know it.
+    :raises JobCanceled: it was cancelled.
+    :raises GenericError: the error it failed with.
+    """
+    follow_job(client, job_id, show)
+    return job_result(client, job_id)
+
+
+def job_result(client: luxi.Client, job_id: int) -> list[Any]:
+    """Results of a finished job; errors as :func:`wait_for_job`."""
+    rows = client.query_jobs([job_id], ["status", "opstatus", "opresult"])
+    if not rows or rows[0] is None:
+        raise errors.JobLost(f"job {job_id} does not exist")
+    status, states, results = rows[0]
+    if status == "success":
+        return list(results)
+    if status in ("canceled", "canceling"):
+        raise errors.JobCanceled("Job was canceled")
+    partly = False
+    for index, (state, result) in enumerate(zip(states, results, strict=False)):
+        if state == "success":
+            partly = True
+        elif state == "error":
+            _raise_result(result, f"partial failure (opcode {index + 1}): " if partly else "")
+    raise errors.OpExecError(f"job {job_id} ended as {status} and none of its operations says why")
+
+
+def _raise_result(result: Any, prefix: str) -> None:
+    """Raise what a failed opcode left as result."""
+    from ganeti.wire import errors as wire_errors
+    error = wire_errors.decode(result)
+    if error is None:
+        raise errors.OpExecError(f"{prefix}{result}")
+    if prefix:
+        raise errors.OpExecError(f"{prefix}{failures.describe(error)[1]}") from error
+    raise error
+
+
+class Outcome:
+    """How one job of a :class:`JobSet` ended.
+
+    :param result: results of the opcodes, or the text of the error.
+    """
+
+    __slots__ = ("job_id", "name", "result", "success")
+
+    def __init__(self, success: bool, result: Any, name: str, job_id: int | None) -> None:
+        self.success = success
+        self.result = result
+        self.name = name
+        self.job_id = job_id
+
+
+class _Job:
+    __slots__ = ("error", "job_id", "name")
+
+    def __init__(self, job_id: int | None, error: str, name: str) -> None:
+        self.job_id = job_id
+        self.error = error
+        self.name = name
+
+
+class JobSet:
+    """Several jobs, submitted together and awaited one after the other.
+
+    :param verbose: say which jobs were submitted.
+    """
+
+    def __init__(self, client: luxi.Client, values: Values, *, verbose: bool = True) -> None:
+        self._client = client
+        self._values = values
+        self._verbose = verbose
+        self._queue: list[tuple[str, list[OpCode]]] = []
+        self._jobs: list[_Job] = []
+
+    def add(self, name: str, *opcodes: OpCode) -> None:
+        """Add a job; `name` is what it works on."""
+        self._queue.append((name, list(opcodes)))
+
+    def add_submitted(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Add jobs another job has submitted: rows of ``[True, id]`` or ``[False, message]``."""
+        for success, value in rows:
+            self._jobs.append(_Job(int(value), "", "") if success else _Job(None, str(value), ""))
+
+    def submit(self) -> None:
+        """Send what was added."""
+        if not self._queue:
+            return
+        rows = self._client.submit_many_jobs([opcodes for _, opcodes in self._queue])
+        for (name, _), (success, value) in zip(self._queue, rows, strict=True):
+            self._jobs.append(_Job(int(value), "", name) if success
+                              else _Job(None, str(value), name))
+            if success and self._values.get("print_jobid"):
+                terminal.out(str(value))
+        self._queue = []
+
+    def show_submitted(self) -> bool:
+        """Say which jobs were submitted, for ``--submit``.
+
+        :returns: whether all were.
+        """
+        for job in self._jobs:
+            if job.job_id is not None:
+                terminal.err(f"JobID: {job.job_id}")
+            else:
+                terminal.err(f"Failure{_for(job.name)}: {job.error}")
+        return all(job.job_id is not None for job in self._jobs)
+
+    def run(self) -> bool:
+        """Submit; then wait for all, or with ``--submit`` only say which they are.
+
+        :returns: whether everything succeeded.
+        """
+        self.submit()
+        if self._values.get("submit_only"):
+            return self.show_submitted()
+        return all(outcome.success for outcome in self.wait())
+
+    def wait(self) -> list[Outcome]:
+        """Wait for every job and report failures on standard error.
+
+        :raises WaitInterrupted: the user stopped it; carries the jobs that have not ended.
+        """
+        self.submit()
+        submitted = [job for job in self._jobs if job.job_id is not None]
+        if self._verbose and submitted:
+            terminal.out(f"Submitted jobs {', '.join(str(job.job_id) for job in submitted)}")
+        outcomes = []
+        for job in self._jobs:
+            if job.job_id is None:
+                terminal.err(f"Failed to submit job{_for(job.name)}: {job.error}")
+                outcomes.append(Outcome(False, job.error, job.name, None))
+        remaining = list(submitted)
+        try:
+            while remaining:
+                job = self._choose(remaining)
+                outcomes.append(self._wait_for(job))
+                remaining.remove(job)
+        except KeyboardInterrupt as err:
+            raise WaitInterrupted([job.job_id for job in remaining if job.job_id]) from err
+        return outcomes
+
+    def _choose(self, remaining: Sequence[_Job]) -> _Job:
+        """The first job that does something already, so that its log is seen at once."""
+        rows = self._client.query_jobs([job.job_id for job in remaining if job.job_id], ["status"])
+        for job, row in zip(remaining, rows, strict=False):
+            if row is not None and row[0] not in ("queued", "waiting", "canceling"):
+                return job
+        return remaining[0]
+
+    def _wait_for(self, job: _Job) -> Outcome:
+        assert job.job_id is not None
+        terminal.out(f"Waiting for job {job.job_id}{_for(job.name)} ...")
+        try:
+            results = wait_for_job(self._client, job.job_id)
+        except errors.JobLost as err:
+            text = f"job is archived or lost, so its result is not known ({err})"
+        except errors.LuxiError:
+            raise
+        except errors.GenericError as err:
+            text = failures.describe(err)[1]
+        else:
+            return Outcome(True, results, job.name, job.job_id)
+        terminal.err(f"Job {job.job_id}{_for(job.name)} has failed: {text}")
+        return Outcome(False, text, job.name, job.job_id)
+
+
+def _for(name: str) -> str:
+    return f" for {name}" if name else ""

@@ -1,0 +1,132 @@
+"""Formats of what a command shows: the indented text for people, JSON and YAML for programs.
+
+The indented text looks like YAML and is published as it is (keys, order, ``default (...)``); it is
+not meant to be parsed, JSON and YAML are. This is the only user of PyYAML.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+
+from ganeti import errors
+from ganeti.cli import terminal
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    #: Ordered keys and values; a Mapping is shown sorted by key.
+    Pairs = list[tuple[str, Any]]
+
+
+def write_data(data: Any, output_format: str) -> None:
+    """Write data as JSON or YAML to standard output.
+
+    :raises OpPrereqError: YAML was asked for and PyYAML is not installed.
+    """
+    terminal.out(to_json(data) if output_format == "json" else to_yaml(data))
+
+
+def to_json(data: Any) -> str:
+    """Indented JSON with the keys in their order."""
+    import json  # the wire format is compact and sorted differently; this is for reading
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def to_yaml(data: Any) -> str:
+    """YAML with the keys in their order."""
+    try:
+        import yaml
+    except ImportError as err:
+        raise errors.OpPrereqError(
+            "output format yaml needs PyYAML, which is not installed. Use --output json.",
+            errors.ECODE_ENVIRON) from err
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return text.rstrip("\n")
+
+
+def write_info(data: Any) -> None:
+    """Write data as indented text to standard output."""
+    sys.stdout.write(format_info(data))
+    sys.stdout.flush()
+
+
+def format_info(data: Any) -> str:
+    """Indented text: mappings (sorted), lists of pairs (in order), lists, and plain values."""
+    parts: list[str] = []
+    _format(parts, data, 0, after_key=False)
+    return "".join(parts)
+
+
+def _is_pairs(data: Any) -> bool:
+    return isinstance(data, list) and bool(data) and all(
+        isinstance(item, tuple) and len(item) == 2 for item in data)
+
+
+def _format(parts: list[str], data: Any, level: int, *, after_key: bool) -> None:
+    """Append the text of one value; the cursor stands behind ``key:`` or at the place to start."""
+    if isinstance(data, Mapping):
+        data = [(str(key), data[key]) for key in sorted(data, key=str)]
+    if _is_pairs(data):
+        _start(parts, after_key)
+        for index, (key, value) in enumerate(data):
+            # After a dash the first key stands on the dash's line.
+            if index or after_key:
+                parts.append("  " * level)
+            parts.append(f"{key}:")
+            _format(parts, value, level + 1, after_key=True)
+    elif isinstance(data, (list, tuple)):
+        if not data:
+            parts.append(" \n" if after_key else "\n")
+            return
+        _start(parts, after_key)
+        for index, value in enumerate(data):
+            if index or after_key:
+                parts.append("  " * level)
+            parts.append("- ")
+            _format(parts, value, level + 1, after_key=False)
+    else:
+        parts.append(f" {data}\n" if after_key else f"{data}\n")
+
+
+def _start(parts: list[str], after_key: bool) -> None:
+    if after_key:
+        parts.append(" \n")
+
+
+def params_with_defaults(own: Mapping[str, Any], actual: Mapping[str, Any],
+                         number: Any = str) -> dict[str, str]:
+    """Parameters of an object: its own value, or ``default (value)`` where it inherits.
+
+    :param number: formats whole numbers.
+    """
+    def text(value: Any) -> str:
+        return number(value) if type(value) is int else str(value)
+    return {name: text(own[name]) if name in own else f"default ({text(value)})"
+            for name, value in actual.items()}
+
+
+_ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"),
+          (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+
+
+def roman(value: Any) -> str:
+    """A number as the Romans wrote it; what they could not write stays as it is."""
+    if type(value) is not int or not 0 < value < 4000:
+        return str(value)
+    parts = []
+    for worth, letters in _ROMAN:
+        count, value = divmod(value, worth)
+        parts.append(letters * count)
+    return "".join(parts)
+
+
+def plain(value: Any) -> str:
+    """A number as everybody writes it."""
+    return str(value)
+
+
+def yes_no(value: bool) -> str:
+    """``Y`` or ``N``."""
+    return "Y" if value else "N"

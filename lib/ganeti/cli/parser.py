@@ -1,0 +1,216 @@
+"""Reading a command line, and the help texts.
+
+``<program> <command> [options] [arguments]``: options come before arguments and are not looked for
+behind the first one (an argument may look like one, as in ``gnt-debug delay -- -1``). Long options
+may be shortened as long as they stay unique; short ones may be joined (``-fv``); ``--`` ends
+options.
+
+Written here rather than with the library's parsers because of start-up time (they cost more than
+the rest of the command line together) and of the answers to mistakes: the near miss is suggested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ganeti import errors
+from ganeti.cli import options as opt
+from ganeti.cli.command import Command, Program, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+
+class OptionSyntaxError(errors.GenericError):
+    """An option that does not exist or whose value cannot be read; ends with exit code 2."""
+
+
+class ArgumentCountError(errors.GenericError):
+    """Too few or too many arguments; ends with exit code 1."""
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """A sentence with the nearest known word, with a blank in front; empty if nothing is near."""
+    import difflib  # only mistakes pay for it
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
+    """Read what follows the command's name.
+
+    :returns: option values and arguments; with ``values.help`` set the arguments are not checked.
+    :raises OptionSyntaxError: unknown or incomplete option, unreadable value.
+    :raises ArgumentCountError: the arguments do not fit the command.
+    """
+    known = (*command.options, *opt.COMMON)
+    by_name = {name: option for option in known for name in option.names}
+    values = Values(output_format=None)
+    for option in known:
+        if option.default is not None or option.dest not in values.__dict__:
+            values.__dict__[option.dest] = _fresh(option.default)
+    arguments = list(argv)
+    while arguments and arguments[0].startswith("-") and arguments[0] != "-":
+        word = arguments.pop(0)
+        if word == "--":
+            break
+        if word.startswith("--"):
+            _read_long(word, arguments, by_name, values)
+        else:
+            _read_short(word, arguments, by_name, values)
+    if not values.help:
+        check_arguments(command, arguments)
+    return values, arguments
+
+
+def _fresh(default: Any) -> Any:
+    """A default of its own for each run; lists and dictionaries are changed while parsing."""
+    if isinstance(default, dict):
+        return dict(default)
+    return list(default) if isinstance(default, list) else default
+
+
+def _read_long(word: str, rest: list[str], by_name: dict[str, Option], values: Values) -> None:
+    name, equals, value = word.partition("=")
+    option = by_name.get(name)
+    if option is None:
+        matching = sorted(known for known in by_name if known.startswith(name))
+        targets = {id(by_name[known]) for known in matching}
+        if len(targets) > 1:
+            raise OptionSyntaxError(f"ambiguous option: {name} ({', '.join(matching)}?)")
+        if not matching:
+            raise OptionSyntaxError(f"no such option: {name}.{suggest(name, by_name)}".rstrip("."))
+        option = by_name[matching[0]]
+    if not option.takes_value:
+        if equals:
+            raise OptionSyntaxError(f"option {name} takes no value")
+        _apply(option, name, None, values)
+        return
+    if not equals:
+        if not rest:
+            raise OptionSyntaxError(f"option {name} needs a value")
+        value = rest.pop(0)
+    _apply(option, name, value, values)
+
+
+def _read_short(word: str, rest: list[str], by_name: dict[str, Option], values: Values) -> None:
+    letters = word[1:]
+    while letters:
+        name, letters = f"-{letters[0]}", letters[1:]
+        option = by_name.get(name)
+        if option is None:
+            raise OptionSyntaxError(f"no such option: {name}")
+        if not option.takes_value:
+            _apply(option, name, None, values)
+            continue
+        if not letters and not rest:
+            raise OptionSyntaxError(f"option {name} needs a value")
+        _apply(option, name, letters or rest.pop(0), values)
+        return
+
+
+def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
+    """Store one option as it was given."""
+    target = values.__dict__
+    if text is None:
+        target[option.dest] = {
+            "store_true": True, "store_false": False, "store_const": option.const,
+        }.get(option.action) if option.action != "count" else (target[option.dest] or 0) + 1
+        if option.action == "call" and option.callback is not None:
+            option.callback(values, "")
+        return
+    if option.choices and text not in option.choices:
+        choices = ", ".join(f"'{choice}'" for choice in option.choices)
+        raise OptionSyntaxError(f"option {name}: invalid choice: '{text}' (choose from {choices})")
+    if option.action == "call" and option.callback is not None:
+        option.callback(values, text)
+        return
+    from ganeti.cli import values as value_types
+    try:
+        value: Any = value_types.PARSERS[option.kind or "string"](text)
+    except errors.ParameterError as err:
+        raise OptionSyntaxError(f"option {name}: {err}") from err
+    if option.action == "append":
+        target[option.dest] = [*target[option.dest], value]
+    else:
+        target[option.dest] = value
+
+
+def check_arguments(command: Command, arguments: Sequence[str]) -> None:
+    """Check the number of arguments.
+
+    :raises ArgumentCountError: it does not fit.
+    """
+    minimum = sum(argument.minimum for argument in command.arguments)
+    maximum: int | None = 0
+    for argument in command.arguments:
+        maximum = None if maximum is None or argument.maximum is None \
+            else maximum + argument.maximum
+    if len(arguments) >= minimum and (maximum is None or len(arguments) <= maximum):
+        return
+    if maximum == 0:
+        wanted = "no arguments"
+    elif maximum is None:
+        wanted = f"at least {minimum} argument(s)"
+    elif minimum == maximum:
+        wanted = f"{minimum} argument(s)"
+    else:
+        wanted = f"between {minimum} and {maximum} arguments"
+    hint = _late_option(command, arguments)
+    raise ArgumentCountError(f"Command {command.name} expects {wanted}{hint}")
+
+
+def _late_option(command: Command, arguments: Sequence[str]) -> str:
+    """A hint for the commonest reason of too many arguments."""
+    names = {name for option in (*command.options, *opt.COMMON) for name in option.names}
+    late = next((word for word in arguments if word.partition("=")[0] in names), None)
+    return f". Options such as {late} must come before the arguments" if late else ""
+
+
+def command_usage(program: Program, command: Command) -> str:
+    """The usage line of a command."""
+    return f"{program.name} {command.name} {command.usage}".rstrip()
+
+
+def command_help(program: Program, command: Command) -> str:
+    """The help of a command."""
+    lines = ["Usage", "=====", f"  {command_usage(program, command)}", "",
+             command.summary, "", "Options", "======="]
+    for option in (*command.options, *opt.COMMON):
+        lines += _option_help(option)
+    env = command.name in program.env_commands
+    lines += ["", f"See also {program.name}(8)."] if not env else [
+        "", f"Default options may stand in the variable {program.env_variable(command.name)}.",
+        f"See also {program.name}(8)."]
+    return "\n".join(lines)
+
+
+_HELP_COLUMN = 28
+
+
+def _option_help(option: Option) -> list[str]:
+    """One option of the help, its text beside or below its spelling."""
+    import textwrap  # only --help pays for it
+    left = f"  {option.usage()}"
+    body = textwrap.wrap(option.help, width=max(40, 80 - _HELP_COLUMN))
+    if len(left) + 2 > _HELP_COLUMN:
+        return [left, *(" " * _HELP_COLUMN + line for line in body)]
+    first, *others = body
+    return [left.ljust(_HELP_COLUMN) + first, *(" " * _HELP_COLUMN + line for line in others)]
+
+
+def program_help(program: Program) -> str:
+    """The list of commands."""
+    width = max(len(name) for name in program.commands) + 2
+    lines = ["Usage", "=====", f"  {program.name} <command> [<options>] [<arguments>]", "",
+             program.summary, "", "Commands", "========"]
+    for name in sorted(program.commands):
+        lines.append(f"  {name.ljust(width)}{program.commands[name].summary}")
+    if program.aliases:
+        lines += ["", "Other names: " + ", ".join(
+            f"{alias} for {name}" for alias, name in sorted(program.aliases.items())) + "."]
+    lines += ["", f"Help on one command: {program.name} <command> --help."
+              f" Manual: {program.name}(8)."]
+    return "\n".join(lines)

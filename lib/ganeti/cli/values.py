@@ -1,0 +1,269 @@
+"""The types an option value may have: text from the command line to values.
+
+One function per type; each takes the text after the option and returns the value, or raises
+:class:`~ganeti.errors.ParameterError` with a text that names the offending part (the parser puts
+the option's name in front). The grammar is published: scripts by others are full of it.
+
+============================ ================================================================
+``keyval``                   ``a=1,b=2``; ``a`` is true, ``no_a`` is false, ``-a`` is null
+``identkeyval``              ``0:size=1g,mode=ro``; ``no_0`` removes, ``-0`` is only a number
+``multilistidentkeyval``     ``min:a=1/max:a=2//min:a=3/max:a=4``
+``list``                     ``a,b,c``
+``unit``                     ``512``, ``1.5g``; MiB
+============================ ================================================================
+
+A backslash before a separator makes it an ordinary character.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from ganeti import errors
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    KeyVal = dict[str, Any]
+
+
+def split_escaped(text: str, separator: str = ",") -> list[str]:
+    r"""Split at a separator of one character that is not preceded by a backslash.
+
+    ``a\,b,c`` gives ``["a,b", "c"]``; a doubled backslash stands for one.
+    """
+    parts: list[str] = []
+    current: list[str] = []
+    characters = iter(text)
+    for character in characters:
+        if character == "\\":
+            following = next(characters, "")
+            # Other escapes are left alone: a Windows path or a regular expression stays readable.
+            current.append(following if following in (separator, "\\") and following
+                           else character + following)
+        elif character == separator:
+            parts.append("".join(current))
+            current = []
+        else:
+            current.append(character)
+    parts.append("".join(current))
+    return parts
+
+
+def parse_keyval(text: str) -> KeyVal:
+    """Read ``key=value,key=value``.
+
+    :raises ParameterError: a key without a name, or given twice.
+    """
+    values: KeyVal = {}
+    if not text:
+        return values
+    for part in split_escaped(text):
+        key, equals, value = part.partition("=")
+        meaning: Any = value
+        if not equals:
+            key, meaning = _bare_key(part)
+        if not key:
+            raise errors.ParameterError(f"no key in '{part}' of '{text}'")
+        if key in values:
+            raise errors.ParameterError(f"key '{key}' is given twice in '{text}'")
+        values[key] = meaning
+    return values
+
+
+def _bare_key(part: str) -> tuple[str, bool | None]:
+    """What a key without a value means."""
+    if part.startswith("no_"):
+        return part[3:], False
+    if part.startswith("-"):
+        return part[1:], None
+    return part, True
+
+
+def parse_identkeyval(text: str) -> tuple[str, KeyVal | bool | None]:
+    """Read ``ident:key=value,...``.
+
+    :returns: the identifier and its keys; False for ``no_ident``, None for ``-ident``. A minus
+        before a digit belongs to the identifier (``-1`` is an index).
+    :raises ParameterError: keys given to a removal, an empty identifier, a key given twice.
+    """
+    ident, colon, rest = text.partition(":")
+    removal: bool | None = True
+    if ident.startswith("no_"):
+        ident, removal = ident[3:], False
+    elif ident.startswith("-") and not ident[1:2].isdigit():
+        ident, removal = ident[1:], None
+    if not ident:
+        raise errors.ParameterError(f"no identifier before the colon in '{text}'")
+    if removal is True:
+        return ident, parse_keyval(rest)
+    if colon and rest:
+        raise errors.ParameterError(f"'{text}' removes {ident} and can take no parameters")
+    return ident, removal
+
+
+def parse_multi_list_ident_keyval(text: str) -> list[dict[str, KeyVal]]:
+    """Read sections split at ``//`` of ``ident:key=value,...`` split at ``/``.
+
+    :raises ParameterError: an identifier without keys, or twice in one section.
+    """
+    sections: list[dict[str, KeyVal]] = []
+    if not text:
+        return sections
+    for section in text.split("//"):
+        found: dict[str, KeyVal] = {}
+        for part in split_escaped(section, "/"):
+            ident, keys = parse_identkeyval(part)
+            if not isinstance(keys, dict):
+                raise errors.ParameterError(f"'{part}' removes something, which is wrong here")
+            if ident in found:
+                raise errors.ParameterError(f"'{ident}' is given twice in '{section}'")
+            found[ident] = keys
+        sections.append(found)
+    return sections
+
+
+def parse_list(text: str) -> list[str]:
+    """Read ``a,b,c``; the empty text is the empty list."""
+    return split_escaped(text) if text else []
+
+
+def parse_bool(text: str) -> bool:
+    """Read yes, no, true or false in any case.
+
+    :raises ParameterError: something else.
+    """
+    meaning = {"yes": True, "true": True, "no": False, "false": False}.get(text.lower())
+    if meaning is None:
+        raise errors.ParameterError(f"'{text}' is neither yes nor no")
+    return meaning
+
+
+def parse_int(text: str) -> int:
+    """Read a whole number.
+
+    :raises ParameterError: something else.
+    """
+    try:
+        return int(text)
+    except ValueError as err:
+        raise errors.ParameterError(f"'{text}' is not a whole number") from err
+
+
+def parse_float(text: str) -> float:
+    """Read a number.
+
+    :raises ParameterError: something else.
+    """
+    try:
+        value = float(text)
+    except ValueError as err:
+        raise errors.ParameterError(f"'{text}' is not a number") from err
+    if value != value or value in (float("inf"), float("-inf")):
+        raise errors.ParameterError(f"'{text}' is not a finite number")
+    return value
+
+
+def parse_maybe_float(text: str) -> float | str:
+    """Read a number or the word ``default``.
+
+    :raises ParameterError: something else.
+    """
+    if text == "default":
+        return text
+    try:
+        return parse_float(text)
+    except errors.ParameterError as err:
+        raise errors.ParameterError(f"'{text}' is neither a number nor 'default'") from err
+
+
+def parse_size(text: str) -> int:
+    """Read a size such as ``512`` or ``1.5g``.
+
+    :returns: MiB, rounded up to a multiple of 4.
+    :raises ParameterError: something else.
+    """
+    from ganeti.utils import text as text_utils
+    try:
+        return text_utils.parse_unit(text)
+    except errors.UnitParseError as err:
+        raise errors.ParameterError(str(err)) from err
+
+
+def parse_json(text: str) -> Any:
+    """Read JSON.
+
+    :raises ParameterError: not JSON.
+    """
+    from ganeti.wire import json
+    try:
+        return json.loads(text)
+    except errors.ParseError as err:
+        raise errors.ParameterError(f"'{text}': {err}") from err
+
+
+def parse_filter_action(text: str) -> str | list[Any]:
+    """Read the action of a job filter: a word, or ``RATE_LIMIT n``.
+
+    :raises ParameterError: a rate limit without a positive number.
+    """
+    words = text.split()
+    if words[:1] != ["RATE_LIMIT"]:
+        return text
+    if len(words) != 2 or not words[1].isdigit() or int(words[1]) < 1:
+        raise errors.ParameterError(f"'{text}': RATE_LIMIT needs the number of jobs")
+    return ["RATE_LIMIT", int(words[1])]
+
+
+def parse_time(text: str) -> int:
+    """Read a time span: seconds, or a number with s, m, h, d or w.
+
+    :raises ParameterError: something else, or less than nothing.
+    """
+    factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+    number, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1)
+    if not number.isdecimal() or not number.isascii():
+        raise errors.ParameterError(
+            f"'{text}' is not a time span. Examples: 90, 30m, 6h, 7d, 4w.")
+    return int(number) * factor
+
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "string": str,
+    "int": parse_int,
+    "float": parse_float,
+    "bool": parse_bool,
+    "unit": parse_size,
+    "keyval": parse_keyval,
+    "keyprivateval": parse_keyval,
+    "identkeyval": parse_identkeyval,
+    "multilistidentkeyval": parse_multi_list_ident_keyval,
+    "list": parse_list,
+    "maybefloat": parse_maybe_float,
+    "json": parse_json,
+    "filteraction": parse_filter_action,
+    "choice": str,
+}
+
+
+def typed_params(params: KeyVal, types: Mapping[str, str], *,
+                 allowed: Collection[str] = ()) -> KeyVal:
+    """The texts of a ``keyval`` in the types their parameters have.
+
+    The master checks again; this gives ``memory=1g`` its meaning and catches slips before a job is
+    made.
+
+    :param types: parameter name -> ``bool``, ``int``, ``float``, ``size``, ``string``,
+        ``maybe-string``.
+    :param allowed: texts that are left alone for every parameter (such as ``default``).
+    :raises TypeEnforcementError: an unknown parameter, or a value of another type.
+    """
+    if not params:
+        return {}
+    unknown = next((name for name in params if name not in types), None)
+    if unknown is not None:
+        raise errors.TypeEnforcementError(
+            f"unknown parameter '{unknown}'. Known are: {', '.join(sorted(types))}.")
+    from ganeti.objects import hvparams  # its tables cost 10 ms; most commands set no parameter
+    return hvparams.force_types(params, types, allowed)

@@ -1,0 +1,132 @@
+"""What ``gnt-cluster info`` shows, from the result of ``QueryClusterInfo``.
+
+Keys, their order and the shape of the values are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ganeti.cli import listing
+from ganeti.utils import paths
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.cli.output import Pairs
+
+    Number = Callable[[Any], str]
+
+
+def describe(info: Mapping[str, Any], number: Number) -> Pairs:
+    """The cluster.
+
+    :param number: how whole numbers are written.
+    """
+    enabled = info["enabled_hypervisors"]
+    return [
+        ("Cluster name", info["name"]),
+        ("Cluster UUID", info["uuid"]),
+        ("Creation time", listing.format_time(info["ctime"])),
+        ("Modification time", listing.format_time(info["mtime"])),
+        ("Master node", info["master"]),
+        ("Architecture (this node)", _architecture(info["architecture"])),
+        ("Tags", _or_none(info["tags"])),
+        ("Default hypervisor", info["default_hypervisor"]),
+        ("Enabled hypervisors", ", ".join(enabled)),
+        ("Hypervisor parameters",
+         _groups({name: info["hvparams"].get(name, {}) for name in enabled}, number)),
+        ("OS-specific hypervisor parameters",
+         {name: _groups(params, number) for name, params in info["os_hvp"].items()}),
+        ("OS parameters", _groups(info["osparams"], number)),
+        ("Hidden OSes", ", ".join(info["hidden_os"])),
+        ("Blacklisted OSes", ", ".join(info["blacklisted_os"])),
+        ("Cluster parameters", _parameters(info, number)),
+        ("Default node parameters", _params(info["ndparams"], number)),
+        ("Default instance parameters", _groups(info["beparams"], number)),
+        ("Default nic parameters", _groups(info["nicparams"], number)),
+        ("Default disk parameters", _groups(info["diskparams"], number)),
+        ("Instance policy - limits for instances", _policy(info["ipolicy"], number)),
+        ("Data collectors", _collectors(info)),
+    ]
+
+
+def _architecture(architecture: list[str]) -> str:
+    return f"{architecture[0]} ({architecture[1]})"
+
+
+def _or_none(names: list[str]) -> str:
+    return ", ".join(names) if names else "(none)"
+
+
+def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
+    here = paths.current()
+    return [
+        ("candidate pool size", number(info["candidate_pool_size"])),
+        ("maximal number of jobs running simultaneously", number(info["max_running_jobs"])),
+        ("maximal number of jobs simultaneously tracked by the scheduler",
+         number(info["max_tracked_jobs"])),
+        ("mac prefix", info["mac_prefix"]),
+        ("master netdev", info["master_netdev"]),
+        ("master netmask", number(info["master_netmask"])),
+        ("use external master IP address setup script", info["use_external_mip_script"]),
+        ("lvm volume group", info["volume_group_name"]),
+        ("lvm reserved volumes", _or_none(info["reserved_lvs"])),
+        ("drbd usermode helper", info["drbd_usermode_helper"]),
+        ("file storage path", info["file_storage_dir"]),
+        ("shared file storage path", info["shared_file_storage_dir"]),
+        ("gluster storage path", info["gluster_storage_dir"]),
+        ("maintenance of node health", info["maintain_node_health"]),
+        ("uid pool", ", ".join(number(low) if low == high else f"{number(low)}-{number(high)}"
+                               for low, high in info["uid_pool"])),
+        ("default instance allocator", info["default_iallocator"]),
+        ("default instance allocator parameters",
+         _params(info["default_iallocator_params"] or {}, number)),
+        ("primary ip version", number(info["primary_ip_version"])),
+        ("preallocation wipe disks", info["prealloc_wipe_disks"]),
+        ("OS search path", ", ".join(here.os_search_path)),
+        ("ExtStorage Providers search path", ", ".join(here.extstorage_search_path)),
+        ("enabled disk templates", ", ".join(info["enabled_disk_templates"])),
+        ("install image", info["install_image"]),
+        ("instance communication network", info["instance_communication_network"]),
+        ("zeroing image", info["zeroing_image"]),
+        ("compression tools", list(info["compression_tools"])),
+        ("enabled user shutdown", info["enabled_user_shutdown"]),
+        ("modify ssh setup", info["modify_ssh_setup"]),
+        ("ssh_key_type", info["ssh_key_type"]),
+        ("ssh_key_bits", info["ssh_key_bits"]),
+    ]
+
+
+def _params(params: Mapping[str, Any], number: Number) -> dict[str, str]:
+    return {name: number(value) if type(value) is int else str(value)
+            for name, value in params.items()}
+
+
+def _groups(groups: Mapping[str, Mapping[str, Any]], number: Number) -> dict[str, dict[str, str]]:
+    return {name: _params(params, number) for name, params in groups.items()}
+
+
+def _policy(policy: Mapping[str, Any], number: Number) -> Pairs:
+    bounds = [
+        # "min" before "max", as people say it; others in the order they come.
+        [(f"{kind}/{index}", _params(bound[kind], number))
+         for kind in sorted(bound, key=("min", "max").index)]
+        for index, bound in enumerate(policy["minmax"])
+    ]
+    return [
+        ("bounds specs", bounds),
+        ("std", _params(policy["std"], number)),
+        ("allowed disk templates", ", ".join(policy["disk-templates"])),
+        ("spindle-ratio", number(policy["spindle-ratio"])),
+        ("vcpu-ratio", number(policy["vcpu-ratio"])),
+    ]
+
+
+def _collectors(info: Mapping[str, Any]) -> dict[str, Pairs]:
+    intervals_us = info["data_collector_interval"]
+    return {
+        name: [("active", active), ("interval", f"{intervals_us.get(name, 0) / 1e6:.3f}s")]
+        for name, active in info["enabled_data_collectors"].items()
+    }

@@ -1,0 +1,147 @@
+"""From the options of ``gnt-cluster init`` to the parameters of a new cluster.
+
+Texts get their types here, so that a slip is found before anything is written; what makes sense
+together is judged by :mod:`ganeti.bootstrap`.
+"""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import values as value_types
+from ganeti.cli.command import Values
+from ganeti.constants import instance as instance_const
+from ganeti.constants import net as net_const
+from ganeti.constants import node as node_const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+
+# Option of one bound -> its name in a policy, and whether it is a size.
+_SPECS = (
+    ("ispecs_mem_size", "memory-size", True),
+    ("ispecs_disk_size", "disk-size", True),
+    ("ispecs_cpu_count", "cpu-count", False),
+    ("ispecs_disk_count", "disk-count", False),
+    ("ispecs_nic_count", "nic-count", False),
+)
+_SPEC_TYPES = {name: "size" if size else "int" for _, name, size in _SPECS} | {"spindle-use": "int"}
+
+
+def names(text: str | None) -> list[str] | None:
+    """``a,b`` as a list; None stays None."""
+    return None if text is None else [name for name in text.split(",") if name]
+
+
+def typed_groups(given: Sequence[tuple[str, Any]], types: dict[str, dict[str, str]],
+                 what: str) -> dict[str, dict[str, Any]]:
+    """``kvm:a=b`` options as a dictionary of dictionaries, values in their types.
+
+    :param types: group name -> parameter -> type.
+    :raises OpPrereqError: unknown group, or a removal.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for group, params in given:
+        if group not in types:
+            raise errors.OpPrereqError(
+                f"unknown {what} '{group}'. Known are: {', '.join(sorted(types))}.",
+                errors.ECODE_INVAL)
+        if not isinstance(params, dict):
+            raise errors.OpPrereqError(f"parameters of {what} '{group}' cannot be removed here",
+                                       errors.ECODE_INVAL)
+        found.setdefault(group, {}).update(value_types.typed_params(params, types[group]))
+    return found
+
+
+def backend_params(given: dict[str, Any]) -> dict[str, Any]:
+    """Backend parameters in their types; ``memory`` sets both bounds."""
+    params = value_types.typed_params(given, instance_const.BE_PARAM_TYPES_WITH_MEMORY)
+    memory = params.pop(instance_const.BE_MEMORY, None)
+    if memory is not None:
+        if instance_const.BE_MINMEM in params or instance_const.BE_MAXMEM in params:
+            raise errors.OpPrereqError("give either memory, or minmem and maxmem",
+                                       errors.ECODE_INVAL)
+        params[instance_const.BE_MINMEM] = params[instance_const.BE_MAXMEM] = memory
+    return params
+
+
+def nic_params(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of network interfaces in their types."""
+    return value_types.typed_params(given, net_const.NIC_PARAM_TYPES)
+
+
+def node_params(given: dict[str, Any] | None) -> dict[str, Any]:
+    """Node parameters in their types."""
+    return value_types.typed_params(given or {}, node_const.ND_PARAM_TYPES)
+
+
+def uid_pool(text: str | None) -> list[tuple[int, int]]:
+    """``1000-1010,2000`` as ranges.
+
+    :raises OpPrereqError: not a range, or an empty one.
+    """
+    ranges: list[tuple[int, int]] = []
+    for part in (text or "").split(","):
+        if not part:
+            continue
+        low, dash, high = part.strip().partition("-")
+        try:
+            first, last = int(low), int(high) if dash else int(low)
+        except ValueError as err:
+            raise errors.OpPrereqError(f"uid pool: '{part}' is not a range of user ids",
+                                       errors.ECODE_INVAL) from err
+        if not 0 <= first <= last:
+            raise errors.OpPrereqError(f"uid pool: range '{part}' is empty", errors.ECODE_INVAL)
+        ranges.append((first, last))
+    return ranges
+
+
+def policy(values: Values) -> dict[str, Any]:
+    """The parts of an instance policy that were given; the rest is the default.
+
+    :raises OpPrereqError: both forms of bounds, or bounds that are neither min, max nor std.
+    """
+    found: dict[str, Any] = {}
+    split = {name: getattr(values, dest) for dest, name, _ in _SPECS if getattr(values, dest)}
+    if values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None:
+        if split:
+            raise errors.OpPrereqError(
+                "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",
+                errors.ECODE_INVAL)
+        if values.ipolicy_bounds_specs is not None:
+            found["minmax"] = [_bounds(section) for section in values.ipolicy_bounds_specs]
+        if values.ipolicy_std_specs is not None:
+            found["std"] = value_types.typed_params(values.ipolicy_std_specs, _SPEC_TYPES)
+    elif split:
+        found.update(_from_split(split))
+    if values.ipolicy_disk_templates is not None:
+        found["disk-templates"] = list(values.ipolicy_disk_templates)
+    for dest, name in (("ipolicy_vcpu_ratio", "vcpu-ratio"),
+                       ("ipolicy_spindle_ratio", "spindle-ratio")):
+        value = getattr(values, dest)
+        if value is not None and value != "default":
+            found[name] = value
+    return found
+
+
+def _bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    if set(section) != {"min", "max"}:
+        raise errors.OpPrereqError(
+            "instance policy: each choice of bounds needs min:... and max:...",
+            errors.ECODE_INVAL)
+    return {kind: value_types.typed_params(params, _SPEC_TYPES)
+            for kind, params in section.items()}
+
+
+def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """``--specs-mem-size min=1,max=2,std=1`` options, turned from per value to per bound."""
+    bounds: dict[str, dict[str, Any]] = {"min": {}, "max": {}, "std": {}}
+    for name, given in split.items():
+        typed = value_types.typed_params(given, dict.fromkeys(bounds, _SPEC_TYPES[name]))
+        for kind, value in typed.items():
+            bounds[kind][name] = value
+    std = bounds.pop("std")
+    found: dict[str, Any] = {"minmax": [bounds]} if any(bounds.values()) else {}
+    return {**found, "std": std} if std else found

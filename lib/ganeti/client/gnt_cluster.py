@@ -1,0 +1,239 @@
+"""``gnt-cluster``: make and destroy the cluster, look at it, check it."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, main, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+from ganeti.constants import verify as verify_const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    pass
+
+
+def init(values: Values, arguments: list[str]) -> int:
+    """``init``: write the first configuration and start the daemons; then the master takes over."""
+    from ganeti import bootstrap
+    from ganeti.client import cluster_init
+    from ganeti.opcodes.cluster import OpClusterPostInit
+    bootstrap.init_cluster(cluster_init.parameters(values, arguments[0]))
+    jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def destroy(values: Values, arguments: list[str]) -> int:
+    """``destroy``."""
+    if not values.yes_do_it:
+        terminal.err("Destroying a cluster is irreversible. If you really want destroy this"
+                     " cluster, supply the --yes-do-it option.")
+        return failures.EXIT_FAILURE
+    from ganeti import bootstrap
+    from ganeti.opcodes.cluster import OpClusterDestroy
+    jobs.run_opcode(OpClusterDestroy(**jobs.common_params(values)), values)
+    # From here on there is no configuration any more; this node is taken apart locally.
+    bootstrap.finalize_destroy()
+    return failures.EXIT_SUCCESS
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    from ganeti.cli import output
+    info = jobs.connect().query_cluster_info()
+    if values.output_format in ("json", "yaml"):
+        output.write_data(info, values.output_format)
+        return failures.EXIT_SUCCESS
+    from ganeti.client import cluster_info
+    output.write_info(cluster_info.describe(
+        info, output.roman if values.roman_integers else output.plain))
+    return failures.EXIT_SUCCESS
+
+
+_VERSIONS = (
+    ("Software version", "software_version"),
+    ("Internode protocol", "protocol_version"),
+    ("Configuration format", "config_version"),
+    ("OS api version", "os_api_version"),
+    ("Export interface", "export_version"),
+    ("VCS version", "vcs_version"),
+)
+
+
+def show_version(values: Values, arguments: list[str]) -> int:
+    """``version``."""
+    info = jobs.connect().query_cluster_info()
+    if values.output_format in ("json", "yaml"):
+        from ganeti.cli import output
+        output.write_data({key: info[key] for _, key in _VERSIONS}, values.output_format)
+        return failures.EXIT_SUCCESS
+    for title, key in _VERSIONS:
+        terminal.out(f"{title}: {info[key]}")
+    return failures.EXIT_SUCCESS
+
+
+def get_master(values: Values, arguments: list[str]) -> int:
+    """``getmaster``: what this node believes; needs no daemon and works on every node."""
+    from ganeti.utils import fs, paths
+    path = paths.current().ssconf_file("master_node")
+    try:
+        master = fs.read_file(path).strip()
+    except FileNotFoundError:
+        raise failures.NotClusterError("no cluster here: this node does not know of any") from None
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    terminal.out(master)
+    return failures.EXIT_SUCCESS
+
+
+def verify(values: Values, arguments: list[str]) -> int:
+    """``verify``: a job that makes jobs, one for the configuration and one for each group."""
+    from ganeti.opcodes.cluster import OpClusterVerify
+    skip = []
+    if values.skip_nplusone_mem:
+        skip.append(verify_const.CHECK_NPLUSONE_MEM)
+    if values.skip_hvparam_assessment:
+        skip.append(verify_const.CHECK_HVPARAM_ASSESSMENT)
+    client = jobs.connect()
+    result = jobs.run_opcode(OpClusterVerify(
+        verbose=values.verbose, error_codes=values.error_codes,
+        debug_simulate_errors=values.simulate_errors, skip_checks=skip,
+        ignore_errors=values.ignore_errors, group_name=values.nodegroup,
+        verify_clutter=values.verify_clutter, **jobs.common_params(values)),
+        values, client=client)
+    if result is None:
+        # --dry-run: nothing was looked at.
+        return failures.EXIT_SUCCESS
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"])
+    outcomes = job_set.wait()
+    broken = sum(not outcome.success for outcome in outcomes)
+    unsound = sum(outcome.success and not all(outcome.result) for outcome in outcomes)
+    if broken:
+        terminal.out(f"{broken} job(s) failed while verifying the cluster.")
+    return failures.EXIT_FAILURE if broken or unsound else failures.EXIT_SUCCESS
+
+
+def _specs(name: str, what: str, dest: str) -> Option:
+    return Option(name, kind="keyval", dest=dest, default={}, metavar="min=N,max=N,std=N",
+                  help=f"bounds and standard of the {what} of an instance")
+
+
+_INIT_OPTIONS = (
+    Option("-s", "--secondary-ip", kind="string", metavar="ADDRESS",
+           help="address of this node in the replication network"),
+    Option("--primary-ip-version", kind="string", default=4, metavar="4|6",
+           help="address family of the cluster"),
+    Option("--master-netdev", kind="string", metavar="NETDEV",
+           help="interface that carries the cluster's address"),
+    Option("--master-netmask", kind="string", metavar="NETMASK",
+           help="bits of the netmask of the cluster's address"),
+    Option("--use-external-mip-script", kind="bool", metavar="yes|no",
+           help="set up the cluster's address with a script of the administrator"),
+    Option("-m", "--mac-prefix", kind="string", metavar="PREFIX",
+           help="first three bytes of generated MAC addresses"),
+    Option("--enabled-hypervisors", kind="string", metavar="NAME,...",
+           help="hypervisors to use, the default one first"),
+    Option("-H", "--hypervisor-parameters", kind="identkeyval", action="append", dest="hvparams",
+           metavar="HYPERVISOR:KEY=VALUE,...", help="defaults of a hypervisor's parameters"),
+    Option("-B", "--backend-parameters", kind="keyval", dest="beparams", default={},
+           metavar="KEY=VALUE,...", help="defaults of memory, vcpus ..."),
+    Option("-N", "--nic-parameters", kind="keyval", dest="nicparams", default={},
+           metavar="KEY=VALUE,...", help="defaults of network interfaces: mode, link, vlan"),
+    opt.NODE_PARAMETERS,
+    Option("-D", "--disk-parameters", kind="identkeyval", action="append", dest="diskparams",
+           metavar="TEMPLATE:KEY=VALUE,...", help="defaults of a disk template's parameters"),
+    opt.HV_STATE, opt.DISK_STATE,
+    Option("--enabled-disk-templates", kind="string", metavar="NAME,...",
+           help="disk templates that may be used"),
+    Option("--file-storage-dir", kind="string", metavar="DIR",
+           help="where disks of template file are"),
+    Option("--shared-file-storage-dir", kind="string", metavar="SHAREDDIR",
+           help="where disks of template sharedfile are, on all nodes"),
+    Option("--gluster-storage-dir", kind="string", default="/var/run/ganeti/gluster",
+           metavar="GLUSTERDIR", help="where Gluster is mounted"),
+    Option("--vg-name", kind="string", metavar="VG", help="volume group for plain and drbd"),
+    Option("--drbd-usermode-helper", kind="string", dest="drbd_helper",
+           metavar="PROGRAM", help="helper the DRBD module must have"),
+    Option("--prealloc-wipe-disks", kind="bool", metavar="yes|no",
+           help="overwrite new disks before use"),
+    Option("-C", "--candidate-pool-size", kind="int", metavar="N",
+           help="how many nodes keep a copy of the configuration"),
+    Option("--maintain-node-health", kind="bool", metavar="yes|no",
+           help="let the watcher stop what should not run"),
+    Option("-I", "--default-iallocator", kind="string", metavar="<NAME>",
+           completion="iallocator", help="allocator used when none is named"),
+    Option("--default-iallocator-params", kind="keyval", metavar="KEY=VALUE,...",
+           help="parameters of the default allocator"),
+    Option("--uid-pool", kind="string", metavar="LOW-HIGH,...",
+           help="user ids under which guests may run"),
+    Option("--ipolicy-bounds-specs", kind="multilistidentkeyval",
+           metavar="min:KEY=N,.../max:KEY=N,...", help="bounds of instances, // between choices"),
+    Option("--ipolicy-std-specs", kind="keyval", metavar="KEY=N,...",
+           help="the standard instance"),
+    Option("--ipolicy-disk-templates", kind="list", metavar="NAME,...",
+           help="disk templates the policy allows"),
+    Option("--ipolicy-spindle-ratio", kind="maybefloat", metavar="N",
+           help="instances for each spindle"),
+    Option("--ipolicy-vcpu-ratio", kind="maybefloat", metavar="N",
+           help="virtual processors for each real one"),
+    _specs("--specs-cpu-count", "number of processors", "ispecs_cpu_count"),
+    _specs("--specs-disk-count", "number of disks", "ispecs_disk_count"),
+    _specs("--specs-disk-size", "size of disks", "ispecs_disk_size"),
+    _specs("--specs-mem-size", "memory", "ispecs_mem_size"),
+    _specs("--specs-nic-count", "number of network interfaces", "ispecs_nic_count"),
+    Option("--compression-tools", kind="string", metavar="NAME,...",
+           help="programs that may compress exports"),
+    Option("--install-image", kind="string", metavar="FILE|URL",
+           help="image for installations in a helper guest"),
+    Option("--zeroing-image", kind="string", metavar="FILE", help="image of the helper guest that"
+           " overwrites free space"),
+    Option("--user-shutdown", kind="bool", dest="enabled_user_shutdown", metavar="yes|no",
+           help="take a shutdown from inside a guest as wanted"),
+    opt.flag("--no-etc-hosts", dest="modify_etc_hosts", default=True, value=False,
+             help="leave /etc/hosts of the nodes alone"),
+    opt.flag("--no-ssh-init", dest="modify_ssh_setup", default=True, value=False,
+             help="leave SSH keys of the nodes alone"),
+    Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="kind of SSH keys"),
+    Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of SSH keys"),
+)
+
+PROGRAM = Program(
+    "gnt-cluster", "Make and destroy the cluster, look at it, check it.",
+    [
+        Command("init", init, [Argument("host", 1, 1)], _INIT_OPTIONS,
+                "Make a cluster with this machine as its first node",
+                usage="[<options>] <cluster-name>"),
+        Command("destroy", destroy, [], [opt.YES_DO_IT],
+                "Destroy the cluster; it must be empty", usage="--yes-do-it"),
+        Command("info", show_info, [], [opt.ROMAN, opt.OUTPUT_FORMAT],
+                "Show the parameters of the cluster"),
+        Command("version", show_version, [], [opt.OUTPUT_FORMAT],
+                "Show versions of the software and its formats"),
+        Command("getmaster", get_master, [], [], "Show which node is the master"),
+        Command("verify", verify, [], [
+            opt.VERBOSE,
+            opt.flag("--error-codes", help="put a code before each finding, for programs"),
+            opt.flag("--debug-simulate-errors", dest="simulate_errors",
+                     help="report every check as failed, to test what reads the output"),
+            Option("-I", "--ignore-errors", action="append", choices=sorted(verify_const.ALL_CODES),
+                   metavar="CODE", help="count this finding as a warning; may be given several"
+                   " times"),
+            opt.flag("--no-nplus1-mem", dest="skip_nplusone_mem",
+                     help="do not check whether memory suffices when a node fails"),
+            opt.flag("--no-hv-param-assessment", dest="skip_hvparam_assessment",
+                     help="do not judge hypervisor parameters"),
+            opt.NODE_GROUP,
+            opt.flag("--verify-ssh-clutter", dest="verify_clutter",
+                     help="look for SSH keys that belong to no node"),
+            opt.DRY_RUN, opt.PRIORITY],
+                "Check configuration, nodes and instances"),
+    ],
+    aliases={"show": "info"},
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

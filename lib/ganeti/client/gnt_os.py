@@ -1,0 +1,149 @@
+"""``gnt-os``: which operating systems the nodes can install."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, main, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def _diagnose(values: Values, fields: Sequence[str], names: Sequence[str] = ()) -> list[list[Any]]:
+    """What the master knows about the OS definitions: the fields of each."""
+    from ganeti.opcodes.os import OpOsDiagnose
+    rows = jobs.run_opcode(OpOsDiagnose(output_fields=list(fields), names=list(names),
+                                        **jobs.common_params(values)), values)
+    if not isinstance(rows, list):
+        raise errors.OpExecError("can't get the OS list")
+    return rows
+
+
+def os_names(name: str, variants: Sequence[str] | None) -> list[str]:
+    """The names under which an OS can be installed: one per variant, or its own."""
+    return [f"{name}+{variant}" for variant in variants] if variants else [name]
+
+
+def list_os(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    rows = _diagnose(values, ("name", "variants"))
+    names = [name for os_name, variants in rows for name in os_names(os_name, variants)]
+    if values.output_format in ("json", "yaml"):
+        from ganeti.cli import output
+        output.write_data([{"name": name} for name in names], values.output_format)
+        return failures.EXIT_SUCCESS
+    for line in names if values.no_headers else ["Name", *names]:
+        terminal.out(line)
+    return failures.EXIT_SUCCESS
+
+
+_INFO_FIELDS = ("name", "valid", "variants", "parameters", "api_versions", "blacklisted", "hidden",
+                "os_hvp", "osparams", "trusted")
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    from ganeti.cli import output
+    found = {row[0]: dict(zip(_INFO_FIELDS, row, strict=True))
+             for row in _diagnose(values, _INFO_FIELDS)}
+    wanted = arguments or list(found)
+    unknown = [name for name in wanted if name not in found]
+    if values.output_format in ("json", "yaml"):
+        output.write_data([found[name] for name in wanted if name in found],
+                          values.output_format)
+    else:
+        for name in wanted:
+            terminal.out(_describe(name, found.get(name)))
+    for name in unknown:
+        terminal.err(f"no node has an OS definition '{name}'")
+    return failures.EXIT_FAILURE if unknown else failures.EXIT_SUCCESS
+
+
+def _describe(name: str, info: dict[str, Any] | None) -> str:
+    """One OS as text; its shape is older than that of the other info commands."""
+    if info is None:
+        return f"{name}: \n"
+    lines = [f"{name}:"]
+    lines += [f"  - {key}: {bool(info[key])}" for key in ("valid", "hidden", "blacklisted")]
+    lines.append("  - API versions:")
+    lines += [f"    - {version}" for version in sorted(info["api_versions"])]
+    lines.append("  - variants:")
+    lines += [f"    - {variant}" for variant in info["variants"] or ()]
+    lines.append("  - parameters:")
+    lines += [f"    - {parameter[0]}: {parameter[1]}" for parameter in info["parameters"] or ()]
+    lines.append(f"  - trusted: {bool(info['trusted'])}")
+    return "\n".join([*lines, ""])
+
+
+_DIAGNOSE_FIELDS = ("name", "valid", "variants", "node_status", "hidden", "blacklisted")
+
+
+def diagnose(values: Values, arguments: list[str]) -> int:
+    """``diagnose``: each OS on each node, with what is wrong."""
+    rows = [dict(zip(_DIAGNOSE_FIELDS, row, strict=True))
+            for row in _diagnose(values, _DIAGNOSE_FIELDS)]
+    healthy = all(row["valid"] for row in rows)
+    if values.output_format in ("json", "yaml"):
+        from ganeti.cli import output
+        output.write_data(rows, values.output_format)
+    else:
+        for row in rows:
+            terminal.out("\n".join([*_diagnosis(row), ""]))
+    return failures.EXIT_SUCCESS if healthy else failures.EXIT_FAILURE
+
+
+def _diagnosis(row: dict[str, Any]) -> list[str]:
+    marks = [mark for mark in ("hidden", "blacklisted") if row[mark]]
+    state = "valid" if row["valid"] else "invalid"
+    lines = [f"OS: {row['name']} [global status: {state}]"
+             + "".join(f" [{mark}]" for mark in marks)]
+    if row["variants"]:
+        lines.append(f"  Variants: [{', '.join(row['variants'])}]")
+    for node, places in row["node_status"].items():
+        if not places:
+            lines.append(f"  Node: {node}, status: not found")
+            continue
+        for number, place in enumerate(places):
+            line = _node_line(*place)
+            # A definition found further down the search path is never used.
+            lines.append(f"  Node: {node}, {line}" if not number
+                         else f"    [hidden] {line}")
+    return lines
+
+
+def _node_line(path: str, valid: bool, message: str, variants: Sequence[str],
+               parameters: Sequence[Sequence[str]], api_versions: Sequence[int],
+               trusted: bool = True) -> str:
+    text = f"status: {'valid' if valid else 'invalid'} (path: {path})"
+    if not valid:
+        return f"{text} {message}"
+    text += f" [API versions: {', '.join(str(version) for version in api_versions)}]"
+    if variants:
+        text += f" [variants: {', '.join(variants)}]"
+    if parameters:
+        text += f" [parameters: {', '.join(parameter[0] for parameter in parameters)}]"
+    return text + (" [trusted]" if trusted else " [untrusted]")
+
+
+PROGRAM = Program(
+    "gnt-os", "See which operating systems the nodes can install.",
+    [
+        Command("list", list_os, [], [opt.NO_HEADERS, opt.PRIORITY, opt.OUTPUT_FORMAT],
+                "List what can be installed on all nodes"),
+        Command("info", show_info, [Argument("os")], [opt.PRIORITY, opt.OUTPUT_FORMAT],
+                "Show variants and parameters of OS definitions"),
+        Command("diagnose", diagnose, [], [opt.PRIORITY, opt.OUTPUT_FORMAT],
+                "Show the OS definitions of each node and what is wrong with them"),
+    ],
+    aliases={"show": "info"},
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)
