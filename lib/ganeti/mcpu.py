@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import cmdlib, errors
 from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
 from ganeti.cmdlib.hooks import HookRunner
-from ganeti.locking import ALL, Level
+from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["MasterContext", "OpCallbacks", "Processor"]
 
 log = logging.getLogger(__name__)
-
-BIG_LOCK = "BGL"
 
 
 class Processor:
@@ -66,14 +64,14 @@ class Processor:
             self._clean_up(unit)
         if isinstance(result, ResultWithJobs):
             # Only now: the new jobs must not wait for locks which this one still holds.
-            result = {"jobs": callbacks.submit_jobs(result.jobs), **result.others}
+            result = self._submit(op, callbacks, result)
         self._check_result(op, result)
         return result
 
     # -- locks -----------------------------------------------------------------
 
     def _acquire_big_lock(self, unit: LogicalUnit) -> None:
-        self._acquire(unit, Level.CLUSTER, [BIG_LOCK], shared=not unit.REQ_BGL)
+        self._acquire(unit, Level.CLUSTER, [BGL], shared=not unit.REQ_BGL)
 
     def _acquire_level(self, unit: LogicalUnit, level: Level) -> None:
         unit.ctx.callbacks.check_cancel()
@@ -107,9 +105,8 @@ class Processor:
             )
             if not gone:
                 raise
-            kind = level.name.lower().replace("_", "-")
             raise errors.OpPrereqError(
-                f"{kind} {', '.join(sorted(gone))} was removed while the job waited for it",
+                f"{level.label} {', '.join(sorted(gone))} was removed while the job waited for it",
                 errors.ECODE_NOENT,
             ) from err
 
@@ -127,32 +124,48 @@ class Processor:
         return True
 
     def _clean_up(self, unit: LogicalUnit) -> None:
-        """Forget reservations, locks of objects which are not (any more) there, and all other
-        locks."""
+        """Forget reservations, locks of objects which are not there (any more), all other locks."""
         locks, owner = self._context.locks, unit.ctx.owner
         try:
             self._context.config.release_reservations(unit.ctx.ec_id)
         finally:
             try:
                 for level in reversed(Level):
-                    held = locks.owned(owner, level)
-                    gone = [key for key in held if not self._exists(level, key)]
-                    # Added, but something failed before they were acquired.
-                    gone += [
-                        key
-                        for key in unit.added_locks.get(level, ())
-                        if key not in held and not self._exists(level, key)
-                    ]
-                    if gone:
-                        self._remove_locks(unit, level, gone)
+                    self._remove_stale(unit, level)
             finally:
                 locks.release(owner)
+        for level, keys in unit.added_locks.items():
+            self._remove_unused(unit, level, keys)
 
-    def _remove_locks(self, unit: LogicalUnit, level: Level, keys: list[str]) -> None:
+    def _remove_stale(self, unit: LogicalUnit, level: Level) -> None:
+        """Remove the locks which this run asked for by key and whose object is gone.
+
+        Not those which it holds through the lock of the whole level: they may belong to an object
+        which another job is about to add.
+        """
+        locks, owner = self._context.locks, unit.ctx.owner
+        held = locks.owned(owner, level)
+        gone = [
+            key
+            for key in unit.needed_locks.get(level) or ()
+            if held.get(key) == EXCLUSIVE and not self._exists(level, key)
+        ]
+        if gone:
+            locks.remove(level, gone, owner)
+
+    def _remove_unused(self, unit: LogicalUnit, level: Level, keys: list[str]) -> None:
+        """Remove added locks which were never acquired, because the run ended before."""
+        locks, owner = self._context.locks, unit.ctx.owner
+        unused = [k for k in keys if k in locks.keys(level) and not self._exists(level, k)]
+        if not unused:
+            return
+        if locks.acquire(owner, level, unused, shared=False, timeout_s=0) is None:
+            log.warning("locks %s were added in vain and are still in use", ", ".join(unused))
+            return
         try:
-            self._context.locks.remove(level, keys, unit.ctx.owner)
-        except errors.LockError as err:
-            log.warning("could not remove locks %s at level %s: %s", keys, level.name, err)
+            locks.remove(level, unused, owner)
+        finally:
+            locks.release(owner)
 
     # -- phases ----------------------------------------------------------------
 
@@ -176,6 +189,18 @@ class Processor:
             if config.snapshot().serial_no != serial_before:
                 hooks.config_update()
         return result
+
+    @staticmethod
+    def _submit(op: OpCode, callbacks: OpCallbacks, wanted: ResultWithJobs) -> dict[str, Any]:
+        """Submit the jobs which the unit asked for; they inherit why they are there."""
+        for job in wanted.jobs:
+            for new in job:
+                new.reason = [*(op.reason or []), *(new.reason or [])]
+                new.priority = op.priority
+                new.debug_level = op.debug_level
+                if new.comment is None:
+                    new.comment = f"Submitted by {op.OP_ID}"
+        return {"jobs": callbacks.submit_jobs(wanted.jobs), **wanted.others}
 
     def _check_result(self, op: OpCode, result: Any) -> None:
         check = type(op).RESULT

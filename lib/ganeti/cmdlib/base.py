@@ -310,7 +310,10 @@ class LogicalUnit:
 
     def release_locks(self, level: Level, keys: Iterable[str] | None = None) -> None:
         """Give locks back before the end; all of the level when no keys are named."""
-        self.ctx.locks.release(self.ctx.owner, level, None if keys is None else list(keys))
+        held = self.owned(level)
+        wanted = held if keys is None else held & frozenset(keys)
+        if wanted:
+            self.ctx.locks.release(self.ctx.owner, level, wanted)
 
     def downgrade_locks(self, level: Level, keys: Iterable[str] | None = None) -> None:
         """Keep locks, but only shared."""

@@ -1,0 +1,75 @@
+"""Files which every node has in the same form, besides the configuration.
+
+The configuration and ssconf are distributed by the configuration store with every change; the
+files here change seldom (keys, certificates) and are copied when a node joins or on request.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.utils import paths
+from ganeti.wire.calls import UPLOAD_FILE, FileDetails
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+
+#: Mode, owner and group of every file; the names of the users are those of the packages.
+_SHAPES = {
+    "cluster_domain_secret": (0o640, "root", "root"),
+    "hmac_key": (0o440, "root", "root"),
+    "rapi_cert_file": (0o440, "root", "root"),
+}
+
+
+def common_files() -> dict[str, tuple[int, str, str]]:
+    """Local path to (mode, owner, group) of the files which all nodes share and which exist."""
+    here = paths.current()
+    named = {str(getattr(here, name)): shape for name, shape in _SHAPES.items()}
+    return {path: shape for path, shape in named.items() if os.path.exists(path)}
+
+
+def read_details(path: str, mode: int, owner: str, group: str) -> FileDetails:
+    """Read a file of the master for sending.
+
+    :raises errors.OpExecError: it cannot be read.
+    """
+    try:
+        status = os.stat(path)
+        with open(path, encoding="utf-8") as stream:
+            content = stream.read()
+    except (OSError, UnicodeDecodeError) as err:
+        raise errors.OpExecError(f"cannot read {path} for distribution: {err}") from err
+    return FileDetails(
+        path=paths.current().to_virtual(path),
+        content=content,
+        mode=mode,
+        owner=owner,
+        group=group,
+        atime=status.st_atime,
+        mtime=status.st_mtime,
+    )
+
+
+def distribute_files(unit: LogicalUnit, node_uuids: Sequence[str] | None = None) -> None:
+    """Copy the common files to nodes, by default all which are online, except the master.
+
+    A node which does not take a file is a warning: cluster verification will report it until it is
+    repaired.
+    """
+    master = unit.config.cluster().master_node
+    if node_uuids is None:
+        node_uuids = [node.uuid for node in unit.config.online_nodes()]
+    targets = [uuid for uuid in node_uuids if uuid != master]
+    if not targets:
+        return
+    for path, shape in common_files().items():
+        answers = unit.rpc.call_many(UPLOAD_FILE, targets, file=read_details(path, *shape))
+        for answer in answers.values():
+            if answer.failure is not None:
+                unit.warn(
+                    f"file {path} was not copied to node {answer.node_name}: {answer.failure}"
+                )

@@ -1,0 +1,27 @@
+"""The first job of a cluster, submitted by its initialisation: tells the hooks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.hooks import ClusterHooks
+from ganeti.opcodes.cluster import OpClusterPostInit
+
+
+@executes(OpClusterPostInit)
+class LUClusterPostInit(LogicalUnit):
+    """Run the hooks which follow the initialisation."""
+
+    op: OpClusterPostInit
+    HOOKS = ClusterHooks("cluster-init")
+    REQ_BGL = True
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {"OP_TARGET": self.config.cluster_name}
+
+    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+        return [], [self.config.master_node().uuid]
+
+    def exec(self, plan: Any) -> bool:
+        return True

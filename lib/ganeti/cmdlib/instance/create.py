@@ -1,0 +1,429 @@
+"""Creating an instance.
+
+Order of ``exec``, chosen so that an interrupted creation can be removed like any instance: the
+instance (marked down) and its disks go into the configuration first, then the disks are made, then
+the OS is installed, then it is started. When a step before the start fails, everything is taken
+back; what cannot be is named in the error. A failing start leaves the complete instance in the
+cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors, ht
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.hooks import InstanceHooks, instance_env
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance import new_disks, nics, params, policy, run
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.hv import REQUIRING_PORT
+from ganeti.constants.instance import CREATE
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance, Node, fill
+from ganeti.opcodes.instance import OpInstanceCreate
+from ganeti.utils import clock, net
+from ganeti.wire.calls import INSTANCE_OS_ADD
+
+PING_TIMEOUT_S = 2.0
+
+#: Parameters of features which this version does not have: name -> harmless values.
+_REFUSED: dict[str, tuple[object, ...]] = {
+    "forthcoming": (False,),
+    "commit": (False,),
+    "instance_communication": (False,),
+    "helper_startup_timeout": (None,),
+    "helper_shutdown_timeout": (None,),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePlan:
+    """The instance as it will be, with complete parameters for checks and hooks."""
+
+    node: Node
+    hypervisor: str
+    disk_template: str
+    disk_wishes: list[dict[str, Any]]
+    disk_directory: str | None
+    nics: list[nics.PlannedNic]
+    hvparams: dict[str, Any]
+    hvparams_filled: dict[str, Any]
+    beparams: dict[str, Any]
+    beparams_filled: dict[str, Any]
+    osparams_all: dict[str, Any]
+
+
+@executes(OpInstanceCreate)
+class LUInstanceCreate(LogicalUnit):
+    """Create an instance on a given node."""
+
+    op: OpInstanceCreate
+    HOOKS = InstanceHooks("instance-add")
+
+    # -- arguments that need no lock -------------------------------------------
+
+    def expand_names(self) -> None:
+        self._check_arguments()
+        self.name, self.ip = self._check_name()
+        cluster = self.config.cluster()
+        self.hypervisor = self.op.hypervisor or cluster.enabled_hypervisors[0]
+        if self.hypervisor not in cluster.enabled_hypervisors:
+            raise errors.OpPrereqError(
+                f"hypervisor {self.hypervisor} is not enabled in this cluster, only"
+                f" {', '.join(cluster.enabled_hypervisors)}",
+                errors.ECODE_STATE,
+            )
+        self.template = new_disks.choose_template(self, self.op.disk_template, self.op.disks)
+        self.node = self._chosen_node()
+        self._reserve_name()
+        self.uuid = self.config.new_uuid(self.ctx.ec_id)
+        self.need_new(Level.INSTANCE, self.uuid)
+        self.need(Level.NODEGROUP, [self.node.group], shared=True)
+        self.need(Level.NODE, [self.node.uuid], shared=True)
+        self.need(Level.NODE_RES, [self.node.uuid])
+
+    def _check_arguments(self) -> None:
+        op = self.op
+        if op.mode != CREATE:
+            raise errors.OpPrereqError(
+                f"instances can only be made in mode {CREATE!r} by this version, not {op.mode!r}",
+                errors.ECODE_INVAL,
+            )
+        for name, harmless in _REFUSED.items():
+            if getattr(op, name) not in harmless:
+                raise errors.OpPrereqError(
+                    f"parameter {name} cannot be used: this version does not have that feature",
+                    errors.ECODE_INVAL,
+                )
+        if op.iallocator:
+            raise errors.OpPrereqError(
+                f"instance allocator {op.iallocator!r} cannot be asked by this version. Name the"
+                " node"
+                " with --node.",
+                errors.ECODE_INVAL,
+            )
+        if op.opportunistic_locking:
+            raise errors.OpPrereqError(
+                "opportunistic locking only makes sense together with an allocator",
+                errors.ECODE_INVAL,
+            )
+        if op.no_install and op.start:
+            self.info("the OS is not installed, so the instance will not be started")
+            op.start = False
+        if op.os_type is None and not op.no_install:
+            raise errors.OpPrereqError("no operating system is given", errors.ECODE_INVAL)
+        if op.snode or op.snode_uuid:
+            self.warn("a secondary node has no meaning for these disks and is ignored")
+        if op.ip_check and not op.name_check:
+            raise errors.OpPrereqError(
+                "the check of the address needs the check of the name", errors.ECODE_INVAL
+            )
+        prereq.require_tags(op.tags)
+
+    def _check_name(self) -> tuple[str, str | None]:
+        name = prereq.valid_host_name(self.op.instance_name, "instance name")
+        if not self.op.name_check:
+            return name, None
+        host = prereq.resolve(name, "instance name")
+        if self.op.ip_check and net.tcp_ping(host.ip, net.noded_port(), PING_TIMEOUT_S):
+            raise errors.OpPrereqError(
+                f"address {host.ip} of instance {host.name} is already in use",
+                errors.ECODE_NOTUNIQUE,
+            )
+        return host.name, host.ip
+
+    def _chosen_node(self) -> Node:
+        op = self.op
+        if not op.pnode and not op.pnode_uuid:
+            raise errors.OpPrereqError(
+                f"no node is given for instance {self.name}. Name it with --node; there is no"
+                " allocator"
+                " which could choose one.",
+                errors.ECODE_INVAL,
+            )
+        node = self.config.expand_node(op.pnode_uuid or op.pnode or "")
+        if op.pnode and op.pnode_uuid and self.config.expand_node(op.pnode).uuid != node.uuid:
+            raise errors.OpPrereqError(
+                f"node {op.pnode} does not have uuid {op.pnode_uuid}", errors.ECODE_INVAL
+            )
+        return node
+
+    def _reserve_name(self) -> None:
+        try:
+            self.config.reserve_instance_name(self.name, self.ctx.ec_id)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(
+                f"instance {self.name} is already in the cluster, or is being added",
+                errors.ECODE_EXISTS,
+            ) from err
+
+    # -- hooks -----------------------------------------------------------------
+
+    def hook_env(self, plan: CreatePlan) -> dict[str, object]:
+        data = self.config.snapshot()
+        existing = data.instances.get(self.uuid)
+        disks: list[Disk] = []
+        if existing is not None:
+            disks = list(self.config.instance_disks(existing))
+        env = instance_env(
+            self.config,
+            name=self.name,
+            primary=plan.node.name,
+            secondaries=[],
+            os_type=self.op.os_type or "",
+            status=self.op.start,
+            beparams=plan.beparams_filled,
+            hvparams=plan.hvparams_filled,
+            hypervisor=plan.hypervisor,
+            disk_template=plan.disk_template,
+            tags=self.op.tags,
+            nics=[(planned.nic, planned.filled) for planned in plan.nics],
+            disks=disks or [_nameless(plan.disk_template, wish) for wish in plan.disk_wishes],
+        )
+        return {"ADD_MODE": self.op.mode, **env}
+
+    def hook_nodes(self, plan: CreatePlan) -> tuple[list[str], list[str]]:
+        nodes = [self.config.master_node().uuid, plan.node.uuid]
+        return nodes, nodes
+
+    # -- check -----------------------------------------------------------------
+
+    def check_prereq(self) -> CreatePlan:
+        op = self.op
+        node = self.config.node(self.node.uuid)
+        prereq.require_target(node)
+        if op.group_name is not None:
+            group = self.config.expand_group(op.group_name)
+            if node.group != group.uuid:
+                raise errors.OpPrereqError(
+                    f"node {node.name} is not in group {group.name}", errors.ECODE_INVAL
+                )
+        cluster = self.config.cluster()
+        beparams = params.checked_beparams(op.beparams)
+        beparams_filled = fill.fill_be(cluster, beparams)
+        params.require_sane_backend(beparams_filled)
+        hvparams = params.checked_hvparams(self.hypervisor, op.hvparams)
+        hvparams_filled = fill.fill_hv(cluster, self.hypervisor, op.os_type, hvparams)
+        params.require_hv_syntax(self.hypervisor, hvparams_filled)
+        osparams_all = self._os_parameters()
+        wishes = new_disks.plan_sizes(self.template, op.disks)
+        directory = None
+        if self.template in disk_work.FILE_BASED:
+            directory = new_disks.file_directory(
+                self, self.template, op.file_storage_dir, self.name
+            )
+        elif op.file_storage_dir or op.file_driver:
+            raise errors.OpPrereqError(
+                f"disk template {self.template} takes neither file driver nor directory",
+                errors.ECODE_INVAL,
+            )
+        planned_nics = nics.plan_nics(self, op.nics, self.ip)
+        found = policy.violations(
+            self,
+            node,
+            beparams=beparams_filled,
+            disk_sizes_mib=[wish["size"] for wish in wishes],
+            nic_count=len(planned_nics),
+            disk_template=self.template,
+        )
+        policy.refuse(self, self.name, node, found, ignore=op.ignore_ipolicy)
+        prereq.require_hvparams_usable(self, [node.uuid], self.hypervisor, hvparams_filled)
+        if op.os_type is not None and not op.no_install:
+            prereq.require_os(
+                self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant
+            )
+        prereq.require_bridges(self, [planned.filled for planned in planned_nics], node.uuid)
+        if op.start:
+            prereq.require_free_memory(
+                self,
+                node.uuid,
+                f"creating instance {self.name}",
+                beparams_filled["maxmem"],
+                self.hypervisor,
+                hvparams_filled,
+            )
+        return CreatePlan(
+            node=node,
+            hypervisor=self.hypervisor,
+            disk_template=self.template,
+            disk_wishes=wishes,
+            disk_directory=directory,
+            nics=planned_nics,
+            hvparams=hvparams,
+            hvparams_filled=hvparams_filled,
+            beparams=beparams,
+            beparams_filled=beparams_filled,
+            osparams_all=osparams_all,
+        )
+
+    def _os_parameters(self) -> dict[str, Any]:
+        """All OS parameters for this installation, the secret ones too; a name may appear once."""
+        op = self.op
+        given: list[Mapping[str, Any]] = [
+            op.osparams,
+            op.osparams_private or {},
+            op.osparams_secret or {},
+        ]
+        names = [name for params_ in given for name in params_]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise errors.OpPrereqError(
+                f"OS parameters {', '.join(twice)} are given with different visibility",
+                errors.ECODE_INVAL,
+            )
+        cluster, os_type = self.config.cluster(), op.os_type or ""
+        return {
+            **fill.fill_osparams(cluster, os_type, op.osparams),
+            **fill.fill_osparams_private(cluster, os_type, op.osparams_private),
+            **(op.osparams_secret or {}),
+        }
+
+    def dry_run_result(self, plan: CreatePlan) -> list[str]:
+        return [plan.node.name]
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: CreatePlan) -> list[str]:
+        instance = self._create(plan)
+        if self.op.start:
+            self._start(instance)
+        return [plan.node.name]
+
+    def _create(self, plan: CreatePlan) -> Instance:
+        op = self.op
+        hint = f"Clean up with 'gnt-instance remove --ignore-failures {self.name}'."
+        with Undo(self.warn, hint=hint) as undo:
+            instance, disks = self._objects(plan)
+            for index, disk in enumerate(disks):
+                self.feedback(f"* disk {index}, size {disk.size} MiB")
+            self.feedback(f"adding instance {self.name} to the cluster configuration")
+            # Undone last; while disks remain it must stay, or nobody could remove them any more.
+            undo.add("the instance itself", self._forget, instance)
+            self.config.add_instance(instance, disks, self.ctx.ec_id)
+            self.instance = instance = self.config.instance(instance.uuid)
+            self._left: list[str] = []
+            if disks:
+                self.feedback("* making the disks of the instance")
+                undo.add(
+                    "",
+                    self._attempt,
+                    "the disk directory",
+                    disk_work.remove_storage_dir,
+                    self,
+                    instance,
+                    disks,
+                )
+                disk_work.create_storage_dir(self, instance, disks)
+            for index, disk in enumerate(disks):
+                undo.add(
+                    "", self._attempt, f"disk {index}", disk_work.remove_disk, self, instance, disk
+                )
+                self._create_disk(plan, instance, index, disk)
+            self.release_locks(Level.NODE_RES)
+            if disks and not op.no_install:
+                self._install(plan, instance)
+            undo.commit()
+        return self.config.instance(instance.uuid)
+
+    def _attempt(self, what: str, step: Any, *args: Any) -> None:
+        """Undo one thing, remembering what could not be undone."""
+        try:
+            step(*args)
+        except errors.GenericError as err:
+            self._left.append(f"{what} ({err})")
+
+    def _forget(self, instance: Instance) -> None:
+        """Take the instance out of the configuration, unless that would orphan its disks."""
+        if instance.uuid not in self.config.snapshot().instances:
+            return
+        if self._left:
+            raise errors.OpExecError(
+                f"kept in the configuration because of {', '.join(self._left)}"
+            )
+        self.config.remove_instance(instance.uuid)
+
+    def _objects(self, plan: CreatePlan) -> tuple[Instance, list[Disk]]:
+        op = self.op
+        disks = new_disks.make_disks(
+            self,
+            plan.disk_template,
+            plan.disk_wishes,
+            primary_node=plan.node.uuid,
+            directory=plan.disk_directory,
+            driver=op.file_driver,
+        )
+        now = clock.now()
+        port = self.config.allocate_port() if plan.hypervisor in REQUIRING_PORT else None
+        instance = Instance(
+            name=self.name,
+            primary_node=plan.node.uuid,
+            os=op.os_type or "",
+            hypervisor=plan.hypervisor,
+            hvparams=plan.hvparams,
+            beparams=plan.beparams,
+            osparams=dict(op.osparams),
+            osparams_private=ht.PrivateDict(op.osparams_private or {}),
+            admin_state=prereq.ADMIN_DOWN,
+            admin_state_source="admin",
+            nics=tuple(planned.nic for planned in plan.nics),
+            disks=tuple(disk.uuid for disk in disks),
+            disks_active=False,
+            network_port=port,
+            tags=tuple(sorted(set(op.tags))),
+            uuid=self.uuid,
+            ctime=now,
+            mtime=now,
+            serial_no=1,
+        )
+        return instance, disks
+
+    def _create_disk(self, plan: CreatePlan, instance: Instance, index: int, disk: Disk) -> None:
+        try:
+            disk_work.create_disk(self, instance, disk)
+        except errors.RpcError as err:
+            raise errors.OpExecError(
+                f"could not create disk {index} of instance {instance.name} on node"
+                f" {plan.node.name}: {err}"
+            ) from err
+
+    def _install(self, plan: CreatePlan, instance: Instance) -> None:
+        self.feedback("* running the OS's create script")
+        try:
+            disk_work.assemble_disks(self, instance)
+            answer = self.rpc.call(
+                INSTANCE_OS_ADD,
+                plan.node.uuid,
+                instance=(instance, None, None, plan.osparams_all),
+                reinstall=False,
+                debug_level=self.op.debug_level or 0,
+            )
+            if answer.failure is not None:
+                raise errors.OpExecError(
+                    f"could not install OS {instance.os} for instance {instance.name} on node"
+                    f" {plan.node.name}: {answer.failure}"
+                ) from answer.failure
+        finally:
+            disk_work.shutdown_disks(self, instance)
+
+    def _start(self, instance: Instance) -> None:
+        self.feedback("* starting the instance")
+        self.config.mark_instance(instance.uuid, prereq.ADMIN_UP)
+        try:
+            run.start(self, self.config.instance(instance.uuid))
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err}. Instance {instance.name} is complete and marked to run: start it again"
+                " with"
+                f" 'gnt-instance startup', or remove it with 'gnt-instance remove'."
+            ) from err
+
+
+def _nameless(template: str, wish: Mapping[str, Any]) -> Disk:
+    """A planned disk without identity, for the variables of the pre hooks."""
+    return Disk(
+        dev_type=template, logical_id=(), size=wish["size"], mode=wish["mode"], name=wish["name"]
+    )

@@ -1,0 +1,109 @@
+"""Checks of the parameters which instances carry: backend and hypervisor parameters, overrides for
+one start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants.hv import GLOBAL_PARAMS
+from ganeti.constants.instance import BE_PARAM_TYPES
+from ganeti.constants.net import VALUE_DEFAULT
+from ganeti.objects import hvparams as hv
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import FilledInstance, Instance
+
+
+def without_defaults(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what is asked to be the cluster's default."""
+    return {key: value for key, value in params.items() if value != VALUE_DEFAULT}
+
+
+def split_memory(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace the old ``memory`` by the two limits it stands for."""
+    result = dict(params)
+    if "memory" in result:
+        memory = result.pop("memory")
+        for key in ("maxmem", "minmem"):
+            if key in result:
+                raise errors.OpPrereqError(
+                    f"backend parameters memory and {key} exclude each other", errors.ECODE_INVAL
+                )
+            result[key] = memory
+    return result
+
+
+def checked_beparams(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check names and types of backend parameters; returns only the ones which differ from the
+    default by wish."""
+    params = without_defaults(split_memory(given))
+    try:
+        return hv.force_types(params, BE_PARAM_TYPES)
+    except errors.TypeEnforcementError as err:
+        raise errors.OpPrereqError(f"backend parameters: {err}", errors.ECODE_INVAL) from err
+
+
+def require_sane_backend(filled: Mapping[str, Any]) -> None:
+    """Check backend parameters against each other, after the defaults were filled in."""
+    if filled["minmem"] > filled["maxmem"]:
+        raise errors.OpPrereqError(
+            f"minimum memory ({filled['minmem']} MiB) is more than the maximum"
+            f" ({filled['maxmem']} MiB)",
+            errors.ECODE_INVAL,
+        )
+    for key in ("minmem", "vcpus"):
+        if filled[key] < 1:
+            raise errors.OpPrereqError(
+                f"backend parameter {key} must be at least 1, not {filled[key]}", errors.ECODE_INVAL
+            )
+
+
+def _types(hypervisor: str) -> dict[str, str]:
+    return {name: parameter.type for name, parameter in hv.TABLES[hypervisor].items()}
+
+
+def checked_hvparams(hypervisor: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Check names and types of hypervisor parameters of an instance."""
+    params = without_defaults(given)
+    fixed = sorted(set(params) & GLOBAL_PARAMS)
+    if fixed:
+        raise errors.OpPrereqError(
+            f"hypervisor parameters {', '.join(fixed)} can only be set for the whole cluster",
+            errors.ECODE_INVAL,
+        )
+    try:
+        return hv.force_types(params, _types(hypervisor))
+    except errors.TypeEnforcementError as err:
+        raise errors.OpPrereqError(
+            f"parameters of hypervisor {hypervisor}: {err}", errors.ECODE_INVAL
+        ) from err
+
+
+def require_hv_syntax(hypervisor: str, filled: Mapping[str, Any]) -> None:
+    """Check complete hypervisor parameters as far as that is possible without a node."""
+    try:
+        hv.check_parameter_syntax(hypervisor, filled)
+    except errors.HypervisorError as err:
+        raise errors.OpPrereqError(
+            f"parameters of hypervisor {hypervisor}: {err}", errors.ECODE_INVAL
+        ) from err
+
+
+def checked_overrides(
+    unit: LogicalUnit, instance: Instance, hvparams: Mapping[str, Any], beparams: Mapping[str, Any]
+) -> tuple[FilledInstance, dict[str, Any], dict[str, Any]]:
+    """Check parameters given for one start.
+
+    :returns: the instance filled with them, and both sets in checked form.
+    """
+    hv_own = checked_hvparams(instance.hypervisor, hvparams) if hvparams else {}
+    be_own = checked_beparams(beparams) if beparams else {}
+    filled = unit.config.filled(instance, hvparams=hv_own, beparams=be_own)
+    if hv_own:
+        require_hv_syntax(instance.hypervisor, filled.hvparams)
+    if be_own:
+        require_sane_backend(filled.beparams)
+    return filled, hv_own, be_own

@@ -1,0 +1,66 @@
+"""Instance policy: what sizes of instances a node group wants to see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.objects import ipolicy
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import FilledInstance, Node
+
+
+def violations(
+    unit: LogicalUnit,
+    node: Node,
+    *,
+    beparams: Mapping[str, Any],
+    disk_sizes_mib: Iterable[int],
+    nic_count: int,
+    disk_template: str,
+) -> list[str]:
+    """In which ways an instance would violate the policy of the node's group."""
+    group = unit.config.snapshot().nodegroups[node.group]
+    return ipolicy.check(
+        unit.config.cluster().fill_ipolicy(group),
+        memory_mib=beparams["maxmem"],
+        vcpus=beparams["vcpus"],
+        disk_sizes_mib=disk_sizes_mib,
+        nic_count=nic_count,
+        spindle_use=beparams["spindle_use"],
+        disk_template=disk_template,
+    )
+
+
+def instance_violations(unit: LogicalUnit, instance: FilledInstance, node: Node) -> list[str]:
+    """The same for an instance which exists."""
+    return violations(
+        unit,
+        node,
+        beparams=instance.beparams,
+        disk_sizes_mib=[disk.size for disk in instance.disks_info],
+        nic_count=len(instance.nics),
+        disk_template=instance.disk_template,
+    )
+
+
+def require_policy(
+    unit: LogicalUnit, instance: FilledInstance, node: Node, *, ignore: bool
+) -> None:
+    """The instance fits the policy of the node's group; with ``ignore``, violations are
+    warnings."""
+    refuse(unit, instance.name, node, instance_violations(unit, instance, node), ignore=ignore)
+
+
+def refuse(unit: LogicalUnit, name: str, node: Node, found: list[str], *, ignore: bool) -> None:
+    """Refuse because of the violations found, if any; or warn."""
+    if not found:
+        return
+    group = unit.config.snapshot().nodegroups[node.group]
+    text = f"instance {name} violates the policy of group {group.name}: {'; '.join(found)}"
+    if not ignore:
+        raise errors.OpPrereqError(f"{text}. Use --ignore-ipolicy to override.", errors.ECODE_INVAL)
+    unit.warn(text)

@@ -1,0 +1,146 @@
+"""Everything about some instances, for ``gnt-instance info``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.locking import ALL, Level
+from ganeti.objects import Disk, Instance
+from ganeti.opcodes.instance import OpInstanceQueryData
+from ganeti.wire.calls import BLOCKDEV_FIND
+
+
+@executes(OpInstanceQueryData)
+class LUInstanceQueryData(LogicalUnit):
+    """Answer a dictionary of instance name to facts; the keys are published."""
+
+    op: OpInstanceQueryData
+
+    def expand_names(self) -> None:
+        self.wanted = [self.config.expand_instance(name) for name in self.op.instances]
+        if self.op.use_locking:
+            uuids = [instance.uuid for instance in self.wanted] or ALL
+            self.need(Level.INSTANCE, uuids, shared=True)
+
+    def declare_locks(self, level: Level) -> None:
+        if not self.op.use_locking or level not in (Level.NODEGROUP, Level.NODE):
+            return
+        nodes = {uuid for inst in self._instances() for uuid in self.config.instance_nodes(inst)}
+        if level is Level.NODE:
+            self.need(level, nodes, shared=True)
+        else:
+            self.need(level, {self.config.node(uuid).group for uuid in nodes}, shared=True)
+
+    def _instances(self) -> list[Instance]:
+        if not self.op.instances:
+            return list(self.config.instances())
+        return [self.config.instance(instance.uuid) for instance in self.wanted]
+
+    def check_prereq(self) -> list[Instance]:
+        return self._instances()
+
+    def exec(self, plan: list[Instance]) -> dict[str, dict[str, Any]]:
+        return {instance.name: self._facts(instance) for instance in plan}
+
+    def _run_state(self, instance: Instance) -> str | None:
+        """``up``, ``down``, or None when it was not asked for or the node cannot tell."""
+        node = self.config.node(instance.primary_node)
+        if self.op.static or node.offline or instance.forthcoming:
+            return None
+        try:
+            info = prereq.running_info(self, instance)
+        except prereq.errors.RpcError as err:
+            self.warn(f"node {node.name} does not tell about instance {instance.name}: {err}")
+            return None
+        if info and info.get("state", 0) == 0:
+            return prereq.ADMIN_UP
+        if instance.admin_state == prereq.ADMIN_UP:
+            return prereq.ADMIN_DOWN
+        return instance.admin_state
+
+    def _facts(self, instance: Instance) -> dict[str, Any]:
+        filled = self.config.filled(instance)
+        node = self.config.node(instance.primary_node)
+        secondaries = [self.config.node(uuid) for uuid in self.config.secondary_nodes(instance)]
+        groups = self.config.snapshot().nodegroups
+        return {
+            "name": instance.name,
+            "config_state": instance.admin_state,
+            "run_state": self._run_state(instance),
+            "pnode": node.name,
+            "pnode_group_uuid": node.group,
+            "pnode_group_name": groups[node.group].name,
+            "snodes": [secondary.name for secondary in secondaries],
+            "snodes_group_uuids": [secondary.group for secondary in secondaries],
+            "snodes_group_names": [groups[secondary.group].name for secondary in secondaries],
+            "os": instance.os,
+            "nics": [self._nic(nic) for nic in filled.nics],
+            "disk_template": filled.disk_template,
+            "disks": [self._disk(instance, disk) for disk in filled.disks_info],
+            "hypervisor": instance.hypervisor,
+            "network_port": instance.network_port,
+            "hv_instance": dict(instance.hvparams),
+            "hv_actual": dict(filled.hvparams),
+            "be_instance": dict(instance.beparams),
+            "be_actual": dict(filled.beparams),
+            "os_instance": dict(instance.osparams),
+            "os_actual": dict(filled.osparams),
+            "serial_no": instance.serial_no,
+            "mtime": instance.mtime,
+            "ctime": instance.ctime,
+            "uuid": instance.uuid,
+        }
+
+    def _nic(self, nic: Any) -> list[Any]:
+        network = self.config.snapshot().networks.get(nic.network) if nic.network else None
+        params = nic.nicparams
+        return [
+            nic.name,
+            nic.uuid,
+            nic.ip,
+            nic.mac,
+            params.get("mode"),
+            params.get("link"),
+            params.get("vlan"),
+            nic.network,
+            None if network is None else network.name,
+        ]
+
+    def _disk(self, instance: Instance, disk: Disk) -> dict[str, Any]:
+        return {
+            "iv_name": disk.iv_name,
+            "dev_type": disk.dev_type,
+            "logical_id": list(disk.logical_id or ()),
+            "drbd_info": None,
+            "pstatus": self._disk_status(instance, disk),
+            "sstatus": None,
+            "children": [self._disk(instance, child) for child in disk.children or ()],
+            "mode": disk.mode,
+            "size": disk.size,
+            "spindles": disk.spindles,
+            "name": disk.name,
+            "uuid": disk.uuid,
+        }
+
+    def _disk_status(self, instance: Instance, disk: Disk) -> list[Any] | None:
+        node = self.config.node(instance.primary_node)
+        if self.op.static or node.offline or instance.forthcoming:
+            return None
+        answer = self.rpc.call(BLOCKDEV_FIND, node.uuid, disk=(disk, instance))
+        if answer.failure is not None:
+            self.warn(f"node {node.name} does not tell about {disk.iv_name} of {instance.name}")
+            return None
+        status = answer.data
+        if status is None:
+            return None
+        return [
+            status.dev_path,
+            status.major,
+            status.minor,
+            status.sync_percent,
+            status.estimated_time,
+            status.is_degraded,
+            status.ldisk_status,
+        ]

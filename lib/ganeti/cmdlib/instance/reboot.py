@@ -1,0 +1,91 @@
+"""Rebooting an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import run
+from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
+from ganeti.locking import Level
+from ganeti.objects import Instance
+from ganeti.opcodes.instance import OpInstanceReboot
+from ganeti.wire.calls import INSTANCE_REBOOT
+
+
+@dataclass(frozen=True, slots=True)
+class RebootPlan:
+    """``on_node``: the hypervisor can do it alone, else it is a stop and a start."""
+
+    instance: Instance
+    running: bool
+    on_node: bool
+
+
+@executes(OpInstanceReboot)
+class LUInstanceReboot(LogicalUnit):
+    """Reboot an instance; one which does not run is started."""
+
+    op: OpInstanceReboot
+    HOOKS = InstanceHooks("instance-reboot")
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        if level is Level.NODE and self.instance is not None:
+            self.lock_nodes_of(self.instance, primary_only=True, shared=True)
+        elif (
+            level is Level.NODE_RES
+            and self.instance is not None
+            and self.op.reboot_type == REBOOT_FULL
+        ):
+            self.need(level, [self.instance.primary_node])
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {
+            "IGNORE_SECONDARIES": self.op.ignore_secondaries,
+            "REBOOT_TYPE": self.op.reboot_type,
+            "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+        }
+
+    def check_prereq(self) -> RebootPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "reboot")
+        prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "reboot")
+        node = self.config.node(instance.primary_node)
+        prereq.require_online(node)
+        prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
+        running = bool(prereq.running_info(self, instance))
+        return RebootPlan(
+            instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
+        )
+
+    def exec(self, plan: RebootPlan) -> None:
+        self.config.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)
+        instance = self.config.instance(plan.instance.uuid)
+        if plan.on_node:
+            answer = self.rpc.call(
+                INSTANCE_REBOOT,
+                instance.primary_node,
+                instance=instance,
+                reboot_type=self.op.reboot_type,
+                shutdown_timeout_s=self.op.shutdown_timeout,
+                reason=list(self.op.reason or []),
+            )
+            if answer.failure is not None:
+                raise errors.OpExecError(
+                    f"could not reboot instance {instance.name}: {answer.failure}"
+                ) from answer.failure
+            return
+        if plan.running:
+            run.stop(self, instance, self.op.shutdown_timeout)
+            run.deactivate_disks(self, instance)
+        else:
+            self.info(f"instance {instance.name} did not run and is started now")
+        run.start(self, self.config.instance(instance.uuid))

@@ -1,0 +1,68 @@
+"""Stopping an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import run
+from ganeti.locking import Level
+from ganeti.objects import Instance
+from ganeti.opcodes.instance import OpInstanceShutdown
+
+
+@dataclass(frozen=True, slots=True)
+class StopPlan:
+    """What to stop; with ``node_offline`` it is only marked down."""
+
+    instance: Instance
+    node_offline: bool
+
+
+@executes(OpInstanceShutdown)
+class LUInstanceShutdown(LogicalUnit):
+    """Stop an instance; one which does not run is only marked down."""
+
+    op: OpInstanceShutdown
+    HOOKS = InstanceHooks("instance-stop")
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        if level is Level.NODE and self.instance is not None:
+            self.lock_nodes_of(self.instance, primary_only=True, shared=True)
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {"TIMEOUT": self.op.timeout}
+
+    def check_prereq(self) -> StopPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "shut down")
+        if self.op.force:
+            if instance.admin_state == prereq.ADMIN_OFFLINE:
+                self.warn(f"instance {instance.name} is marked offline, going on because of force")
+        else:
+            prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "shut down")
+        node = self.config.node(instance.primary_node)
+        if node.offline and self.op.ignore_offline_nodes:
+            self.warn(f"node {node.name} is offline: instance {instance.name} is only marked down")
+            return StopPlan(instance, True)
+        prereq.require_online(node)
+        return StopPlan(instance, False)
+
+    def exec(self, plan: StopPlan) -> None:
+        instance = plan.instance
+        if not self.op.no_remember and instance.admin_state != prereq.ADMIN_OFFLINE:
+            self.config.mark_instance(
+                instance.uuid, prereq.ADMIN_DOWN, self.op.admin_state_source or "admin"
+            )
+        if plan.node_offline:
+            return
+        instance = self.config.instance(instance.uuid)
+        run.stop(self, instance, self.op.timeout)
+        run.deactivate_disks(self, instance)

@@ -1,0 +1,104 @@
+"""Starting an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance.params import checked_overrides
+from ganeti.locking import Level
+from ganeti.objects import Instance
+from ganeti.opcodes.instance import OpInstanceStartup
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """What to start; ``node_offline`` and ``running`` leave nothing to do on the node."""
+
+    instance: Instance
+    node_offline: bool
+    running: bool
+    hvparams: dict[str, Any]
+    beparams: dict[str, Any]
+
+
+@executes(OpInstanceStartup)
+class LUInstanceStartup(LogicalUnit):
+    """Start a stopped instance on its primary node; a running one is left alone."""
+
+    op: OpInstanceStartup
+    HOOKS = InstanceHooks("instance-start")
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        if level is Level.NODE and self.instance is not None:
+            self.lock_nodes_of(self.instance, primary_only=True, shared=True)
+        elif level is Level.NODE_RES and self.instance is not None:
+            # Exclusive: the memory counted in check_prereq must still be free in exec.
+            self.need(level, [self.instance.primary_node])
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {"FORCE": self.op.force}
+
+    def check_prereq(self) -> StartPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "start")
+        prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
+        filled, hvparams, beparams = checked_overrides(
+            self, instance, self.op.hvparams, self.op.beparams
+        )
+        node = self.config.node(instance.primary_node)
+        if node.offline and self.op.ignore_offline_nodes:
+            self.warn(
+                f"node {node.name} is offline: instance {instance.name} is only marked to run"
+            )
+            return StartPlan(instance, True, False, hvparams, beparams)
+        prereq.require_online(node)
+        if hvparams:
+            prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
+        prereq.require_instance_bridges(self, filled, node.uuid)
+        running = bool(prereq.running_info(self, instance))
+        if not running:
+            prereq.require_free_memory(
+                self,
+                node.uuid,
+                f"starting instance {instance.name}",
+                filled.beparams["minmem"],
+                instance.hypervisor,
+                filled.hvparams,
+            )
+        return StartPlan(instance, False, running, hvparams, beparams)
+
+    def exec(self, plan: StartPlan) -> None:
+        instance = plan.instance
+        # Desired state first: if the master dies below, the watcher finishes the job.
+        if not self.op.no_remember:
+            self.config.mark_instance(instance.uuid, prereq.ADMIN_UP)
+        if plan.node_offline:
+            return
+        if plan.running:
+            self.info(f"instance {instance.name} is already running")
+            return
+        try:
+            run.start(
+                self,
+                self.config.instance(instance.uuid),
+                paused=self.op.startup_paused,
+                hvparams=plan.hvparams,
+                beparams=plan.beparams,
+            )
+        except errors.OpExecError as err:
+            if self.op.no_remember:
+                raise
+            raise errors.OpExecError(
+                f"{err}. The instance stays marked to run; mark it down with"
+                f" 'gnt-instance shutdown {instance.name}' if it shall not be tried again."
+            ) from err

@@ -1,0 +1,52 @@
+"""Lock sets that several logical units need.
+
+All of them declare; the processor acquires. Instances come before groups, groups before nodes,
+nodes before their resources, so a set of a higher level is computed in ``declare_locks`` from what
+is already held, and where it had to be guessed from the configuration before that,
+:func:`require_still_same` checks the guess afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.locking import ALL, Level
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+
+EVERY_LEVEL = (Level.INSTANCE, Level.NODEGROUP, Level.NODE, Level.NODE_RES, Level.NETWORK)
+
+
+def everything_shared(unit: LogicalUnit, levels: Iterable[Level] = EVERY_LEVEL) -> None:
+    """Ask for all locks of the levels, shared: for units which look at the whole cluster."""
+    for level in levels:
+        unit.need(level, ALL, shared=True)
+
+
+def instances_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
+    """Uuids of the instances with their primary node in a group, as configured now."""
+    data = unit.config.snapshot()
+    return frozenset(
+        instance.uuid
+        for instance in data.instances.values()
+        if data.nodes[instance.primary_node].group == group_uuid
+    )
+
+
+def nodes_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
+    """Uuids of the nodes of a group, as configured now."""
+    return frozenset(n.uuid for n in unit.config.snapshot().nodes.values() if n.group == group_uuid)
+
+
+def require_still_same(held: Collection[str], now: Collection[str], what: str) -> None:
+    """Compare the objects which were locked with those which the configuration names now.
+
+    :raises errors.OpPrereqError: they differ; the caller may simply try again.
+    """
+    if set(held) != set(now):
+        raise errors.OpPrereqError(
+            f"{what} changed while the job waited for its locks. Please retry.", errors.ECODE_STATE
+        )

@@ -1,0 +1,237 @@
+"""Adding a node: the cluster begins to use a machine whose node daemon already runs.
+
+The machine was prepared before (cluster certificate, daemon started); this unit checks that it
+answers, writes it into the configuration and gives it the files which nodes have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.cluster.files import distribute_files
+from ganeti.cmdlib.hooks import NodeHooks
+from ganeti.cmdlib.node import candidates
+from ganeti.cmdlib.node.params import checked_ndparams
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.locking import Level
+from ganeti.objects import Node, NodeGroup, updated
+from ganeti.opcodes.node import OpNodeAdd
+from ganeti.utils import clock, net
+from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_VERIFY_LIGHT, VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class AddPlan:
+    """The node as it will be, and the digest of its certificate when it becomes a candidate."""
+
+    node: Node
+    readd: bool
+    digest: str | None
+
+
+@executes(OpNodeAdd)
+class LUNodeAdd(LogicalUnit):
+    """Add a node, or add one again whose machine was lost or replaced."""
+
+    op: OpNodeAdd
+    HOOKS = NodeHooks("node-add")
+    REQ_BGL = True
+
+    def expand_names(self) -> None:
+        name = prereq.valid_host_name(self.op.node_name, "node name")
+        host = prereq.resolve(name, "node name")
+        self.name = name if net.is_ip(host.name) else host.name
+        self.ip = self.op.primary_ip or host.ip
+        self.existing = next((n for n in self.config.nodes() if n.name == self.name), None)
+        if self.existing is not None and not self.op.readd:
+            raise errors.OpPrereqError(
+                f"node {self.name} is already in the cluster. Use --readd to add it again.",
+                errors.ECODE_EXISTS,
+            )
+        if self.existing is None and self.op.readd:
+            raise errors.OpPrereqError(
+                f"node {self.name} is not in the cluster, so it cannot be added again",
+                errors.ECODE_NOENT,
+            )
+        if self.existing is not None:
+            self.lock_nodes([self.existing.uuid], resources=True)
+            return
+        self.uuid = self.config.new_uuid(self.ctx.ec_id)
+        self.need_new(Level.NODE, self.uuid)
+        self.need_new(Level.NODE_RES, self.uuid)
+
+    def hook_env(self, plan: AddPlan) -> dict[str, object]:
+        return {
+            "OP_TARGET": self.name,
+            "NODE_NAME": self.name,
+            "NODE_PIP": plan.node.primary_ip,
+            "NODE_SIP": plan.node.secondary_ip,
+            "MASTER_CAPABLE": plan.node.master_capable,
+            "VM_CAPABLE": plan.node.vm_capable,
+        }
+
+    def hook_nodes(self, plan: AddPlan) -> tuple[list[str], list[str]]:
+        others = [n.uuid for n in self.config.nodes() if n.uuid != plan.node.uuid]
+        return others, [*others, plan.node.uuid]
+
+    def check_prereq(self) -> AddPlan:
+        if self.existing is not None:
+            return self._check_readd(self.config.node(self.existing.uuid))
+        op = self.op
+        secondary_ip = op.secondary_ip or self.ip
+        self._check_addresses(self.ip, secondary_ip)
+        group = self._chosen_group()
+        master_capable = op.master_capable is not False
+        now = clock.now()
+        node = Node(
+            name=self.name,
+            primary_ip=self.ip,
+            secondary_ip=secondary_ip,
+            master_candidate=False,
+            offline=False,
+            drained=False,
+            group=group.uuid,
+            master_capable=master_capable,
+            vm_capable=op.vm_capable is not False,
+            ndparams=checked_ndparams(op.ndparams or {}),
+            powered=True,
+            hv_state_static=op.hv_state or None,
+            disk_state_static=op.disk_state or None,
+            ctime=now,
+            mtime=now,
+            uuid=self.uuid,
+            serial_no=1,
+        )
+        return self._check_machine(node, readd=False)
+
+    def _check_readd(self, old: Node) -> AddPlan:
+        if old.uuid == self.config.cluster().master_node:
+            raise errors.OpPrereqError(
+                f"node {old.name} is the master and cannot be added again", errors.ECODE_STATE
+            )
+        op = self.op
+        if op.group is not None and self.config.expand_group(op.group).uuid != old.group:
+            raise errors.OpPrereqError(
+                f"the group of node {old.name} cannot change while it is added again",
+                errors.ECODE_INVAL,
+            )
+        if self.ip != old.primary_ip or (op.secondary_ip or old.secondary_ip) != old.secondary_ip:
+            raise errors.OpPrereqError(
+                f"the addresses of node {old.name} cannot change while it is added again: it has"
+                f" {old.primary_ip} and {old.secondary_ip}",
+                errors.ECODE_INVAL,
+            )
+        node = updated(
+            old,
+            offline=False,
+            drained=False,
+            master_candidate=False,
+            powered=True,
+            master_capable=old.master_capable if op.master_capable is None else op.master_capable,
+            vm_capable=old.vm_capable if op.vm_capable is None else op.vm_capable,
+            ndparams={**old.ndparams, **checked_ndparams(op.ndparams or {})},
+        )
+        return self._check_machine(node, readd=True)
+
+    def _chosen_group(self) -> NodeGroup:
+        if self.op.group is not None:
+            return self.config.expand_group(self.op.group)
+        groups = list(self.config.snapshot().nodegroups.values())
+        if len(groups) > 1:
+            raise errors.OpPrereqError(
+                "there is more than one node group. Name the one to join with --node-group.",
+                errors.ECODE_INVAL,
+            )
+        return groups[0]
+
+    def _check_addresses(self, primary_ip: str, secondary_ip: str) -> None:
+        for ip in (primary_ip, secondary_ip):
+            if not net.is_ip(ip):
+                raise errors.OpPrereqError(f"{ip!r} is not an IP address", errors.ECODE_INVAL)
+        for node in self.config.nodes():
+            for ip in {primary_ip, secondary_ip} & {node.primary_ip, node.secondary_ip}:
+                raise errors.OpPrereqError(
+                    f"address {ip} is already the one of node {node.name}", errors.ECODE_NOTUNIQUE
+                )
+        master = self.config.master_node()
+        if (master.primary_ip == master.secondary_ip) != (primary_ip == secondary_ip):
+            has = "no" if master.primary_ip == master.secondary_ip else "a"
+            raise errors.OpPrereqError(
+                f"the master has {has} secondary address of its own, all nodes must be alike",
+                errors.ECODE_INVAL,
+            )
+
+    def _check_machine(self, node: Node, *, readd: bool) -> AddPlan:
+        """Ask the node daemon on the machine: same version, hypervisors usable."""
+        address = {node.name: node.primary_ip}
+        answer = self.rpc.call_addresses(VERSION, address)[node.name]
+        if isinstance(answer.failure, errors.NodeUnreachable):
+            raise errors.OpPrereqError(
+                f"node {node.name} ({node.primary_ip}) does not answer: {answer.failure.message}."
+                " Is its"
+                " node daemon running, with the cluster's certificate?",
+                errors.ECODE_ENVIRON,
+            ) from answer.failure
+        version = answer.payload()
+        if version != PROTOCOL_VERSION:
+            raise errors.OpPrereqError(
+                f"node {node.name} speaks protocol {version}, the master {PROTOCOL_VERSION}."
+                " Install the"
+                " same version on both.",
+                errors.ECODE_ENVIRON,
+            )
+        if node.vm_capable:
+            self._check_hypervisors(node, address)
+        digest = None
+        if self._becomes_candidate(node):
+            answer = self.rpc.call_addresses(
+                NODE_CRYPTO_TOKENS, address, requests=[[candidates.SSL, candidates.GET, None]]
+            )[node.name]
+            digest = candidates.digest_of(node.name, answer.payload())
+            node = updated(node, master_candidate=True, serial_no=node.serial_no)
+        return AddPlan(node, readd, digest)
+
+    def _check_hypervisors(self, node: Node, address: dict[str, str]) -> None:
+        cluster = self.config.cluster()
+        names = list(cluster.enabled_hypervisors)
+        answer = self.rpc.call_addresses(
+            NODE_VERIFY_LIGHT,
+            address,
+            checks={"hypervisor": names},
+            cluster_name=cluster.cluster_name,
+            all_hvparams={name: cluster.hvparams.get(name, {}) for name in names},
+        )[node.name]
+        found: dict[str, Any] = answer.payload().get("hypervisor") or {}
+        for name, problem in found.items():
+            if problem:
+                self.warn(f"hypervisor {name} is not usable on node {node.name}: {problem}")
+
+    def _becomes_candidate(self, node: Node) -> bool:
+        data = self.config.snapshot()
+        pool = data.cluster.candidate_pool_size
+        return candidates.eligible(node) and candidates.present_count(data, [node.uuid]) < pool
+
+    def exec(self, plan: AddPlan) -> None:
+        node = plan.node
+        if plan.readd:
+            self.info("the flags offline and drained of the node are reset")
+        if plan.digest is not None:
+            self.info(f"node {node.name} will be a master candidate")
+        hint = f"Remove it with 'gnt-node remove {node.name}'."
+        with Undo(self.warn, hint=hint) as undo:
+            if plan.digest is not None:
+                # First the certificate: the node must be allowed to call before it is told so.
+                undo.add("listed certificate", self.config.set_candidate_cert, node.uuid, None)
+                self.config.set_candidate_cert(node.uuid, plan.digest)
+            if plan.readd:
+                self.config.update_node(node)
+            else:
+                undo.add(f"node {node.name}", self.config.remove_node, node.uuid)
+                self.config.add_node(node, self.ctx.ec_id)
+            distribute_files(self, [node.uuid])
+            undo.commit()

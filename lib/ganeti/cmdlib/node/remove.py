@@ -1,0 +1,76 @@
+"""Removing a node from the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.hooks import NodeHooks
+from ganeti.cmdlib.node import candidates
+from ganeti.objects import Node
+from ganeti.opcodes.node import OpNodeRemove
+from ganeti.wire.calls import NODE_LEAVE_CLUSTER
+
+
+@executes(OpNodeRemove)
+class LUNodeRemove(LogicalUnit):
+    """Forget a node which has no instances, and tell it to forget the cluster."""
+
+    op: OpNodeRemove
+    HOOKS = NodeHooks("node-remove")
+    REQ_BGL = True
+
+    def expand_names(self) -> None:
+        self.node = self.lock_node(self.op.node_name, self.op.node_uuid, resources=True)
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {"OP_TARGET": self.node.name, "NODE_NAME": self.node.name}
+
+    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+        others = [n.uuid for n in self.config.nodes() if n.uuid != self.node.uuid]
+        return others, others
+
+    def check_prereq(self) -> Node:
+        node = self.config.node(self.node.uuid)
+        if node.uuid == self.config.cluster().master_node:
+            raise errors.OpPrereqError(
+                f"node {node.name} is the master. Move that role with 'gnt-cluster master-failover'"
+                " first.",
+                errors.ECODE_INVAL,
+            )
+        primaries, secondaries = self.config.node_instances(node.uuid)
+        names = [self.config.instance(uuid).name for uuid in (*primaries, *secondaries)]
+        if names:
+            raise errors.OpPrereqError(
+                f"node {node.name} still has instances: {', '.join(sorted(set(names)))}. Move or"
+                " remove"
+                " them first.",
+                errors.ECODE_INVAL,
+            )
+        return node
+
+    def exec(self, plan: Node) -> None:
+        # While it is still a node: afterwards nobody could reach it by the configuration.
+        if self.hooks is not None and not plan.offline:
+            self.hooks.post_on([plan.uuid])
+        candidates.fill_pool(self, without=[plan.uuid])
+        self.config.set_candidate_cert(plan.uuid, None)
+        self.config.remove_node(plan.uuid)
+        if plan.offline:
+            self.warn(
+                f"node {plan.name} was offline and could not be told that it left the cluster",
+                hint="Remove the cluster's files from the machine before it is started again.",
+            )
+            return
+        answer = self.rpc.call_addresses(
+            NODE_LEAVE_CLUSTER,
+            {plan.name: plan.primary_ip},
+            modify_ssh_setup=self.config.cluster().modify_ssh_setup,
+        )[plan.name]
+        if answer.failure is not None:
+            self.warn(
+                f"node {plan.name} was removed, but could not clean up after itself:"
+                f" {answer.failure}",
+                hint="Stop its node daemon and remove the cluster's files from the machine.",
+            )

@@ -1,0 +1,245 @@
+"""Checks which refuse an operation before anything is changed.
+
+Every function returns quietly or raises :class:`~ganeti.errors.OpPrereqError` with the code which
+clients know; text names the object. Functions which take a logical unit ask nodes or the
+configuration through it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants import instance as instance_c
+from ganeti.constants import tags as tags_c
+from ganeti.utils import net
+from ganeti.wire.calls import (
+    BRIDGES_EXIST,
+    HYPERVISOR_VALIDATE_PARAMS,
+    INSTANCE_INFO,
+    NODE_INFO,
+    OS_VALIDATE,
+)
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import FilledInstance, Instance, Node
+
+ADMIN_UP = instance_c.ADMIN_UP
+ADMIN_DOWN = instance_c.ADMIN_DOWN
+ADMIN_OFFLINE = instance_c.ADMIN_OFFLINE
+
+_TAG = re.compile(tags_c.PATTERN)
+_LABEL = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
+
+
+def valid_host_name(name: str, what: str) -> str:
+    """Check the form of a host name and return it in lower case."""
+    lowered = name.lower()
+    labels = lowered.rstrip(".").split(".")
+    if len(lowered) > 255 or not all(_LABEL.match(label) for label in labels):
+        raise errors.OpPrereqError(f"{what} {name!r} is not a valid host name", errors.ECODE_INVAL)
+    return lowered.rstrip(".")
+
+
+def resolve(name: str, what: str) -> net.Hostname:
+    """Resolve a name.
+
+    :raises errors.OpPrereqError: no address, code ``resolver_error``.
+    """
+    try:
+        return net.lookup(name)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"{what} {name} does not resolve: {err.message}", errors.ECODE_RESOLVER
+        ) from err
+
+
+def require_tags(tags: Collection[str], existing: Collection[str] = ()) -> None:
+    """All tags have a legal form, and the object will not have too many."""
+    for tag in tags:
+        if not tag or len(tag) > tags_c.MAX_LENGTH or not _TAG.match(tag):
+            raise errors.OpPrereqError(f"{tag!r} is not a valid tag", errors.ECODE_INVAL)
+    count = len({*tags, *existing})
+    if count > tags_c.MAX_PER_OBJECT:
+        raise errors.OpPrereqError(
+            f"an object has at most {tags_c.MAX_PER_OBJECT} tags, not {count}", errors.ECODE_INVAL
+        )
+
+
+def require_online(node: Node) -> None:
+    """The node is not marked offline."""
+    if node.offline:
+        raise errors.OpPrereqError(f"node {node.name} is marked offline", errors.ECODE_STATE)
+
+
+def require_not_drained(node: Node) -> None:
+    """The node may get new instances."""
+    if node.drained:
+        raise errors.OpPrereqError(f"node {node.name} is drained", errors.ECODE_STATE)
+
+
+def require_vm_capable(node: Node) -> None:
+    """The node may run instances at all."""
+    if not node.vm_capable:
+        raise errors.OpPrereqError(
+            f"node {node.name} is not meant to run instances (vm_capable is off)",
+            errors.ECODE_STATE,
+        )
+
+
+def require_target(node: Node) -> None:
+    """The node may receive an instance."""
+    require_online(node)
+    require_not_drained(node)
+    require_vm_capable(node)
+
+
+def require_admin_state(instance: Instance, allowed: Collection[str], action: str) -> None:
+    """The instance is meant to be in one of some states."""
+    if instance.admin_state not in allowed:
+        raise errors.OpPrereqError(
+            f"cannot {action} instance {instance.name}: it is marked {instance.admin_state!r},"
+            f" this needs {' or '.join(repr(state) for state in sorted(allowed))}",
+            errors.ECODE_STATE,
+        )
+
+
+def require_not_forthcoming(instance: Instance, action: str) -> None:
+    """The instance has disks and a node, it is not only a reservation."""
+    if instance.forthcoming:
+        raise errors.OpPrereqError(
+            f"cannot {action} instance {instance.name}: it is forthcoming, only its resources are"
+            " reserved",
+            errors.ECODE_STATE,
+        )
+
+
+def running_info(
+    unit: LogicalUnit, instance: Instance, node_uuid: str | None = None
+) -> dict[str, Any]:
+    """What the hypervisor of a node (by default the primary) knows about the instance; empty when
+    not running."""
+    filled = unit.config.filled(instance)
+    answer = unit.rpc.call(
+        INSTANCE_INFO,
+        node_uuid or instance.primary_node,
+        instance_name=instance.name,
+        hypervisor=instance.hypervisor,
+        hvparams=filled.hvparams,
+    )
+    info: dict[str, Any] = answer.payload()
+    return info
+
+
+def node_facts(
+    unit: LogicalUnit, node_uuid: str, hypervisor: str, hvparams: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The facts which a hypervisor reports about a node: memory in MiB, CPUs."""
+    answer = unit.rpc.call(
+        NODE_INFO, node_uuid, storage_units=[], hv_specs=[[hypervisor, dict(hvparams)]]
+    )
+    _boot_id, _storage, facts = answer.payload()
+    node_name = unit.config.node(node_uuid).name
+    if not facts or not isinstance(facts[0], dict):
+        raise errors.OpPrereqError(
+            f"node {node_name} does not report about hypervisor {hypervisor}", errors.ECODE_ENVIRON
+        )
+    found: dict[str, Any] = facts[0]
+    return found
+
+
+def require_free_memory(
+    unit: LogicalUnit,
+    node_uuid: str,
+    reason: str,
+    needed_mib: int,
+    hypervisor: str,
+    hvparams: Mapping[str, Any],
+) -> int:
+    """The node has enough memory; returns what is free, in MiB."""
+    node_name = unit.config.node(node_uuid).name
+    free_mib = node_facts(unit, node_uuid, hypervisor, hvparams).get("memory_free")
+    if not isinstance(free_mib, int):
+        raise errors.OpPrereqError(
+            f"node {node_name} does not tell its free memory, it answered {free_mib!r}",
+            errors.ECODE_ENVIRON,
+        )
+    if needed_mib > free_mib:
+        raise errors.OpPrereqError(
+            f"not enough memory on node {node_name} for {reason}: {needed_mib} MiB needed,"
+            f" {free_mib} MiB free",
+            errors.ECODE_NORES,
+        )
+    return free_mib
+
+
+def require_bridges(
+    unit: LogicalUnit, nicparams: Iterable[Mapping[str, Any]], node_uuid: str
+) -> None:
+    """The node has the bridges to which network interfaces are to be attached."""
+    bridges = sorted({str(p["link"]) for p in nicparams if p.get("mode") == "bridged"})
+    if not bridges:
+        return
+    answer = unit.rpc.call(BRIDGES_EXIST, node_uuid, bridges=bridges)
+    if isinstance(answer.failure, errors.NodeCallFailed):
+        node_name = unit.config.node(node_uuid).name
+        raise errors.OpPrereqError(
+            f"node {node_name} cannot attach network interfaces: {answer.failure.message}",
+            errors.ECODE_ENVIRON,
+        ) from answer.failure
+    answer.payload()
+
+
+def require_instance_bridges(unit: LogicalUnit, instance: FilledInstance, node_uuid: str) -> None:
+    """As :func:`require_bridges`, for an existing instance."""
+    require_bridges(unit, [nic.nicparams for nic in instance.nics], node_uuid)
+
+
+def require_os(
+    unit: LogicalUnit,
+    node_uuid: str,
+    name: str,
+    osparams: Mapping[str, Any],
+    *,
+    force_variant: bool,
+) -> None:
+    """The node has the OS definition, in the right variant, and its own check accepts the
+    parameters."""
+    node_name = unit.config.node(node_uuid).name
+    answer = unit.rpc.call_many(
+        OS_VALIDATE,
+        [node_uuid],
+        required=True,
+        name=name,
+        checks=["parameters"],
+        params=dict(osparams),
+        force_variant=force_variant,
+    )[node_uuid]
+    if isinstance(answer.failure, errors.NodeCallFailed):
+        raise errors.OpPrereqError(
+            f"OS {name} cannot be used on node {node_name}: {answer.failure.message}",
+            errors.ECODE_INVAL,
+        ) from answer.failure
+    answer.payload()
+
+
+def require_hvparams_usable(
+    unit: LogicalUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
+) -> None:
+    """All nodes which are online can use the (filled) hypervisor parameters."""
+    answers = unit.rpc.call_many(
+        HYPERVISOR_VALIDATE_PARAMS, list(node_uuids), hypervisor=hypervisor, hvparams=dict(hvparams)
+    )
+    for answer in answers.values():
+        if answer.offline:
+            continue
+        if isinstance(answer.failure, errors.NodeCallFailed):
+            raise errors.OpPrereqError(
+                f"hypervisor parameters are not valid on node {answer.node_name}:"
+                f" {answer.failure.message}",
+                errors.ECODE_INVAL,
+            ) from answer.failure
+        answer.payload()

@@ -1,0 +1,81 @@
+"""Finding and changing the things which have tags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants import tags as tags_c
+from ganeti.locking import Level
+from ganeti.objects import updated
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.config import Config
+
+#: Level of the lock which protects an object of a kind.
+LEVELS = {
+    tags_c.INSTANCE: Level.INSTANCE,
+    tags_c.NODEGROUP: Level.NODEGROUP,
+    tags_c.NODE: Level.NODE,
+    tags_c.NETWORK: Level.NETWORK,
+}
+
+
+def find(config: Config, kind: str, name: str | None) -> Any:
+    """The object of a kind and a name; the cluster needs no name.
+
+    :raises errors.OpPrereqError: there is none.
+    """
+    if kind == tags_c.CLUSTER:
+        return config.cluster()
+    if not name:
+        raise errors.OpPrereqError(f"no name of the {kind} is given", errors.ECODE_INVAL)
+    expand = {
+        tags_c.INSTANCE: config.expand_instance,
+        tags_c.NODEGROUP: config.expand_group,
+        tags_c.NODE: config.expand_node,
+        tags_c.NETWORK: config.expand_network,
+    }
+    if kind not in expand:
+        raise errors.OpPrereqError(f"nothing of kind {kind!r} has tags", errors.ECODE_INVAL)
+    found: Any = expand[kind](name)
+    return found
+
+
+def lock(unit: LogicalUnit, kind: str, obj: Any, *, shared: bool) -> None:
+    """Ask for the lock of the object; the cluster has none besides the big one."""
+    if kind in LEVELS:
+        unit.need(LEVELS[kind], [obj.uuid], shared=shared)
+
+
+def fresh(config: Config, kind: str, obj: Any) -> Any:
+    """The object as it is now."""
+    return config.cluster() if kind == tags_c.CLUSTER else find(config, kind, obj.uuid)
+
+
+def store(config: Config, kind: str, obj: Any, tags: set[str]) -> None:
+    """Give the object these tags."""
+    changed = updated(obj, tags=tuple(sorted(tags)))
+    write = {
+        tags_c.CLUSTER: config.update_cluster,
+        tags_c.INSTANCE: config.update_instance,
+        tags_c.NODEGROUP: config.update_group,
+        tags_c.NODE: config.update_node,
+        tags_c.NETWORK: config.update_network,
+    }
+    write[kind](changed)
+
+
+def every_path(config: Config) -> list[tuple[str, Any]]:
+    """Path and object of everything which can have tags."""
+    data = config.snapshot()
+    found: list[tuple[str, Any]] = [("/cluster", data.cluster)]
+    for label, objects in (
+        ("instances", data.instances),
+        ("nodes", data.nodes),
+        ("nodegroup", data.nodegroups),
+        ("network", data.networks),
+    ):
+        found.extend((f"/{label}/{obj.name}", obj) for obj in objects.values())
+    return found

@@ -1,0 +1,1 @@
+"""Logical units for testing the machinery itself."""

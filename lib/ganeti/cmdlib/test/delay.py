@@ -1,0 +1,59 @@
+"""A job which only takes time: for tests of the queue, of locks and of node calls."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.locking import Level
+from ganeti.opcodes.test import OpTestDelay
+from ganeti.wire.calls import TEST_DELAY
+
+
+@dataclass(frozen=True, slots=True)
+class DelayPlan:
+    """How long, how often, where."""
+
+    duration_s: float
+    rounds: int
+    on_master: bool
+    node_uuids: tuple[str, ...]
+
+
+@executes(OpTestDelay)
+class LUTestDelay(LogicalUnit):
+    """Sleep on the master, on nodes, or both, once or several times."""
+
+    op: OpTestDelay
+
+    def expand_names(self) -> None:
+        if self.op.duration <= 0 and self.op.duration != 0:
+            raise errors.OpPrereqError(
+                f"the duration must not be negative, it is {self.op.duration}", errors.ECODE_INVAL
+            )
+        if self.op.interruptible:
+            raise errors.OpPrereqError(
+                "interruptible delays are not part of this version", errors.ECODE_INVAL
+            )
+        names = [*self.op.on_nodes, *(self.op.on_node_uuids or [])]
+        self.nodes = tuple(dict.fromkeys(self.config.expand_node(name).uuid for name in names))
+        if self.nodes and not self.op.no_locks:
+            self.need(Level.NODE, self.nodes)
+
+    def check_prereq(self) -> DelayPlan:
+        rounds = max(1, self.op.repeat)
+        return DelayPlan(self.op.duration, rounds, self.op.on_master, self.nodes)
+
+    def exec(self, plan: DelayPlan) -> None:
+        for number in range(plan.rounds):
+            if self.op.repeat:
+                self.info(f"round {number + 1} of {plan.rounds}")
+            if plan.on_master and plan.duration_s > 0:
+                time.sleep(plan.duration_s)
+            if not plan.node_uuids:
+                continue
+            answers = self.rpc.call_many(TEST_DELAY, plan.node_uuids, duration_s=plan.duration_s)
+            for answer in answers.values():
+                answer.payload()
