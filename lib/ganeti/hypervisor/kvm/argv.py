@@ -1,0 +1,535 @@
+"""Command lines for QEMU; pure functions.
+
+:func:`base_argv` is what the runtime file keeps, :func:`full_argv` adds the devices and what
+belongs to one start only. The order of the options is the published one, so that running guests of
+other versions look the same in a process list. Values in ``key=value`` lists have their commas
+doubled, as QEMU wants.
+
+Source: qemu(1), versions 5.2 to 9; the options a version lacks are chosen by :class:`QemuFacts`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_constants
+from ganeti.constants import hv, net
+from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
+from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance, Nic
+
+#: NIC mode of virtual clusters: QEMU's own user networking, which needs no privileges.
+NIC_MODE_USER = "user"
+
+PCI_SLOTS = 32
+SCSI_SLOTS = 16
+SOCKET_PATH_MAX_BYTES = 107
+
+_SCSI_TYPES = frozenset(("scsi", *hv.KVM_SCSI_DEVICE_TYPES))
+_DISK_DRIVERS = {"paravirtual": "virtio-blk-pci", "ide": "ide-hd", "scsi": "scsi-hd"}
+_CDROM_DRIVERS = {"paravirtual": "virtio-blk-pci", "scsi": "scsi-cd", "scsi-cd": "scsi-cd"}
+_NIC_DRIVERS = {"paravirtual": "virtio-net-pci"}
+# Disk types that QEMU only takes in its old -drive form, which has no name to address a disk by.
+UNSUPPORTED_DISK_TYPES = frozenset(("mtd", "pflash", "sd"))
+
+# hvparam disk_cache -> (write-cache of the device, direct, no-flush).
+_CACHE_MODES = {
+    "default": ("on", "off", "off"),
+    "writeback": ("on", "off", "off"),
+    "none": ("on", "on", "off"),
+    "writethrough": ("off", "off", "off"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Files of one guest on this node."""
+
+    kvm_root: str
+    log_dir: str
+    name: str
+
+    @property
+    def pid_file(self) -> str:
+        """Written by QEMU."""
+        return f"{self.kvm_root}/pid/{self.name}"
+
+    @property
+    def control_dir(self) -> str:
+        """Directory of the sockets."""
+        return f"{self.kvm_root}/ctrl"
+
+    def socket(self, kind: str) -> str:
+        """``monitor``, ``serial``, ``qmp``, ``kvmd`` or ``qga``."""
+        return f"{self.control_dir}/{self.name}.{kind}"
+
+    @property
+    def runtime_file(self) -> str:
+        """See :mod:`ganeti.hypervisor.kvm.runtime`."""
+        return f"{self.kvm_root}/conf/{self.name}.runtime"
+
+    @property
+    def nic_dir(self) -> str:
+        """A file per NIC with the name of its tap interface."""
+        return f"{self.kvm_root}/nic/{self.name}"
+
+    @property
+    def chroot_dir(self) -> str:
+        """Empty directory for ``use_chroot``."""
+        return f"{self.kvm_root}/chroot/{self.name}"
+
+    @property
+    def log_file(self) -> str:
+        """QEMU's own messages."""
+        return f"{self.log_dir}/{self.name}.log"
+
+    @property
+    def console_log_file(self) -> str:
+        """What the guest prints on its serial console (virtual clusters only)."""
+        return f"{self.log_dir}/{self.name}.console.log"
+
+
+def escape(value: str) -> str:
+    """A value inside a comma separated list of QEMU."""
+    return value.replace(",", ",,")
+
+
+def _join(options: Iterable[tuple[str, Any]]) -> str:
+    return ",".join(f"{key}={escape(str(value))}" for key, value in options)
+
+
+# Devices: where they are in the guest
+
+def device_id(kind: str, uuid: str) -> str:
+    """``disk-`` or ``nic-`` and the UUID without its last two groups."""
+    return f"{kind}-{'-'.join(uuid.split('-')[:3])}"
+
+
+class Bus:
+    """Free places on the guest's buses; hands out each one once.
+
+    Slots below ``reserved`` are left to the devices to which QEMU gives a slot itself.
+    """
+
+    def __init__(self, machine: str, reserved: int) -> None:
+        # A q35 machine calls its root bus otherwise.
+        self.pci_name = "pcie.0" if "q35" in machine else "pci.0"
+        self._pci_free = list(range(reserved, PCI_SLOTS - 1))
+        self._scsi_free = list(range(SCSI_SLOTS))
+
+    def pci(self) -> dict[str, Any]:
+        """Bus and address of a new PCI device.
+
+        :raises HypervisorError: all slots are taken.
+        """
+        if not self._pci_free:
+            raise errors.HypervisorError(
+                "the guest has no free PCI slot. A smaller kvm_pci_reservations makes more room.")
+        return {"bus": self.pci_name, "addr": hex(self._pci_free.pop(0))}
+
+    def scsi(self) -> dict[str, Any]:
+        """Bus and address of a new SCSI device.
+
+        :raises HypervisorError: all are taken.
+        """
+        if not self._scsi_free:
+            raise errors.HypervisorError("the guest has no free SCSI address")
+        return {"bus": "scsi.0", "channel": 0, "scsi-id": self._scsi_free.pop(0), "lun": 0}
+
+
+def disk_hvinfo(disk: Disk, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
+    """Driver, id and place of a disk.
+
+    :raises HypervisorError: the disk type cannot be used, or there is no place left.
+    """
+    disk_type = hvparams["disk_type"]
+    if disk_type in UNSUPPORTED_DISK_TYPES:
+        raise errors.HypervisorError(f"disk type {disk_type} is not supported by this version")
+    info = {"driver": _DISK_DRIVERS.get(disk_type, disk_type), "id": device_id("disk", disk.uuid)}
+    if disk_type in _SCSI_TYPES:
+        return info | bus.scsi()
+    # QEMU finds a place on the IDE controllers by itself.
+    return info if disk_type == "ide" else info | bus.pci()
+
+
+def nic_hvinfo(nic: Nic, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
+    """Driver, id and place of a NIC."""
+    nic_type = hvparams["nic_type"]
+    info = {"driver": _NIC_DRIVERS.get(nic_type, nic_type), "id": device_id("nic", nic.uuid)}
+    return info if nic_type == "ne2k_isa" else info | bus.pci()
+
+
+# Devices: their options
+
+def _place(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    keys = ("id", "bus", "addr", "channel", "scsi-id", "lun")
+    return [(key, info[key]) for key in keys if key in info]
+
+
+def cache_mode(hvparams: Mapping[str, Any], dev_type: str, *,
+               direct_works: bool = True) -> tuple[str, str, str]:
+    """(write-cache, direct, no-flush) for a disk.
+
+    A disk that another node may open after a migration must not sit in this node's page cache, so
+    externally mirrored ones get no host cache whatever the parameter says.
+
+    :param direct_works: False when the file system refuses unbuffered access, which is tolerable
+        only where all nodes share one kernel.
+    """
+    mode = hvparams["disk_cache"]
+    if dev_type in disk_constants.EXT_MIRRORED - {disk_constants.RBD} and direct_works:
+        mode = "none"
+    if mode not in _CACHE_MODES:
+        raise errors.HypervisorError(f"disk_cache '{mode}' is not known")
+    return _CACHE_MODES[mode]
+
+
+def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
+              direct_works: bool = True) -> list[str]:
+    """``-device`` and ``-blockdev`` of one disk."""
+    info = disk.hvinfo
+    write_cache, direct, no_flush = cache_mode(hvparams, disk.disk.get("dev_type", ""),
+                                               direct_works=direct_works)
+    device = _place(info) + [("drive", info["id"])]
+    # scsi-block and scsi-generic pass commands through and have no cache of their own.
+    if info["driver"] not in ("scsi-block", "scsi-generic"):
+        device.append(("write-cache", write_cache))
+    if bootable:
+        device.append(("bootindex", 1))
+    node = [("driver", "raw"), ("node-name", info["id"]),
+            ("discard", hvparams.get("disk_discard") or "ignore"),
+            ("cache.direct", direct), ("cache.no-flush", no_flush)]
+    node += _file_options(disk, hvparams, is_block=is_block)
+    if disk.disk.get("mode") == disk_constants.RDONLY:
+        node.append(("read-only", "on"))
+    else:
+        node.append(("auto-read-only", "off"))
+    return ["-device", f"{info['driver']},{_join(device)}", "-blockdev", _join(node)]
+
+
+def _file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
+                  is_block: bool) -> list[tuple[str, Any]]:
+    if disk.uri is not None:
+        raise errors.HypervisorError(
+            f"disk access through {disk.uri.split(':')[0]} URIs is not supported by this version. "
+            "Use access=kernelspace.")
+    return [("file.driver", "host_device" if is_block else "file"), ("file.filename", disk.path),
+            ("file.aio", hvparams.get("disk_aio") or "threads")]
+
+
+def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | None, *,
+             bootable: bool) -> list[str]:
+    """``-netdev`` and ``-device`` of one NIC.
+
+    :param tap: the host's interface; None for user networking.
+    """
+    info = nic["hvinfo"]
+    device = _place(info) + [("netdev", info["id"]), ("mac", nic["mac"])]
+    if tap is None:
+        backend = [("type", "user"), ("id", info["id"])]
+    else:
+        backend = [("type", "tap"), ("id", info["id"]), ("ifname", tap), ("script", "no"),
+                   ("downscript", "no")]
+        queues = int(hvparams.get("virtio_net_queues") or 1)
+        paravirtual = hvparams["nic_type"] == "paravirtual"
+        if paravirtual and queues > 1:
+            backend.append(("queues", queues))
+            # A pair of vectors per queue, one for control and one for configuration changes.
+            device += [("mq", "on"), ("vectors", 2 * queues + 2)]
+        if paravirtual and hvparams.get("vhost_net"):
+            backend.append(("vhost", "on"))
+    if bootable:
+        device.append(("bootindex", 1))
+    return ["-netdev", _join(backend), "-device", f"{info['driver']},{_join(device)}"]
+
+
+# The command line
+
+def accelerator(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
+    """What executes the guest: as ``kvm_flag`` says, or the best that works on this node."""
+    flag = hvparams.get("kvm_flag")
+    if flag == "enabled":
+        return KVM
+    return TCG if flag == "disabled" else facts.accelerator
+
+
+def machine_type(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
+    """The machine that QEMU emulates."""
+    return hvparams.get("machine_version") or facts.default_machine
+
+
+def _smp(vcpus: int, hvparams: Mapping[str, Any]) -> str:
+    words = [str(vcpus)]
+    words += [f"{key}={hvparams[f'cpu_{key}']}" for key in ("cores", "threads", "sockets")
+              if hvparams.get(f"cpu_{key}")]
+    return ",".join(words)
+
+
+def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts, *,
+              console_log: bool) -> list[str]:
+    """The command line without disks, NICs and control over QMP.
+
+    :param console_log: let QEMU write what the guest prints on its serial console to a file.
+    """
+    hvp = instance.hvparams
+    boot = hvp["boot_order"]
+    name = instance.name
+    if facts.version[0] < 11:
+        name += ",debug-threads=on"
+    argv = [facts.program, "-name", name,
+            "-m", str(instance.beparams["maxmem"]),
+            "-smp", _smp(instance.beparams["vcpus"], hvp),
+            "-pidfile", layout.pid_file]
+    if hvp["disk_type"] in _SCSI_TYPES or hvp.get("cdrom_disk_type") in _SCSI_TYPES:
+        argv += ["-device", f"{hvp['scsi_controller_type']},id=scsi"]
+    argv += ["-device", "virtio-balloon", "-daemonize", "-D", layout.log_file]
+    if hvp["reboot_behavior"] == hv.REBOOT_BEHAVIOR_EXIT:
+        argv.append("-no-reboot")
+    machine = machine_type(hvp, facts)
+    if not hvp["acpi"]:
+        if "no-acpi" in facts.options:
+            argv.append("-no-acpi")
+        else:
+            machine += ",acpi=off"
+    argv += ["-machine", f"{machine},accel={accelerator(hvp, facts)}"]
+    argv += _removable_media(hvp, boot)
+    argv += _kernel(hvp)
+    if hvp.get("mem_path"):
+        argv += ["-mem-path", hvp["mem_path"], "-mem-prealloc"]
+    argv += ["-monitor", f"unix:{layout.socket('monitor')},server,nowait"]
+    argv += _serial(hvp, layout, console_log)
+    argv.append("-usb")
+    if hvp.get("usb_mouse"):
+        argv += ["-usbdevice", hvp["usb_mouse"]]
+    argv += _display(instance, layout)
+    argv += _other_hardware(instance, layout)
+    argv += shlex.split(hvp.get("kvm_extra") or "")
+    if hvp.get("keymap"):
+        argv += ["-k", hvp["keymap"]]
+    return argv
+
+
+def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
+    argv = []
+    for number, parameter in ((1, "cdrom_image_path"), (2, "cdrom2_image_path")):
+        image = hvp.get(parameter)
+        if not image:
+            continue
+        node_name = f"cdrom{number}"
+        node = [("driver", "raw"), ("cache.direct", "off"), ("cache.no-flush", "on"),
+                ("read-only", "on"), ("node-name", node_name)]
+        scheme = image.partition("://")[0] if "://" in image else "file"
+        node += [("file.driver", scheme),
+                 ("file.filename" if scheme == "file" else "file.url", image)]
+        disk_type = hvp.get("cdrom_disk_type") or hvp["disk_type"]
+        device: list[tuple[str, Any]] = [("drive", node_name)]
+        if number == 1 and boot == "cdrom":
+            device.append(("bootindex", 1))
+        argv += ["-blockdev", _join(node),
+                 "-device", f"{_CDROM_DRIVERS.get(disk_type, 'ide-cd')},{_join(device)}"]
+    if hvp.get("floppy_image_path"):
+        node = [("driver", "raw"), ("node-name", "floppy1"), ("file.driver", "file"),
+                ("file.filename", hvp["floppy_image_path"])]
+        device = [("drive", "floppy1")] + ([("bootindex", 1)] if boot == "floppy" else [])
+        argv += ["-blockdev", _join(node), "-device", f"floppy,{_join(device)}"]
+    return argv
+
+
+def _kernel(hvp: Mapping[str, Any]) -> list[str]:
+    if not hvp.get("kernel_path"):
+        return []
+    argv = ["-kernel", hvp["kernel_path"]]
+    if hvp.get("initrd_path"):
+        argv += ["-initrd", hvp["initrd_path"]]
+    words = []
+    if hvp.get("root_path"):
+        words.append(f"root={hvp['root_path']}")
+    if hvp.get("kernel_args"):
+        words.append(hvp["kernel_args"])
+    if hvp["serial_console"]:
+        words.append(f"console=ttyS0,{hvp['serial_speed']}")
+    return [*argv, "-append", " ".join(words)]
+
+
+def _serial(hvp: Mapping[str, Any], layout: Layout, console_log: bool) -> list[str]:
+    if not hvp["serial_console"]:
+        return ["-serial", "none"]
+    path = layout.socket("serial")
+    if not console_log:
+        return ["-serial", f"unix:{path},server,nowait"]
+    chardev = [("id", "serial0"), ("path", path), ("server", "on"), ("wait", "off"),
+               ("logfile", layout.console_log_file), ("logappend", "on")]
+    return ["-chardev", f"socket,{_join(chardev)}", "-serial", "chardev:serial0"]
+
+
+def _display(instance: FilledInstance, layout: Layout) -> list[str]:
+    hvp = instance.hvparams
+    vnc, spice = hvp.get("vnc_bind_address"), hvp.get("spice_bind")
+    if vnc:
+        return _vnc(instance, vnc, layout)
+    if spice:
+        return _spice(instance, spice)
+    return ["-display", "none"]
+
+
+def _vnc(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
+    hvp = instance.hvparams
+    argv: list[str] = []
+    if not hvp.get("usb_mouse"):
+        # Without an absolute pointer device the two mouse pointers drift apart.
+        argv += ["-usbdevice", "tablet"]
+    if hvp.get("vnc_tls"):
+        kind = "tls-creds-x509" if hvp.get("vnc_x509_path") else "tls-creds-anon"
+        creds: list[tuple[str, Any]] = [("id", "vnctls0"), ("endpoint", "server")]
+        if hvp.get("vnc_x509_path"):
+            creds += [("dir", hvp["vnc_x509_path"]),
+                      ("verify-peer", "yes" if hvp.get("vnc_x509_verify") else "no")]
+        argv += ["-object", f"{kind},{_join(creds)}"]
+    if bind.startswith("/"):
+        # A directory: a socket in it, whose permissions decide who may look.
+        address = f"unix:{escape(bind.rstrip('/'))}/{instance.name}.vnc"
+    else:
+        port = instance.network_port
+        if port is None or port < hv.VNC_BASE_PORT:
+            raise errors.HypervisorError(
+                f"instance {instance.name} has no network port for VNC (found {port})")
+        host = "" if bind == "0.0.0.0" else f"[{bind}]" if ":" in bind else bind
+        address = f"{host}:{port - hv.VNC_BASE_PORT}"
+    if hvp.get("vnc_tls"):
+        address += ",tls-creds=vnctls0"
+    if hvp.get("vnc_password_file"):
+        address += ",password=on"
+    return [*argv, "-vnc", address]
+
+
+def _spice(instance: FilledInstance, bind: str) -> list[str]:
+    hvp = instance.hvparams
+    if hvp.get("spice_use_tls"):
+        raise errors.HypervisorError(
+            f"instance {instance.name}: SPICE with TLS is not supported by this version")
+    if instance.network_port is None:
+        raise errors.HypervisorError(f"instance {instance.name} has no network port for SPICE")
+    options: list[tuple[str, Any]] = [("addr", bind), ("port", instance.network_port)]
+    if not hvp.get("spice_password_file"):
+        options.append(("disable-ticketing", "on"))
+    if hvp.get("spice_ip_version"):
+        options.append((f"ipv{hvp['spice_ip_version']}", "on"))
+    for parameter, option in (("spice_image_compression", "image-compression"),
+                              ("spice_jpeg_wan_compression", "jpeg-wan-compression"),
+                              ("spice_zlib_glz_wan_compression", "zlib-glz-wan-compression"),
+                              ("spice_streaming_video", "streaming-video")):
+        if hvp.get(parameter):
+            options.append((option, hvp[parameter]))
+    if not hvp.get("spice_playback_compression"):
+        options.append(("playback-compression", "off"))
+    if not hvp.get("spice_use_vdagent"):
+        options.append(("agent-mouse", "off"))
+    argv = ["-spice", _join(options)]
+    if hvp.get("spice_use_vdagent"):
+        argv += ["-device", "virtio-serial-pci,id=spice",
+                 "-device", "virtserialport,chardev=spicechannel0,name=com.redhat.spice.0",
+                 "-chardev", "spicevmc,id=spicechannel0,name=vdagent"]
+    return argv
+
+
+def _other_hardware(instance: FilledInstance, layout: Layout) -> list[str]:
+    hvp = instance.hvparams
+    argv: list[str] = []
+    if hvp.get("soundhw"):
+        driver = "spice" if hvp.get("spice_bind") else "none"
+        argv += ["-audio", f"driver={driver},model={escape(hvp['soundhw'])},id=soundhw"]
+    if hvp.get("use_localtime"):
+        argv += ["-rtc", "base=localtime"]
+    if hvp.get("cpu_type"):
+        argv += ["-cpu", hvp["cpu_type"]]
+    vga = hvp.get("vga") or ("qxl" if hvp.get("spice_bind") else "")
+    if vga:
+        argv += ["-vga", vga]
+    for device in (hvp.get("usb_devices") or "").split():
+        argv += ["-usbdevice", device]
+    argv += ["-uuid", instance.uuid]
+    if hvp.get("use_guest_agent"):
+        path = escape(layout.socket("qga"))
+        argv += ["-chardev", f"socket,path={path},server=on,wait=off,id=qga0",
+                 "-device", "virtio-serial,id=qga0",
+                 "-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0"]
+    return argv
+
+
+@dataclass(frozen=True, slots=True)
+class HostSide:
+    """What one start needs to know about this node."""
+
+    taps: Sequence[str | None]  # per NIC: its interface, or None for user networking
+    block_devices: Sequence[bool]  # per disk: a block device, or a file
+    direct_works: Sequence[bool]  # per disk: whether unbuffered access is possible
+    incoming: tuple[str, int] | None = None  # address and port of a migration target
+    run_as: str | None = None  # user to become
+    chroot: str | None = None
+
+
+def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide) -> list[str]:
+    """The command line of one start: always stopped (``-S``), to be continued over QMP."""
+    hvp = runtime.hvparams
+    argv = list(runtime.argv)
+    boot = hvp["boot_order"]
+    if not runtime.nics:
+        argv += ["-net", "none"]
+    for number, (nic, tap) in enumerate(zip(runtime.nics, host.taps, strict=True)):
+        argv += nic_argv(nic, hvp, tap, bootable=boot == "network" and number == 0)
+    if host.incoming is not None:
+        argv += ["-incoming", migration_uri(*host.incoming)]
+    argv += ["-qmp", f"unix:{layout.socket('qmp')},server,nowait",
+             "-qmp", f"unix:{layout.socket('kvmd')},server,nowait"]
+    for number, disk in enumerate(runtime.disks):
+        argv += disk_argv(disk, hvp, is_block=host.block_devices[number],
+                          bootable=boot == "disk" and number == 0,
+                          direct_works=host.direct_works[number])
+    argv.append("-S")
+    return argv + _confinement(facts, host)
+
+
+def _confinement(facts: QemuFacts, host: HostSide) -> list[str]:
+    if "run-with" in facts.options and facts.version >= (9, 0, 0):
+        words = ([f"user={host.run_as}"] if host.run_as else []) + (
+            [f"chroot={escape(host.chroot)}"] if host.chroot else [])
+        return ["-run-with", ",".join(words)] if words else []
+    return (["-runas", host.run_as] if host.run_as else []) + (
+        ["-chroot", host.chroot] if host.chroot else [])
+
+
+def migration_uri(address: str, port: int) -> str:
+    """``tcp:`` and where to."""
+    return f"tcp:[{address}]:{port}" if ":" in address else f"tcp:{address}:{port}"
+
+
+def shorten_sockets(argv: Sequence[str], control_dir: str) -> list[str]:
+    """Name sockets relative to their directory where the kernel would refuse the full path.
+
+    QEMU binds them before it leaves the directory it was started in, which must be ``control_dir``.
+
+    :raises HypervisorError: even the bare name is too long.
+    """
+    result = []
+    for word in argv:
+        prefix, found, rest = word.partition(f"{control_dir}/")
+        if found and (prefix == "unix:" or prefix.endswith("path=")):
+            name = rest.split(",")[0]
+            if len(f"{control_dir}/{name}".encode()) > SOCKET_PATH_MAX_BYTES:
+                if len(name.encode()) > SOCKET_PATH_MAX_BYTES:
+                    raise errors.HypervisorError(
+                        f"socket name {name} is longer than {SOCKET_PATH_MAX_BYTES} bytes. "
+                        "The instance needs a shorter name.")
+                word = prefix + rest
+        result.append(word)
+    return result
+
+
+#: NIC modes that need an interface on the host.
+TAP_MODES = frozenset((net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS,
+                       net.NIC_MODE_EXT))

@@ -1,0 +1,127 @@
+"""Reading what QEMU prints, what ``/proc`` shows of it, its answers over QMP; pure functions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ganeti import errors
+from ganeti.objects.transfer import MigrationStatus
+
+_VERSION = re.compile(r"QEMU (?:PC )?emulator version (\d+)\.(\d+)(?:\.(\d+))?")
+_OPTION = re.compile(r"^-([a-z0-9][a-z0-9-]*)", re.MULTILINE)
+
+# States of QEMU's migration that mean "still going on" in the published vocabulary.
+_MIGRATION_ACTIVE = frozenset((
+    "setup", "active", "pre-switchover", "device", "wait-unplug", "cancelling",
+    "postcopy-paused", "postcopy-recover", "postcopy-recover-setup", "colo"))
+_MIGRATION_SAME = frozenset(("completed", "failed", "cancelled", "postcopy-active"))
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """The version in the output of ``--version`` or ``--help``.
+
+    :raises ParseError: there is none.
+    """
+    found = _VERSION.search(text)
+    if not found:
+        raise errors.ParseError(f"no QEMU version in {text[:80]!r}")
+    return int(found[1]), int(found[2]), int(found[3] or 0)
+
+
+def parse_options(help_text: str) -> frozenset[str]:
+    """Names of the options in the output of ``--help``, without the dash.
+
+    An option with a short form (``-h or -help``) counts under its first name.
+    """
+    return frozenset(_OPTION.findall(help_text))
+
+
+def parse_default_machine(text: str) -> str:
+    """The machine type marked as default in the output of ``-machine ?``; ``pc`` when none is."""
+    for line in text.splitlines():
+        if line.rstrip().endswith("(default)") and line.split():
+            return line.split()[0]
+    return "pc"
+
+
+class CommandLine(NamedTuple):
+    """What a running QEMU's command line says about its guest."""
+
+    name: str
+    memory_mib: int
+    vcpus: int
+
+
+def parse_command_line(data: bytes) -> CommandLine | None:
+    """Read ``/proc/PID/cmdline``.
+
+    :param data: words separated by NUL.
+    :returns: None when this is no QEMU with a name (another process that got the pid).
+    """
+    words = [word.decode("utf-8", "replace") for word in data.split(b"\0")]
+    options: dict[str, str] = {}
+    for option, value in zip(words, words[1:], strict=False):
+        if option in ("-name", "-m", "-smp"):
+            options.setdefault(option, value.split(",")[0])
+    if "-name" not in options:
+        return None
+    try:
+        return CommandLine(options["-name"].removeprefix("guest="), int(options.get("-m", "0")),
+                           int(options.get("-smp", "1")))
+    except ValueError:
+        return None
+
+
+def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
+    """Read the answer to ``query-migrate``.
+
+    :raises ParseError: there is no migration, or it is in a state that we do not know.
+    """
+    state = answer.get("status")
+    if state is None or state == "none":
+        raise errors.ParseError("no migration was started")
+    if state in _MIGRATION_SAME:
+        status = state
+    elif state in _MIGRATION_ACTIVE:
+        status = "active"
+    else:
+        raise errors.ParseError(f"migration is in the unknown state '{state}'")
+    ram = answer.get("ram")
+    ram = ram if isinstance(ram, dict) else {}
+    return MigrationStatus(
+        status=status,
+        transferred_ram=_number(ram.get("transferred")),
+        total_ram=_number(ram.get("total")),
+        postcopy_status=status if status.startswith("postcopy") else None)
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def parse_cpu_mask(text: str) -> list[frozenset[int] | None]:
+    """Read the hypervisor parameter ``cpu_mask``.
+
+    :param text: ``all``, or masks separated by colons: one for the whole guest or one per virtual
+        processor; a mask is ``all`` or numbers and ranges, ``0-2,5``.
+    :returns: sets of processors; None means no restriction.
+    :raises ParseError: something else.
+    """
+    masks: list[frozenset[int] | None] = []
+    for part in text.split(":"):
+        if part == "all":
+            masks.append(None)
+            continue
+        numbers: set[int] = set()
+        for piece in part.split(","):
+            found = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
+            if not found:
+                raise errors.ParseError(f"cpu mask '{text}': '{piece}' is no number or range")
+            first, last = int(found[1]), int(found[2] or found[1])
+            if first > last:
+                raise errors.ParseError(f"cpu mask '{text}': range '{piece}' is upside down")
+            numbers.update(range(first, last + 1))
+        masks.append(frozenset(numbers))
+    return masks

@@ -1,0 +1,159 @@
+"""QEMU's control socket: JSON lines, a greeting, commands with answers, events in between.
+
+QEMU serves one client at a time on a socket; a second one connects and gets no greeting until the
+first has left. Every wait here has a limit, and a connection is opened for one short conversation
+and closed again.
+
+Source: docs/interop/qmp-spec.rst of QEMU.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from types import TracebackType
+from typing import Any
+
+from ganeti import errors
+from ganeti.utils import net
+from ganeti.wire import json
+
+TIMEOUT_S = 5.0
+# The largest answer seen is a few hundred KiB (query-qmp-schema); more is no QEMU.
+_MESSAGE_MAX_BYTES = 16 << 20
+
+
+class QmpError(errors.HypervisorError):
+    """QEMU refused a command; ``kind`` is its error class, such as ``DeviceNotFound``."""
+
+    def __init__(self, message: str, kind: str = "GenericError") -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Qmp:
+    """One conversation with the QEMU of one instance; a context manager.
+
+    :param path: the socket.
+    :param instance_name: for messages.
+    :param timeout_s: limit for the greeting and for each answer.
+    :raises HypervisorError: nobody listens, or QEMU does not answer as it should.
+    """
+
+    def __init__(self, path: str, instance_name: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._name = instance_name
+        self._timeout_s = timeout_s
+        self._buffer = b""
+        self.events: list[dict[str, Any]] = []
+        try:
+            self._socket = net.unix_connect(path, timeout_s)
+        except OSError as err:
+            raise errors.HypervisorError(
+                f"cannot reach QEMU of instance {instance_name} at {path}: "
+                f"{err.strerror or err}") from err
+        try:
+            greeting = self._receive(self._deadline())
+            if not isinstance(greeting.get("QMP"), dict):
+                raise errors.HypervisorError(
+                    f"QEMU of instance {instance_name} greets with {greeting!r}")
+            self.greeting = greeting["QMP"]
+            self.execute("qmp_capabilities")
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Qmp:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the conversation; another client can then be served."""
+        self._socket.close()
+
+    def execute(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Send a command and return what QEMU answers.
+
+        :raises QmpError: QEMU refuses it.
+        :raises HypervisorError: no answer in time, or nonsense.
+        """
+        request: dict[str, Any] = {"execute": command}
+        if arguments:
+            request["arguments"] = arguments
+        try:
+            self._socket.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as err:
+            raise self._lost(command, err) from err
+        deadline = self._deadline()
+        while True:
+            message = self._receive(deadline, command)
+            if "event" in message:
+                self.events.append(message)
+            elif "error" in message:
+                error = message["error"] if isinstance(message["error"], dict) else {}
+                raise QmpError(
+                    f"QEMU of instance {self._name} refuses {command}: "
+                    f"{error.get('desc', message['error'])}", str(error.get("class", "")))
+            elif "return" in message:
+                return message["return"]
+            else:
+                raise errors.HypervisorError(
+                    f"QEMU of instance {self._name} answers {command} with {message!r}")
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._timeout_s
+
+    def _receive(self, deadline: float, command: str = "") -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > _MESSAGE_MAX_BYTES:
+                raise errors.HypervisorError(
+                    f"QEMU of instance {self._name} sends a message without end")
+            left_s = deadline - time.monotonic()
+            try:
+                if left_s <= 0:
+                    raise TimeoutError
+                self._socket.settimeout(left_s)
+                data = self._socket.recv(65536)
+            except TimeoutError as err:
+                hint = "" if command else " Another program may be connected to it."
+                raise errors.HypervisorError(
+                    f"QEMU of instance {self._name} does not answer "
+                    f"{command or 'on its control socket'} within {self._timeout_s:g} s"
+                    f"{'.' + hint if hint else ''}") from err
+            except OSError as err:
+                raise self._lost(command, err) from err
+            if not data:
+                raise self._lost(command, None)
+            self._buffer += data
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            message = json.loads(line)
+        except errors.ParseError as err:
+            raise errors.HypervisorError(
+                f"QEMU of instance {self._name} sends no JSON: {line[:80]!r}") from err
+        if not isinstance(message, dict):
+            raise errors.HypervisorError(
+                f"QEMU of instance {self._name} sends {message!r}, expected an object")
+        return message
+
+    def _lost(self, command: str, err: OSError | None) -> errors.HypervisorError:
+        reason = f": {err.strerror or err}" if err else ""
+        during = f" during {command}" if command else ""
+        return ConnectionLost(
+            f"QEMU of instance {self._name} closed its control socket{during}{reason}")
+
+
+class ConnectionLost(errors.HypervisorError):
+    """QEMU went away in the middle of a conversation."""
+
+
+def connectable(path: str) -> bool:
+    """Whether a QEMU listens on the socket (it may be busy with another client)."""
+    try:
+        sock: socket.socket = net.unix_connect(path, TIMEOUT_S)
+    except OSError:
+        return False
+    sock.close()
+    return True

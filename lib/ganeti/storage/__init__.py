@@ -1,0 +1,44 @@
+"""Block devices of this node, one module for each kind, all with the same verbs.
+
+:func:`of` gives the class for a disk's type, :func:`device` an object for one disk. The objects
+keep no state of their own; what exists is read from the machine each time.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.constants import disk as disk_constants
+
+if TYPE_CHECKING:
+    from ganeti.objects.disk import Disk
+    from ganeti.storage.base import BlockDevice
+
+_CLASSES = {
+    disk_constants.FILE: ("ganeti.storage.file", "FileDevice"),
+    disk_constants.SHARED_FILE: ("ganeti.storage.file", "SharedFileDevice"),
+}
+
+
+def of(disk: Disk) -> type[BlockDevice]:
+    """The class for a disk.
+
+    :raises BlockDeviceError: this version has none for such disks.
+    """
+    if disk.dev_type not in _CLASSES:
+        raise errors.BlockDeviceError(
+            f"disk {disk.uuid or disk.iv_name}: disks of type '{disk.dev_type}' are not supported "
+            "by this version")
+    module, name = _CLASSES[disk.dev_type]
+    cls: type[BlockDevice] = getattr(importlib.import_module(module), name)
+    return cls
+
+
+def device(disk: Disk) -> BlockDevice:
+    """The block device of a disk, which need not exist.
+
+    :raises BlockDeviceError: no such type, or its id has the wrong form.
+    """
+    return of(disk)(disk)
