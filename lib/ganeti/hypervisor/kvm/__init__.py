@@ -5,7 +5,7 @@
 * :mod:`~ganeti.hypervisor.kvm.facts` knows the installed QEMU, and by trial whether KVM works here;
 * :mod:`~ganeti.hypervisor.kvm.runtime` is the file that remembers how a guest was started;
 * :mod:`~ganeti.hypervisor.kvm.qmp` is the control socket, :mod:`~ganeti.hypervisor.kvm.nic` the
-  guest's network on the host, :mod:`~ganeti.hypervisor.kvm.console` the way to its console;
+  guest's network on the host;
 * :mod:`~ganeti.hypervisor.kvm.driver` puts them together as the verbs of a hypervisor.
 
 Everything about a running guest is in files below ``RUN_DIR/kvm-hypervisor`` and in its process, so

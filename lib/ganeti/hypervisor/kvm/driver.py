@@ -30,6 +30,7 @@ from ganeti.constants import hv
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import argv, facts, nic, parse, runtime
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
+from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import fs, paths, process, retry
@@ -47,13 +48,6 @@ _ERROR_LINES = 5
 
 _SOCKET_KINDS = ("monitor", "serial", "qmp", "kvmd", "qga")
 _SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
-
-# Parameter -> whether the (existing) path is a directory.
-_FILE_PARAMETERS = {
-    "kernel_path": False, "initrd_path": False, "cdrom_image_path": False,
-    "cdrom2_image_path": False, "floppy_image_path": False, "vnc_password_file": False,
-    "spice_password_file": False, "mem_path": True, "vnc_x509_path": True,
-}
 
 
 class KvmHypervisor(base.Hypervisor):
@@ -168,13 +162,11 @@ class KvmHypervisor(base.Hypervisor):
 
     def validate_parameters(self, hvparams: Mapping[str, Any]) -> None:
         """Files exist, QEMU runs, users exist, and this version supports what is asked for."""
-        for parameter, is_dir in _FILE_PARAMETERS.items():
-            value = hvparams.get(parameter)
-            if not value or (parameter.startswith("cdrom") and "://" in value):
-                continue
-            if not (os.path.isdir(value) if is_dir else os.path.isfile(value)):
-                kind = "directory" if is_dir else "file"
-                raise errors.HypervisorError(f"parameter {parameter}: {value} is not a {kind}")
+        for parameter, path, kind in hvparameters.paths_to_check(self.NAME, hvparams):
+            is_there = os.path.isdir if kind == hvparameters.DIRECTORY else os.path.isfile
+            if not is_there(path):
+                raise errors.HypervisorError(
+                    f"parameter {parameter}: {path} is not a {kind} on this node")
         qemu = facts.of(hvparams["kvm_path"])
         if hvparams.get("disk_type") in argv.UNSUPPORTED_DISK_TYPES:
             raise errors.HypervisorError(
@@ -183,7 +175,7 @@ class KvmHypervisor(base.Hypervisor):
         if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
         try:
-            parse.parse_cpu_mask(hvparams.get("cpu_mask") or "all")
+            hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
         except errors.ParseError as err:
             raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
         self._run_as(hvparams)
@@ -307,12 +299,12 @@ class KvmHypervisor(base.Hypervisor):
                         raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
                     control.execute("set_password",
                                     {"protocol": protocol, "password": password[0]})
-            masks = parse.parse_cpu_mask(hvp.get("cpu_mask") or "all")
-            if any(mask is not None for mask in masks):
+            masks = hvparameters.parse_cpu_masks(hvp.get("cpu_mask") or hvparameters.CPU_ALL)
+            if any(mask != [hvparameters.CPU_ALL_VALUE] for mask in masks):
                 self._pin(control, layout, masks)
 
     def _pin(self, control: Qmp, layout: argv.Layout,
-             masks: Sequence[frozenset[int] | None]) -> None:
+             masks: Sequence[Sequence[int]]) -> None:
         threads = sorted(control.execute("query-cpus-fast"), key=lambda cpu: cpu["cpu-index"])
         if len(masks) == 1:
             found = self._process(layout)
@@ -325,7 +317,7 @@ class KvmHypervisor(base.Hypervisor):
                     f"{len(threads)} virtual processors")
             pinned = [(cpu["thread-id"], mask) for cpu, mask in zip(threads, masks, strict=True)]
         for tid, mask in pinned:
-            if mask is not None:
+            if mask != [hvparameters.CPU_ALL_VALUE]:
                 os.sched_setaffinity(tid, mask)
 
     # Stop

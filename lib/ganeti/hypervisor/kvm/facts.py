@@ -7,8 +7,8 @@ through the ``isa-debug-exit`` device with a number only it knows. Working KVM d
 tenth of a second; what does not manage it within :data:`PROBE_TIMEOUT_S` is not used, and guests
 run under TCG, QEMU's own emulation.
 
-Facts are kept in ``RUN_DIR/kvm-hypervisor`` and asked for again after a reboot of the node, an
-update of QEMU, or for another user.
+Facts are kept in ``RUN_DIR/kvm-hypervisor`` (a virtual cluster: in its directory) and asked for
+again after a reboot of the node, an update of QEMU, or for another user.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ from ganeti.hypervisor.kvm import parse
 from ganeti.utils import fs, paths, process
 from ganeti.wire import json
 
-PROBE_TIMEOUT_S = 6.0
+# A node may be busy when it is asked for the first time, and the answer holds until it reboots; a
+# rehearsal on one machine must not keep its user waiting.
+PROBE_TIMEOUT_S = 15.0
+PROBE_VIRTUAL_TIMEOUT_S = 3.0
 _QUERY_TIMEOUT_S = 60.0
 
 KVM = "kvm"
@@ -176,7 +179,7 @@ def _query(argv: list[str]) -> str:
         raise errors.HypervisorError(f"QEMU does not answer: {err}") from err
 
 
-def probe(program: str, accelerator: str, *, timeout_s: float = PROBE_TIMEOUT_S) -> bool:
+def probe(program: str, accelerator: str, *, timeout_s: float) -> bool:
     """Run the trial guest; whether it got to its end in time."""
     with tempfile.TemporaryDirectory(prefix="ganeti-probe-") as directory:
         bios = os.path.join(directory, "bios")
@@ -206,7 +209,8 @@ def gather(program: str) -> QemuFacts:
     except errors.ParseError as err:
         raise errors.HypervisorError(f"{program} is not QEMU: {err}") from err
     machines = _query([program, "-machine", "?"])
-    works = os.access("/dev/kvm", os.R_OK | os.W_OK) and probe(program, KVM)
+    limit_s = PROBE_VIRTUAL_TIMEOUT_S if paths.is_virtual() else PROBE_TIMEOUT_S
+    works = os.access("/dev/kvm", os.R_OK | os.W_OK) and probe(program, KVM, timeout_s=limit_s)
     return QemuFacts(program, version, parse.parse_options(help_text),
                      parse.parse_default_machine(machines), KVM if works else TCG)
 
@@ -219,7 +223,8 @@ def of(kvm_path: str) -> QemuFacts:
     """
     program = resolve_program(kvm_path)
     identity = _identity(program)
-    root = paths.current().kvm_root
+    # The nodes of a virtual cluster share one machine, so what one finds out serves all.
+    root = paths.vcluster_dir() or paths.current().kvm_root
     # One file for each program and user; several versions of QEMU may be installed.
     digest = zlib.crc32(f"{program} {os.geteuid()}".encode())
     path = f"{root}/.qemu-{digest:08x}"

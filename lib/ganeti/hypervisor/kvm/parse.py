@@ -99,29 +99,3 @@ def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
 
 def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def parse_cpu_mask(text: str) -> list[frozenset[int] | None]:
-    """Read the hypervisor parameter ``cpu_mask``.
-
-    :param text: ``all``, or masks separated by colons: one for the whole guest or one per virtual
-        processor; a mask is ``all`` or numbers and ranges, ``0-2,5``.
-    :returns: sets of processors; None means no restriction.
-    :raises ParseError: something else.
-    """
-    masks: list[frozenset[int] | None] = []
-    for part in text.split(":"):
-        if part == "all":
-            masks.append(None)
-            continue
-        numbers: set[int] = set()
-        for piece in part.split(","):
-            found = re.fullmatch(r"(\d+)(?:-(\d+))?", piece)
-            if not found:
-                raise errors.ParseError(f"cpu mask '{text}': '{piece}' is no number or range")
-            first, last = int(found[1]), int(found[2] or found[1])
-            if first > last:
-                raise errors.ParseError(f"cpu mask '{text}': range '{piece}' is upside down")
-            numbers.update(range(first, last + 1))
-        masks.append(frozenset(numbers))
-    return masks
