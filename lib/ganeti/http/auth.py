@@ -1,0 +1,55 @@
+"""Who may call a node daemon.
+
+TLS has already proven that the caller's certificate was signed with the cluster's key. That is true
+for every node, but only master candidates may give orders: the digest of the certificate must be in
+``ssconf_master_candidates_certs``. While that list is empty (a cluster being set up, a node just
+added) only the holder of the server certificate itself may call (seed 001, *Security*).
+
+The file is read for every request, so a node that was demoted is refused from the next call on.
+"""
+
+from __future__ import annotations
+
+from ganeti import errors
+
+
+def parse_candidate_certs(text: str) -> dict[str, str]:
+    """Read ``<node uuid>=<digest>`` lines.
+
+    :returns: node UUID -> digest in upper case.
+    :raises ParseError: a line of another form; carries the line.
+    """
+    found = {}
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        node_uuid, equals, digest = line.strip().partition("=")
+        if not (equals and node_uuid and digest):
+            raise errors.ParseError(f"not a line of candidate certificates: {line!r}")
+        found[node_uuid] = digest.upper()
+    return found
+
+
+class CandidatesOnly:
+    """Says for a client's certificate digest why it may not call, or None when it may."""
+
+    def __init__(self, certs_file: str, own_digest: str) -> None:
+        self._certs_file = certs_file
+        self._own_digest = own_digest
+
+    def __call__(self, digest: str) -> str | None:
+        try:
+            with open(self._certs_file, encoding="ascii") as stream:
+                candidates = parse_candidate_certs(stream.read())
+        except FileNotFoundError:
+            candidates = {}
+        except (OSError, UnicodeDecodeError, errors.ParseError) as err:
+            return f"cannot read the list of master candidates' certificates: {err}"
+        if not candidates:
+            if digest == self._own_digest:
+                return None
+            return ("this node knows no master candidates, so only the server certificate may "
+                    f"call, not {digest}")
+        if digest in candidates.values():
+            return None
+        return f"certificate {digest} does not belong to a master candidate"

@@ -1,0 +1,405 @@
+"""An HTTPS server that answers every request in a child process.
+
+The parent only accepts, forks and collects its dead; it never reads a byte from a client, so no
+client can block it. The child does the TLS handshake, reads one request, asks whether this
+certificate may call, answers, and leaves through ``os._exit``. A child that hangs or dies hurts its
+own call.
+
+What bounds the damage of a bad client:
+
+- handshake and request must be complete within ``Limits.request_s``, or the kernel ends the child
+  (an alarm, so that a byte now and then does not help);
+- head and body have a size limit;
+- at most ``Limits.children`` children exist. When they are all there, the parent ends the oldest
+  one which has not yet shown an accepted certificate; strangers cannot keep the cluster's own
+  calls out. When all of them work for the cluster, the next caller waits in the socket's queue.
+
+Session tickets make the handshake of a known client cheap: their key is part of the context, which
+every child inherits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, NoReturn
+
+from ganeti import http
+from ganeti.utils import x509
+
+_log = logging.getLogger(__name__)
+
+_REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
+            411: "Length Required", 413: "Content Too Large", 431: "Header Too Large",
+            500: "Internal Server Error"}
+_METHODS = ("PUT", "POST")
+# A refused client may still be sending; closing at once would destroy our answer on its way.
+_LINGER_S = 2.0
+_LINGER_BYTES = 64 * 1024 * 1024
+_RECEIVE_BYTES = 256 * 1024
+# The parent looks again this often while something is in its way (no process, too many children).
+_RETRY_MS = 200
+_BACKLOG = 512
+
+
+class Limits(NamedTuple):
+    """Bounds of one server; times in seconds."""
+
+    children: int = 200
+    request_s: float = 30.0
+    head_bytes: int = 16 * 1024
+    body_bytes: int = http.MAX_BODY_BYTES
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class Request(NamedTuple):
+    """What a client wants; the certificate has been accepted. ``resumed``: without a handshake."""
+
+    procedure: str
+    body: bytes
+    peer: str
+    digest: str
+    headers: Mapping[str, str]
+    resumed: bool
+
+
+class Response(NamedTuple):
+    """An answer. ``quit``: the server ends once it is out."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str] = {}
+    quit: bool = False
+
+
+Answer = Callable[[Request], Response]
+Authorise = Callable[[str], str | None]
+
+
+class _Refused(Exception):
+    """The request is answered with an error before it reaches the procedure."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+class _Child:
+    """What the parent knows of a child."""
+
+    __slots__ = ("accepted", "peer", "pid", "pidfd", "started")
+
+    def __init__(self, pid: int, pidfd: int, peer: str, started: float) -> None:
+        self.pid = pid
+        self.pidfd = pidfd
+        self.peer = peer
+        self.started = started
+        self.accepted = False
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening TCP socket.
+
+    :raises OSError: the address is not ours, or taken.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((address, port))
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+class ForkingServer:
+    """See the module's essay.
+
+    :param sock: from :func:`listen`; the server closes it.
+    :param answer: called in a child for every accepted request.
+    :param authorise: called in a child with the digest of the client's certificate.
+    :param in_child: called first in every child; gives up what belongs to the parent (signal
+        handlers, the pid file).
+    """
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, answer: Answer,
+                 authorise: Authorise, *, limits: Limits = DEFAULT_LIMITS,
+                 in_child: Callable[[], None] = lambda: None,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._sock = sock
+        self._context = context
+        self._answer = answer
+        self._authorise = authorise
+        self._limits = limits
+        self._in_child = in_child
+        self._clock = clock
+        self._children: dict[int, _Child] = {}
+        self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._accepting = False
+        self._quit = False
+        self._poll = select.poll()
+        self._poll.register(self._control, select.POLLIN)
+
+    def serve(self, wakeup: int, stop: Callable[[], bool]) -> None:
+        """Serve until ``stop()`` says so; asked whenever the descriptor ``wakeup`` is readable.
+
+        Returns also when an answer asked to quit. Children that work on an accepted request go on
+        to their end.
+        """
+        self._poll.register(wakeup, select.POLLIN)
+        try:
+            while not self._quit:
+                for fd, _ in self._poll.poll(self._watch()):
+                    if fd == wakeup:
+                        if stop():
+                            return
+                    elif fd == self._control:
+                        self._read_control()
+                    elif fd == self._sock.fileno():
+                        self._accept()
+                    else:
+                        self._collect(fd)
+        finally:
+            self._close()
+
+    def _watch(self) -> int | None:
+        """Watch the listening socket only while there is room; returns the time limit in ms."""
+        room = len(self._children) < self._limits.children
+        if not room:
+            self._make_room()
+        if room != self._accepting:
+            if room:
+                self._poll.register(self._sock, select.POLLIN)
+            else:
+                self._poll.unregister(self._sock)
+            self._accepting = room
+        return None if room else _RETRY_MS
+
+    def _make_room(self) -> None:
+        """End the oldest stranger; the room is there once the parent has collected it."""
+        strangers = [child for child in self._children.values() if not child.accepted]
+        if strangers:
+            oldest = min(strangers, key=lambda child: child.started)
+            # One that just connected may be the cluster's own; give it a moment to say so.
+            if self._clock() - oldest.started > 1.0:
+                _log.warning("too many connections: dropping the one of %s", oldest.peer)
+                signal.pidfd_send_signal(oldest.pidfd, signal.SIGKILL)
+
+    def _read_control(self) -> None:
+        for word in os.read(self._control, 65536).split():
+            if word == b"quit":
+                self._quit = True
+                continue
+            for child in self._children.values():
+                if child.pid == int(word):
+                    child.accepted = True
+
+    def _accept(self) -> None:
+        try:
+            conn, address = self._sock.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        except OSError as err:
+            _log.error("cannot accept a connection: %s", err)
+            time.sleep(_RETRY_MS / 1000)
+            return
+        peer = str(address[0])
+        try:
+            pid = os.fork()
+        except OSError as err:
+            _log.error("cannot serve %s: no process: %s", peer, err)
+            conn.close()
+            time.sleep(_RETRY_MS / 1000)
+            return
+        if pid == 0:
+            self._be_child(conn, peer)
+        conn.close()
+        pidfd = os.pidfd_open(pid)
+        self._children[pidfd] = _Child(pid, pidfd, peer, self._clock())
+        self._poll.register(pidfd, select.POLLIN)
+
+    def _collect(self, pidfd: int) -> None:
+        child = self._children.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(child.pid, 0)
+        if os.WIFSIGNALED(status):
+            number = os.WTERMSIG(status)
+            if number == signal.SIGALRM and not child.accepted:
+                _log.warning("%s sent no complete request within %g s", child.peer,
+                             self._limits.request_s)
+            else:
+                _log.error("process %d for %s was ended by signal %d", child.pid, child.peer,
+                           number)
+        elif status:
+            _log.error("process %d for %s failed", child.pid, child.peer)
+
+    def _close(self) -> None:
+        self._sock.close()
+        for child in self._children.values():
+            if not child.accepted:
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+            else:
+                _log.info("process %d for %s goes on", child.pid, child.peer)
+            os.close(child.pidfd)
+        os.close(self._control)
+        os.close(self._tell)
+
+    # What follows runs in the child.
+
+    def _be_child(self, conn: socket.socket, peer: str) -> NoReturn:
+        code = 1
+        try:
+            # A restarted daemon must find the port free while an old child still works.
+            self._sock.close()
+            self._in_child()
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
+            self._talk(conn, peer)
+            code = 0
+        except BaseException:  # noqa: BLE001  # the child must not run on as a second parent
+            _log.exception("cannot serve %s", peer)
+        finally:
+            os._exit(code)
+
+    def _talk(self, conn: socket.socket, peer: str) -> None:
+        conn.setblocking(True)
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tls = self._context.wrap_socket(conn, server_side=True, do_handshake_on_connect=False)
+        try:
+            tls.do_handshake()
+        except OSError as err:
+            _log.warning("no TLS connection with %s: %s", peer, err)
+            _linger(tls)
+            return
+        try:
+            response = self._serve_request(tls, peer)
+        except _Refused as err:
+            _log.warning("refused a request of %s: %s", peer, err.text)
+            _send(tls, Response(err.status, err.text.encode()))
+            _linger(tls)
+            return
+        except OSError as err:
+            _log.warning("connection with %s broke: %s", peer, err)
+            return
+        try:
+            _send(tls, response)
+        except OSError as err:
+            _log.warning("cannot send the answer to %s: %s", peer, err)
+        if response.quit:
+            os.write(self._tell, b"quit ")
+
+    def _serve_request(self, tls: ssl.SSLSocket, peer: str) -> Response:
+        head, rest = _read_head(tls, self._limits.head_bytes)
+        method, target, headers = parse_head(head)
+        der = tls.getpeercert(binary_form=True)
+        if der is None:
+            raise _Refused(403, "no client certificate")
+        digest = x509.digest_der(der)
+        reason = self._authorise(digest)
+        if reason is not None:
+            raise _Refused(403, reason)
+        if method not in _METHODS:
+            raise _Refused(400, f"method {method} is not supported, only {' and '.join(_METHODS)}")
+        if not target.startswith("/"):
+            raise _Refused(400, f"not a path: {target}")
+        length = _body_length(headers, self._limits.body_bytes)
+        body = _read_body(tls, rest, length)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        os.write(self._tell, b"%d " % os.getpid())
+        request = Request(target[1:], body, peer, digest, headers, bool(tls.session_reused))
+        try:
+            return self._answer(request)
+        except Exception:  # noqa: BLE001  # the door of a node call; the caller gets an answer
+            _log.exception("call %s of %s broke", request.procedure, peer)
+            return Response(500, b"internal error, the log of the node daemon says more")
+
+
+def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Split a request's head into method, target and headers (names in lower case).
+
+    :raises _Refused: not HTTP/1.x.
+    """
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise _Refused(400, "not an HTTP request")
+    headers = {}
+    for line in lines[1:]:
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise _Refused(400, "damaged header")
+        headers[name.lower()] = value.strip()
+    return words[0], words[1], headers
+
+
+def _read_head(tls: ssl.SSLSocket, limit: int) -> tuple[bytes, bytes]:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        chunk = tls.recv(_RECEIVE_BYTES)
+        if not chunk:
+            raise ConnectionResetError("closed before a request was complete")
+        data += chunk
+        if len(data) > limit and b"\r\n\r\n" not in data[:limit]:
+            raise _Refused(431, f"the head of the request is longer than {limit} bytes")
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head, rest
+
+
+def _body_length(headers: Mapping[str, str], limit: int) -> int:
+    if "transfer-encoding" in headers:
+        raise _Refused(411, "a body needs a Content-Length, other codings are not supported")
+    text = headers.get("content-length", "0")
+    if not (text.isascii() and text.isdigit()) or len(text) > 18:
+        raise _Refused(400, "damaged Content-Length")
+    if int(text) > limit:
+        raise _Refused(413, f"body of {int(text)} bytes is larger than {limit} bytes")
+    return int(text)
+
+
+def _read_body(tls: ssl.SSLSocket, rest: bytes, length: int) -> bytes:
+    if len(rest) > length:
+        raise _Refused(400, "more data than the Content-Length says")
+    chunks = [rest]
+    missing = length - len(rest)
+    while missing:
+        chunk = tls.recv(min(missing, _RECEIVE_BYTES))
+        if not chunk:
+            raise ConnectionResetError("closed before the body was complete")
+        chunks.append(chunk)
+        missing -= len(chunk)
+    return b"".join(chunks)
+
+
+def _send(tls: ssl.SSLSocket, response: Response) -> None:
+    kind = "application/json" if response.status == 200 else "text/plain; charset=utf-8"
+    lines = [f"HTTP/1.1 {response.status} {_REASONS[response.status]}", f"Content-Type: {kind}",
+             f"Content-Length: {len(response.body)}", "Connection: close",
+             *(f"{name}: {value}" for name, value in response.headers.items())]
+    tls.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + response.body)
+
+
+def _linger(tls: ssl.SSLSocket) -> None:
+    """Let the client read what we said: half-close, then swallow what it still sends."""
+    deadline = time.monotonic() + _LINGER_S
+    with contextlib.suppress(OSError):
+        tls.shutdown(socket.SHUT_WR)  # drops the TLS layer; what is received below is raw
+        swallowed = 0
+        while swallowed < _LINGER_BYTES and (left := deadline - time.monotonic()) > 0:
+            tls.settimeout(left)
+            chunk = tls.recv(_RECEIVE_BYTES)
+            if not chunk:
+                return
+            swallowed += len(chunk)

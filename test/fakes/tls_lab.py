@@ -1,0 +1,142 @@
+"""A real HTTPS server in a process of its own, for the tests of this room.
+
+Not a fake: the forking server itself, on 127.0.0.0/8, with certificates made for the test.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import signal
+import socket
+import ssl
+import time
+
+from ganeti.http import auth, server
+from ganeti.utils import x509
+
+ADDRESS = "127.19.18.1"
+
+
+class Lab:
+    """Certificates and one running server.
+
+    Procedures: ``echo`` (the body), ``sleep`` (the body's seconds), ``die`` (by SIGKILL),
+    ``cut`` (leaves without an answer), ``raise``, ``quit``, ``pid`` (the child's), ``resumed``
+    (whether the TLS session was).
+    """
+
+    def __init__(self, directory, limits=server.DEFAULT_LIMITS):
+        self.directory = directory
+        self.server_pem = self._pem("server.pem", x509.create_self_signed())
+        authority = x509.read_pem(self.server_pem)
+        self.client_pem = self._pem("client.pem", x509.create_signed("master", authority))
+        self.other_pem = self._pem("other.pem", x509.create_signed("node9", authority))
+        self.foreign_pem = self._pem("foreign.pem", x509.create_self_signed())
+        self.certs_file = os.path.join(directory, "ssconf_master_candidates_certs")
+        self.allow(self.client_pem)
+        self.log = os.path.join(directory, "log")
+        sock = server.listen(ADDRESS, 0)
+        self.port = sock.getsockname()[1]
+        stop, self._stop = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._stop)
+            self._serve(sock, stop, limits)
+        os.close(stop)
+        sock.close()
+
+    def _pem(self, name, text):
+        path = os.path.join(self.directory, name)
+        with open(path, "w") as stream:
+            stream.write(text)
+        return path
+
+    def allow(self, *pems):
+        """Whose certificates are master candidates."""
+        with open(self.certs_file, "w") as stream:
+            for number, pem in enumerate(pems):
+                stream.write(f"uuid{number}={x509.digest_file(pem)}\n")
+
+    def _serve(self, sock, stop, limits):
+        code = 1
+        try:
+            logging.basicConfig(filename=self.log, level=logging.DEBUG, force=True)
+            check = auth.CandidatesOnly(self.certs_file, x509.digest_file(self.server_pem))
+            server.ForkingServer(sock, x509.server_context(self.server_pem), answer, check,
+                                 limits=limits).serve(stop, lambda: True)
+            code = 0
+        finally:
+            os._exit(code)
+
+    def wait(self, timeout_s=30):
+        """Wait for the server's end; its exit code."""
+        pidfd = os.pidfd_open(self.pid)
+        try:
+            assert select.select([pidfd], [], [], timeout_s)[0], "server does not end"
+        finally:
+            os.close(pidfd)
+        pid, self.pid = self.pid, None
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    def close(self):
+        """Stop the server."""
+        os.close(self._stop)
+        if self.pid is not None:
+            assert self.wait() == 0
+
+    def raw(self):
+        """A plain TCP connection to the server."""
+        return socket.create_connection((ADDRESS, self.port), 30)
+
+    def tls(self, pem=None):
+        """A TLS connection with a client certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.load_verify_locations(self.server_pem)
+        context.load_cert_chain(pem or self.client_pem)
+        return context.wrap_socket(self.raw())
+
+    def log_text(self):
+        with open(self.log) as stream:
+            return stream.read()
+
+    def wait_for_log(self, text, timeout_s=30):
+        deadline = time.monotonic() + timeout_s
+        while text not in self.log_text():
+            assert time.monotonic() < deadline, self.log_text()
+            time.sleep(0.01)
+
+
+def answer(request):
+    if request.procedure == "echo":
+        return server.Response(200, request.body)
+    if request.procedure == "sleep":
+        logging.info("sleeping")
+        time.sleep(float(request.body))
+        return server.Response(200, b"slept")
+    if request.procedure == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if request.procedure == "cut":
+        os._exit(0)
+    if request.procedure == "raise":
+        raise ValueError("broken")
+    if request.procedure == "quit":
+        return server.Response(200, b"bye", quit=True)
+    if request.procedure == "pid":
+        return server.Response(200, b"%d" % os.getpid())
+    if request.procedure == "resumed":
+        return server.Response(200, str(request.resumed).encode())
+    if request.procedure == "error":
+        return server.Response(200, b'[false, "x"]', {"X-Ganeti-Error": '["GenericError",["x"]]'})
+    return server.Response(404, b"unknown")
+
+
+def read_all(sock, timeout_s=30):
+    """Everything until the other side closes."""
+    sock.settimeout(timeout_s)
+    data = b""
+    while chunk := sock.recv(65536):
+        data += chunk
+    return data

@@ -1,0 +1,180 @@
+"""The client against servers that answer, refuse, hang, or are not there."""
+
+import os
+import socket
+import threading
+
+import pytest
+
+from fakes.tls_lab import ADDRESS, Lab
+from ganeti.http import client
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = Lab(str(tmp_path_factory.mktemp("lab")))
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def asker(lab):
+    return client.Client(lab.server_pem, lab.client_pem, connect_timeout_s=10.0)
+
+
+@pytest.fixture
+def deaf():
+    """A port where connections stand but nobody ever speaks."""
+    with socket.socket() as sock:
+        sock.bind((ADDRESS, 0))
+        sock.listen(16)
+        yield sock.getsockname()[1]
+
+
+@pytest.fixture
+def closed():
+    """A port where nobody listens."""
+    with socket.socket() as sock:
+        sock.bind((ADDRESS, 0))
+        return sock.getsockname()[1]
+
+
+def ask(lab, procedure="echo", body=b"hi", port=None, timeout_s=30.0):
+    return client.Request(ADDRESS, port or lab.port, procedure, body, timeout_s)
+
+
+def test_nothing_to_do(asker):
+    assert asker.perform([]) == []
+
+
+def test_outcomes_keep_their_order(lab, asker):
+    requests = [ask(lab, body=b"%d" % number) for number in range(40)]
+    assert [reply.body for reply in asker.perform(requests)] == [
+        b"%d" % number for number in range(40)]
+
+
+def test_more_requests_than_places(lab):
+    asker = client.Client(lab.server_pem, lab.client_pem, max_parallel=3)
+    assert len(asker.perform([ask(lab)] * 20)) == 20
+
+
+@pytest.mark.parametrize("count", [1, 3, 12])
+def test_sessions_are_resumed(lab, asker, count):
+    first = asker.perform([ask(lab, "resumed")] * count)
+    later = asker.perform([ask(lab, "resumed")] * count)
+    assert first[0].body == b"False"
+    assert [reply.body for reply in later] == [b"True"] * count
+
+
+def test_sessions_are_shared_between_threads(lab, asker):
+    assert asker.perform([ask(lab, "resumed")])[0].body == b"False"
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.extend(asker.perform([ask(lab, "resumed")])))
+    thread.start()
+    thread.join()
+    assert found[0].body == b"True"
+
+
+def test_reset_forgets_sessions(lab, asker):
+    asker.perform([ask(lab)])
+    asker.reset()
+    assert asker.perform([ask(lab, "resumed")])[0].body == b"False"
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_every_kind_of_failure(lab, asker, deaf, closed, pad):
+    """Alone (one transfer) and among others (a multi)."""
+    quick = client.Client(lab.server_pem, lab.client_pem, connect_timeout_s=0.3)
+
+    def one(asker, request):
+        return asker.perform([request] + [ask(lab)] * pad)[0]
+
+    gone = one(asker, ask(lab, port=closed))
+    assert gone.kind == client.UNREACHABLE
+    silent = one(quick, ask(lab, port=deaf))
+    assert silent.kind == client.UNREACHABLE
+    slow = one(asker, ask(lab, "sleep", b"5", timeout_s=0.5))
+    assert slow == client.Failure(client.UNREACHABLE, "no answer within 0.5 s")
+    for procedure in ("die", "cut"):
+        broken = one(asker, ask(lab, procedure))
+        assert broken.kind == client.FAILED
+        assert "may or may not have been done" in broken.message
+
+
+def test_slow_ones_do_not_hold_up_others(lab, asker):
+    done = []
+    thread = threading.Thread(
+        target=lambda: done.append(asker.perform([ask(lab, "sleep", b"3")] * 2)))
+    thread.start()
+    lab.wait_for_log("sleeping")
+    for _ in range(5):
+        assert asker.perform([ask(lab)] * 2)[0].status == 200
+    assert not done
+    thread.join()
+    assert done
+
+
+def test_server_of_another_cluster_is_refused(lab, tmp_path):
+    other = Lab(str(tmp_path))
+    try:
+        asker = client.Client(lab.server_pem, lab.client_pem)
+        failure = asker.perform([ask(lab, port=other.port)])[0]
+        assert failure.kind == client.REFUSED
+        assert "certificate" in failure.message
+    finally:
+        other.close()
+
+
+def test_own_certificate_missing(lab, tmp_path):
+    asker = client.Client(lab.server_pem, str(tmp_path / "none.pem"))
+    failure = asker.perform([ask(lab)])[0]
+    assert failure.kind == client.REFUSED
+
+
+def test_error_header(lab, asker):
+    reply = asker.perform([ask(lab, "error")])[0]
+    assert reply == client.Reply(200, b'[false, "x"]', '["GenericError",["x"]]')
+
+
+def test_environment_proxy_is_ignored(lab, asker, monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    assert asker.perform([ask(lab)])[0].status == 200
+
+
+def test_many_threads_and_no_descriptor_left(lab, asker):
+    asker.perform([ask(lab)] * 3)
+    before = len(os.listdir("/proc/self/fd"))
+    wrong = []
+
+    def work(number):
+        for turn in range(5):
+            body = b"%d.%d" % (number, turn)
+            replies = asker.perform([ask(lab, body=body)] * (1 + turn % 3))
+            if any(reply.body != body for reply in replies):
+                wrong.append(replies)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    # libcurl keeps a few for its own use in each handle that is kept, none for connections.
+    assert len(os.listdir("/proc/self/fd")) <= before + 60
+
+
+def test_high_descriptors(lab, asker):
+    """More than 1024 open files: the master has thousands of clients."""
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
+    held = []
+    try:
+        held.extend(os.open(os.devnull, os.O_RDONLY) for _ in range(1100))
+        for count in (1, 5):
+            assert all(reply.status == 200 for reply in asker.perform([ask(lab)] * count))
+    finally:
+        for fd in held:
+            os.close(fd)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,0 +1,228 @@
+"""The forking server against clients that behave, and clients that do not."""
+
+import socket
+import ssl
+import threading
+
+import pytest
+
+from fakes.tls_lab import ADDRESS, Lab, read_all
+from ganeti.http import client, server
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    lab = Lab(str(tmp_path_factory.mktemp("lab")))
+    yield lab
+    lab.close()
+
+
+@pytest.fixture
+def own_lab(tmp_path):
+    labs = []
+
+    def make(**limits):
+        labs.append(Lab(str(tmp_path), server.Limits(**limits)))
+        return labs[-1]
+    yield make
+    for each in labs:
+        each.close()
+
+
+def call(lab, procedure, body=b"", pem=None, timeout_s=30.0):
+    asker = client.Client(lab.server_pem, pem or lab.client_pem)
+    request = client.Request(ADDRESS, lab.port, procedure, body, timeout_s)
+    return asker.perform([request])[0]
+
+
+def alive(lab):
+    assert call(lab, "echo", b"hello") == client.Reply(200, b"hello", "")
+
+
+def raw_request(lab, data):
+    with lab.tls() as tls:
+        tls.sendall(data)
+        return read_all(tls)
+
+
+def test_echo(lab):
+    alive(lab)
+
+
+def test_large_body_both_ways(lab):
+    body = b"x" * (9 * 1024 * 1024)
+    assert call(lab, "echo", body) == client.Reply(200, body, "")
+
+
+def test_post_is_as_good_as_put(lab):
+    data = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi"
+    assert raw_request(lab, data).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize(("data", "status"), [
+    (b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    (b"PUT echo HTTP/1.1\r\n\r\n", 400),
+    (b"nonsense\r\n\r\n", 400),
+    (b"\x00\xff\xfe\r\n\r\n", 400),
+    (b"PUT /echo HTTP/1.1\r\nno colon\r\n\r\n", 400),
+    (b"PUT /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+    (b"PUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nabc", 400),
+    (b"PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+    (b"PUT /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
+    (b"PUT /echo HTTP/1.1\r\nX: " + b"y" * 20000 + b"\r\n\r\n", 431),
+    (b"PUT /unknown HTTP/1.1\r\n\r\n", 404),
+])
+def test_bad_requests(lab, data, status):
+    assert raw_request(lab, data).startswith(b"HTTP/1.1 %d " % status)
+    alive(lab)
+
+
+def test_oversized_body_gets_its_answer(lab):
+    reply = call(lab, "echo", b"x" * (11 * 1024 * 1024))
+    assert isinstance(reply, client.Reply)
+    assert reply.status == 413
+    assert b"larger than 10485760 bytes" in reply.body
+
+
+def test_garbage_instead_of_tls(lab):
+    with lab.raw() as sock:
+        sock.sendall(b"hello, is this the node daemon?\r\n\r\n")
+        read_all(sock)
+    lab.wait_for_log("no TLS connection with 127.0.0.1")
+    alive(lab)
+
+
+def test_no_certificate(lab):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(lab.server_pem)
+    with pytest.raises(OSError), context.wrap_socket(lab.raw()) as tls:
+        tls.sendall(b"PUT /echo HTTP/1.1\r\n\r\n")
+        read_all(tls)
+        raise AssertionError("the server took a client without a certificate")
+    alive(lab)
+
+
+def test_foreign_certificate_is_refused_with_a_reason(lab):
+    failure = call(lab, "echo", pem=lab.foreign_pem)
+    assert isinstance(failure, client.Failure)
+    assert failure.kind == client.REFUSED
+    assert "certificate" in failure.message
+
+
+def test_certificate_of_no_candidate_is_refused(lab):
+    reply = call(lab, "echo", pem=lab.other_pem)
+    assert isinstance(reply, client.Reply)
+    assert reply.status == 403
+    assert b"does not belong to a master candidate" in reply.body
+
+
+def test_demotion_counts_at_once_even_in_a_resumed_session(lab):
+    asker = client.Client(lab.server_pem, lab.other_pem)
+    request = client.Request(ADDRESS, lab.port, "echo", b"x", 30.0)
+    lab.allow(lab.client_pem, lab.other_pem)
+    try:
+        assert asker.perform([request])[0].status == 200
+        assert asker.perform([request])[0].status == 200
+    finally:
+        lab.allow(lab.client_pem)
+    assert asker.perform([request])[0].status == 403
+
+
+def test_handler_that_raises(lab):
+    reply = call(lab, "raise")
+    assert reply.status == 500
+    assert b"broken" not in reply.body
+    lab.wait_for_log("ValueError: broken")
+    alive(lab)
+
+
+def test_killed_child_hurts_one_call(lab):
+    outcome = []
+    thread = threading.Thread(target=lambda: outcome.append(call(lab, "sleep", b"1")))
+    thread.start()
+    failure = call(lab, "die")
+    assert isinstance(failure, client.Failure)
+    assert failure.kind == client.FAILED
+    assert "may or may not have been done" in failure.message
+    lab.wait_for_log("was ended by signal 9")
+    thread.join()
+    assert outcome == [client.Reply(200, b"slept", "")]
+
+
+def test_each_request_has_its_own_process(lab):
+    pids = {call(lab, "pid").body for _ in range(5)}
+    assert len(pids) == 5
+    assert str(lab.pid).encode() not in pids
+
+
+def test_silent_and_slow_clients_do_not_block_others(own_lab):
+    lab = own_lab(request_s=1.0)
+    with lab.raw() as silent, lab.raw() as slow, lab.tls() as mute, lab.tls() as half:
+        half.sendall(b"PUT /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        # The beginning of a TLS record, a byte now and then.
+        slow.sendall(b"\x16\x03\x01\x02\x00")
+        alive(lab)
+        # The server hangs up on all of them.
+        for sock in (silent, slow, mute, half):
+            try:
+                assert read_all(sock) == b""
+            except ConnectionResetError:
+                pass
+            except ssl.SSLEOFError:
+                pass
+        assert lab.log_text().count("sent no complete request within 1 s") >= 1
+    alive(lab)
+
+
+def test_strangers_cannot_take_all_places(own_lab):
+    lab = own_lab(children=4, request_s=600.0)
+    strangers = [lab.raw() for _ in range(12)]
+    try:
+        alive(lab)
+        lab.wait_for_log("too many connections: dropping the one of 127.0.0.1")
+    finally:
+        for sock in strangers:
+            sock.close()
+
+
+def test_calls_beyond_the_limit_wait_for_a_place(own_lab):
+    lab = own_lab(children=2)
+    asker = client.Client(lab.server_pem, lab.client_pem, connect_timeout_s=30.0)
+    request = client.Request(ADDRESS, lab.port, "sleep", b"0.3", 60.0)
+    assert asker.perform([request] * 6) == [client.Reply(200, b"slept", "")] * 6
+
+
+def test_quit_ends_the_server_after_the_answer(own_lab):
+    lab = own_lab()
+    assert call(lab, "quit") == client.Reply(200, b"bye", "")
+    assert lab.wait() == 0
+    failure = call(lab, "echo")
+    assert failure.kind == client.UNREACHABLE
+
+
+def test_child_goes_on_when_the_server_stops(own_lab):
+    lab = own_lab()
+    outcome = []
+    thread = threading.Thread(target=lambda: outcome.append(call(lab, "sleep", b"2")))
+    thread.start()
+    lab.wait_for_log("sleeping")
+    assert call(lab, "quit").status == 200
+    assert lab.wait() == 0
+    # The port is free for a successor while the old child works.
+    server.listen(ADDRESS, lab.port).close()
+    thread.join()
+    assert outcome == [client.Reply(200, b"slept", "")]
+
+
+def test_listen_on_foreign_address():
+    with pytest.raises(OSError):
+        server.listen("192.0.2.1", 0)
+
+
+def test_connection_reset_before_anything(lab):
+    for _ in range(3):
+        sock = lab.raw()
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+        sock.close()
+    alive(lab)
