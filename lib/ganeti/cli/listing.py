@@ -232,6 +232,8 @@ def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit:
         return _format_bool
     if kind == const.KIND_TIMESTAMP:
         return format_time
+    if kind == const.KIND_FLOAT:
+        return _format_float
     if kind == const.KIND_UNIT:
         from ganeti.utils import text
 
@@ -244,6 +246,11 @@ def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit:
 
 def _format_bool(value: Any) -> str:
     return "Y" if value else "N"
+
+
+def _format_float(value: Any) -> str:
+    # JSON has one kind of number; 1.0 is written as it was meant.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def format_time(seconds: Any) -> str:

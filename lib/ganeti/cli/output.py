@@ -101,10 +101,18 @@ def params_with_defaults(own: Mapping[str, Any], actual: Mapping[str, Any],
 
     :param number: formats whole numbers.
     """
-    def text(value: Any) -> str:
-        return number(value) if type(value) is int else str(value)
-    return {name: text(own[name]) if name in own else f"default ({text(value)})"
-            for name, value in actual.items()}
+    return {name: value_text(own[name], number) if name in own
+            else f"default ({value_text(value, number)})" for name, value in actual.items()}
+
+
+def value_text(value: Any, number: Any = str) -> str:
+    """One parameter as text.
+
+    :param number: formats whole numbers; a float that is one counts (a ratio of 4.0 is 4).
+    """
+    if type(value) is float and value.is_integer():
+        value = int(value)
+    return str(number(value)) if type(value) is int else str(value)
 
 
 _ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ganeti.cli import listing
+from ganeti.cli import listing, output
 from ganeti.utils import paths
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -61,7 +61,8 @@ def _or_none(names: list[str]) -> str:
 
 
 def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
-    here = paths.current()
+    # As all nodes name them; in a virtual cluster each has them below its own root.
+    everywhere = paths.Paths()
     return [
         ("candidate pool size", number(info["candidate_pool_size"])),
         ("maximal number of jobs running simultaneously", number(info["max_running_jobs"])),
@@ -85,8 +86,8 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
          _params(info["default_iallocator_params"] or {}, number)),
         ("primary ip version", number(info["primary_ip_version"])),
         ("preallocation wipe disks", info["prealloc_wipe_disks"]),
-        ("OS search path", ", ".join(here.os_search_path)),
-        ("ExtStorage Providers search path", ", ".join(here.extstorage_search_path)),
+        ("OS search path", ", ".join(everywhere.os_search_path)),
+        ("ExtStorage Providers search path", ", ".join(everywhere.extstorage_search_path)),
         ("enabled disk templates", ", ".join(info["enabled_disk_templates"])),
         ("install image", info["install_image"]),
         ("instance communication network", info["instance_communication_network"]),
@@ -100,8 +101,7 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
 
 
 def _params(params: Mapping[str, Any], number: Number) -> dict[str, str]:
-    return {name: number(value) if type(value) is int else str(value)
-            for name, value in params.items()}
+    return {name: output.value_text(value, number) for name, value in params.items()}
 
 
 def _groups(groups: Mapping[str, Mapping[str, Any]], number: Number) -> dict[str, dict[str, str]]:
@@ -119,8 +119,8 @@ def _policy(policy: Mapping[str, Any], number: Number) -> Pairs:
         ("bounds specs", bounds),
         ("std", _params(policy["std"], number)),
         ("allowed disk templates", ", ".join(policy["disk-templates"])),
-        ("spindle-ratio", number(policy["spindle-ratio"])),
-        ("vcpu-ratio", number(policy["vcpu-ratio"])),
+        ("spindle-ratio", output.value_text(policy["spindle-ratio"], number)),
+        ("vcpu-ratio", output.value_text(policy["vcpu-ratio"], number)),
     ]
 
 

@@ -138,7 +138,7 @@ _INIT_OPTIONS = (
     Option("-H", "--hypervisor-parameters", kind="identkeyval", action="append", dest="hvparams",
            metavar="HYPERVISOR:KEY=VALUE,...", help="defaults of a hypervisor's parameters"),
     Option("-B", "--backend-parameters", kind="keyval", dest="beparams", default={},
-           metavar="KEY=VALUE,...", help="defaults of memory, vcpus ..."),
+           metavar="KEY=VALUE,...", help="defaults of memory, vcpus and others"),
     Option("-N", "--nic-parameters", kind="keyval", dest="nicparams", default={},
            metavar="KEY=VALUE,...", help="defaults of network interfaces: mode, link, vlan"),
     opt.NODE_PARAMETERS,

@@ -457,7 +457,7 @@ _ADD_OPTIONS = (
     Option("-t", "--disk-template", choices=sorted(disk_const.TEMPLATES), metavar="TEMPL",
            help="how the disks are stored"),
     Option("--disk", kind="identkeyval", action="append", dest="disks",
-           metavar="N:size=SIZE[,...]", help="one disk: size, mode, name, vg, ..."),
+           metavar="N:size=SIZE[,...]", help="one disk: size, mode, name, vg and others"),
     Option("-s", "--os-size", kind="unit", dest="sd_size", metavar="<size>",
            help="one disk of this size, instead of --disk"),
     Option("--net", kind="identkeyval", action="append", dest="nics", metavar="N[:KEY=VALUE,...]",

@@ -1,0 +1,162 @@
+"""Reading command lines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ganeti.cli import options as opt
+from ganeti.cli import parser
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+
+
+def command(*options: Option, arguments: list[Argument] | None = None) -> Command:
+    return Command("do", lambda values, words: 0,
+                   [Argument("host")] if arguments is None else arguments, options, "Do it")
+
+
+OPTIONS = (
+    opt.FORCE, opt.DRY_RUN, opt.PRIORITY, opt.OUTPUT, opt.YES_DO_IT,
+    opt.flag("--no-start", dest="start", default=True, value=False, help="h"),
+    Option("-n", "--node", kind="string", help="h"),
+    Option("--net", kind="identkeyval", action="append", dest="nics", help="h"),
+    Option("-s", "--size", kind="unit", help="h"),
+    Option("--all", action="store_const", const="cluster", dest="mode", help="h"),
+    Option("-B", "--backend", kind="keyval", dest="beparams", default={}, help="h"),
+)
+
+
+def parse(*words: str) -> tuple[Values, list[str]]:
+    return parser.parse(command(*OPTIONS), words)
+
+
+def test_defaults() -> None:
+    values, arguments = parse()
+    assert arguments == []
+    assert (values.force, values.dry_run, values.start, values.node, values.nics, values.mode,
+            values.beparams, values.priority, values.debug, values.output, values.output_format,
+            values.yes_do_it, values.reason) \
+        == (False, False, True, None, [], None, {}, None, 0, None, None, None, None)
+
+
+def test_defaults_are_fresh_each_time() -> None:
+    first, _ = parse("--net", "0:ip=1")
+    first.beparams["memory"] = "1"
+    second, _ = parse()
+    assert second.nics == []
+    assert second.beparams == {}
+
+
+@pytest.mark.parametrize(("words", "name", "value"), [
+    (["-f"], "force", True),
+    (["--no-start"], "start", False),
+    (["-n", "node1"], "node", "node1"),
+    (["-nnode1"], "node", "node1"),
+    (["--node", "node1"], "node", "node1"),
+    (["--node=node1"], "node", "node1"),
+    (["--node="], "node", ""),
+    (["--nod=node1"], "node", "node1"),
+    (["-fn", "node1"], "node", "node1"),
+    (["-dd", "--debug"], "debug", 3),
+    (["-s", "1g"], "size", 1024),
+    (["--all"], "mode", "cluster"),
+    (["--net", "0:ip=1", "--net=1"], "nics", [("0", {"ip": "1"}), ("1", {})]),
+    (["-B", "memory=1g,auto"], "beparams", {"memory": "1g", "auto": True}),
+    (["--priority", "high"], "priority", -10),
+    (["--ya-rly"], "yes_do_it", True),
+    (["--reason=because"], "reason", "because"),
+    (["-n", "-f"], "node", "-f"),
+])
+def test_options(words: list[str], name: str, value: Any) -> None:
+    values, arguments = parse(*words)
+    assert getattr(values, name) == value
+    assert arguments == []
+
+
+def test_options_end_at_the_first_argument() -> None:
+    values, arguments = parse("-f", "web1", "--dry-run")
+    assert arguments == ["web1", "--dry-run"]
+    assert values.force
+    assert not values.dry_run
+
+
+@pytest.mark.parametrize(("words", "arguments"), [
+    (["--", "-1"], ["-1"]), (["-"], ["-"]), (["-f", "--", "--"], ["--"])])
+def test_double_dash_and_dash(words: list[str], arguments: list[str]) -> None:
+    assert parse(*words)[1] == arguments
+
+
+@pytest.mark.parametrize(("words", "fields", "output_format"), [
+    (["-o", "name,status"], "name,status", None),
+    (["-o", "json"], None, "json"),
+    (["-o", "name", "--output", "yaml"], "name", "yaml"),
+    (["--output=table", "-o", "+tags"], "+tags", "table"),
+    (["-o", "name", "-o", "uuid"], "uuid", None),
+])
+def test_fields_and_formats_share_an_option(words: list[str], fields: str | None,
+                                            output_format: str | None) -> None:
+    values, _ = parse(*words)
+    assert (values.output, values.output_format) == (fields, output_format)
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (["--nosuch"], "no such option: --nosuch"),
+    (["--dry-rum"], "Did you mean '--dry-run'?"),
+    (["-x"], "no such option: -x"),
+    (["-fx"], "no such option: -x"),
+    (["--n"], "ambiguous option: --n (--net, --no-start, --node?)"),
+    (["--node"], "option --node needs a value"),
+    (["-n"], "option -n needs a value"),
+    (["--force=yes"], "option --force takes no value"),
+    (["--priority=urgent"], "option --priority: invalid choice: 'urgent'"
+     " (choose from 'low', 'normal', 'high')"),
+    (["-s", "big"], "option -s: cannot read 'big' as a size"),
+    (["-B", "a=1,a=2"], "option -B: key 'a' is given twice"),
+])
+def test_syntax_errors(words: list[str], text: str) -> None:
+    with pytest.raises(parser.OptionSyntaxError) as caught:
+        parse(*words)
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(("arguments", "words", "text"), [
+    ([], ["x"], "expects no arguments"),
+    ([Argument("host", 1, 1)], [], "expects 1 argument(s)"),
+    ([Argument("host", 1, 1)], ["a", "b"], "expects 1 argument(s)"),
+    ([Argument("jobid", 1)], [], "expects at least 1 argument(s)"),
+    ([Argument("host", 1, 1), Argument("host", 0, 1)], ["a", "b", "c"],
+     "expects between 1 and 2 arguments"),
+    ([Argument("host", 1, 1)], ["a", "--force"], "Options such as --force must come before"),
+])
+def test_argument_counts(arguments: list[Argument], words: list[str], text: str) -> None:
+    with pytest.raises(parser.ArgumentCountError) as caught:
+        parser.parse(command(opt.FORCE, arguments=arguments), words)
+    assert text in str(caught.value)
+
+
+def test_help_needs_no_arguments() -> None:
+    values, _ = parser.parse(command(arguments=[Argument("host", 1, 1)]), ["--help"])
+    assert values.help
+
+
+def test_help_texts() -> None:
+    program = Program("gnt-test", "For tests.", [command(*OPTIONS)], {"make": "do"}, ["do"])
+    text = parser.command_help(program, program.commands["do"])
+    for option in (*OPTIONS, *opt.COMMON):
+        for name in option.names:
+            assert name in text
+    assert "  gnt-test do [<options>] [<host>...]" in text.splitlines()
+    assert "GNT_TEST_DO" in text
+    assert max(len(line) for line in text.splitlines()) <= 100
+    overview = parser.program_help(program)
+    assert "  do  Do it" in overview
+    assert "make for do" in overview
+    assert program.find("make") is program.find("do")
+    assert program.find("nosuch") is None
+
+
+def test_suggestions() -> None:
+    assert parser.suggest("lst", ["list", "info"]) == " Did you mean 'list'?"
+    assert parser.suggest("xyzzy", ["list", "info"]) == ""
