@@ -1,0 +1,494 @@
+"""Making a cluster of this machine: ``gnt-cluster init`` up to the first job.
+
+In this order: everything is checked; credentials, configuration, ssconf files and an empty queue
+are written; the node daemon and the master daemon are started. Whatever fails, what was done
+before is undone in reverse.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, ht
+from ganeti.bootstrap import local
+from ganeti.config import ssconf
+from ganeti.constants import cluster as const
+from ganeti.constants import disk, hv, instance, job, net, node
+from ganeti.objects import Cluster, ConfigData, Node, NodeGroup, codec, hvparams, ipolicy
+from ganeti.utils import clock, fs, paths, process, text
+from ganeti.utils import net as utils_net
+from ganeti.wire import json
+
+_MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
+_HOST_KEY_FILE = "/etc/ssh/ssh_host_rsa_key.pub"
+_PING_S = 2.0
+_VGS_S = 60.0
+# The user network of QEMU is no mode of real clusters, so it is not among the published ones.
+_NIC_MODE_USER = "user"
+_SMALLEST_VG_MIB = 20 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InitParams:
+    """What ``gnt-cluster init`` was asked for; dictionaries hold only what differs from defaults.
+
+    ``secondary_ip`` None means the primary one; ``vg_name`` None the usual one where LVM is used;
+    directories of file storage are virtual paths.
+    """
+
+    cluster_name: str
+    secondary_ip: str | None = None
+    primary_ip_version: int = net.IP4_VERSION
+    master_netdev: str | None = None
+    master_netmask: int | None = None
+    use_external_mip_script: bool = False
+    mac_prefix: str | None = None
+    vg_name: str | None = None
+    drbd_helper: str | None = None
+    enabled_hypervisors: Sequence[str] | None = None
+    enabled_disk_templates: Sequence[str] | None = None
+    hvparams: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    beparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    nicparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    ndparams: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    diskparams: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    ipolicy: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    hv_state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    disk_state: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    file_storage_dir: str | None = None
+    shared_file_storage_dir: str | None = None
+    gluster_storage_dir: str | None = None
+    candidate_pool_size: int | None = None
+    modify_etc_hosts: bool = True
+    modify_ssh_setup: bool = True
+    maintain_node_health: bool = False
+    uid_pool: Sequence[tuple[int, int]] = ()
+    default_iallocator: str | None = None
+    default_iallocator_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    prealloc_wipe_disks: bool = False
+    install_image: str = ""
+    zeroing_image: str = ""
+    compression_tools: Sequence[str] | None = None
+    enabled_user_shutdown: bool = False
+    ssh_key_type: str | None = None
+    ssh_key_bits: int | None = None
+
+
+def _wrong(message: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(message, errors.ECODE_INVAL)
+
+
+def init_cluster(params: InitParams) -> None:
+    """Make this machine the first node and the master of a new cluster, and start its daemons.
+
+    :raises OpPrereqError: something is wrong with the parameters or this machine; nothing was
+        changed.
+    :raises OpExecError: a daemon does not start; everything was undone.
+    :raises OSError: a file could not be written; everything was undone.
+    """
+    here = paths.current()
+    check_machine(here)
+    me, cluster_host = check_names(params)
+    data = build_config(params, me, cluster_host)
+    check_storage(data.cluster, here)
+    with contextlib.ExitStack() as undo:
+        undo.callback(local.remove_state, here)
+        master = data.cluster.master_node
+        digest = local.write_credentials(here, local.new_credentials(), me.name)
+        cluster = dataclasses.replace(data.cluster, candidate_certs={master: digest})
+        data = dataclasses.replace(data, cluster=cluster)
+        local.make_queue(here)
+        ssconf.write_local(ssconf.values(data), here)
+        fs.write_file(
+            here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640
+        )
+        undo.callback(local.daemon_util, "stop", local.NODED)
+        local.daemon_util("start", local.NODED)
+        undo.callback(local.daemon_util, "stop", local.MASTER)
+        local.daemon_util("start", local.MASTER)
+        undo.pop_all()
+
+
+def check_machine(here: paths.Paths) -> None:
+    """Make sure that this machine is in no cluster.
+
+    :raises OpPrereqError: it is, or it half is; names the file or daemon.
+    """
+    found = local.cluster_traces(here)
+    if found:
+        raise errors.OpPrereqError(
+            f"this machine already belongs to a cluster: {found[0]} exists", errors.ECODE_STATE
+        )
+    for daemon in (local.NODED, local.MASTER):
+        pid = local.running_daemon(here, daemon)
+        if pid is not None:
+            raise errors.OpPrereqError(
+                f"{daemon} already runs on this machine as process {pid}", errors.ECODE_STATE
+            )
+
+
+def check_names(params: InitParams) -> tuple[utils_net.Hostname, utils_net.Hostname]:
+    """Resolve this machine's and the cluster's name.
+
+    :returns: full name and address of this machine, and of the cluster.
+    :raises OpPrereqError: a name does not resolve, or its address cannot be used.
+    """
+    if params.primary_ip_version not in (net.IP4_VERSION, net.IP6_VERSION):
+        raise _wrong(f"there is no IP version {params.primary_ip_version}")
+    me = _resolve(utils_net.hostname(), "this machine")
+    virtual = paths.is_virtual()
+    if not utils_net.own_address(me.ip):
+        raise errors.OpPrereqError(
+            f"{me.name} resolves to {me.ip}, which is not an address of this machine",
+            errors.ECODE_ENVIRON,
+        )
+    if not virtual and me.ip.startswith("127."):
+        raise errors.OpPrereqError(
+            f"{me.name} resolves to {me.ip}, where no other machine can reach it. Correct"
+            " /etc/hosts.",
+            errors.ECODE_ENVIRON,
+        )
+    cluster_host = _resolve(params.cluster_name, "the cluster")
+    if cluster_host.ip == me.ip or cluster_host.name == me.name:
+        raise _wrong(
+            f"the cluster needs a name and an address of its own, but {cluster_host.name} has"
+            f" {cluster_host.ip}, which is this machine's"
+        )
+    for host in (me, cluster_host):
+        if utils_net.is_ipv6(host.ip) != (params.primary_ip_version == net.IP6_VERSION):
+            raise _wrong(f"{host.name} has no IPv{params.primary_ip_version} address: {host.ip}")
+    # All of 127.0.0.0/8 answers on one machine, so this says nothing about a virtual cluster.
+    if not virtual and utils_net.tcp_ping(cluster_host.ip, utils_net.noded_port(), _PING_S):
+        raise errors.OpPrereqError(
+            f"the address {cluster_host.ip} of the cluster is already in use",
+            errors.ECODE_NOTUNIQUE,
+        )
+    if params.secondary_ip is not None:
+        if not utils_net.is_ipv4(params.secondary_ip):
+            raise _wrong(f"the secondary address '{params.secondary_ip}' is not an IPv4 address")
+        if params.secondary_ip != me.ip and not utils_net.own_address(params.secondary_ip):
+            raise errors.OpPrereqError(
+                f"the secondary address {params.secondary_ip} is not one of this machine",
+                errors.ECODE_ENVIRON,
+            )
+    elif params.primary_ip_version == net.IP6_VERSION:
+        raise _wrong("a cluster with IPv6 addresses needs an IPv4 secondary address")
+    return me, cluster_host
+
+
+def _resolve(name: str, what: str) -> utils_net.Hostname:
+    try:
+        return utils_net.lookup(name)
+    except errors.ResolverError as err:
+        raise errors.OpPrereqError(
+            f"the name of {what} does not resolve: {err}", errors.ECODE_RESOLVER
+        ) from err
+
+
+def build_config(
+    params: InitParams,
+    me: utils_net.Hostname,
+    cluster_host: utils_net.Hostname,
+    *,
+    now: float | None = None,
+) -> ConfigData:
+    """The first configuration: this cluster, one group, one node. The certificate is still missing.
+
+    :raises OpPrereqError: a parameter is wrong.
+    """
+    if not paths.is_virtual() and (params.modify_ssh_setup or params.modify_etc_hosts):
+        raise errors.OpPrereqError(
+            "this version sets up neither SSH nor /etc/hosts. Use --no-ssh-init and"
+            " --no-etc-hosts.",
+            errors.ECODE_ENVIRON,
+        )
+    stamp = clock.now() if now is None else now
+    node_uuid, group_uuid = text.new_uuid(), text.new_uuid()
+    try:
+        cluster = _build_cluster(params, cluster_host, node_uuid, stamp)
+    except (
+        errors.ConfigurationError, errors.HypervisorError, errors.ParameterError,
+    ) as err:  # fmt: skip
+        raise _wrong(str(err)) from err
+    first = Node(
+        name=me.name,
+        primary_ip=me.ip,
+        secondary_ip=params.secondary_ip or me.ip,
+        master_candidate=True,
+        offline=False,
+        drained=False,
+        group=group_uuid,
+        master_capable=True,
+        vm_capable=True,
+        ndparams={},
+        powered=True,
+        ctime=stamp,
+        mtime=stamp,
+        uuid=node_uuid,
+        serial_no=1,
+    )
+    group = NodeGroup(
+        name=node.INITIAL_GROUP_NAME,
+        ndparams={},
+        alloc_policy=node.ALLOC_PREFERRED,
+        ipolicy={},
+        diskparams={},
+        networks={},
+        ctime=stamp,
+        mtime=stamp,
+        uuid=group_uuid,
+        serial_no=1,
+    )
+    return ConfigData(
+        version=const.CONFIG_VERSION,
+        cluster=cluster,
+        nodes={node_uuid: first},
+        nodegroups={group_uuid: group},
+        instances={},
+        networks={},
+        disks={},
+        filters={},
+        ctime=stamp,
+        mtime=stamp,
+        serial_no=1,
+    )
+
+
+def _build_cluster(
+    params: InitParams, host: utils_net.Hostname, node_uuid: str, stamp: float
+) -> Cluster:
+    templates = _chosen(
+        params.enabled_disk_templates, disk.TEMPLATES_DEFAULT_ENABLED, disk.TEMPLATES,
+        "disk template",
+    )  # fmt: skip
+    hypervisors = _chosen(
+        params.enabled_hypervisors, (hv.DEFAULT_ENABLED,), hv.ALL, "hypervisor"
+    )
+    uses_lvm = bool(disk.LVM_BASED & set(templates))
+    if params.vg_name and not uses_lvm:
+        raise _wrong(
+            f"volume group '{params.vg_name}' is given, but no disk template that uses LVM is"
+            " enabled"
+        )
+    ipv6 = params.primary_ip_version == net.IP6_VERSION
+    longest = 128 if ipv6 else 32
+    netmask = longest if params.master_netmask is None else params.master_netmask
+    if not 0 < netmask <= longest:
+        raise _wrong(f"the netmask of the master has 1 to {longest} bits, not {netmask}")
+    prefix = (params.mac_prefix or const.DEFAULT_MAC_PREFIX).lower()
+    if not _MAC_PREFIX.fullmatch(prefix):
+        raise _wrong(f"'{prefix}' is not the first three bytes of a MAC address")
+    pool_size = (
+        const.MASTER_POOL_SIZE_DEFAULT
+        if params.candidate_pool_size is None
+        else params.candidate_pool_size
+    )
+    if pool_size < 1:
+        raise _wrong(f"at least one master candidate is needed, not {pool_size}")
+    key_type = params.ssh_key_type or const.SSH_KEY_TYPE_DEFAULT
+    if key_type not in const.SSH_KEY_TYPES:
+        raise _wrong(f"there is no SSH key type '{key_type}'")
+    return Cluster(
+        serial_no=1,
+        rsahostkeypub=_host_key(),
+        highest_used_port=net.FIRST_PORT - 1,
+        tcpudp_port_pool=(),
+        mac_prefix=prefix,
+        volume_group_name=(params.vg_name or disk.DEFAULT_VG) if uses_lvm else "",
+        reserved_lvs=(),
+        drbd_usermode_helper=params.drbd_helper,
+        master_node=node_uuid,
+        master_ip=host.ip,
+        master_netdev=params.master_netdev or const.DEFAULT_MASTER_NETDEV,
+        master_netmask=netmask,
+        use_external_mip_script=params.use_external_mip_script,
+        cluster_name=host.name,
+        file_storage_dir=_directory(
+            params.file_storage_dir, disk.FILE, templates, paths.DEFAULT_FILE_STORAGE_DIR
+        ),
+        shared_file_storage_dir=_directory(
+            params.shared_file_storage_dir, disk.SHARED_FILE, templates,
+            paths.DEFAULT_SHARED_FILE_STORAGE_DIR,
+        ),
+        gluster_storage_dir=_directory(params.gluster_storage_dir, disk.GLUSTER, templates, ""),
+        enabled_hypervisors=hypervisors,
+        hvparams=_all_hvparams(params, hypervisors),
+        os_hvp={},
+        beparams={"default": _beparams(params)},
+        osparams={},
+        osparams_private_cluster=ht.PrivateDict(),
+        nicparams={"default": _nicparams(params)},
+        ndparams={**node.ND_DEFAULTS, **hvparams.force_types(params.ndparams, node.ND_PARAM_TYPES)},
+        diskparams=_diskparams(params),
+        candidate_pool_size=pool_size,
+        modify_etc_hosts=params.modify_etc_hosts and not paths.is_virtual(),
+        modify_ssh_setup=params.modify_ssh_setup and not paths.is_virtual(),
+        maintain_node_health=params.maintain_node_health,
+        uid_pool=tuple(tuple(part) for part in params.uid_pool),
+        default_iallocator=params.default_iallocator or "",
+        default_iallocator_params=dict(params.default_iallocator_params),
+        hidden_os=(),
+        blacklisted_os=(),
+        primary_ip_family=net.IP6_FAMILY if ipv6 else net.IP4_FAMILY,
+        prealloc_wipe_disks=params.prealloc_wipe_disks,
+        hv_state_static=dict(params.hv_state),
+        disk_state_static=dict(params.disk_state),
+        ipolicy=_ipolicy(params, templates),
+        enabled_disk_templates=templates,
+        candidate_certs={},
+        max_running_jobs=job.MAX_RUNNING_DEFAULT,
+        max_tracked_jobs=job.MAX_TRACKED_DEFAULT,
+        install_image=params.install_image,
+        instance_communication_network="",
+        zeroing_image=params.zeroing_image,
+        compression_tools=tuple(
+            instance.COMPRESS_DEFAULT_TOOLS
+            if params.compression_tools is None
+            else params.compression_tools
+        ),
+        enabled_user_shutdown=params.enabled_user_shutdown,
+        data_collectors={
+            name: {"active": True, "interval": const.DATA_COLLECTOR_INTERVAL_US}
+            for name in const.DATA_COLLECTORS
+        },
+        ssh_key_type=key_type,
+        ssh_key_bits=params.ssh_key_bits or const.SSH_KEY_BITS_DEFAULT,
+        ctime=stamp,
+        mtime=stamp,
+        uuid=text.new_uuid(),
+    )
+
+
+def _chosen(
+    given: Sequence[str] | None, usual: Sequence[str], known: Sequence[str], what: str
+) -> tuple[str, ...]:
+    """Names that were asked for, in their order."""
+    names = tuple(usual if given is None else given)
+    if not names:
+        raise _wrong(f"at least one {what} must be enabled")
+    for name in names:
+        if name not in known:
+            raise _wrong(
+                f"there is no {what} '{name}'. Known are {text.comma_join(sorted(known))}."
+            )
+        if names.count(name) > 1:
+            raise _wrong(f"{what} '{name}' is given twice")
+    return names
+
+
+def _directory(given: str | None, template: str, templates: Sequence[str], usual: str) -> str:
+    """A directory of file storage; empty when its template is not enabled and none was given."""
+    directory = usual if given is None and template in templates else given or ""
+    if directory and not os.path.isabs(directory):
+        raise _wrong(f"the directory of disk template {template} is relative: {directory}")
+    return os.path.normpath(directory) if directory else ""
+
+
+def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:
+    """Every hypervisor's filled parameters; those of enabled ones are checked."""
+    for name in params.hvparams:
+        if name not in hv.ALL:
+            raise _wrong(f"there is no hypervisor '{name}'")
+    filled = {}
+    for name in hv.ALL:
+        own = hvparams.force_types(params.hvparams.get(name, {}), hvparams.TYPES)
+        filled[name] = {**hvparams.defaults(name), **own}
+        if name in enabled:
+            hvparams.check_parameter_syntax(name, filled[name])
+    return filled
+
+
+def _beparams(params: InitParams) -> dict[str, Any]:
+    own = hvparams.force_types(params.beparams, instance.BE_PARAM_TYPES)
+    filled = {**instance.BE_DEFAULTS, **own}
+    if filled[instance.BE_MINMEM] > filled[instance.BE_MAXMEM]:
+        raise _wrong(
+            f"the least memory of an instance ({filled[instance.BE_MINMEM]} MiB) is more than the"
+            f" most ({filled[instance.BE_MAXMEM]} MiB)"
+        )
+    return filled
+
+
+def _nicparams(params: InitParams) -> dict[str, Any]:
+    filled = {**net.NIC_DEFAULTS, **hvparams.force_types(params.nicparams, net.NIC_PARAM_TYPES)}
+    modes = [mode for mode in net.NIC_MODES if mode != net.NIC_IP_POOL]
+    if paths.is_virtual():
+        modes.append(_NIC_MODE_USER)
+    if filled["mode"] not in modes:
+        raise _wrong(
+            f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}."
+        )
+    if filled["mode"] == net.NIC_MODE_BRIDGED and not filled["link"]:
+        raise _wrong("NIC mode bridged needs a link, the name of the bridge")
+    return filled
+
+
+def _diskparams(params: InitParams) -> dict[str, Any]:
+    for name in params.diskparams:
+        if name not in disk.TEMPLATES:
+            raise _wrong(f"there is no disk template '{name}'")
+    return {
+        name: {
+            **disk.TEMPLATE_DEFAULTS.get(name, {}),
+            **hvparams.force_types(params.diskparams.get(name, {}), disk.TEMPLATE_PARAM_TYPES),
+        }
+        for name in disk.TEMPLATES
+    }
+
+
+def _ipolicy(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
+    policy = {**ipolicy.defaults(), "disk-templates": list(templates), **params.ipolicy}
+    ipolicy.check_syntax(policy, filled=True)
+    if not set(policy["disk-templates"]) & set(templates):
+        raise _wrong("the instance policy allows none of the enabled disk templates")
+    return policy
+
+
+def _host_key() -> str:
+    """This machine's public SSH key, which nodes compare; a virtual cluster has none."""
+    if paths.is_virtual():
+        return ""
+    try:
+        words = fs.read_file(_HOST_KEY_FILE).split()
+    except OSError:
+        # No SSH server is here; setting SSH up needs it and says so.
+        return ""
+    return words[1] if len(words) > 1 else ""
+
+
+def check_storage(cluster: Cluster, here: paths.Paths) -> None:
+    """Make sure that the enabled disk templates can work on this machine.
+
+    :raises OpPrereqError: a directory or volume group is missing or too small.
+    """
+    for template, directory in (
+        (disk.FILE, cluster.file_storage_dir),
+        (disk.SHARED_FILE, cluster.shared_file_storage_dir),
+    ):
+        if template in cluster.enabled_disk_templates:
+            path = here.to_local(directory)
+            if not os.path.isdir(path):
+                raise errors.OpPrereqError(
+                    f"the directory {path} of disk template {template} does not exist",
+                    errors.ECODE_ENVIRON,
+                )
+    if not disk.LVM_BASED & set(cluster.enabled_disk_templates):
+        return
+    name = cluster.volume_group_name or ""
+    argv = ["vgs", "--noheadings", "--nosuffix", "--units", "m", "-o", "vg_size", name]
+    try:
+        size_mib = float(process.run(argv, timeout_s=_VGS_S).stdout)
+    except (errors.CommandError, ValueError) as err:
+        raise errors.OpPrereqError(
+            f"cannot use volume group '{name}': {err}", errors.ECODE_ENVIRON
+        ) from err
+    if size_mib < _SMALLEST_VG_MIB:
+        raise errors.OpPrereqError(
+            f"volume group '{name}' has {size_mib:.0f} MiB, at least {_SMALLEST_VG_MIB} are needed",
+            errors.ECODE_ENVIRON,
+        )
