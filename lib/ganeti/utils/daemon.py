@@ -104,6 +104,20 @@ def _note(_number: int, _frame: FrameType | None) -> None:
 
 
 _foreground = True
+_pid_file: daemonize.PidFile | None = None
+
+
+def leave_parent(signals: Signals) -> None:
+    """In a forked child of a daemon: give up what belongs to the parent alone.
+
+    The parent's handlers would write into the parent's pipe; a share of the pid file's lock would
+    keep a new daemon from starting while an old child finishes its work.
+    """
+    global _pid_file
+    signals.close()
+    if _pid_file is not None:
+        _pid_file.close()
+        _pid_file = None
 
 
 def _follow_log() -> None:
@@ -256,7 +270,8 @@ def _serve(
         syslog=options.syslog,
         threads=bool(options.debug),
     )
-    pid_file = daemonize.PidFile(here.pid_file(name))
+    global _pid_file
+    pid_file = _pid_file = daemonize.PidFile(here.pid_file(name))
     pid_file.acquire()
     signals = Signals()
     logging.info("%s %s starts", name, __version__)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ganeti import errors, ht
-from ganeti.objects import codec
+from ganeti.objects.codec import from_dict, to_dict
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
 
@@ -88,10 +88,10 @@ class _InstanceEncoding(Encoding):
                                            osparams=osparams)
         elif not isinstance(value, FilledInstance):
             value = filler.filled_instance(value)
-        return codec.to_dict(value)
+        return to_dict(value)
 
     def decode(self, wire: Any) -> FilledInstance:
-        return codec.from_dict(FilledInstance, _expect_dict(wire, "an instance"))
+        return from_dict(FilledInstance, _expect_dict(wire, "an instance"))
 
 
 class _DiskEncoding(Encoding):
@@ -99,10 +99,10 @@ class _DiskEncoding(Encoding):
 
     def encode(self, value: Any, filler: Filler) -> Any:
         disk, instance = value
-        return codec.to_dict(filler.annotated_disk(disk, instance))
+        return to_dict(filler.annotated_disk(disk, instance))
 
     def decode(self, wire: Any) -> Disk:
-        return codec.from_dict(Disk, _expect_dict(wire, "a disk"))
+        return from_dict(Disk, _expect_dict(wire, "a disk"))
 
 
 class _DisksEncoding(Encoding):
@@ -149,10 +149,10 @@ class ObjectEncoding(Encoding):
         self._cls = cls
 
     def encode(self, value: Any, filler: Filler) -> Any:
-        return codec.to_dict(value)
+        return to_dict(value)
 
     def decode(self, wire: Any) -> Any:
-        return codec.from_dict(self._cls, _expect_dict(wire, self.name))
+        return from_dict(self._cls, _expect_dict(wire, self.name))
 
 
 class _CompressedEncoding(Encoding):
@@ -292,12 +292,12 @@ class ObjectResult(ResultCodec):
         if not isinstance(value, self._cls):
             raise errors.ResultValidationError(
                 f"handler returned {value!r:.200}, not {self._cls.__name__}")
-        return codec.to_dict(value)
+        return to_dict(value)
 
     def decode(self, wire: Any) -> Any:
         if wire is None and self._maybe:
             return None
-        return codec.from_dict(self._cls, _expect_dict(wire, self._cls.__name__))
+        return from_dict(self._cls, _expect_dict(wire, self._cls.__name__))
 
 
 class ObjectListResult(ResultCodec):

@@ -1,0 +1,81 @@
+"""From a request to a handler and back: the node's end of a call.
+
+Runs in the child process of the request. Whatever a handler raises becomes the published answer
+``[false, text]``; the error's class and arguments travel beside it in a header, for those who can
+read it (:data:`ganeti.http.ERROR_HEADER`).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors, http
+from ganeti.backend import registry
+from ganeti.http import server
+from ganeti.wire import calls, json
+from ganeti.wire import errors as wire_errors
+
+_log = logging.getLogger(__name__)
+
+# The caller gave up long before; a handler that still runs then hangs.
+_HANG_FACTOR = 2.0
+_HANG_EXTRA_S = 60.0
+# A proxy or library of somebody else may not take longer headers.
+_HEADER_MAX_CHARS = 4096
+
+
+class Dispatcher:
+    """Answers requests with the handlers of this room.
+
+    :param handlers: name of the call -> handler.
+    """
+
+    def __init__(self, handlers: Mapping[str, registry.Handler]) -> None:
+        self._handlers = handlers
+
+    def __call__(self, request: server.Request) -> server.Response:
+        """Decode, do, encode."""
+        call = calls.TABLE.get(request.procedure)
+        handler = self._handlers.get(request.procedure)
+        if call is None or handler is None:
+            return server.Response(404, f"unknown procedure {request.procedure:.100}".encode())
+        try:
+            args = call.decode_args(json.loads(request.body))
+        except errors.ParseError as err:
+            _log.warning("bad call %s from %s: %s", call.name, request.peer, err)
+            return server.Response(400, str(err).encode("utf-8", "backslashreplace"))
+        signal.setitimer(signal.ITIMER_REAL,
+                         call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
+        start = time.monotonic()
+        try:
+            response = _ok(call.result.encode(handler(**args)))
+            _log.info("%s for %s took %.3f s", call.name, request.peer, time.monotonic() - start)
+        except errors.QuitGanetiException as err:
+            _log.info("%s for %s asks this daemon to end", call.name, request.peer)
+            ok, payload = err.args
+            response = server.Response(200, json.dumps([bool(ok), payload]).encode(), quit=True)
+        except (errors.GenericError, OSError) as err:
+            _log.error("%s for %s failed after %.3f s: %s", call.name, request.peer,
+                       time.monotonic() - start, err)
+            response = failed(err)
+        except Exception as err:  # noqa: BLE001  # the door of a node call
+            _log.exception("%s for %s broke", call.name, request.peer)
+            response = failed(err)
+        return response
+
+
+def _ok(payload: Any) -> server.Response:
+    return server.Response(200, json.dumps([True, payload]).encode("ascii"))
+
+
+def failed(err: Exception) -> server.Response:
+    """The answer for an error."""
+    known = isinstance(err, errors.GenericError | OSError)
+    text = str(err) if known and str(err) else f"{type(err).__name__}: {err}"
+    coded = json.dumps(wire_errors.encode(err))
+    headers = {http.ERROR_HEADER: coded} if len(coded) <= _HEADER_MAX_CHARS else {}
+    return server.Response(200, json.dumps([False, text]).encode("ascii"), headers)

@@ -1,0 +1,193 @@
+"""Asking nodes.
+
+A runner turns ``call(INSTANCE_START, node_uuid, instance=..., ...)`` into one HTTPS request, and
+``call_many`` into one fan-out. Arguments are encoded once for all nodes, from one snapshot of the
+configuration; a node marked offline is not asked (unless the call is made for such nodes). May be
+used from any number of threads.
+
+:class:`AddressRunner` needs no configuration: it calls nodes which are not in it (yet), and serves
+programs that run while there is no master.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ganeti import errors
+from ganeti.http import client as http_client
+from ganeti.objects import fill
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance, Instance
+from ganeti.rpc.results import Result, from_outcome
+from ganeti.utils import net, paths
+from ganeti.wire import json
+from ganeti.wire.calls.base import Call, Filler
+
+if TYPE_CHECKING:
+    from ganeti.objects.cluster import ConfigData
+
+_log = logging.getLogger(__name__)
+
+
+class Transport(Protocol):
+    """What sends requests; :class:`ganeti.http.client.Client`, or a test's."""
+
+    def perform(self, requests: list[http_client.Request]) -> list[http_client.Outcome]:
+        """Outcomes in the order of the requests."""
+
+
+class _NoFiller:
+    """Without a configuration there is nothing to fill in."""
+
+    def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
+                        beparams: Mapping[str, Any] | None = None,
+                        osparams: Mapping[str, Any] | None = None) -> FilledInstance:
+        raise errors.ProgrammerError(
+            f"instance {instance.name} cannot be sent to a node without the configuration")
+
+    def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
+        raise errors.ProgrammerError(
+            f"disk {disk.uuid} cannot be sent to a node without the configuration")
+
+
+class _ConfigFiller:
+    """Fills in from one snapshot; made for one call, so that a call is consistent in itself."""
+
+    def __init__(self, config: ConfigData) -> None:
+        self._config = config
+        self._diskparams: dict[str, dict[str, Any]] = {}
+
+    def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
+                        beparams: Mapping[str, Any] | None = None,
+                        osparams: Mapping[str, Any] | None = None) -> FilledInstance:
+        return fill.filled_instance(self._config, instance, hvparams=hvparams, beparams=beparams,
+                                    osparams=osparams)
+
+    def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
+        node = self._config.nodes.get(instance.primary_node)
+        if node is None:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: node {instance.primary_node} is not in the "
+                "configuration")
+        params = self._diskparams.get(node.group)
+        if params is None:
+            group = self._config.nodegroups.get(node.group)
+            params = self._diskparams[node.group] = fill.fill_diskparams(
+                self._config.cluster.diskparams, group.diskparams if group else None)
+        return fill.annotated_disk(disk, params)
+
+
+class _Target:
+    """A node to be asked."""
+
+    __slots__ = ("address", "key", "name")
+
+    def __init__(self, key: str, name: str, address: str) -> None:
+        self.key = key
+        self.name = name
+        self.address = address
+
+
+class AddressRunner:
+    """Calls nodes by their addresses.
+
+    :param port: TCP port of the node daemons.
+    """
+
+    def __init__(self, client: Transport, port: int | None = None) -> None:
+        self._client = client
+        self._port = port if port is not None else net.noded_port()
+
+    def call_addresses(self, call: Call, addresses: Mapping[str, str],
+                       **args: Any) -> dict[str, Result]:
+        """Ask several nodes.
+
+        :param addresses: node name -> IP address.
+        :returns: node name -> result.
+        """
+        targets = [_Target(name, name, address) for name, address in addresses.items()]
+        return self._ask(call, targets, args, None, self._filler())
+
+    def _filler(self) -> Filler:
+        return _NoFiller()
+
+    def _ask(self, call: Call, targets: list[_Target], common: Mapping[str, Any],
+             per_node: Mapping[str, Mapping[str, Any]] | None,
+             filler: Filler) -> dict[str, Result]:
+        requests: list[http_client.Request] = []
+        body, timeout_s = b"", 0.0
+        for target in targets:
+            if per_node is not None or not requests:
+                args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
+                body = json.dumps(call.encode_args(args, filler)).encode("ascii")
+                timeout_s = call.time_limit_s(args)
+            requests.append(http_client.Request(target.address, self._port, call.name, body,
+                                                timeout_s))
+        outcomes = self._client.perform(requests)
+        results = {}
+        for target, outcome in zip(targets, outcomes, strict=True):
+            result = results[target.key] = from_outcome(call, target.name, outcome)
+            if result.failure is not None:
+                _log.warning("%s", result.failure)
+        return results
+
+
+class RpcRunner(AddressRunner):
+    """Calls nodes of the configuration.
+
+    :param config_snapshot: gives the configuration as it is now.
+    """
+
+    def __init__(self, config_snapshot: Callable[[], ConfigData], client: Transport,
+                 port: int | None = None) -> None:
+        super().__init__(client, port)
+        self._snapshot = config_snapshot
+
+    def call(self, call: Call, node_uuid: str, **args: Any) -> Result:
+        """Ask one node."""
+        return self.call_many(call, (node_uuid,), **args)[node_uuid]
+
+    def call_many(self, call: Call, node_uuids: Iterable[str], *,
+                  per_node: Mapping[str, Mapping[str, Any]] | None = None,
+                  **args: Any) -> dict[str, Result]:
+        """Ask several nodes at once.
+
+        :param per_node: node UUID -> arguments for this node, on top of the common ones.
+        :returns: node UUID -> result, in the order asked for.
+        :raises ProgrammerError: arguments do not fit the call.
+        """
+        config = self._snapshot()
+        results: dict[str, Result] = {}
+        targets = []
+        for uuid in dict.fromkeys(node_uuids):
+            node = config.nodes.get(uuid)
+            if node is None:
+                results[uuid] = Result(uuid, failure=errors.NodeUnreachable(
+                    uuid, call.name, "it is not in the configuration"))
+            elif node.offline and not call.offline_ok:
+                results[uuid] = Result(node.name, failure=errors.NodeOffline(node.name, call.name))
+            else:
+                targets.append(_Target(uuid, node.name, node.primary_ip))
+                results[uuid] = Result(node.name)
+        results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
+        return results
+
+    def _filler(self) -> Filler:
+        return _ConfigFiller(self._snapshot())
+
+
+def open_client(here: paths.Paths | None = None) -> http_client.Client:
+    """A client with this node's certificate: ``client.pem``, until that exists ``server.pem``.
+
+    :raises ConfigurationError: this node has no cluster certificate.
+    """
+    here = here or paths.current()
+    if not os.path.exists(here.noded_cert_file):
+        raise errors.ConfigurationError(
+            f"this node belongs to no cluster: {here.noded_cert_file} is missing")
+    own = here.noded_client_cert_file
+    return http_client.Client(
+        here.noded_cert_file, own if os.path.exists(own) else here.noded_cert_file)

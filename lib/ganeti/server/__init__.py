@@ -1,0 +1,1 @@
+"""Start-up, signals and privileges of the daemons; no cluster logic."""

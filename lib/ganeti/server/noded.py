@@ -1,0 +1,128 @@
+"""The node daemon's start-up: certificates, socket, signals. The work is in :mod:`ganeti.backend`.
+
+``ganeti-noded`` runs on every node, as root on a real machine (it handles disks and guests) and as
+the user of a virtual cluster there. Options beyond the common ones: ``--no-mlock`` (accepted for
+compatibility; memory is locked only where the daemon may do so).
+
+SIGTERM ends the parent; children that work on an accepted call finish it. SIGHUP opens the log
+again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import logging
+import os
+import socket
+import ssl
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from ganeti import errors
+from ganeti.backend import dispatch, registry
+from ganeti.constants import ssconf
+from ganeti.http import auth, server
+from ganeti.utils import daemon, fs, net, paths, x509
+
+NAME = "ganeti-noded"
+_MCL_CURRENT_AND_FUTURE = 3
+
+
+class Prepared(NamedTuple):
+    """What is ready before privileges are dropped."""
+
+    sock: socket.socket
+    context: ssl.SSLContext
+    authorise: auth.CandidatesOnly
+    dispatcher: dispatch.Dispatcher
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse to start on a machine that is no node.
+
+    :raises Refuse: there is no cluster certificate.
+    :raises X509CertError: it cannot be read.
+    """
+    here = paths.current()
+    if not os.path.exists(here.noded_cert_file):
+        raise daemon.Refuse(
+            f"this machine belongs to no cluster: {here.noded_cert_file} is missing. "
+            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+    x509.server_context(here.noded_cert_file)
+
+
+def prepare(options: argparse.Namespace) -> Prepared:
+    """Open the socket and load everything a child will need.
+
+    :raises ConfigurationError: the address cannot be served.
+    :raises X509CertError: the certificate cannot be used.
+    """
+    here = paths.current()
+    for directory, mode in ((here.log_os_dir, 0o750), (here.queue_dir, 0o750),
+                            (here.queue_archive_dir, 0o750), (here.instance_disks_dir, 0o755),
+                            (here.instance_reason_dir, 0o755), (here.crypto_keys_dir, 0o700)):
+        fs.make_dirs(directory, mode)
+    context = x509.server_context(here.noded_cert_file)
+    address = options.bind or default_address()
+    try:
+        sock = server.listen(address, options.port)
+    except OSError as err:
+        raise errors.ConfigurationError(
+            f"cannot serve {address} port {options.port}: {err.strerror}") from err
+    authorise = auth.CandidatesOnly(here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS),
+                                    x509.digest_file(here.noded_cert_file))
+    prepared = Prepared(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
+    if not options.no_mlock and not paths.is_virtual():
+        _lock_memory()
+    logging.info("serving %s port %d", address, options.port)
+    return prepared
+
+
+def default_address() -> str:
+    """All addresses on a real machine; only the node's own in a virtual cluster.
+
+    :raises ConfigurationError: the node's name does not resolve.
+    """
+    if not paths.is_virtual():
+        return "0.0.0.0"
+    try:
+        return net.resolve(net.hostname())
+    except errors.ResolverError as err:
+        raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
+
+
+def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+    """Serve until a signal or an answer says to stop."""
+    # What exists now lives as long as we do; the collector of a child need not look at it, and
+    # pages it does not touch are not copied.
+    gc.collect()
+    gc.freeze()
+    forking = server.ForkingServer(
+        prepared.sock, prepared.context, prepared.dispatcher, prepared.authorise,
+        in_child=lambda: daemon.leave_parent(signals))
+    forking.serve(signals.fileno(),
+                  lambda: any(number in daemon.STOP_SIGNALS for number in signals.take()))
+    return None
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of this daemon alone."""
+    parser.add_argument("--no-mlock", action="store_true", help="do not lock the memory")
+
+
+def _lock_memory() -> None:
+    """A node that swaps must still answer; without the right to do so we go on unlocked."""
+    with contextlib.suppress(OSError):
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mlockall(_MCL_CURRENT_AND_FUTURE) != 0:
+            logging.warning("cannot lock the memory: %s", os.strerror(ctypes.get_errno()))
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of ``ganeti-noded``."""
+    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
+                port=net.noded_port(), add_options=add_options)
