@@ -1,0 +1,310 @@
+"""The committer: one thread that makes changes of jobs durable, many at a time.
+
+Whoever changes a job calls :meth:`Committer.touch` with the queue's lock held and gets the *batch*
+which will contain the change. While one batch is being written the next one collects; so the cost
+of a flush and of a message to the candidates is shared by everything that changed meanwhile, and
+the cost per job falls as the load rises.
+
+A batch passes two marks. It is *durable* when the journal is flushed: a worker may act on it. It is
+*told* when the files are in place and the candidates have been sent it: now clients may see it
+(``design``: written, flushed, sent, then those who wait are woken). Callbacks for the second mark
+run in a thread of their own, the announcer, in the order of the batches, so that a slow candidate
+holds back answers, never the disk.
+
+When the disk refuses, new jobs are given up and their submitters get the error; changes of jobs
+that exist stay in memory and are tried again until they are written.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from ganeti import errors
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.store import SERIAL, QueueStore, job_file
+
+_log = logging.getLogger(__name__)
+
+# How long to wait before a refused write is tried again, and before files are flushed when nothing
+# happens any more.
+RETRY_S = 1.0
+IDLE_FLUSH_S = 5.0
+
+Done = Callable[[errors.JobQueueError | None], None]
+
+
+class Batch:
+    """What one commit contains.
+
+    :ivar changed: jobs by id; filled with the queue's lock held until the committer takes it.
+    """
+
+    __slots__ = ("_durable", "_told", "archive", "changed", "pictures", "serial")
+
+    def __init__(self) -> None:
+        self.changed: dict[int, jobs.QueuedJob] = {}
+        self.archive: list[int] = []
+        self.serial: int | None = None
+        self.pictures: list[jobs.Picture] = []
+        self._durable: list[Done] = []
+        self._told: list[Done] = []
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to write."""
+        return not self.changed and not self.archive and self.serial is None
+
+    def when_durable(self, done: Done) -> None:
+        """Call `done` in the committer's thread when this is on disk. Needs the queue's lock.
+
+        Called with an error only for a batch that was given up: at shutdown, or, if it contains
+        new jobs, because they could not be stored.
+        """
+        self._durable.append(done)
+
+    def when_told(self, done: Done) -> None:
+        """Call `done` in the announcer's thread when clients may know. Needs the queue's lock."""
+        self._told.append(done)
+
+    def run_durable(self) -> None:
+        """Tell those who waited for the disk."""
+        for done in self._durable:
+            done(None)
+
+    def run_told(self) -> None:
+        """Tell those who waited for everything."""
+        for done in self._told:
+            done(None)
+
+    def run_failed(self, error: errors.JobQueueError) -> None:
+        """Tell everybody that the batch was given up."""
+        for done in (*self._durable, *self._told):
+            done(error)
+
+    def take_over(self, other: Batch) -> None:
+        """Become also what `other` was to be; what is known here is newer."""
+        self.changed = {**other.changed, **self.changed}
+        self.archive = other.archive + self.archive
+        self.serial = other.serial if self.serial is None else self.serial
+        self._durable = other._durable + self._durable
+        self._told = other._told + self._told
+
+
+class Committer:
+    """Collects changes and writes them.
+
+    :param lock: the queue's lock; guards the jobs and the open batch.
+    :param send: called with the content by file name and the archived ids of each written batch;
+        returns a function that waits until the candidates have it, for a bounded time.
+    :param show: called with each told batch, before its callbacks, without the lock.
+    :param fatal: called when one of the threads dies of a bug; without them nothing can go on.
+    """
+
+    def __init__(
+        self,
+        store: QueueStore,
+        lock: threading.RLock,
+        *,
+        send: Callable[[dict[str, str], Sequence[int]], Callable[[], None]],
+        show: Callable[[Batch], None],
+        fatal: Callable[[], None],
+        retry_s: float = RETRY_S,
+        idle_flush_s: float = IDLE_FLUSH_S,
+    ) -> None:
+        self._store = store
+        self._fatal = fatal
+        self._lock = lock
+        self._send = send
+        self._show = show
+        self._retry_s = retry_s
+        self._idle_flush_s = idle_flush_s
+        self._work = threading.Condition(lock)
+        self._open = Batch()
+        self._new = Batch()
+        self._stopping = False
+        self._announce_work = threading.Condition()
+        self._announcements: collections.deque[Callable[[], None] | None] = collections.deque()
+        self._committing = self._thread("jq-commit", self._run)
+        self._announcing = self._thread("jq-announce", self._announce)
+        self._flushing = self._thread("jq-flush", self._flush)
+        self._flush_wanted = threading.Event()
+        self._started = False
+
+    def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
+        def run() -> None:
+            ended = False
+            try:
+                loop()
+                ended = True
+            finally:
+                if not ended:
+                    self._fatal()
+
+        return threading.Thread(target=run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._started = True
+        for thread in (self._committing, self._announcing, self._flushing):
+            thread.start()
+
+    def stop(self) -> None:
+        """Write what is left, flush everything, end the threads.
+
+        What cannot be written is given up after one more attempt; its waiters get an error.
+        """
+        with self._lock:
+            self._stopping = True
+            self._work.notify_all()
+        if self._started:
+            self._committing.join()
+            self.later(None)
+            self._announcing.join()
+            self._flush_wanted.set()
+            self._flushing.join()
+        self._store.close()
+
+    # -- collecting ------------------------------------------------------------------------------
+
+    def touch(self, job: jobs.QueuedJob) -> Batch:
+        """A job changed; the batch that will contain it. Needs the queue's lock."""
+        self._open.changed[job.id] = job
+        self._wake()
+        return self._open
+
+    def add_new(self, new: Sequence[jobs.QueuedJob], serial: int) -> Batch:
+        """Jobs were submitted; the batch that will contain them. Needs the queue's lock."""
+        for job in new:
+            self._new.changed[job.id] = job
+        self._new.serial = serial
+        self._wake()
+        return self._new
+
+    def archive(self, job_ids: Sequence[int]) -> Batch:
+        """Jobs go to the archive. Needs the queue's lock."""
+        self._open.archive.extend(job_ids)
+        self._wake()
+        return self._open
+
+    def _wake(self) -> None:
+        if self._stopping and not self._committing.is_alive():
+            raise errors.JobQueueError("the job queue is stopped")
+        self._work.notify()
+
+    def later(self, action: Callable[[], None] | None) -> None:
+        """Run `action` in the announcer's thread; None ends that thread."""
+        with self._announce_work:
+            self._announcements.append(action)
+            self._announce_work.notify()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        refused = False
+        while True:
+            with self._lock:
+                while self._open.empty and self._new.empty and not self._stopping:
+                    if not self._work.wait(self._idle_flush_s) and self._store.journal_used:
+                        break
+                if refused and not self._stopping and self._new.empty:
+                    self._work.wait(self._retry_s)
+                stopping = self._stopping
+                idle = self._open.empty and self._new.empty
+                old, new = self._open, self._new
+                if not idle:
+                    self._open, self._new = Batch(), Batch()
+                    for batch in (old, new):
+                        batch.pictures = [job.picture() for job in batch.changed.values()]
+            if idle:
+                if stopping:
+                    self._store.end_journal()
+                    return
+                self._store.end_journal()
+                self._flush_wanted.set()
+                continue
+            refused = not self._write(old, new)
+            if refused and stopping:
+                self._give_up()
+                return
+            if self._store.has_old_journals:
+                self._flush_wanted.set()
+
+    def _write(self, old: Batch, new: Batch) -> bool:
+        """Write both batches with one flush; without the new jobs when the disk refuses them."""
+        both = [batch for batch in (old, new) if not batch.empty]
+        files, archive = _content(both)
+        try:
+            self._store.commit(files, archive)
+        except errors.JobQueueError as err:
+            _log.error("%s", err)
+            if not new.empty:
+                new.run_failed(err)
+            if not old.empty:
+                with self._lock:
+                    self._open.take_over(old)
+            return False
+        with self._lock:
+            for picture in new.pictures:
+                picture.job.new = False
+        for batch in both:
+            batch.run_durable()
+        self._store.apply(files, archive)
+        wait = self._send(files, archive)
+        self.later(lambda: self._tell(both, wait))
+        return True
+
+    def _give_up(self) -> None:
+        with self._lock:
+            lost, self._open = self._open, Batch()
+            new, self._new = self._new, Batch()
+        error = errors.JobQueueError("the job queue was stopped before this could be written")
+        for batch in (lost, new):
+            batch.run_failed(error)
+        self._store.end_journal()
+
+    def _tell(self, batches: Sequence[Batch], wait: Callable[[], None]) -> None:
+        wait()
+        for batch in batches:
+            self._show(batch)
+            batch.run_told()
+
+    # -- the other threads -----------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        while True:
+            with self._announce_work:
+                while not self._announcements:
+                    self._announce_work.wait()
+                action = self._announcements.popleft()
+            if action is None:
+                return
+            action()
+
+    def _flush(self) -> None:
+        while True:
+            self._flush_wanted.wait()
+            self._flush_wanted.clear()
+            try:
+                self._store.checkpoint()
+            except OSError as err:
+                _log.warning("cannot flush the job queue yet, its journal stays: %s", err)
+                time.sleep(self._retry_s)
+            with self._lock:
+                if self._stopping and not self._committing.is_alive():
+                    return
+
+
+def _content(batches: Sequence[Batch]) -> tuple[dict[str, str], list[int]]:
+    files: dict[str, str] = {}
+    archive: list[int] = []
+    for batch in batches:
+        for picture in batch.pictures:
+            files[job_file(picture.job.id)] = jobs.encode(picture)
+        if batch.serial is not None:
+            files[SERIAL] = f"{batch.serial}\n"
+        archive.extend(batch.archive)
+    return files, archive

@@ -1,0 +1,420 @@
+"""A job and its opcodes: states, legal moves, what is written and what is shown.
+
+A job is a list of opcodes, executed one after the other. The states (seed 001 *Job Queue*) and the
+moves between them stand in :data:`LEGAL_MOVES` and nowhere else; :meth:`QueuedOpCode.move` makes a
+move and refuses the rest. The state of a job is derived from those of its opcodes.
+
+Each opcode holds its state twice: ``state`` is what is true now, ``shown`` is what has been
+committed and may be told. Both are immutable, so a commit takes a picture of a job by copying
+references. Log entries are not committed one by one and may be told at once.
+
+Nothing here locks; :mod:`ganeti.jqueue.queue` calls everything that changes a job with its own lock
+held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ganeti import errors, ht, opcodes
+from ganeti.constants import job as const
+from ganeti.opcodes.base import OpCode
+from ganeti.wire import errors as wire_errors
+from ganeti.wire import json
+
+QUEUED = const.STATUS_QUEUED
+WAITING = const.STATUS_WAITING
+CANCELING = const.STATUS_CANCELING
+RUNNING = const.STATUS_RUNNING
+CANCELED = const.STATUS_CANCELED
+SUCCESS = const.STATUS_SUCCESS
+ERROR = const.STATUS_ERROR
+
+FINALIZED = const.FINALIZED
+# Handed to a worker and not finished.
+ACTIVE = frozenset((WAITING, CANCELING, RUNNING))
+
+LEGAL_MOVES: dict[str, frozenset[str]] = {
+    # An opcode ends from "queued" when an earlier one failed, a dependency did not end as wanted,
+    # or the job was canceled in time.
+    QUEUED: frozenset((WAITING, CANCELED, ERROR)),
+    # Back to "queued" when the daemon ends before the locks were there.
+    WAITING: frozenset((QUEUED, RUNNING, CANCELING, CANCELED, ERROR)),
+    RUNNING: frozenset((CANCELING, CANCELED, SUCCESS, ERROR)),
+    # "success": a running opcode was done before it came to a point where it could stop.
+    CANCELING: frozenset((CANCELED, SUCCESS, ERROR)),
+    CANCELED: frozenset(),
+    SUCCESS: frozenset(),
+    ERROR: frozenset(),
+}
+
+Timestamp = tuple[int, int]
+LogEntry = tuple[int, Timestamp, str, Any]
+
+
+class OpState(NamedTuple):
+    """What changes about an opcode. Times are ``(seconds, microseconds)``."""
+
+    status: str = QUEUED
+    result: Any = None
+    start: Timestamp | None = None
+    exec: Timestamp | None = None
+    end: Timestamp | None = None
+    priority: int = 0
+
+
+class JobState(NamedTuple):
+    """What changes about a job besides its opcodes."""
+
+    start: Timestamp | None = None
+    end: Timestamp | None = None
+    livelock: str | None = None
+    process_id: int | None = None
+
+
+class Picture(NamedTuple):
+    """A job at one moment, for a commit."""
+
+    job: QueuedJob
+    state: JobState
+    ops: tuple[OpState, ...]
+    log_lengths: tuple[int, ...]
+
+
+class QueuedOpCode:
+    """One opcode of a job.
+
+    :ivar input: the parameters with ``OP_ID``, as they stand in the job file.
+    :ivar log: ``(serial, time, type, message)``; grows only.
+    """
+
+    __slots__ = ("_input_text", "_op", "_summary", "input", "log", "shown", "state")
+
+    def __init__(self, input_: dict[str, Any], op: OpCode | None = None) -> None:
+        self.input = input_
+        self._op = op
+        self._input_text: str | None = None
+        self._summary: str | None = None
+        self.state = OpState()
+        self.shown = self.state
+        self.log: list[LogEntry] = []
+
+    @classmethod
+    def from_opcode(cls, op: OpCode) -> QueuedOpCode:
+        """For a submission; secrets stay in memory and are never written."""
+        created = cls(op.to_dict(redact="secret"), op)
+        created.state = created.shown = OpState(priority=op.priority)
+        return created
+
+    def opcode(self) -> OpCode:
+        """The opcode to execute.
+
+        :raises errors.OpCodeUnknown: written by another version.
+        :raises errors.OpPrereqError: the parameters are not valid, or secrets are gone because the
+            master was restarted.
+        """
+        if self._op is None:
+            op = opcodes.from_dict(self.input)
+            lost = [name for name, declared in op.PARAMS.items()
+                    if declared.type.hidden == "secret" and _has_redacted(self.input.get(name))]
+            if lost:
+                raise errors.OpPrereqError(
+                    f"secret values of {', '.join(lost)} are kept in memory only and were lost when"
+                    " the master was restarted. Submit the job again.", errors.ECODE_STATE)
+            self._op = op
+        return self._op
+
+    def drop_opcode(self) -> None:
+        """Forget the object (and the secrets in it) once the opcode has ended."""
+        self._op = None
+
+    def move(self, status: str, **changes: Any) -> None:
+        """Change the status, and other parts of the state with it.
+
+        :raises errors.ProgrammerError: there is no such move.
+        """
+        if status not in LEGAL_MOVES[self.state.status]:
+            raise errors.ProgrammerError(
+                f"opcode {self.input.get('OP_ID')} cannot go from {self.state.status} to {status}")
+        self.state = self.state._replace(status=status, **changes)
+
+    def summary(self) -> str:
+        """One line for job lists; from the parameters alone, so that any old file has one."""
+        if self._summary is None:
+            try:
+                self._summary = (self._op or opcodes.from_dict(self.input)).summary()
+            except errors.GenericError:
+                self._summary = str(self.input.get("OP_ID", "")).removeprefix("OP_")
+        return self._summary
+
+    def public_input(self) -> dict[str, Any]:
+        """The parameters without private values, for everybody who asks."""
+        try:
+            cls = opcodes.lookup(str(self.input.get("OP_ID")))
+        except errors.GenericError:
+            return self.input
+        hidden = [name for name, declared in cls.PARAMS.items() if declared.type.hidden]
+        if not hidden:
+            return self.input
+        return {name: ht.redact(value) if name in hidden else value
+                for name, value in self.input.items()}
+
+    def input_text(self) -> str:
+        """The parameters as JSON; they do not change, so the text is kept while the job lives."""
+        if self._input_text is None:
+            self._input_text = json.dumps(self.input)
+        return self._input_text
+
+    def drop_text(self) -> None:
+        """Free the kept text; a finished job is rarely written again."""
+        self._input_text = None
+
+    def set_priority(self, priority: int) -> None:
+        """Change the priority of an unfinished opcode."""
+        self.state = self.state._replace(priority=priority)
+
+
+def _has_redacted(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_redacted, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_redacted, value))
+    return bool(value == ht.REDACTED)
+
+
+class QueuedJob:
+    """A job in memory.
+
+    :ivar next_log_serial: log entries are numbered through all opcodes of a job, from 1.
+    :ivar cancel_reason: why the job is to stop, once somebody asked.
+    :ivar new: not yet committed for the first time, so nobody may see it.
+    :ivar archived: read from the archive.
+    """
+
+    __slots__ = ("archived", "cancel_reason", "id", "new", "next_log_serial", "ops", "received",
+                 "shown", "state")
+
+    def __init__(self, job_id: int, ops: list[QueuedOpCode], received: Timestamp | None) -> None:
+        self.id = job_id
+        self.ops = ops
+        self.received = received
+        self.state = self.shown = JobState()
+        self.next_log_serial = 1
+        self.cancel_reason: str | None = None
+        self.new = False
+        self.archived = False
+
+    # -- state -----------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> str:
+        """The state which is true now."""
+        return status_of(op.state.status for op in self.ops)
+
+    @property
+    def shown_status(self) -> str:
+        """The state which may be told."""
+        return status_of(op.shown.status for op in self.ops)
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the job has ended (now; perhaps not committed)."""
+        return self.status in FINALIZED
+
+    @property
+    def priority(self) -> int:
+        """The highest priority (lowest number) among the unfinished opcodes, else 0."""
+        return priority_of(op.state for op in self.ops)
+
+    def current(self) -> QueuedOpCode | None:
+        """The first opcode which has not ended."""
+        for op in self.ops:
+            if op.state.status not in FINALIZED:
+                return op
+        return None
+
+    def end_rest(self, status: str, error: BaseException, now: Timestamp) -> None:
+        """End every unfinished opcode with this status and reason."""
+        result = wire_errors.encode(error)
+        for op in self.ops:
+            if op.state.status not in FINALIZED:
+                op.move(status, result=result, end=now)
+                op.drop_opcode()
+
+    def add_log(self, op: QueuedOpCode, kind: str, message: Any, now: Timestamp) -> None:
+        """Append a log entry."""
+        op.log.append((self.next_log_serial, now, kind, message))
+        self.next_log_serial += 1
+
+    # -- commit ----------------------------------------------------------------------------------
+
+    def picture(self) -> Picture:
+        """The job as it is now."""
+        return Picture(self, self.state, tuple(op.state for op in self.ops),
+                       tuple(len(op.log) for op in self.ops))
+
+    def show(self, picture: Picture) -> None:
+        """Let everybody see a committed picture."""
+        self.shown = picture.state
+        for op, state in zip(self.ops, picture.ops, strict=True):
+            op.shown = state
+
+    # -- what clients ask ------------------------------------------------------------------------
+
+    def log_after(self, serial: int | None) -> list[LogEntry]:
+        """Log entries with a higher serial, in order; all when `serial` is None."""
+        if serial is None:
+            return [entry for op in self.ops for entry in tuple(op.log)]
+        if serial >= self.next_log_serial - 1:
+            return []
+        return [entry for op in self.ops for entry in tuple(op.log) if entry[0] > serial]
+
+    def values(self, fields: Sequence[str]) -> list[Any]:
+        """The values of these fields; None for one that does not exist."""
+        values = []
+        for name in fields:
+            read = FIELDS.get(name)
+            values.append(None if read is None else read(self))
+        return values
+
+
+def status_of(statuses: Iterable[str]) -> str:
+    """The state of a job from those of its opcodes, in order (seed 001 *Job and opcode status*)."""
+    result = QUEUED
+    all_success = True
+    for status in statuses:
+        if status == SUCCESS:
+            continue
+        all_success = False
+        if status == QUEUED:
+            continue
+        result = status
+        if status in (CANCELING, CANCELED, ERROR):
+            break
+    return SUCCESS if all_success else result
+
+
+def priority_of(states: Iterable[OpState]) -> int:
+    """The highest priority among unfinished opcodes; the default for a job that has ended."""
+    return min((state.priority for state in states if state.status not in FINALIZED), default=0)
+
+
+FIELDS: dict[str, Callable[[QueuedJob], Any]] = {
+    "archived": lambda job: job.archived,
+    "end_ts": lambda job: job.shown.end,
+    "id": lambda job: job.id,
+    "opend": lambda job: [op.shown.end for op in job.ops],
+    "opexec": lambda job: [op.shown.exec for op in job.ops],
+    "oplog": lambda job: [list(op.log) for op in job.ops],
+    "oppriority": lambda job: [op.shown.priority for op in job.ops],
+    "opresult": lambda job: [op.shown.result for op in job.ops],
+    "ops": lambda job: [op.public_input() for op in job.ops],
+    "opstart": lambda job: [op.shown.start for op in job.ops],
+    "opstatus": lambda job: [op.shown.status for op in job.ops],
+    "priority": lambda job: priority_of(op.shown for op in job.ops),
+    "received_ts": lambda job: job.received,
+    "start_ts": lambda job: job.shown.start,
+    "status": lambda job: job.shown_status,
+    "summary": lambda job: [op.summary() for op in job.ops],
+}
+
+
+def check_fields(fields: Sequence[str]) -> None:
+    """Refuse fields which no job has.
+
+    :raises errors.OpPrereqError: names them.
+    """
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown:
+        raise errors.OpPrereqError(f"unknown job fields: {', '.join(unknown)}", errors.ECODE_INVAL)
+
+
+# -- job files -----------------------------------------------------------------------------------
+
+
+def encode(picture: Picture) -> str:
+    """The text of a job file."""
+    job = picture.job
+    ops = []
+    for op, state, logged in zip(job.ops, picture.ops, picture.log_lengths, strict=True):
+        log = json.dumps(op.log[:logged]) if logged else "[]"
+        result = "null" if state.result is None else json.dumps(state.result)
+        ops.append(
+            f'{{"input":{op.input_text()},"status":"{state.status}","result":{result},"log":{log},'
+            f'"start_timestamp":{_time_text(state.start)},"exec_timestamp":{_time_text(state.exec)}'
+            f',"end_timestamp":{_time_text(state.end)},"priority":{state.priority}}}'
+        )
+    alive = ""
+    if picture.state.livelock is not None:
+        alive += f',"livelock":{json.dumps(picture.state.livelock)}'
+    if picture.state.process_id is not None:
+        alive += f',"process_id":{picture.state.process_id}'
+    return (
+        f'{{"id":{job.id},"ops":[{",".join(ops)}],"start_timestamp":{_time_text(picture.state.start)}'
+        f',"end_timestamp":{_time_text(picture.state.end)}'
+        f',"received_timestamp":{_time_text(job.received)}{alive}}}'
+    )
+
+
+def _time_text(time: Timestamp | None) -> str:
+    return "null" if time is None else f"[{time[0]},{time[1]}]"
+
+
+def decode(text: str, *, archived: bool = False) -> QueuedJob:
+    """Read a job file.
+
+    :raises errors.JobFileCorrupted: says what is wrong with it.
+    """
+    try:
+        data = json.loads(text)
+    except errors.ParseError as err:
+        raise errors.JobFileCorrupted(str(err)) from err
+    try:
+        return _decode(data, archived)
+    except (KeyError, TypeError, ValueError, AttributeError) as err:
+        raise errors.JobFileCorrupted(f"not a job: {type(err).__name__} {err}") from err
+
+
+def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
+    ops = []
+    serial = 0
+    for entry in data["ops"]:
+        if not isinstance(entry["input"], dict):
+            raise ValueError("an opcode's input is not an object")
+        op = QueuedOpCode(entry["input"])
+        if entry["status"] not in LEGAL_MOVES:
+            raise ValueError(f"unknown opcode status {entry['status']!r}")
+        op.state = OpState(entry["status"], entry.get("result"), _time(entry["start_timestamp"]),
+                           _time(entry["exec_timestamp"]), _time(entry["end_timestamp"]),
+                           _number(entry.get("priority", 0)))
+        op.shown = op.state
+        for number, when, kind, message in entry["log"]:
+            stamp = _time(when)
+            if stamp is None:
+                raise ValueError("a log entry has no time")
+            op.log.append((_number(number), stamp, str(kind), message))
+            serial = max(serial, number)
+        ops.append(op)
+    job = QueuedJob(_number(data["id"]), ops, _time(data["received_timestamp"]))
+    livelock, process_id = data.get("livelock"), data.get("process_id")
+    job.state = JobState(_time(data["start_timestamp"]), _time(data["end_timestamp"]),
+                         None if livelock is None else str(livelock),
+                         None if process_id is None else _number(process_id))
+    job.shown = job.state
+    job.next_log_serial = serial + 1
+    job.archived = archived
+    return job
+
+
+def _time(value: Any) -> Timestamp | None:
+    if value is None:
+        return None
+    seconds, microseconds = value
+    return _number(seconds), _number(microseconds)
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a whole number")
+    return value

@@ -1,0 +1,549 @@
+"""Jobs on disk.
+
+The queue directory is an interface: other programs read ``job-N``, ``serial``, ``version`` and
+``archive/`` (seed 001 *Queue structure*), and each of these appears by rename, whole. Flushing every
+such file and its directory for every change would cost two flushes per job, so durability has a
+place of its own, the *journal*: one commit appends the new content of everything that changed to one
+file and flushes that once (``fdatasync``). The files themselves are then replaced without a flush.
+After a crash the journal is replayed over whatever the files have become; when a journal has grown,
+a new one is begun, the files named in the old one are flushed, and the old one is removed
+(:meth:`QueueStore.checkpoint`). A stop in good order leaves no journal behind.
+
+A journal is a sequence of records::
+
+    GJ1 <crc32 of the payload> <bytes in the payload>\\n<payload>\\n
+
+whose payload is one line of JSON, ``{"files": [[name, bytes], ...], "archive": [ids]}``, followed by
+the contents of these files. A torn record at the end was never acknowledged and is dropped. The
+first record of a journal names how much of its predecessor counts (``"after"``), so that a record
+whose flush failed, and which was therefore reported as failed, cannot come back later.
+
+A full disk makes :meth:`QueueStore.commit` fail with nothing changed. When only a job's file cannot
+be replaced, the journal keeps its content until that works.
+
+One thread commits; checkpoints may run in another one. Source for the names: seed 001 *Job Queue*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import job as const
+from ganeti.utils import fs
+from ganeti.wire import json
+
+_log = logging.getLogger(__name__)
+
+# A journal above this size is replaced by a new one at the next commit.
+JOURNAL_BYTES = 4 << 20
+
+_JOB_FILE = re.compile(r"job-([1-9][0-9]*|0)\Z")
+_JOURNAL_FILE = re.compile(r"journal-([0-9]+)\Z")
+_HEADER = re.compile(rb"GJ1 ([0-9a-f]{8}) ([0-9]{1,12})\n")
+_TEMPORARY_PREFIX = ".queue-"
+
+SERIAL = "serial"
+VERSION = "version"
+DRAIN = "drain"
+ARCHIVE = "archive"
+
+
+def job_file(job_id: int) -> str:
+    """Name of a live job's file in the queue directory."""
+    return f"job-{job_id}"
+
+
+def archive_file(job_id: int) -> str:
+    """Name of an archived job's file, relative to the queue directory."""
+    return f"{ARCHIVE}/{job_id // const.JOBS_PER_ARCHIVE_DIR}/job-{job_id}"
+
+
+def _no_fault(_step: str) -> None:
+    """What happens before each step on the disk in normal life."""
+
+
+class QueueStore:
+    """The queue directory of this node.
+
+    :param fault: called with a name before every write, flush, rename and removal; tests let it
+        raise :exc:`OSError` or kill the process.
+    :ivar replayed: job ids which the journals of an earlier run held, after :meth:`open`.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        *,
+        journal_bytes: int = JOURNAL_BYTES,
+        fault: Callable[[str], None] = _no_fault,
+    ) -> None:
+        self.directory = directory
+        self.replayed: list[int] = []
+        self._journal_bytes = journal_bytes
+        self._fault = fault
+        self._fd: int | None = None
+        self._number = 0
+        self._good_bytes = 0
+        # How much of a journal that must not be used further counts: (number, bytes).
+        self._after: tuple[int, int] | None = None
+        # Names which a journal holds and whose files were not flushed: by journal number.
+        self._touched: dict[int, set[str]] = {}
+        # Content which could not be put into its file yet.
+        self._unwritten: dict[str, str] = {}
+        # Guards _touched, _unwritten and the replacement of files against a checkpoint.
+        self._lock = threading.Lock()
+        self._checkpoint_lock = threading.Lock()
+
+    # -- start and stop --------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Make the directory usable and replay what an earlier run left in its journals.
+
+        :raises errors.JobQueueError: the directory cannot be used, or has another version.
+        """
+        try:
+            fs.make_dirs(self.directory, 0o750)
+            fs.make_dirs(self._path(ARCHIVE), 0o750)
+            self._check_version()
+            self._remove_temporary()
+            self._replay()
+        except OSError as err:
+            raise errors.JobQueueError(
+                f"cannot use the job queue in {self.directory}: {err}") from err
+
+    def close(self) -> None:
+        """Flush every file and remove the journal; an error leaves the journal for the next run."""
+        try:
+            self.checkpoint()
+        except OSError as err:
+            _log.warning("cannot flush the job queue, its journal stays: %s", err)
+        self._close_journal()
+
+    def _check_version(self) -> None:
+        path = self._path(VERSION)
+        try:
+            text = fs.read_file(path).strip()
+        except FileNotFoundError:
+            self._fault("write version")
+            fs.write_file(path, f"{const.QUEUE_VERSION}\n", mode=const.QUEUE_FILE_MODE)
+            return
+        if text != str(const.QUEUE_VERSION):
+            raise errors.JobQueueError(
+                f"job queue in {self.directory} has version {text!r}, this program reads"
+                f" {const.QUEUE_VERSION}")
+
+    def _remove_temporary(self) -> None:
+        """Take away what a killed process was writing."""
+        for name in os.listdir(self.directory):
+            if name.startswith(_TEMPORARY_PREFIX):
+                fs.remove_file(self._path(name))
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def job_ids(self) -> list[int]:
+        """Ids of the live jobs, ascending. Foreign files are left alone.
+
+        :raises OSError: the directory cannot be read.
+        """
+        return _ids_in(self.directory)
+
+    def archived_ids(self) -> Iterator[int]:
+        """Ids of the archived jobs, ascending.
+
+        :raises OSError: the archive cannot be read.
+        """
+        parts = [int(name) for name in os.listdir(self._path(ARCHIVE)) if name.isdecimal()]
+        for part in sorted(parts):
+            yield from _ids_in(self._path(f"{ARCHIVE}/{part}"))
+
+    def read_job(self, job_id: int) -> str | None:
+        """Text of a live job's file; None when there is none.
+
+        :raises OSError: it cannot be read.
+        """
+        return self._read(job_file(job_id))
+
+    def read_archived(self, job_id: int) -> str | None:
+        """Text of an archived job's file; None when there is none.
+
+        :raises OSError: it cannot be read.
+        """
+        return self._read(archive_file(job_id))
+
+    def read_serial(self) -> int:
+        """The last job id that was given out; 0 in a new queue.
+
+        :raises errors.JobQueueError: the file holds something else.
+        :raises OSError: it cannot be read.
+        """
+        text = self._read(SERIAL)
+        if text is None:
+            return 0
+        if not text.strip().isdecimal():
+            raise errors.JobQueueError(
+                f"file {self._path(SERIAL)} holds no job id. Write the highest id of all jobs,"
+                " archived ones included, into it.")
+        return int(text)
+
+    def drained(self) -> bool:
+        """Whether the queue is marked to take no new jobs."""
+        return os.path.exists(self._path(DRAIN))
+
+    def _read(self, name: str) -> str | None:
+        with self._lock:
+            waiting = self._unwritten.get(name)
+        if waiting is not None:
+            return waiting
+        try:
+            return fs.read_file(self._path(name))
+        except FileNotFoundError:
+            return None
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def set_drained(self, drained: bool) -> None:
+        """Mark the queue, or take the mark away; durable.
+
+        :raises errors.JobQueueError: the disk refused.
+        """
+        try:
+            self._fault("drain")
+            if drained:
+                fs.write_file(self._path(DRAIN), "", mode=const.QUEUE_FILE_MODE)
+            else:
+                fs.remove_file(self._path(DRAIN))
+                fs.flush_dir(self.directory)
+        except OSError as err:
+            raise errors.JobQueueError(f"cannot change the drain flag of the queue: {err}") from err
+
+    def commit(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:
+        """Make new content of files, and moves into the archive, durable with one flush.
+
+        The files themselves are replaced by :meth:`apply`, which is called next with the same
+        arguments.
+
+        :param files: content by name in the queue directory.
+        :raises errors.JobQueueError: nothing was changed.
+        """
+        try:
+            if self._fd is not None and self._good_bytes >= self._journal_bytes:
+                self._close_journal()
+            if self._fd is None:
+                self._begin_journal()
+            record = _record(files, archive, self._after)
+            self._append(record)
+        except OSError as err:
+            raise errors.JobQueueError(
+                f"cannot write to the job queue in {self.directory}: {err.strerror or err}"
+            ) from err
+        self._after = None
+        with self._lock:
+            touched = self._touched.setdefault(self._number, set())
+            touched.update(files)
+            touched.update(map(archive_file, archive))
+
+    def apply(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:
+        """Replace the files of a commit. What fails is tried again later; the journal has it."""
+        with self._lock:
+            todo = {**self._unwritten, **files}
+            self._unwritten = {}
+            for name, text in todo.items():
+                try:
+                    self._replace(name, text)
+                except OSError as err:
+                    _log.warning("cannot write %s yet: %s", self._path(name), err)
+                    self._unwritten[name] = text
+            for job_id in archive:
+                try:
+                    self._archive(job_id)
+                except OSError as err:
+                    # After a restart the journal, or the next archiving, moves it.
+                    _log.warning("cannot archive job %d: %s", job_id, err)
+
+    def _replace(self, name: str, text: str) -> None:
+        """Write a file and rename it, without a flush."""
+        path = self._path(name)
+        temporary = self._path(f"{_TEMPORARY_PREFIX}{name.replace('/', '-')}.new")
+        self._fault("write file")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                     | os.O_NOFOLLOW, const.QUEUE_FILE_MODE)
+        try:
+            try:
+                os.fchmod(fd, const.QUEUE_FILE_MODE)
+                _write_all(fd, text.encode("utf-8", "surrogateescape"))
+            finally:
+                os.close(fd)
+            self._fault("rename file")
+            os.rename(temporary, path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                fs.remove_file(temporary)
+            raise
+
+    def _archive(self, job_id: int) -> None:
+        target = self._path(archive_file(job_id))
+        name = job_file(job_id)
+        self._fault("archive job")
+        fs.make_dirs(os.path.dirname(target), 0o750)
+        waiting = self._unwritten.pop(name, None)
+        if waiting is not None:
+            try:
+                self._replace(archive_file(job_id), waiting)
+            except OSError:
+                self._unwritten[name] = waiting
+                raise
+            fs.remove_file(self._path(name))
+            return
+        try:
+            os.rename(self._path(name), target)
+        except FileNotFoundError:
+            if not os.path.exists(target):
+                raise
+
+    # -- journal ---------------------------------------------------------------------------------
+
+    def _begin_journal(self) -> None:
+        number = self._number + 1
+        path = self._path(f"journal-{number}")
+        self._fault("create journal")
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
+                     const.QUEUE_FILE_MODE)
+        try:
+            os.fchmod(fd, const.QUEUE_FILE_MODE)
+            self._fault("flush directory")
+            fs.flush_dir(self.directory)
+        except OSError:
+            os.close(fd)
+            with contextlib.suppress(OSError):
+                fs.remove_file(path)
+            raise
+        self._fd = fd
+        self._number = number
+        self._good_bytes = 0
+
+    def _append(self, record: bytes) -> None:
+        assert self._fd is not None
+        try:
+            self._fault("write journal")
+            os.lseek(self._fd, self._good_bytes, os.SEEK_SET)
+            _write_all(self._fd, record)
+        except OSError:
+            # No flush was tried, so cutting the piece off is all there is to do.
+            self._cut_journal(abandon=False)
+            raise
+        try:
+            self._fault("flush journal")
+            os.fdatasync(self._fd)
+        except OSError:
+            # What is on the disk now is unknown; this journal takes no further record.
+            self._cut_journal(abandon=True)
+            raise
+        self._good_bytes += len(record)
+
+    def _cut_journal(self, *, abandon: bool) -> None:
+        assert self._fd is not None
+        try:
+            os.ftruncate(self._fd, self._good_bytes)
+        except OSError:
+            abandon = True
+        if abandon:
+            self._after = (self._number, self._good_bytes)
+            self._close_journal()
+
+    def _close_journal(self) -> None:
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            self._after = self._after or (self._number, self._good_bytes)
+            os.close(fd)
+
+    @property
+    def journal_used(self) -> bool:
+        """Whether a checkpoint would have something to do."""
+        with self._lock:
+            return bool(self._touched)
+
+    @property
+    def has_old_journals(self) -> bool:
+        """Whether journals wait for a checkpoint besides the one in use."""
+        with self._lock:
+            return len(self._touched) > 1
+
+    def end_journal(self) -> None:
+        """Let the next commit begin a new journal; called by the committing thread."""
+        self._close_journal()
+
+    def checkpoint(self) -> None:
+        """Flush the files of all journals but the one in use, then remove these journals.
+
+        Safe in another thread than the committing one, which calls :meth:`end_journal` before when
+        everything is to be flushed.
+
+        :raises OSError: a flush failed; the journals stay.
+        """
+        with self._checkpoint_lock:
+            with self._lock:
+                in_use = self._number if self._fd is not None else None
+                old = sorted(number for number in self._touched if number != in_use)
+                if not old:
+                    return
+                retry = {name: self._unwritten[name] for number in old
+                         for name in self._touched[number] if name in self._unwritten}
+                for name, text in retry.items():
+                    self._replace(name, text)
+                    del self._unwritten[name]
+                names = set().union(*(self._touched[number] for number in old))
+            self._flush_files(names)
+            for number in old:
+                self._fault("remove journal")
+                fs.remove_file(self._path(f"journal-{number}"))
+                with self._lock:
+                    del self._touched[number]
+            self._fault("flush directory")
+            fs.flush_dir(self.directory)
+
+    def _flush_files(self, names: Iterable[str]) -> None:
+        directories = {self.directory}
+        for name in names:
+            match = _JOB_FILE.match(name)
+            # A job may have been archived meanwhile. Its content must be safe all the same: the
+            # journal of that move knows only the name.
+            places = [name, archive_file(int(match[1]))] if match else [name]
+            for place in places:
+                path = self._path(place)
+                self._fault("flush file")
+                try:
+                    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+                except FileNotFoundError:
+                    continue
+                try:
+                    os.fdatasync(fd)
+                finally:
+                    os.close(fd)
+                if "/" in place:
+                    directories.add(os.path.dirname(path))
+                    directories.add(self._path(ARCHIVE))
+                break
+        for directory in sorted(directories, reverse=True):
+            self._fault("flush directory")
+            fs.flush_dir(directory)
+
+    # -- replay ----------------------------------------------------------------------------------
+
+    def _replay(self) -> None:
+        numbers = sorted(int(match[1]) for name in os.listdir(self.directory)
+                         if (match := _JOURNAL_FILE.match(name)))
+        self._number = numbers[-1] if numbers else 0
+        contents = [fs.read_bytes(self._path(f"journal-{number}")) for number in numbers]
+        records: list[list[tuple[int, dict[str, Any], dict[str, str]]]] = []
+        valid_bytes: dict[int, int] = {}
+        for number, content in zip(numbers, contents, strict=True):
+            found, good = _parse_journal(content)
+            if good < len(content):
+                _log.warning("job queue: journal-%d ends with %d bytes that were never"
+                             " acknowledged", number, len(content) - good)
+            records.append(found)
+            valid_bytes[number] = good
+        for found in records:
+            for _end, head, _files in found:
+                if head.get("after"):
+                    number, good = head["after"]
+                    valid_bytes[number] = min(good, valid_bytes.get(number, good))
+        changed: set[str] = set()
+        jobs: set[int] = set()
+        for number, found in zip(numbers, records, strict=True):
+            files: dict[str, str] = {}
+            archived: list[int] = []
+            for end, head, contained in found:
+                if end > valid_bytes[number]:
+                    break
+                files.update(contained)
+                archived.extend(head.get("archive", ()))
+            for name, text in files.items():
+                match = _JOB_FILE.match(name)
+                if match and not os.path.exists(self._path(name)) and os.path.exists(
+                        self._path(archive_file(int(match[1])))):
+                    continue  # archived by a later record, which was applied before the crash
+                self._replace(name, text)
+                changed.add(name)
+                if match:
+                    jobs.add(int(match[1]))
+            for job_id in archived:
+                try:
+                    self._archive(job_id)
+                except FileNotFoundError:
+                    _log.warning("job queue: archived job %d has no file", job_id)
+                changed.add(archive_file(job_id))
+                jobs.discard(job_id)
+        if numbers:
+            self._flush_files(changed)
+            for number in numbers:
+                self._fault("remove journal")
+                fs.remove_file(self._path(f"journal-{number}"))
+            fs.flush_dir(self.directory)
+            _log.info("job queue: replayed %d files from %d journals", len(changed), len(numbers))
+        self.replayed = sorted(jobs)
+
+    def _path(self, name: str) -> str:
+        return f"{self.directory}/{name}"
+
+
+def _ids_in(directory: str) -> list[int]:
+    return sorted(int(match[1]) for name in os.listdir(directory)
+                  if (match := _JOB_FILE.match(name)))
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+def _record(files: Mapping[str, str], archive: Sequence[int],
+            after: tuple[int, int] | None) -> bytes:
+    contents = [(name, text.encode("utf-8", "surrogateescape")) for name, text in files.items()]
+    head: dict[str, Any] = {"files": [[name, len(data)] for name, data in contents]}
+    if archive:
+        head["archive"] = list(archive)
+    if after is not None:
+        head["after"] = list(after)
+    payload = b"".join([json.dumps(head).encode("ascii"), b"\n", *(data for _, data in contents)])
+    return b"GJ1 %08x %d\n%s\n" % (zlib.crc32(payload), len(payload), payload)
+
+
+def _parse_journal(content: bytes) -> tuple[list[tuple[int, dict[str, Any], dict[str, str]]], int]:
+    """Records of a journal up to the first torn one, and the number of bytes they take.
+
+    Each record is ``(position of its end, head, content by name)``.
+    """
+    found = []
+    position = 0
+    while position < len(content):
+        match = _HEADER.match(content, position)
+        if match is None:
+            break
+        start = match.end()
+        size = int(match[2])
+        payload = content[start:start + size]
+        end = start + size + 1
+        if len(payload) < size or content[end - 1:end] != b"\n":
+            break
+        if zlib.crc32(payload) != int(match[1], 16):
+            break
+        head_line, _, rest = payload.partition(b"\n")
+        head = json.loads(head_line)
+        files = {}
+        offset = 0
+        for name, length in head["files"]:
+            files[name] = rest[offset:offset + length].decode("utf-8", "surrogateescape")
+            offset += length
+        found.append((end, head, files))
+        position = end
+    return found, position
