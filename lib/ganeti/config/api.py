@@ -1,0 +1,299 @@
+"""What logical units and daemons use of the configuration.
+
+Reading goes to the present state and never waits; the questions are those of
+:class:`~ganeti.config.view.Questions`. Each writing method is one transaction: when it returns, the
+change is durable. Several changes that belong together go into one :meth:`Config.transaction`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
+
+from ganeti import errors
+from ganeti.config import reservations, upgrade, verify
+from ganeti.config.store import (
+    ConfigStore,
+    Distribute,
+    DistributionFailure,
+    Text,
+    Writer,
+    write_config_file,
+)
+from ganeti.config.transaction import Transaction
+from ganeti.config.view import Questions
+from ganeti.constants import instance as instance_const
+from ganeti.objects import (
+    Cluster,
+    ConfigData,
+    Disk,
+    FilterRule,
+    Instance,
+    Network,
+    Node,
+    NodeGroup,
+    codec,
+)
+from ganeti.utils import clock, fs
+from ganeti.wire import json
+
+log = logging.getLogger(__name__)
+
+
+def load(path: str) -> tuple[ConfigData, int]:
+    """Read a configuration file, also one of an older version.
+
+    :returns: the configuration, and the version which the file had.
+    :raises ConfigurationError: missing, unreadable, not JSON, or not a configuration; the text
+        names the file and, where there is one, the place in it.
+    :raises ConfigVersionMismatch: written by a newer version, or by one too old.
+    """
+    try:
+        raw = json.loads(fs.read_bytes(path))
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(
+            f"file {path} is missing. This machine is not the master of a cluster.") from err
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    except errors.ParseError as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err
+    try:
+        converted = upgrade.upgrade(raw)
+        data = codec.from_dict(ConfigData, converted)
+    except errors.ConfigVersionMismatch:
+        raise
+    except errors.ConfigurationError as err:
+        raise errors.ConfigurationError(f"{path}: {err}", err.path) from err
+    if data.cluster.master_node not in data.nodes:
+        raise errors.ConfigurationError(
+            f"{path}: cluster/master_node: node {data.cluster.master_node} is not in the "
+            "configuration", "cluster/master_node")
+    return data, raw["version"]
+
+
+def create_file(path: str, data: ConfigData) -> None:
+    """Write the first configuration of a cluster.
+
+    :raises ConfigVerifyError: it contradicts itself; nothing was written.
+    :raises OSError: it could not be written.
+    """
+    problems = verify.check(data)
+    if problems:
+        raise errors.ConfigVerifyError("the new configuration contradicts itself", problems)
+    write_config_file(path, Text(data).render(data, set()))
+
+
+class Config(Questions):
+    """The configuration of the cluster, for the process which owns it. Thread-safe."""
+
+    def __init__(self, store: ConfigStore) -> None:
+        super().__init__()
+        self._store = store
+
+    @classmethod
+    def open(
+        cls, path: str, *, distribute: Distribute | None = None,
+        clock: Callable[[], float] = clock.now, write: Writer = write_config_file,
+    ) -> Config:
+        """Load, check and, where needed, upgrade the configuration file.
+
+        An upgraded configuration is written before it is used; the file as it was stays beside it
+        as ``config.data.backup-<version>``. Contradictions are logged: whoever has to repair them
+        needs a master.
+
+        :param distribute: how changes reach other nodes.
+        :raises ConfigurationError: see :func:`load`.
+        """
+        data, version = load(path)
+        if version != data.version:
+            old, new = upgrade.version_text(version), upgrade.version_text(data.version)
+            try:
+                write(f"{path}.backup-{old}", fs.read_bytes(path))
+                write(path, Text(data).render(data, set()))
+            except OSError as err:
+                raise errors.ConfigurationError(
+                    f"cannot write {path} after its upgrade from {old} to {new}: {err.strerror}",
+                ) from err
+            log.info("configuration upgraded from version %s to %s", old, new)
+        for problem in verify.check(data):
+            log.warning("configuration: %s", problem)
+        return cls(ConfigStore(path, data, distribute=distribute, now=clock, write=write))
+
+    def snapshot(self) -> ConfigData:
+        """The present state; never changes."""
+        return self._store.snapshot()
+
+    def use_distribution(self, distribute: Distribute) -> None:
+        """Say how changes reach other nodes, when that could not be known at the beginning."""
+        self._store.use_distribution(distribute)
+
+    def transaction(self) -> AbstractContextManager[Transaction]:
+        """Make several changes at once; see :meth:`ConfigStore.transaction`."""
+        return self._store.transaction()
+
+    def redistribute(self) -> list[DistributionFailure]:
+        """Send configuration and ssconf values to all nodes once more; returns what failed."""
+        return self._store.redistribute()
+
+    def verify(self) -> list[str]:
+        """Contradictions in the present state."""
+        return verify.check(self.snapshot())
+
+    # -- reservations -------------------------------------------------------------------------
+
+    def release_reservations(self, ec_id: str) -> None:
+        """Forget what an execution reserved; its commits are made."""
+        self._store.reservations.release(ec_id)
+
+    def reserve_instance_name(self, name: str, ec_id: str) -> None:
+        """Take a name for an instance to be added.
+
+        :raises ReservationError: it is in use or being taken; the same for all below.
+        """
+        self._store.reservations.reserve(
+            reservations.INSTANCE_NAME, name, ec_id, reservations.instance_names)
+
+    def reserve_mac(self, mac: str, ec_id: str) -> None:
+        """Take a MAC address."""
+        self._store.reservations.reserve(
+            reservations.MAC, mac.lower(), ec_id, reservations.macs)
+
+    def generate_mac(self, ec_id: str, prefix: str | None = None) -> str:
+        """Take a free MAC address.
+
+        :param prefix: the first three bytes; the cluster's by default.
+        """
+        return self._store.reservations.new_mac(prefix or self.cluster().mac_prefix, ec_id)
+
+    def reserve_lv(self, volume: str, ec_id: str) -> None:
+        """Take the name of a logical volume, as ``vg/lv``."""
+        self._store.reservations.reserve(
+            reservations.LV, volume, ec_id, reservations.logical_volumes)
+
+    def new_uuid(self, ec_id: str) -> str:
+        """Take a UUID nobody has."""
+        return self._store.reservations.new_uuid(ec_id)
+
+    # -- writing: one transaction each --------------------------------------------------------
+
+    def add_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
+        """Add an instance with its disks."""
+        with self.transaction() as change:
+            change.add_instance(instance, disks, ec_id)
+
+    def remove_instance(self, uuid: str) -> None:
+        """Remove an instance with its disks."""
+        with self.transaction() as change:
+            change.remove_instance(uuid)
+
+    def update_instance(self, instance: Instance) -> None:
+        """Replace an instance by a changed one."""
+        with self.transaction() as change:
+            change.update_instance(instance)
+
+    def mark_instance(self, uuid: str, admin_state: str,
+                      source: str = instance_const.SOURCE_ADMIN) -> None:
+        """Say what is wanted of an instance: ``up``, ``down`` or ``offline``."""
+        with self.transaction() as change:
+            change.mark_instance(uuid, admin_state, source)
+
+    def set_disks_active(self, uuid: str, active: bool) -> None:
+        """Say whether the disks of an instance have to be kept assembled."""
+        with self.transaction() as change:
+            change.set_disks_active(uuid, active)
+
+    def set_instance_primary(self, uuid: str, node_uuid: str) -> None:
+        """Make another node the primary of an instance."""
+        with self.transaction() as change:
+            change.set_instance_primary(uuid, node_uuid)
+
+    def add_disk(self, instance_uuid: str, disk: Disk, index: int = -1) -> None:
+        """Add a disk to an instance."""
+        with self.transaction() as change:
+            change.add_disk(instance_uuid, disk, index)
+
+    def remove_disk(self, instance_uuid: str, disk_uuid: str) -> None:
+        """Take a disk from an instance."""
+        with self.transaction() as change:
+            change.remove_disk(instance_uuid, disk_uuid)
+
+    def update_disk(self, disk: Disk) -> None:
+        """Replace a disk by a changed one."""
+        with self.transaction() as change:
+            change.update_disk(disk)
+
+    def add_node(self, node: Node, ec_id: str) -> None:
+        """Add a node."""
+        with self.transaction() as change:
+            change.add_node(node, ec_id)
+
+    def update_node(self, node: Node) -> None:
+        """Replace a node by a changed one."""
+        with self.transaction() as change:
+            change.update_node(node)
+
+    def remove_node(self, uuid: str) -> None:
+        """Remove a node which nothing refers to."""
+        with self.transaction() as change:
+            change.remove_node(uuid)
+
+    def add_group(self, group: NodeGroup, ec_id: str) -> None:
+        """Add a node group."""
+        with self.transaction() as change:
+            change.add_group(group, ec_id)
+
+    def update_group(self, group: NodeGroup) -> None:
+        """Replace a node group by a changed one."""
+        with self.transaction() as change:
+            change.update_group(group)
+
+    def remove_group(self, uuid: str) -> None:
+        """Remove an empty node group."""
+        with self.transaction() as change:
+            change.remove_group(uuid)
+
+    def add_network(self, network: Network, ec_id: str) -> None:
+        """Add a network."""
+        with self.transaction() as change:
+            change.add_network(network, ec_id)
+
+    def update_network(self, network: Network) -> None:
+        """Replace a network by a changed one."""
+        with self.transaction() as change:
+            change.update_network(network)
+
+    def remove_network(self, uuid: str) -> None:
+        """Remove a network nobody uses."""
+        with self.transaction() as change:
+            change.remove_network(uuid)
+
+    def put_filter(self, rule: FilterRule) -> None:
+        """Add or replace a rule for jobs."""
+        with self.transaction() as change:
+            change.put_filter(rule)
+
+    def remove_filter(self, uuid: str) -> None:
+        """Remove a rule for jobs."""
+        with self.transaction() as change:
+            change.remove_filter(uuid)
+
+    def update_cluster(self, cluster: Cluster) -> None:
+        """Replace the cluster object by a changed one."""
+        with self.transaction() as change:
+            change.update_cluster(cluster)
+
+    def set_candidate_cert(self, node_uuid: str, digest: str | None) -> None:
+        """Note or forget the digest of a candidate's certificate."""
+        with self.transaction() as change:
+            change.set_candidate_cert(node_uuid, digest)
+
+    def allocate_port(self) -> int:
+        """Take a TCP port from the cluster's pool."""
+        with self.transaction() as change:
+            return change.allocate_port()
+
+    def release_port(self, port: int) -> None:
+        """Give a TCP port back."""
+        with self.transaction() as change:
+            change.release_port(port)

@@ -1,0 +1,167 @@
+"""What every node must know, as small text files: ``ssconf_<key>``.
+
+:func:`values` derives all of them from the configuration; the master's store sends them to the
+nodes when they change. :class:`SimpleStore` reads them on a node, where there need not be a
+configuration. Lists are one item per line, each line ends with a newline; names are in natural
+order. The formats are published: other programs read these files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import ssconf as const
+from ganeti.utils import fs, paths, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ganeti.objects import ConfigData
+
+# The hypervisors with a file, whether enabled or not.
+_HYPERVISORS = ("chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm")
+
+
+def values(data: ConfigData) -> dict[str, str]:
+    """The text of every ssconf file but the master epoch, by key."""
+    from ganeti.constants import cluster as cluster_const
+
+    cluster = data.cluster
+    nodes = sorted(data.nodes.values(), key=lambda node: text.natural_key(node.name))
+    candidates = [node for node in nodes if node.master_candidate]
+    master = data.nodes.get(cluster.master_node)
+    if master is None:
+        raise errors.ConfigurationError(
+            f"master node {cluster.master_node} is not in the configuration")
+    ssh_ports = [
+        f"{node.name}={cluster.fill_nd(node, data.nodegroups[node.group])['ssh_port']}"
+        for node in nodes]
+    found = {
+        const.CLUSTER_NAME: _line(cluster.cluster_name),
+        const.CLUSTER_TAGS: _lines(sorted(cluster.tags)),
+        const.ENABLED_USER_SHUTDOWN: _line(cluster.enabled_user_shutdown),
+        const.FILE_STORAGE_DIR: _line(cluster.file_storage_dir),
+        const.GLUSTER_STORAGE_DIR: _line(cluster.gluster_storage_dir),
+        const.HYPERVISOR_LIST: _lines(cluster.enabled_hypervisors),
+        const.INSTANCE_LIST: _lines(text.natural_sorted(
+            instance.name for instance in data.instances.values())),
+        const.MAINTAIN_NODE_HEALTH: _line(cluster.maintain_node_health),
+        const.MASTER_CANDIDATES: _lines(node.name for node in candidates),
+        const.MASTER_CANDIDATES_CERTS: _lines(
+            f"{uuid}={digest}" for uuid, digest in sorted(cluster.candidate_certs.items())),
+        const.MASTER_CANDIDATES_IPS: _lines(node.primary_ip for node in candidates),
+        const.MASTER_IP: _line(cluster.master_ip),
+        const.MASTER_NETDEV: _line(cluster.master_netdev),
+        const.MASTER_NETMASK: _line(cluster.master_netmask),
+        const.MASTER_NODE: _line(master.name),
+        const.NETWORKS: _lines(_named(data.networks)),
+        const.NODEGROUPS: _lines(_named(data.nodegroups)),
+        const.NODE_LIST: _lines(node.name for node in nodes),
+        const.NODE_PRIMARY_IPS: _lines(f"{node.name} {node.primary_ip}" for node in nodes),
+        const.NODE_SECONDARY_IPS: _lines(f"{node.name} {node.secondary_ip}" for node in nodes),
+        const.NODE_VM_CAPABLE: _lines(f"{node.name}={node.vm_capable}" for node in nodes),
+        const.OFFLINE_NODES: _lines(node.name for node in nodes if node.offline),
+        const.ONLINE_NODES: _lines(node.name for node in nodes if not node.offline),
+        const.PRIMARY_IP_FAMILY: _line(cluster.primary_ip_family),
+        const.RELEASE_VERSION: _line(cluster_const.RELEASE_VERSION),
+        const.SHARED_FILE_STORAGE_DIR: _line(cluster.shared_file_storage_dir),
+        const.SSH_PORTS: _lines(ssh_ports),
+        const.UID_POOL: _lines(
+            str(first) if first == last else f"{first}-{last}"
+            for first, last in cluster.uid_pool),
+    }
+    for hypervisor in _HYPERVISORS:
+        params = cluster.hvparams.get(hypervisor, {})
+        found[const.HVPARAMS_PREFIX + hypervisor] = _lines(
+            f"{name}={params[name]}" for name in sorted(params))
+    return found
+
+
+def _line(value: object) -> str:
+    return f"{value}\n"
+
+
+def _lines(items: Iterable[str]) -> str:
+    return "".join(f"{item}\n" for item in items)
+
+
+def _named(table: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{uuid} {item.name}" for uuid, item in
+        sorted(table.items(), key=lambda entry: text.natural_key(entry[1].name))]
+
+
+class SimpleStore:
+    """Reads the ssconf files of a node; every call reads anew.
+
+    All methods raise :class:`errors.ConfigurationError` when a file is missing or cannot be read:
+    then this machine is not (or not yet) a node of a cluster.
+    """
+
+    def __init__(self, where: paths.Paths | None = None) -> None:
+        self._where = where
+
+    def get(self, key: str) -> str:
+        """One value, without the last newline."""
+        path = (self._where or paths.current()).ssconf_file(key)
+        try:
+            return fs.read_file(path).rstrip("\n")
+        except FileNotFoundError as err:
+            raise errors.ConfigurationError(
+                f"file {path} is missing. This machine is probably not a node of a cluster.",
+            ) from err
+        except OSError as err:
+            raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+
+    def get_list(self, key: str) -> list[str]:
+        """The lines of one value."""
+        return self.get(key).splitlines()
+
+    def get_map(self, key: str, separator: str) -> dict[str, str]:
+        """Lines of key and value."""
+        pairs: dict[str, str] = {}
+        for line in self.get_list(key):
+            name, found, value = line.partition(separator)
+            if not found:
+                raise errors.ConfigurationError(f"ssconf value {key}: cannot read line {line!r}")
+            pairs[name] = value
+        return pairs
+
+    def cluster_name(self) -> str:
+        """Name of the cluster."""
+        return self.get(const.CLUSTER_NAME)
+
+    def master_node(self) -> str:
+        """Name of the node which is the master, as this node knows it."""
+        return self.get(const.MASTER_NODE)
+
+    def node_list(self) -> list[str]:
+        """Names of all nodes."""
+        return self.get_list(const.NODE_LIST)
+
+    def online_nodes(self) -> list[str]:
+        """Names of the nodes which are not marked offline."""
+        return self.get_list(const.ONLINE_NODES)
+
+    def master_candidates(self) -> list[str]:
+        """Names of the master candidates."""
+        return self.get_list(const.MASTER_CANDIDATES)
+
+    def candidate_certs(self) -> dict[str, str]:
+        """SHA1 digests of the candidates' client certificates, by node UUID."""
+        return self.get_map(const.MASTER_CANDIDATES_CERTS, "=")
+
+    def node_primary_ips(self) -> dict[str, str]:
+        """Primary addresses by node name."""
+        return self.get_map(const.NODE_PRIMARY_IPS, " ")
+
+
+def write_local(found: Mapping[str, str], where: paths.Paths | None = None) -> None:
+    """Write ssconf files on this machine; used before a node daemon runs.
+
+    :raises OSError: a file could not be written; those before it are.
+    """
+    place = where or paths.current()
+    for key, value in found.items():
+        fs.write_file(place.ssconf_file(key), value, mode=const.FILE_MODE)

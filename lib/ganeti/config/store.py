@@ -1,0 +1,307 @@
+"""The configuration file: the present state, its text, and how a change becomes durable.
+
+Readers take the present state, an immutable object, and never wait. Changes are serialised: each
+transaction begins where the one before ended. Becoming durable is shared: while one commit writes
+and distributes, later transactions queue up, and the next commit takes all of them with one write,
+one flush and one message per master candidate.
+
+Promises:
+
+* A transaction returns after its change is on the local disk and on a majority of the master
+  candidates that are online. What readers see is on the local disk.
+* When the file cannot be written, all transactions of that commit, and those which were built upon
+  them, fail, and the state is the one before. When too few candidates have it, they fail too, but
+  the change stays: it is on this disk and cannot be taken back safely; the message says so.
+* A commit costs what changed: every object keeps its text until it changes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti import errors
+from ganeti.config import ssconf
+from ganeti.config.reservations import Reservations
+from ganeti.config.transaction import CLUSTER, KINDS, Transaction
+from ganeti.objects import ConfigData, codec
+from ganeti.utils import clock, fs
+from ganeti.wire import json
+
+log = logging.getLogger(__name__)
+
+FILE_MODE: Final = 0o640
+
+# What failed to arrive at a node.
+CONFIG: Final = "configuration"
+SSCONF: Final = "ssconf"
+
+
+class Distribution(NamedTuple):
+    """What has to reach other nodes.
+
+    ``text`` goes to the nodes in ``candidates`` as the file :attr:`Paths.cluster_conf_file`;
+    ``ssconf``, when it is not None, to those in ``nodes``, which is all that are online with the
+    master among them. Both are node UUIDs of ``data``, the state which the text says.
+    """
+
+    data: ConfigData
+    text: bytes
+    candidates: tuple[str, ...]
+    ssconf: dict[str, str] | None
+    nodes: tuple[str, ...]
+
+
+class DistributionFailure(NamedTuple):
+    """One node which did not take :data:`CONFIG` or :data:`SSCONF`."""
+
+    node_uuid: str
+    what: str
+    message: str
+
+
+Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
+Writer = Callable[[str, bytes], None]
+
+
+def write_config_file(path: str, text: bytes) -> None:
+    """Write the file as everybody does who writes one.
+
+    :raises OSError: nothing was changed.
+    """
+    fs.write_file(path, text, mode=FILE_MODE)
+
+
+class Text:
+    """The text of a configuration, kept object by object."""
+
+    def __init__(self, data: ConfigData) -> None:
+        self._parts: dict[str, dict[str, bytes]] = {}
+        self._joined: dict[str, bytes] = {}
+        for kind in KINDS:
+            self._parts[kind] = {
+                uuid: _object_text(uuid, obj) for uuid, obj in getattr(data, kind).items()}
+        self._cluster = _encode(codec.to_dict(data.cluster))
+
+    def render(self, data: ConfigData, changed: set[tuple[str, str]]) -> bytes:
+        """The text of a state which differs from the one before in these objects only."""
+        for kind, uuid in changed:
+            if (kind, uuid) == CLUSTER:
+                self._cluster = _encode(codec.to_dict(data.cluster))
+                continue
+            obj = getattr(data, kind).get(uuid)
+            if obj is None:
+                self._parts[kind].pop(uuid, None)
+            else:
+                self._parts[kind][uuid] = _object_text(uuid, obj)
+            self._joined.pop(kind, None)
+        for kind in KINDS:
+            if kind not in self._joined:
+                self._joined[kind] = b",".join(self._parts[kind].values())
+        root = _encode({
+            "version": data.version, "ctime": data.ctime, "mtime": data.mtime,
+            "serial_no": data.serial_no})
+        pieces = [b'{"cluster":', self._cluster]
+        for kind in KINDS:
+            pieces += [b',"', kind.encode(), b'":{', self._joined[kind], b"}"]
+        pieces += [b",", root[1:], b"\n"]
+        return b"".join(pieces)
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def _object_text(uuid: str, obj: Any) -> bytes:
+    return b'"%s":%s' % (uuid.encode(), _encode(codec.to_dict(obj)))
+
+
+class _Ticket:
+    """One transaction on its way to the disk."""
+
+    __slots__ = ("changed", "done", "error")
+
+    def __init__(self, changed: set[tuple[str, str]]) -> None:
+        self.changed = changed
+        self.done = False
+        self.error: str | None = None
+
+
+class ConfigStore:
+    """Owner of the configuration file. Thread-safe."""
+
+    def __init__(
+        self, path: str, data: ConfigData, *, distribute: Distribute | None = None,
+        now: Callable[[], float] = clock.now, write: Writer = write_config_file,
+    ) -> None:
+        """:param data: what the file holds.
+        :param distribute: sends to other nodes; None while there are none.
+        :param write: puts text into the file, atomically and durably.
+        """
+        self._path = path
+        self._distribute = distribute
+        self._now = now
+        self._write = write
+        # Guards the head and the queue of tickets; held while a transaction is made.
+        self._mutex = threading.Lock()
+        # Held by the thread which commits, for itself and all others in the queue.
+        self._committing = threading.Lock()
+        self._owner: int | None = None
+        self._committed = data
+        self._head = data
+        self._queue: list[_Ticket] = []
+        self._stale: set[tuple[str, str]] = set()
+        self._text = Text(data)
+        self._ssconf: dict[str, str] | None = None
+        self._ssconf_sent: dict[str, str] | None = None
+        self.reservations = Reservations(self.snapshot)
+
+    def snapshot(self) -> ConfigData:
+        """The present state; never changes, and is on this machine's disk."""
+        return self._committed
+
+    def use_distribution(self, distribute: Distribute) -> None:
+        """Say how to reach other nodes, when that could not be known at the beginning."""
+        self._distribute = distribute
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Change the configuration; the block must not wait for anything.
+
+        Leaving the block normally commits, and returns when the change is acknowledged; an
+        exception in it leaves everything as it was.
+
+        :raises ConfigurationError: the change could not be written, or not be sent to enough
+            candidates.
+        :raises ProgrammerError: a transaction inside another one.
+        """
+        me = threading.get_ident()
+        if self._owner == me:
+            raise errors.ProgrammerError("a configuration transaction inside another one")
+        ticket = None
+        with self._mutex:
+            self._owner = me
+            try:
+                change = Transaction(self._head, self.reservations, self._now)
+                yield change
+                if change.changed:
+                    self._head = change.finish()
+                    ticket = _Ticket(change.changed)
+                    self._queue.append(ticket)
+            finally:
+                self._owner = None
+        if ticket is not None:
+            self._commit(ticket)
+
+    def redistribute(self) -> list[DistributionFailure]:
+        """Send everything to all nodes once more.
+
+        :returns: what did not arrive; the caller decides what that means.
+        """
+        with self._committing:
+            data = self._committed
+            text = self._text.render(data, set())
+            self._ssconf_sent = None
+            return self._send(data, text)
+
+    def _commit(self, ticket: _Ticket) -> None:
+        with self._committing:
+            if not ticket.done:
+                self._commit_queue()
+        if ticket.error is not None:
+            raise errors.ConfigurationError(ticket.error)
+
+    def _commit_queue(self) -> None:
+        """Write and send what all transactions in the queue have made together."""
+        with self._mutex:
+            tickets, self._queue = self._queue, []
+            data = self._head
+        for ticket in tickets:
+            self._stale |= ticket.changed
+        error: str | None = "the configuration could not be written"
+        written = False
+        try:
+            text = self._text.render(data, self._stale)
+            try:
+                self._write(self._path, text)
+            except OSError as err:
+                error = f"cannot write {self._path}: {err.strerror or err}. Nothing was changed."
+                return
+            written = True
+            before, self._committed = self._committed, data
+            self._note_ssconf(before, data)
+            self._stale = set()
+            error = "the configuration was written here, but could not be distributed"
+            error = self._judge(data, self._send(data, text))
+        finally:
+            with self._mutex:
+                if not written:
+                    # Whatever was built upon the lost state is lost with it.
+                    for ticket in self._queue:
+                        self._stale |= ticket.changed
+                    tickets += self._queue
+                    self._queue = []
+                    self._head = self._committed
+            for ticket in tickets:
+                ticket.error = error
+                ticket.done = True
+
+    def _note_ssconf(self, before: ConfigData, data: ConfigData) -> None:
+        """Work out the ssconf values again if something changed that they say."""
+        if self._ssconf is not None and not _ssconf_differs(before, data, self._stale):
+            return
+        self._ssconf = ssconf.values(data)
+
+    def _send(self, data: ConfigData, text: bytes) -> list[DistributionFailure]:
+        if self._distribute is None:
+            return []
+        if self._ssconf is None:
+            self._ssconf = ssconf.values(data)
+        wanted = None if self._ssconf == self._ssconf_sent else self._ssconf
+        online = tuple(uuid for uuid, node in data.nodes.items() if not node.offline)
+        candidates = tuple(
+            uuid for uuid in online
+            if data.nodes[uuid].master_candidate and uuid != data.cluster.master_node)
+        if not candidates and wanted is None:
+            return []
+        failures = list(self._distribute(Distribution(data, text, candidates, wanted, online)))
+        for failure in failures:
+            node = data.nodes.get(failure.node_uuid)
+            log.warning("node %s did not take the %s: %s",
+                        failure.node_uuid if node is None else node.name, failure.what,
+                        failure.message)
+        # A node which missed a value gets all of them with the next change.
+        missed = any(failure.what == SSCONF for failure in failures)
+        self._ssconf_sent = None if missed else self._ssconf
+        return failures
+
+    def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
+        """What to tell those who wait: None when a majority of the candidates has the change."""
+        online = [node for node in data.nodes.values()
+                  if node.master_candidate and not node.offline]
+        lost = {failure.node_uuid: failure.message for failure in failures
+                if failure.what == CONFIG}
+        have = len(online) - len(lost)
+        if not lost or have >= len(online) // 2 + 1:
+            return None
+        told = "; ".join(
+            f"{data.nodes[uuid].name}: {message}" for uuid, message in sorted(lost.items()))
+        return (
+            f"the configuration was changed on the master, but only {have} of {len(online)} master "
+            f"candidates have it ({told}). Mark nodes offline which cannot be reached.")
+
+
+def _ssconf_differs(
+    before: ConfigData, data: ConfigData, changed: set[tuple[str, str]],
+) -> bool:
+    for kind, uuid in changed:
+        if kind == "instances":
+            old, new = before.instances.get(uuid), data.instances.get(uuid)
+            if old is None or new is None or old.name != new.name:
+                return True
+        elif kind not in ("disks", "filters"):
+            return True
+    return False

@@ -1,0 +1,459 @@
+"""The vocabulary of changes.
+
+A transaction begins with a state, collects changes and ends as a new state; nobody sees what is in
+between, and an exception throws it away. Every operation checks what can be checked from the state
+alone, so that the configuration stays free of dangling references whatever a caller does.
+
+Objects are changed by handing in a new one made from the present one. If the present one was
+changed by somebody else meanwhile, which the serial number shows, the operation is refused instead
+of undoing the other change.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, TypeVar
+
+from ganeti import errors
+from ganeti.config.reservations import MAC, INSTANCE_NAME, Reservations
+from ganeti.constants import disk as disk_const
+from ganeti.constants import instance as instance_const
+from ganeti.constants import net as net_const
+from ganeti.objects import (
+    Cluster,
+    ConfigData,
+    Disk,
+    FilterRule,
+    Instance,
+    Network,
+    Node,
+    NodeGroup,
+    updated,
+)
+
+ObjectT = TypeVar("ObjectT", Node, NodeGroup, Instance, Network, Disk)
+
+KINDS: Final = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
+_LABELS: Final = {
+    "nodes": "node", "nodegroups": "node group", "instances": "instance", "networks": "network",
+    "disks": "disk", "filters": "filter rule",
+}
+_KIND_OF: Final[dict[type, str]] = {
+    Node: "nodes", NodeGroup: "nodegroups", Instance: "instances", Network: "networks",
+    Disk: "disks", FilterRule: "filters",
+}
+
+# Stands in the set of changed keys for the cluster object.
+CLUSTER: Final = ("cluster", "")
+
+
+class Transaction:
+    """Changes to one state of the configuration; used by one thread."""
+
+    def __init__(self, base: ConfigData, reservations: Reservations,
+                 now: Callable[[], float]) -> None:
+        self._base = base
+        self._reservations = reservations
+        self.now = now()
+        self._tables: dict[str, dict[str, Any]] = {}
+        self._cluster = base.cluster
+        self._data: ConfigData | None = base
+        self.changed: set[tuple[str, str]] = set()
+
+    @property
+    def data(self) -> ConfigData:
+        """The state with all changes so far."""
+        if self._data is None:
+            tables: Any = {kind: dict(table) for kind, table in self._tables.items()}
+            self._data = dataclasses.replace(self._base, cluster=self._cluster, **tables)
+        return self._data
+
+    def finish(self) -> ConfigData:
+        """The new state, with the next serial number and the time of the transaction."""
+        tables: Any = self._tables
+        return dataclasses.replace(
+            self._base, cluster=self._cluster, serial_no=self._base.serial_no + 1,
+            mtime=self.now, **tables)
+
+    # -- instances ----------------------------------------------------------------------------
+
+    def add_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
+        """Add an instance together with its disks.
+
+        :param ec_id: the execution which may have reserved name and MAC addresses.
+        :raises ConfigurationError: name, UUID or MAC address taken, node or network unknown, or
+            the disks are not those which the instance names.
+        """
+        what = f"instance {instance.name}"
+        if instance.disks != tuple(disk.uuid for disk in disks):
+            raise errors.ConfigurationError(f"{what}: its disks are not those it was given")
+        self._require("nodes", instance.primary_node, what)
+        self._check_name("instances", instance.name, instance.uuid)
+        if instance.name in self._reservations.reserved(INSTANCE_NAME, ec_id):
+            raise errors.ReservationError(f"{what} is being added by another operation")
+        self._check_nics(instance, ec_id)
+        self._add(self._dated(instance))
+        for disk in disks:
+            self._add_disk(disk, what)
+
+    def remove_instance(self, uuid: str) -> None:
+        """Remove an instance with its disks; its port goes back to the pool."""
+        instance = self._get("instances", uuid)
+        for disk_uuid in instance.disks:
+            self._release_ports(self._drop("disks", disk_uuid))
+        if instance.network_port is not None:
+            self.release_port(instance.network_port)
+        self._drop("instances", uuid)
+
+    def update_instance(self, instance: Instance) -> None:
+        """Replace an instance by a changed one; its disks are changed by other operations."""
+        present = self._get("instances", instance.uuid)
+        if present.disks != instance.disks:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: disks are not changed this way")
+        self._require("nodes", instance.primary_node, f"instance {instance.name}")
+        self._check_name("instances", instance.name, instance.uuid)
+        self._check_nics(instance, None)
+        self._replace(present, instance)
+
+    def mark_instance(self, uuid: str, admin_state: str,
+                      source: str = instance_const.SOURCE_ADMIN) -> None:
+        """Say what the administrator wants of an instance: ``up``, ``down`` or ``offline``.
+
+        :param source: who wanted it, ``admin`` or ``user``.
+        :raises ConfigurationError: no such state or source.
+        """
+        instance = self._get("instances", uuid)
+        if admin_state not in instance_const.ADMIN_STATES:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: there is no state '{admin_state}'")
+        if source not in instance_const.ADMIN_STATE_SOURCES:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: there is no source '{source}' of its state")
+        active = {
+            instance_const.ADMIN_UP: True, instance_const.ADMIN_OFFLINE: False,
+        }.get(admin_state, instance.disks_active)
+        wanted = (admin_state, source, active)
+        if (instance.admin_state, instance.admin_state_source, instance.disks_active) != wanted:
+            self._put(updated(
+                instance, now=self.now, admin_state=admin_state, admin_state_source=source,
+                disks_active=active))
+
+    def set_disks_active(self, uuid: str, active: bool) -> None:
+        """Say whether the watcher has to keep the disks of an instance assembled."""
+        instance = self._get("instances", uuid)
+        if instance.disks_active != active:
+            self._put(updated(instance, now=self.now, disks_active=active))
+
+    def set_instance_primary(self, uuid: str, node_uuid: str) -> None:
+        """Make another node the primary; disks which live on one node are then on that one."""
+        instance = self._get("instances", uuid)
+        self._require("nodes", node_uuid, f"instance {instance.name}")
+        if instance.primary_node == node_uuid:
+            return
+        for disk_uuid in instance.disks:
+            disk = self._get("disks", disk_uuid)
+            if disk.nodes == (instance.primary_node,):
+                self._put(updated(disk, now=self.now, nodes=(node_uuid,)))
+        self._put(updated(instance, now=self.now, primary_node=node_uuid))
+
+    # -- disks --------------------------------------------------------------------------------
+
+    def add_disk(self, instance_uuid: str, disk: Disk, index: int = -1) -> None:
+        """Add a disk to an instance.
+
+        :param index: its place; -1 is after the last.
+        """
+        instance = self._get("instances", instance_uuid)
+        place = len(instance.disks) if index == -1 else index
+        if not 0 <= place <= len(instance.disks):
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: a disk cannot be number {index}")
+        self._add_disk(disk, f"instance {instance.name}")
+        uuids = (*instance.disks[:place], disk.uuid, *instance.disks[place:])
+        self._set_disks(instance, uuids)
+
+    def remove_disk(self, instance_uuid: str, disk_uuid: str) -> None:
+        """Take a disk from an instance and out of the configuration."""
+        instance = self._get("instances", instance_uuid)
+        if disk_uuid not in instance.disks:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: disk {disk_uuid} is not one of its disks")
+        self._release_ports(self._drop("disks", disk_uuid))
+        self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
+
+    def update_disk(self, disk: Disk) -> None:
+        """Replace a disk by a changed one."""
+        for uuid in disk.nodes:
+            self._require("nodes", uuid, f"disk {disk.uuid}")
+        self._replace(self._get("disks", disk.uuid), disk)
+
+    # -- nodes, groups, networks --------------------------------------------------------------
+
+    def add_node(self, node: Node, ec_id: str) -> None:
+        """Add a node."""
+        self._require("nodegroups", node.group, f"node {node.name}")
+        self._check_name("nodes", node.name, node.uuid)
+        self._add(self._dated(node))
+
+    def update_node(self, node: Node) -> None:
+        """Replace a node by a changed one; who is no candidate any more loses his certificate."""
+        present = self._get("nodes", node.uuid)
+        self._require("nodegroups", node.group, f"node {node.name}")
+        self._check_name("nodes", node.name, node.uuid)
+        self._replace(present, node)
+        if present.master_candidate and not node.master_candidate:
+            self.set_candidate_cert(node.uuid, None)
+
+    def remove_node(self, uuid: str) -> None:
+        """Remove a node which nothing refers to.
+
+        :raises ConfigurationError: it is the master, or has instances or disks.
+        """
+        node = self._get("nodes", uuid)
+        if self._cluster.master_node == uuid:
+            raise errors.ConfigurationError(f"node {node.name} is the master")
+        for instance in self._table("instances").values():
+            if instance.primary_node == uuid:
+                raise errors.ConfigurationError(
+                    f"node {node.name} is the primary node of instance {instance.name}")
+        for disk in self._table("disks").values():
+            if uuid in disk.nodes or uuid in disk.all_node_uuids():
+                raise errors.ConfigurationError(f"node {node.name} has disk {disk.uuid}")
+        self.set_candidate_cert(uuid, None)
+        self._drop("nodes", uuid)
+
+    def add_group(self, group: NodeGroup, ec_id: str) -> None:
+        """Add a node group."""
+        self._check_name("nodegroups", group.name, group.uuid)
+        self._check_networks(group)
+        self._add(self._dated(group))
+
+    def update_group(self, group: NodeGroup) -> None:
+        """Replace a node group by a changed one."""
+        present = self._get("nodegroups", group.uuid)
+        self._check_name("nodegroups", group.name, group.uuid)
+        self._check_networks(group)
+        self._replace(present, group)
+
+    def remove_group(self, uuid: str) -> None:
+        """Remove an empty node group.
+
+        :raises ConfigurationError: it has nodes, or is the last one.
+        """
+        group = self._get("nodegroups", uuid)
+        for node in self._table("nodes").values():
+            if node.group == uuid:
+                raise errors.ConfigurationError(f"node group {group.name} has node {node.name}")
+        if len(self._table("nodegroups")) == 1:
+            raise errors.ConfigurationError(f"node group {group.name} is the last one")
+        self._drop("nodegroups", uuid)
+
+    def add_network(self, network: Network, ec_id: str) -> None:
+        """Add a network."""
+        self._check_name("networks", network.name, network.uuid)
+        self._add(self._dated(network))
+
+    def update_network(self, network: Network) -> None:
+        """Replace a network by a changed one."""
+        present = self._get("networks", network.uuid)
+        self._check_name("networks", network.name, network.uuid)
+        self._replace(present, network)
+
+    def remove_network(self, uuid: str) -> None:
+        """Remove a network which no group is connected to and no instance uses."""
+        network = self._get("networks", uuid)
+        for group in self._table("nodegroups").values():
+            if uuid in group.networks:
+                raise errors.ConfigurationError(
+                    f"network {network.name} is connected to node group {group.name}")
+        for instance in self._table("instances").values():
+            if any(nic.network == uuid for nic in instance.nics):
+                raise errors.ConfigurationError(
+                    f"network {network.name} is used by instance {instance.name}")
+        self._drop("networks", uuid)
+
+    # -- filters ------------------------------------------------------------------------------
+
+    def put_filter(self, rule: FilterRule) -> None:
+        """Add a rule for jobs, or replace the one with its UUID."""
+        self._put(rule)
+
+    def remove_filter(self, uuid: str) -> None:
+        """Remove a rule for jobs."""
+        self._get("filters", uuid)
+        self._drop("filters", uuid)
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    def update_cluster(self, cluster: Cluster) -> None:
+        """Replace the cluster by a changed one."""
+        self._require("nodes", cluster.master_node, f"cluster {cluster.cluster_name}")
+        self._set_cluster(_successor(
+            self._cluster, cluster, f"cluster {cluster.cluster_name}", self.now))
+
+    def set_candidate_cert(self, node_uuid: str, digest: str | None) -> None:
+        """Note the digest of a master candidate's client certificate, or forget it (None)."""
+        certs = dict(self._cluster.candidate_certs)
+        if digest is None:
+            if certs.pop(node_uuid, None) is None:
+                return
+        else:
+            self._require("nodes", node_uuid, "candidate certificate")
+            if certs.get(node_uuid) == digest:
+                return
+            certs[node_uuid] = digest
+        self._set_cluster(updated(self._cluster, now=self.now, candidate_certs=certs))
+
+    def allocate_port(self) -> int:
+        """Take a TCP port from the cluster's pool.
+
+        :raises ConfigurationError: all are taken.
+        """
+        cluster = self._cluster
+        if cluster.tcpudp_port_pool:
+            port, *rest = cluster.tcpudp_port_pool
+            self._set_cluster(updated(cluster, now=self.now, tcpudp_port_pool=tuple(rest)))
+            return port
+        port = cluster.highest_used_port + 1
+        if port > net_const.LAST_PORT:
+            raise errors.ConfigurationError(
+                f"the cluster's ports up to {net_const.LAST_PORT} are all in use")
+        self._set_cluster(updated(cluster, now=self.now, highest_used_port=port))
+        return port
+
+    def release_port(self, port: int) -> None:
+        """Give a TCP port back to the pool."""
+        if port not in self._cluster.tcpudp_port_pool:
+            pool = tuple(sorted((*self._cluster.tcpudp_port_pool, port)))
+            self._set_cluster(updated(self._cluster, now=self.now, tcpudp_port_pool=pool))
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    def _table(self, kind: str) -> dict[str, Any]:
+        """The objects of a kind as they are now; not to be changed."""
+        table = self._tables.get(kind)
+        found: dict[str, Any] = getattr(self._base, kind) if table is None else table
+        return found
+
+    def _writable(self, kind: str) -> dict[str, Any]:
+        table = self._tables.get(kind)
+        if table is None:
+            # One copy per transaction and kind; the base belongs to everybody.
+            table = self._tables[kind] = dict(getattr(self._base, kind))
+        return table
+
+    def _put(self, obj: Any) -> None:
+        kind = _KIND_OF[type(obj)]
+        self._writable(kind)[obj.uuid] = obj
+        self.changed.add((kind, obj.uuid))
+        self._data = None
+
+    def _drop(self, kind: str, uuid: str) -> Any:
+        obj = self._get(kind, uuid)
+        del self._writable(kind)[uuid]
+        self.changed.add((kind, uuid))
+        self._data = None
+        return obj
+
+    def _set_cluster(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.changed.add(CLUSTER)
+        self._data = None
+
+    def _get(self, kind: str, uuid: str) -> Any:
+        obj = self._table(kind).get(uuid)
+        if obj is None:
+            raise errors.ConfigurationError(f"{_LABELS[kind]} {uuid} is not in the configuration")
+        return obj
+
+    def _require(self, kind: str, uuid: str, what: str) -> None:
+        if uuid not in self._table(kind):
+            raise errors.ConfigurationError(
+                f"{what}: {_LABELS[kind]} {uuid} is not in the configuration")
+
+    def _dated(self, obj: ObjectT) -> ObjectT:
+        """A new object with its first serial number and its times."""
+        return dataclasses.replace(
+            obj, serial_no=1, ctime=obj.ctime or self.now, mtime=self.now)
+
+    def _add(self, obj: Any) -> None:
+        if not obj.uuid:
+            raise errors.ConfigurationError(f"{_LABELS[_KIND_OF[type(obj)]]} has no uuid")
+        for kind in KINDS:
+            if obj.uuid in self._table(kind):
+                raise errors.ConfigurationError(
+                    f"uuid {obj.uuid} is already the one of a {_LABELS[kind]}")
+        self._put(obj)
+
+    def _replace(self, present: Any, obj: Any) -> None:
+        name = getattr(obj, "name", None) or obj.uuid
+        self._put(_successor(present, obj, f"{_LABELS[_KIND_OF[type(obj)]]} {name}", self.now))
+
+    def _check_name(self, kind: str, name: str, uuid: str) -> None:
+        if not name:
+            raise errors.ConfigurationError(f"{_LABELS[kind]} {uuid} has no name")
+        # A changed object mostly keeps its name; then there is nothing to look for.
+        present = self._table(kind).get(uuid)
+        if present is not None and present.name == name:
+            return
+        for other in self._table(kind).values():
+            if other.name == name and other.uuid != uuid:
+                raise errors.ConfigurationError(f"there is already a {_LABELS[kind]} {name}")
+
+    def _check_nics(self, instance: Instance, ec_id: str | None) -> None:
+        what = f"instance {instance.name}"
+        present = self._table("instances").get(instance.uuid)
+        if present is not None and present.nics == instance.nics:
+            return
+        for nic in instance.nics:
+            if nic.network is not None:
+                self._require("networks", nic.network, what)
+        mine = [nic.mac.lower() for nic in instance.nics]
+        others = {
+            nic.mac.lower() for other in self._table("instances").values()
+            if other.uuid != instance.uuid for nic in other.nics}
+        if ec_id is not None:
+            others |= self._reservations.reserved(MAC, ec_id)
+        for mac in mine:
+            if mac in others or mine.count(mac) > 1:
+                raise errors.ConfigurationError(f"{what}: MAC address {mac} is already in use")
+
+    def _check_networks(self, group: NodeGroup) -> None:
+        for uuid in group.networks:
+            self._require("networks", uuid, f"node group {group.name}")
+
+    def _add_disk(self, disk: Disk, what: str) -> None:
+        for uuid in disk.nodes:
+            self._require("nodes", uuid, f"{what}, disk {disk.uuid}")
+        self._add(self._dated(disk))
+
+    def _set_disks(self, instance: Instance, uuids: tuple[str, ...]) -> None:
+        # Every disk says which one it is.
+        for place, uuid in enumerate(uuids):
+            disk = self._get("disks", uuid)
+            if disk.iv_name != f"disk/{place}":
+                self._put(updated(disk, now=self.now, iv_name=f"disk/{place}"))
+        self._put(updated(instance, now=self.now, disks=uuids))
+
+    def _release_ports(self, disk: Disk) -> None:
+        for device in _drbd_devices([disk]):
+            self.release_port(device.logical_id[2])
+
+
+def _drbd_devices(disks: Iterable[Disk]) -> list[Disk]:
+    return [
+        device for disk in disks for device in disk.walk()
+        if device.dev_type == disk_const.DRBD8]
+
+
+def _successor(present: Any, obj: Any, what: str, now: float) -> Any:
+    """The changed object as it is stored, if it was made from the present one."""
+    if obj.serial_no == present.serial_no:
+        return updated(obj, now=now)
+    if obj.serial_no == present.serial_no + 1:
+        return obj      # its maker has counted already
+    raise errors.ConfigurationError(
+        f"{what} was changed meanwhile: it has serial number {present.serial_no}, the change was "
+        f"made for {obj.serial_no}")

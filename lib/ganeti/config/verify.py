@@ -1,0 +1,322 @@
+"""The configuration looks at itself for contradictions.
+
+A pure function of one state: ``gnt-cluster verify`` shows what it finds, the store logs it when it
+opens a file, ``gnt-cluster init`` refuses a first configuration with any. Each problem is one line
+that names the object.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeVar
+
+from ganeti import errors
+from ganeti.constants import cluster as cluster_const
+from ganeti.constants import disk as disk_const
+from ganeti.constants import hv as hv_const
+from ganeti.constants import instance as instance_const
+from ganeti.constants import net as net_const
+from ganeti.constants import node as node_const
+from ganeti.objects import ConfigData, Disk, hvparams, ipolicy
+from ganeti.utils import net, text
+
+T = TypeVar("T")
+_Problems = Iterator[str]
+
+
+def check(data: ConfigData) -> list[str]:
+    """Everything that is wrong, in a fixed order; empty when nothing is."""
+    problems: list[str] = []
+    for part in (_root, _identity, _cluster, _nodes, _groups, _networks, _instances, _nics, _disks,
+                 _ports):
+        problems.extend(part(data))
+    return problems
+
+
+def _root(data: ConfigData) -> _Problems:
+    if data.version != cluster_const.CONFIG_VERSION:
+        yield f"version is {data.version}, not {cluster_const.CONFIG_VERSION}"
+    if data.serial_no < 1:
+        yield f"serial number is {data.serial_no}"
+
+
+def _identity(data: ConfigData) -> _Problems:
+    """Keys, UUIDs, serial numbers and names of all objects."""
+    seen: dict[str, str] = {}
+    for label, table in _tables(data):
+        for key, obj in table.items():
+            what = f"{label} {getattr(obj, 'name', None) or key}"
+            if obj.uuid != key:
+                yield f"{what}: stored under {key}, but its uuid is {obj.uuid or 'empty'}"
+            if not text.is_uuid(key):
+                yield f"{what}: '{key}' is not a uuid"
+            if key in seen:
+                yield f"{what}: {seen[key]} has the same uuid {key}"
+            seen[key] = what
+            if getattr(obj, "serial_no", 1) < 1:
+                yield f"{what}: serial number is {obj.serial_no}"
+        if label not in ("disk", "filter rule"):
+            for name in _more_than_once(obj.name for obj in table.values()):
+                yield f"{label} name {name} is used more than once"
+            if any(not obj.name for obj in table.values()):
+                yield f"a {label} has no name"
+
+
+def _tables(data: ConfigData) -> list[tuple[str, Mapping[str, Any]]]:
+    return [
+        ("node", data.nodes), ("node group", data.nodegroups), ("instance", data.instances),
+        ("network", data.networks), ("disk", data.disks), ("filter rule", data.filters)]
+
+
+def _more_than_once(values: Iterable[T]) -> list[T]:
+    return [value for value, number in Counter(values).items() if number > 1]
+
+
+def _cluster(data: ConfigData) -> _Problems:
+    cluster = data.cluster
+    if not text.is_uuid(cluster.uuid):
+        yield f"cluster: '{cluster.uuid}' is not a uuid"
+    if cluster.serial_no < 1:
+        yield f"cluster: serial number is {cluster.serial_no}"
+    if not cluster.enabled_hypervisors:
+        yield "cluster: no hypervisor is enabled"
+    for name in cluster.enabled_hypervisors:
+        if name not in hv_const.ALL:
+            yield f"cluster: there is no hypervisor {name}"
+        elif name not in cluster.hvparams:
+            yield f"cluster: enabled hypervisor {name} has no parameters"
+        else:
+            yield from _raised(
+                "cluster", hvparams.check_parameter_syntax, name, cluster.hvparams[name])
+    if not cluster.enabled_disk_templates:
+        yield "cluster: no disk template is enabled"
+    for template in cluster.enabled_disk_templates:
+        if template not in disk_const.TEMPLATES:
+            yield f"cluster: there is no disk template {template}"
+    yield from _raised("cluster", partial(ipolicy.check_syntax, filled=True), cluster.ipolicy)
+    yield from _complete("cluster: beparams", cluster.beparams.get("default"),
+                         instance_const.BE_PARAM_TYPES)
+    yield from _complete("cluster: nicparams", cluster.nicparams.get("default"),
+                         net_const.NIC_PARAM_TYPES)
+    yield from _complete("cluster: ndparams", cluster.ndparams, node_const.ND_PARAM_TYPES)
+    if cluster.candidate_pool_size < 1:
+        yield f"cluster: candidate pool size is {cluster.candidate_pool_size}"
+    if cluster.primary_ip_family not in (net_const.IP4_FAMILY, net_const.IP6_FAMILY):
+        yield f"cluster: there is no address family {cluster.primary_ip_family}"
+    for uuid in cluster.candidate_certs:
+        if uuid not in data.nodes:
+            yield f"cluster: candidate certificate of node {uuid}, which does not exist"
+        elif not data.nodes[uuid].master_candidate:
+            yield (f"cluster: candidate certificate of node {data.nodes[uuid].name}, which is no "
+                   "master candidate")
+
+
+def _raised(what: str, check: Callable[..., object], *args: object) -> _Problems:
+    """What a check that raises has to say."""
+    try:
+        check(*args)
+    except (errors.ConfigurationError, errors.HypervisorError, errors.TypeEnforcementError) as err:
+        yield f"{what}: {err}"
+
+
+def _complete(what: str, params: Any, types: Mapping[str, str]) -> _Problems:
+    if not isinstance(params, dict):
+        yield f"{what} are missing"
+        return
+    missing = sorted(set(types) - set(params))
+    if missing:
+        yield f"{what} lack {', '.join(missing)}"
+    yield from _typed(what, params, types)
+
+
+def _typed(what: str, params: Mapping[str, Any], types: Mapping[str, str]) -> _Problems:
+    yield from _raised(what, hvparams.force_types, params, types)
+
+
+def _nodes(data: ConfigData) -> _Problems:
+    cluster = data.cluster
+    master = data.nodes.get(cluster.master_node)
+    if master is None:
+        yield f"cluster: master node {cluster.master_node} does not exist"
+    elif not master.master_candidate or master.offline or master.drained:
+        yield f"node {master.name} is the master, but not a master candidate in service"
+    for node in data.nodes.values():
+        what = f"node {node.name}"
+        roles = [name for name, on in (
+            ("master candidate", node.master_candidate), ("drained", node.drained),
+            ("offline", node.offline)) if on]
+        if len(roles) > 1:
+            yield f"{what} is {' and '.join(roles)} at once"
+        if node.master_candidate and not node.master_capable:
+            yield f"{what} is a master candidate, but not capable of it"
+        if node.group not in data.nodegroups:
+            yield f"{what}: node group {node.group} does not exist"
+        for label, address in (("primary", node.primary_ip), ("secondary", node.secondary_ip)):
+            if not net.is_ip(address):
+                yield f"{what}: {label} address '{address}' is not an IP address"
+        if cluster.master_ip in (node.primary_ip, node.secondary_ip):
+            yield f"{what} has the address of the cluster, {cluster.master_ip}"
+        yield from _typed(f"{what}: ndparams", node.ndparams, node_const.ND_PARAM_TYPES)
+        for name in sorted(node_const.ND_GLOBALS.intersection(node.ndparams)):
+            yield f"{what}: parameter {name} cannot be set for one node"
+    # In a cluster with one network card each, both addresses of a node are the same.
+    addresses = [
+        address for node in data.nodes.values() for address in {node.primary_ip, node.secondary_ip}]
+    for address in _more_than_once(addresses):
+        yield f"address {address} is used by several nodes"
+
+
+def _groups(data: ConfigData) -> _Problems:
+    if not data.nodegroups:
+        yield "there is no node group"
+    for group in data.nodegroups.values():
+        what = f"node group {group.name}"
+        if group.alloc_policy not in node_const.ALLOC_POLICIES:
+            yield f"{what}: there is no allocation policy {group.alloc_policy}"
+        yield from _raised(what, partial(ipolicy.check_syntax, filled=False), group.ipolicy)
+        yield from _typed(f"{what}: ndparams", group.ndparams, node_const.ND_PARAM_TYPES)
+        for template in group.diskparams:
+            if template not in disk_const.TEMPLATES:
+                yield f"{what}: there is no disk template {template}"
+        for uuid in group.networks:
+            if uuid not in data.networks:
+                yield f"{what}: network {uuid} does not exist"
+
+
+def _networks(data: ConfigData) -> _Problems:
+    for network in data.networks.values():
+        pools = (network.reservations, network.ext_reservations)
+        sizes = {len(pool) for pool in pools if pool}
+        if len(sizes) > 1:
+            yield f"network {network.name}: its two address pools differ in size"
+        for pool in pools:
+            if pool and set(pool) - {"0", "1"}:
+                yield f"network {network.name}: an address pool holds something but 0 and 1"
+
+
+def _instances(data: ConfigData) -> _Problems:
+    cluster = data.cluster
+    owners: dict[str, str] = {}
+    for instance in data.instances.values():
+        what = f"instance {instance.name}"
+        node = data.nodes.get(instance.primary_node)
+        if node is None:
+            yield f"{what}: primary node {instance.primary_node} does not exist"
+        elif not node.vm_capable:
+            yield f"{what}: primary node {node.name} is not capable of running instances"
+        if instance.admin_state not in instance_const.ADMIN_STATES:
+            yield f"{what}: there is no state {instance.admin_state}"
+        if instance.admin_state_source not in instance_const.ADMIN_STATE_SOURCES:
+            yield f"{what}: there is no source {instance.admin_state_source} of its state"
+        if instance.hypervisor not in cluster.enabled_hypervisors:
+            yield f"{what}: hypervisor {instance.hypervisor} is not enabled"
+        if instance.hypervisor in hvparams.TABLES:
+            yield from _raised(what, hvparams.check_parameter_syntax, instance.hypervisor,
+                               cluster.fill_hv(instance))
+        yield from _typed(f"{what}: beparams", instance.beparams, instance_const.BE_PARAM_TYPES)
+        filled_be = cluster.fill_be(instance)
+        low, high = filled_be.get("minmem"), filled_be.get("maxmem")
+        if isinstance(low, int) and isinstance(high, int) and low > high:
+            yield f"{what}: minmem {low} is above maxmem {high}"
+        for place, uuid in enumerate(instance.disks):
+            disk = data.disks.get(uuid)
+            if disk is None:
+                yield f"{what}: disk {uuid} does not exist"
+            elif disk.iv_name != f"disk/{place}":
+                yield f"{what}: disk {uuid} is number {place}, but calls itself {disk.iv_name}"
+            if uuid in owners:
+                yield f"{what}: disk {uuid} belongs to instance {owners[uuid]} too"
+            owners[uuid] = instance.name
+    for uuid in data.disks:
+        if uuid not in owners:
+            yield f"disk {uuid} belongs to no instance"
+
+
+def _nics(data: ConfigData) -> _Problems:
+    addresses: list[tuple[str | None, str]] = []
+    for instance in data.instances.values():
+        for place, nic in enumerate(instance.nics):
+            what = f"instance {instance.name}: nic {place}"
+            if nic.network is not None and nic.network not in data.networks:
+                yield f"{what}: network {nic.network} does not exist"
+            filled = data.cluster.fill_nic(nic.nicparams)
+            if filled.get("mode") not in net_const.NIC_MODES:
+                yield f"{what}: there is no mode {filled.get('mode')}"
+            if nic.ip:
+                addresses.append((nic.network, nic.ip))
+            elif filled.get("mode") == net_const.NIC_MODE_ROUTED:
+                yield f"{what}: mode routed needs an address"
+    for mac in _more_than_once(
+            nic.mac.lower() for instance in data.instances.values() for nic in instance.nics):
+        yield f"MAC address {mac} is used more than once"
+    for uuid, address in _more_than_once(addresses):
+        # Outside of a network the administrator may know why an address occurs twice.
+        if uuid is not None and uuid in data.networks:
+            yield f"address {address} is used more than once in network {data.networks[uuid].name}"
+
+
+def _disks(data: ConfigData) -> _Problems:
+    volumes: list[tuple[str, Any]] = []
+    minors: list[tuple[str, int]] = []
+    for disk in data.disks.values():
+        for device in disk.walk():
+            yield from _device(data, disk, device)
+            if device.dev_type == disk_const.DRBD8 and len(device.logical_id) >= 5:
+                node_a, node_b, _port, minor_a, minor_b = device.logical_id[:5]
+                minors += [(node_a, minor_a), (node_b, minor_b)]
+            elif device.dev_type in (disk_const.PLAIN, disk_const.FILE) and device.logical_id:
+                volumes += [(uuid, device.logical_id) for uuid in device.nodes]
+    for uuid, minor in _more_than_once(minors):
+        yield f"DRBD minor {minor} is used more than once on node {_node_name(data, uuid)}"
+    for uuid, parts in _more_than_once(volumes):
+        yield (f"volume {'/'.join(map(str, parts))} is used more than once on node "
+               f"{_node_name(data, uuid)}")
+
+
+def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
+    what = f"disk {disk.uuid}"
+    if device.dev_type not in disk_const.TEMPLATES:
+        yield f"{what}: there is no disk template {device.dev_type}"
+    if not device.logical_id and not device.forthcoming:
+        yield f"{what}: a device of type {device.dev_type} has no logical id"
+    if device.dev_type == disk_const.DRBD8 and len(device.logical_id) < 6:
+        if not device.forthcoming:
+            yield f"{what}: the logical id of a drbd device has {len(device.logical_id)} parts"
+    if device.mode not in disk_const.ACCESS_MODES:
+        yield f"{what}: there is no access mode {device.mode}"
+    if device.size < 0:
+        yield f"{what}: size is {device.size}"
+    for uuid in {*device.nodes, *(
+            device.logical_id[:2] if device.dev_type == disk_const.DRBD8 else ())}:
+        if uuid not in data.nodes:
+            yield f"{what}: node {uuid} does not exist"
+
+
+def _node_name(data: ConfigData, uuid: str) -> str:
+    node = data.nodes.get(uuid)
+    return uuid if node is None else node.name
+
+
+def _ports(data: ConfigData) -> _Problems:
+    cluster = data.cluster
+    used: list[tuple[int, str]] = [
+        (instance.network_port, f"instance {instance.name}")
+        for instance in data.instances.values() if instance.network_port is not None]
+    used += [
+        (device.logical_id[2], f"disk {disk.uuid}")
+        for disk in data.disks.values() for device in disk.walk()
+        if device.dev_type == disk_const.DRBD8 and len(device.logical_id) >= 3]
+    pool = set(cluster.tcpudp_port_pool)
+    for port, what in used:
+        if port in pool:
+            yield f"{what}: port {port} is in the pool of free ports too"
+        if isinstance(port, int) and net_const.FIRST_PORT <= port <= net_const.LAST_PORT and \
+                port > cluster.highest_used_port:
+            yield f"{what}: port {port} is above the highest used port {cluster.highest_used_port}"
+    for port in _more_than_once(port for port, _what in used):
+        yield f"port {port} is used more than once"
+    for port in sorted(pool):
+        if port > cluster.highest_used_port:
+            yield f"port {port} of the pool is above the highest used port"

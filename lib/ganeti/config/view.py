@@ -1,0 +1,283 @@
+"""Questions about one state of the configuration.
+
+:class:`View` answers them for a snapshot; :class:`ganeti.config.api.Config` for the present one.
+What is asked by UUID must exist (whoever has a UUID got it from the configuration); what is asked
+by name comes from a user and is refused as :class:`errors.OpPrereqError`.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar
+
+from ganeti import errors
+from ganeti.objects import (
+    Cluster,
+    ConfigData,
+    Disk,
+    FilledInstance,
+    FilterRule,
+    Instance,
+    Network,
+    Node,
+    NodeGroup,
+    fill,
+    filled_instance,
+)
+from ganeti.utils import text
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+
+NamedT = TypeVar("NamedT", bound=_Named)
+T = TypeVar("T")
+
+_natural_key = lru_cache(maxsize=100_000)(text.natural_key)
+
+
+class Questions(abc.ABC):
+    """What can be asked about a state of the configuration."""
+
+    def __init__(self) -> None:
+        # Per kind the dictionary an index was made from, and the index. A dictionary of the
+        # configuration never changes, so its identity says whether the index is still right.
+        self._indexes: dict[str, tuple[object, dict[str, str]]] = {}
+        self._sorted: dict[str, tuple[object, tuple[Any, ...]]] = {}
+
+    @abc.abstractmethod
+    def snapshot(self) -> ConfigData:
+        """The whole state which the answers come from; never changes."""
+
+    # -- the cluster --------------------------------------------------------------------------
+
+    def cluster(self) -> Cluster:
+        """The cluster object."""
+        return self.snapshot().cluster
+
+    @property
+    def cluster_name(self) -> str:
+        """Name of the cluster."""
+        return self.snapshot().cluster.cluster_name
+
+    def master_node(self) -> Node:
+        """The node which is the master."""
+        data = self.snapshot()
+        return self._node(data, data.cluster.master_node)
+
+    # -- by UUID ------------------------------------------------------------------------------
+
+    def node(self, uuid: str) -> Node:
+        """A node.
+
+        :raises ConfigurationError: there is none with this UUID; the same for all below.
+        """
+        return self._node(self.snapshot(), uuid)
+
+    def instance(self, uuid: str) -> Instance:
+        """An instance."""
+        return _known(self.snapshot().instances, uuid, "instance")
+
+    def group(self, uuid: str) -> NodeGroup:
+        """A node group."""
+        return _known(self.snapshot().nodegroups, uuid, "node group")
+
+    def network(self, uuid: str) -> Network:
+        """A network."""
+        return _known(self.snapshot().networks, uuid, "network")
+
+    def disk(self, uuid: str) -> Disk:
+        """A disk."""
+        return _known(self.snapshot().disks, uuid, "disk")
+
+    def filter_rule(self, uuid: str) -> FilterRule:
+        """A rule for jobs."""
+        return _known(self.snapshot().filters, uuid, "filter rule")
+
+    # -- by name, as users write it -----------------------------------------------------------
+
+    def expand_node(self, name: str) -> Node:
+        """The node with this name, UUID, or unique leading part of a name (``node1``).
+
+        :raises OpPrereqError: unknown_entity; the same for all below.
+        """
+        return self._expand("nodes", "node", self.snapshot().nodes, name)
+
+    def expand_instance(self, name: str) -> Instance:
+        """The instance with this name, UUID, or unique leading part of a name."""
+        return self._expand("instances", "instance", self.snapshot().instances, name)
+
+    def expand_group(self, name: str) -> NodeGroup:
+        """The node group with exactly this name or UUID."""
+        return self._expand(
+            "nodegroups", "node group", self.snapshot().nodegroups, name, parts=False)
+
+    def expand_network(self, name: str) -> Network:
+        """The network with exactly this name or UUID."""
+        return self._expand("networks", "network", self.snapshot().networks, name, parts=False)
+
+    def node_by_name(self, name: str) -> Node | None:
+        """The node with exactly this name."""
+        return self._by_name("nodes", self.snapshot().nodes, name)
+
+    def instance_by_name(self, name: str) -> Instance | None:
+        """The instance with exactly this name."""
+        return self._by_name("instances", self.snapshot().instances, name)
+
+    def group_by_name(self, name: str) -> NodeGroup | None:
+        """The node group with exactly this name."""
+        return self._by_name("nodegroups", self.snapshot().nodegroups, name)
+
+    def network_by_name(self, name: str) -> Network | None:
+        """The network with exactly this name."""
+        return self._by_name("networks", self.snapshot().networks, name)
+
+    # -- lists, in natural order of names -----------------------------------------------------
+
+    def nodes(self) -> tuple[Node, ...]:
+        """All nodes."""
+        return self._in_order("nodes")
+
+    def instances(self) -> tuple[Instance, ...]:
+        """All instances."""
+        return self._in_order("instances")
+
+    def groups(self) -> tuple[NodeGroup, ...]:
+        """All node groups."""
+        return self._in_order("nodegroups")
+
+    def networks(self) -> tuple[Network, ...]:
+        """All networks."""
+        return self._in_order("networks")
+
+    def filters(self) -> tuple[FilterRule, ...]:
+        """All rules for jobs, in the order in which they are applied."""
+        return tuple(sorted(
+            self.snapshot().filters.values(),
+            key=lambda rule: (rule.priority, rule.watermark, rule.uuid)))
+
+    def master_candidates(self) -> tuple[Node, ...]:
+        """Nodes which keep a copy of the configuration, the master among them."""
+        return tuple(node for node in self.nodes() if node.master_candidate)
+
+    def online_nodes(self) -> tuple[Node, ...]:
+        """Nodes which are not marked offline."""
+        return tuple(node for node in self.nodes() if not node.offline)
+
+    def vm_capable_nodes(self) -> tuple[Node, ...]:
+        """Nodes which may run instances."""
+        return tuple(node for node in self.nodes() if node.vm_capable)
+
+    def group_nodes(self, group_uuid: str) -> tuple[Node, ...]:
+        """The nodes of a group."""
+        return tuple(node for node in self.nodes() if node.group == group_uuid)
+
+    # -- instances, their disks and nodes -----------------------------------------------------
+
+    def instance_disks(self, instance: Instance) -> tuple[Disk, ...]:
+        """The disks of an instance, in order."""
+        return fill.instance_disks(self.snapshot(), instance)
+
+    def disk_template(self, instance: Instance) -> str:
+        """The template of its disks; ``diskless`` or ``mixed`` where there is no one."""
+        return fill.disk_template(self.instance_disks(instance))
+
+    def secondary_nodes(self, instance: Instance) -> tuple[str, ...]:
+        """UUIDs of its nodes which are not the primary."""
+        return fill.secondary_nodes(instance, self.instance_disks(instance))
+
+    def instance_nodes(self, instance: Instance) -> tuple[str, ...]:
+        """UUIDs of all its nodes, the primary first."""
+        return (instance.primary_node, *self.secondary_nodes(instance))
+
+    def node_instances(self, node_uuid: str) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:
+        """Instances of which the node is the primary, and those of which it is a secondary."""
+        data = self.snapshot()
+        primaries, secondaries = [], []
+        for instance in self.instances():
+            if instance.primary_node == node_uuid:
+                primaries.append(instance)
+            elif any(node_uuid in data.disks[uuid].all_node_uuids() for uuid in instance.disks):
+                secondaries.append(instance)
+        return tuple(primaries), tuple(secondaries)
+
+    def filled(self, instance: Instance, **overrides: Any) -> FilledInstance:
+        """An instance with all it inherits, as a node gets it.
+
+        :param overrides: ``hvparams``, ``beparams``, ``osparams``, ``disks`` of
+            :func:`ganeti.objects.fill.filled_instance`.
+        """
+        return filled_instance(self.snapshot(), instance, **overrides)
+
+    # -- helpers ------------------------------------------------------------------------------
+
+    @staticmethod
+    def _node(data: ConfigData, uuid: str) -> Node:
+        return _known(data.nodes, uuid, "node")
+
+    def _index(self, kind: str, table: Mapping[str, NamedT]) -> dict[str, str]:
+        cached = self._indexes.get(kind)
+        if cached is not None and cached[0] is table:
+            return cached[1]
+        index = {item.name: uuid for uuid, item in table.items()}
+        self._indexes[kind] = (table, index)
+        return index
+
+    def _in_order(self, kind: str) -> tuple[Any, ...]:
+        table = getattr(self.snapshot(), kind)
+        cached = self._sorted.get(kind)
+        if cached is not None and cached[0] is table:
+            return cached[1]
+        items = tuple(sorted(table.values(), key=lambda item: _natural_key(item.name)))
+        self._sorted[kind] = (table, items)
+        return items
+
+    def _by_name(self, kind: str, table: Mapping[str, NamedT], name: str) -> NamedT | None:
+        uuid = self._index(kind, table).get(name)
+        return None if uuid is None else table[uuid]
+
+    def _expand(self, kind: str, label: str, table: Mapping[str, NamedT], name: str, *,
+                parts: bool = True) -> NamedT:
+        if name in table:
+            return table[name]
+        index = self._index(kind, table)
+        uuid = index.get(name)
+        if uuid is None and parts and name:
+            found = text.match_name_component(name, index, case_sensitive=False)
+            uuid = None if found is None else index[found]
+        if uuid is not None:
+            return table[uuid]
+        likely = sorted(
+            other for other in index if parts and name and
+            other.lower().startswith(f"{name.lower()}."))
+        if likely:
+            raise errors.OpPrereqError(
+                f"{label} name '{name}' is not unique: it fits {', '.join(likely[:5])}",
+                errors.ECODE_NOENT)
+        raise errors.OpPrereqError(f"{label} '{name}' is not in the cluster", errors.ECODE_NOENT)
+
+
+class View(Questions):
+    """One state of the configuration; cheap to make, safe to share between threads."""
+
+    def __init__(self, data: ConfigData) -> None:
+        super().__init__()
+        self._data = data
+
+    def snapshot(self) -> ConfigData:
+        """The state this view was made for."""
+        return self._data
+
+
+def _known(table: Mapping[str, T], uuid: str, label: str) -> T:
+    found = table.get(uuid)
+    if found is None:
+        raise errors.ConfigurationError(f"{label} {uuid} is not in the configuration")
+    return found
