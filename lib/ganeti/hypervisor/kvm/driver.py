@@ -266,6 +266,8 @@ class KvmHypervisor(base.Hypervisor):
             if host.chroot:
                 fs.make_dirs(host.chroot, 0o755)
             _rotate(layout.console_log_file)
+            # What an earlier QEMU had to say must not be taken for the words of this one.
+            fs.remove_file(layout.log_file)
             command = argv.shorten_sockets(argv.full_argv(record, layout, qemu, host),
                                            layout.control_dir)
             process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
@@ -278,9 +280,10 @@ class KvmHypervisor(base.Hypervisor):
             self._end_process(layout, force=True)
             self._remove_files(layout)
             if isinstance(err, errors.CommandError):
+                # From the moment QEMU has its log file open, it complains only there.
+                said = _last_lines(err.output) or _last_lines(_read_log(layout.log_file))
                 raise errors.HypervisorError(
-                    f"cannot start instance {layout.name}: {_last_lines(err.output) or err}"
-                ) from err
+                    f"cannot start instance {layout.name}: {said or err}") from err
             if isinstance(err, OSError):
                 raise errors.HypervisorError(
                     f"cannot start instance {layout.name}: {err}") from err
@@ -590,6 +593,13 @@ def _rotate(path: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         if os.path.getsize(path) > _CONSOLE_LOG_MAX_BYTES:
             os.replace(path, f"{path}.1")
+
+
+def _read_log(path: str) -> str:
+    try:
+        return fs.read_file(path)
+    except OSError:
+        return ""
 
 
 def _last_lines(text: str) -> str:

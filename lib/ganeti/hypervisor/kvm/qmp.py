@@ -36,17 +36,17 @@ class Qmp:
 
     :param path: the socket.
     :param instance_name: for messages.
-    :param timeout_s: limit for the greeting and for each answer.
+    :param timeout_s: limit for the greeting and for each answer; None for :data:`TIMEOUT_S`.
     :raises HypervisorError: nobody listens, or QEMU does not answer as it should.
     """
 
-    def __init__(self, path: str, instance_name: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(self, path: str, instance_name: str, *, timeout_s: float | None = None) -> None:
         self._name = instance_name
-        self._timeout_s = timeout_s
+        self._timeout_s = TIMEOUT_S if timeout_s is None else timeout_s
         self._buffer = b""
         self.events: list[dict[str, Any]] = []
         try:
-            self._socket = net.unix_connect(path, timeout_s)
+            self._socket = net.unix_connect(path, self._timeout_s)
         except OSError as err:
             raise errors.HypervisorError(
                 f"cannot reach QEMU of instance {instance_name} at {path}: "
@@ -147,13 +147,3 @@ class Qmp:
 
 class ConnectionLost(errors.HypervisorError):
     """QEMU went away in the middle of a conversation."""
-
-
-def connectable(path: str) -> bool:
-    """Whether a QEMU listens on the socket (it may be busy with another client)."""
-    try:
-        sock: socket.socket = net.unix_connect(path, TIMEOUT_S)
-    except OSError:
-        return False
-    sock.close()
-    return True

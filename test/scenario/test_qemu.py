@@ -1,0 +1,717 @@
+"""The hypervisor room with a real QEMU and a real Linux in it, without daemons around.
+
+Two node roots share a storage directory, as two nodes of a virtual cluster do. Emulated guests
+boot in about four seconds each.
+"""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kvm_node import PATIENCE_S, TOP, Node, find_qemu, wait_until
+
+from ganeti import errors
+from ganeti.backend import blockdev, instance
+from ganeti.hypervisor.kvm import facts
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.objects.instance import FilledInstance
+from ganeti.utils import paths, process
+
+NAME = "web1.example.com"
+HERE = Path(__file__).resolve().parent
+
+pytestmark = pytest.mark.skipif(not os.access(find_qemu(), os.X_OK),
+                                reason="QEMU (qemu-system-x86) is not installed")
+
+
+@pytest.fixture(scope="session")
+def image() -> Path:
+    """The boot image of tiny, built once for the checkout."""
+    output = TOP / "build/tiny"
+    done = subprocess.run([TOP / "tools/tiny-image", "-o", output], capture_output=True, text=True,
+                          timeout=600, check=False)
+    if done.returncode != 0 and "As root, run:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture
+def nodes(image: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Node, Node]]:
+    """Two nodes with shared storage; no guest survives the test."""
+    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
+    (directory / "shared").mkdir()
+    # What QEMU can do is found out once for all nodes of a virtual cluster.
+    monkeypatch.setenv(paths.ENV_VCLUSTER, str(TOP / "build"))
+    both = (Node(directory / "a", image, directory / "shared"),
+            Node(directory / "b", image, directory / "shared"))
+    try:
+        yield both
+    finally:
+        for node in both:
+            node.end_all()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def node(nodes: tuple[Node, Node]) -> Node:
+    return nodes[0]
+
+
+@pytest.fixture
+def guest(node: Node) -> FilledInstance:
+    """An installed guest."""
+    made = node.instance(NAME)
+    node.install(made)
+    return made
+
+
+def status(node: Node, guest: FilledInstance) -> str:
+    with Qmp(node.socket(guest, "qmp"), guest.name) as control:
+        return str(control.execute("query-status")["status"])
+
+
+# Life of a guest
+
+def test_start_info_and_acpi_shutdown(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    boot, _ = node.wait_booted(guest)
+    assert boot.startswith("1-")
+    assert node.running() == [NAME]
+    info = node.info(guest)
+    assert (info["memory"], info["vcpus"], info["state"]) == (96, 1, 0)
+    assert info["time"] > 0
+    node.start(guest)                       # starting a running guest changes nothing
+    assert node.running() == [NAME]
+    pid = node.pid(guest)
+    node.shutdown(guest)
+    assert "going down (off)" in node.console(guest)  # it shut itself down
+    assert not process.is_alive(pid)
+    assert node.running() == []
+    assert node.info(guest) == {}
+    assert node.leftovers() == []
+
+
+def test_forced_stop(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    pid = node.pid(guest)
+    node.shutdown(guest, timeout_s=0)
+    assert not process.is_alive(pid)
+    assert "going down" not in node.console(guest)
+    assert node.leftovers() == []
+    node.shutdown(guest, timeout_s=0)       # and once more changes nothing
+
+
+def test_guest_that_does_not_react_is_stopped_hard(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    node.wait_booted(guest)
+    with Qmp(node.socket(guest, "qmp"), NAME) as control:
+        control.execute("stop")             # its processor stands still: it feels no button
+    pid = node.pid(guest)
+    node.shutdown(guest, timeout_s=1)
+    assert not process.is_alive(pid)
+    assert node.leftovers() == []
+
+
+def test_shutdown_while_another_program_holds_the_control_socket(
+        node: Node, guest: FilledInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ganeti.hypervisor.kvm.qmp.TIMEOUT_S", 0.5)
+    node.start(guest)
+    with Qmp(node.socket(guest, "qmp"), NAME):
+        assert node.info(guest)["memory"] == 96     # from the command line
+        node.shutdown(guest, timeout_s=1)
+    assert node.leftovers() == []
+
+
+def test_paused_start(node: Node, guest: FilledInstance) -> None:
+    node.start(guest, paused=True)
+    assert status(node, guest) == "prelaunch"
+    assert node.console(guest) == ""
+    assert node.running() == [NAME]
+    node.shutdown(guest, timeout_s=int(PATIENCE_S))  # needs nothing of the guest
+    assert node.leftovers() == []
+
+
+def test_reboots_count_on_the_disk(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    assert node.wait_booted(guest)[0].startswith("1-")
+    for kind, number in (("soft", 2), ("hard", 3)):
+        before, pid = len(node.lines(guest)), node.pid(guest)
+        with paths.override(node.paths):
+            instance.reboot(guest, kind, 60, [])
+        assert node.pid(guest) != pid
+        wait_until(lambda n=number: any(boot.startswith(f"{n}-") for boot, _ in node.lines(guest)),
+                   f"boot number {number}")
+        assert len(node.lines(guest)) > before
+    node.shutdown(guest)
+    with paths.override(node.paths), pytest.raises(errors.HypervisorError, match="not running"):
+        instance.reboot(guest, "soft", 5, [])
+
+
+def test_soft_reboot_keeps_the_hardware_hard_takes_the_new(node: Node,
+                                                           guest: FilledInstance) -> None:
+    node.start(guest)
+    node.wait_booted(guest)
+    larger = node.instance(NAME, memory_mib=112)
+    for kind, memory_mib in (("soft", 96), ("hard", 112)):
+        with paths.override(node.paths):
+            instance.reboot(larger, kind, 60, [])
+        assert node.info(guest)["memory"] == memory_mib
+        node.wait_booted(guest, more_than=len(node.lines(guest)))
+
+
+def test_memory_balloon(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    node.wait_booted(guest)
+    with paths.override(node.paths):
+        instance.balloon_memory(guest, 80)
+    # The guest loads its balloon driver in its own time.
+    wait_until(lambda: node.info(guest)["memory"] <= 80, "the balloon has grown")
+
+
+def test_diskless_guest(node: Node) -> None:
+    guest = node.instance("nodisk.example.com", disks=0)
+    node.start(guest)
+    wait_until(lambda: "tiny: diskless boot" in node.console(guest), "it runs from memory")
+    node.shutdown(guest)
+    assert node.leftovers() == []
+
+
+def test_q35_with_scsi_disk(node: Node) -> None:
+    """Other hardware than the default finds its place on the guest's buses."""
+    guest = node.instance("q35.example.com", disks=2, machine_version="q35",
+                          nic={"mode": "user", "link": ""}, disk_type="scsi-hd",
+                          scsi_controller_type="virtio-scsi-pci")
+    node.install(guest)
+    node.start(guest, paused=True)
+    with Qmp(node.socket(guest, "qmp"), guest.name) as control:
+        names = {block["qdev"].split("/")[-1] if "qdev" in block else ""
+                 for block in control.execute("query-block")}
+    assert f"disk-{'-'.join(guest.disks_info[1].uuid.split('-')[:3])}" in names
+
+
+# Failure
+
+def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    node.wait_booted(guest)
+    pid = node.pid(guest)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not process.is_alive(pid), "QEMU is gone")
+    assert node.running() == []
+    assert node.info(guest) == {}
+    with paths.override(node.paths), pytest.raises(errors.HypervisorError, match="not running"):
+        instance.migration_info(guest)
+    assert node.leftovers() != []
+    node.start(guest)
+    assert node.pid(guest) != pid
+    os.kill(node.pid(guest), signal.SIGKILL)
+    wait_until(lambda: node.running() == [], "QEMU is gone")
+    node.shutdown(guest)
+    assert node.leftovers() == []
+
+
+@pytest.mark.parametrize("params, words", [
+    ({"kernel_path": "/nonexistent/vmlinux"}, "could not load kernel|could not open kernel"),
+    ({"kvm_extra": "-no-such-option"}, "no-such-option: invalid option"),
+    ({"machine_version": "pdp11"}, "unsupported machine type"),
+    ({"kvm_path": "/nonexistent/kvm"}, "no executable file. QEMU may have to be installed"),
+    ({"kvm_path": "/bin/true"}, "/bin/true is not QEMU"),
+    ({"vnc_bind_address": "127.0.0.1"}, "no network port for VNC"),
+    ({"security_model": "pool"}, "security_model: pool is not supported"),
+])
+def test_failing_start_says_why_and_leaves_nothing(node: Node, guest: FilledInstance,
+                                                   params: dict[str, str], words: str) -> None:
+    broken = node.instance(NAME, **params)
+    with pytest.raises(errors.HypervisorError, match=words):
+        node.start(broken)
+    assert node.leftovers() == []
+    assert node.running() == []
+
+
+def test_missing_disk(node: Node) -> None:
+    with paths.override(node.paths), pytest.raises(errors.BlockDeviceError, match="does not exist"):
+        instance.start(node.instance(NAME), False, [])
+    assert node.leftovers() == []
+
+
+def test_bridged_nic_without_a_bridge_or_root(node: Node, guest: FilledInstance) -> None:
+    with_nic = node.instance(NAME, nic={"mode": "bridged", "link": "nobridge0"})
+    words = "cannot set up the network" if os.geteuid() == 0 else "needs root"
+    interfaces = set(os.listdir("/sys/class/net"))
+    with pytest.raises(errors.HypervisorError, match=words):
+        node.start(with_nic)
+    assert node.leftovers() == []
+    assert not [name for name in set(os.listdir("/sys/class/net")) - interfaces
+                if name.startswith("gnt.")]
+
+
+def test_user_networking_is_for_virtual_clusters(node: Node, guest: FilledInstance) -> None:
+    from ganeti.hypervisor.kvm import nic
+    with paths.override(paths.Paths("")), pytest.raises(errors.HypervisorError, match="virtual"):
+        nic.check_mode({"nicparams": {"mode": "user"}}, NAME)
+
+
+def test_two_starts_at_once_make_one_guest(node: Node, guest: FilledInstance) -> None:
+    argv = [sys.executable, HERE / "kvm_node.py", node.root, node.image, "start", NAME]
+    starters = [subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    outputs = [starter.communicate(timeout=PATIENCE_S)[0] for starter in starters]
+    assert all("started" in text or "is running already" in text for text in outputs), outputs
+    assert node.running() == [NAME]
+    node.wait_booted(guest)
+    node.shutdown(guest)
+    assert "going down (off)" in node.console(guest)   # its sockets were not taken from it
+
+
+# Migration
+
+def move(source: Node, target: Node, guest: FilledInstance, address: str = "127.0.0.31", *,
+         live: bool = True) -> str:
+    """The steps of a migration in the order of the master; the final status."""
+    with paths.override(source.paths):
+        instance.migratable(guest)
+        info = instance.migration_info(guest)
+    target.assemble(guest)
+    with paths.override(target.paths):
+        instance.accept_instance(guest, info, address)
+    with paths.override(source.paths):
+        instance.migrate("cluster", guest, address, live)
+    ended = wait_until(lambda: follow(source, guest), "the migration ends")
+    success = ended == "completed"
+    with paths.override(target.paths):
+        instance.finalize_migration_dst(guest, info, success)
+    with paths.override(source.paths):
+        instance.finalize_migration_src(guest, success, live)
+    return str(ended)
+
+
+def follow(source: Node, guest: FilledInstance) -> str | None:
+    with paths.override(source.paths):
+        now = instance.migration_status(guest).status
+    return None if now == "active" else now
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_migration_there_and_back(nodes: tuple[Node, Node], guest: FilledInstance,
+                                  live: bool) -> None:
+    first, second = nodes
+    first.start(guest)
+    boot, _ = first.wait_booted(guest, more_than=1)
+    assert move(first, second, guest, live=live) == "completed"
+    assert first.running() == []
+    assert first.leftovers() == []
+    assert second.running() == [NAME]
+    before = first.lines(guest)[-1]
+    after = second.wait_booted(guest, more_than=1)
+    assert after[0] == before[0] == boot               # the same boot ...
+    assert second.lines(guest)[0][1] >= before[1]      # ... goes on counting
+    # Back again: what was written on the second node serves as the source's record.
+    first_lines = len(first.lines(guest))
+    assert move(second, first, guest, live=live) == "completed"
+    assert first.wait_booted(guest, more_than=first_lines)[0] == boot
+    assert second.leftovers() == []
+    first.shutdown(guest)
+    assert "going down (off)" in first.console(guest)
+
+
+def test_target_that_dies_leaves_the_guest_running(nodes: tuple[Node, Node],
+                                                   guest: FilledInstance) -> None:
+    first, second = nodes
+    slow = first.instance(NAME, migration_bandwidth=1)
+    first.start(slow)
+    first.wait_booted(slow)
+    with paths.override(first.paths):
+        info = instance.migration_info(slow)
+    with paths.override(second.paths):
+        instance.accept_instance(slow, info, "127.0.0.31")
+    with paths.override(first.paths):
+        instance.migrate("cluster", slow, "127.0.0.31", True)
+    os.kill(second.pid(slow), signal.SIGKILL)
+    assert wait_until(lambda: follow(first, slow), "the migration ends") == "failed"
+    with paths.override(second.paths):
+        instance.finalize_migration_dst(slow, info, False)
+    with paths.override(first.paths):
+        instance.finalize_migration_src(slow, False, True)
+    assert second.leftovers() == []
+    assert status(first, slow) == "running"
+    first.wait_booted(slow, more_than=len(first.lines(slow)))
+
+
+def test_cancelled_migration(nodes: tuple[Node, Node], guest: FilledInstance) -> None:
+    """The master gives up in the middle: both sides are put in order."""
+    first, second = nodes
+    slow = first.instance(NAME, migration_bandwidth=1)
+    first.start(slow)
+    first.wait_booted(slow)
+    with paths.override(first.paths):
+        info = instance.migration_info(slow)
+    with paths.override(second.paths):
+        instance.accept_instance(slow, info, "127.0.0.31")
+    with paths.override(first.paths):
+        instance.migrate("cluster", slow, "127.0.0.31", True)
+        instance.finalize_migration_src(slow, False, True)
+    with paths.override(second.paths):
+        instance.finalize_migration_dst(slow, info, False)
+    assert second.leftovers() == [] and second.running() == []
+    first.wait_booted(slow, more_than=len(first.lines(slow)))
+
+
+def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) -> None:
+    first, second = nodes
+    first.start(guest)
+    with paths.override(first.paths):
+        info = instance.migration_info(guest)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.31", guest.hvparams["migration_port"]))
+        taken.listen()
+        with paths.override(second.paths), pytest.raises(errors.HypervisorError,
+                                                         match="Address already in use"):
+            instance.accept_instance(guest, info, "127.0.0.31")
+    assert second.leftovers() == []
+    assert first.running() == [NAME]
+
+
+@pytest.mark.parametrize("info", ["", "[]", "{}", "no json", '[["qemu"],[],{},[{}]]',
+                                  '[["qemu"],[{"mac":"x"}],{},[]]', None, 5])
+def test_garbage_as_migration_data(node: Node, guest: FilledInstance, info: object) -> None:
+    with paths.override(node.paths), pytest.raises(errors.HypervisorError, match=NAME):
+        instance.accept_instance(guest, info, "127.0.0.31")
+    assert node.leftovers() == []
+
+
+# Console
+
+class Terminal:
+    """A pseudo terminal with ``kvm-console-wrapper`` on it."""
+
+    def __init__(self, node: Node, guest: FilledInstance) -> None:
+        self.master, self.slave = pty.openpty()
+        self.before = termios.tcgetattr(self.slave)
+        self.child = subprocess.Popen(
+            [TOP / "tools/kvm-console-wrapper", "socat", guest.name, node.socket(guest, "monitor"),
+             "STDIO,raw,echo=0,escape=0x1d", f"UNIX-CONNECT:{node.socket(guest, 'serial')}"],
+            stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True)
+        self.text = ""
+
+    def wait_for(self, words: str) -> None:
+        def seen() -> bool:
+            if select.select([self.master], [], [], 0.1)[0]:
+                self.text += os.read(self.master, 65536).decode(errors="replace")
+            return words in self.text
+        wait_until(seen, f"the console shows {words!r}; it showed {self.text!r}")
+
+    def type(self, text: str) -> None:
+        os.write(self.master, text.encode())
+
+    def raw(self) -> bool:
+        return not termios.tcgetattr(self.slave)[3] & termios.ICANON
+
+    def restored(self) -> bool:
+        return bool(termios.tcgetattr(self.slave) == self.before)
+
+    def close(self) -> None:
+        if self.child.poll() is None:
+            self.child.kill()
+            self.child.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+def test_console_has_a_shell_and_restores_the_terminal(node: Node, guest: FilledInstance) -> None:
+    node.start(guest)
+    node.wait_booted(guest)
+    terminal = Terminal(node, guest)
+    try:
+        terminal.wait_for("leave it with Ctrl-]")
+        terminal.wait_for(f"tiny: {NAME}")
+        assert terminal.raw()
+        terminal.type("echo answer $((6 * 7))\r")
+        terminal.wait_for("answer 42")
+        second = Terminal(node, guest)
+        try:
+            second.wait_for(f"the console of instance {NAME} is in use by process")
+            assert second.child.wait(PATIENCE_S) == 1
+        finally:
+            second.close()
+        terminal.type("\x1d")
+        assert terminal.child.wait(PATIENCE_S) == 0
+        assert terminal.restored()
+    finally:
+        terminal.close()
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        terminal = Terminal(node, guest)
+        try:
+            terminal.wait_for(f"tiny: {NAME}")
+            terminal.child.send_signal(number)
+            assert terminal.child.wait(PATIENCE_S) == 128 + number
+            assert terminal.restored()
+        finally:
+            terminal.close()
+    terminal = Terminal(node, guest)
+    try:
+        terminal.wait_for(f"tiny: {NAME}")
+        node.shutdown(guest)
+        assert terminal.child.wait(PATIENCE_S) == 0
+        assert terminal.restored()
+    finally:
+        terminal.close()
+    assert node.leftovers() == []
+
+
+def test_console_wakes_a_paused_guest(node: Node, guest: FilledInstance) -> None:
+    node.start(guest, paused=True)
+    terminal = Terminal(node, guest)
+    try:
+        terminal.wait_for("was paused, it runs now")
+        terminal.wait_for(f"tiny: {NAME} boot 1-")
+    finally:
+        terminal.close()
+    assert status(node, guest) == "running"
+
+
+def test_console_of_a_stopped_guest(node: Node, guest: FilledInstance) -> None:
+    terminal = Terminal(node, guest)
+    try:
+        terminal.wait_for("kvm-console-wrapper: error: ")
+        assert terminal.child.wait(PATIENCE_S) == 1
+        assert terminal.restored()
+    finally:
+        terminal.close()
+
+
+# Other users, paths, networks
+
+def test_long_paths(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sockets work where their full path is longer than the kernel takes."""
+    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
+    monkeypatch.setenv(paths.ENV_VCLUSTER, str(TOP / "build"))
+    node = Node(directory / ("long" * 30), image)
+    try:
+        guest = node.instance(NAME, nic={"mode": "user", "link": ""})
+        node.install(guest)
+        node.start(guest)
+        assert len(node.socket(guest, "qmp")) > 107
+        node.wait_booted(guest)
+        assert node.info(guest)["memory"] == 96
+        terminal = Terminal(node, guest)
+        try:
+            terminal.wait_for(f"tiny: {NAME}")
+        finally:
+            terminal.close()
+        with paths.override(node.paths):
+            instance.reboot(guest, "soft", 60, [])
+        node.shutdown(guest)
+        assert node.leftovers() == []
+        too_long = node.instance("x" * 110)
+        node.install(too_long)
+        with pytest.raises(errors.HypervisorError, match="needs a shorter name"):
+            node.start(too_long)
+        assert node.leftovers() == []
+    finally:
+        node.end_all()
+        shutil.rmtree(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_as_an_ordinary_user(image: Path) -> None:
+    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
+    try:
+        os.chown(directory, 65534, 65534)
+        done = subprocess.run(
+            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable,
+             str(HERE / "kvm_node.py"), str(directory / "node"), str(image), "life"],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            env={"PATH": os.environ["PATH"], "HOME": str(directory)})
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "lived as uid 65534: 1-" in done.stdout
+    finally:
+        shutil.rmtree(directory)
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/net/tun"),
+                    reason="a bridge needs root and /dev/net/tun")
+def test_bridged_nic(image: Path) -> None:
+    """In a network namespace of its own, so that the machine's network is left alone."""
+    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
+    inner = ('ip link add br0 type bridge && ip link set br0 up && mount -t sysfs sys /sys && '
+             'exec "$@"')
+    try:
+        done = subprocess.run(
+            ["unshare", "--net", "--mount", "sh", "-c", inner, "sh", sys.executable,
+             str(HERE / "kvm_node.py"), str(directory / "node"), str(image), "bridge"],
+            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "bridged ['gnt.tap0'] then []" in done.stdout
+    finally:
+        shutil.rmtree(directory)
+
+
+# The accelerator
+
+def test_trial_guest_runs_under_emulation() -> None:
+    """The code of the trial guest is right: emulation, which always works, gets to its end."""
+    assert facts.probe(find_qemu(), facts.TCG, timeout_s=PATIENCE_S)
+
+
+def test_trial_guest_has_a_time_limit(tmp_path: Path) -> None:
+    sleeper = tmp_path / "qemu"
+    sleeper.write_text("#!/bin/sh\nexec sleep 1000\n")
+    sleeper.chmod(0o755)
+    started = time.monotonic()
+    assert not facts.probe(str(sleeper), facts.KVM, timeout_s=0.2)
+    assert time.monotonic() - started < PATIENCE_S
+
+
+def test_facts_are_remembered(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(paths.ENV_VCLUSTER)
+    with paths.override(node.paths):
+        monkeypatch.setattr(facts, "probe", lambda *args, **kwargs: True)
+        first = facts.of(find_qemu())
+        with process.forbid("the facts are known"):
+            assert facts.of(find_qemu()) == first
+        # Damage is no obstacle, the question is asked again.
+        (remembered,) = Path(node.paths.kvm_root).glob(".qemu-*")
+        remembered.write_text("{")
+        assert facts.of(find_qemu()) == first
+
+
+def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
+    with paths.override(node.paths):
+        instance.validate_params("kvm", guest.hvparams)
+        for params, words in (
+                ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
+                ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
+                ({"machine_version": "pdp11"}, "knows no machine pdp11"),
+                ({"disk_type": "sd"}, "disk_type: sd is not supported"),
+                ({"disk_aio": "native"}, "native needs disk_cache=none"),
+                ({"security_model": "user", "security_domain": "nobody-of-that-name"},
+                 "no user 'nobody-of-that-name'")):
+            with pytest.raises(errors.HypervisorError, match=words):
+                instance.validate_params("kvm", {**guest.hvparams, **params})
+
+
+# The OS definition
+
+def test_os_scripts(node: Node, guest: FilledInstance, tmp_path: Path) -> None:
+    disk = node.disk_file(guest)
+    assert node.run_script("verify", guest).returncode == 1       # wants an argument
+    renamed = node.instance(NAME)
+    done = node.run_script("rename", renamed, INSTANCE_NAME="new.example.com",
+                           OLD_INSTANCE_NAME=NAME)
+    assert done.returncode == 0, done.stderr
+    exported = subprocess.run(
+        [TOP / "doc/examples/os/tiny/export"], env={"PATH": os.environ["PATH"],
+                                                    "EXPORT_DEVICE": str(disk)},
+        capture_output=True, timeout=PATIENCE_S, check=True).stdout
+    assert exported == disk.read_bytes()
+    other = tmp_path / "other"
+    other.write_bytes(bytes(len(exported)))
+    imported = subprocess.run(
+        [TOP / "doc/examples/os/tiny/import"], input=exported, timeout=PATIENCE_S, check=False,
+        env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", "IMPORT_DEVICE": str(other),
+             "INSTANCE_NAME": "copy.example.com"}, capture_output=True)
+    assert imported.returncode == 0, imported.stderr
+    listing = subprocess.run(["debugfs", "-R", "cat /etc/hostname", f"{other}?offset=1048576"],
+                             capture_output=True, text=True, timeout=PATIENCE_S, check=True,
+                             env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin"})
+    assert listing.stdout == "copy.example.com\n"
+
+
+@pytest.mark.parametrize("env, words", [
+    ({"OSP_INTERVAL": "0"}, "parameter interval: '0'"),
+    ({"OSP_INTERVAL": "1; reboot"}, "parameter interval"),
+    ({"OS_VARIANT": "huge"}, "variant 'huge' is not known"),
+    ({"OSP_IMAGE_DIR": "/nonexistent"}, "no boot image in /nonexistent. Run: tools/tiny-image"),
+    ({"DISK_0_PATH": "/nonexistent/disk"}, "No such file or directory"),
+    ({"INSTANCE_NAME": ""}, "INSTANCE_NAME is not set"),
+])
+def test_create_script_refuses_and_says_why(node: Node, guest: FilledInstance,
+                                            env: dict[str, str], words: str) -> None:
+    disk = node.disk_file(guest)
+    before = disk.read_bytes()
+    argv = {"OSP_IMAGE_DIR": str(node.image), "DISK_COUNT": "1", "DISK_0_PATH": str(disk),
+            "INSTANCE_NAME": NAME, "PATH": "/sbin:/bin:/usr/sbin:/usr/bin", **env}
+    done = subprocess.run([TOP / "doc/examples/os/tiny/create"], env=argv, capture_output=True,
+                          text=True, timeout=PATIENCE_S, check=False)
+    assert done.returncode == 1
+    assert words in done.stderr and "Traceback" not in done.stderr
+    assert disk.read_bytes() == before
+
+
+def test_quiet_variant(node: Node) -> None:
+    guest = node.instance("quiet.example.com")
+    node.install(guest, OS_VARIANT="quiet")
+    node.start(guest)
+    wait_until(lambda: "shell on the serial console" in node.console(guest), "the shell is there")
+    node.shutdown(guest)
+    assert node.lines(guest) == []
+
+
+# Blocking peers
+
+def test_qmp_peer_that_is_silent_talks_nonsense_or_leaves(tmp_path: Path) -> None:
+    path = str(tmp_path / "qmp")
+
+    def serve(answers: list[bytes]) -> threading.Thread:
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen()
+
+        def run() -> None:
+            with listener, listener.accept()[0] as peer:
+                for answer in answers:
+                    peer.sendall(answer)
+                    peer.recv(4096)
+            os.unlink(path)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    hello, ready = b'{"QMP": {"version": {}}}\r\n', b'{"return": {}}\r\n'
+    for answers, words in (
+            ([b"hello\r\n"], "sends no JSON"),
+            ([b'{"event": "X"}\r\n'], "greets with"),
+            ([b"[]\r\n"], "expected an object"),
+            ([hello], "closed its control socket during qmp_capabilities|closed its control"),
+            ([hello, ready, b'{"error": {"class": "X", "desc": "no"}}\r\n'], "refuses stop: no"),
+            ([hello, ready, b'{"event": "STOP"}\r\n{"x": 1}\r\n'], "answers stop with"),
+    ):
+        thread = serve(answers)
+        with pytest.raises(errors.HypervisorError, match=words), \
+                Qmp(path, NAME, timeout_s=PATIENCE_S) as control:
+            control.execute("stop")
+        thread.join()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    listener.listen()
+    with listener, pytest.raises(errors.HypervisorError, match="does not answer .* within 0.2 s"):
+        Qmp(path, NAME, timeout_s=0.2)
+    with pytest.raises(errors.HypervisorError, match="cannot reach QEMU"):
+        Qmp(path, NAME)
+
+
+def test_removing_the_disk_at_the_end(node: Node, guest: FilledInstance) -> None:
+    with paths.override(node.paths):
+        for disk in guest.disks_info:
+            blockdev.assemble(disk, guest, True, 0)
+            blockdev.shutdown(disk)
+            blockdev.remove(disk)
+            blockdev.remove(disk)
+        blockdev.file_storage_dir_remove(str(Path(guest.disks_info[0].logical_id[1]).parent))
+    assert node.leftovers() == []
+    assert list((node.root.parent / "shared").rglob("*")) == []
