@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from ganeti import errors
 from ganeti.bootstrap import local
@@ -59,11 +59,14 @@ def setup_node(host: net.Hostname) -> None:
 
 
 @contextlib.contextmanager
-def node_setup(host: net.Hostname) -> Iterator[None]:
-    """As :func:`setup_node`, undone when the block (the job that adds the node) fails."""
+def node_setup(host: net.Hostname) -> Iterator[Callable[[], object]]:
+    """As :func:`setup_node`, undone when the block (the job that adds the node) fails.
+
+    The block gets a function that makes what was done stay, whatever comes.
+    """
     with contextlib.ExitStack() as undo:
         _set_up(host, undo)
-        yield
+        yield undo.pop_all
         undo.pop_all()
 
 

@@ -11,12 +11,14 @@ from ganeti.cli import values as value_types
 from ganeti.cli.command import Values
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
-from ganeti.constants import node as node_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
+    from ganeti.bootstrap import InitParams
+    from ganeti.bootstrap import InitParams
 
 
 # Option of one bound -> its name in a policy, and whether it is a size.
@@ -28,6 +30,76 @@ _SPECS = (
     ("ispecs_nic_count", "nic-count", False),
 )
 _SPEC_TYPES = {name: "size" if size else "int" for _, name, size in _SPECS} | {"spindle-use": "int"}
+
+
+def parameters(values: Values, cluster_name: str) -> InitParams:
+    """Everything ``init`` was told.
+
+    :raises OpPrereqError: an option that contradicts another or names something unknown.
+    :raises TypeEnforcementError: a parameter of the wrong type.
+    """
+    from ganeti.bootstrap import InitParams
+    from ganeti.client import node_params
+    from ganeti.constants import disk
+    from ganeti.objects import hvparams
+    if str(values.primary_ip_version) not in ("4", "6"):
+        raise errors.OpPrereqError(
+            f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL)
+    hv_types = {name: {key: parameter.type for key, parameter in table.items()}
+                for name, table in hvparams.TABLES.items()}
+    return InitParams(
+        cluster_name=cluster_name,
+        secondary_ip=values.secondary_ip,
+        primary_ip_version=int(values.primary_ip_version),
+        master_netdev=values.master_netdev,
+        master_netmask=netmask(values.master_netmask),
+        use_external_mip_script=bool(values.use_external_mip_script),
+        mac_prefix=values.mac_prefix,
+        vg_name=values.vg_name,
+        drbd_helper=values.drbd_helper,
+        enabled_hypervisors=names(values.enabled_hypervisors),
+        enabled_disk_templates=names(values.enabled_disk_templates),
+        hvparams=typed_groups(values.hvparams, hv_types, "hypervisor"),
+        beparams=backend_params(values.beparams),
+        nicparams=nic_params(values.nicparams),
+        ndparams=node_params.node_params(values.ndparams),
+        diskparams=typed_groups(
+            values.diskparams, dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
+            "disk template"),
+        ipolicy=policy(values),
+        hv_state=node_params.hv_state(values.hv_state),
+        disk_state=node_params.disk_state(values.disk_state),
+        file_storage_dir=values.file_storage_dir,
+        shared_file_storage_dir=values.shared_file_storage_dir,
+        gluster_storage_dir=values.gluster_storage_dir,
+        candidate_pool_size=values.candidate_pool_size,
+        modify_etc_hosts=values.modify_etc_hosts,
+        modify_ssh_setup=values.modify_ssh_setup,
+        maintain_node_health=bool(values.maintain_node_health),
+        uid_pool=uid_pool(values.uid_pool),
+        default_iallocator=values.default_iallocator,
+        default_iallocator_params=values.default_iallocator_params or {},
+        prealloc_wipe_disks=bool(values.prealloc_wipe_disks),
+        install_image=values.install_image or "",
+        zeroing_image=values.zeroing_image or "",
+        compression_tools=names(values.compression_tools),
+        enabled_user_shutdown=bool(values.enabled_user_shutdown),
+        ssh_key_type=values.ssh_key_type,
+        ssh_key_bits=values.ssh_key_bits,
+    )
+
+
+def netmask(text: str | None) -> int | None:
+    """Bits of a netmask.
+
+    :raises OpPrereqError: not a number.
+    """
+    if text is None:
+        return None
+    try:
+        return value_types.parse_int(text)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(f"netmask: {err}", errors.ECODE_INVAL) from err
 
 
 def names(text: str | None) -> list[str] | None:
@@ -72,11 +144,6 @@ def nic_params(given: dict[str, Any]) -> dict[str, Any]:
     return value_types.typed_params(given, net_const.NIC_PARAM_TYPES)
 
 
-def node_params(given: dict[str, Any] | None) -> dict[str, Any]:
-    """Node parameters in their types."""
-    return value_types.typed_params(given or {}, node_const.ND_PARAM_TYPES)
-
-
 def uid_pool(text: str | None) -> list[tuple[int, int]]:
     """``1000-1010,2000`` as ranges.
 
@@ -105,16 +172,15 @@ def policy(values: Values) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     split = {name: getattr(values, dest) for dest, name, _ in _SPECS if getattr(values, dest)}
-    if values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None:
-        if split:
-            raise errors.OpPrereqError(
-                "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",
-                errors.ECODE_INVAL)
-        if values.ipolicy_bounds_specs is not None:
-            found["minmax"] = [_bounds(section) for section in values.ipolicy_bounds_specs]
-        if values.ipolicy_std_specs is not None:
-            found["std"] = value_types.typed_params(values.ipolicy_std_specs, _SPEC_TYPES)
-    elif split:
+    if split and (values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None):
+        raise errors.OpPrereqError(
+            "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",
+            errors.ECODE_INVAL)
+    if values.ipolicy_bounds_specs is not None:
+        found["minmax"] = [_bounds(section) for section in values.ipolicy_bounds_specs]
+    if values.ipolicy_std_specs is not None:
+        found["std"] = value_types.typed_params(values.ipolicy_std_specs, _SPEC_TYPES)
+    if split:
         found.update(_from_split(split))
     if values.ipolicy_disk_templates is not None:
         found["disk-templates"] = list(values.ipolicy_disk_templates)
@@ -136,12 +202,17 @@ def _bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """``--specs-mem-size min=1,max=2,std=1`` options, turned from per value to per bound."""
-    bounds: dict[str, dict[str, Any]] = {"min": {}, "max": {}, "std": {}}
+    """``--specs-mem-size min=1,max=2`` options, turned from per value to per bound.
+
+    What is not given keeps its default.
+    """
+    from ganeti.objects import ipolicy
+    default = ipolicy.defaults()
+    bounds = {kind: dict(params) for kind, params in default["minmax"][0].items()}
+    bounds["std"] = dict(default["std"])
     for name, given in split.items():
         typed = value_types.typed_params(given, dict.fromkeys(bounds, _SPEC_TYPES[name]))
         for kind, value in typed.items():
             bounds[kind][name] = value
     std = bounds.pop("std")
-    found: dict[str, Any] = {"minmax": [bounds]} if any(bounds.values()) else {}
-    return {**found, "std": std} if std else found
+    return {"minmax": [bounds], "std": std}

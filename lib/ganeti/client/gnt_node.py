@@ -5,10 +5,8 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
-from ganeti.cli import values as value_types
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.constants import node as const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -17,6 +15,8 @@ if TYPE_CHECKING:
 
     from ganeti import luxi
     from ganeti.cli.output import Pairs
+    from ganeti.opcodes.base import OpCode
+    from ganeti.utils import net
 
 LIST_FIELDS = ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt")
 _FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", "tags")}
@@ -71,6 +71,7 @@ def _describe(node: Mapping[str, Any]) -> Pairs:
 
 def add(values: Values, arguments: list[str]) -> int:
     """``add``: prepare the machine, then let the master take it in."""
+    from ganeti.client import node_params
     from ganeti.opcodes.node import OpNodeAdd
     from ganeti.utils import net
     host = net.lookup(arguments[0])
@@ -90,12 +91,22 @@ def add(values: Values, arguments: list[str]) -> int:
         node_name=host.name if known is None else known[0],
         secondary_ip=values.secondary_ip if known is None else known[1],
         readd=values.readd, group=values.nodegroup, master_capable=values.master_capable,
-        vm_capable=values.vm_capable, ndparams=_node_params(values),
-        hv_state=dict(values.hv_state) or None,
-        disk_state=_disk_state(values.disk_state) or None,
+        vm_capable=values.vm_capable,
+        ndparams=None if values.ndparams is None else node_params.node_params(values.ndparams),
+        hv_state=node_params.hv_state(values.hv_state) or None,
+        disk_state=node_params.disk_state(values.disk_state) or None,
         node_setup=values.node_setup, **jobs.common_params(values))
-    _set_up(values, client, host)
-    jobs.run_opcode(opcode, values, client=client)
+    if not values.node_setup:
+        jobs.run_opcode(opcode, values, client=client)
+        return failures.EXIT_SUCCESS
+    from ganeti import bootstrap
+    # What was prepared on the machine is undone when the master does not take it in.
+    with bootstrap.node_setup(host) as keep:
+        try:
+            jobs.run_opcode(opcode, values, client=client)
+        except jobs.WaitInterrupted:
+            keep()  # the job goes on and needs it
+            raise
     return failures.EXIT_SUCCESS
 
 
@@ -109,32 +120,6 @@ def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
         return None
     node_name, secondary_ip, is_master = rows[0]
     return node_name, secondary_ip, bool(is_master)
-
-
-def _node_params(values: Values) -> dict[str, Any] | None:
-    if values.ndparams is None:
-        return None
-    return value_types.typed_params(values.ndparams, const.ND_PARAM_TYPES, allowed=("default",))
-
-
-def _disk_state(given: list[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
-    """``plain/xenvg:disk_total=1g`` as ``{"plain": {"xenvg": {...}}}``."""
-    state: dict[str, dict[str, Any]] = {}
-    for ident, params in given:
-        storage_type, slash, name = ident.partition("/")
-        if not slash:
-            raise errors.OpPrereqError(
-                f"disk state '{ident}' names no storage. Write {ident}/NAME:KEY=VALUE.",
-                errors.ECODE_INVAL)
-        state.setdefault(storage_type, {})[name] = params
-    return state
-
-
-def _set_up(values: Values, client: luxi.Client, host: Any) -> None:
-    """Give the machine what it needs to obey this cluster's master."""
-    if values.node_setup:
-        from ganeti import bootstrap
-        bootstrap.setup_node(host)
 
 
 def remove(values: Values, arguments: list[str]) -> int:

@@ -173,7 +173,9 @@ def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
         raise RuntimeError("the job failed")
     assert _files(vc) == before
     assert daemons.calls[-1] == ("stop", "ganeti-noded")
-    bootstrap.setup_node(host)
+    with pytest.raises(RuntimeError), bootstrap.node_setup(host) as keep:
+        keep()
+        raise RuntimeError("no longer waiting; the job goes on")
     mine, theirs = paths.current(), there
     assert Path(mine.noded_cert_file).read_text() == Path(theirs.noded_cert_file).read_text()
     assert x509.digest_file(mine.noded_client_cert_file) != x509.digest_file(
