@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ganeti.bootstrap import InitParams
-    from ganeti.bootstrap import InitParams
 
 
 # Option of one bound -> its name in a policy, and whether it is a size.
