@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from ganeti import luxi
     from ganeti.cli.output import Pairs
-    from ganeti.opcodes.base import OpCode
-    from ganeti.utils import net
 
 LIST_FIELDS = ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt")
 _FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", "tags")}
@@ -104,8 +102,8 @@ def add(values: Values, arguments: list[str]) -> int:
     with bootstrap.node_setup(host) as keep:
         try:
             jobs.run_opcode(opcode, values, client=client)
-        except jobs.WaitInterrupted:
-            keep()  # the job goes on and needs it
+        except (jobs.WaitInterrupted, errors.LuxiError):
+            keep()  # the job may go on, and needs it
             raise
     return failures.EXIT_SUCCESS
 

@@ -1,7 +1,7 @@
 """The command tables against the published ones.
 
-``test/data/cli/commands.json`` holds, for the commands that exist, the published arguments and options
-(spelling, destination, type, default, choices).
+``test/data/cli/commands.json`` holds, for the commands that exist, the published arguments and
+options (spelling, destination, type, default, choices).
 """
 
 from __future__ import annotations
