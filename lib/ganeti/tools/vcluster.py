@@ -235,18 +235,23 @@ def _write_programs(cluster: VirtualCluster) -> None:
         )
 
 
-def _run(
-    cluster: VirtualCluster, node: Node, *argv: str, check: bool = True
-) -> process.Completed:
-    """Run one of the cluster's programs on a node."""
+def _run(cluster: VirtualCluster, node: Node, *argv: str) -> process.Completed:
+    """Run one of the cluster's programs on a node.
+
+    :raises OpExecError: it failed; carries what it printed.
+    """
     program = f"{cluster.directory}/bin/{argv[0]}"
-    return process.run(
-        [program, *argv[1:]],
-        timeout_s=_COMMAND_S,
-        env=environment(cluster, node),
-        check=check,
-        log=False,
-    )
+    try:
+        return process.run(
+            [program, *argv[1:]],
+            timeout_s=_COMMAND_S,
+            env=environment(cluster, node),
+            log=False,
+        )
+    except errors.CommandError as err:
+        # Only the program's own words: init has more options than fit on a screen.
+        short = " ".join(argv[:2])
+        raise errors.OpExecError(f"{short} on {node.name}: {err.output.strip() or err}") from err
 
 
 # --- choosing a network ------------------------------------------------------------------------
@@ -407,7 +412,7 @@ def create(
     :param hypervisor: the default one, ``kvm`` or ``fake``; None takes kvm when there is a QEMU.
     :param tiny: install the example system; None does so for kvm.
     :raises ParameterError: a wrong argument.
-    :raises CommandError: a step failed; carries what it printed.
+    :raises OpExecError: a step failed; carries what it printed.
     """
     if not 1 <= nodes <= MOST_NODES:
         raise errors.ParameterError(f"a virtual cluster has 1 to {MOST_NODES} nodes, not {nodes}")
@@ -485,7 +490,7 @@ def add_node(directory: str) -> Node:
     """Give a virtual cluster one more node; on failure it is as before.
 
     :raises ConfigurationError: no address is left or free.
-    :raises CommandError: ``gnt-node add`` failed; carries what it printed.
+    :raises OpExecError: ``gnt-node add`` failed; carries what it printed.
     """
     cluster = read(directory)
     with _locked(cluster.directory):
@@ -513,24 +518,24 @@ def add_node(directory: str) -> Node:
 def start(directory: str) -> None:
     """Start the daemons that do not run: a node daemon per node, then the master's.
 
-    :raises CommandError: one cannot start; the others were still tried.
+    :raises OpExecError: one cannot start; the others were still tried.
     """
     cluster = read(directory)
     with _locked(cluster.directory):
-        failed: list[errors.CommandError] = []
+        failed: list[errors.OpExecError] = []
         for node in cluster.nodes:
             if not os.path.exists(cluster.paths(node).noded_cert_file):
                 _say(f"{node.name} is not in the cluster")
                 continue
             try:
                 _run(cluster, node, "daemon-util", "start", "ganeti-noded")
-            except errors.CommandError as err:
+            except errors.OpExecError as err:
                 failed.append(err)
         chief = master(cluster)
         if chief is not None:
             try:
                 _run(cluster, chief, "daemon-util", "start-master")
-            except errors.CommandError as err:
+            except errors.OpExecError as err:
                 failed.append(err)
         if failed:
             raise failed[0]
@@ -539,7 +544,7 @@ def start(directory: str) -> None:
 def stop(directory: str) -> None:
     """Stop all daemons; guests go on running.
 
-    :raises CommandError: one cannot be stopped.
+    :raises OpExecError: one cannot be stopped.
     """
     cluster = read(directory)
     with _locked(cluster.directory):
