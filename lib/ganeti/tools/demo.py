@@ -192,9 +192,15 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
     system = ("-o", "tiny") if with_image else ("--no-install",)
     add = ("gnt-instance", "add", "-t", "sharedfile", "-s", "32M", "-H", kind, *system)
 
+    def add_guest() -> None:
+        demo.gnt(*add, "-n", first, GUEST)
+        if not with_image:
+            # Without an installation the instance is made stopped.
+            demo.gnt("gnt-instance", "start", GUEST)
+
     demo.step(
         f"Add the instance {GUEST}: a disk in shared storage, a small Linux on it, started",
-        lambda: _quiet(demo.gnt(*add, "-n", first, GUEST)),
+        add_guest,
     )
     demo.step(
         f"Add a second one, {IDLE}: no disk, played by the fake hypervisor",
