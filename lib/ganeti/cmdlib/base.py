@@ -35,7 +35,7 @@ from ganeti.locking import ALL, Level, LockManager, Owner
 if TYPE_CHECKING:
     from ganeti.cmdlib.hooks import HookResults, HookRunner, Hooks
     from ganeti.config import Config
-    from ganeti.objects import Instance, Node
+    from ganeti.objects import FilledInstance, Instance, Node
     from ganeti.opcodes.base import OpCode
     from ganeti.rpc import RpcRunner
 
@@ -150,7 +150,8 @@ class LogicalUnit:
         self.config = ctx.config
         self.rpc = ctx.rpc
         self.instance: Instance | None = None
-        self.hooks: HookRunner | None = None  # set by the processor before check_prereq ends
+        self.hooks: HookRunner | None = None  # set by the processor when the plan is known
+        self.last_seen: FilledInstance | None = None  # what the hooks were told last
         self.needed_locks: dict[Level, LockRequest] = {}
         self.shared_levels: set[Level] = set()
         self.added_locks: dict[Level, list[str]] = {}

@@ -111,7 +111,11 @@ class InstanceHooks(Hooks):
         instance = unit.hook_instance(plan)
         env: dict[str, object] = {}
         if instance is not None:
-            env.update(filled_instance_env(unit.config, unit.config.filled(instance)))
+            if instance.uuid in unit.config.snapshot().instances:
+                unit.last_seen = unit.config.filled(instance)
+            # A removed instance is shown as it was seen last.
+            if unit.last_seen is not None:
+                env.update(filled_instance_env(unit.config, unit.last_seen))
         env.update(unit.hook_env(plan))
         return env
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
+from ganeti.constants.hv import STATE_RUNNING
 from ganeti.utils import net
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
@@ -132,6 +133,11 @@ def running_info(
     )
     info: dict[str, Any] = answer.payload()
     return info
+
+
+def is_running(info: Mapping[str, Any]) -> bool:
+    """Does a guest run, by what its hypervisor says? One that waits for its memory does not."""
+    return bool(info) and info.get("state", STATE_RUNNING) == STATE_RUNNING
 
 
 def node_facts(

@@ -7,13 +7,12 @@ from typing import Any
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.locking import ALL, Level
-from ganeti.objects import updated
 from ganeti.opcodes.cluster import OpClusterRedistConf
 
 
 @executes(OpClusterRedistConf)
 class LUClusterRedistConf(LogicalUnit):
-    """Write the configuration anew, which sends it to everybody, and copy the common files."""
+    """Send the configuration to everybody, and copy the common files."""
 
     op: OpClusterRedistConf
 
@@ -21,5 +20,7 @@ class LUClusterRedistConf(LogicalUnit):
         self.need(Level.NODE, ALL, shared=True)
 
     def exec(self, plan: Any) -> None:
-        self.config.update_cluster(updated(self.config.cluster()))
+        for failure in self.config.redistribute():
+            name = self.config.node(failure.node_uuid).name
+            self.warn(f"node {name} did not take the {failure.what}: {failure.message}")
         distribute_files(self)

@@ -153,7 +153,7 @@ def plan_move(
     if failover:
         if not source.offline:
             try:
-                running = bool(prereq.running_info(unit, instance))
+                running = prereq.is_running(prereq.running_info(unit, instance))
             except errors.RpcError as err:
                 unit.warn(f"node {source.name} does not tell whether the instance runs: {err}")
     else:
@@ -187,7 +187,7 @@ def _may_migrate(
     """Can the guest be sent while it runs? Returns (failover instead, runs now)."""
     if source.offline:
         return _instead(unit, instance, f"its node {source.name} is offline", allow_failover), False
-    running = bool(prereq.running_info(unit, instance))
+    running = prereq.is_running(prereq.running_info(unit, instance))
     if unit.config.filled(instance).beparams["always_failover"]:
         unit.info(f"instance {instance.name} shall always be failed over, not migrated")
         return True, running
@@ -505,30 +505,32 @@ def plan_cleanup(unit: LogicalUnit, instance: Instance) -> CleanupPlan:
 def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
     """Find out where the instance runs, and make both sides and the configuration agree.
 
-    :raises errors.OpExecError: it runs nowhere or in two places, or a node does not answer.
+    :raises errors.OpExecError: it runs nowhere or in several places, or a node does not answer.
     """
     instance, source = plan.instance, plan.source
     unit.feedback(f"Looking where instance {instance.name} runs")
-    runs_on = _where_it_runs(unit, plan)
-    others = [node for node in runs_on if node.uuid != source.uuid]
-    if len(runs_on) == 2 and len(others) == 1:
-        winner = _interrupted_between(unit, instance, source, others[0])
-    elif len(runs_on) == 1:
-        winner = runs_on[0]
-    elif runs_on:
-        names = ", ".join(node.name for node in runs_on)
-        raise errors.OpExecError(
-            f"instance {instance.name} runs on several nodes: {names}. Stop all but one by hand."
-        )
-    else:
+    running, waiting = _where_it_runs(unit, plan)
+    others = [node for node in running if node.uuid != source.uuid]
+    if not running:
         raise errors.OpExecError(
             f"instance {instance.name} runs nowhere. Use 'gnt-instance shutdown {instance.name}' to"
             " release its disks, then start it."
         )
+    if len(running) == 1:
+        winner = running[0]
+    elif len(running) == 2 and len(others) == 1:
+        winner = _interrupted_between(unit, instance, source, others[0])
+    else:
+        names = ", ".join(node.name for node in running)
+        raise errors.OpExecError(
+            f"instance {instance.name} runs on several nodes: {names}. Stop all but one by hand."
+        )
+    # Nobody but the winner may go on with it.
+    for node in (*waiting, *others):
+        if node.uuid != winner.uuid:
+            _forget_on_target(unit, instance, node, None)
     if winner.uuid == source.uuid:
         unit.feedback(f"* it runs on its primary node {source.name}")
-        for node in others:
-            _forget_on_target(unit, instance, node, None)
         _stay_on_source(unit, instance, source, True)
     else:
         unit.feedback(f"* it runs on {winner.name}, which becomes its primary node")
@@ -554,7 +556,8 @@ def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
     unit.feedback("* done")
 
 
-def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> list[Node]:
+def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
+    """The nodes which run the guest, and those which wait for its memory."""
     hypervisor = plan.instance.hypervisor
     hvparams = unit.config.filled(plan.instance).hvparams
     answers = unit.rpc.call_many(
@@ -563,7 +566,7 @@ def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> list[Node]:
         hypervisors=[hypervisor],
         hvparams={hypervisor: hvparams},
     )
-    found = []
+    running, waiting = [], []
     for node in plan.nodes:
         answer = answers[node.uuid]
         if answer.failure is not None:
@@ -571,9 +574,10 @@ def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> list[Node]:
                 f"node {node.name} does not tell whether it runs instance {plan.instance.name}:"
                 f" {answer.failure}. If the machine is off, mark it offline first."
             ) from answer.failure
-        if plan.instance.name in answer.data:
-            found.append(node)
-    return found
+        info = answer.data.get(plan.instance.name)
+        if info:
+            (running if prereq.is_running(info) else waiting).append(node)
+    return running, waiting
 
 
 def _interrupted_between(unit: LogicalUnit, instance: Instance, source: Node, other: Node) -> Node:

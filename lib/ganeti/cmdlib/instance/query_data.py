@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.locking import ALL, Level
@@ -51,10 +52,10 @@ class LUInstanceQueryData(LogicalUnit):
             return None
         try:
             info = prereq.running_info(self, instance)
-        except prereq.errors.RpcError as err:
+        except errors.RpcError as err:
             self.warn(f"node {node.name} does not tell about instance {instance.name}: {err}")
             return None
-        if info and info.get("state", 0) == 0:
+        if prereq.is_running(info):
             return prereq.ADMIN_UP
         if instance.admin_state == prereq.ADMIN_UP:
             return prereq.ADMIN_DOWN

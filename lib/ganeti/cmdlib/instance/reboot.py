@@ -61,7 +61,7 @@ class LUInstanceReboot(LogicalUnit):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
-        running = bool(prereq.running_info(self, instance))
+        running = prereq.is_running(prereq.running_info(self, instance))
         return RebootPlan(
             instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
         )

@@ -65,7 +65,7 @@ class LUInstanceStartup(LogicalUnit):
         if hvparams:
             prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
         prereq.require_instance_bridges(self, filled, node.uuid)
-        running = bool(prereq.running_info(self, instance))
+        running = prereq.is_running(prereq.running_info(self, instance))
         if not running:
             prereq.require_free_memory(
                 self,

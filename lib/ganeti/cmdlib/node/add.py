@@ -16,13 +16,12 @@ from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.node import candidates
 from ganeti.cmdlib.node.params import checked_ndparams
-from ganeti.cmdlib.undo import Undo
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.objects import Node, NodeGroup, updated
 from ganeti.opcodes.node import OpNodeAdd
 from ganeti.utils import clock, net
-from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_VERIFY_LIGHT, VERSION
+from ganeti.wire.calls import NODE_VERIFY_LIGHT, VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +188,7 @@ class LUNodeAdd(LogicalUnit):
             self._check_hypervisors(node, address)
         digest = None
         if self._becomes_candidate(node):
-            answer = self.rpc.call_addresses(
-                NODE_CRYPTO_TOKENS, address, requests=[[candidates.SSL, candidates.GET, None]]
-            )[node.name]
-            digest = candidates.digest_of(node.name, answer.payload())
+            digest = candidates.certificate_digest(self, node)
             node = updated(node, master_candidate=True, serial_no=node.serial_no)
         return AddPlan(node, readd, digest)
 
@@ -222,16 +218,10 @@ class LUNodeAdd(LogicalUnit):
             self.info("the flags offline and drained of the node are reset")
         if plan.digest is not None:
             self.info(f"node {node.name} will be a master candidate")
-        hint = f"Remove it with 'gnt-node remove {node.name}'."
-        with Undo(self.warn, hint=hint) as undo:
-            if plan.digest is not None:
-                # First the certificate: the node must be allowed to call before it is told so.
-                undo.add("listed certificate", self.config.set_candidate_cert, node.uuid, None)
-                self.config.set_candidate_cert(node.uuid, plan.digest)
+        with self.config.transaction() as change:
             if plan.readd:
-                self.config.update_node(node)
+                change.update_node(node)
             else:
-                undo.add(f"node {node.name}", self.config.remove_node, node.uuid)
-                self.config.add_node(node, self.ctx.ec_id)
-            distribute_files(self, [node.uuid])
-            undo.commit()
+                change.add_node(node, self.ctx.ec_id)
+            change.set_candidate_cert(node.uuid, plan.digest)
+        distribute_files(self, [node.uuid])

@@ -42,28 +42,27 @@ def present_count(data: ConfigData, without: Collection[str] = ()) -> int:
 
 
 def certificate_digest(unit: LogicalUnit, node: Node) -> str:
-    """Ask a configured node for the digest of its client certificate.
+    """Ask a node for the digest of its client certificate; it need not be configured or online yet.
 
-    :raises errors.OpExecError: it did not tell.
+    :raises errors.RpcError: it did not answer.
     """
-    answer = unit.rpc.call(NODE_CRYPTO_TOKENS, node.uuid, requests=[[SSL, GET, None]])
-    return digest_of(node.name, answer.payload())
-
-
-def digest_of(node_name: str, tokens: list[list[str]]) -> str:
-    """Pick the certificate's digest out of an answer to ``node_crypto_tokens``."""
-    for kind, token in tokens:
+    answer = unit.rpc.call_addresses(
+        NODE_CRYPTO_TOKENS, {node.name: node.primary_ip}, requests=[[SSL, GET, None]]
+    )[node.name]
+    for kind, token in answer.payload():
         if kind == SSL:
-            return token
-    raise errors.OpExecError(f"node {node_name} did not tell the digest of its certificate")
+            return str(token)
+    raise errors.NodeCallFailed(
+        node.name, NODE_CRYPTO_TOKENS.name, "does not tell the digest of its certificate"
+    )
 
 
 def promote(unit: LogicalUnit, node: Node) -> None:
     """Make a configured node a master candidate."""
     digest = certificate_digest(unit, node)
-    unit.config.set_candidate_cert(node.uuid, digest)
-    if not node.master_candidate:
-        unit.config.update_node(updated(node, master_candidate=True))
+    with unit.config.transaction() as change:
+        change.update_node(updated(node, master_candidate=True))
+        change.set_candidate_cert(node.uuid, digest)
 
 
 def fill_pool(unit: LogicalUnit, without: Collection[str] = ()) -> None:
@@ -79,7 +78,7 @@ def fill_pool(unit: LogicalUnit, without: Collection[str] = ()) -> None:
             continue
         try:
             promote(unit, node)
-        except (errors.RpcError, errors.OpExecError) as err:
+        except errors.RpcError as err:
             unit.warn(f"node {node.name} could not become a master candidate: {err}")
             continue
         unit.info(f"node {node.name} is now a master candidate")

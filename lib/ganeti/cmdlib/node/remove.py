@@ -40,7 +40,7 @@ class LUNodeRemove(LogicalUnit):
                 errors.ECODE_INVAL,
             )
         primaries, secondaries = self.config.node_instances(node.uuid)
-        names = [self.config.instance(uuid).name for uuid in (*primaries, *secondaries)]
+        names = [instance.name for instance in (*primaries, *secondaries)]
         if names:
             raise errors.OpPrereqError(
                 f"node {node.name} still has instances: {', '.join(sorted(set(names)))}. Move or"
@@ -55,7 +55,6 @@ class LUNodeRemove(LogicalUnit):
         if self.hooks is not None and not plan.offline:
             self.hooks.post_on([plan.uuid])
         candidates.fill_pool(self, without=[plan.uuid])
-        self.config.set_candidate_cert(plan.uuid, None)
         self.config.remove_node(plan.uuid)
         if plan.offline:
             self.warn(

@@ -61,7 +61,7 @@ class LUNodeSetParams(LogicalUnit):
     def expand_names(self) -> None:
         op = self.op
         flags = [op.master_candidate, op.drained, op.offline]
-        values = [*flags, op.master_capable, op.vm_capable, op.ndparams, op.powered]
+        values: list[Any] = [*flags, op.master_capable, op.vm_capable, op.ndparams, op.powered]
         values += [op.secondary_ip, op.hv_state or None, op.disk_state or None]
         if all(value is None for value in values):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
@@ -213,15 +213,14 @@ class LUNodeSetParams(LogicalUnit):
     def exec(self, plan: SetPlan) -> list[tuple[str, str]]:
         old, new = plan.old, plan.new
         if new.master_candidate and not old.master_candidate:
-            # Flags which forbid it go first, the candidate's flag comes with its certificate.
-            self.config.update_node(updated(new, master_candidate=False, serial_no=new.serial_no))
-            candidates.promote(self, self.config.node(new.uuid))
+            digest = candidates.certificate_digest(self, new)
+            with self.config.transaction() as change:
+                change.update_node(new)
+                change.set_candidate_cert(new.uuid, digest)
         else:
             self.config.update_node(new)
-        if old.master_candidate and not new.master_candidate:
-            self.config.set_candidate_cert(new.uuid, None)
-            if self.op.auto_promote:
-                candidates.fill_pool(self, without=[new.uuid])
+        if old.master_candidate and not new.master_candidate and self.op.auto_promote:
+            candidates.fill_pool(self, without=[new.uuid])
         return plan.changes
 
 

@@ -1,0 +1,61 @@
+"""What cluster verification finds, in the form which programs and people read.
+
+A finding has a published code, the kind of object it is about (which follows from the code), the
+object's name and a text. With error codes asked for, a line is ``  -
+ERROR:ENODERPC:node:node1.example.com:text``, else ``  - ERROR: node node1.example.com: text``. A
+code which the user wants to ignore is reported as a warning and does not make the verification
+fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from ganeti.constants.verify import ERROR, OBJECT_OF, WARNING
+
+
+class VerifyOptions(Protocol):
+    """The parameters which all verification opcodes share."""
+
+    error_codes: bool
+    debug_simulate_errors: bool
+    ignore_errors: list[str]
+
+
+class Findings:
+    """Collects and reports findings of one verification."""
+
+    def __init__(self, feedback: Callable[[str], None], options: VerifyOptions) -> None:
+        self._feedback = feedback
+        self._error_codes = options.error_codes
+        self._simulate = options.debug_simulate_errors
+        self._ignored: Collection[str] = frozenset(options.ignore_errors)
+        self.failed = False
+
+    def section(self, text: str) -> None:
+        """Say what is looked at now."""
+        self._feedback(f"* {text}")
+
+    def note(self, text: str) -> None:
+        """Something worth knowing which is no problem."""
+        self._feedback(f"  - NOTICE: {text}")
+
+    def report(self, code: str, name: str, text: str, *, warning: bool = False) -> None:
+        """Report a problem."""
+        severity = WARNING if warning or code in self._ignored else ERROR
+        kind = OBJECT_OF[code]
+        if self._error_codes:
+            line = f"{severity}:{code}:{kind}:{name}:{text}"
+        else:
+            about = f"{kind} {name}" if name else kind
+            line = f"{severity}: {about}: {text}"
+        self._feedback(f"  - {line}")
+        if severity == ERROR:
+            self.failed = True
+
+    def check(self, bad: bool, code: str, name: str, text: str, *, warning: bool = False) -> bool:
+        """Report a problem when there is one (or when errors are simulated); returns ``bad``."""
+        if bad or self._simulate:
+            self.report(code, name, text, warning=warning)
+        return bad

@@ -1,0 +1,97 @@
+"""Verification of what the master itself knows: configuration, certificates, parameters."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.cluster.findings import Findings
+from ganeti.objects import ConfigData, fill, hvparams
+from ganeti.opcodes.cluster import OpClusterVerifyConfig
+from ganeti.utils import clock, paths, x509
+
+
+@executes(OpClusterVerifyConfig)
+class LUClusterVerifyConfig(LogicalUnit):
+    """Check the configuration against itself; True when nothing is wrong."""
+
+    op: OpClusterVerifyConfig
+
+    def exec(self, plan: Any) -> bool:
+        findings = Findings(self.feedback, self.op)
+        data = self.config.snapshot()
+        findings.section("Checking the configuration")
+        for problem in self.config.verify():
+            findings.report("ECLUSTERCFG", "", problem)
+        findings.section("Checking the cluster's certificates")
+        self._certificates(findings)
+        findings.section("Checking hypervisor parameters")
+        self._hypervisor_parameters(findings, data)
+        findings.section("Checking that every object has its place")
+        self._dangling(findings, data)
+        return not findings.failed
+
+    def _certificates(self, findings: Findings) -> None:
+        here = paths.current()
+        files = (
+            here.noded_cert_file,
+            here.noded_client_cert_file,
+            here.rapi_cert_file,
+        )
+        for path in files:
+            if not os.path.exists(path):
+                # The REST daemon is optional, and so is its certificate.
+                missing = path != here.rapi_cert_file
+                findings.check(missing, "ECLUSTERCERT", "", f"certificate {path} does not exist")
+                continue
+            try:
+                severity, text = x509.check_expiry(x509.read_pem(path), clock.now(), path)
+            except errors.X509CertError as err:
+                findings.report("ECLUSTERCERT", "", str(err))
+                continue
+            findings.check(
+                severity is not None,
+                "ECLUSTERCERT",
+                "",
+                text,
+                warning=severity == x509.SEVERITY_WARNING,
+            )
+
+    def _hypervisor_parameters(self, findings: Findings, data: ConfigData) -> None:
+        cluster = data.cluster
+        for name in cluster.enabled_hypervisors:
+            self._check(findings, "the cluster", name, cluster.hvparams.get(name, {}))
+            for os_name in cluster.os_hvp:
+                filled = fill.fill_hv(cluster, name, os_name)
+                self._check(findings, f"OS {os_name}", name, filled)
+        for instance in data.instances.values():
+            filled = cluster.fill_hv(instance)
+            self._check(findings, f"instance {instance.name}", instance.hypervisor, filled)
+
+    @staticmethod
+    def _check(findings: Findings, owner: str, name: str, params: Mapping[str, Any]) -> None:
+        try:
+            hvparams.check_parameter_syntax(name, params)
+        except errors.HypervisorError as err:
+            text = f"parameters of hypervisor {name} of {owner}: {err}"
+            findings.report("ECLUSTERCFG", "", text)
+
+    @staticmethod
+    def _dangling(findings: Findings, data: ConfigData) -> None:
+        for node in data.nodes.values():
+            findings.check(
+                node.group not in data.nodegroups,
+                "ECLUSTERDANGLINGNODES",
+                node.name,
+                f"belongs to group {node.group}, which does not exist",
+            )
+        for instance in data.instances.values():
+            findings.check(
+                instance.primary_node not in data.nodes,
+                "ECLUSTERDANGLINGINST",
+                instance.name,
+                f"has node {instance.primary_node} as primary, which does not exist",
+            )

@@ -1,0 +1,551 @@
+"""Verification of a node group: asks its nodes, and compares what they say with the configuration.
+
+The unit asks once (:class:`Gathered`), then a function per subject looks at the answers and
+reports to
+:class:`~ganeti.cmdlib.cluster.findings.Findings`. An offline node is not asked and not complained
+    about, except for the instances which should run there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ganeti.cmdlib import locks
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.cluster.files import common_files
+from ganeti.cmdlib.cluster.findings import Findings
+from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
+from ganeti.cmdlib.instance import policy
+from ganeti.cmdlib.os import diagnose
+from ganeti.constants.cluster import RELEASE_VERSION
+from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
+from ganeti.constants.instance import ADMIN_UP
+from ganeti.constants.net import NIC_MODE_BRIDGED
+from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.constants.verify import CHECK_NPLUSONE_MEM
+from ganeti.locking import Level
+from ganeti.objects import Instance, Node, NodeGroup
+from ganeti.opcodes.cluster import OpClusterVerifyGroup
+from ganeti.utils import clock, paths
+from ganeti.wire.calls import ALL_INSTANCES_INFO, BLOCKDEV_GETDIMENSIONS, NODE_INFO, NODE_VERIFY
+
+if TYPE_CHECKING:
+    from ganeti.rpc import Result
+
+MAX_CLOCK_SKEW_S = 150
+
+NV_BRIDGES = "bridges"
+NV_CLIENT_CERT = "client-cert"
+NV_FILELIST = "filelist"
+NV_FILE_STORAGE = "file-storage-path"
+NV_HYPERVISOR = "hypervisor"
+NV_NODENETTEST = "node-net-test"
+NV_NODESETUP = "nodesetup"
+NV_OSLIST = "oslist"
+NV_SHARED_FILE_STORAGE = "shared-file-storage-path"
+NV_TIME = "time"
+NV_VERSION = "version"
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyPlan:
+    """What is looked at, as it was when all locks were held."""
+
+    group: NodeGroup
+    nodes: tuple[Node, ...]
+    instances: tuple[Instance, ...]
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Answers of the nodes, by node uuid; a node which did not answer a call is missing there."""
+
+    verify: dict[str, dict[str, Any]] = field(default_factory=dict)
+    running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    free_mib: dict[str, int] = field(default_factory=dict)
+    asked_at: float = 0.0
+    answered_at: float = 0.0
+
+
+@executes(OpClusterVerifyGroup)
+class LUClusterVerifyGroup(LogicalUnit):
+    """Check the nodes and instances of a group; True when nothing is wrong."""
+
+    op: OpClusterVerifyGroup
+    HOOKS = ClusterHooks("cluster-verify")
+
+    # -- locks -----------------------------------------------------------------
+
+    def expand_names(self) -> None:
+        self.group = self.config.expand_group(self.op.group_name)
+        instances = locks.instances_of_group(self, self.group.uuid)
+        self.need(Level.INSTANCE, instances, shared=True)
+        self.need(Level.NODEGROUP, [self.group.uuid], shared=True)
+
+    def declare_locks(self, level: Level) -> None:
+        if level is Level.NODE:
+            nodes = locks.nodes_of_group(self, self.group.uuid)
+            self.need(level, nodes, shared=True)
+
+    def check_prereq(self) -> VerifyPlan:
+        locks.require_still_same(
+            self.owned(Level.INSTANCE),
+            locks.instances_of_group(self, self.group.uuid),
+            f"the set of instances in group {self.group.name}",
+        )
+        locks.require_still_same(
+            self.owned(Level.NODE),
+            locks.nodes_of_group(self, self.group.uuid),
+            f"the set of nodes in group {self.group.name}",
+        )
+        data = self.config.snapshot()
+        nodes = tuple(n for n in self.config.nodes() if n.group == self.group.uuid)
+        uuids = {node.uuid for node in nodes}
+        instances = tuple(i for i in self.config.instances() if i.primary_node in uuids)
+        return VerifyPlan(data.nodegroups[self.group.uuid], nodes, instances)
+
+    # -- hooks -----------------------------------------------------------------
+
+    def hook_env(self, plan: VerifyPlan) -> dict[str, object]:
+        env: dict[str, object] = {"CLUSTER_TAGS": " ".join(sorted(self.config.cluster().tags))}
+        for node in plan.nodes:
+            env[f"NODE_TAGS_{node.name}"] = " ".join(sorted(node.tags))
+        return env
+
+    def hook_nodes(self, plan: VerifyPlan) -> tuple[list[str], list[str]]:
+        return [], [node.uuid for node in plan.nodes]
+
+    def post_hooks_done(self, results: HookResults, result: bool) -> bool:
+        findings = self.findings
+        findings.section("Results of the hooks")
+        for answer in results.values():
+            if answer.offline:
+                continue
+            if answer.failure is not None:
+                text = f"its hooks could not be run: {answer.failure}"
+                findings.report("ENODEHOOKS", answer.node_name, text)
+            for script in answer.scripts:
+                if script.status != FAILED:
+                    continue
+                findings.report("ENODEHOOKS", answer.node_name, f"hook {script.script} failed")
+                for line in script.output.splitlines():
+                    self.feedback(f"      {line}")
+        return result and not findings.failed
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: VerifyPlan) -> bool:
+        findings = self.findings = Findings(self.feedback, self.op)
+        findings.section(f"Checking group '{plan.group.name}'")
+        if not plan.nodes:
+            findings.section("The group has no nodes, nothing to check")
+            return True
+        online = [node for node in plan.nodes if not node.offline]
+        findings.section(f"Asking {len(online)} node(s)")
+        gathered = self._gather(online)
+        findings.section("Comparing files")
+        self._files(findings, online, gathered)
+        findings.section("Checking nodes")
+        for node in online:
+            self._node(findings, node, gathered)
+        self._operating_systems(findings, online, gathered)
+        findings.section("Checking instances")
+        for instance in plan.instances:
+            self._instance(findings, instance, gathered)
+        self._disks(findings, plan)
+        findings.section("Looking for unknown instances")
+        self._orphans(findings, online, gathered)
+        if CHECK_NPLUSONE_MEM not in self.op.skip_checks:
+            findings.section("Checking memory for the failure of a node")
+            self._nplusone(findings, online, gathered)
+        findings.section("Other notes")
+        self._notes(findings, plan)
+        return not findings.failed
+
+    # -- asking ----------------------------------------------------------------
+
+    def _checks(self, nodes: list[Node]) -> dict[str, Any]:
+        cluster = self.config.cluster()
+        here = paths.current()
+        files = [here.to_virtual(path) for path in common_files()]
+        checks: dict[str, Any] = {
+            NV_CLIENT_CERT: None,
+            NV_FILELIST: [*files, here.to_virtual(here.cluster_conf_file)],
+            NV_HYPERVISOR: list(cluster.enabled_hypervisors),
+            NV_NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
+            NV_NODESETUP: None,
+            NV_OSLIST: None,
+            NV_TIME: None,
+            NV_VERSION: None,
+        }
+        bridges = self._bridges()
+        if bridges:
+            checks[NV_BRIDGES] = bridges
+        if FILE in cluster.enabled_disk_templates:
+            checks[NV_FILE_STORAGE] = cluster.file_storage_dir
+        if SHARED_FILE in cluster.enabled_disk_templates:
+            checks[NV_SHARED_FILE_STORAGE] = cluster.shared_file_storage_dir
+        return checks
+
+    def _bridges(self) -> list[str]:
+        """Bridges to which the interfaces of instances are attached."""
+        cluster = self.config.cluster()
+        found = set()
+        for instance in self.config.instances():
+            for nic in instance.nics:
+                params = cluster.fill_nic(nic.nicparams)
+                if params.get("mode") == NIC_MODE_BRIDGED:
+                    found.add(str(params["link"]))
+        return sorted(found)
+
+    def _gather(self, online: list[Node]) -> Gathered:
+        cluster = self.config.cluster()
+        findings = self.findings
+        uuids = [node.uuid for node in online]
+        all_hvparams = {
+            name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors
+        }
+        gathered = Gathered(asked_at=clock.now())
+        answers = self.rpc.call_many(
+            NODE_VERIFY,
+            uuids,
+            checks=self._checks(online),
+            cluster_name=cluster.cluster_name,
+            all_hvparams=all_hvparams,
+        )
+        gathered.answered_at = clock.now()
+        gathered.verify = self._data(answers)
+        capable = [node.uuid for node in online if node.vm_capable and node.uuid in gathered.verify]
+        gathered.running = self._data(
+            self.rpc.call_many(
+                ALL_INSTANCES_INFO,
+                capable,
+                hypervisors=list(cluster.enabled_hypervisors),
+                hvparams=all_hvparams,
+            )
+        )
+        primary = cluster.enabled_hypervisors[0]
+        facts = self._data(
+            self.rpc.call_many(
+                NODE_INFO, capable, storage_units=[], hv_specs=[[primary, all_hvparams[primary]]]
+            )
+        )
+        for uuid, (_boot_id, _storage, hypervisors) in facts.items():
+            free_mib = hypervisors[0].get("memory_free") if hypervisors else None
+            if isinstance(free_mib, int):
+                gathered.free_mib[uuid] = free_mib
+            else:
+                name = self.config.node(uuid).name
+                findings.report("ENODERPC", name, "does not tell its free memory")
+        return gathered
+
+    def _data(self, answers: dict[str, Result]) -> dict[str, Any]:
+        """Answers by node; a failure is a finding."""
+        found = {}
+        for uuid, answer in answers.items():
+            failure = answer.failure
+            self.findings.check(
+                failure is not None, "ENODERPC", answer.node_name, f"could not be asked: {failure}"
+            )
+            if failure is None:
+                found[uuid] = answer.data
+        return found
+
+    # -- nodes -----------------------------------------------------------------
+
+    def _node(self, findings: Findings, node: Node, gathered: Gathered) -> None:
+        answer = gathered.verify.get(node.uuid)
+        if answer is None:
+            return
+        version, release = answer.get(NV_VERSION) or (None, None)
+        findings.check(
+            version != PROTOCOL_VERSION,
+            "ENODEVERSION",
+            node.name,
+            f"speaks protocol {version}, the master {PROTOCOL_VERSION}",
+        )
+        findings.check(
+            version == PROTOCOL_VERSION and release != RELEASE_VERSION,
+            "ENODEVERSION",
+            node.name,
+            f"runs release {release}, the master {RELEASE_VERSION}",
+            warning=True,
+        )
+        self._time(findings, node, answer.get(NV_TIME), gathered)
+        for problem in answer.get(NV_NODESETUP) or ():
+            findings.report("ENODESETUP", node.name, f"is not set up well: {problem}")
+        if node.vm_capable:
+            for name, problem in (answer.get(NV_HYPERVISOR) or {}).items():
+                text = f"hypervisor {name} is not usable: {problem}"
+                findings.check(bool(problem), "ENODEHV", node.name, text)
+            self._storage_paths(findings, node, answer)
+        for other, problem in (answer.get(NV_NODENETTEST) or {}).items():
+            text = f"cannot reach node {other}: {problem}"
+            findings.check(bool(problem), "ENODENET", node.name, text)
+        missing = answer.get(NV_BRIDGES) or []
+        text = f"does not have the bridges {', '.join(missing)}"
+        findings.check(bool(missing), "ENODENET", node.name, text)
+        self._client_certificate(findings, node, answer.get(NV_CLIENT_CERT))
+
+    @staticmethod
+    def _time(findings: Findings, node: Node, answer: Any, gathered: Gathered) -> None:
+        if not isinstance(answer, (list, tuple)) or len(answer) != 2:
+            findings.report("ENODETIME", node.name, "does not tell its time")
+            return
+        seconds = answer[0] + answer[1] / 1e6
+        early = gathered.asked_at - seconds
+        late = seconds - gathered.answered_at
+        skew = max(early, late)
+        findings.check(
+            skew > MAX_CLOCK_SKEW_S,
+            "ENODETIME",
+            node.name,
+            f"its clock is {'behind' if early > late else 'ahead'} by {skew:.1f} s or more",
+        )
+
+    @staticmethod
+    def _storage_paths(findings: Findings, node: Node, answer: dict[str, Any]) -> None:
+        for key, code in (
+            (NV_FILE_STORAGE, "ENODEFILESTORAGEPATHUNUSABLE"),
+            (NV_SHARED_FILE_STORAGE, "ENODESHAREDFILESTORAGEPATHUNUSABLE"),
+        ):
+            problem = answer.get(key)
+            text = f"its directory for disk files is not usable: {problem}"
+            findings.check(bool(problem), code, node.name, text)
+
+    def _client_certificate(self, findings: Findings, node: Node, answer: Any) -> None:
+        if not isinstance(answer, (list, tuple)) or len(answer) != 2:
+            findings.report(
+                "ECLUSTERCLIENTCERT", "", f"node {node.name} does not tell about its one"
+            )
+            return
+        problem, digest = answer
+        if problem:
+            findings.report("ECLUSTERCLIENTCERT", "", f"node {node.name}: {digest}")
+            return
+        listed = self.config.cluster().candidate_certs.get(node.uuid)
+        if not node.master_candidate:
+            text = f"node {node.name} is no master candidate, but its certificate is listed"
+            findings.check(listed is not None, "ECLUSTERCLIENTCERT", "", text)
+        elif listed is None:
+            text = f"the certificate of master candidate {node.name} is not listed"
+            findings.report("ECLUSTERCLIENTCERT", "", text)
+        else:
+            text = f"master candidate {node.name} has another certificate than the one listed"
+            findings.check(listed != digest, "ECLUSTERCLIENTCERT", "", text)
+
+    # -- files -----------------------------------------------------------------
+
+    def _files(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
+        here = paths.current()
+        configuration = here.to_virtual(here.cluster_conf_file)
+        sums: dict[str, dict[str, str]] = {}
+        for node in online:
+            answer = gathered.verify.get(node.uuid)
+            if answer is None:
+                continue
+            listed = answer.get(NV_FILELIST)
+            if not isinstance(listed, dict):
+                findings.report(
+                    "ENODEFILECHECK", node.name, "does not tell the checksums of its files"
+                )
+                continue
+            sums[node.uuid] = listed
+        answered = [node for node in online if node.uuid in sums]
+        for path in (here.to_virtual(path) for path in common_files()):
+            self._compare(findings, path, answered, sums)
+        candidates = [node for node in answered if node.master_candidate]
+        if len(self._variants(configuration, candidates, sums)) > 1:
+            # It may have been written between two answers: look once more.
+            sums.update(self._ask_again(configuration, candidates))
+        self._compare(findings, configuration, candidates, sums)
+
+    def _ask_again(self, path: str, nodes: list[Node]) -> dict[str, dict[str, str]]:
+        cluster = self.config.cluster()
+        answers = self.rpc.call_many(
+            NODE_VERIFY,
+            [node.uuid for node in nodes],
+            checks={NV_FILELIST: [path]},
+            cluster_name=cluster.cluster_name,
+            all_hvparams={},
+        )
+        return {
+            uuid: answer.data[NV_FILELIST]
+            for uuid, answer in answers.items()
+            if answer.failure is None
+        }
+
+    @staticmethod
+    def _variants(
+        path: str, nodes: list[Node], sums: dict[str, dict[str, str]]
+    ) -> dict[str, list[str]]:
+        """Checksum to the names of the nodes which have it."""
+        found: dict[str, list[str]] = {}
+        for node in nodes:
+            checksum = sums[node.uuid].get(path)
+            if checksum is not None:
+                found.setdefault(checksum, []).append(node.name)
+        return found
+
+    def _compare(
+        self, findings: Findings, path: str, nodes: list[Node], sums: dict[str, dict[str, str]]
+    ) -> None:
+        missing = [node.name for node in nodes if path not in sums[node.uuid]]
+        text = f"file {path} is missing on {', '.join(missing)}"
+        findings.check(bool(missing), "ECLUSTERFILECHECK", "", text)
+        variants = self._variants(path, nodes, sums)
+        shown = "; ".join(
+            f"version {number} on {', '.join(names)}"
+            for number, names in enumerate(variants.values(), 1)
+        )
+        text = f"file {path} differs between nodes: {shown}"
+        findings.check(len(variants) > 1, "ECLUSTERFILECHECK", "", text)
+
+    # -- operating systems -----------------------------------------------------
+
+    def _operating_systems(
+        self, findings: Findings, online: list[Node], gathered: Gathered
+    ) -> None:
+        """All nodes should have the same definitions as the first one which answers."""
+        per_node: dict[str, dict[str, diagnose.NodeOs]] = {}
+        for node in online:
+            answer = gathered.verify.get(node.uuid)
+            if answer is None or not node.vm_capable:
+                continue
+            rows = answer.get(NV_OSLIST)
+            if not isinstance(rows, list):
+                findings.report("ENODEOS", node.name, "does not tell its OS definitions")
+                continue
+            found: dict[str, diagnose.NodeOs] = {}
+            for row in rows:
+                name, definition = diagnose.parse_row(row)
+                if name in found:
+                    text = f"OS {name} is found twice: {definition.path} is hidden by another"
+                    findings.report("ENODEOS", node.name, text, warning=True)
+                    continue
+                found[name] = definition
+            per_node[node.name] = found
+        if not per_node:
+            return
+        base_name, base = next(iter(per_node.items()))
+        for node_name, found in per_node.items():
+            for name, definition in found.items():
+                text = f"OS {name} is not valid: {definition.message}"
+                findings.check(not definition.valid, "ENODEOS", node_name, text)
+            if node_name != base_name:
+                self._compare_systems(findings, base_name, base, node_name, found)
+
+    @staticmethod
+    def _compare_systems(
+        findings: Findings,
+        base_name: str,
+        base: dict[str, diagnose.NodeOs],
+        node_name: str,
+        found: dict[str, diagnose.NodeOs],
+    ) -> None:
+        for name in sorted(set(base) | set(found)):
+            if name not in found:
+                findings.report("ENODEOS", node_name, f"lacks OS {name}, which {base_name} has")
+                continue
+            if name not in base:
+                findings.report("ENODEOS", node_name, f"has OS {name}, which {base_name} lacks")
+                continue
+            for what in ("api_versions", "variants", "parameters"):
+                here, there = getattr(found[name], what), getattr(base[name], what)
+                text = f"OS {name}: {what.replace('_', ' ')} differ from those on {base_name}"
+                findings.check(set(here) != set(there), "ENODEOS", node_name, text)
+
+    # -- instances -------------------------------------------------------------
+
+    def _instance(self, findings: Findings, instance: Instance, gathered: Gathered) -> None:
+        if instance.forthcoming:
+            return
+        filled = self.config.filled(instance)
+        node = self.config.node(instance.primary_node)
+        for problem in policy.instance_violations(self, filled, node):
+            findings.report("EINSTANCEPOLICY", instance.name, problem, warning=True)
+        wanted = instance.admin_state == ADMIN_UP
+        if node.offline:
+            text = f"is meant to run, but its node {node.name} is offline"
+            findings.check(wanted, "EINSTANCEBADNODE", instance.name, text)
+        elif not node.vm_capable:
+            text = f"its node {node.name} is not meant to run instances"
+            findings.report("EINSTANCEBADNODE", instance.name, text)
+        elif node.uuid in gathered.running:
+            runs = instance.name in gathered.running[node.uuid]
+            text = f"is meant to run, but does not run on its node {node.name}"
+            findings.check(wanted and not runs, "EINSTANCEDOWN", instance.name, text)
+            text = f"is marked {instance.admin_state}, but runs on its node {node.name}"
+            findings.check(runs and not wanted, "EINSTANCEDOWN", instance.name, text, warning=True)
+        else:
+            text = f"nobody knows whether instance {instance.name} runs there"
+            findings.report("ENODERPC", node.name, text)
+        for uuid, running in gathered.running.items():
+            if uuid != node.uuid and instance.name in running:
+                other = self.config.node(uuid).name
+                text = f"runs on node {other}, but belongs to node {node.name}"
+                findings.report("EINSTANCEWRONGNODE", instance.name, text)
+
+    def _disks(self, findings: Findings, plan: VerifyPlan) -> None:
+        """Every disk exists on its instance's primary node."""
+        per_node: dict[str, list[tuple[Any, Instance]]] = {}
+        for instance in plan.instances:
+            if instance.forthcoming or self.config.node(instance.primary_node).offline:
+                continue
+            disks = self.config.instance_disks(instance)
+            per_node.setdefault(instance.primary_node, []).extend((d, instance) for d in disks)
+        asked = {uuid: pairs for uuid, pairs in per_node.items() if pairs}
+        if not asked:
+            return
+        answers = self.rpc.call_many(
+            BLOCKDEV_GETDIMENSIONS,
+            list(asked),
+            per_node={uuid: {"disks": pairs} for uuid, pairs in asked.items()},
+        )
+        for uuid, dimensions in self._data(answers).items():
+            name = self.config.node(uuid).name
+            for (disk, instance), found in zip(asked[uuid], dimensions, strict=True):
+                text = f"{disk.iv_name} does not exist on node {name}"
+                findings.check(found is None, "EINSTANCEMISSINGDISK", instance.name, text)
+
+    def _orphans(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
+        known = {instance.name for instance in self.config.snapshot().instances.values()}
+        for node in online:
+            for name in sorted(gathered.running.get(node.uuid, {})):
+                text = f"runs instance {name}, which is not in the configuration"
+                findings.check(name not in known, "ENODEORPHANINSTANCE", node.name, text)
+
+    def _nplusone(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
+        """When one node fails, its mirrored instances must fit on their secondaries."""
+        cluster = self.config.cluster()
+        needed: dict[tuple[str, str], int] = {}
+        for instance in self.config.instances():
+            if instance.forthcoming or instance.admin_state != ADMIN_UP:
+                continue
+            beparams = cluster.fill_be(instance)
+            if not beparams["auto_balance"]:
+                continue
+            for secondary in self.config.secondary_nodes(instance):
+                pair = (secondary, instance.primary_node)
+                needed[pair] = needed.get(pair, 0) + beparams["minmem"]
+        for node in online:
+            for (secondary, primary), needed_mib in needed.items():
+                if secondary != node.uuid or node.uuid not in gathered.free_mib:
+                    continue
+                free_mib = gathered.free_mib[node.uuid]
+                text = (
+                    f"cannot take over from node {self.config.node(primary).name}: {needed_mib} MiB"
+                    f" needed, {free_mib} MiB free"
+                )
+                findings.check(needed_mib > free_mib, "ENODEN1", node.name, text)
+
+    def _notes(self, findings: Findings, plan: VerifyPlan) -> None:
+        single = [i for i in plan.instances if self.config.disk_template(i) not in MIRRORED]
+        for count, text in (
+            (len(single), "instance(s) would be lost with their node"),
+            (sum(1 for node in plan.nodes if node.offline), "node(s) are offline"),
+            (sum(1 for node in plan.nodes if node.drained), "node(s) are drained"),
+        ):
+            if count:
+                findings.note(f"{count} {text}")

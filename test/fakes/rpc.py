@@ -1,0 +1,225 @@
+"""Node calls without nodes: remembers every call, keeps which guest runs where, fails on request.
+
+Arguments and answers go through the real call table, encoded and decoded as on the wire, so a call
+with wrong arguments fails here as it would there.
+
+``errors["instance_start"] = NodeUnreachable(...)`` makes a call fail on all nodes,
+``errors["instance_start", "node2.example.com"]`` on one. A text becomes a ``NodeCallFailed``.
+``answers`` gives other answers than the built-in ones: a value or a function of (node name,
+arguments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from fakes.config import FakeConfig
+from ganeti import errors
+from ganeti.constants.cluster import RELEASE_VERSION
+from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.objects import BlockDevStatus, MigrationStatus
+from ganeti.rpc import Result
+from ganeti.wire import calls
+from ganeti.wire.calls import Call
+
+FREE_MIB = 4096
+
+
+class FakeRpc:
+    """Runner and nodes in one."""
+
+    def __init__(self, config: FakeConfig) -> None:
+        self.config = config
+        self.calls: list[tuple[str, str, dict[str, Any]]] = []
+        self.answers: dict[str, Any] = {}
+        self.errors: dict[str | tuple[str, str], errors.RpcError | str] = {}
+        # (instance name, node name) -> state as a hypervisor tells it
+        self.running: dict[tuple[str, str], int] = {}
+        self.free_mib: dict[str, int] = {}
+        self.files: set[str] = set()
+
+    # -- what tests ask ------------------------------------------------------------
+
+    def names(self, *, hooks: bool = False) -> list[str]:
+        """Names of the calls, in order."""
+        return [name for name, _node, _args in self.calls if hooks or name != "hooks_runner"]
+
+    def acting(self) -> list[str]:
+        """As :meth:`names`, without those that only ask."""
+        return [name for name in self.names() if name not in ASKING]
+
+    def of(self, name: str) -> list[tuple[str, dict[str, Any]]]:
+        """Node and arguments of all calls of a name."""
+        return [(node, args) for called, node, args in self.calls if called == name]
+
+    def hooks(self) -> list[tuple[str, str, str]]:
+        """(directory, phase, node) of every hook call."""
+        return [(args["hpath"], args["phase"], node) for node, args in self.of("hooks_runner")]
+
+    def run(self, instance: str, node: str) -> None:
+        """Let an instance run on a node."""
+        self.running[f"{instance}.example.com", f"{node}.example.com"] = 0
+
+    def where(self, instance: str) -> list[str]:
+        """Nodes on which an instance runs."""
+        return sorted(n.split(".")[0] for i, n in self.running if i == f"{instance}.example.com")
+
+    # -- the runner's interface ----------------------------------------------------
+
+    def call(self, call: Call, node_uuid: str, **args: Any) -> Result:
+        node = self.config.node(node_uuid)
+        if node.offline and not call.offline_ok:
+            return Result(node.name, failure=errors.NodeOffline(node.name, call.name))
+        return self._answer(call, node.name, args)
+
+    def call_many(
+        self,
+        call: Call,
+        node_uuids: Iterable[str],
+        *,
+        per_node: Mapping[str, Mapping[str, Any]] | None = None,
+        **args: Any,
+    ) -> dict[str, Result]:
+        assert call.many, f"{call.name} is made for single nodes"
+        return {
+            uuid: self.call(call, uuid, **{**args, **(per_node or {}).get(uuid, {})})
+            for uuid in node_uuids
+        }
+
+    def call_addresses(
+        self, call: Call, addresses: Mapping[str, str], **args: Any
+    ) -> dict[str, Result]:
+        return {name: self._answer(call, name, args) for name in addresses}
+
+    # -- the nodes -----------------------------------------------------------------
+
+    def _answer(self, call: Call, node_name: str, args: dict[str, Any]) -> Result:
+        decoded = call.decode_args(call.encode_args(args, self.config))
+        self.calls.append((call.name, node_name, decoded))
+        failure = self.errors.get((call.name, node_name), self.errors.get(call.name))
+        if isinstance(failure, str):
+            failure = errors.NodeCallFailed(node_name, call.name, failure)
+        if failure is not None:
+            return Result(node_name, failure=failure)
+        if call.name in self.answers:
+            answer = self.answers[call.name]
+            value = answer(node_name, decoded) if callable(answer) else answer
+        else:
+            handler: Callable[[str, dict[str, Any]], Any] | None = getattr(
+                self, f"_{call.name}", None
+            )
+            value = None if handler is None else handler(node_name, decoded)
+        return Result(node_name, call.result.decode(call.result.encode(value)))
+
+    def _version(self, node: str, args: dict[str, Any]) -> int:
+        return PROTOCOL_VERSION
+
+    def _node_info(self, node: str, args: dict[str, Any]) -> list[Any]:
+        free = self.free_mib.get(node, FREE_MIB)
+        facts = {"memory_free": free, "memory_total": 8192, "memory_dom0": 512, "cpu_total": 4}
+        return ["boot-id", [], [dict(facts) for _ in args["hv_specs"]]]
+
+    def _instance_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        state = self.running.get((args["instance_name"], node))
+        return {} if state is None else {"memory": 128, "state": state, "time": 1.0, "vcpus": 1}
+
+    def _all_instances_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return {
+            instance: {"memory": 128, "state": state, "time": 1.0, "vcpus": 1}
+            for (instance, where), state in self.running.items()
+            if where == node
+        }
+
+    def _instance_start(self, node: str, args: dict[str, Any]) -> None:
+        self.running[args["instance"].name, node] = 0
+
+    def _instance_shutdown(self, node: str, args: dict[str, Any]) -> None:
+        self.running.pop((args["instance"].name, node), None)
+
+    def _accept_instance(self, node: str, args: dict[str, Any]) -> None:
+        self.running[args["instance"].name, node] = 1
+
+    def _instance_get_migration_status(self, node: str, args: dict[str, Any]) -> MigrationStatus:
+        return MigrationStatus(status="completed", transferred_ram=100, total_ram=100)
+
+    def _instance_finalize_migration_src(self, node: str, args: dict[str, Any]) -> None:
+        if args["success"]:
+            self.running.pop((args["instance"].name, node), None)
+
+    def _instance_finalize_migration_dst(self, node: str, args: dict[str, Any]) -> None:
+        if args["success"]:
+            self.running[args["instance"].name, node] = 0
+        else:
+            self.running.pop((args["instance"].name, node), None)
+
+    def _blockdev_create(self, node: str, args: dict[str, Any]) -> None:
+        self.files.add(args["disk"].logical_id[1])
+
+    def _blockdev_remove(self, node: str, args: dict[str, Any]) -> None:
+        self.files.discard(args["disk"].logical_id[1])
+
+    def _blockdev_assemble(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return [args["disk"].logical_id[1], "/run/link", None]
+
+    def _blockdev_find(self, node: str, args: dict[str, Any]) -> BlockDevStatus:
+        return BlockDevStatus(dev_path=args["disk"].logical_id[1])
+
+    def _blockdev_getdimensions(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return [[disk.size << 20, None] for disk in args["disks"]]
+
+    def _os_validate(self, node: str, args: dict[str, Any]) -> bool:
+        return True
+
+    def _os_diagnose(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return [["noop", "/usr/share/ganeti/os/noop", True, "", [], [], [20], True]]
+
+    def _hooks_runner(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return []
+
+    def _node_crypto_tokens(self, node: str, args: dict[str, Any]) -> list[list[str]]:
+        return [["ssl", f"CC:{node}"]]
+
+    def _node_verify_light(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return self._node_verify(node, args)
+
+    def _node_verify(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        known = self.config.node_by_name(node)
+        good: dict[str, Any] = {
+            "version": [PROTOCOL_VERSION, RELEASE_VERSION],
+            "time": self.answers.get("time", lambda _node: None)(node),
+            "filelist": {path: "sum" for path in args["checks"].get("filelist") or ()},
+            "hypervisor": {name: None for name in args["checks"].get("hypervisor") or ()},
+            "node-net-test": {},
+            "nodesetup": [],
+            "oslist": self._os_diagnose(node, {}),
+            "client-cert": [
+                None,
+                self.config.cluster().candidate_certs.get(known.uuid) if known else "",
+            ],
+            "bridges": [],
+        }
+        return {key: good.get(key) for key in args["checks"]}
+
+
+ASKING = frozenset(
+    call.name
+    for call in (
+        calls.ALL_INSTANCES_INFO,
+        calls.BLOCKDEV_FIND,
+        calls.BLOCKDEV_GETDIMENSIONS,
+        calls.BRIDGES_EXIST,
+        calls.HYPERVISOR_VALIDATE_PARAMS,
+        calls.INSTANCE_GET_MIGRATION_STATUS,
+        calls.INSTANCE_INFO,
+        calls.INSTANCE_MIGRATABLE,
+        calls.MIGRATION_INFO,
+        calls.NODE_CRYPTO_TOKENS,
+        calls.NODE_INFO,
+        calls.NODE_VERIFY,
+        calls.NODE_VERIFY_LIGHT,
+        calls.OS_DIAGNOSE,
+        calls.OS_VALIDATE,
+        calls.VERSION,
+    )
+)

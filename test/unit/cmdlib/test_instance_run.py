@@ -1,0 +1,330 @@
+"""Start, stop, reboot, removal, description of instances."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.opcodes.instance import (
+    OpInstanceQueryData,
+    OpInstanceReboot,
+    OpInstanceRemove,
+    OpInstanceShutdown,
+    OpInstanceStartup,
+)
+
+
+def master_with(nodes=2, node_changes=None, **changes):
+    disks = (disk_of("web", 0), disk_of("web", 1))
+    web = instance_of("web", disks=tuple(disk.uuid for disk in disks), **changes)
+    return Master(cluster_of(nodes, (web,), disks, node_changes=node_changes))
+
+
+def web(master):
+    return master.config.instance(uuid_of("web"))
+
+
+def unreachable(call, node="node1.example.com"):
+    return errors.NodeUnreachable(node, call, "connection refused")
+
+
+# -- start -----------------------------------------------------------------------
+
+
+def test_start_marks_up_first_then_disks_then_guest():
+    master = master_with()
+    assert master.run(OpInstanceStartup(instance_name="web")) is None
+    assert master.rpc.acting() == ["blockdev_assemble", "blockdev_assemble", "instance_start"]
+    assert master.config.writes == ["mark_instance up", "set_disks_active"]
+    assert web(master).admin_state == "up"
+    assert web(master).disks_active
+    assert master.rpc.where("web") == ["node1"]
+
+
+def test_starting_a_running_instance_is_no_error():
+    master = master_with(admin_state="up")
+    master.rpc.run("web", "node1")
+    master.rpc.free_mib["node1.example.com"] = 0
+    master.run(OpInstanceStartup(instance_name="web"))
+    assert master.job.said("already running")
+    assert master.rpc.acting() == []
+
+
+def test_overrides_reach_the_node_and_are_not_stored():
+    master = master_with()
+    op = OpInstanceStartup(instance_name="web", beparams={"memory": "512"}, startup_paused=True)
+    master.run(op)
+    _node, args = master.rpc.of("instance_start")[0]
+    assert args["instance"].beparams["maxmem"] == 512
+    assert args["startup_paused"] is True
+    assert web(master).beparams == {}
+
+
+@pytest.mark.parametrize(
+    ("op", "ecode", "fragment"),
+    [
+        ({"beparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
+        ({"beparams": {"minmem": 9, "maxmem": 8}}, errors.ECODE_INVAL, "more than the maximum"),
+        ({"hvparams": {"migration_mode": "live"}}, errors.ECODE_INVAL, "whole cluster"),
+        ({"beparams": {"memory": 5000}}, errors.ECODE_NORES, "not enough memory on node node1"),
+    ],
+)
+def test_start_refuses_bad_overrides(op, ecode, fragment):
+    text = master_with().refused(OpInstanceStartup(instance_name="web", **op), ecode)
+    assert fragment in text
+
+
+def test_start_refuses_an_offline_instance():
+    master = master_with(admin_state="offline")
+    text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_STATE)
+    assert "'offline'" in text
+
+
+def test_start_refuses_on_an_offline_node_unless_told_otherwise():
+    master = master_with(node_changes={1: {"offline": True}})
+    text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_STATE)
+    assert "node node1.example.com is marked offline" in text
+
+
+def test_start_on_an_ignored_offline_node_only_marks():
+    web_on_2 = instance_of("web", "node2")
+    master = Master(cluster_of(2, (web_on_2,), node_changes={2: {"offline": True}}))
+    master.run(OpInstanceStartup(instance_name="web", ignore_offline_nodes=True))
+    assert web(master).admin_state == "up"
+    assert master.rpc.acting() == []
+
+
+def test_start_refuses_when_the_node_does_not_answer():
+    master = master_with()
+    master.rpc.errors["instance_info"] = unreachable("instance_info")
+    text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_ENVIRON)
+    assert "connection refused" in text
+
+
+def test_start_refuses_when_a_bridge_is_missing():
+    master = master_with()
+    master.rpc.errors["bridges_exist"] = "xen-br0 does not exist"
+    text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_ENVIRON)
+    assert "xen-br0" in text
+
+
+def test_a_failing_start_deactivates_the_disks_and_shows_the_cause():
+    master = master_with()
+    master.rpc.errors["instance_start"] = "QEMU said: no such kernel"
+    text = master.failed(OpInstanceStartup(instance_name="web"))
+    assert "QEMU said: no such kernel" in text
+    assert "gnt-instance shutdown web.example.com" in text
+    assert master.rpc.acting()[-2:] == ["blockdev_shutdown", "blockdev_shutdown"]
+    assert web(master).admin_state == "up"
+    assert not web(master).disks_active
+
+
+def test_half_an_assembly_is_undone():
+    master = master_with()
+    master.rpc.errors["blockdev_assemble"] = "no such file"
+    text = master.failed(OpInstanceStartup(instance_name="web"))
+    assert "disk 0 of instance web.example.com cannot be activated" in text
+    assert master.rpc.acting() == ["blockdev_assemble", "blockdev_shutdown", "blockdev_shutdown"]
+
+
+def test_what_cannot_be_undone_is_named():
+    master = master_with()
+    master.rpc.errors["instance_start"] = "broken"
+    master.rpc.errors["blockdev_shutdown"] = "device is busy"
+    text = master.failed(OpInstanceStartup(instance_name="web"))
+    assert "broken" in text
+    assert "left behind: active disks of web.example.com on node node1.example.com" in text
+
+
+def test_start_without_remembering_keeps_the_state():
+    master = master_with()
+    master.run(OpInstanceStartup(instance_name="web", no_remember=True))
+    assert web(master).admin_state == "down"
+    assert master.rpc.where("web") == ["node1"]
+
+
+def test_a_repeated_start_after_a_dead_master_finishes():
+    """The master died after the first write: the instance is marked up, nothing else happened."""
+    master = master_with(admin_state="up")
+    master.run(OpInstanceStartup(instance_name="web"))
+    assert master.rpc.where("web") == ["node1"]
+
+
+# -- stop ------------------------------------------------------------------------
+
+
+def test_stop_marks_down_first():
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.run("web", "node1")
+    master.run(OpInstanceShutdown(instance_name="web", timeout=7))
+    assert master.config.writes == ["mark_instance down", "set_disks_active"]
+    assert master.rpc.acting() == ["instance_shutdown", "blockdev_shutdown", "blockdev_shutdown"]
+    assert master.rpc.of("instance_shutdown")[0][1]["timeout_s"] == 7
+    assert master.rpc.where("web") == []
+    assert master.rpc.of("hooks_runner")[0][1]["env"]["GANETI_TIMEOUT"] == "7"
+
+
+def test_stop_by_the_guests_user_is_remembered():
+    master = master_with(admin_state="up")
+    master.run(OpInstanceShutdown(instance_name="web", admin_state_source="user"))
+    assert web(master).admin_state_source == "user"
+
+
+def test_a_stop_that_fails_leaves_the_disks_alone():
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.errors["instance_shutdown"] = "guest does not end"
+    text = master.failed(OpInstanceShutdown(instance_name="web"))
+    assert "guest does not end" in text
+    assert master.rpc.acting() == ["instance_shutdown"]
+
+
+def test_stop_of_an_offline_instance_needs_force():
+    master = master_with(admin_state="offline")
+    master.refused(OpInstanceShutdown(instance_name="web"), errors.ECODE_STATE)
+    master.run(OpInstanceShutdown(instance_name="web", force=True))
+    assert web(master).admin_state == "offline"
+
+
+# -- reboot ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_node_reboots_alone(kind):
+    master = master_with(admin_state="up")
+    master.rpc.run("web", "node1")
+    master.run(OpInstanceReboot(instance_name="web", reboot_type=kind))
+    assert master.rpc.acting() == ["instance_reboot"]
+
+
+def test_a_full_reboot_is_stop_and_start():
+    master = master_with(admin_state="up", disks_active=True)
+    master.rpc.run("web", "node1")
+    master.run(OpInstanceReboot(instance_name="web", reboot_type="full"))
+    assert master.rpc.acting() == [
+        "instance_shutdown",
+        "blockdev_shutdown",
+        "blockdev_shutdown",
+        "blockdev_assemble",
+        "blockdev_assemble",
+        "instance_start",
+    ]
+
+
+def test_rebooting_a_stopped_instance_starts_it():
+    master = master_with()
+    master.run(OpInstanceReboot(instance_name="web", reboot_type="hard"))
+    assert master.rpc.acting()[-1] == "instance_start"
+    assert web(master).admin_state == "up"
+
+
+# -- removal ---------------------------------------------------------------------
+
+
+def test_remove_stops_removes_and_forgets():
+    master = master_with(admin_state="up")
+    master.rpc.run("web", "node1")
+    master.run(OpInstanceRemove(instance_name="web"))
+    assert master.rpc.acting() == [
+        "instance_shutdown",
+        "blockdev_remove",
+        "blockdev_remove",
+        "file_storage_dir_remove",
+    ]
+    assert master.config.writes == ["mark_instance down", "remove_instance"]
+    assert not master.config.snapshot().instances
+    assert not master.config.snapshot().disks
+    directories = [hook for hook in master.rpc.hooks() if hook[0] == "instance-remove"]
+    assert directories == [
+        ("instance-remove", "pre", "node1.example.com"),
+        ("instance-remove", "post", "node1.example.com"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "call", ["instance_shutdown", "blockdev_remove", "file_storage_dir_remove"]
+)
+def test_a_failed_removal_keeps_the_instance_for_another_try(call):
+    master = master_with(admin_state="up")
+    master.rpc.errors[call] = "device is busy"
+    text = master.failed(OpInstanceRemove(instance_name="web"))
+    assert "device is busy" in text
+    assert "still in the configuration" in text
+    assert web(master).admin_state == "down"
+    del master.rpc.errors[call]
+    master.run(OpInstanceRemove(instance_name="web"))
+    assert not master.config.snapshot().instances
+
+
+def test_removal_may_ignore_failures():
+    master = master_with()
+    master.rpc.errors["blockdev_remove"] = "device is busy"
+    master.run(OpInstanceRemove(instance_name="web", ignore_failures=True))
+    assert master.job.said("device is busy")
+    assert not master.config.snapshot().instances
+
+
+# -- description -----------------------------------------------------------------
+
+
+KEYS = {
+    "name",
+    "config_state",
+    "run_state",
+    "pnode",
+    "pnode_group_uuid",
+    "pnode_group_name",
+    "snodes",
+    "snodes_group_uuids",
+    "snodes_group_names",
+    "os",
+    "nics",
+    "disk_template",
+    "disks",
+    "hypervisor",
+    "network_port",
+    "hv_instance",
+    "hv_actual",
+    "be_instance",
+    "be_actual",
+    "os_instance",
+    "os_actual",
+    "serial_no",
+    "mtime",
+    "ctime",
+    "uuid",
+}  # as recorded from a running cluster
+
+
+def test_query_data_has_the_published_keys():
+    master = master_with(admin_state="up")
+    master.rpc.run("web", "node1")
+    (facts,) = master.run(OpInstanceQueryData(instances=["web"], use_locking=True)).values()
+    assert set(facts) == KEYS
+    assert facts["run_state"] == "up"
+    assert facts["disk_template"] == "sharedfile"
+    assert facts["pnode_group_name"] == "default"
+    assert facts["nics"] == [
+        [None, "uuid-web-nic", None, "aa:00:00:00:00:03", "bridged", "xen-br0", "", None, None]
+    ]
+    disk = facts["disks"][0]
+    assert disk["pstatus"][0] == disk["logical_id"][1]
+    assert disk["iv_name"] == "disk/0"
+
+
+def test_static_query_data_asks_no_node():
+    master = master_with()
+    (facts,) = master.run(OpInstanceQueryData(static=True)).values()
+    assert facts["run_state"] is None
+    assert facts["disks"][0]["pstatus"] is None
+    assert master.rpc.calls == []
+
+
+def test_query_data_survives_a_dead_node():
+    master = master_with(admin_state="up")
+    master.rpc.errors["instance_info"] = unreachable("instance_info")
+    master.rpc.errors["blockdev_find"] = unreachable("blockdev_find")
+    (facts,) = master.run(OpInstanceQueryData(instances=["web"])).values()
+    assert facts["run_state"] is None
+    assert master.job.said("does not tell about instance web.example.com")
