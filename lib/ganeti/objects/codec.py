@@ -244,6 +244,7 @@ def _make_encoder(cls: type) -> Encoder:
     for field in dataclasses.fields(cls):
         key = field.name
         annotation, nullable = _parts(hints[key])
+        nullable = nullable or field.default is None
         container, member = _inner(annotation)
         value = f"o.{key}"
         if dataclasses.is_dataclass(member):

@@ -1,0 +1,78 @@
+"""A query from request to answer, without asking anybody by itself.
+
+:func:`run` goes in passes: the filter is first tried on the configuration alone; only for what is
+left, and only when a wanted field or the filter needs it, is live data collected, all at once, by
+the `source` handed in; then the filter is tried again with everything known, and rows are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti.query import filter as filter_room
+from ganeti.query.field import UNKNOWN, Field, Mark, Resource, Source, unknown_definition
+from ganeti.utils.text import natural_key
+
+
+def definitions(resource: Resource, names: Sequence[str] | None) -> dict[str, Any]:
+    """Answer to ``QueryFields``: the fields asked, or all of them sorted by name."""
+    wanted = names or sorted(resource.fields, key=natural_key)
+    return {"fields": [_definition(resource, name) for name in wanted]}
+
+
+def _definition(resource: Resource, name: str) -> dict[str, str]:
+    field = resource.fields.get(name)
+    return unknown_definition(name) if field is None else field.definition()
+
+
+def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
+    """Which live data the fields need."""
+    fields = resource.fields
+    return frozenset(fields[name].live for name in names if name in fields and fields[name].live)
+
+
+def run(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
+        source: Source) -> dict[str, Any]:
+    """Answer to ``Query``.
+
+    :param names: fields wanted; one that does not exist gives unknown cells, no error.
+    :param qfilter: the JSON form of a filter, or None for everything.
+    :returns: ``{"fields": definitions, "data": rows}``; a row has ``[status, value]`` per field.
+    :raises errors.ParameterError: the filter is malformed, names an unknown field, or compares
+        what cannot be compared.
+    """
+    items, columns = select(resource, view, names, qfilter, source)
+    getters = [column.get if column is not None else _unknown for column in columns]
+    data = []
+    for item in items:
+        row = []
+        for get in getters:
+            value = get(view, item)
+            row.append(value.cell if value.__class__ is Mark else [0, value])
+        data.append(row)
+    return {"fields": [_definition(resource, name) for name in names], "data": data}
+
+
+def select(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
+           source: Source) -> tuple[list[Any], list[Field | None]]:
+    """The objects which pass the filter, with the live data for `names` collected.
+
+    :raises errors.ParameterError: see :func:`run`.
+    """
+    compiled = filter_room.compile_filter(qfilter, resource)
+    columns = [resource.fields.get(name) for name in names]
+    items = resource.items(view)
+    if compiled is not None:
+        items = [item for item in items if compiled.may_match(view, item)]
+    filter_fields = compiled.field_names if compiled is not None else frozenset()
+    needs = live_needs(resource, [*names, *filter_fields])
+    if needs and items:
+        source.collect(view, needs, items)
+        if compiled is not None and live_needs(resource, tuple(filter_fields)):
+            items = [item for item in items if compiled.matches(view, item)]
+    return items, columns
+
+
+def _unknown(view: Any, item: Any) -> Mark:
+    return UNKNOWN

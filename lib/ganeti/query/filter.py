@@ -1,0 +1,459 @@
+"""The filter language of queries.
+
+Two forms mean the same. Programs send lists (the JSON form)::
+
+    ["&", ["?", "admin_up"], [">", "be/maxmem", 64]]
+
+and people write text, which :func:`parse` turns into that form::
+
+    admin_up and be/maxmem > 64 and not name =* "web*"
+
+:func:`compile_filter` checks a JSON form against the fields of a resource and makes it ready to be
+tried on objects. Rules (seed 003 *Query*, *Filters*): a field without a value accepts the object;
+fields which need live data are not looked at while there is none; host names compare by
+components, so ``web1`` stands for ``web1.example.com``; comparing a number with text is an error.
+
+pyparsing is slow to import and only the text form needs it, so it is imported when the first text
+is parsed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants import query as query_c
+from ganeti.query.field import HOSTNAME, JOB_ID, TIMESTAMP, Field, Mark, Resource
+
+if TYPE_CHECKING:
+    import pyparsing
+
+OP_OR = "|"
+OP_AND = "&"
+OP_NOT = "!"
+OP_TRUE = "?"
+OP_EQUAL = "=="
+OP_EQUAL_LEGACY = "="
+OP_NOT_EQUAL = "!="
+OP_LT = "<"
+OP_LE = "<="
+OP_GT = ">"
+OP_GE = ">="
+OP_REGEXP = "=~"
+OP_CONTAINS = "=[]"
+
+# A single argument holding one of these is a filter, not a name.
+FILTER_CHARS = frozenset("\t\n\v\f\r !\"'()/<=>\\~")
+GLOB_CHARS = frozenset("*?")
+
+# Deeper nesting is nobody's honest filter, and would exhaust the interpreter's stack.
+MAX_DEPTH = 100
+
+
+# -- the JSON form -------------------------------------------------------------------------------
+
+class Condition:
+    """A compiled filter.
+
+    :ivar field_names: every field which occurs in it.
+    """
+
+    __slots__ = ("_judge", "field_names")
+
+    def __init__(self, judge: Callable[[Any, Any, bool], bool | None],
+                 field_names: frozenset[str]) -> None:
+        self._judge = judge
+        self.field_names = field_names
+
+    def may_match(self, view: Any, item: Any) -> bool:
+        """False when the object is out whatever its live data will say."""
+        return self._judge(view, item, False) is not False
+
+    def matches(self, view: Any, item: Any) -> bool:
+        """Whether the object passes, with all live data there."""
+        return self._judge(view, item, True) is True
+
+
+# Judges return None where the answer depends on live data that is not there yet.
+_Judge = Callable[[Any, Any, bool], "bool | None"]
+
+
+def compile_filter(qfilter: Any, resource: Resource) -> Condition | None:
+    """Check a filter and make it ready; None (no filter) gives None.
+
+    :raises errors.ParameterError: malformed, or with an unknown field.
+    """
+    if qfilter is None:
+        return None
+    names: set[str] = set()
+    judge = _compile(qfilter, resource, names, 0)
+    return Condition(judge, frozenset(names))
+
+
+def _compile(node: Any, resource: Resource, names: set[str], depth: int) -> _Judge:
+    if depth > MAX_DEPTH:
+        raise errors.ParameterError(f"filter is nested more than {MAX_DEPTH} deep")
+    if not isinstance(node, (list, tuple)) or not node or not isinstance(node[0], str):
+        raise errors.ParameterError(
+            f"filter must be a list beginning with an operator, not {_shorten(node)}")
+    op, *args = node
+    if op in (OP_AND, OP_OR):
+        if op == OP_OR:
+            quick = _compile_names(args, resource, names)
+            if quick is not None:
+                return quick
+        parts = [_compile(arg, resource, names, depth + 1) for arg in args]
+        return _all_of(parts) if op == OP_AND else _any_of(parts)
+    if op == OP_NOT:
+        _want_args(node, 1)
+        return _not(_compile(args[0], resource, names, depth + 1))
+    if op == OP_TRUE:
+        _want_args(node, 1)
+        return _leaf(_find(args[0], resource, names), _is_true)
+    compare = _OPERATORS.get(op)
+    if compare is None:
+        raise errors.ParameterError(f"there is no filter operator {_shorten(op)}")
+    _want_args(node, 2)
+    field = _find(args[0], resource, names)
+    return _leaf(field, compare(field, _value(op, args[1], field)))
+
+
+def _want_args(node: Any, count: int) -> None:
+    if len(node) != count + 1:
+        raise errors.ParameterError(
+            f"filter operator {node[0]!r} takes {count} argument{'s' if count > 1 else ''}, "
+            f"not {len(node) - 1}")
+
+
+def _find(name: Any, resource: Resource, names: set[str]) -> Field:
+    field = resource.fields.get(name) if isinstance(name, str) else None
+    if field is None:
+        raise errors.ParameterError(f"there is no field {_shorten(name)} to filter by")
+    names.add(field.name)
+    return field
+
+
+def _value(op: str, value: Any, field: Field) -> str | int:
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise errors.ParameterError(
+            f"filter value for field {field.name} must be text or an integer, "
+            f"not {_shorten(value)}")
+    if field.compare == JOB_ID and isinstance(value, str):
+        if not (value.isascii() and value.isdigit()):
+            raise errors.ParameterError(f"{_shorten(value)} is no job id")
+        return int(value)
+    return value
+
+
+def _shorten(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:80] + "..."
+
+
+def _all_of(parts: list[_Judge]) -> _Judge:
+    def judge(view: Any, item: Any, complete: bool) -> bool | None:
+        result: bool | None = True
+        for part in parts:
+            verdict = part(view, item, complete)
+            if verdict is False:
+                return False
+            if verdict is None:
+                result = None
+        return result
+    return judge
+
+
+def _any_of(parts: list[_Judge]) -> _Judge:
+    def judge(view: Any, item: Any, complete: bool) -> bool | None:
+        result: bool | None = False
+        for part in parts:
+            verdict = part(view, item, complete)
+            if verdict is True:
+                return True
+            if verdict is None:
+                result = None
+        return result
+    return judge
+
+
+def _not(part: _Judge) -> _Judge:
+    def judge(view: Any, item: Any, complete: bool) -> bool | None:
+        verdict = part(view, item, complete)
+        return None if verdict is None else not verdict
+    return judge
+
+
+def _leaf(field: Field, test: Callable[[Any], bool]) -> _Judge:
+    get = field.get
+    live = bool(field.live)
+
+    def judge(view: Any, item: Any, complete: bool) -> bool | None:
+        if live and not complete:
+            return None
+        value = get(view, item)
+        # What has no value is let through, so that nothing is hidden for lack of data.
+        return True if value.__class__ is Mark else test(value)
+    return judge
+
+
+def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Judge | None:
+    """Many names in one *or* (a command with many arguments) become one look-up."""
+    if len(args) < 4:
+        return None
+    wanted = set()
+    field_name = args[0][1] if isinstance(args[0], (list, tuple)) and len(args[0]) == 3 else None
+    for arg in args:
+        if not (isinstance(arg, (list, tuple)) and len(arg) == 3
+                and arg[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and arg[1] == field_name
+                and isinstance(arg[2], str)):
+            return None
+        wanted.add(arg[2])
+    field = _find(field_name, resource, names)
+    if field.kind != query_c.KIND_TEXT:
+        return None
+    if field.compare != HOSTNAME:
+        return _leaf(field, wanted.__contains__)
+
+    def stands_for(value: str) -> bool:
+        return not wanted.isdisjoint(prefixes(value))
+    return _leaf(field, stands_for)
+
+
+def prefixes(name: str) -> list[str]:
+    """``a.b.c`` -> ``a``, ``a.b``, ``a.b.c``: everything that may stand for the name."""
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _is_true(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise errors.ParameterError(
+            f"filter operator '?' wants a field of true or false, not {_shorten(value)}")
+    return value
+
+
+def _comparable(field: Field, value: Any, wanted: str | int) -> Any:
+    """The field's value in the form in which it compares with `wanted`."""
+    if field.compare == TIMESTAMP and isinstance(value, (list, tuple)) and len(value) == 2:
+        value = value[0] + value[1] / 1e6
+    both_text = isinstance(value, str) and isinstance(wanted, str)
+    both_numbers = (isinstance(value, (int, float)) and not isinstance(value, bool)
+                    and isinstance(wanted, int))
+    if not (both_text or both_numbers):
+        raise errors.ParameterError(
+            f"field {field.name}: {_shorten(value)} cannot be compared with {_shorten(wanted)}")
+    return value
+
+
+def _equal(field: Field, wanted: str | int) -> Callable[[Any], bool]:
+    if field.compare == HOSTNAME:
+        def same_host(value: Any) -> bool:
+            value = _comparable(field, value, wanted)
+            return bool(value == wanted or value.startswith(f"{wanted}."))
+        return same_host
+    return lambda value: bool(_comparable(field, value, wanted) == wanted)
+
+
+def _not_equal(field: Field, wanted: str | int) -> Callable[[Any], bool]:
+    equal = _equal(field, wanted)
+    return lambda value: not equal(value)
+
+
+def _order(compare: Callable[[Any, Any], bool],
+           ) -> Callable[[Field, str | int], Callable[[Any], bool]]:
+    def make(field: Field, wanted: str | int) -> Callable[[Any], bool]:
+        return lambda value: compare(_comparable(field, value, wanted), wanted)
+    return make
+
+
+def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
+    if not isinstance(wanted, str):
+        raise errors.ParameterError(f"field {field.name}: a regular expression must be text")
+    try:
+        search = re.compile(wanted).search
+    except (re.error, OverflowError, RecursionError) as err:
+        raise errors.ParameterError(
+            f"field {field.name}: bad regular expression {_shorten(wanted)}: {err}") from err
+
+    def test(value: Any) -> bool:
+        if not isinstance(value, str):
+            raise errors.ParameterError(
+                f"field {field.name}: {_shorten(value)} is no text to search in")
+        return search(value) is not None
+    return test
+
+
+def _contains(field: Field, wanted: str | int) -> Callable[[Any], bool]:
+    def test(value: Any) -> bool:
+        if not isinstance(value, (list, tuple)):
+            raise errors.ParameterError(f"field {field.name}: {_shorten(value)} is no list")
+        return any(member == wanted and not isinstance(member, bool) for member in value)
+    return test
+
+
+_OPERATORS: dict[str, Callable[[Field, Any], Callable[[Any], bool]]] = {
+    OP_EQUAL: _equal,
+    OP_EQUAL_LEGACY: _equal,
+    OP_NOT_EQUAL: _not_equal,
+    OP_LT: _order(lambda value, wanted: value < wanted),
+    OP_LE: _order(lambda value, wanted: value <= wanted),
+    OP_GT: _order(lambda value, wanted: value > wanted),
+    OP_GE: _order(lambda value, wanted: value >= wanted),
+    OP_REGEXP: _regexp,
+    OP_CONTAINS: _contains,
+}
+
+
+def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
+    """The names when a filter is nothing but a choice of names; else None.
+
+    Lets a query for a few jobs read those few only.
+    """
+    if not isinstance(qfilter, (list, tuple)) or not qfilter:
+        return None
+    if (qfilter[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and len(qfilter) == 3
+            and qfilter[1] == name_field):
+        value = qfilter[2]
+        return [value] if isinstance(value, (str, int)) else None
+    if qfilter[0] != OP_OR or len(qfilter) < 2:
+        return None
+    names: list[str | int] = []
+    for part in qfilter[1:]:
+        # No recursion: a choice of choices is not what commands send.
+        if not (isinstance(part, (list, tuple)) and len(part) == 3
+                and part[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and part[1] == name_field
+                and isinstance(part[2], (str, int))):
+            return None
+        names.append(part[2])
+    return names
+
+
+def names_filter(names: Iterable[str | int], name_field: str) -> list[Any] | None:
+    """The filter for objects of these names; None for no names, which means everything."""
+    parts = [[OP_EQUAL, name_field, name] for name in names]
+    return [OP_OR, *parts] if parts else None
+
+
+# -- globs ---------------------------------------------------------------------------------------
+
+def glob_to_regex(pattern: str) -> str:
+    """Regular expression for a shell pattern on host names.
+
+    A star stands for anything within one component, and further components may follow:
+    ``node1*.example.com`` -> ``^node1[^.]*\\.example\\.com(\\..*)?$``.
+    """
+    out = []
+    for char in pattern:
+        if char == "*":
+            out.append("[^.]*")
+        elif char == "?":
+            out.append("[^.]")
+        else:
+            out.append(re.escape(char))
+    return f"^{''.join(out)}(\\..*)?$"
+
+
+# -- the text form -------------------------------------------------------------------------------
+
+def parse(text: str) -> list[Any]:
+    """Turn a filter written as text into its JSON form.
+
+    :raises errors.QueryFilterParseError: with the column where reading stopped.
+    """
+    import pyparsing
+
+    try:
+        result = _grammar().parse_string(text, parse_all=True)
+    except pyparsing.ParseBaseException as err:
+        rest = text[err.column - 1:].strip()
+        where = f"from {_shorten(rest)}" if rest else "since it ends too early"
+        raise errors.QueryFilterParseError(
+            f"cannot read the filter at column {err.column}, {where}", text, err.column) from err
+    except RecursionError as err:
+        raise errors.QueryFilterParseError("filter is nested too deeply", text) from err
+    tree: list[Any] = result[0]
+    return tree
+
+
+@cache
+def _grammar() -> pyparsing.ParserElement:
+    import pyparsing as pp
+
+    field = pp.Word(pp.alphas, pp.alphanums + "_/.").set_name("field name")
+    integer = pp.Regex(r"[+-]?\d+(?![\d.\w])").set_name("integer")
+    integer.set_parse_action(lambda tokens: int(tokens[0]))
+    quoted = (pp.QuotedString('"', esc_char="\\") | pp.QuotedString("'", esc_char="\\"))
+    value = (quoted | integer).set_name("text in quotes or integer")
+
+    def binary(operator: str, result: str) -> pp.ParserElement:
+        rule = field + pp.Suppress(pp.Literal(operator)) + value
+        rule.set_parse_action(lambda tokens: [[result, tokens[0], tokens[1]]])
+        return rule
+
+    # Longer spellings first: "<=" must not be read as "<".
+    comparisons = [binary(spelling, op) for spelling, op in (
+        ("==", OP_EQUAL), ("!=", OP_NOT_EQUAL), ("<=", OP_LE), (">=", OP_GE))]
+    comparisons += [binary(spelling, op) for spelling, op in (
+        ("=", OP_EQUAL), ("<", OP_LT), (">", OP_GT))]
+
+    keyword = pp.Keyword
+    member = value + pp.Suppress(keyword("in")) + field
+    member.set_parse_action(lambda tokens: [[OP_CONTAINS, tokens[1], tokens[0]]])
+    no_member = value + pp.Suppress(keyword("not") + keyword("in")) + field
+    no_member.set_parse_action(
+        lambda tokens: [[OP_NOT, [OP_CONTAINS, tokens[1], tokens[0]]]])
+
+    expression = pp.Optional(pp.Suppress("m")) + pp.MatchFirst([
+        pp.QuotedString(mark, esc_char="\\", unquote_results=False,
+                        convert_whitespace_escapes=False) for mark in "/#^|"])
+    flags = pp.Optional(pp.Word("is")("flags"))
+    regexp = (expression("pattern") + flags.leave_whitespace()).set_name("regular expression")
+
+    def make_regexp(negate: bool) -> Callable[[pp.ParseResults], list[Any]]:
+        def action(tokens: pp.ParseResults) -> list[Any]:
+            name, literal, *flag = tokens
+            mark = literal[0]
+            # The mark needs its backslash no longer; all others belong to the expression.
+            pattern = literal[1:-1].replace("\\" + mark, mark)
+            if flag:
+                pattern = f"(?{''.join(sorted(set(flag[0])))}){pattern}"
+            result = [OP_REGEXP, name, pattern]
+            return [[OP_NOT, result]] if negate else [result]
+        return action
+
+    def make_glob(negate: bool) -> Callable[[pp.ParseResults], list[Any]]:
+        def action(tokens: pp.ParseResults) -> list[Any]:
+            result = [OP_REGEXP, tokens[0], glob_to_regex(tokens[1])]
+            return [[OP_NOT, result]] if negate else [result]
+        return action
+
+    matches = []
+    for spelling, negate in (("=~", False), ("!~", True)):
+        rule = field + pp.Suppress(spelling) + regexp
+        matches.append(rule.set_parse_action(make_regexp(negate)))
+    for spelling, negate in (("=*", False), ("!*", True)):
+        rule = field + pp.Suppress(spelling) + quoted
+        matches.append(rule.set_parse_action(make_glob(negate)))
+
+    truth = ~(keyword("not") | keyword("and") | keyword("or")) + field.copy()
+    truth.set_parse_action(lambda tokens: [[OP_TRUE, tokens[0]]])
+
+    whole = pp.Forward()
+    in_brackets = pp.Suppress("(") + whole + pp.Suppress(")")
+    condition = pp.MatchFirst([
+        no_member, member, *matches, *comparisons, truth, in_brackets]).set_name("condition")
+    negated = pp.Forward()
+    negated_rule = pp.Suppress(keyword("not")) + negated
+    negated_rule.set_parse_action(lambda tokens: [[OP_NOT, tokens[0]]])
+    negated <<= negated_rule | condition
+    both = negated + pp.ZeroOrMore(pp.Suppress(keyword("and")) + negated)
+    both.set_parse_action(
+        lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_AND, *tokens]])
+    either = both + pp.ZeroOrMore(pp.Suppress(keyword("or")) + both)
+    either.set_parse_action(
+        lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_OR, *tokens]])
+    whole <<= either
+    return whole

@@ -1,0 +1,72 @@
+"""Fields of networks and their address pools."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+from ganeti.constants import query as query_c
+from ganeti.constants.query import KIND_NUMBER, KIND_OTHER, KIND_TEXT
+from ganeti.objects import Network
+from ganeti.query.field import Field, Resource, attribute, common_fields
+from ganeti.query.view import View, by_name
+
+
+def _bits(network: Network) -> list[bool]:
+    """Which addresses are taken, by an instance or for others, in order."""
+    own = network.reservations or ""
+    others = network.ext_reservations or ""
+    size = max(len(own), len(others))
+    return [mine == "1" or other == "1" for mine, other in
+            zip(own.ljust(size, "0"), others.ljust(size, "0"), strict=True)]
+
+
+def _external(view: View, network: Network) -> str:
+    taken = [place for place, bit in enumerate(network.ext_reservations or "") if bit == "1"]
+    if not taken:
+        return ""
+    first = ipaddress.ip_interface(network.network).network.network_address
+    return ", ".join(str(first + place) for place in taken)
+
+
+def _groups(view: View, network: Network) -> list[list[Any]]:
+    found = []
+    for group in by_name(view.config.nodegroups.values()):
+        params = group.networks.get(network.uuid)
+        if params is not None:
+            found.append([group.name, params.get("mode", ""), params.get("link", ""),
+                          params.get("vlan", "")])
+    return found
+
+
+_FIELDS = [
+    Field("name", "Network", KIND_TEXT, "Name of the network", attribute("name")),
+    Field("network", "Subnet", KIND_TEXT, "IPv4 network", attribute("network")),
+    Field("gateway", "Gateway", KIND_OTHER, "IPv4 gateway", attribute("gateway")),
+    Field("network6", "IPv6Subnet", KIND_OTHER, "IPv6 network", attribute("network6")),
+    Field("gateway6", "IPv6Gateway", KIND_OTHER, "IPv6 gateway", attribute("gateway6")),
+    Field("mac_prefix", "MacPrefix", KIND_OTHER, "First bytes of MAC addresses generated here",
+          attribute("mac_prefix")),
+    Field("free_count", "FreeCount", KIND_NUMBER, "Number of free addresses",
+          lambda view, network: _bits(network).count(False)),
+    Field("reserved_count", "ReservedCount", KIND_NUMBER, "Number of addresses taken",
+          lambda view, network: _bits(network).count(True)),
+    Field("map", "Map", KIND_TEXT, "One character per address: X taken, . free",
+          lambda view, network: "".join("X" if bit else "." for bit in _bits(network))),
+    Field("external_reservations", "ExternalReservations", KIND_TEXT,
+          "Addresses kept for others than instances", _external),
+    Field("group_cnt", "NodeGroups", KIND_NUMBER, "Number of groups connected",
+          lambda view, network: len(_groups(view, network))),
+    Field("group_list", "GroupList", KIND_OTHER,
+          "Groups connected: name, NIC mode, NIC link, VLAN", _groups),
+    Field("inst_cnt", "Instances", KIND_NUMBER, "Number of instances in the network",
+          lambda view, network: len(view.instances_of_network.get(network.uuid, ()))),
+    Field("inst_list", "InstanceList", KIND_OTHER, "Instances in the network",
+          lambda view, network: [
+              inst.name for inst in view.instances_of_network.get(network.uuid, ())]),
+]
+
+RESOURCE = Resource(
+    query_c.NETWORK, [*_FIELDS, *common_fields("network")],
+    lambda view: by_name(view.config.networks.values()),
+)

@@ -1,0 +1,137 @@
+"""Fields of nodes.
+
+Live data ``nodes``: node UUID -> facts of the node, or the mark which stands for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ganeti.constants import node as node_c
+from ganeti.constants import query as query_c
+from ganeti.constants.query import (
+    KIND_BOOL,
+    KIND_NUMBER,
+    KIND_OTHER,
+    KIND_TEXT,
+    KIND_UNIT,
+)
+from ganeti.objects import Node
+from ganeti.query.field import (
+    HOSTNAME,
+    NODATA,
+    UNAVAIL,
+    Field,
+    Mark,
+    Resource,
+    attribute,
+    common_fields,
+    maybe,
+)
+from ganeti.query.resources import ndparams
+from ganeti.query.view import View, by_name
+
+LIVE = "nodes"
+
+# Field, title, kind, doc, name of the fact.
+_LIVE_FIELDS = (
+    ("bootid", "BootID", KIND_TEXT, "Identifier which changes with each boot", "bootid"),
+    ("cnodes", "CNodes", KIND_NUMBER, "Number of NUMA domains", "cpu_nodes"),
+    ("cnos", "CNOs", KIND_NUMBER, "Number of processors for the node itself", "cpu_dom0"),
+    ("csockets", "CSockets", KIND_NUMBER, "Number of processor sockets", "cpu_sockets"),
+    ("ctotal", "CTotal", KIND_NUMBER, "Number of processors", "cpu_total"),
+    ("mfree", "MFree", KIND_UNIT, "Memory free for instances", "memory_free"),
+    ("mnode", "MNode", KIND_UNIT, "Memory which the node takes for itself", "memory_dom0"),
+    ("mtotal", "MTotal", KIND_UNIT, "Memory of the machine", "memory_total"),
+    ("dfree", "DFree", KIND_UNIT, "Space free for disks", "storage_free"),
+    ("dtotal", "DTotal", KIND_UNIT, "Space for disks", "storage_size"),
+    ("spfree", "SpFree", KIND_NUMBER, "Spindles free for disks", "spindles_free"),
+    ("sptotal", "SpTotal", KIND_NUMBER, "Spindles for disks", "spindles_total"),
+)
+
+
+def _fact(name: str) -> Callable[[View, Node], Any]:
+    def get(view: View, node: Node) -> Any:
+        facts = view.live[LIVE].get(node.uuid, NODATA)
+        if isinstance(facts, Mark):
+            return facts
+        value = facts.get(name)
+        return NODATA if value is None else value
+    return get
+
+
+def role(view: View, node: Node) -> str:
+    """One letter for what a node is."""
+    if node.uuid == view.cluster.master_node:
+        return node_c.ROLE_MASTER
+    if node.master_candidate:
+        return node_c.ROLE_CANDIDATE
+    if node.drained:
+        return node_c.ROLE_DRAINED
+    if node.offline:
+        return node_c.ROLE_OFFLINE
+    return node_c.ROLE_REGULAR
+
+
+def _powered(view: View, node: Node) -> Any:
+    # Nobody can know without a helper which talks to the machine's own management.
+    return node.powered if view.filled_nd(node).get("oob_program") else UNAVAIL
+
+
+def _group(key: str) -> Callable[[View, Node], Any]:
+    def get(view: View, node: Node) -> Any:
+        group = view.config.nodegroups.get(node.group)
+        return UNAVAIL if group is None else getattr(group, key)
+    return get
+
+
+_FIELDS = [
+    Field("name", "Node", KIND_TEXT, "Name of the node", attribute("name"), compare=HOSTNAME),
+    Field("pip", "PrimaryIP", KIND_TEXT, "Primary address", attribute("primary_ip")),
+    Field("sip", "SecondaryIP", KIND_TEXT, "Address for replication",
+          attribute("secondary_ip")),
+    Field("group", "Group", KIND_TEXT, "Node group", _group("name")),
+    Field("group.uuid", "GroupUUID", KIND_TEXT, "UUID of the node group", _group("uuid")),
+    Field("role", "Role", KIND_TEXT,
+          "Role: M master, C master candidate, R regular, D drained, O offline", role),
+    Field("master", "IsMaster", KIND_BOOL, "Whether the node is the master",
+          lambda view, node: node.uuid == view.cluster.master_node),
+    Field("master_candidate", "MasterC", KIND_BOOL,
+          "Whether the node keeps a copy of the configuration", attribute("master_candidate")),
+    Field("master_capable", "MasterCapable", KIND_BOOL, "Whether the node may become master",
+          attribute("master_capable")),
+    Field("vm_capable", "VMCapable", KIND_BOOL, "Whether the node may host instances",
+          attribute("vm_capable")),
+    Field("drained", "Drained", KIND_BOOL, "Whether instances have to leave the node",
+          attribute("drained")),
+    Field("offline", "Offline", KIND_BOOL, "Whether the node is out of reach",
+          attribute("offline")),
+    Field("powered", "Powered", KIND_BOOL, "Whether the node has power", _powered),
+    Field("hv_state", "HypervisorState", KIND_OTHER,
+          "Resources of the hypervisor which were set by hand",
+          lambda view, node: maybe(node.hv_state_static)),
+    Field("disk_state", "DiskState", KIND_OTHER, "Resources of storage which were set by hand",
+          lambda view, node: maybe(node.disk_state_static)),
+    Field("ndparams", "NodeParameters", KIND_OTHER, "All node parameters",
+          lambda view, node: view.filled_nd(node)),
+    Field("custom_ndparams", "CustomNodeParameters", KIND_OTHER,
+          "Node parameters of the node's own", attribute("ndparams")),
+    Field("pinst_cnt", "Pinst", KIND_NUMBER, "Number of instances whose primary node this is",
+          lambda view, node: len(view.primaries.get(node.uuid, ()))),
+    Field("pinst_list", "PriInstances", KIND_OTHER, "Instances whose primary node this is",
+          lambda view, node: [inst.name for inst in view.primaries.get(node.uuid, ())]),
+    Field("sinst_cnt", "Sinst", KIND_NUMBER, "Number of instances whose secondary node this is",
+          lambda view, node: len(view.secondaries.get(node.uuid, ()))),
+    Field("sinst_list", "SecInstances", KIND_OTHER, "Instances whose secondary node this is",
+          lambda view, node: [inst.name for inst in view.secondaries.get(node.uuid, ())]),
+]
+
+RESOURCE = Resource(
+    query_c.NODE,
+    [*_FIELDS, *common_fields("node"),
+     *ndparams.fields(lambda view, node: view.filled_nd(node)),
+     *(Field(name, title, kind, doc, _fact(fact), live=LIVE)
+       for name, title, kind, doc, fact in _LIVE_FIELDS)],
+    lambda view: by_name(view.config.nodes.values()),
+)

@@ -1,0 +1,201 @@
+"""The filter language: text to lists, lists to decisions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.query import filter as filter_room
+from ganeti.query.field import (
+    HOSTNAME,
+    JOB_ID,
+    PLAIN,
+    TIMESTAMP,
+    UNAVAIL,
+    Field,
+    Resource,
+)
+
+
+def field(name, kind="text", compare=PLAIN, live=""):
+    return Field(name, name, kind, "doc", lambda view, item: item.get(name, UNAVAIL),
+                 compare=compare, live=live)
+
+
+RESOURCE = Resource("thing", [
+    field("name", compare=HOSTNAME), field("os"), field("mem", "number"), field("up", "bool"),
+    field("tags", "other"), field("id", "number", JOB_ID), field("ts", "other", TIMESTAMP),
+    field("status", live="things")], lambda view: [])
+WEB = {"name": "web1.example.com", "os": "deb", "mem": 64, "up": True, "tags": ["prod", "x"],
+       "id": 12, "ts": [100, 500000], "status": "running"}
+
+
+def matches(qfilter, item=WEB):
+    return filter_room.compile_filter(qfilter, RESOURCE).matches(None, item)
+
+
+@pytest.mark.parametrize(("text", "tree"), [
+    ("up", ["?", "up"]),
+    ('name == "web1"', ["==", "name", "web1"]),
+    ("name = 'web1'", ["==", "name", "web1"]),
+    ('os != "deb"', ["!=", "os", "deb"]),
+    ("be/maxmem>=64", [">=", "be/maxmem", 64]),
+    ("mem < -5", ["<", "mem", -5]),
+    ('"prod" in tags', ["=[]", "tags", "prod"]),
+    ('"prod" not in tags', ["!", ["=[]", "tags", "prod"]]),
+    ("5 in tags", ["=[]", "tags", 5]),
+    ("name =~ m/^web/", ["=~", "name", "^web"]),
+    ("name =~ /^web/si", ["=~", "name", "(?is)^web"]),
+    ("name !~ #a/b#", ["!", ["=~", "name", "a/b"]]),
+    ("name =~ ^web^i", ["=~", "name", "(?i)web"]),
+    ("name =~ |web|", ["=~", "name", "web"]),
+    (r"name =~ m/a\/b\.c\\d/", ["=~", "name", r"a/b\.c\\d"]),
+    ('name =* "web*"', ["=~", "name", r"^web[^.]*(\..*)?$"]),
+    ('name !* "w?b"', ["!", ["=~", "name", r"^w[^.]b(\..*)?$"]]),
+    ("not up", ["!", ["?", "up"]]),
+    ("not not up", ["!", ["!", ["?", "up"]]]),
+    ("a or b and c", ["|", ["?", "a"], ["&", ["?", "b"], ["?", "c"]]]),
+    ("a and b and c", ["&", ["?", "a"], ["?", "b"], ["?", "c"]]),
+    ("(a or b) and not c", ["&", ["|", ["?", "a"], ["?", "b"]], ["!", ["?", "c"]]]),
+    ("notes and order", ["&", ["?", "notes"], ["?", "order"]]),
+    ("((up))", ["?", "up"]),
+    (r'os == "a \"quoted\" word"', ["==", "os", 'a "quoted" word']),
+    ("disk.size/0 > 5", [">", "disk.size/0", 5]),
+])
+def test_text_form(text, tree):
+    assert filter_room.parse(text) == tree
+
+
+@pytest.mark.parametrize(("text", "column"), [
+    ("", 1), ("and", 4), ("name ==", 6), ("mem == 1.5", 5), ("(up", 4), ("up)", 3), ("a b", 3),
+    ('name == "web', 6), ("name =~ web", 6), ("mem == 5x", 5), ("not", 4), ("up or", 4),
+    ('name =* 5', 6), ("== 5", 1)])
+def test_what_is_no_text_form(text, column):
+    with pytest.raises(errors.QueryFilterParseError) as caught:
+        filter_room.parse(text)
+    assert (caught.value.text, caught.value.column) == (text, column)
+    assert len(caught.value.details()) == 3
+
+
+def test_too_deep_a_text():
+    with pytest.raises(errors.QueryFilterParseError, match="deep"):
+        filter_room.parse("(" * 20000 + "up" + ")" * 20000)
+
+
+@pytest.mark.parametrize(("pattern", "regex"), [
+    ("a", r"^a(\..*)?$"), ("*.site", r"^[^.]*\.site(\..*)?$"), ("web?", r"^web[^.](\..*)?$"),
+    ("node1*.example.com", r"^node1[^.]*\.example\.com(\..*)?$")])
+def test_globs(pattern, regex):
+    assert filter_room.glob_to_regex(pattern) == regex
+
+
+@pytest.mark.parametrize("qfilter", [
+    ["==", "name", "web1"], ["=", "name", "web1.example"], ["==", "name", "web1.example.com"],
+    ["!=", "name", "web"], ["==", "os", "deb"], [">", "mem", 63], [">=", "mem", 64],
+    ["<", "mem", 65], ["<=", "mem", 64], ["!=", "mem", 1], ["?", "up"], ["=[]", "tags", "x"],
+    ["=~", "os", "e"], ["=~", "name", "(?i)^WEB"], ["!", ["==", "os", "x"]],
+    ["&"], ["&", ["?", "up"], ["==", "os", "deb"]], ["|", ["==", "os", "x"], ["?", "up"]],
+    ["==", "id", "12"], ["==", "id", 12], ["<", "ts", 101], [">", "ts", 100],
+    ["==", "status", "running"], ["<", "os", "e"],
+])
+def test_what_matches(qfilter):
+    assert matches(qfilter) is True
+
+
+@pytest.mark.parametrize("qfilter", [
+    ["==", "name", "web"], ["==", "name", "example.com"], ["!=", "name", "web1"],
+    ["==", "os", "de"], [">", "mem", 64], ["!", ["?", "up"]], ["=[]", "tags", "y"],
+    ["=~", "os", "^e"], ["|"], ["&", ["?", "up"], ["==", "os", "x"]], ["<", "ts", 100],
+    ["==", "id", 1]])
+def test_what_does_not_match(qfilter):
+    assert matches(qfilter) is False
+
+
+@pytest.mark.parametrize("qfilter", [
+    [], "x", 5, {}, True, ["bogus"], [["?", "up"]], ["?"], ["?", "up", "up"], ["?", "nosuch"],
+    ["?", 5], ["==", "name"], ["==", "name", 1, 2], ["==", "nosuch", "x"], ["==", "name", None],
+    ["==", "mem", 1.5], ["==", "up", True], ["==", "mem", []], ["!"], ["!", None],
+    ["&", None], ["=~", "name", "("], ["=~", "name", 5], ["==", "id", "twelve"],
+    ["==", ["name"], "x"]])
+def test_malformed_filters_are_refused_before_anything_is_tried(qfilter):
+    with pytest.raises(errors.ParameterError):
+        filter_room.compile_filter(qfilter, RESOURCE)
+
+
+@pytest.mark.parametrize("qfilter", [
+    ["==", "name", 5], ["<", "mem", "x"], ["?", "os"], ["=[]", "os", "x"], ["=~", "mem", "6"],
+    ["==", "tags", "x"], ["==", "up", 1]])
+def test_values_which_cannot_be_compared(qfilter):
+    with pytest.raises(errors.ParameterError, match=qfilter[1] if qfilter[0] != "?" else "'deb'"):
+        matches(qfilter)
+
+
+def test_nested_too_deeply():
+    qfilter = ["?", "up"]
+    for _ in range(500):
+        qfilter = ["!", qfilter]
+    with pytest.raises(errors.ParameterError, match="nested"):
+        filter_room.compile_filter(qfilter, RESOURCE)
+
+
+def test_no_filter():
+    assert filter_room.compile_filter(None, RESOURCE) is None
+
+
+def test_a_field_without_a_value_accepts():
+    assert matches(["==", "os", "deb"], {"name": "a"}) is True
+    assert matches(["&", [">", "mem", 5], ["==", "name", "b"]], {"name": "a"}) is False
+
+
+@pytest.mark.parametrize(("qfilter", "possible"), [
+    (["==", "status", "x"], True), (["!", ["==", "status", "x"]], True),
+    (["&", ["==", "status", "x"], ["==", "name", "other"]], False),
+    (["|", ["==", "status", "x"], ["==", "name", "other"]], True),
+    (["!", ["|", ["==", "status", "x"], ["?", "up"]]], False)])
+def test_before_live_data_is_there_nothing_is_lost(qfilter, possible):
+    condition = filter_room.compile_filter(qfilter, RESOURCE)
+    item = {key: value for key, value in WEB.items() if key != "status"}
+    assert condition.may_match(None, item) is possible
+    assert "status" in condition.field_names
+
+
+@pytest.mark.parametrize("name", ["name", "os"])
+def test_many_names_decide_like_few(name):
+    values = ["web1", "deb", "c", "d", "e"]
+    many = ["|", *(["==", name, value] for value in values)]
+    for item in (WEB, {"name": "web12.example.com", "os": "debian"}, {"name": "x", "os": "c"}):
+        few = any(matches(["==", name, value], item) for value in values)
+        assert matches(many, item) is few
+
+
+def test_many_numbers_and_many_wrong_values():
+    assert matches(["|", *(["==", "mem", n] for n in range(60, 70))]) is True
+    with pytest.raises(errors.ParameterError):
+        matches(["|", *(["==", "mem", str(n)] for n in range(10))])
+
+
+@pytest.mark.parametrize(("qfilter", "names"), [
+    (["==", "id", 5], [5]), (["=", "id", 5], [5]),
+    (["|", ["==", "id", 5], ["=", "id", "6"]], [5, "6"]),
+    (["|"], None), (["|", ["==", "id", 5], ["==", "os", "x"]], None), (["!=", "id", 5], None),
+    (None, None), (["&", ["==", "id", 5]], None), (["==", "id"], None)])
+def test_requested_names(qfilter, names):
+    assert filter_room.requested_names(qfilter, "id") == names
+
+
+def test_names_filter():
+    assert filter_room.names_filter([], "name") is None
+    assert filter_room.names_filter(["a"], "name") == ["|", ["==", "name", "a"]]
+
+
+def test_the_list_form_needs_no_parser():
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys, ganeti.query.filter, ganeti.query.engine\n"
+         "print('pyparsing' in sys.modules)"],
+        env={"PYTHONPATH": str(Path(__file__).parents[3] / "lib")},
+        capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
