@@ -65,7 +65,7 @@ def parse_command_line(data: bytes) -> CommandLine | None:
     for option, value in zip(words, words[1:], strict=False):
         if option in ("-name", "-m", "-smp"):
             options.setdefault(option, value.split(",")[0])
-    if "-name" not in options:
+    if not options.get("-name"):
         return None
     try:
         return CommandLine(options["-name"].removeprefix("guest="), int(options.get("-m", "0")),

@@ -9,7 +9,6 @@ Source: docs/interop/qmp-spec.rst of QEMU.
 
 from __future__ import annotations
 
-import socket
 import time
 from types import TracebackType
 from typing import Any

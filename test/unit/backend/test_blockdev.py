@@ -1,0 +1,134 @@
+"""Calls about block devices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.backend import blockdev
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance
+from ganeti.storage.file import FileDevice
+from ganeti.utils import paths
+
+DIRECTORY = "/srv/ganeti/file-storage/web1"
+MIB = 1 << 20
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    with paths.override(paths.Paths(str(tmp_path))):
+        blockdev.file_storage_dir_create(DIRECTORY)
+        yield tmp_path
+
+
+def disk(index: int = 0) -> Disk:
+    return Disk(dev_type="file", logical_id=("loop", f"{DIRECTORY}/disk{index}"), size=4,
+                uuid=f"u{index}", iv_name=f"disk/{index}")
+
+
+def guest(*disks: Disk) -> FilledInstance:
+    return FilledInstance(
+        name="web1", primary_node="n", os="tiny", hypervisor="fake", hvparams={}, beparams={},
+        admin_state="up", admin_state_source="admin", disks_active=True, uuid="i", serial_no=1,
+        disks_info=disks)
+
+
+def links(root: Path) -> dict[str, str]:
+    directory = root / "var/run/ganeti/instance-disks"
+    return {path.name: os.readlink(path) for path in directory.iterdir()}
+
+
+def notes(root: Path) -> list[str]:
+    directory = root / "var/run/ganeti/bdev-cache"
+    return sorted(path.read_text() for path in directory.iterdir()) if directory.exists() else []
+
+
+def test_life(root: Path) -> None:
+    path = f"{root}{DIRECTORY}/disk0"
+    assert blockdev.find(disk()) is None
+    assert blockdev.create(disk(), 4, "web1", True, "info", False) == path
+    assert notes(root) == ["web1 primary disk/0\n"]
+    found = blockdev.find(disk())
+    assert found is not None and found.dev_path == path
+    for _ in range(2):
+        link = f"{root}/var/run/ganeti/instance-disks/web1:0"
+        assert blockdev.assemble(disk(), guest(disk()), True, 0) == [path, link, None]
+    assert links(root) == {"web1:0": path}
+    assert blockdev.dimensions([disk(), disk(1)]) == [[4 * MIB, None], None]
+    assert [one.dev_path for one in blockdev.mirror_status([disk()])] == [path]
+    blockdev.grow(disk(), 2, False, True, False)
+    blockdev.set_info(disk(), "text")
+    blockdev.close_disks("web1", [disk()])
+    assert links(root) == {}
+    blockdev.open_disks("web1", [disk()], True)
+    assert links(root) == {"web1:0": path}
+    blockdev.shutdown(disk())
+    assert links(root) == {} and notes(root) == []
+    blockdev.remove(disk())
+    blockdev.remove(disk())
+    blockdev.shutdown(disk())
+    assert blockdev.find(disk()) is None
+    blockdev.file_storage_dir_remove(DIRECTORY)
+
+
+def test_secondary_gets_no_link(root: Path) -> None:
+    blockdev.create(disk(), 4, "web1", False, "", False)
+    assert notes(root) == []
+    assert blockdev.assemble(disk(), guest(disk()), False, 0) == [True, True, None]
+    assert notes(root) == ["web1 secondary disk/0\n"]
+    assert not (root / "var/run/ganeti/instance-disks").exists()
+
+
+@pytest.mark.parametrize("verb", [
+    lambda: blockdev.assemble(disk(), guest(disk()), True, 0),
+    lambda: blockdev.mirror_status([disk()]),
+    lambda: blockdev.grow(disk(), 1, False, True, False),
+    lambda: blockdev.open_disks("web1", [disk()], True),
+    lambda: blockdev.set_info(disk(), "x"),
+])
+def test_missing_device(root: Path, verb: object) -> None:
+    with pytest.raises(errors.BlockDeviceError, match="disk0"):
+        verb()  # type: ignore[operator]
+
+
+def test_half_made_device_is_removed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: FileDevice, text: str) -> None:
+        raise self.fail("no info today")
+
+    monkeypatch.setattr(FileDevice, "set_info", fail)
+    with pytest.raises(errors.BlockDeviceError, match="no info today"):
+        blockdev.create(disk(), 4, "web1", True, "info", False)
+    assert list((root / DIRECTORY[1:]).iterdir()) == []
+
+
+def test_existing_device_survives_a_second_create(root: Path) -> None:
+    blockdev.create(disk(), 4, "web1", True, "", False)
+    with pytest.raises(errors.BlockDeviceError, match="exists already"):
+        blockdev.create(disk(), 4, "web1", True, "", False)
+    assert blockdev.find(disk()) is not None
+
+
+def test_renames_go_on_after_a_failure(root: Path) -> None:
+    blockdev.create(disk(1), 4, "web1", True, "", False)
+    new = [("loop", f"{DIRECTORY}/new{index}") for index in (0, 1)]
+    with pytest.raises(errors.BlockDeviceError, match="disk0.*cannot rename"):
+        blockdev.rename([(disk(0), new[0]), (disk(1), new[1])])
+    assert [path.name for path in (root / DIRECTORY[1:]).iterdir()] == ["new1"]
+    assert notes(root) == []
+
+
+def test_links_of_other_instances_stay(root: Path) -> None:
+    for name in ("web1", "web1.example", "web"):
+        blockdev.make_link(name, 0, "/dev/null")
+    blockdev.make_link("web1", 11, "/dev/null")
+    blockdev.make_link("web1", 0, "/dev/zero")
+    assert links(root)["web1:0"] == "/dev/zero"
+    blockdev.remove_links("web1")
+    assert set(links(root)) == {"web1.example:0", "web:0"}
+    with pytest.raises(errors.BlockDeviceError, match="no instance name"):
+        blockdev.make_link("../x", 0, "/dev/null")

@@ -1,0 +1,167 @@
+"""Calls about instances, with the fake hypervisor; test/scenario/test_qemu.py has real guests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti import errors, hypervisor
+from ganeti.backend import blockdev, instance
+from ganeti.hypervisor.fake import FakeHypervisor
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance
+from ganeti.utils import paths
+
+DISK = Disk(dev_type="file", logical_id=("loop", "/srv/ganeti/file-storage/web1/disk0"), size=4,
+            uuid="u", iv_name="disk/0")
+GUEST = FilledInstance(
+    name="web1", primary_node="n", os="tiny", hypervisor="fake", hvparams={},
+    beparams={"maxmem": 128, "minmem": 64, "vcpus": 2}, admin_state="up",
+    admin_state_source="admin", disks_active=True, uuid="i", serial_no=1, disks_info=(DISK,))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    with paths.override(paths.Paths(str(tmp_path))):
+        blockdev.file_storage_dir_create("/srv/ganeti/file-storage/web1")
+        blockdev.create(DISK, 4, "web1", True, "", False)
+        yield tmp_path
+
+
+def links(root: Path) -> list[str]:
+    return sorted(path.name for path in (root / "var/run/ganeti/instance-disks").iterdir())
+
+
+class Stubborn(FakeHypervisor):
+    """A guest that shuts down when asked for the n-th time, or only by force, or never."""
+
+    def __init__(self, hears_at: int = 0, *, immortal: bool = False) -> None:
+        self.asked, self.hears_at, self.immortal = 0, hears_at, immortal
+
+    def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
+        self.asked += not force
+        if not self.immortal if force else self.asked == self.hears_at:
+            super().stop(instance_name, hvparams)
+        elif not force and self.asked == 1:
+            raise errors.HypervisorError("busy")
+
+
+def use(monkeypatch: pytest.MonkeyPatch, driver: FakeHypervisor) -> None:
+    monkeypatch.setattr(hypervisor, "of", lambda name: driver)
+    monkeypatch.setattr(instance, "_ASK_AGAIN_S", 0.01)
+
+
+def test_life(root: Path) -> None:
+    instance.start(GUEST, False, [["gnt:client", "why", 5]])
+    instance.start(GUEST, False, [])
+    assert links(root) == ["web1:0"]
+    (reason,) = (root / "var/run/ganeti/instance-reason").iterdir()
+    trail = json.loads(reason.read_text())
+    assert trail[0] == ["gnt:client", "why", 5]
+    assert trail[1][:2] == ["gnt:daemon:noded:instance_start", ""]
+    assert instance.list_instances(["kvm", "fake"], {}) == ["web1"]
+    facts = {"memory": 128, "vcpus": 2, "state": 0, "time": 0.0}
+    assert instance.all_instances_info(["fake", "kvm"], {}) == {"web1": facts}
+    assert instance.instance_info("web1", "fake", {}) == facts
+    assert instance.instance_info("web2", "fake", {}) == {}
+    instance.reboot(GUEST, "soft", 5, [])
+    instance.reboot(replace(GUEST, beparams={**GUEST.beparams, "maxmem": 64}), "hard", 5, [])
+    assert instance.instance_info("web1", "fake", {})["memory"] == 64
+    instance.balloon_memory(GUEST, 70)
+    assert instance.instance_info("web1", "fake", {})["memory"] == 70
+    with pytest.raises(errors.HypervisorError, match="not done by the node alone"):
+        instance.reboot(GUEST, "full", 5, [])
+    instance.shutdown(GUEST, 5, [])
+    instance.shutdown(GUEST, 5, [])
+    assert links(root) == [] and instance.list_instances(["fake"], {}) == []
+    with pytest.raises(errors.HypervisorError, match="not running, cannot reboot"):
+        instance.reboot(GUEST, "soft", 5, [])
+
+
+def test_start_without_its_disk_leaves_no_link(root: Path) -> None:
+    missing = replace(DISK, logical_id=("loop", "/srv/ganeti/file-storage/web1/disk1"))
+    with pytest.raises(errors.BlockDeviceError, match="disk 1 of instance web1.*does not exist"):
+        instance.start(replace(GUEST, disks_info=(DISK, missing)), False, [])
+    assert links(root) == []
+
+
+def test_unknown_hypervisor(root: Path) -> None:
+    with pytest.raises(errors.HypervisorError, match="vmware does not exist"):
+        instance.start(replace(GUEST, hypervisor="vmware"), False, [])
+    with pytest.raises(errors.HypervisorError, match="vmware does not exist"):
+        instance.validate_params("vmware", {})
+    instance.validate_params("fake", {})
+
+
+def test_guest_is_asked_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Stubborn(3)
+    use(monkeypatch, driver)
+    instance.start(GUEST, False, [])
+    instance.shutdown(GUEST, 3600, [])
+    assert driver.asked == 3
+    assert links(root) == []
+
+
+def test_guest_that_does_not_hear_is_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Stubborn()
+    use(monkeypatch, driver)
+    instance.start(GUEST, False, [])
+    instance.shutdown(GUEST, 1, [])
+    assert driver.asked > 1 and not driver.is_running("web1")
+
+
+def test_timeout_zero_forces_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    driver = Stubborn()
+    use(monkeypatch, driver)
+    instance.start(GUEST, False, [])
+    instance.shutdown(GUEST, 0, [])
+    assert driver.asked == 0 and not driver.is_running("web1")
+
+
+def test_guest_that_cannot_be_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, Stubborn(immortal=True))
+    instance.start(GUEST, False, [])
+    with pytest.raises(errors.HypervisorError, match="still runs"):
+        instance.shutdown(GUEST, 0, [])
+    assert links(root) == ["web1:0"]       # it runs, so its disks stay linked
+
+
+def test_one_name_under_two_hypervisors(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other(FakeHypervisor):
+        def all_info(self) -> list[Any]:
+            return [replace(info, memory_mib=1) for info in super().all_info()]
+
+    instance.start(GUEST, False, [])
+    monkeypatch.setattr(hypervisor, "of", {"fake": FakeHypervisor(), "kvm": Other()}.__getitem__)
+    assert instance.list_instances(["fake", "kvm"], {}) == ["web1", "web1"]
+    with pytest.raises(errors.HypervisorError, match="web1 runs twice"):
+        instance.all_instances_info(["fake", "kvm"], {})
+
+
+def test_migration(root: Path, tmp_path: Path) -> None:
+    target = paths.Paths(str(tmp_path / "other"))
+    shared = replace(GUEST, disks_info=())
+    instance.start(shared, False, [])
+    instance.migratable(shared)
+    info = instance.migration_info(shared)
+    with paths.override(target):
+        instance.accept_instance(shared, info, "192.0.2.1")
+    instance.migrate("cluster", shared, "192.0.2.1", True)
+    assert instance.migration_status(shared).status == "completed"
+    with paths.override(target):
+        instance.finalize_migration_dst(shared, info, True)
+        assert instance.list_instances(["fake"], {}) == ["web1"]
+    instance.finalize_migration_src(shared, True, True)
+    assert instance.list_instances(["fake"], {}) == []
+
+
+def test_failed_migration_removes_the_targets_links(root: Path) -> None:
+    instance.accept_instance(GUEST, {"memory": 1, "vcpus": 1}, "192.0.2.1")
+    assert links(root) == ["web1:0"]
+    instance.finalize_migration_dst(GUEST, {}, False)
+    assert links(root) == []

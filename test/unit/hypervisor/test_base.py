@@ -1,0 +1,40 @@
+"""Facts of a Linux node."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganeti import errors
+from ganeti.hypervisor import base
+
+MEMINFO = """\
+MemTotal:       16384000 kB
+MemFree:         1024000 kB
+Buffers:          512000 kB
+Cached:          4096000 kB
+HugePages_Total:       0
+DirectMap4k:      102400 kB
+Nonsense
+"""
+
+
+def test_node_info() -> None:
+    assert base.linux_node_info(MEMINFO, 8, 2, 1) == {
+        "memory_total": 16000, "memory_free": 5500, "memory_dom0": 10500, "cpu_total": 8,
+        "cpu_nodes": 2, "cpu_sockets": 1, "cpu_dom0": 1}
+
+
+def test_strange_meminfo() -> None:
+    with pytest.raises(errors.HypervisorError, match="no line MemTotal"):
+        base.linux_node_info("", 1, 1, 1)
+
+
+def test_this_machine() -> None:
+    info = base.read_linux_node_info()
+    assert 0 < info["memory_free"] <= info["memory_total"]
+    assert info["cpu_sockets"] >= 1 and info["cpu_nodes"] >= 1
+
+
+def test_wire_form() -> None:
+    assert base.InstanceInfo("web1", 7, 128, 2, base.RUNNING, 1.5).to_wire() == {
+        "memory": 128, "vcpus": 2, "state": 0, "time": 1.5}

@@ -1,0 +1,125 @@
+"""The hypervisor whose guests are files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors, hypervisor
+from ganeti.hypervisor import base
+from ganeti.hypervisor.fake import FakeHypervisor
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance
+from ganeti.utils import paths
+
+UUID = "0f4c7a52-9b11-4b0e-a3a4-5d3c1f0e9a77"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    with paths.override(paths.Paths(str(tmp_path))):
+        yield tmp_path
+
+
+def guest(name: str = "web1", memory_mib: int = 128) -> FilledInstance:
+    return FilledInstance(
+        name=name, primary_node="n", os="tiny", hypervisor="fake", hvparams={},
+        beparams={"maxmem": memory_mib, "minmem": 64, "vcpus": 2}, admin_state="up",
+        admin_state_source="admin", disks_active=True, uuid=UUID, serial_no=1)
+
+
+def test_registry() -> None:
+    assert isinstance(hypervisor.of("fake"), FakeHypervisor)
+    assert set(hypervisor.known()) == {"fake", "kvm"}
+    with pytest.raises(errors.HypervisorError, match="lxc is not supported"):
+        hypervisor.of("lxc")
+    with pytest.raises(errors.HypervisorError, match="vmware does not exist"):
+        hypervisor.of("vmware")
+
+
+def test_life(root: Path) -> None:
+    fake = FakeHypervisor()
+    assert fake.list_instances() == [] and fake.all_info() == []
+    fake.start(guest(), [])
+    assert (root / "var/run/ganeti/fake-hypervisor/web1").read_text() == "1\n128\n2\n"
+    with pytest.raises(errors.HypervisorError, match="web1 is running already"):
+        fake.start(guest(), [])
+    assert fake.instance_info("web1") == base.InstanceInfo("web1", 1, 128, 2, 0, 0.0)
+    fake.balloon_memory(guest(), 100)
+    assert [info.memory_mib for info in fake.all_info()] == [100]
+    fake.reboot(guest(), timeout_s=1)
+    fake.stop("web1", {})
+    fake.stop("web1", {}, force=True)
+    assert not fake.is_running("web1")
+    for verb in (lambda: fake.reboot(guest(), timeout_s=1), lambda: fake.migratable(guest()),
+                 lambda: fake.balloon_memory(guest(), 1), lambda: fake.migration_info(guest())):
+        with pytest.raises(errors.HypervisorError, match="web1 is not running"):
+            verb()
+
+
+def test_disk_must_be_there(root: Path) -> None:
+    disk = Disk(dev_type="file", logical_id=("loop", "/d"), size=1)
+    with pytest.raises(errors.HypervisorError, match="nowhere does not exist"):
+        FakeHypervisor().start(guest(), [base.AttachedDisk(disk, str(root / "nowhere"))])
+    assert FakeHypervisor().list_instances() == []
+
+
+def test_memory_is_taken_off_the_node(root: Path) -> None:
+    fake = FakeHypervisor()
+    free = fake.node_info()["memory_free"]
+    fake.start(guest(memory_mib=free * 2), [])
+    info = fake.node_info()
+    assert info["memory_free"] == 0
+    assert info["memory_total"] > 0 and info["cpu_total"] == os.cpu_count()
+
+
+def test_migration(tmp_path: Path) -> None:
+    fake = FakeHypervisor()
+    source, target = paths.Paths(str(tmp_path / "a")), paths.Paths(str(tmp_path / "b"))
+    with paths.override(source):
+        fake.start(guest(), [])
+        fake.balloon_memory(guest(), 99)
+        info = fake.migration_info(guest())
+        fake.migrate("c", guest(), "192.0.2.1", live=True)
+        assert fake.migration_status(guest()).status == "completed"
+    with paths.override(target):
+        fake.accept_instance(guest(), info, "192.0.2.1", [])
+        fake.finalize_migration_target(guest(), info, success=False)
+        assert not fake.is_running("web1")
+        fake.finalize_migration_target(guest(), info, success=True)
+        assert fake.all_info()[0].memory_mib == 99
+        with pytest.raises(errors.HypervisorError, match="running already"):
+            fake.accept_instance(guest(), info, "192.0.2.1", [])
+        with pytest.raises(errors.HypervisorError, match="damaged"):
+            fake.finalize_migration_target(guest(), {"memory": "much"}, success=True)
+    with paths.override(source):
+        fake.finalize_migration_source(guest(), success=False, live=True)
+        assert fake.is_running("web1")
+        fake.finalize_migration_source(guest(), success=True, live=True)
+        assert not fake.is_running("web1")
+
+
+@pytest.mark.parametrize("name", ["../config", ".hidden", "a/b"])
+def test_forged_name(root: Path, name: str) -> None:
+    with pytest.raises(errors.HypervisorError, match="is no instance name"):
+        FakeHypervisor().start(guest(name), [])
+
+
+def test_damaged_file(root: Path) -> None:
+    fake = FakeHypervisor()
+    fake.start(guest(), [])
+    (root / "var/run/ganeti/fake-hypervisor/web1").write_text("hello")
+    with pytest.raises(errors.HypervisorError, match="damaged, expected three numbers"):
+        fake.all_info()
+    fake.stop("web1", {})
+    assert fake.all_info() == []
+
+
+def test_verify(root: Path) -> None:
+    assert FakeHypervisor().verify() is None
+    (root / "var/run/ganeti").mkdir(parents=True)
+    (root / "var/run/ganeti/fake-hypervisor").touch()
+    assert "is not a directory" in str(FakeHypervisor().verify())
