@@ -56,7 +56,8 @@ _KIND_NAMES = {
     const.KIND_UNKNOWN: "(unknown)",
 }
 
-# A single argument with one of these can only be a filter expression.
+# A single argument with one of these can only be a filter expression. (Not taken from the query
+# room: importing it costs 20 ms, and most lists have no filter.)
 _FILTER_CHARACTERS = frozenset("\t\n\v\f\r !\"'()/<=>\\~")
 _GLOB_CHARACTERS = frozenset("*?")
 
@@ -127,7 +128,8 @@ def _name_filter(name: str, field: str, numeric: bool) -> list[Any]:
     if numeric:
         return ["==", field, job_id(name)]
     if _GLOB_CHARACTERS & set(name):
-        return ["=~", field, glob_to_regex(name)]
+        from ganeti.query import filter as query_filter
+        return ["=~", field, query_filter.glob_to_regex(name)]
     return ["==", field, name]
 
 
@@ -139,18 +141,6 @@ def job_id(text: str) -> int:
     if not (text.isdecimal() and text.isascii()):
         raise errors.OpPrereqError(f"'{text}' is not a job id", errors.ECODE_INVAL)
     return int(text)
-
-
-def glob_to_regex(pattern: str) -> str:
-    """A regular expression for a shell pattern on host names.
-
-    A star stands for anything within one component; further components may follow, so ``web*``
-    finds ``web1.example.com``.
-    """
-    import re
-    parts = [{"*": "[^.]*", "?": "[^.]"}.get(character) or re.escape(character)
-             for character in pattern]
-    return f"^{''.join(parts)}(\\..*)?$"
 
 
 def run_list(resource: str, default_fields: Sequence[str], values: Values,

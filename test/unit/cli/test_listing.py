@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -60,16 +59,18 @@ def test_both_filters(first: Any, second: Any, both: Any) -> None:
     assert listing.both_filters(first, second) == both
 
 
-@pytest.mark.parametrize(("pattern", "matching", "other"), [
-    ("a", ["a", "a.example.com"], ["ab", "xa"]),
-    ("web?", ["web1", "web2.example.com"], ["web", "web10", "web."]),
-    ("*.site", ["x.site", "x.site.example.com"], ["x.y.site", "site"]),
-    ("node1*.example.com", ["node1.example.com", "node12.example.com"], ["node1.x.example.com"]),
-])
-def test_globs(pattern: str, matching: list[str], other: list[str]) -> None:
-    regex = re.compile(listing.glob_to_regex(pattern))
-    assert all(regex.search(name) for name in matching)
-    assert not any(regex.search(name) for name in other)
+@pytest.mark.parametrize("force", [False, True])
+def test_an_expression(force: bool) -> None:
+    assert listing.make_filter(['status == "running" and be/maxmem > 64'], force_filter=force) \
+        == ["&", ["==", "status", "running"], [">", "be/maxmem", 64]]
+    # One word is a name, unless it is said to be a filter.
+    assert listing.make_filter(["admin_up"], force_filter=force) \
+        == (["?", "admin_up"] if force else ["|", ["==", "name", "admin_up"]])
+
+
+def test_an_expression_that_cannot_be_read() -> None:
+    with pytest.raises(errors.QueryFilterParseError):
+        listing.make_filter(["broken (("])
 
 
 def test_objects_for_programs() -> None:

@@ -1,0 +1,109 @@
+"""``gnt-os``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+
+from .conftest import Gnt
+
+TINY: dict[str, Any] = {
+    "name": "tiny", "valid": True, "variants": ["plain", "net"],
+    "parameters": [["size", "how large"], ["fail", "whether to fail"]], "api_versions": [20, 15],
+    "blacklisted": False, "hidden": False, "os_hvp": {}, "osparams": {}, "trusted": True,
+    "node_status": {
+        "node1": [["/srv/ganeti/os/tiny", True, "", ["plain", "net"], [["size", "how large"]],
+                   [20, 15], True],
+                  ["/usr/share/ganeti/os/tiny", True, "", [], [], [20], False]],
+        "node2": [], "node3": [["/srv/ganeti/os/tiny", False, "create is missing", [], [], [],
+                                True]]},
+}
+NOOP: dict[str, Any] = {**TINY, "name": "noop", "variants": [], "parameters": [],
+                        "api_versions": [10], "node_status": {}}
+
+
+@pytest.fixture(autouse=True)
+def _definitions(master: FakeMaster) -> None:
+    def answer(op: dict[str, Any]) -> list[list[Any]]:
+        return [[os[field] for field in op["output_fields"]] for os in (TINY, NOOP)]
+    master.results["OP_OS_DIAGNOSE"] = answer
+
+
+def test_list(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("os list") == (0, "Name\ntiny+plain\ntiny+net\nnoop\n", "")
+    assert gnt("os list --no-headers").out == "tiny+plain\ntiny+net\nnoop\n"
+    sent = master.opcodes()[0]
+    assert (sent["output_fields"], sent["names"], sent["dry_run"], sent["priority"]) \
+        == (["name", "variants"], [], None, 0)
+
+
+def test_list_for_programs(gnt: Gnt) -> None:
+    assert json.loads(gnt("os list --output json").out) == [
+        {"name": "tiny+plain"}, {"name": "tiny+net"}, {"name": "noop"}]
+
+
+def test_info(gnt: Gnt) -> None:
+    assert gnt("os info tiny") == (0, """\
+tiny:
+  - valid: True
+  - hidden: False
+  - blacklisted: False
+  - API versions:
+    - 15
+    - 20
+  - variants:
+    - plain
+    - net
+  - parameters:
+    - size: how large
+    - fail: whether to fail
+  - trusted: True
+
+""", "")
+    assert gnt("os show").out.count(":\n  - valid") == 2
+
+
+def test_info_of_an_unknown_os(gnt: Gnt) -> None:
+    ended = gnt("os info nosuch")
+    assert (ended.code, ended.out) == (1, "nosuch: \n\n")
+    assert "no node has an OS definition 'nosuch'" in ended.err
+
+
+def test_info_for_programs(gnt: Gnt) -> None:
+    (info,) = json.loads(gnt("os info --output json tiny").out)
+    assert info["api_versions"] == [20, 15]
+
+
+def test_diagnose(gnt: Gnt) -> None:
+    assert gnt("os diagnose") == (0, """\
+OS: tiny [global status: valid]
+  Variants: [plain, net]
+  Node: node1, status: valid (path: /srv/ganeti/os/tiny) [API versions: 20, 15]\
+ [variants: plain, net] [parameters: size] [trusted]
+    [hidden] status: valid (path: /usr/share/ganeti/os/tiny) [API versions: 20] [untrusted]
+  Node: node2, status: not found
+  Node: node3, status: invalid (path: /srv/ganeti/os/tiny) create is missing
+
+OS: noop [global status: valid]
+
+""", "")
+
+
+def test_diagnose_finds_something(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NOOP, "valid", False)
+    monkeypatch.setitem(NOOP, "hidden", True)
+    ended = gnt("os diagnose --priority high")
+    assert ended.code == 1
+    assert "OS: noop [global status: invalid] [hidden]\n" in ended.out
+
+
+def test_failure(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_OS_DIAGNOSE"] = errors.OpExecError("no node answers")
+    ended = gnt("os list")
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == "Failure: command execution error:\nno node answers\n"
