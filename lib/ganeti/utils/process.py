@@ -130,6 +130,8 @@ def run(
     check: bool = True,
     cwd: str | None = None,
     reset_env: bool = False,
+    exact_env: bool = False,
+    output_fd: int | None = None,
     log: bool = True,
 ) -> Completed:
     """Run a program to its end and return what it printed.
@@ -139,6 +141,9 @@ def run(
         caller's own limit applies.
     :param stdin: fed to the program; None means an empty input.
     :param check: raise when the exit code is not 0.
+    :param exact_env: ``env`` is all the program gets, not even the C locale is added; for scripts
+        whose environment is a published interface.
+    :param output_fd: an open file that takes output and errors; they are not returned then.
     :param log: False only for what is called very often.
     :returns: output decoded as UTF-8; undecodable bytes are replaced.
     :raises CommandError: it could not be started, or ``check`` and it failed.
@@ -151,7 +156,8 @@ def run(
     if log:
         logging.info("running %s", show(argv))
     started = time.monotonic()
-    child = _start(argv, words, environment(env, reset=reset_env), cwd, feed is not None)
+    full_env = dict(env or {}) if exact_env else environment(env, reset=reset_env)
+    child = _start(argv, words, full_env, cwd, feed is not None, output_fd)
     try:
         raw_out, raw_err = child.communicate(feed, timeout=timeout_s)
     except subprocess.TimeoutExpired as err:
@@ -167,8 +173,8 @@ def run(
     result = Completed(
         tuple(_hide(argv)),
         code if code >= 0 else None,
-        raw_out.decode("utf-8", "replace"),
-        raw_err.decode("utf-8", "replace"),
+        (raw_out or b"").decode("utf-8", "replace"),
+        (raw_err or b"").decode("utf-8", "replace"),
         -code if code < 0 else None,
     )
     if log:
@@ -184,14 +190,15 @@ def run(
 
 
 def _start(
-    argv: Sequence[str], words: list[str], env: dict[str, str], cwd: str | None, fed: bool
+    argv: Sequence[str], words: list[str], env: dict[str, str], cwd: str | None, fed: bool,
+    output_fd: int | None,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             words,
             stdin=subprocess.PIPE if fed else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stdout=subprocess.PIPE if output_fd is None else output_fd,
+            stderr=subprocess.PIPE if output_fd is None else output_fd,
             env=env,
             cwd=cwd,
             start_new_session=True,
@@ -209,7 +216,8 @@ def _end(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, number)
         try:
-            return child.communicate(timeout=_GRACE_S)
+            raw_out, raw_err = child.communicate(timeout=_GRACE_S)
+            return raw_out or b"", raw_err or b""
         except subprocess.TimeoutExpired:
             continue
     # Killed, but a grandchild in another session still holds the pipe: the output is lost with it.

@@ -24,17 +24,17 @@ UPLOAD_FILE_SINGLE = Call(
 WRITE_SSCONF_FILES = Call(
     "write_ssconf_files", (Arg("values", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),),
     timeout_s=900, many=True)
-#: ``file_name``: virtual path of a file in the queue directory.
+#: ``file_name``: virtual path of a file in the queue directory, or its name there.
 JOBQUEUE_UPDATE = Call(
     "jobqueue_update", (
         Arg("file_name", PLAIN, ht.NonEmptyString),
         Arg("content", COMPRESSED),
     ), timeout_s=60, many=True)
-#: All files of one commit in one message: ``files`` is a list of (virtual path, text). Ours alone;
-#: it is not among the published calls.
+#: All files of one commit in one message: ``files`` is a list of (file name as above, text). Ours
+#: alone; it is not among the published calls.
 JOBQUEUE_UPDATE_MANY = Call(
     "jobqueue_update_many", (Arg("files", TEXTS),), timeout_s=60, many=True)
-#: ``rename``: list of [old virtual path, new virtual path]. -> list of None
+#: ``rename``: list of [old file name, new file name], as above. -> list of None
 JOBQUEUE_RENAME = Call(
     "jobqueue_rename", (Arg("rename", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
     ResultCodec(ht.ListOf(ht.NoneType)), timeout_s=60, many=True)

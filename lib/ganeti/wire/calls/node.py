@@ -61,9 +61,10 @@ NODE_DEACTIVATE_MASTER_IP = Call("node_deactivate_master_ip", NODE_ACTIVATE_MAST
 NODE_CRYPTO_TOKENS = Call(
     "node_crypto_tokens", (Arg("requests", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),),
     ResultCodec(ht.ListOf(ht.ListOf(ht.Str))), timeout_s=3600)
-#: Removes what made this machine a node; the daemon stops afterwards.
+#: Removes what made this machine a node; the daemon stops afterwards. -> a text, or None
 NODE_LEAVE_CLUSTER = Call(
-    "node_leave_cluster", (Arg("modify_ssh_setup", PLAIN, ht.Bool),), timeout_s=900)
+    "node_leave_cluster", (Arg("modify_ssh_setup", PLAIN, ht.Bool),),
+    ResultCodec(ht.Maybe(ht.Str)), timeout_s=900)
 #: -> end of the pause (seconds since the epoch) or None
 GET_WATCHER_PAUSE = Call("get_watcher_pause", (), ResultCodec(ht.Maybe(_NUMBER)), timeout_s=60)
 #: ``until``: seconds since the epoch, None ends the pause.

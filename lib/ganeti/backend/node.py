@@ -1,0 +1,134 @@
+"""Facts about this machine, and small switches of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import errors, hypervisor
+from ganeti.backend.registry import serves
+from ganeti.constants import disk, rpc
+from ganeti.storage import file as file_storage
+from ganeti.utils import fs, net, paths
+from ganeti.wire import calls
+
+_BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+_NET_DIR = "/sys/class/net"
+_PAUSE_MODE = 0o644
+
+
+@serves(calls.VERSION)
+def version() -> int:
+    """Version of the node protocol."""
+    return rpc.PROTOCOL_VERSION
+
+
+@serves(calls.NODE_INFO)
+def node_info(storage_units: list[list[Any]], hv_specs: list[list[Any]]) -> list[Any]:
+    """Boot id, storage units, hypervisors.
+
+    :param storage_units: list of [type, key, arguments].
+    :param hv_specs: list of [hypervisor, hvparams].
+    :raises HypervisorError: unknown hypervisor, or it cannot be asked.
+    :raises StorageError: a unit of a kind that does not exist.
+    """
+    return [boot_id(), [_storage_unit(unit) for unit in storage_units],
+            [_hypervisor_facts(spec) for spec in hv_specs]]
+
+
+def boot_id() -> str:
+    """Identifies the time since the machine was started."""
+    return fs.read_file(_BOOT_ID_FILE).strip()
+
+
+def _hypervisor_facts(spec: list[Any]) -> dict[str, Any]:
+    if len(spec) != 2 or not isinstance(spec[0], str) or not isinstance(spec[1], dict | None):
+        raise errors.ParameterError(f"not a hypervisor with parameters: {spec!r:.200}")
+    return hypervisor.of(spec[0]).node_info(spec[1])
+
+
+def _file_space(key: str) -> dict[str, int | None]:
+    try:
+        return {**file_storage.space(key)}
+    except errors.FileStoragePathError:
+        # The directory is made with the first instance, so one that is missing is no failure.
+        return _unknown(key)
+
+
+def _unknown(_key: str) -> dict[str, int | None]:
+    return {"storage_free": None, "storage_size": None}
+
+
+# Kinds of storage with how free space is found; unknown is a published answer.
+_MEASURES: dict[str, Callable[[str], dict[str, int | None]]] = {
+    disk.FILE: _file_space,
+    disk.SHARED_FILE: _file_space,
+    disk.GLUSTER: _file_space,
+    **dict.fromkeys(("blockdev", "diskless", "ext", "lvm-pv", "lvm-vg", "rados"), _unknown),
+}
+
+
+def _storage_unit(unit: list[Any]) -> dict[str, Any]:
+    if len(unit) not in (2, 3) or not all(isinstance(part, str) for part in unit[:2]):
+        raise errors.ParameterError(f"not a storage unit: {unit!r:.200}")
+    kind, key = unit[:2]
+    if kind not in _MEASURES:
+        raise errors.StorageError(f"unknown kind of storage {kind!r}")
+    return {"type": kind, "name": key, **_MEASURES[kind](key)}
+
+
+@serves(calls.BRIDGES_EXIST)
+def bridges_exist(bridges: list[str]) -> None:
+    """Check that bridges are there.
+
+    :raises ConfigurationError: names those that are not.
+    """
+    missing = missing_bridges(bridges)
+    if missing:
+        raise errors.ConfigurationError(
+            f"bridges do not exist on node {net.hostname()}: {', '.join(missing)}")
+
+
+def missing_bridges(bridges: list[str]) -> list[str]:
+    """Those of the names that are no bridge here."""
+    return [name for name in bridges
+            if "/" in name or not os.path.isdir(f"{_NET_DIR}/{name}/bridge")]
+
+
+@serves(calls.NODE_HAS_IP_ADDRESS)
+def has_ip_address(address: str) -> bool:
+    """Whether this node owns an address.
+
+    :raises IPAddressError: not an address.
+    """
+    if not net.is_ip(address):
+        raise errors.IPAddressError(f"not an IP address: {address!r:.80}")
+    return net.own_address(address)
+
+
+@serves(calls.GET_WATCHER_PAUSE)
+def watcher_pause() -> float | None:
+    """Until when the watcher does nothing; seconds since 1970.
+
+    :raises ParseError: the file holds something else.
+    """
+    path = paths.current().watcher_pausefile
+    try:
+        text = fs.read_file(path).strip()
+    except FileNotFoundError:
+        return None
+    try:
+        return float(text)
+    except ValueError as err:
+        raise errors.ParseError(f"file {path} holds no time: {text!r:.80}") from err
+
+
+@serves(calls.SET_WATCHER_PAUSE)
+def set_watcher_pause(until: float | None) -> None:
+    """Let the watcher do nothing until then, or from now on its work."""
+    path = paths.current().watcher_pausefile
+    if until is None:
+        fs.remove_file(path)
+    else:
+        fs.write_file(path, f"{int(until)}\n", mode=_PAUSE_MODE)

@@ -1,0 +1,20 @@
+"""Calls that exist for tests."""
+
+from __future__ import annotations
+
+import time
+
+from ganeti import errors
+from ganeti.backend.registry import serves
+from ganeti.wire import calls
+
+
+@serves(calls.TEST_DELAY)
+def delay(duration_s: float) -> None:
+    """Sleep here.
+
+    :raises ParameterError: a time that has passed already.
+    """
+    if not 0 <= duration_s < 1e9:
+        raise errors.ParameterError(f"cannot sleep for {duration_s} s")
+    time.sleep(duration_s)
