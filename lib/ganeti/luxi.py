@@ -18,6 +18,7 @@ import socket
 import time
 
 from ganeti import errors
+from ganeti.constants import luxi as const
 from ganeti.utils import fs, net, paths
 from ganeti.wire import luxi as wire
 
@@ -28,13 +29,8 @@ if TYPE_CHECKING:
 
     from ganeti.opcodes.base import OpCode
 
-CONNECT_TIMEOUT_S = 30.0
-CONNECT_RETRY_S = 1.0
-READ_WRITE_TIMEOUT_S = 180.0
-# The longest the master holds a wait before it answers "nochange"; well below the read timeout.
-WAIT_FOR_CHANGE_S = 89
-
-OVERRIDE_ENV = "FORCE_LUXI_SOCKET"
+# The longest the master holds a wait before it answers "nochange".
+WAIT_FOR_CHANGE_S = const.WAIT_FOR_JOB_CHANGE_S
 
 _RECEIVE_BYTES = 1 << 16
 
@@ -42,10 +38,10 @@ _RECEIVE_BYTES = 1 << 16
 def default_address() -> str:
     """The socket to talk to, with ``FORCE_LUXI_SOCKET`` honoured: "master", "query" or a path."""
     here = paths.current()
-    override = os.environ.get(OVERRIDE_ENV, "")
-    if override in ("", "master"):
+    override = os.environ.get(const.OVERRIDE_VARIABLE, "")
+    if override in ("", const.OVERRIDE_MASTER):
         return here.master_socket
-    return here.query_socket if override == "query" else override
+    return here.query_socket if override == const.OVERRIDE_QUERY else override
 
 
 class Client:
@@ -62,8 +58,8 @@ class Client:
         self,
         address: str | None = None,
         *,
-        connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        timeout_s: float = READ_WRITE_TIMEOUT_S,
+        connect_timeout_s: float = const.CONNECT_TIMEOUT_S,
+        timeout_s: float = const.READ_WRITE_TIMEOUT_S,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -285,10 +281,10 @@ class Client:
                     raise errors.LuxiError(
                         f"cannot connect to the master at {self.address}: {err.strerror}") from err
                 check_master()
-                if self._clock() + CONNECT_RETRY_S > deadline:
+                if self._clock() + const.CONNECT_RETRY_S > deadline:
                     raise errors.NoMasterError(
                         f"the master daemon does not answer at {self.address}") from err
-                self._sleep(CONNECT_RETRY_S)
+                self._sleep(const.CONNECT_RETRY_S)
             else:
                 sock.settimeout(self._timeout_s)
                 return sock

@@ -69,7 +69,8 @@ def resolve(depends: Sequence[Sequence[Any]] | None, earlier: Sequence[int | Non
     if depends is None:
         return None
     resolved = []
-    for job_id, accepted in depends:
+    for wanted, accepted in depends:
+        job_id = int(wanted)  # programs of old send ids as text
         if job_id < 0:
             if -job_id > len(earlier):
                 raise errors.OpPrereqError(

@@ -2,8 +2,8 @@
 
 :class:`JobQueue` keeps every live job in memory, lets workers execute those that may start, and has
 everything that changed written by the :class:`~ganeti.jqueue.commit.Committer`. One lock guards the
-jobs; it is never held during disk or network I/O. Operations that have to be durable before they are
-answered take a callback and return at once, so that no thread waits for the disk on a client's
+jobs; it is never held during disk or network I/O. Operations that have to be durable before they
+are answered take a callback and return at once, so that no thread waits for the disk on a client's
 behalf; each has a form that waits, for callers inside the master.
 
 Waiting for a job's change is a subscription (:meth:`JobQueue.watch`) which the job's own changes
@@ -148,7 +148,8 @@ class JobQueue:
     """All jobs of the cluster.
 
     :param execute: executes one opcode and returns its result (``mcpu.Processor.execute``).
-    :param transport: how to reach the other master candidates; None when there is nobody to send to.
+    :param transport: how to reach the other master candidates; None when there is nobody to send
+    to.
     :param livelock: file which this process keeps locked; names the process in job files.
     :param max_running: jobs executed at once.
     :param size_limit: unfinished jobs above which submissions are refused.
@@ -273,15 +274,16 @@ class JobQueue:
 
     # -- submission ------------------------------------------------------------------------------
 
-    def submit_many_async(self, wanted: Sequence[Sequence[OpCode]], done: Done, *,
-                          drained_ok: bool = False) -> None:
+    def submit_many_async(self, wanted: Sequence[Sequence[OpCode] | errors.GenericError],
+                          done: Done, *, drained_ok: bool = False) -> None:
         """Submit jobs; `done` gets ``[id or error, ...]`` when they are durable and sent.
 
-        Each job is accepted or refused for itself; negative dependencies count back in `wanted`.
+        Each job is accepted or refused for itself; negative dependencies count back in `wanted`,
+        where an error stands for a job that was refused already.
 
         :param drained_ok: also when the queue is drained.
         """
-        checked = [_check_ops(ops) for ops in wanted]
+        checked = [ops if isinstance(ops, Exception) else _check_ops(ops) for ops in wanted]
         with self._lock:
             results: list[int | Exception] = []
             accepted: list[jobs.QueuedJob] = []

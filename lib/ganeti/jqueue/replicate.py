@@ -1,13 +1,13 @@
 """Sending the queue to the other master candidates.
 
-Every candidate has a *peer*: the files it lacks, by name, and a thread that sends them in one message
-at a time. While a message is under way newer content of the same file replaces older, so a slow
-candidate gets fewer, larger messages and never holds more than one copy of the queue.
+Every candidate has a *peer*: the files it lacks, by name, and a thread that sends them in one
+message at a time. While a message is under way newer content of the same file replaces older, so a
+slow candidate gets fewer, larger messages and never holds more than one copy of the queue.
 
 A commit waits until all candidates have what it contains, but not long: a candidate that fails or
-takes more than `wait_s` *lags*. Nobody waits for it until it has caught up, and it is tried again on
-its own. When more than half lag, the log has a warning (seed 001 *Job execution*). A candidate that
-joins later gets the whole live queue.
+takes more than `wait_s` *lags*. Nobody waits for it until it has caught up, and it is tried again
+on its own. When more than half lag, the log has a warning (seed 001 *Job execution*). A candidate
+that joins later gets the whole live queue.
 """
 
 from __future__ import annotations

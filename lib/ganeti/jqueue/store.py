@@ -1,20 +1,20 @@
 """Jobs on disk.
 
 The queue directory is an interface: other programs read ``job-N``, ``serial``, ``version`` and
-``archive/`` (seed 001 *Queue structure*), and each of these appears by rename, whole. Flushing every
-such file and its directory for every change would cost two flushes per job, so durability has a
-place of its own, the *journal*: one commit appends the new content of everything that changed to one
-file and flushes that once (``fdatasync``). The files themselves are then replaced without a flush.
-After a crash the journal is replayed over whatever the files have become; when a journal has grown,
-a new one is begun, the files named in the old one are flushed, and the old one is removed
+``archive/`` (seed 001 *Queue structure*), and each of these appears by rename, whole. Flushing
+every such file and its directory for every change would cost two flushes per job, so durability has
+a place of its own, the *journal*: one commit appends the new content of everything that changed to
+one file and flushes that once (``fdatasync``). The files themselves are then replaced without a
+flush. After a crash the journal is replayed over whatever the files have become; when a journal has
+grown, a new one is begun, the files named in the old one are flushed, and the old one is removed
 (:meth:`QueueStore.checkpoint`). A stop in good order leaves no journal behind.
 
 A journal is a sequence of records::
 
     GJ1 <crc32 of the payload> <bytes in the payload>\\n<payload>\\n
 
-whose payload is one line of JSON, ``{"files": [[name, bytes], ...], "archive": [ids]}``, followed by
-the contents of these files. A torn record at the end was never acknowledged and is dropped. The
+whose payload is one line of JSON, ``{"files": [[name, bytes], ...], "archive": [ids]}``, followed
+by the contents of these files. A torn record at the end was never acknowledged and is dropped. The
 first record of a journal names how much of its predecessor counts (``"after"``), so that a record
 whose flush failed, and which was therefore reported as failed, cannot come back later.
 

@@ -10,6 +10,7 @@ connection stays usable and the answers stay in order.
 from __future__ import annotations
 
 from ganeti import errors
+from ganeti.constants import luxi as const
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
@@ -17,8 +18,8 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-VERSION = 3010000
-ETX = b"\x03"
+VERSION = const.VERSION
+ETX = const.TERMINATOR
 
 # 5,000 jobs (the queue's limit) of several KiB each fit; what is larger is a mistake or an attack.
 MAX_MESSAGE_BYTES = 32 << 20

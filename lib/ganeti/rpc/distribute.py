@@ -1,0 +1,114 @@
+"""How configuration and job queue reach the other nodes.
+
+The rooms that own these states are told how to distribute and do not know of node calls;
+:class:`ConfigDistributor` is what the configuration store calls, :class:`QueueTransport` what the
+queue's replicator uses. Both belong to the master daemon.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, DistributionFailure
+from ganeti.constants import job as job_const
+from ganeti.rpc.runner import RpcRunner
+from ganeti.utils import paths
+from ganeti.wire.calls import (
+    JOBQUEUE_PURGE,
+    JOBQUEUE_RENAME,
+    JOBQUEUE_SET_DRAIN_FLAG,
+    JOBQUEUE_UPDATE_MANY,
+    UPLOAD_FILE,
+    WRITE_SSCONF_FILES,
+    FileDetails,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ganeti.objects import ConfigData
+
+
+class ConfigDistributor:
+    """Sends the configuration to the candidates and the ssconf values to all nodes."""
+
+    def __init__(self, runner: RpcRunner) -> None:
+        self._runner = runner
+
+    def __call__(self, wanted: Distribution) -> list[DistributionFailure]:
+        """The function which :meth:`ganeti.config.Config.use_distribution` takes."""
+        failures: list[DistributionFailure] = []
+        if wanted.candidates:
+            answers = self._runner.call_many(UPLOAD_FILE, wanted.candidates,
+                                             file=_config_file(wanted.text))
+            failures += [DistributionFailure(uuid, CONFIG, str(answer.failure))
+                         for uuid, answer in answers.items() if answer.failure is not None]
+        if wanted.ssconf is not None:
+            answers = self._runner.call_many(WRITE_SSCONF_FILES, wanted.nodes,
+                                             values=wanted.ssconf)
+            failures += [DistributionFailure(uuid, SSCONF, str(answer.failure))
+                         for uuid, answer in answers.items() if answer.failure is not None]
+        return failures
+
+
+def _config_file(text: bytes) -> FileDetails:
+    here = paths.current()
+    now = time.time()
+    # The copies belong to whom the master's own file belongs to; all nodes have the same users.
+    stat = os.stat(here.data_dir)
+    return FileDetails(
+        here.to_virtual(here.cluster_conf_file), text.decode("utf-8"), FILE_MODE,
+        pwd.getpwuid(stat.st_uid).pw_name, grp.getgrgid(stat.st_gid).gr_name, now, now)
+
+
+class QueueTransport:
+    """Reaches the queue directories of the other candidates.
+
+    :param snapshot: the configuration as it is now.
+    """
+
+    def __init__(self, runner: RpcRunner, snapshot: Callable[[], ConfigData]) -> None:
+        self._runner = runner
+        self._snapshot = snapshot
+        here = paths.current()
+        self._directory = here.to_virtual(here.queue_dir)
+        self._known: tuple[ConfigData | None, tuple[str, ...]] = (None, ())
+
+    def candidates(self) -> tuple[str, ...]:
+        """UUIDs of the candidates that are online, without the master."""
+        data = self._snapshot()
+        if self._known[0] is not data:
+            self._known = (data, tuple(
+                uuid for uuid, node in data.nodes.items()
+                if node.master_candidate and not node.offline
+                and uuid != data.cluster.master_node))
+        return self._known[1]
+
+    def update(self, node_uuid: str, files: dict[str, str]) -> None:
+        """Write files into a candidate's queue directory.
+
+        :raises errors.RpcError: it did not; the same for those below.
+        """
+        self._runner.call(JOBQUEUE_UPDATE_MANY, node_uuid, files=[
+            (f"{self._directory}/{name}", text) for name, text in files.items()]).payload()
+
+    def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
+        """Move jobs into a candidate's archive."""
+        self._runner.call(JOBQUEUE_RENAME, node_uuid, rename=[
+            [f"{self._directory}/job-{job_id}",
+             f"{self._directory}/archive/{job_id // job_const.JOBS_PER_ARCHIVE_DIR}/job-{job_id}"]
+            for job_id in job_ids]).payload()
+
+    def purge(self, node_uuid: str) -> None:
+        """Empty a candidate's queue directory."""
+        self._runner.call(JOBQUEUE_PURGE, node_uuid).payload()
+
+    def set_drained(self, node_uuids: Sequence[str], drained: bool) -> list[str]:
+        """Set the drain flag of candidates; names of those that failed."""
+        answers = self._runner.call_many(JOBQUEUE_SET_DRAIN_FLAG, node_uuids, flag=drained)
+        return [answer.node_name for answer in answers.values() if answer.failure is not None]

@@ -1,0 +1,343 @@
+"""What the master's local socket offers: one entry per method (seed 001 *The LUXI protocol*).
+
+Each method is a line in a table: the shapes of its arguments, whether it may wait for nodes, and
+the
+function that begins it. Arguments are checked here, so that a wrong request is refused in words and
+never reaches the queue. Nothing is decided here; the queue, the configuration and the queries do
+the
+work.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import errors, ht, opcodes
+from ganeti.cmdlib import query
+from ganeti.constants import cluster as cluster_const
+from ganeti.constants import luxi as const
+from ganeti.constants import query as query_const
+from ganeti.objects import codec
+from ganeti.opcodes.base import OpCode
+from ganeti.server.luxi_server import Handler, Request
+from ganeti.wire import luxi as wire
+from ganeti.wire.calls import SET_WATCHER_PAUSE
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import MasterContext
+    from ganeti.jqueue.queue import JobQueue, Watch
+
+_log = logging.getLogger(__name__)
+
+_Begin = Callable[..., None]
+
+_NAMES = ht.Maybe(ht.ListOf(ht.Str))
+_FIELDS = ht.ListOf(ht.Str)
+_OPS = ht.ListOf(ht.Dict)
+_NUMBER = ht.Or(ht.Int, ht.Float)
+_TAG_KINDS = ("cluster", "nodegroup", "node", "instance", "network")
+
+
+class _Method(NamedTuple):
+    """:ivar args: name and shape of each argument; :ivar required: how many must be given."""
+
+    begin: _Begin
+    args: tuple[tuple[str, ht.Type], ...] = ()
+    required: int | None = None
+    slow: bool = False
+    overlaps: bool = False
+
+
+class Service:
+    """Answers requests with what the master owns.
+
+    :param context: configuration, node calls and queue.
+    """
+
+    def __init__(self, context: MasterContext) -> None:
+        self._context = context
+        self._handlers = {name: self._handler(name, method)
+                          for name, method in self._methods().items()}
+
+    @property
+    def _queue(self) -> JobQueue:
+        queue: JobQueue = self._context.queue
+        return queue
+
+    def handler(self, method: str) -> Handler | None:
+        """How to serve a method; None when there is no such method."""
+        return self._handlers.get(method)
+
+    def _methods(self) -> dict[str, _Method]:
+        ids = ("job", ht.JobId)
+        legacy = (("names", _NAMES), ("fields", _FIELDS), ("use_locking", ht.Bool))
+        return {
+            "SubmitJob": _Method(self._submit_job, (("ops", _OPS),), overlaps=True),
+            "SubmitJobToDrainedQueue": _Method(self._submit_to_drained, (("ops", _OPS),),
+                                               overlaps=True),
+            "SubmitManyJobs": _Method(self._submit_many, (("jobs", ht.ListOf(_OPS)),),
+                                      overlaps=True),
+            "PickupJob": _Method(self._pickup, (("job", ht.Any),)),
+            "WaitForJobChange": _Method(self._wait_for_change, (
+                ids, ("fields", _FIELDS), ("prev_job_info", ht.Maybe(ht.List)),
+                ("prev_log_serial", ht.Maybe(ht.Int)), ("timeout", _NUMBER))),
+            "CancelJob": _Method(self._cancel, (ids, ("kill", ht.Bool)), required=1),
+            "ChangeJobPriority": _Method(self._change_priority, (ids, ("priority", ht.Int))),
+            "ArchiveJob": _Method(self._archive, (ids,)),
+            "AutoArchiveJobs": _Method(self._auto_archive, (("age", _NUMBER),
+                                                            ("timeout", _NUMBER)), slow=True),
+            "QueryJobs": _Method(self._query_jobs, (("ids", ht.Maybe(ht.ListOf(ht.JobId))),
+                                                    ("fields", _FIELDS)), slow=True),
+            "Query": _Method(self._query, (("what", ht.Str), ("fields", _FIELDS),
+                                           ("qfilter", ht.Any)), slow=True),
+            "QueryFields": _Method(self._query_fields, (("what", ht.Str),
+                                                        ("fields", ht.Maybe(_FIELDS)))),
+            "QueryInstances": _Method(self._legacy(query_const.INSTANCE), legacy, slow=True),
+            "QueryNodes": _Method(self._legacy(query_const.NODE), legacy, slow=True),
+            "QueryGroups": _Method(self._legacy(query_const.GROUP), legacy, slow=True),
+            "QueryNetworks": _Method(self._legacy(query_const.NETWORK), legacy, slow=True),
+            "QueryExports": _Method(self._query_exports, (("nodes", _NAMES),
+                                                          ("use_locking", ht.Bool)), slow=True),
+            "QueryFilters": _Method(self._query_filters, (("uuids", _NAMES),
+                                                          ("fields", _FIELDS))),
+            "ReplaceFilter": _Method(self._replace_filter, (
+                ("uuid", ht.Maybe(ht.Str)), ("priority", ht.NonNegInt), ("predicates", ht.List),
+                ("action", ht.Or(ht.Str, ht.List)), ("reason", ht.List))),
+            "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
+            "QueryClusterInfo": _Method(self._cluster_info),
+            "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
+            "QueryTags": _Method(self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)),
+                                              ("name", ht.Str))),
+            "SetDrainFlag": _Method(self._set_drain, (("flag", ht.Bool),), slow=True),
+            "SetWatcherPause": _Method(self._set_watcher_pause,
+                                       (("until", ht.Maybe(_NUMBER)),), slow=True),
+        }
+
+    def _handler(self, name: str, method: _Method) -> Handler:
+        required = len(method.args) if method.required is None else method.required
+
+        def begin(request: Request) -> None:
+            # Clients may send more than a method takes where it takes nothing.
+            given = request.args if method.args else []
+            if not required <= len(given) <= len(method.args):
+                wanted = ", ".join(arg for arg, _shape in method.args)
+                request.refuse(f"{name} takes {len(method.args)} arguments ({wanted}), not"
+                               f" {len(given)}")
+                return
+            for (arg, shape), value in zip(method.args, given, strict=False):
+                if not shape.check(value):
+                    request.refuse(f"{name}: argument '{arg}' must be {shape}, not {value!r:.200}")
+                    return
+            method.begin(request, *given)
+
+        return Handler(begin, method.slow, method.overlaps)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def _submit_job(self, request: Request, ops: list[dict[str, Any]]) -> None:
+        self._queue.submit_async(_opcodes(ops), request.done)
+
+    def _submit_to_drained(self, request: Request, ops: list[dict[str, Any]]) -> None:
+        self._queue.submit_async(_opcodes(ops), request.done, drained_ok=True)
+
+    def _submit_many(self, request: Request, wanted: list[list[dict[str, Any]]]) -> None:
+        given: list[list[OpCode] | errors.GenericError] = []
+        for ops in wanted:
+            try:
+                given.append(_opcodes(ops))
+            except errors.GenericError as err:
+                given.append(err)
+
+        def done(results: Any, error: Exception | None) -> None:
+            if error is not None:
+                request.fail(error)
+            else:
+                request.answer([[False, str(result)] if isinstance(result, Exception)
+                                else [True, result] for result in results])
+
+        self._queue.submit_many_async(given, done)
+
+    def _pickup(self, request: Request, _job_id: Any) -> None:
+        raise errors.GenericError("method PickupJob is for the master's own use")
+
+    def _wait_for_change(self, request: Request, job: Any, fields: list[str],
+                         prev_info: list[Any] | None, prev_serial: int | None,
+                         timeout_s: float) -> None:
+        watches: list[Watch] = []
+
+        def nothing_changed() -> None:
+            if not watches or self._queue.unwatch(watches[0]):
+                request.answer(wire.NO_CHANGE)
+
+        watch = self._queue.watch(int(job), fields, prev_info, prev_serial, request.answer)
+        if watch is not None:
+            watches.append(watch)
+            request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
+
+    def _cancel(self, request: Request, job: Any, _kill: bool = False) -> None:
+        # Jobs are threads of the master and cannot be killed; "kill" asks no more than the rest.
+        self._queue.cancel_async(int(job), request.done)
+
+    def _change_priority(self, request: Request, job: Any, priority: int) -> None:
+        self._queue.change_priority_async(int(job), priority, request.done)
+
+    def _archive(self, request: Request, job: Any) -> None:
+        def done(count: Any, error: Exception | None) -> None:
+            request.done(bool(count), error)
+
+        self._queue.archive_async([int(job)], done)
+
+    def _auto_archive(self, request: Request, age_s: float, timeout_s: float) -> None:
+        if age_s < -1:
+            raise errors.OpPrereqError(f"age must be -1 or more, not {age_s:g}", errors.ECODE_INVAL)
+        request.answer(self._queue.auto_archive(age_s, timeout_s))
+
+    def _query_jobs(self, request: Request, ids: list[Any] | None, fields: list[str]) -> None:
+        wanted = [int(job) for job in ids] if ids else None
+        request.answer(self._queue.query(wanted, fields))
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def _query(self, request: Request, what: str, fields: list[str], qfilter: Any) -> None:
+        request.answer(query.query(self._context, what, fields, qfilter))
+
+    def _query_fields(self, request: Request, what: str, fields: list[str] | None) -> None:
+        request.answer(query.query_fields(what, fields or None))
+
+    def _legacy(self, what: str) -> _Begin:
+        def begin(request: Request, names: list[str] | None, fields: list[str],
+                  use_locking: bool) -> None:
+            _refuse_locking(use_locking)
+            request.answer(query.query_values(self._context, what, names, fields))
+
+        return begin
+
+    def _query_exports(self, request: Request, nodes: list[str] | None,
+                       use_locking: bool) -> None:
+        _refuse_locking(use_locking)
+        rows = query.query_values(self._context, query_const.EXPORT, None, ["node", "export"])
+        wanted = {self._context.config.expand_node(name).name for name in nodes or ()}
+        request.answer([row for row in rows if not wanted or row[0] in wanted])
+
+    def _query_filters(self, request: Request, uuids: list[str] | None,
+                       fields: list[str]) -> None:
+        request.answer(query.query_values(self._context, query_const.FILTER, uuids, fields))
+
+    def _replace_filter(self, request: Request, *_args: Any) -> None:
+        # A rule which is stored and not obeyed would be worse than none.
+        raise errors.OpPrereqError("this version does not apply filter rules to jobs and takes no"
+                                   " new ones", errors.ECODE_INVAL)
+
+    def _delete_filter(self, request: Request, uuid: str) -> None:
+        if uuid not in self._context.config.snapshot().filters:
+            raise errors.GenericError(f"filter rule {uuid} does not exist")
+        self._context.config.remove_filter(uuid)
+        request.answer(None)
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def _cluster_info(self, request: Request) -> None:
+        request.answer(cluster_info(self._context))
+
+    def _config_values(self, request: Request, fields: list[str]) -> None:
+        cluster = self._context.config.cluster()
+        values: dict[str, Callable[[], Any]] = {
+            "cluster_name": lambda: cluster.cluster_name,
+            "master_node": lambda: self._context.config.master_node().name,
+            "drain_flag": lambda: self._queue.drained,
+            "watcher_pause": query.watcher_pause,
+            "modify_ssh_setup": lambda: cluster.modify_ssh_setup,
+            "ssh_key_type": lambda: cluster.ssh_key_type,
+            "ssh_key_bits": lambda: cluster.ssh_key_bits,
+        }
+        request.answer([values[name]() if name in values else None for name in fields])
+
+    def _tags(self, request: Request, kind: str, name: str) -> None:
+        config = self._context.config
+        tags: Sequence[str]
+        if kind == "cluster":
+            tags = config.cluster().tags
+        elif kind == "nodegroup":
+            tags = config.expand_group(name).tags
+        elif kind == "node":
+            tags = config.expand_node(name).tags
+        elif kind == "instance":
+            tags = config.expand_instance(name).tags
+        else:
+            tags = config.expand_network(name).tags
+        request.answer(sorted(tags))
+
+    # -- switches --------------------------------------------------------------------------------
+
+    def _set_drain(self, request: Request, drained: bool) -> None:
+        self._queue.set_drain(drained)
+        request.answer(True)
+
+    def _set_watcher_pause(self, request: Request, until: float | None) -> None:
+        config = self._context.config
+        nodes = [node.uuid for node in config.master_candidates() if not node.offline]
+        answers = self._context.rpc.call_many(SET_WATCHER_PAUSE, nodes, until=until)
+        # The watcher that acts runs on the master; the others matter after a failover.
+        answers[config.cluster().master_node].payload()
+        failed = [answer.node_name for answer in answers.values() if answer.failure is not None]
+        if failed:
+            _log.warning("the watcher's pause was not set on %s", ", ".join(failed))
+        request.answer(until)
+
+
+def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
+    """Build opcodes; the queue checks their parameters.
+
+    :raises errors.GenericError: an opcode, or one of its parameters, is unknown.
+    """
+    return [opcodes.from_dict(values) for values in ops]
+
+
+def _refuse_locking(use_locking: bool) -> None:
+    if use_locking:
+        raise errors.OpPrereqError("queries take no locks; ask with use_locking false",
+                                   errors.ECODE_INVAL)
+
+
+def cluster_info(context: MasterContext) -> dict[str, Any]:
+    """The answer to ``QueryClusterInfo``; names are published."""
+    config = context.config
+    cluster = config.cluster()
+    state = codec.to_dict(cluster)
+    collectors = cluster.data_collectors
+    info = {name: state.get(name) for name in (
+        "enabled_hypervisors", "hvparams", "os_hvp", "beparams", "osparams", "ipolicy",
+        "nicparams", "ndparams", "diskparams", "candidate_pool_size", "max_running_jobs",
+        "max_tracked_jobs", "mac_prefix", "master_netdev", "master_netmask",
+        "use_external_mip_script", "volume_group_name", "drbd_usermode_helper",
+        "file_storage_dir", "shared_file_storage_dir", "gluster_storage_dir",
+        "maintain_node_health", "ctime", "mtime", "uuid", "tags", "uid_pool",
+        "default_iallocator", "default_iallocator_params", "reserved_lvs", "prealloc_wipe_disks",
+        "hidden_os", "blacklisted_os", "enabled_disk_templates", "install_image",
+        "instance_communication_network", "zeroing_image", "compression_tools",
+        "enabled_user_shutdown", "modify_ssh_setup", "ssh_key_type", "ssh_key_bits",
+    )}
+    info.update(
+        software_version=cluster_const.RELEASE_VERSION,
+        protocol_version=cluster_const.PROTOCOL_VERSION,
+        config_version=cluster_const.CONFIG_VERSION,
+        os_api_version=cluster_const.OS_API_VERSION,
+        export_version=cluster_const.EXPORT_VERSION,
+        vcs_version=f"(ganeti) version {cluster_const.RELEASE_VERSION}",
+        architecture=query.architecture(),
+        name=cluster.cluster_name,
+        master=config.master_node().name,
+        default_hypervisor=cluster.primary_hypervisor,
+        primary_ip_version=6 if cluster.primary_ip_family == _AF_INET6 else 4,
+        enabled_data_collectors={name: values.get("active", True)
+                                 for name, values in collectors.items()},
+        data_collector_interval={name: values.get("interval")
+                                 for name, values in collectors.items()},
+    )
+    return info
+
+
+# The configuration holds the number of the address family, as the C library has it.
+_AF_INET6 = 10

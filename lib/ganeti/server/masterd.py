@@ -1,0 +1,212 @@
+"""The master daemon's start-up, signals and end. The work is in the rooms of the master wing.
+
+``ganeti-masterd`` runs on the master node only: anywhere else it refuses with exit code 11. Two on
+one
+directory are kept apart by the pid file and by the lock on the queue. After its start it never
+forks
+and never runs a program; whatever must be run is run by a node daemon, also on the master itself.
+
+It serves two names in the socket directory: ``ganeti-master``, and ``ganeti-query``, where programs
+for 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones back
+into the queue and ends; a second one ends at once. SIGHUP opens the log again.
+
+When the daemon is killed, the next start marks what ran as failed, says so, and goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import logging
+import os
+import resource
+import socket
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from ganeti import cmdlib, errors
+from ganeti.cmdlib.base import MasterContext
+from ganeti.config import Config, ssconf
+from ganeti.constants import cli as exit_codes
+from ganeti.constants import ssconf as ssconf_const
+from ganeti.jqueue.queue import JobQueue
+from ganeti.jqueue.store import QueueStore
+from ganeti.locking import Level, LockManager
+from ganeti.mcpu import Processor
+from ganeti.objects import ConfigData
+from ganeti.rpc import RpcRunner, open_client
+from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
+from ganeti.server.luxi_server import Server
+from ganeti.server.luxi_service import Service
+from ganeti.utils import daemon, filelock, fs, net, paths
+
+NAME = "ganeti-masterd"
+
+SOCKET_MODE = 0o660
+# How long an orderly end waits for running jobs.
+STOP_WAIT_S = 25.0
+# Longer than a moment's look at the lock by somebody else takes.
+_LOCK_WAIT_S = 0.5
+_BACKLOG = 4096
+_MAX_FILES = 65536
+
+
+class Prepared(NamedTuple):
+    """What is ready before the daemon says so."""
+
+    queue_lock: filelock.FileLock
+    livelock: filelock.FileLock
+    context: MasterContext
+    queue: JobQueue
+    server: Server
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse to start anywhere but on the master node.
+
+    :raises Refuse: 11 on another node, 5 where there is no cluster.
+    """
+    here = paths.current()
+    if not os.path.exists(here.ssconf_file(ssconf_const.MASTER_NODE)):
+        raise daemon.Refuse("this machine belongs to no cluster. One is made by gnt-cluster init.",
+                            exit_codes.EXIT_NOTCLUSTER)
+    _check_master(ssconf.SimpleStore(here).master_node())
+
+
+def _check_master(name: str) -> None:
+    own = net.hostname()
+    if name.lower() != own:
+        raise daemon.Refuse(f"this node ({own}) is not the master; that is {name}",
+                            exit_codes.EXIT_NOTMASTER)
+
+
+def prepare(options: argparse.Namespace) -> Prepared:
+    """Take the locks, read configuration and queue, begin to work.
+
+    :raises Refuse: this is not the master after all, or another master daemon is at work here.
+    :raises errors.ConfigurationError: the configuration cannot be used.
+    :raises errors.JobQueueError: the queue cannot be used.
+    """
+    here = paths.current()
+    _raise_file_limit()
+    fs.make_dirs(here.queue_dir, 0o750)
+    fs.make_dirs(here.livelock_dir, 0o770)
+    queue_lock = _lock_queue(here.queue_lock_file)
+    config = Config.open(here.cluster_conf_file)
+    _check_master(config.master_node().name)
+    runner = RpcRunner(config.snapshot, open_client(here))
+    config.use_distribution(ConfigDistributor(runner))
+    locks = LockManager(_lock_keys(config.snapshot()))
+    context = MasterContext(config, locks, runner)
+    livelock = _take_livelock(here.livelock_dir)
+    # The units would otherwise be imported when the first job waits for them.
+    cmdlib.load()
+    queue = JobQueue(
+        QueueStore(here.queue_dir), Processor(context).execute, locks=locks,
+        transport=QueueTransport(runner, config.snapshot), livelock=livelock.path,
+        max_running=config.cluster().max_running_jobs, fatal=_die)
+    context.queue = queue
+    queue.start()
+    server = Server(_listen(here), Service(context))
+    # What exists now lives as long as we do; the collector need not look at it again and again.
+    gc.collect()
+    gc.freeze()
+    return Prepared(queue_lock, livelock, context, queue, server)
+
+
+def _lock_queue(path: str) -> filelock.FileLock:
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout_s=_LOCK_WAIT_S)
+    except errors.LockError as err:
+        lock.close()
+        raise daemon.Refuse(f"another master daemon works on this job queue ({path} is locked)"
+                            ) from err
+    return lock
+
+
+def _take_livelock(directory: str) -> filelock.FileLock:
+    """A file that stays locked as long as we live; names us in job files and in locks."""
+    for name in fs.list_visible(directory):
+        if name.startswith("masterd_"):
+            # Whoever else owned one is dead: we hold the lock of the queue.
+            fs.remove_file(f"{directory}/{name}")
+    lock = filelock.FileLock(f"{directory}/masterd_{os.getpid()}_{int(time.time())}")
+    lock.acquire(timeout_s=_LOCK_WAIT_S)
+    return lock
+
+
+def _lock_keys(data: ConfigData) -> dict[Level, list[str]]:
+    return {
+        Level.INSTANCE: list(data.instances),
+        Level.NODEGROUP: list(data.nodegroups),
+        Level.NODE: list(data.nodes),
+        Level.NODE_RES: list(data.nodes),
+        Level.NETWORK: list(data.networks),
+    }
+
+
+def _listen(here: paths.Paths) -> list[socket.socket]:
+    fs.make_dirs(here.socket_dir, 0o770)
+    return [net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG)
+            for path in (here.master_socket, here.query_socket)]
+
+
+def _raise_file_limit() -> None:
+    """A client is a file descriptor; take as many as we may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _die() -> None:
+    """A thread nobody can do without died of a bug: end as if killed; the next start repairs."""
+    logging.critical("a thread of the job queue died, ending")
+    logging.shutdown()
+    os._exit(daemon.EXIT_FAILURE)
+
+
+def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+    """Serve until a signal says to stop."""
+    here = paths.current()
+    server, queue = prepared.server, prepared.queue
+    stopper: list[threading.Thread] = []
+
+    def stop() -> None:
+        left = queue.stop(STOP_WAIT_S)
+        if left:
+            logging.warning("ending while jobs %s run; the next start will mark them as failed",
+                            ", ".join(map(str, sorted(left))))
+        server.stop()
+
+    def on_signal() -> None:
+        if not any(number in daemon.STOP_SIGNALS for number in signals.take()):
+            return
+        if stopper:
+            logging.warning("asked to stop again, not waiting any longer")
+            server.stop(grace_s=0.0)
+        else:
+            # In a thread, so that clients are answered while the last jobs finish.
+            stopper.append(threading.Thread(target=stop, name="stop", daemon=True))
+            stopper[0].start()
+
+    logging.info("serving %s", here.master_socket)
+    server.serve(signals.fileno(), on_signal)
+    for path in (here.master_socket, here.query_socket):
+        fs.remove_file(path)
+    with contextlib.suppress(OSError):
+        fs.remove_file(prepared.livelock.path)
+    prepared.livelock.close()
+    prepared.queue_lock.close()
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of ``ganeti-masterd``."""
+    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare,
+                run=run)
