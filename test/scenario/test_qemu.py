@@ -328,6 +328,23 @@ def test_migration_there_and_back(nodes: tuple[Node, Node], guest: FilledInstanc
     assert "going down (off)" in first.console(guest)
 
 
+def test_migration_capabilities_reach_both_ends(nodes: tuple[Node, Node]) -> None:
+    first, second = nodes
+    guest = first.instance(NAME, migration_caps="xbzrle:auto-converge")
+    first.install(guest)
+    first.start(guest)
+    first.wait_booted(guest)
+    assert move(first, second, guest) == "completed"
+    with Qmp(second.socket(guest, "qmp"), NAME) as control:
+        states = {one["capability"]: one["state"]
+                  for one in control.execute("query-migrate-capabilities")}
+    assert states["xbzrle"] and states["auto-converge"] and not states["postcopy-ram"]
+    wrong = first.instance(NAME, migration_caps="teleport")
+    with paths.override(second.paths), pytest.raises(errors.HypervisorError, match="teleport"):
+        instance.migrate("cluster", wrong, "127.0.0.31", True)
+    second.wait_booted(guest, more_than=len(second.lines(guest)))
+
+
 def test_target_that_dies_leaves_the_guest_running(nodes: tuple[Node, Node],
                                                    guest: FilledInstance) -> None:
     first, second = nodes

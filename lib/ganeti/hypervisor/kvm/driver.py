@@ -273,8 +273,10 @@ class KvmHypervisor(base.Hypervisor):
             process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
             runtime.save(layout.runtime_file, record)
             self._prepare(record, layout)
-            if incoming is None and not paused:
-                with Qmp(layout.socket("qmp"), layout.name) as control:
+            with Qmp(layout.socket("qmp"), layout.name) as control:
+                if incoming is not None:
+                    _set_migration_capabilities(control, hvp)
+                elif not paused:
                     control.execute("cont")
         except BaseException as err:
             self._end_process(layout, force=True)
@@ -486,10 +488,7 @@ class KvmHypervisor(base.Hypervisor):
             control.execute("migrate-set-parameters", {
                 "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
                 "downtime-limit": int(hvp["migration_downtime"])})
-            wanted = [name for name in (hvp.get("migration_caps") or "").split(":") if name]
-            if wanted:
-                control.execute("migrate-set-capabilities", {"capabilities": [
-                    {"capability": name, "state": True} for name in wanted]})
+            _set_migration_capabilities(control, hvp)
             control.execute("migrate", {
                 "uri": argv.migration_uri(target, int(hvp["migration_port"]))})
 
@@ -545,6 +544,14 @@ class KvmHypervisor(base.Hypervisor):
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
             control.execute("cont")
+
+
+def _set_migration_capabilities(control: Qmp, hvparams: Mapping[str, Any]) -> None:
+    """What both ends of a migration must agree on."""
+    wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
+    if wanted:
+        control.execute("migrate-set-capabilities", {"capabilities": [
+            {"capability": name, "state": True} for name in wanted]})
 
 
 # Facts of this machine
