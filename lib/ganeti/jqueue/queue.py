@@ -29,7 +29,7 @@ from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch, Committer
 from ganeti.jqueue.replicate import Replicator, Transport
-from ganeti.jqueue.store import SERIAL, QueueStore, job_file
+from ganeti.jqueue.store import SERIAL, VERSION, QueueStore, job_file
 from ganeti.jqueue.worker import WorkerPool
 from ganeti.locking import Owner
 from ganeti.opcodes.base import OpCode
@@ -486,6 +486,8 @@ class JobQueue:
         """All opcodes have ended. Needs the lock."""
         job.state = job.state._replace(end=self._now())
         self._unfinished -= 1
+        _log.info("job %d (%s) ended: %s", job.id,
+                  ", ".join(op.summary() for op in job.ops), job.status)
         self._waiting.remove(job.id)
         self._pool.remove(job.id)
         batch = self._committer.touch(job)
@@ -807,6 +809,7 @@ class JobQueue:
             serial = self._serial
         files = {job_file(picture.job.id): jobs.encode(picture) for picture in pictures}
         files[SERIAL] = f"{serial}\n"
+        files[VERSION] = f"{const.QUEUE_VERSION}\n"
         return files
 
     @staticmethod
