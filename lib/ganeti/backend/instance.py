@@ -28,6 +28,10 @@ _ASK_AGAIN_S = 5.0
 _POLL_START_S = 0.05
 _POLL_MAX_S = 0.5
 
+# The daemon's parent loads this module; each call then runs in a child that finds all loaded.
+for _name in hypervisor.known():
+    hypervisor.of(_name)
+
 
 # Disks
 

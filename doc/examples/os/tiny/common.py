@@ -44,10 +44,10 @@ def settings() -> dict:
     interval = os.environ.get("OSP_INTERVAL", "1")
     if not re.fullmatch(r"[1-9][0-9]{0,3}", interval):
         raise ScriptError(f"parameter interval: '{interval}' is not a number of seconds (1-9999)")
-    variant = os.environ.get("OS_VARIANT", "default") or "default"
-    if variant not in ("default", "quiet"):
-        raise ScriptError(f"variant '{variant}' is not known")
-    return {"interval": interval, "quiet": variant == "quiet"}
+    quiet = os.environ.get("OSP_QUIET", "no")
+    if quiet not in ("yes", "no"):
+        raise ScriptError(f"parameter quiet: '{quiet}' is neither yes nor no")
+    return {"interval": interval, "quiet": quiet == "yes"}
 
 
 def image_dir() -> Path:
