@@ -81,7 +81,6 @@ class FakeRpc:
         per_node: Mapping[str, Mapping[str, Any]] | None = None,
         **args: Any,
     ) -> dict[str, Result]:
-        assert call.many, f"{call.name} is made for single nodes"
         return {
             uuid: self.call(call, uuid, **{**args, **(per_node or {}).get(uuid, {})})
             for uuid in node_uuids

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
-
 from ganeti import errors
 from ganeti.cmdlib.instance import migration
 from ganeti.objects import MigrationStatus
@@ -95,8 +95,11 @@ def test_progress_is_told():
 def test_hooks_know_both_nodes():
     master = master_with()
     master.run(migrate())
-    calls = [(node, args) for node, args in master.rpc.of("hooks_runner")
-             if args["hpath"] == "instance-migrate"]
+    calls = [
+        (node, args)
+        for node, args in master.rpc.of("hooks_runner")
+        if args["hpath"] == "instance-migrate"
+    ]
     assert {node for node, _args in calls} == {NODE1, NODE2}
     pre, post = calls[0][1]["env"], calls[-1][1]["env"]
     assert pre["GANETI_OLD_PRIMARY"] == NODE1
@@ -377,6 +380,8 @@ def test_failover_hooks_also_run_on_the_old_node_afterwards():
     master.run(failover(target_node="node3"))
     hooks = [hook for hook in master.rpc.hooks() if hook[0] == "instance-failover"]
     assert hooks == [
-        ("instance-failover", "pre", NODE1), ("instance-failover", "pre", NODE3),
-        ("instance-failover", "post", NODE1), ("instance-failover", "post", NODE3),
+        ("instance-failover", "pre", NODE1),
+        ("instance-failover", "pre", NODE3),
+        ("instance-failover", "post", NODE1),
+        ("instance-failover", "post", NODE3),
     ]

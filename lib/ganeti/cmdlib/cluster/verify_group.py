@@ -18,12 +18,13 @@ from ganeti.cmdlib.cluster.findings import Findings
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
 from ganeti.cmdlib.instance import policy
 from ganeti.cmdlib.os import diagnose
+from ganeti.constants import node_verify as nv
 from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
 from ganeti.constants.instance import ADMIN_UP
 from ganeti.constants.net import NIC_MODE_BRIDGED
 from ganeti.constants.rpc import PROTOCOL_VERSION
-from ganeti.constants.verify import CHECK_NPLUSONE_MEM
+from ganeti.constants.verify import CHECK_HVPARAM_ASSESSMENT, CHECK_NPLUSONE_MEM, WARNING
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
@@ -34,18 +35,6 @@ if TYPE_CHECKING:
     from ganeti.rpc import Result
 
 MAX_CLOCK_SKEW_S = 150
-
-NV_BRIDGES = "bridges"
-NV_CLIENT_CERT = "client-cert"
-NV_FILELIST = "filelist"
-NV_FILE_STORAGE = "file-storage-path"
-NV_HYPERVISOR = "hypervisor"
-NV_NODENETTEST = "node-net-test"
-NV_NODESETUP = "nodesetup"
-NV_OSLIST = "oslist"
-NV_SHARED_FILE_STORAGE = "shared-file-storage-path"
-NV_TIME = "time"
-NV_VERSION = "version"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +132,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             return True
         online = [node for node in plan.nodes if not node.offline]
         findings.section(f"Asking {len(online)} node(s)")
-        gathered = self._gather(online)
+        gathered = self._gather(plan, online)
         findings.section("Comparing files")
         self._files(findings, online, gathered)
         findings.section("Checking nodes")
@@ -165,27 +154,36 @@ class LUClusterVerifyGroup(LogicalUnit):
 
     # -- asking ----------------------------------------------------------------
 
-    def _checks(self, nodes: list[Node]) -> dict[str, Any]:
+    def _checks(self, plan: VerifyPlan, nodes: list[Node]) -> dict[str, Any]:
         cluster = self.config.cluster()
         here = paths.current()
         files = [here.to_virtual(path) for path in common_files()]
         checks: dict[str, Any] = {
-            NV_CLIENT_CERT: None,
-            NV_FILELIST: [*files, here.to_virtual(here.cluster_conf_file)],
-            NV_HYPERVISOR: list(cluster.enabled_hypervisors),
-            NV_NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
-            NV_NODESETUP: None,
-            NV_OSLIST: None,
-            NV_TIME: None,
-            NV_VERSION: None,
+            nv.CLIENT_CERT: None,
+            nv.FILELIST: [*files, here.to_virtual(here.cluster_conf_file)],
+            nv.HYPERVISOR: list(cluster.enabled_hypervisors),
+            nv.NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
+            nv.NODESETUP: None,
+            nv.OSLIST: None,
+            nv.TIME: None,
+            nv.VERSION: None,
         }
         bridges = self._bridges()
         if bridges:
-            checks[NV_BRIDGES] = bridges
+            checks[nv.BRIDGES] = bridges
+        incapable = [node.name for node in nodes if not node.vm_capable]
+        if incapable:
+            checks[nv.NONVMNODES] = incapable
+        if CHECK_HVPARAM_ASSESSMENT not in self.op.skip_checks:
+            checks[nv.HVPARAMS] = [
+                [f"instance {instance.name}", instance.hypervisor, cluster.fill_hv(instance)]
+                for instance in plan.instances
+            ]
         if FILE in cluster.enabled_disk_templates:
-            checks[NV_FILE_STORAGE] = cluster.file_storage_dir
+            checks[nv.FILE_STORAGE_PATH] = cluster.file_storage_dir
+            checks[nv.ACCEPTED_STORAGE_PATHS] = self.config.master_node().name
         if SHARED_FILE in cluster.enabled_disk_templates:
-            checks[NV_SHARED_FILE_STORAGE] = cluster.shared_file_storage_dir
+            checks[nv.SHARED_FILE_STORAGE_PATH] = cluster.shared_file_storage_dir
         return checks
 
     def _bridges(self) -> list[str]:
@@ -199,7 +197,7 @@ class LUClusterVerifyGroup(LogicalUnit):
                     found.add(str(params["link"]))
         return sorted(found)
 
-    def _gather(self, online: list[Node]) -> Gathered:
+    def _gather(self, plan: VerifyPlan, online: list[Node]) -> Gathered:
         cluster = self.config.cluster()
         findings = self.findings
         uuids = [node.uuid for node in online]
@@ -210,7 +208,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         answers = self.rpc.call_many(
             NODE_VERIFY,
             uuids,
-            checks=self._checks(online),
+            checks=self._checks(plan, online),
             cluster_name=cluster.cluster_name,
             all_hvparams=all_hvparams,
         )
@@ -258,7 +256,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         answer = gathered.verify.get(node.uuid)
         if answer is None:
             return
-        version, release = answer.get(NV_VERSION) or (None, None)
+        version, release = answer.get(nv.VERSION) or (None, None)
         findings.check(
             version != PROTOCOL_VERSION,
             "ENODEVERSION",
@@ -272,21 +270,24 @@ class LUClusterVerifyGroup(LogicalUnit):
             f"runs release {release}, the master {RELEASE_VERSION}",
             warning=True,
         )
-        self._time(findings, node, answer.get(NV_TIME), gathered)
-        for problem in answer.get(NV_NODESETUP) or ():
+        self._time(findings, node, answer.get(nv.TIME), gathered)
+        for problem in answer.get(nv.NODESETUP) or ():
             findings.report("ENODESETUP", node.name, f"is not set up well: {problem}")
         if node.vm_capable:
-            for name, problem in (answer.get(NV_HYPERVISOR) or {}).items():
+            for name, problem in (answer.get(nv.HYPERVISOR) or {}).items():
                 text = f"hypervisor {name} is not usable: {problem}"
                 findings.check(bool(problem), "ENODEHV", node.name, text)
+            for source, name, problem in answer.get(nv.HVPARAMS) or ():
+                text = f"parameters of hypervisor {name} of {source} do not work: {problem}"
+                findings.report("ENODEHV", node.name, text)
             self._storage_paths(findings, node, answer)
-        for other, problem in (answer.get(NV_NODENETTEST) or {}).items():
+        for other, problem in (answer.get(nv.NODENETTEST) or {}).items():
             text = f"cannot reach node {other}: {problem}"
             findings.check(bool(problem), "ENODENET", node.name, text)
-        missing = answer.get(NV_BRIDGES) or []
+        missing = answer.get(nv.BRIDGES) or []
         text = f"does not have the bridges {', '.join(missing)}"
         findings.check(bool(missing), "ENODENET", node.name, text)
-        self._client_certificate(findings, node, answer.get(NV_CLIENT_CERT))
+        self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
 
     @staticmethod
     def _time(findings: Findings, node: Node, answer: Any, gathered: Gathered) -> None:
@@ -307,12 +308,15 @@ class LUClusterVerifyGroup(LogicalUnit):
     @staticmethod
     def _storage_paths(findings: Findings, node: Node, answer: dict[str, Any]) -> None:
         for key, code in (
-            (NV_FILE_STORAGE, "ENODEFILESTORAGEPATHUNUSABLE"),
-            (NV_SHARED_FILE_STORAGE, "ENODESHAREDFILESTORAGEPATHUNUSABLE"),
+            (nv.FILE_STORAGE_PATH, "ENODEFILESTORAGEPATHUNUSABLE"),
+            (nv.SHARED_FILE_STORAGE_PATH, "ENODESHAREDFILESTORAGEPATHUNUSABLE"),
         ):
             problem = answer.get(key)
             text = f"its directory for disk files is not usable: {problem}"
             findings.check(bool(problem), code, node.name, text)
+        wrong = answer.get(nv.ACCEPTED_STORAGE_PATHS) or []
+        text = f"its list of storage directories has some which cannot be: {', '.join(wrong)}"
+        findings.check(bool(wrong), "ENODEFILESTORAGEPATHS", node.name, text)
 
     def _client_certificate(self, findings: Findings, node: Node, answer: Any) -> None:
         if not isinstance(answer, (list, tuple)) or len(answer) != 2:
@@ -322,7 +326,8 @@ class LUClusterVerifyGroup(LogicalUnit):
             return
         problem, digest = answer
         if problem:
-            findings.report("ECLUSTERCLIENTCERT", "", f"node {node.name}: {digest}")
+            text = f"node {node.name}: {digest}"
+            findings.report("ECLUSTERCLIENTCERT", "", text, warning=problem == WARNING)
             return
         listed = self.config.cluster().candidate_certs.get(node.uuid)
         if not node.master_candidate:
@@ -345,7 +350,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             answer = gathered.verify.get(node.uuid)
             if answer is None:
                 continue
-            listed = answer.get(NV_FILELIST)
+            listed = answer.get(nv.FILELIST)
             if not isinstance(listed, dict):
                 findings.report(
                     "ENODEFILECHECK", node.name, "does not tell the checksums of its files"
@@ -366,12 +371,12 @@ class LUClusterVerifyGroup(LogicalUnit):
         answers = self.rpc.call_many(
             NODE_VERIFY,
             [node.uuid for node in nodes],
-            checks={NV_FILELIST: [path]},
+            checks={nv.FILELIST: [path]},
             cluster_name=cluster.cluster_name,
             all_hvparams={},
         )
         return {
-            uuid: answer.data[NV_FILELIST]
+            uuid: answer.data[nv.FILELIST]
             for uuid, answer in answers.items()
             if answer.failure is None
         }
@@ -413,7 +418,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             answer = gathered.verify.get(node.uuid)
             if answer is None or not node.vm_capable:
                 continue
-            rows = answer.get(NV_OSLIST)
+            rows = answer.get(nv.OSLIST)
             if not isinstance(rows, list):
                 findings.report("ENODEOS", node.name, "does not tell its OS definitions")
                 continue

@@ -566,7 +566,8 @@ def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> tuple[list[Node], li
         hypervisors=[hypervisor],
         hvparams={hypervisor: hvparams},
     )
-    running, waiting = [], []
+    running: list[Node] = []
+    waiting: list[Node] = []
     for node in plan.nodes:
         answer = answers[node.uuid]
         if answer.failure is not None:

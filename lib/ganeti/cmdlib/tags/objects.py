@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -57,7 +58,7 @@ def fresh(config: Config, kind: str, obj: Any) -> Any:
 def store(config: Config, kind: str, obj: Any, tags: set[str]) -> None:
     """Give the object these tags."""
     changed = updated(obj, tags=tuple(sorted(tags)))
-    write = {
+    write: dict[str, Callable[[Any], None]] = {
         tags_c.CLUSTER: config.update_cluster,
         tags_c.INSTANCE: config.update_instance,
         tags_c.NODEGROUP: config.update_group,

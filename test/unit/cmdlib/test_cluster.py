@@ -1,0 +1,393 @@
+"""Cluster-wide units: first and last job, distribution of files, verification."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fakes.config import GROUP, cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.opcodes.cluster import (
+    OpClusterDestroy,
+    OpClusterPostInit,
+    OpClusterRedistConf,
+    OpClusterVerify,
+    OpClusterVerifyConfig,
+    OpClusterVerifyGroup,
+)
+from ganeti.utils import clock, paths, x509
+
+NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
+
+
+@pytest.fixture
+def root(tmp_path):
+    """Files of this node below a directory of the test."""
+    with paths.override(paths.Paths(str(tmp_path))) as here:
+        yield paths.current() if here is None else here
+
+
+# -- first and last job ----------------------------------------------------------
+
+
+def test_post_init_tells_the_hooks_of_the_master():
+    master = Master(cluster_of(1))
+    assert master.run(OpClusterPostInit()) is True
+    assert master.rpc.hooks() == [("cluster-init", "post", NODE1)]
+
+
+def test_destroy_tells_the_hooks_and_gives_up_the_address():
+    master = Master(cluster_of(1))
+    assert master.run(OpClusterDestroy()) == uuid_of("node1")
+    assert master.rpc.hooks() == [("cluster-destroy", "post", NODE1)]
+    assert master.rpc.of("node_deactivate_master_ip")[0][1]["master_params"].ip == "192.0.2.100"
+
+
+def test_destroy_refuses_while_something_is_left():
+    text = Master(cluster_of(2)).refused(OpClusterDestroy(), errors.ECODE_INVAL)
+    assert NODE2 in text
+    text = Master(cluster_of(1, (instance_of("web"),))).refused(
+        OpClusterDestroy(), errors.ECODE_INVAL
+    )
+    assert "web.example.com" in text
+
+
+def test_destroy_goes_on_when_the_address_stays():
+    master = Master(cluster_of(1))
+    master.rpc.errors["node_deactivate_master_ip"] = "no such device"
+    master.run(OpClusterDestroy())
+    assert master.job.said("no such device")
+
+
+def test_redistribution_copies_files_and_warns(root):
+    master = Master(cluster_of(3))
+    path = root.rapi_cert_file
+    paths_made = path.rpartition("/")[0]
+    import os
+
+    os.makedirs(paths_made)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write("pem")
+    master.rpc.errors["upload_file", NODE3] = "disk full"
+    master.run(OpClusterRedistConf())
+    assert [node for node, _args in master.rpc.of("upload_file")] == [NODE2, NODE3]
+    assert master.job.said(f"was not copied to node {NODE3}")
+
+
+# -- verification: jobs ----------------------------------------------------------
+
+
+def test_verification_is_a_job_for_the_configuration_and_one_for_each_group():
+    data = cluster_of(2)
+    other = dataclasses.replace(data.nodegroups[GROUP], name="rack2", uuid="group-2")
+    master = Master(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": other}))
+    op = OpClusterVerify(error_codes=True, ignore_errors=["ENODERPC"], skip_checks=["nplusone_mem"])
+    assert master.run(op) == {"jobs": [[True, 100], [True, 101], [True, 102]]}
+    config, first, second = (job[0] for job in master.job.submitted)
+    assert isinstance(config, OpClusterVerifyConfig)
+    assert config.error_codes is True
+    assert (first.group_name, second.group_name) == (GROUP, "group-2")
+    assert (first.depends, second.depends) == ([[-1, []]], [[-2, []]])
+    assert first.skip_checks == ["nplusone_mem"]
+    assert second.ignore_errors == ["ENODERPC"]
+
+
+def test_verification_of_one_group_leaves_the_configuration_out():
+    master = Master(cluster_of(2))
+    master.run(OpClusterVerify(group_name="default"))
+    ((op,),) = master.job.submitted
+    assert isinstance(op, OpClusterVerifyGroup)
+    assert op.depends is None
+    master.refused(OpClusterVerify(group_name="nosuch"), errors.ECODE_NOENT)
+
+
+# -- verification of the configuration -------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return x509.create_self_signed()
+
+
+@pytest.fixture
+def certificates(root, certificate):
+    import os
+
+    for path in (root.noded_cert_file, root.noded_client_cert_file):
+        os.makedirs(path.rpartition("/")[0], exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(certificate)
+    return root
+
+
+def findings(master, code=None):
+    """What was reported, without indentation; of one code when given."""
+    lines = [line.strip()[2:] for line in master.job.log if line.startswith("  - ")]
+    return [line for line in lines if code is None or line.split(":")[1] == code]
+
+
+def verify_config(**changes):
+    return OpClusterVerifyConfig(error_codes=True, **changes)
+
+
+def test_missing_and_expired_certificates_are_found(certificates, monkeypatch):
+    import os
+
+    master = Master(cluster_of(1))
+    monkeypatch.setattr(master.config, "verify", list)
+    assert master.run(verify_config()) is True
+    os.unlink(certificates.noded_client_cert_file)
+    assert master.run(verify_config()) is False
+    (line,) = findings(master, "ECLUSTERCERT")
+    assert line.startswith("ERROR:ECLUSTERCERT:cluster::certificate ")
+    now = clock.now()
+    monkeypatch.setattr(clock, "now", lambda: now + 100 * 365 * 86400)
+    master.run(verify_config())
+    assert any("expired" in line for line in findings(master, "ECLUSTERCERT"))
+
+
+def test_contradictions_of_the_configuration_are_found(certificates, monkeypatch):
+    master = Master(cluster_of(1))
+    monkeypatch.setattr(master.config, "verify", lambda: ["something contradicts"])
+    assert master.run(OpClusterVerifyConfig()) is False
+    assert "ERROR: cluster: something contradicts" in findings(master)
+
+
+def test_bad_hypervisor_parameters_are_found(certificates, monkeypatch):
+    web = instance_of("web", hvparams={"nosuch": 1})
+    master = Master(cluster_of(1, (web,)))
+    monkeypatch.setattr(master.config, "verify", list)
+    assert master.run(verify_config()) is False
+    assert any("web.example.com" in line for line in findings(master, "ECLUSTERCFG"))
+
+
+# -- verification of a group -----------------------------------------------------
+
+
+def group(**changes):
+    return OpClusterVerifyGroup(group_name="default", error_codes=True, **changes)
+
+
+@pytest.fixture
+def master(root):
+    disks = (disk_of("web"),)
+    web = instance_of("web", admin_state="up", disks=tuple(disk.uuid for disk in disks))
+    made = Master(cluster_of(3, (web, instance_of("db", "node2")), disks))
+    made.rpc.run("web", "node1")
+    made.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+    return made
+
+
+def node_answer(master, node, **changes):
+    """Let one node answer differently to node_verify."""
+    usual = master.rpc._node_verify
+
+    def answer(name, args):
+        found = usual(name, args)
+        return {**found, **changes} if name == node else found
+
+    master.rpc.answers["node_verify"] = answer
+
+
+def test_a_healthy_group(master):
+    assert master.run(group()) is True
+    assert findings(master) == []
+    assert ("cluster-verify", "post", NODE3) in master.rpc.hooks()
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    assert env["GANETI_NODE_TAGS_node1.example.com"] == ""
+
+
+def test_an_empty_group(root):
+    data = cluster_of(1)
+    other = dataclasses.replace(data.nodegroups[GROUP], name="rack2", uuid="group-2")
+    master = Master(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": other}))
+    assert master.run(OpClusterVerifyGroup(group_name="rack2")) is True
+    assert master.rpc.calls == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        ({"version": [PROTOCOL_VERSION - 1, "2.0"]}, "ENODEVERSION"),
+        ({"time": [0, 0]}, "ENODETIME"),
+        ({"time": None}, "ENODETIME"),
+        ({"nodesetup": ["no /proc"]}, "ENODESETUP"),
+        ({"hypervisor": {"fake": "is broken"}}, "ENODEHV"),
+        ({"node-net-test": {NODE1: "no route"}}, "ENODENET"),
+        ({"bridges": ["xen-br0"]}, "ENODENET"),
+        ({"filelist": None}, "ENODEFILECHECK"),
+        ({"client-cert": [None, "another"]}, "ECLUSTERCLIENTCERT"),
+        ({"client-cert": ["ERROR", "expired"]}, "ECLUSTERCLIENTCERT"),
+        ({"file-storage-path": "not a directory"}, "ENODEFILESTORAGEPATHUNUSABLE"),
+        ({"shared-file-storage-path": "x"}, "ENODESHAREDFILESTORAGEPATHUNUSABLE"),
+        ({"hvparms": [["instance web", "fake", "no such kernel"]]}, "ENODEHV"),
+        ({"allowed-file-storage-paths": ["/etc"]}, "ENODEFILESTORAGEPATHS"),
+        ({"oslist": []}, "ENODEOS"),
+        ({"oslist": [["noop", "/os", False, "no API", [], [], [], True]]}, "ENODEOS"),
+    ],
+)
+def test_problems_of_a_node(master, answer, code):
+    node_answer(master, NODE2, **answer)
+    assert master.run(group()) is False
+    assert findings(master, code), findings(master)
+    assert all(line.startswith("ERROR:") for line in findings(master, code))
+    assert any(NODE2 in line for line in findings(master, code))
+
+
+def test_a_node_which_does_not_answer(master):
+    for call in ("node_verify", "all_instances_info", "node_info"):
+        master.rpc.errors[call, NODE2] = errors.NodeUnreachable(NODE2, call, "connection refused")
+    assert master.run(group()) is False
+    assert any("connection refused" in line for line in findings(master, "ENODERPC"))
+    assert not findings(master, "EINSTANCEDOWN")
+
+
+def test_another_release_is_a_warning(master):
+    node_answer(master, NODE2, version=[PROTOCOL_VERSION, "3.1.0~rc1"])
+    assert master.run(group()) is True
+    assert findings(master, "ENODEVERSION")[0].startswith("WARNING:ENODEVERSION:node:")
+
+
+def test_ignored_codes_are_warnings(master):
+    node_answer(master, NODE2, nodesetup=["no /proc"])
+    assert master.run(group(ignore_errors=["ENODESETUP"])) is True
+    assert findings(master)[0].startswith("WARNING:ENODESETUP:")
+
+
+def test_the_form_for_people(master):
+    node_answer(master, NODE2, nodesetup=["no /proc"])
+    master.run(OpClusterVerifyGroup(group_name="default"))
+    assert f"  - ERROR: node {NODE2}: is not set up well: no /proc" in master.job.log
+
+
+def test_files_which_differ(master, root):
+    node_answer(master, NODE3, filelist={root.to_virtual(root.cluster_conf_file): "other"})
+    assert master.run(group()) is False
+    (line,) = findings(master, "ECLUSTERFILECHECK")
+    assert f"version 1 on {NODE1}, {NODE2}; version 2 on {NODE3}" in line
+
+
+def test_a_configuration_written_meanwhile_is_no_finding(master, root):
+    path = root.to_virtual(root.cluster_conf_file)
+    usual = master.rpc._node_verify
+    asked = []
+
+    def answer(name, args):
+        asked.append(name)
+        found = usual(name, args)
+        if name == NODE3 and asked.count(NODE3) == 1:
+            found["filelist"] = {path: "older"}
+        return found
+
+    master.rpc.answers["node_verify"] = answer
+    assert master.run(group()) is True
+    assert asked.count(NODE3) == 2
+
+
+def test_only_candidates_need_the_configuration(root):
+    changes = {2: {"master_candidate": False}}
+    certs = {uuid_of("node1"): "AA:00"}
+    master = Master(cluster_of(2, node_changes=changes, candidate_certs=certs))
+    master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+    node_answer(master, NODE2, filelist={})
+    assert master.run(group()) is True
+
+
+def test_an_instance_that_does_not_run(master):
+    master.rpc.running.clear()
+    assert master.run(group()) is False
+    assert "web.example.com" in findings(master, "EINSTANCEDOWN")[0]
+
+
+def test_an_instance_on_the_wrong_node(master):
+    master.rpc.run("db", "node3")
+    assert master.run(group()) is False
+    (line,) = findings(master, "EINSTANCEWRONGNODE")
+    assert NODE3 in line
+    assert NODE2 in line
+
+
+def test_an_unknown_instance(master):
+    master.rpc.run("ghost", "node3")
+    assert master.run(group()) is False
+    (line,) = findings(master, "ENODEORPHANINSTANCE")
+    assert line.startswith(f"ERROR:ENODEORPHANINSTANCE:node:{NODE3}:")
+    assert "ghost.example.com" in line
+
+
+def test_a_missing_disk(master):
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [None]
+    assert master.run(group()) is False
+    assert "disk/0" in findings(master, "EINSTANCEMISSINGDISK")[0]
+
+
+def test_an_instance_meant_to_run_on_an_offline_node(root):
+    web = instance_of("web", "node2", admin_state="up")
+    changes = {2: {"offline": True, "master_candidate": False}}
+    master = Master(cluster_of(2, (web,), node_changes=changes))
+    master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+    assert master.run(group()) is False
+    assert [line.split(":")[1] for line in findings(master, None) if line.startswith("ERROR")] == [
+        "EINSTANCEBADNODE"
+    ]
+    assert NODE2 not in {node for _name, node, _args in master.rpc.calls}
+    assert master.job.said("1 node(s) are offline")
+
+
+def test_a_violated_policy_is_a_warning(root):
+    web = instance_of("web", beparams={"maxmem": 64, "minmem": 64})
+    master = Master(cluster_of(1, (web,)))
+    master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+    assert master.run(group()) is True
+    assert findings(master, "EINSTANCEPOLICY")[0].startswith("WARNING:")
+
+
+def test_memory_for_the_failure_of_a_node(master, monkeypatch):
+    monkeypatch.setattr(
+        master.config,
+        "secondary_nodes",
+        lambda instance: (uuid_of("node3"),) if instance.name.startswith("web") else (),
+    )
+    master.rpc.free_mib[NODE3] = 100
+    assert master.run(group()) is False
+    (line,) = findings(master, "ENODEN1")
+    assert NODE3 in line
+    assert "128 MiB needed, 100 MiB free" in line
+    assert master.run(group(skip_checks=["nplusone_mem"])) is True
+
+
+def test_failing_hooks_are_findings(master):
+    def answer(node, args):
+        if node == NODE2 and args["hpath"] == "cluster-verify":
+            return [["cluster-verify-post.d/10-raid", 1, "disk sdb\nis broken"]]
+        return []
+
+    master.rpc.answers["hooks_runner"] = answer
+    assert master.run(group()) is False
+    assert NODE2 in findings(master, "ENODEHOOKS")[0]
+    assert "      disk sdb" in master.job.log
+    assert "      is broken" in master.job.log
+
+
+def test_simulated_errors_report_every_check(master):
+    assert master.run(group(debug_simulate_errors=True)) is False
+    codes = {line.split(":")[1] for line in findings(master)}
+    assert {"ENODERPC", "ENODEVERSION", "ENODETIME", "ENODEHV", "EINSTANCEDOWN"} <= codes
+
+
+def test_a_group_that_changed_while_waiting_is_refused(master):
+    job = master.new_job()
+    asked = []
+
+    def add_meanwhile():
+        asked.append(1)
+        # The instance level is held already when the node level is about to be taken.
+        if len(asked) == 5:
+            master.config.add_instance(instance_of("newer"), (), "test")
+
+    job.check_cancel = add_meanwhile
+    with pytest.raises(errors.OpPrereqError, match="retry"):
+        master.run(group(), job)

@@ -1,0 +1,301 @@
+"""Adding, removing and changing nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fakes.config import GROUP, cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.constants.rpc import PROTOCOL_VERSION
+from ganeti.locking import Level
+from ganeti.opcodes.node import OpNodeAdd, OpNodeRemove, OpNodeSetParams
+from ganeti.utils import net, paths
+
+NEW = "node9.example.com"
+
+
+@pytest.fixture
+def hosts(monkeypatch):
+    """Names which resolve; tests may add more."""
+    table = {f"node{n}.example.com": f"192.0.2.{n}" for n in (1, 2, 3, 9)}
+
+    def lookup(name):
+        full = name if name in table else f"{name}.example.com"
+        if full not in table:
+            raise errors.ResolverError(name, -2, "name not known")
+        return net.Hostname(full, table[full])
+
+    monkeypatch.setattr(net, "lookup", lookup)
+    return table
+
+
+def add(**changes):
+    return OpNodeAdd(**{"node_name": "node9", **changes})
+
+
+def by_name(master, name):
+    return master.config.node_by_name(name)
+
+
+# -- adding ----------------------------------------------------------------------
+
+
+def test_a_node_is_added_as_candidate_with_its_certificate(hosts):
+    master = Master(cluster_of(2))
+    assert master.run(add()) is None
+    node = by_name(master, NEW)
+    assert (node.primary_ip, node.secondary_ip) == ("192.0.2.9", "192.0.2.9")
+    assert node.master_candidate
+    assert node.group == GROUP
+    assert master.config.cluster().candidate_certs[node.uuid] == f"CC:{NEW}"
+    # One commit: there is never a candidate whose calls are refused.
+    assert master.config.writes == ["transaction"]
+    assert node.uuid in master.locks.keys(Level.NODE)
+    assert node.uuid in master.locks.keys(Level.NODE_RES)
+
+
+def test_a_full_pool_gets_no_more_candidates(hosts):
+    master = Master(cluster_of(2, candidate_pool_size=2))
+    master.run(add())
+    node = by_name(master, NEW)
+    assert not node.master_candidate
+    assert node.uuid not in master.config.cluster().candidate_certs
+
+
+def test_hooks_run_on_the_new_node_afterwards(hosts):
+    master = Master(cluster_of(2))
+    master.run(add())
+    hooks = [(phase, node) for name, phase, node in master.rpc.hooks() if name == "node-add"]
+    others = ["node1.example.com", "node2.example.com"]
+    assert hooks == [("pre", n) for n in others] + [("post", n) for n in [*others, NEW]]
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    assert env["GANETI_NODE_NAME"] == NEW
+    assert env["GANETI_NODE_PIP"] == "192.0.2.9"
+    assert env["GANETI_VM_CAPABLE"] == "True"
+
+
+def test_common_files_are_copied(hosts, tmp_path):
+    master = Master(cluster_of(2))
+    with paths.override(paths.Paths(str(tmp_path))):
+        secret = paths.current().cluster_domain_secret
+        (tmp_path / secret[len(str(tmp_path)) + 1 :]).parent.mkdir(parents=True)
+        with open(secret, "w", encoding="utf-8") as stream:
+            stream.write("secret\n")
+        master.run(add())
+        ((node, args),) = master.rpc.of("upload_file")
+    assert node == NEW
+    assert args["file"].content == "secret\n"
+    assert args["file"].path == secret[len(str(tmp_path)) :]
+    assert args["file"].mode == 0o640
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"node_name": "node1"}, errors.ECODE_EXISTS, "--readd"),
+        ({"node_name": "nosuch"}, errors.ECODE_RESOLVER, "nosuch"),
+        ({"node_name": "a..b"}, errors.ECODE_INVAL, "host name"),
+        ({"readd": True}, errors.ECODE_NOENT, "not in the cluster"),
+        ({"primary_ip": "192.0.2.2"}, errors.ECODE_NOTUNIQUE, "node2.example.com"),
+        ({"primary_ip": "x"}, errors.ECODE_INVAL, "'x'"),
+        ({"secondary_ip": "198.51.100.9"}, errors.ECODE_INVAL, "secondary address"),
+        ({"group": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
+        ({"ndparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
+    ],
+)
+def test_adding_is_refused(hosts, changes, ecode, fragment):
+    master = Master(cluster_of(2))
+    assert fragment in master.refused(add(**changes), ecode)
+    assert len(master.locks.keys(Level.NODE)) == 2
+
+
+def test_a_machine_without_daemon_is_refused(hosts):
+    master = Master(cluster_of(2))
+    master.rpc.errors["version"] = errors.NodeUnreachable(NEW, "version", "connection refused")
+    text = master.refused(add(), errors.ECODE_ENVIRON)
+    assert "connection refused" in text
+    assert "daemon" in text
+
+
+def test_a_machine_with_another_version_is_refused(hosts):
+    master = Master(cluster_of(2))
+    master.rpc.answers["version"] = PROTOCOL_VERSION - 1
+    assert str(PROTOCOL_VERSION - 1) in master.refused(add(), errors.ECODE_ENVIRON)
+
+
+def test_two_groups_need_a_choice(hosts):
+    data = cluster_of(2)
+    other = dataclasses.replace(data.nodegroups[GROUP], name="rack2", uuid="group-2")
+    data = dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": other})
+    master = Master(data)
+    assert "--node-group" in master.refused(add(), errors.ECODE_INVAL)
+    master.run(add(group="rack2"))
+    assert by_name(master, NEW).group == "group-2"
+
+
+def test_adding_again_resets_the_flags(hosts):
+    changes = {2: {"offline": True, "master_candidate": False}}
+    master = Master(cluster_of(2, node_changes=changes))
+    master.run(add(node_name="node2", readd=True))
+    node = by_name(master, "node2.example.com")
+    assert not node.offline
+    assert node.master_candidate
+    assert node.uuid == uuid_of("node2")
+    assert master.config.cluster().candidate_certs[node.uuid] == "CC:node2.example.com"
+
+
+def test_the_master_cannot_be_added_again(hosts):
+    master = Master(cluster_of(2))
+    master.refused(add(node_name="node1", readd=True), errors.ECODE_STATE)
+
+
+# -- removing --------------------------------------------------------------------
+
+
+def remove(name="node2"):
+    return OpNodeRemove(node_name=name)
+
+
+def test_a_node_is_told_its_hooks_then_forgotten_then_told_to_leave():
+    master = Master(cluster_of(3))
+    master.run(remove())
+    assert by_name(master, "node2.example.com") is None
+    assert uuid_of("node2") not in master.config.cluster().candidate_certs
+    assert master.rpc.of("node_leave_cluster")[0][0] == "node2.example.com"
+    hooks = [(phase, node) for name, phase, node in master.rpc.hooks() if name == "node-remove"]
+    assert hooks == [
+        ("pre", "node1.example.com"),
+        ("pre", "node3.example.com"),
+        ("post", "node2.example.com"),
+        ("post", "node1.example.com"),
+        ("post", "node3.example.com"),
+    ]
+    for level in (Level.NODE, Level.NODE_RES):
+        assert uuid_of("node2") not in master.locks.keys(level)
+
+
+def test_another_node_takes_the_place_of_a_removed_candidate():
+    changes = {3: {"master_candidate": False}}
+    master = Master(cluster_of(3, node_changes=changes, candidate_pool_size=2))
+    master.run(remove())
+    assert by_name(master, "node3.example.com").master_candidate
+    assert master.config.cluster().candidate_certs[uuid_of("node3")] == "CC:node3.example.com"
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_node_with_instances_stays(running):
+    master = Master(cluster_of(3, (instance_of("web", "node2", admin_state="up"),)))
+    if running:
+        master.rpc.run("web", "node2")
+    assert "web.example.com" in master.refused(remove(), errors.ECODE_INVAL)
+
+
+def test_the_master_stays():
+    assert "is the master" in Master(cluster_of(3)).refused(remove("node1"), errors.ECODE_INVAL)
+
+
+def test_an_unknown_node():
+    Master(cluster_of(3)).refused(remove("nosuch"), errors.ECODE_NOENT)
+
+
+def test_a_node_that_does_not_answer_is_removed_with_advice():
+    master = Master(cluster_of(3))
+    error = errors.NodeUnreachable("node2.example.com", "node_leave_cluster", "timed out")
+    master.rpc.errors["node_leave_cluster"] = error
+    master.run(remove())
+    assert by_name(master, "node2.example.com") is None
+    assert master.job.said("Stop its node daemon")
+
+
+def test_an_offline_node_is_removed_without_asking_it():
+    changes = {2: {"offline": True, "master_candidate": False}}
+    master = Master(cluster_of(3, node_changes=changes))
+    master.run(remove())
+    assert "node2.example.com" not in {node for _name, node, _args in master.rpc.calls}
+
+
+# -- changing --------------------------------------------------------------------
+
+
+def change(name="node2", **values):
+    return OpNodeSetParams(node_name=name, **values)
+
+
+def test_draining_takes_the_candidate_role():
+    master = Master(cluster_of(3))
+    result = master.run(change(drained=True))
+    assert result == [("master_candidate", "False"), ("drained", "True")]
+    node = by_name(master, "node2.example.com")
+    assert node.drained
+    assert not node.master_candidate
+    assert node.uuid not in master.config.cluster().candidate_certs
+
+
+def test_coming_back_from_draining_fills_the_pool():
+    changes = {2: {"drained": True, "master_candidate": False}}
+    master = Master(cluster_of(3, node_changes=changes))
+    result = master.run(change(drained=False))
+    assert result == [("master_candidate", "True"), ("drained", "False")]
+    certs = master.config.cluster().candidate_certs
+    assert certs[uuid_of("node2")] == "CC:node2.example.com"
+
+
+def test_a_node_comes_back_online_only_when_it_answers():
+    changes = {2: {"offline": True, "master_candidate": False}}
+    master = Master(cluster_of(3, node_changes=changes))
+    error = errors.NodeUnreachable("node2.example.com", "version", "timed out")
+    master.rpc.errors["version"] = error
+    text = master.refused(change(offline=False), errors.ECODE_ENVIRON)
+    assert "--readd" in text
+    master.rpc.errors.clear()
+    master.run(change(offline=False))
+    assert not by_name(master, "node2.example.com").offline
+
+
+@pytest.mark.parametrize(
+    ("op", "ecode", "fragment"),
+    [
+        (change(), errors.ECODE_INVAL, "no change"),
+        (change(offline=True, drained=True), errors.ECODE_INVAL, "only one"),
+        (change("node1", offline=True), errors.ECODE_INVAL, "is the master"),
+        (change("node1", master_candidate=False), errors.ECODE_INVAL, "is the master"),
+        (change("nosuch", offline=True), errors.ECODE_NOENT, "nosuch"),
+        (change(secondary_ip="192.0.2.50"), errors.ECODE_INVAL, "secondary"),
+        (change(ndparams={"nosuch": 1}), errors.ECODE_INVAL, "nosuch"),
+        (change("node3", master_candidate=True), errors.ECODE_INVAL, "drained"),
+        (change("node3", vm_capable=False), errors.ECODE_STATE, "has instances"),
+    ],
+)
+def test_changing_is_refused(op, ecode, fragment):
+    changes = {3: {"drained": True, "master_candidate": False}}
+    master = Master(cluster_of(3, (instance_of("web", "node3"),), node_changes=changes))
+    assert fragment in master.refused(op, ecode)
+
+
+def test_too_few_candidates_need_promotion_or_force():
+    changes = {3: {"master_candidate": False}}
+    data = cluster_of(3, node_changes=changes, candidate_pool_size=2)
+    master = Master(data)
+    assert "--auto-promote" in master.refused(change(offline=True), errors.ECODE_STATE)
+    master.run(change(offline=True, auto_promote=True))
+    assert by_name(master, "node3.example.com").master_candidate
+    forced = Master(data)
+    forced.run(change(offline=True, force=True))
+    assert not by_name(forced, "node3.example.com").master_candidate
+
+
+def test_parameters_are_merged_and_reset():
+    master = Master(cluster_of(3))
+    master.run(change(ndparams={"spindle_count": "3", "cpu_speed": 2}))
+    assert by_name(master, "node2.example.com").ndparams == {"spindle_count": 3, "cpu_speed": 2.0}
+    master.run(change(ndparams={"cpu_speed": "default"}))
+    assert by_name(master, "node2.example.com").ndparams == {"spindle_count": 3}
+
+
+def test_a_file_disk_keeps_its_node(hosts):
+    disk = disk_of("web", template="file", node="node2")
+    web = instance_of("web", "node2", disks=(disk.uuid,))
+    Master(cluster_of(3, (web,), (disk,))).refused(remove(), errors.ECODE_INVAL)
