@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.instance import console
+from ganeti.cmdlib.os import diagnose
 from ganeti.constants import disk as disk_c
 from ganeti.constants import query as query_c
-from ganeti.objects import codec, fill
 from ganeti.opcodes.query import OpQuery, OpQueryFields
 from ganeti.query import engine, resources
 from ganeti.query import filter as filter_room
@@ -54,6 +55,7 @@ def query(context: MasterContext, what: str, fields: Sequence[str], qfilter: Any
     :raises errors.ParameterError: the filter is malformed.
     """
     resource = resources.lookup(what)
+    _check_names(fields)
     view = _view(context, resource, fields, qfilter)
     return engine.run(resource, view, fields, qfilter, LiveData(context))
 
@@ -63,7 +65,14 @@ def query_fields(what: str, names: Sequence[str] | None = None) -> dict[str, Any
 
     :raises errors.OpPrereqError: no such kind of object.
     """
+    _check_names(names or ())
     return engine.definitions(resources.lookup(what), names)
+
+
+def _check_names(names: Any) -> None:
+    """Refuse what cannot be a list of field names; the old socket calls check no types."""
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise errors.OpPrereqError("fields must be a list of names", errors.ECODE_INVAL)
 
 
 def query_values(context: MasterContext, what: str, names: Sequence[str | int] | None,
@@ -75,6 +84,7 @@ def query_values(context: MasterContext, what: str, names: Sequence[str | int] |
         (wrong_input), or an unknown name (unknown_entity).
     """
     resource = resources.lookup(what)
+    _check_names(fields)
     unknown = [name for name in fields if name not in resource.fields]
     if unknown:
         raise errors.OpPrereqError(
@@ -169,9 +179,6 @@ def _askable_nodes(config: ConfigData) -> list[Node]:
 
 
 def _os_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
-    # Imported here: that module registers logical units, and so does this one.
-    from ganeti.cmdlib.os import diagnose
-
     config = context.config.snapshot()
     cluster = config.cluster
     answers = context.rpc.call_many(
@@ -309,37 +316,9 @@ class LiveData:
                 for instance in instances}
 
     def _consoles(self, view: View, instances: list[Instance]) -> dict[str, Any]:
-        # Only the hypervisor on the node knows where its console is.
-        call = TABLE.get("instance_console_info")
-        if call is None:
-            return {}
-        per_node: dict[str, dict[str, Any]] = {}
-        for instance in instances:
-            node = view.config.nodes.get(instance.primary_node)
-            group = view.group_of(instance.primary_node)
-            if instance.forthcoming or node is None or group is None:
-                continue
-            wanted = per_node.setdefault(node.uuid, {"instances": {}})["instances"]
-            wanted[instance.name] = {
-                "instance": codec.to_dict(fill.filled_instance(view.config, instance)),
-                "node": codec.to_dict(node),
-                "group": codec.to_dict(group),
-                "hvParams": view.cluster.fill_hv(instance),
-                "beParams": view.filled_be(instance),
-            }
-        answers = self._context.rpc.call_many(call, list(per_node), per_node=per_node)
-        consoles: dict[str, Any] = {}
-        for instance in instances:
-            answer = answers.get(instance.primary_node)
-            if answer is None:
-                continue
-            if answer.failure is not None:
-                consoles[instance.uuid] = _mark(answer)
-            elif instance.name in answer.data:
-                console = answer.data[instance.name]
-                consoles[instance.uuid] = (console if isinstance(console, dict)
-                                           else codec.to_dict(console))
-        return consoles
+        return {instance.uuid: console.describe(view.config, instance)
+                for instance in instances
+                if not instance.forthcoming and instance.primary_node in view.config.nodes}
 
 
 def _live_instance(instance: Instance, answers: dict[str, Result],

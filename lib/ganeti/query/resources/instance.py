@@ -1,7 +1,7 @@
 """Fields of instances.
 
 Live data ``instances``: instance UUID -> :class:`LiveInstance`; ``consoles``: instance UUID -> how
-to reach the console, or a mark.
+to reach the console (worked out by the master, so it comes in like live data).
 """
 
 from __future__ import annotations
