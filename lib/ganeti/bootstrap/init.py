@@ -28,8 +28,6 @@ _MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
 _HOST_KEY_FILE = "/etc/ssh/ssh_host_rsa_key.pub"
 _PING_S = 2.0
 _VGS_S = 60.0
-# The user network of QEMU is no mode of real clusters, so it is not among the published ones.
-_NIC_MODE_USER = "user"
 _SMALLEST_VG_MIB = 20 * 1024
 
 
@@ -418,7 +416,7 @@ def _nicparams(params: InitParams) -> dict[str, Any]:
     filled = {**net.NIC_DEFAULTS, **hvparams.force_types(params.nicparams, net.NIC_PARAM_TYPES)}
     modes = [mode for mode in net.NIC_MODES if mode != net.NIC_IP_POOL]
     if paths.is_virtual():
-        modes.append(_NIC_MODE_USER)
+        modes.append(net.NIC_MODE_USER)
     if filled["mode"] not in modes:
         raise _wrong(
             f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}."

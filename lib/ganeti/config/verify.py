@@ -242,7 +242,8 @@ def _nics(data: ConfigData) -> _Problems:
             if nic.network is not None and nic.network not in data.networks:
                 yield f"{what}: network {nic.network} does not exist"
             filled = data.cluster.fill_nic(nic.nicparams)
-            if filled.get("mode") not in net_const.NIC_MODES:
+            # Whether mode user is right here was decided when it was set.
+            if filled.get("mode") not in (*net_const.NIC_MODES, net_const.NIC_MODE_USER):
                 yield f"{what}: there is no mode {filled.get('mode')}"
             if nic.ip:
                 addresses.append((nic.network, nic.ip))

@@ -9,6 +9,8 @@ NIC_MODE_EXT = "ext"
 # Means "as the network the address came from says"; never stored.
 NIC_IP_POOL = "pool"
 NIC_MODES = (NIC_MODE_BRIDGED, NIC_MODE_EXT, NIC_MODE_OVS, NIC_MODE_ROUTED, NIC_IP_POOL)
+# QEMU's own network, which needs no privileges; exists in virtual clusters only.
+NIC_MODE_USER = "user"
 MAX_NICS = 8
 
 # Keys of one NIC in a request.

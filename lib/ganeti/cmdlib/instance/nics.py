@@ -14,6 +14,7 @@ from ganeti.constants.net import (
     NIC_MODE_BRIDGED,
     NIC_MODE_OVS,
     NIC_MODE_ROUTED,
+    NIC_MODE_USER,
     NIC_MODES,
     NIC_PARAM_TYPES,
     VALUE_AUTO,
@@ -26,9 +27,6 @@ from ganeti.utils import net, paths
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
-
-#: QEMU's own user network; exists in virtual clusters only.
-NIC_MODE_USER = "user"
 
 MODES = frozenset(NIC_MODES) - {NIC_IP_POOL}
 

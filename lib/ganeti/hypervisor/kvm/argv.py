@@ -23,9 +23,6 @@ from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Nic
 
-#: NIC mode of virtual clusters: QEMU's own user networking, which needs no privileges.
-NIC_MODE_USER = "user"
-
 PCI_SLOTS = 32
 SCSI_SLOTS = 16
 SOCKET_PATH_MAX_BYTES = 107

@@ -43,7 +43,7 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
     :raises HypervisorError: says which card, and why.
     """
     mode = nic["nicparams"].get("mode")
-    if mode == argv.NIC_MODE_USER:
+    if mode == net.NIC_MODE_USER:
         if not paths.is_virtual():
             raise errors.HypervisorError(
                 f"instance {instance_name}: NIC mode {mode} exists in virtual clusters only")
@@ -52,7 +52,7 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
     elif os.geteuid() != 0:
         raise errors.HypervisorError(
             f"instance {instance_name}: NIC mode {mode} needs root. "
-            f"A virtual cluster of an ordinary user has mode {argv.NIC_MODE_USER}.")
+            f"A virtual cluster of an ordinary user has mode {net.NIC_MODE_USER}.")
 
 
 def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
@@ -139,7 +139,7 @@ def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layou
     taps: list[str | None] = []
     try:
         for index, nic in enumerate(nics):
-            if nic["nicparams"]["mode"] == argv.NIC_MODE_USER:
+            if nic["nicparams"]["mode"] == net.NIC_MODE_USER:
                 taps.append(None)
                 continue
             queues = int(hvparams.get("virtio_net_queues") or 1)
