@@ -28,6 +28,7 @@ from ganeti.utils import net, paths
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
 
+#: Modes which an interface may have; the mode of address pools is never stored.
 MODES = frozenset(NIC_MODES) - {NIC_IP_POOL}
 
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
