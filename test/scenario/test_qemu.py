@@ -206,6 +206,40 @@ def test_q35_with_scsi_disk(node: Node) -> None:
 
 # Failure
 
+def test_interrupted_start_is_completed_or_undone(node: Node, guest: FilledInstance) -> None:
+    """As after a power cut of the node daemon between any two steps of a start."""
+    node.start(guest, paused=True)          # cut before the guest was let run
+    pid = node.pid(guest)
+    node.start(guest, paused=True)
+    assert status(node, guest) == "prelaunch"
+    node.start(guest)
+    assert node.pid(guest) == pid
+    node.wait_booted(guest)
+    Path(f"{node.paths.kvm_root}/conf/{NAME}.runtime").unlink()     # cut before the record
+    node.start(guest)
+    assert node.pid(guest) != pid and not process.is_alive(pid)
+    wait_until(lambda: node.lines(guest)[-1][0].startswith("2-"), "it has booted again")
+    node.shutdown(guest)
+    assert node.leftovers() == []
+
+
+def test_target_of_a_migration_that_never_came(nodes: tuple[Node, Node],
+                                               guest: FilledInstance) -> None:
+    first, second = nodes
+    first.start(guest)
+    with paths.override(first.paths):
+        info = instance.migration_info(guest)
+    for finish in (second.shutdown, second.start):
+        with paths.override(second.paths):
+            instance.accept_instance(guest, info, "127.0.0.31")
+        waiting = second.pid(guest)
+        if finish == second.start:
+            first.shutdown(guest, timeout_s=0)
+        finish(guest)
+        assert not process.is_alive(waiting)
+    second.wait_booted(guest)
+
+
 def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
     node.start(guest)
     node.wait_booted(guest)

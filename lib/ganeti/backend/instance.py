@@ -23,7 +23,9 @@ from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import clock, fs, paths
 from ganeti.wire import calls, json
 
-# A guest that is asked while it still boots does not hear it; it is asked again this often.
+# A guest that is asked while it still boots does not hear it; it is asked again after pauses that
+# grow from the first to the second.
+_ASK_AGAIN_START_S = 1.0
 _ASK_AGAIN_S = 5.0
 _POLL_START_S = 0.05
 _POLL_MAX_S = 0.5
@@ -78,9 +80,10 @@ def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: 
 
 @serves(calls.INSTANCE_START)
 def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]]) -> None:
-    """Start a guest; one that runs already stays as it is."""
+    """Start a guest; one that runs already stays as it is, half a start is completed."""
     driver = hypervisor.of(instance.hypervisor)
-    if driver.is_running(instance.name):
+    if driver.is_running(instance.name) and driver.complete_start(instance,
+                                                                  paused=startup_paused):
         logging.info("instance %s is running already, not started", instance.name)
         return
     disks = _attach_disks(instance)
@@ -124,6 +127,7 @@ def shut_down_softly(driver: hypervisor.base.Hypervisor, instance_name: str,
         return False
     deadline = time.monotonic() + timeout_s
     ask_at = 0.0
+    ask_again_s = _ASK_AGAIN_START_S
     pause_s = _POLL_START_S
     while driver.is_running(instance_name):
         now = time.monotonic()
@@ -135,7 +139,8 @@ def shut_down_softly(driver: hypervisor.base.Hypervisor, instance_name: str,
             except errors.HypervisorError as err:
                 # It may answer the next time; if not, it is stopped hard in the end.
                 logging.warning("cannot ask instance %s to shut down: %s", instance_name, err)
-            ask_at = now + _ASK_AGAIN_S
+            ask_at = now + min(ask_again_s, _ASK_AGAIN_S)
+            ask_again_s *= 1.5
         time.sleep(min(pause_s, max(deadline - now, 0.01)))
         pause_s = min(pause_s * 1.5, _POLL_MAX_S)
     return True

@@ -62,6 +62,14 @@ class Hypervisor(ABC):
         :raises HypervisorError: it runs already, or cannot be started; nothing is left behind.
         """
 
+    def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
+        """Finish what an interrupted :meth:`start` of a guest that is running has left undone.
+
+        :returns: whether the guest runs now as asked; False when there was only half a guest, which
+            is gone and must be started anew.
+        """
+        return self.is_running(instance.name)
+
     @abstractmethod
     def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
         """Ask a guest to shut down, or with ``force`` end it.

@@ -12,7 +12,9 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 PARTITION_START = 2048 * 512
 SECTOR = 512
@@ -24,7 +26,8 @@ class ScriptError(Exception):
     """Ends the script; the text is for the user."""
 
 
-def guard(main) -> None:
+def guard(main: Callable[[], None]) -> None:
+    """Run a script; an error becomes one line and exit code 1."""
     try:
         main()
     except (ScriptError, OSError, subprocess.SubprocessError) as err:
@@ -39,7 +42,7 @@ def required(name: str) -> str:
     return value
 
 
-def settings() -> dict:
+def settings() -> dict[str, Any]:
     """The checked OS parameters: ``interval`` in seconds, ``quiet``, the image directory."""
     interval = os.environ.get("OSP_INTERVAL", "1")
     if not re.fullmatch(r"[1-9][0-9]{0,3}", interval):
@@ -68,7 +71,7 @@ def device_size(path: str) -> int:
         return disk.seek(0, os.SEEK_END)
 
 
-def root_tree(tree: Path, name: str, conf: dict) -> None:
+def root_tree(tree: Path, name: str, conf: dict[str, Any]) -> None:
     """Fill ``tree`` with the files of the root file system."""
     image = image_dir()
     shutil.copytree(image / "root", tree, dirs_exist_ok=True, symlinks=True)
@@ -103,7 +106,8 @@ def partition_table(sectors: int) -> bytes:
     return b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
 
 
-def install(disk: str, name: str, conf: dict) -> None:
+def install(disk: str, name: str, conf: dict[str, Any]) -> None:
+    """Make the partition and the file system of a disk."""
     size = device_size(disk)
     if size < SMALLEST_MIB << 20:
         raise ScriptError(f"{disk} has {size >> 20} MiB, tiny needs at least {SMALLEST_MIB}")
@@ -142,7 +146,7 @@ def make_file_system(disk: str, tree: Path, size: int) -> None:
         raise ScriptError(f"mke2fs failed: {(done.stderr or done.stdout).strip()}")
 
 
-def debugfs(disk: str, commands: list) -> str:
+def debugfs(disk: str, commands: list[str]) -> str:
     """Run debugfs commands on the root file system without mounting it; its output."""
     try:
         done = subprocess.run(["debugfs", "-w", "-f", "-", f"{disk}?offset={PARTITION_START}"],

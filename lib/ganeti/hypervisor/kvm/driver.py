@@ -46,6 +46,9 @@ _STATUS_PAUSE_S = 2.0
 _CONSOLE_LOG_MAX_BYTES = 4 << 20
 _ERROR_LINES = 5
 
+# Not yet begun, not yet arrived, or sent away: nobody would feel the power button.
+_NOBODY_HOME = frozenset(("prelaunch", "inmigrate", "postmigrate", "guest-panicked"))
+
 _SOCKET_KINDS = ("monitor", "serial", "qmp", "kvmd", "qga")
 _SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
 
@@ -229,6 +232,32 @@ class KvmHypervisor(base.Hypervisor):
             record = self._new_runtime(instance, disks, layout, qemu)
             self._start(record, layout, qemu, paused=paused, tags=instance.tags)
 
+    def complete_start(self, instance: FilledInstance, *, paused: bool = False) -> bool:
+        """Let a guest run that was left before its first instruction; remove half a start.
+
+        The runtime file marks the moment from which QEMU is complete. A QEMU that waits for a
+        migration is no guest: who asks for a start here knows that nobody sends one.
+        """
+        with self._locked(instance.name) as layout:
+            if not self._process(layout):
+                return False
+            if os.path.exists(layout.runtime_file):
+                with Qmp(layout.socket("qmp"), layout.name) as control:
+                    state = control.execute("query-status").get("status")
+                if state not in ("prelaunch", "inmigrate"):
+                    return True
+                if state == "prelaunch":
+                    if not paused:
+                        record = runtime.load(layout.runtime_file, layout.name)
+                        self._prepare(record, layout)
+                        with Qmp(layout.socket("qmp"), layout.name) as control:
+                            control.execute("cont")
+                    return True
+            logging.warning("instance %s is there by half only, removing it", layout.name)
+            self._end_process(layout)
+            self._remove_files(layout)
+            return False
+
     def _refuse_running(self, layout: argv.Layout) -> None:
         if self._process(layout):
             raise errors.HypervisorError(f"instance {layout.name} is running already")
@@ -279,7 +308,7 @@ class KvmHypervisor(base.Hypervisor):
                 elif not paused:
                     control.execute("cont")
         except BaseException as err:
-            self._end_process(layout, force=True)
+            self._end_process(layout)
             self._remove_files(layout)
             if isinstance(err, errors.CommandError):
                 # From the moment QEMU has its log file open, it complains only there.
@@ -333,20 +362,19 @@ class KvmHypervisor(base.Hypervisor):
             if not self._process(layout):
                 return
             if force or not hvparams.get("acpi", True):
-                self._end_process(layout, force=True)
+                self._end_process(layout)
                 self._remove_files(layout)
                 return
             try:
                 with Qmp(layout.socket("qmp"), layout.name) as control:
-                    if control.execute("query-status").get("status") == "prelaunch":
-                        # It has not begun to run, so nobody would feel the button.
+                    if control.execute("query-status").get("status") in _NOBODY_HOME:
                         control.execute("quit")
                     else:
                         control.execute("system_powerdown")
             except ConnectionLost:
                 logging.info("instance %s went away while it was asked to", instance_name)
 
-    def _end_process(self, layout: argv.Layout, *, force: bool) -> None:
+    def _end_process(self, layout: argv.Layout) -> None:
         """End QEMU and wait until it is gone.
 
         :raises HypervisorError: it survives SIGKILL (the kernel waits for its storage).
@@ -522,7 +550,7 @@ class KvmHypervisor(base.Hypervisor):
         """End the QEMU that sent the guest; or, after a failure, let it run on here."""
         if success:
             with self._locked(instance.name) as layout:
-                self._end_process(layout, force=True)
+                self._end_process(layout)
                 self._remove_files(layout)
             return
         layout = self.layout(instance.name)
@@ -537,7 +565,7 @@ class KvmHypervisor(base.Hypervisor):
         """Let the guest that has arrived run; or, after a failure, remove what waits for it."""
         if not success:
             with self._locked(instance.name) as layout:
-                self._end_process(layout, force=True)
+                self._end_process(layout)
                 self._remove_files(layout)
             return
         layout = self.layout(instance.name)
