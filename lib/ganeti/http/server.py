@@ -1,9 +1,14 @@
-"""An HTTPS server that answers every request in a child process.
+"""An HTTPS server that answers every request in a process of its own.
 
-The parent only accepts, forks and collects its dead; it never reads a byte from a client, so no
-client can block it. The child does the TLS handshake, reads one request, asks whether this
-certificate may call, answers, and leaves through ``os._exit``. A child that hangs or dies hurts its
-own call.
+The parent only forks and collects its dead; it never reads a byte from a client, so no client can
+block it. A child accepts one connection, does the TLS handshake, reads one request, asks whether
+this certificate may call, answers, and leaves through ``os._exit``. A child that hangs or dies
+hurts its own call.
+
+A few *spare* children wait on the listening socket, so that a call does not wait for a fork (which
+costs more than everything else in a small call). A spare that accepts says so through a pipe, and
+the parent forks the next one. Spares end when a second pipe closes: because the parent ends, dies,
+or wants fresh ones (after a signal, which may have opened new log files).
 
 What bounds the damage of a bad client:
 
@@ -44,8 +49,12 @@ _METHODS = ("PUT", "POST")
 _LINGER_S = 2.0
 _LINGER_BYTES = 64 * 1024 * 1024
 _RECEIVE_BYTES = 256 * 1024
+_HEAD_RECEIVE_BYTES = 16 * 1024
 # The parent looks again this often while something is in its way (no process, too many children).
 _RETRY_MS = 200
+_FAILED_PAUSE_S = 1.0
+# A connection of which nothing is known for so long may be dropped for another one.
+_STRANGER_S = 1.0
 _BACKLOG = 512
 
 
@@ -53,6 +62,7 @@ class Limits(NamedTuple):
     """Bounds of one server; times in seconds."""
 
     children: int = 200
+    spares: int = 2
     request_s: float = 30.0
     head_bytes: int = 16 * 1024
     body_bytes: int = http.MAX_BODY_BYTES
@@ -95,16 +105,23 @@ class _Refused(Exception):
 
 
 class _Child:
-    """What the parent knows of a child."""
+    """What the parent knows of a child. ``started``: when it took its connection."""
 
-    __slots__ = ("accepted", "peer", "pid", "pidfd", "started")
+    __slots__ = ("accepted", "peer", "pid", "pidfd", "retired", "started")
 
-    def __init__(self, pid: int, pidfd: int, peer: str, started: float) -> None:
+    def __init__(self, pid: int, pidfd: int) -> None:
         self.pid = pid
         self.pidfd = pidfd
-        self.peer = peer
-        self.started = started
+        self.peer = ""
+        self.started: float | None = None
         self.accepted = False
+        # A spare of which the parent expects that it ends.
+        self.retired = False
+
+    @property
+    def spare(self) -> bool:
+        """Whether it waits for a connection."""
+        return self.started is None
 
 
 def listen(address: str, port: int) -> socket.socket:
@@ -147,8 +164,9 @@ class ForkingServer:
         self._clock = clock
         self._children: dict[int, _Child] = {}
         self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._accepting = False
+        self._life, self._hold = os.pipe2(os.O_CLOEXEC)
         self._quit = False
+        self._not_before = 0.0
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
 
@@ -161,81 +179,85 @@ class ForkingServer:
         self._poll.register(wakeup, select.POLLIN)
         try:
             while not self._quit:
-                for fd, _ in self._poll.poll(self._watch()):
+                # What children said comes before their end, which may free a place or the server.
+                for fd, _ in sorted(self._poll.poll(self._provide()),
+                                    key=lambda event: event[0] != self._control):
                     if fd == wakeup:
                         if stop():
                             return
+                        self._renew_spares()
                     elif fd == self._control:
                         self._read_control()
-                    elif fd == self._sock.fileno():
-                        self._accept()
                     else:
                         self._collect(fd)
         finally:
             self._close()
 
-    def _watch(self) -> int | None:
-        """Watch the listening socket only while there is room; returns the time limit in ms."""
-        room = len(self._children) < self._limits.children
-        if not room:
+    def _provide(self) -> int | None:
+        """Fork the spares that are missing; returns how long to wait for events, in ms."""
+        spares = sum(child.spare for child in self._children.values() if not child.retired)
+        wanted = min(self._limits.spares, self._limits.children - len(self._children) + spares)
+        if wanted <= 0:
             self._make_room()
-        if room != self._accepting:
-            if room:
-                self._poll.register(self._sock, select.POLLIN)
-            else:
-                self._poll.unregister(self._sock)
-            self._accepting = room
-        return None if room else _RETRY_MS
+            return _RETRY_MS
+        if spares < wanted and self._clock() < self._not_before:
+            return _RETRY_MS
+        for _ in range(wanted - spares):
+            if not self._fork():
+                return _RETRY_MS
+        return None
 
-    def _make_room(self) -> None:
-        """End the oldest stranger; the room is there once the parent has collected it."""
-        strangers = [child for child in self._children.values() if not child.accepted]
-        if strangers:
-            oldest = min(strangers, key=lambda child: child.started)
-            # One that just connected may be the cluster's own; give it a moment to say so.
-            if self._clock() - oldest.started > 1.0:
-                _log.warning("too many connections: dropping the one of %s", oldest.peer)
-                signal.pidfd_send_signal(oldest.pidfd, signal.SIGKILL)
-
-    def _read_control(self) -> None:
-        for word in os.read(self._control, 65536).split():
-            if word == b"quit":
-                self._quit = True
-                continue
-            for child in self._children.values():
-                if child.pid == int(word):
-                    child.accepted = True
-
-    def _accept(self) -> None:
-        try:
-            conn, address = self._sock.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError as err:
-            _log.error("cannot accept a connection: %s", err)
-            time.sleep(_RETRY_MS / 1000)
-            return
-        peer = str(address[0])
+    def _fork(self) -> bool:
         try:
             pid = os.fork()
         except OSError as err:
-            _log.error("cannot serve %s: no process: %s", peer, err)
-            conn.close()
-            time.sleep(_RETRY_MS / 1000)
-            return
+            _log.error("cannot serve: no process: %s", err.strerror)
+            self._not_before = self._clock() + _FAILED_PAUSE_S
+            return False
         if pid == 0:
-            self._be_child(conn, peer)
-        conn.close()
+            self._be_child()
         pidfd = os.pidfd_open(pid)
-        self._children[pidfd] = _Child(pid, pidfd, peer, self._clock())
+        self._children[pidfd] = _Child(pid, pidfd)
         self._poll.register(pidfd, select.POLLIN)
+        return True
+
+    def _make_room(self) -> None:
+        """End the oldest stranger; the room is there once the parent has collected it."""
+        strangers = [(child.started, child.pidfd) for child in self._children.values()
+                     if child.started is not None and not child.accepted]
+        if strangers:
+            started, pidfd = min(strangers)
+            # One that just connected may be the cluster's own; give it a moment to say so.
+            if self._clock() - started > _STRANGER_S:
+                _log.warning("too many connections: dropping the one of %s",
+                             self._children[pidfd].peer)
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    def _read_control(self) -> None:
+        """Words of children: ``+pid,peer`` has a connection, ``=pid`` is accepted, ``quit``."""
+        by_pid = {child.pid: child for child in self._children.values()}
+        for word in os.read(self._control, 65536).decode("ascii").split():
+            if word == "quit":
+                self._quit = True
+                continue
+            pid, _, peer = word[1:].partition(",")
+            child = by_pid.get(int(pid))
+            if child is not None and word[0] == "+":
+                child.started, child.peer = self._clock(), peer
+            elif child is not None:
+                child.accepted = True
 
     def _collect(self, pidfd: int) -> None:
         child = self._children.pop(pidfd)
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(child.pid, 0)
-        if os.WIFSIGNALED(status):
+        if child.spare:
+            if not child.retired:
+                # Something is wrong with this machine; forking at full speed does not help.
+                _log.error("process %d ended before it had a connection", child.pid)
+                self._not_before = self._clock() + _FAILED_PAUSE_S
+        elif os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             if number == signal.SIGALRM and not child.accepted:
                 _log.warning("%s sent no complete request within %g s", child.peer,
@@ -246,33 +268,73 @@ class ForkingServer:
         elif status:
             _log.error("process %d for %s failed", child.pid, child.peer)
 
+    def _renew_spares(self) -> None:
+        """Let the spares go; those that take a connection at this moment serve it first."""
+        self._retire_spares()
+        self._life, self._hold = os.pipe2(os.O_CLOEXEC)
+
+    def _retire_spares(self) -> None:
+        os.close(self._hold)
+        os.close(self._life)
+        for child in self._children.values():
+            child.retired = child.spare
+
     def _close(self) -> None:
         self._sock.close()
+        self._retire_spares()
+        self._drain_control()
         for child in self._children.values():
-            if not child.accepted:
-                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
-            else:
+            if child.accepted:
                 _log.info("process %d for %s goes on", child.pid, child.peer)
+            elif not child.spare:
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             os.close(child.pidfd)
         os.close(self._control)
         os.close(self._tell)
 
+    def _drain_control(self) -> None:
+        """Hear what children said last: who is accepted is not ended."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._read_control()
+
     # What follows runs in the child.
 
-    def _be_child(self, conn: socket.socket, peer: str) -> NoReturn:
+    def _be_child(self) -> NoReturn:
         code = 1
         try:
-            # A restarted daemon must find the port free while an old child still works.
-            self._sock.close()
+            os.close(self._hold)
             self._in_child()
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
-            self._talk(conn, peer)
+            accepted = self._wait_for_connection()
+            if accepted is not None:
+                conn, peer = accepted
+                # A restarted daemon must find the port free while an old child still works.
+                self._sock.close()
+                os.close(self._life)
+                os.write(self._tell, f"+{os.getpid()},{peer} ".encode("ascii"))
+                signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
+                self._talk(conn, peer)
             code = 0
         except BaseException:  # noqa: BLE001  # the child must not run on as a second parent
-            _log.exception("cannot serve %s", peer)
+            _log.exception("cannot serve")
         finally:
             os._exit(code)
+
+    def _wait_for_connection(self) -> tuple[socket.socket, str] | None:
+        """A connection and the address of the peer; None when this spare is no longer wanted."""
+        with select.epoll() as events:
+            # Exclusive: a connection wakes one spare, not all.
+            events.register(self._sock, select.EPOLLIN | select.EPOLLEXCLUSIVE)
+            events.register(self._life, select.EPOLLIN)
+            while True:
+                if any(fd == self._life for fd, _ in events.poll()):
+                    return None
+                try:
+                    conn, address = self._sock.accept()
+                except (BlockingIOError, ConnectionAbortedError):
+                    continue
+                return conn, str(address[0])
 
     def _talk(self, conn: socket.socket, peer: str) -> None:
         conn.setblocking(True)
@@ -318,7 +380,7 @@ class ForkingServer:
         length = _body_length(headers, self._limits.body_bytes)
         body = _read_body(tls, rest, length)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        os.write(self._tell, b"%d " % os.getpid())
+        os.write(self._tell, b"=%d " % os.getpid())
         request = Request(target[1:], body, peer, digest, headers, bool(tls.session_reused))
         try:
             return self._answer(request)
@@ -348,7 +410,7 @@ def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
 def _read_head(tls: ssl.SSLSocket, limit: int) -> tuple[bytes, bytes]:
     data = b""
     while b"\r\n\r\n" not in data:
-        chunk = tls.recv(_RECEIVE_BYTES)
+        chunk = tls.recv(_HEAD_RECEIVE_BYTES)
         if not chunk:
             raise ConnectionResetError("closed before a request was complete")
         data += chunk

@@ -67,6 +67,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
                             (here.instance_reason_dir, 0o755), (here.crypto_keys_dir, 0o700)):
         fs.make_dirs(directory, mode)
     context = x509.server_context(here.noded_cert_file)
+    x509.rehearse(context, here.noded_cert_file)
     address = options.bind or default_address()
     try:
         sock = server.listen(address, options.port)

@@ -210,6 +210,48 @@ def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext
     return context
 
 
+def rehearse(context: ssl.SSLContext, cert_file: str) -> None:
+    """Do a handshake with ourselves, first a full one, then a resumed one.
+
+    OpenSSL looks up its algorithms when they are first used, which takes longer than the handshake
+    itself. A parent that has done it once spares all its children the work.
+
+    :param cert_file: the certificate of the context; shown by the other side, too.
+    :raises X509CertError: the certificate does not work.
+    """
+    client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client_context.check_hostname = False
+    client_context.load_verify_locations(cafile=cert_file)
+    client_context.load_cert_chain(cert_file)
+    session = None
+    for _ in range(2):
+        to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        server = context.wrap_bio(to_server, to_client, server_side=True)
+        client = client_context.wrap_bio(to_client, to_server, session=session)
+        try:
+            _shake_hands(client, server)
+            client.write(b"?")
+            server.read(1)
+            server.getpeercert(binary_form=True)
+            # With TLS 1.3 the ticket comes with the first data.
+            server.write(b"!")
+            client.read(1)
+        except ssl.SSLError as err:
+            raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
+        session = client.session
+
+
+def _shake_hands(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
+    waiting = [client, server]
+    while waiting:
+        for side in list(waiting):
+            try:
+                side.do_handshake()
+                waiting.remove(side)
+            except ssl.SSLWantReadError:
+                continue
+
+
 def _new_key() -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -91,3 +91,20 @@ def test_server_context_demands_certificates(authority, tmp_path):
     context = x509.server_context(str(path))
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_rehearsal_resumes(authority, tmp_path):
+    path = tmp_path / "server.pem"
+    path.write_text(authority)
+    context = x509.server_context(str(path))
+    x509.rehearse(context, str(path))
+    assert context.session_stats()["accept_good"] == 2
+    assert context.session_stats()["hits"] == 1
+
+
+def test_rehearsal_finds_unusable_certificate(authority, tmp_path):
+    path, other = tmp_path / "server.pem", tmp_path / "other.pem"
+    path.write_text(authority)
+    other.write_text(x509.create_self_signed())
+    with pytest.raises(errors.X509CertError, match="cannot be used"):
+        x509.rehearse(x509.server_context(str(path)), str(other))
