@@ -281,16 +281,23 @@ def test_cleanup_before_the_transfer_removes_the_waiting_side():
 def test_cleanup_in_the_middle_asks_the_source(status, winner):
     master = master_with()
     master.rpc.run("web", "node2")
-    master.rpc.answers["instance_get_migration_status"] = MigrationStatus(status=status)
+    master.rpc.answers["instance_get_migration_status"] = MigrationStatus(
+        status=status, transferred_ram=9, total_ram=9
+    )
     master.run(cleanup())
     assert master.rpc.where("web") == [winner]
     assert primary(master) == f"{winner}.example.com"
 
 
-def test_cleanup_never_kills_one_of_two_guests_it_does_not_understand():
+@pytest.mark.parametrize("came_by_migration", [False, True])
+def test_cleanup_never_kills_one_of_two_guests_it_does_not_understand(came_by_migration):
     master = master_with()
     master.rpc.run("web", "node2")
-    master.rpc.errors["instance_get_migration_status"] = "no migration was started"
+    call = "instance_get_migration_status"
+    if came_by_migration:
+        master.rpc.answers[call] = MigrationStatus(status="completed")
+    else:
+        master.rpc.errors[call] = "no migration was started"
     text = master.failed(cleanup())
     assert NODE1 in text
     assert NODE2 in text

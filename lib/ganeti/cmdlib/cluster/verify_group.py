@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ganeti.cmdlib import locks
+from ganeti.cmdlib import locks, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.cluster.files import common_files
 from ganeti.cmdlib.cluster.findings import Findings
@@ -478,7 +478,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             text = f"its node {node.name} is not meant to run instances"
             findings.report("EINSTANCEBADNODE", instance.name, text)
         elif node.uuid in gathered.running:
-            runs = instance.name in gathered.running[node.uuid]
+            runs = prereq.is_running(gathered.running[node.uuid].get(instance.name, {}))
             text = f"is meant to run, but does not run on its node {node.name}"
             findings.check(wanted and not runs, "EINSTANCEDOWN", instance.name, text)
             text = f"is marked {instance.admin_state}, but runs on its node {node.name}"

@@ -585,7 +585,8 @@ def _interrupted_between(unit: LogicalUnit, instance: Instance, source: Node, ot
     """Both sides know it: which one has the guest, as far as the sender can tell?"""
     answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
     status = None if answer.failure is not None else answer.data.status
-    if status == COMPLETED:
+    # A guest which once came to the source by migration says "completed" too, but sent nothing.
+    if status == COMPLETED and answer.data.total_ram:
         return other
     if status == ACTIVE or status in FAILED:
         unit.feedback(f"* a transfer to {other.name} was interrupted")

@@ -141,14 +141,17 @@ class KvmHypervisor(base.Hypervisor):
         return self._info(layout, *found) if found else None
 
     def _info(self, layout: argv.Layout, pid: int, command: parse.CommandLine) -> base.InstanceInfo:
-        memory_mib = command.memory_mib
+        memory_mib, state = command.memory_mib, base.RUNNING
         try:
             with Qmp(layout.socket("qmp"), layout.name, timeout_s=1.0) as control:
+                if control.execute("query-status").get("status") == "inmigrate":
+                    # It waits for its memory; the guest still runs on another node.
+                    state = base.SHUTDOWN
                 memory_mib = control.execute("query-balloon")["actual"] >> 20
         except (errors.HypervisorError, KeyError, TypeError) as err:
             # Busy with another client, or no balloon: the command line is good enough.
             logging.debug("instance %s: memory taken from the command line: %s", layout.name, err)
-        return base.InstanceInfo(layout.name, pid, memory_mib, command.vcpus, base.RUNNING,
+        return base.InstanceInfo(layout.name, pid, memory_mib, command.vcpus, state,
                                  _cpu_time_s(pid))
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -291,7 +294,9 @@ class KvmHypervisor(base.Hypervisor):
                 direct_works=[not paths.is_virtual() or _direct_works(disk.path)
                               for disk in record.disks],
                 incoming=incoming, run_as=run_as,
-                chroot=layout.chroot_dir if hvp.get("use_chroot") else None)
+                chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
+                # On by default, but a kernel without the module must not keep guests from starting.
+                vhost_works=os.access("/dev/vhost-net", os.R_OK | os.W_OK))
             if host.chroot:
                 fs.make_dirs(host.chroot, 0o755)
             _rotate(layout.console_log_file)
