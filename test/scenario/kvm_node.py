@@ -196,7 +196,7 @@ def main(root: str, image: str, verb: str, name: str = "guest.example.com") -> N
             node.start(node.instance(name))
             print(f"started {text.natural_key(name)[0][1]}")
         elif verb == "bridge":
-            guest = node.instance(name, nic={"mode": "bridged", "link": "br0"}, vhost_net=False)
+            guest = node.instance(name, nic={"mode": "bridged", "link": "br0"})
             node.install(guest)
             node.start(guest)
             members = os.listdir("/sys/class/net/br0/brif")

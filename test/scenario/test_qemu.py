@@ -593,6 +593,33 @@ def test_as_an_ordinary_user(image: Path) -> None:
         shutil.rmtree(directory)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving up privileges needs root")
+def test_guest_of_root_runs_without_privileges(nodes: tuple[Node, Node]) -> None:
+    """Also after a reboot and a migration; in an empty root directory."""
+    first, second = nodes
+    guest = first.instance(NAME, security_model="user", security_domain="nobody", use_chroot=True)
+    first.install(guest)
+    first.start(guest)
+    first.wait_booted(guest)
+
+    def confined(node: Node) -> bool:
+        pid = node.pid(guest)
+        uids = Path(f"/proc/{pid}/status").read_text().split("Uid:")[1].split()[:4]
+        return uids == ["65534"] * 4 and os.listdir(f"/proc/{pid}/root/") == []
+
+    assert confined(first)
+    with paths.override(first.paths):
+        instance.reboot(guest, "soft", 60, [])
+    assert confined(first)
+    first.wait_booted(guest, more_than=len(first.lines(guest)))
+    assert move(first, second, guest) == "completed"
+    assert confined(second)
+    second.wait_booted(guest)
+    second.shutdown(guest)
+    assert first.leftovers() == second.leftovers() == []
+    assert "going down (off)" in second.console(guest)
+
+
 @pytest.mark.skipif(os.geteuid() != 0 or not os.path.exists("/dev/net/tun"),
                     reason="a bridge needs root and /dev/net/tun")
 def test_bridged_nic(image: Path) -> None:

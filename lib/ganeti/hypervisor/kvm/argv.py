@@ -220,10 +220,11 @@ def _file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
 
 
 def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | None, *,
-             bootable: bool) -> list[str]:
+             bootable: bool, vhost_works: bool = True) -> list[str]:
     """``-netdev`` and ``-device`` of one NIC.
 
     :param tap: the host's interface; None for user networking.
+    :param vhost_works: the kernel can carry the packets itself, when ``vhost_net`` asks for it.
     """
     info = nic["hvinfo"]
     device = _place(info) + [("netdev", info["id"]), ("mac", nic["mac"])]
@@ -238,7 +239,7 @@ def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | Non
             backend.append(("queues", queues))
             # A pair of vectors per queue, one for control and one for configuration changes.
             device += [("mq", "on"), ("vectors", 2 * queues + 2)]
-        if paravirtual and hvparams.get("vhost_net"):
+        if paravirtual and hvparams.get("vhost_net") and vhost_works:
             backend.append(("vhost", "on"))
     if bootable:
         device.append(("bootindex", 1))
@@ -468,6 +469,7 @@ class HostSide:
     incoming: tuple[str, int] | None = None  # address and port of a migration target
     run_as: str | None = None  # user to become
     chroot: str | None = None
+    vhost_works: bool = True
 
 
 def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide) -> list[str]:
@@ -478,7 +480,8 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
     if not runtime.nics:
         argv += ["-net", "none"]
     for number, (nic, tap) in enumerate(zip(runtime.nics, host.taps, strict=True)):
-        argv += nic_argv(nic, hvp, tap, bootable=boot == "network" and number == 0)
+        argv += nic_argv(nic, hvp, tap, bootable=boot == "network" and number == 0,
+                         vhost_works=host.vhost_works)
     if host.incoming is not None:
         argv += ["-incoming", migration_uri(*host.incoming)]
     argv += ["-qmp", f"unix:{layout.socket('qmp')},server,nowait",

@@ -251,6 +251,14 @@ def test_queues_of_a_nic() -> None:
     assert words[3].endswith("mq=on,vectors=10,bootindex=1")
 
 
+def test_vhost_only_where_it_works() -> None:
+    card = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
+    record = runtime.device_dict(card, argv.nic_hvinfo(card, params(), argv.Bus("pc", 3)))
+    for works in (True, False):
+        words = argv.nic_argv(record, params(), "tap0", bootable=False, vhost_works=works)
+        assert ("vhost=on" in words[1]) is works
+
+
 def test_places_on_the_bus_are_given_once() -> None:
     bus = argv.Bus("pc", 12)
     given = [bus.pci()["addr"] for _ in range(19)]
