@@ -210,7 +210,7 @@ def _act_on_jobs(values: Values, arguments: Sequence[str], act: Any, question: s
                 terminal.out(f"{row[0][1]} {row[1][1]} {listing.join_list(row[2][1])}")
             if not terminal.can_ask():
                 terminal.err("There is no terminal to ask on. Add --force to go on.")
-                return failures.EXIT_CONFIRMATION
+                return failures.EXIT_FAILURE
             if not terminal.confirm(question):
                 return failures.EXIT_CONFIRMATION
     code = failures.EXIT_SUCCESS

@@ -13,12 +13,15 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
+    from ganeti import luxi
 
-def _diagnose(values: Values, fields: Sequence[str], names: Sequence[str] = ()) -> list[list[Any]]:
-    """What the master knows about the OS definitions: the fields of each."""
+
+def _diagnose(values: Values, fields: Sequence[str], client: luxi.Client | None = None
+              ) -> list[list[Any]]:
+    """What the nodes have: the fields of each OS definition."""
     from ganeti.opcodes.os import OpOsDiagnose
-    rows = jobs.run_opcode(OpOsDiagnose(output_fields=list(fields), names=list(names),
-                                        **jobs.common_params(values)), values)
+    rows = jobs.run_opcode(OpOsDiagnose(output_fields=list(fields), names=[],
+                                        **jobs.common_params(values)), values, client=client)
     if not isinstance(rows, list):
         raise errors.OpExecError("can't get the OS list")
     return rows
@@ -43,7 +46,7 @@ def list_os(values: Values, arguments: list[str]) -> int:
 
 
 _INFO_FIELDS = ("name", "valid", "variants", "parameters", "api_versions", "blacklisted", "hidden",
-                "os_hvp", "osparams", "trusted")
+                "trusted")
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
@@ -85,26 +88,30 @@ _DIAGNOSE_FIELDS = ("name", "valid", "variants", "node_status", "hidden", "black
 
 def diagnose(values: Values, arguments: list[str]) -> int:
     """``diagnose``: each OS on each node, with what is wrong."""
+    client = jobs.connect()
     rows = [dict(zip(_DIAGNOSE_FIELDS, row, strict=True))
-            for row in _diagnose(values, _DIAGNOSE_FIELDS)]
+            for row in _diagnose(values, _DIAGNOSE_FIELDS, client)]
     healthy = all(row["valid"] for row in rows)
     if values.output_format in ("json", "yaml"):
         from ganeti.cli import output
         output.write_data(rows, values.output_format)
     else:
+        # The master answers with UUIDs; people know their nodes by name.
+        names = {uuid: name for uuid, name in client.query_nodes([], ["uuid", "name"], False)}
         for row in rows:
-            terminal.out("\n".join([*_diagnosis(row), ""]))
+            terminal.out("\n".join([*_diagnosis(row, names), ""]))
     return failures.EXIT_SUCCESS if healthy else failures.EXIT_FAILURE
 
 
-def _diagnosis(row: dict[str, Any]) -> list[str]:
+def _diagnosis(row: dict[str, Any], names: dict[str, str]) -> list[str]:
     marks = [mark for mark in ("hidden", "blacklisted") if row[mark]]
     state = "valid" if row["valid"] else "invalid"
     lines = [f"OS: {row['name']} [global status: {state}]"
              + "".join(f" [{mark}]" for mark in marks)]
     if row["variants"]:
         lines.append(f"  Variants: [{', '.join(row['variants'])}]")
-    for node, places in row["node_status"].items():
+    for uuid, places in row["node_status"].items():
+        node = names.get(uuid, uuid)
         if not places:
             lines.append(f"  Node: {node}, status: not found")
             continue

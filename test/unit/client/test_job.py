@@ -228,7 +228,7 @@ def test_cancel_by_state(gnt: Gnt, master: FakeMaster,
     master.rows["job"] = [{"id": 1, "status": "queued", "summary": ["TEST_DELAY"]}]
     master.add_job(DELAY)
     ended = gnt("job cancel --queued")
-    assert ended.code == 13
+    assert ended.code == 1
     assert "1 queued TEST_DELAY" in ended.out
     assert "--force" in ended.err
     monkeypatch.setattr(terminal, "can_ask", lambda: True)

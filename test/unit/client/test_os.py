@@ -17,7 +17,7 @@ TINY: dict[str, Any] = {
     "parameters": [["size", "how large"], ["fail", "whether to fail"]], "api_versions": [20, 15],
     "blacklisted": False, "hidden": False, "os_hvp": {}, "osparams": {}, "trusted": True,
     "node_status": {
-        "node1": [["/srv/ganeti/os/tiny", True, "", ["plain", "net"], [["size", "how large"]],
+        "uuid1": [["/srv/ganeti/os/tiny", True, "", ["plain", "net"], [["size", "how large"]],
                    [20, 15], True],
                   ["/usr/share/ganeti/os/tiny", True, "", [], [], [20], False]],
         "node2": [], "node3": [["/srv/ganeti/os/tiny", False, "create is missing", [], [], [],
@@ -32,6 +32,7 @@ def _definitions(master: FakeMaster) -> None:
     def answer(op: dict[str, Any]) -> list[list[Any]]:
         return [[os[field] for field in op["output_fields"]] for os in (TINY, NOOP)]
     master.results["OP_OS_DIAGNOSE"] = answer
+    master.rows["node"] = [{"name": "node1", "uuid": "uuid1"}]
 
 
 def test_list(gnt: Gnt, master: FakeMaster) -> None:

@@ -1,0 +1,133 @@
+"""The manual pages name every command and option of the tables, and nothing that is not there."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from docutils import nodes
+from docutils.core import publish_doctree
+
+from ganeti import client
+from ganeti.cli import failures
+from ganeti.cli import options as opt
+from ganeti.cli.command import Program
+
+MAN = Path(__file__).resolve().parents[2] / "man"
+COMMON_SECTION = "Options of all commands"
+
+PAGES = [*sorted(client.PROGRAMS), "ganeti", "ganeti-masterd", "ganeti-noded",
+         "ganeti-os-interface"]
+
+
+def tree(name: str) -> nodes.document:
+    path = MAN / f"{name}.rst"
+    return publish_doctree(path.read_text(encoding="utf-8"), source_path=str(path),
+                           settings_overrides={"halt_level": 2, "report_level": 2})
+
+
+def sections(name: str) -> dict[str, nodes.section]:
+    """The lowest sections of a page, by title."""
+    found = {}
+    for section in tree(name).findall(nodes.section):
+        if not list(section.findall(nodes.section))[1:]:
+            found[section[0].astext()] = section
+    return found
+
+
+def literals(section: nodes.Node) -> str:
+    return "\n".join(node.astext() for node in section.findall(nodes.literal))
+
+
+def options_in(text: str) -> set[str]:
+    """Spellings of options: ``-f``, ``--force``."""
+    return set(re.findall(r"(?<![\w-])--?[a-zA-Z][a-z0-9-]*", text))
+
+
+def load(name: str) -> Program:
+    program: Program = importlib.import_module(client.PROGRAMS[name]).PROGRAM
+    return program
+
+
+COMMANDS = [(name, command) for name in client.PROGRAMS for command in load(name).commands]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_can_be_rendered(name: str) -> None:
+    document = tree(name)
+    assert document.astext().startswith(name)
+    fields = [field[0].astext() for field in document.findall(nodes.field)]
+    assert fields[:2] == ["Manual section", "Manual group"]
+
+
+def test_no_page_without_its_program() -> None:
+    assert sorted(path.stem for path in MAN.glob("*.rst")) == sorted(PAGES)
+
+
+@pytest.mark.parametrize(("name", "command"), COMMANDS)
+def test_every_option_of_a_command_is_on_its_page(name: str, command: str) -> None:
+    page = sections(name)
+    assert command in page, f"{name} has no section {command}"
+    section = page[command]
+    # What several commands share stands in a section of its own, to which the command's refers.
+    shared = [title for title in page if title.split(" ")[0] in ("Options", "Choosing")
+              and title.lower() in " ".join(section.astext().split()).lower()]
+    documented = options_in("\n".join(
+        literals(page[title]) for title in (command, COMMON_SECTION, *shared)))
+    wanted = {spelling for option in (*load(name).commands[command].options, *opt.COMMON)
+              for spelling in option.names}
+    assert wanted <= documented, f"not documented: {sorted(wanted - documented)}"
+    # The other way round: what the section explains exists, if perhaps on another command.
+    known = {spelling for other in load(name).commands.values()
+             for option in (*other.options, *opt.COMMON) for spelling in option.names}
+    assert options_in(literals(section)) <= known
+
+
+@pytest.mark.parametrize("name", sorted(client.PROGRAMS))
+def test_no_section_for_a_command_that_does_not_exist(name: str) -> None:
+    document = tree(name)
+    (commands,) = [section for section in document.findall(nodes.section)
+                   if section[0].astext() == "COMMANDS"]
+    titles = [child[0].astext() for child in commands if isinstance(child, nodes.section)]
+    assert titles == list(dict.fromkeys(titles))
+    assert set(titles) == set(load(name).commands)
+
+
+@pytest.mark.parametrize("name", sorted(client.PROGRAMS))
+def test_synopsis_names_program_and_command(name: str) -> None:
+    for command, section in sections(name).items():
+        if command in load(name).commands:
+            assert section[1].astext().startswith(f"{name} {command}")
+
+
+def test_environment_variables_are_documented() -> None:
+    text = (MAN / "ganeti.rst").read_text(encoding="utf-8")
+    for name in client.PROGRAMS:
+        program = load(name)
+        for command in program.env_commands:
+            assert program.env_variable(command) in text
+            assert program.env_variable(command) in sections(name)[command].astext()
+
+
+def test_exit_codes_are_documented() -> None:
+    codes = {value for name, value in vars(failures).items() if name.startswith("EXIT_")}
+    rows = sections("ganeti")["EXIT CODES"].findall(nodes.row)
+    assert {int(row[0].astext()) for row in rows} == codes
+
+
+def test_examples_use_commands_and_options_that_exist() -> None:
+    for name in PAGES:
+        for block in tree(name).findall(nodes.literal_block):
+            for line in block.astext().replace("\\\n", " ").splitlines():
+                match = re.search(r"(gnt-[a-z]+) ([a-z-]+)(.*)", line)
+                if match is None:
+                    continue
+                command = load(match[1]).find(match[2])
+                assert command is not None, line
+                known = {spelling for option in (*command.options, *opt.COMMON)
+                         for spelling in option.names}
+                # What is in quotes is a filter.
+                rest = re.sub(r"'[^']*'", "", match[3])
+                assert options_in(rest) <= known, line
