@@ -280,10 +280,10 @@ class ConfigStore:
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
         """What to tell those who wait: None when a majority of the candidates has the change."""
-        online = [node for node in data.nodes.values()
+        online = [uuid for uuid, node in data.nodes.items()
                   if node.master_candidate and not node.offline]
         lost = {failure.node_uuid: failure.message for failure in failures
-                if failure.what == CONFIG}
+                if failure.what == CONFIG and failure.node_uuid in online}
         have = len(online) - len(lost)
         if not lost or have >= len(online) // 2 + 1:
             return None

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
-from ganeti.config.reservations import MAC, INSTANCE_NAME, Reservations
+from ganeti.config.reservations import INSTANCE_NAME, MAC, Reservations
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
@@ -384,7 +384,7 @@ class Transaction:
         for kind in KINDS:
             if obj.uuid in self._table(kind):
                 raise errors.ConfigurationError(
-                    f"uuid {obj.uuid} is already the one of a {_LABELS[kind]}")
+                    f"uuid {obj.uuid} is already in use, for the {_LABELS[kind]} with this uuid")
         self._put(obj)
 
     def _replace(self, present: Any, obj: Any) -> None:
@@ -400,7 +400,7 @@ class Transaction:
             return
         for other in self._table(kind).values():
             if other.name == name and other.uuid != uuid:
-                raise errors.ConfigurationError(f"there is already a {_LABELS[kind]} {name}")
+                raise errors.ConfigurationError(f"{_LABELS[kind]} {name} exists already")
 
     def _check_nics(self, instance: Instance, ec_id: str | None) -> None:
         what = f"instance {instance.name}"

@@ -12,7 +12,7 @@ import pytest
 from ganeti import errors
 from ganeti.locking import ALL, BGL, EXCLUSIVE, SHARED, Level, LockId, LockManager, LockRow, Owner
 from ganeti.locking.manager import State
-from ganeti.utils import filelock
+from ganeti.utils import filelock, retry
 
 A, B, C, D = (Owner(number, f"job {number}") for number in range(1, 5))
 INSTANCE, NODE, NODE_RES = Level.INSTANCE, Level.NODE, Level.NODE_RES
@@ -51,10 +51,13 @@ class _Thread(threading.Thread):
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    """Wait for another thread to get somewhere; a lock up shows as a hanging test, not a pass."""
-    pause = threading.Event()
-    while not condition():
-        pause.wait(0.001)
+    """Wait for another thread to get somewhere."""
+    retry.until(lambda: _again(condition()), timeout_s=120, delay=(0.001, 1, 0.001))
+
+
+def _again(reached: bool) -> None:
+    if not reached:
+        raise retry.Again
 
 
 def _try(locks: LockManager, owner: Owner, level: Level, keys: list[str] | None, *,

@@ -1,0 +1,305 @@
+"""Transactions, commits, and what happens when the disk or the other nodes say no."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.config import Config, Distribution, DistributionFailure
+from ganeti.config.store import CONFIG, SSCONF, ConfigStore, Text, write_config_file
+from ganeti.objects import ConfigData, codec, updated
+from ganeti.utils import retry
+
+from .samples import disk_of, group_of, instance_of, node_of, small_cluster, uuid_of
+
+EC = "job-1"
+
+
+class _Disk:
+    """A file in memory which can be full, and can be stopped in the middle of a write."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+        self.error: OSError | None = None
+        self.gate: threading.Event | None = None
+        self.entered = threading.Event()
+
+    def write(self, path: str, text: bytes) -> None:
+        self.entered.set()
+        if self.gate is not None:
+            self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.written.append(text)
+
+
+class _Nodes:
+    """The other nodes."""
+
+    def __init__(self) -> None:
+        self.received: list[Distribution] = []
+        self.failures: list[DistributionFailure] = []
+
+    def __call__(self, what: Distribution) -> Sequence[DistributionFailure]:
+        self.received.append(what)
+        return self.failures
+
+
+def _config(disk: _Disk, nodes: _Nodes | None = None, data: ConfigData | None = None) -> Config:
+    return Config(ConfigStore(
+        "config.data", data or small_cluster(), distribute=nodes, now=lambda: 2000.0,
+        write=disk.write))
+
+
+def _parse(text: bytes) -> ConfigData:
+    return codec.from_dict(ConfigData, json.loads(text))
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    """Wait for another thread to get somewhere."""
+    retry.until(lambda: _again(condition()), timeout_s=120, delay=(0.001, 1, 0.001))
+
+
+def _again(reached: bool) -> None:
+    if not reached:
+        raise retry.Again
+
+
+def test_a_change_is_written_before_it_returns() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    before = config.snapshot()
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    assert config.snapshot() is not before
+    assert len(before.instances) == 0
+    written = _parse(disk.written[-1])
+    assert written == config.snapshot()
+    assert written.serial_no == before.serial_no + 1
+    assert written.mtime == 2000.0
+    instance = written.instances[instance_of(1).uuid]
+    assert (instance.serial_no, instance.ctime, instance.mtime) == (1, 2000.0, 2000.0)
+
+
+def test_the_text_is_what_the_codec_says_after_any_change() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    config.add_instance(instance_of(2), [], EC)
+    config.mark_instance(instance_of(1).uuid, "up")
+    config.remove_instance(instance_of(1).uuid)
+    config.add_group(group_of(7), EC)
+    config.allocate_port()
+    for text in disk.written:
+        assert json.loads(text) == json.loads(Text(_parse(text)).render(_parse(text), set()))
+    assert _parse(disk.written[-1]) == config.snapshot()
+    assert list(config.snapshot().instances) == [instance_of(2).uuid]
+
+
+def test_an_exception_in_the_block_changes_nothing() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    before = config.snapshot()
+    with pytest.raises(KeyError), config.transaction() as change:
+        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        raise KeyError
+    assert config.snapshot() is before
+    assert disk.written == []
+
+
+def test_no_change_no_write() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    with config.transaction() as change:
+        assert change.data is config.snapshot()
+    assert disk.written == []
+
+
+def test_a_transaction_sees_its_own_changes_and_others_do_not() -> None:
+    config = _config(_Disk())
+    with config.transaction() as change:
+        change.add_instance(instance_of(1), [disk_of(1)], EC)
+        change.mark_instance(instance_of(1).uuid, "up")
+        assert change.data.instances[instance_of(1).uuid].admin_state == "up"
+        assert config.snapshot().instances == {}
+    assert config.instance(instance_of(1).uuid).admin_state == "up"
+
+
+def test_a_transaction_in_a_transaction_is_refused() -> None:
+    config = _config(_Disk())
+    with config.transaction(), pytest.raises(errors.ProgrammerError), config.transaction():
+        pass
+
+
+def test_a_full_disk_changes_nothing() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    before = config.snapshot()
+    disk.error = OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(errors.ConfigurationError,
+                       match=r"cannot write config.data: No space left on device. Nothing was"):
+        config.mark_instance(instance_of(1).uuid, "up")
+    assert config.snapshot() is before
+    disk.error = None
+    config.set_disks_active(instance_of(1).uuid, True)
+    written = _parse(disk.written[-1])
+    assert written == config.snapshot()
+    assert written.instances[instance_of(1).uuid].admin_state == "down"
+    assert written.instances[instance_of(1).uuid].disks_active
+
+
+def test_many_wait_for_one_write() -> None:
+    disk = _Disk()
+    disk.gate = threading.Event()
+    nodes = _Nodes()
+    config = _config(disk, nodes)
+    threads = [threading.Thread(
+        target=config.add_instance, args=(instance_of(number), [], EC), daemon=True)
+        for number in range(2, 12)]
+    threads[0].start()
+    _until(disk.entered.is_set)
+    for thread in threads[1:]:
+        thread.start()
+    _until(lambda: len(config._store._queue) == 9)
+    assert len(config.snapshot().instances) == 0
+    disk.gate.set()
+    for thread in threads:
+        thread.join()
+    assert len(disk.written) == 2
+    assert len(nodes.received) == 2
+    assert len(config.snapshot().instances) == 10
+    assert _parse(disk.written[-1]) == config.snapshot()
+
+
+def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
+    disk = _Disk()
+    config = _config(disk)
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    disk.gate = threading.Event()
+    disk.entered.clear()
+    disk.error = OSError(errno.EIO, "Input/output error")
+    told: list[str] = []
+
+    def change(number: int) -> None:
+        try:
+            config.add_instance(instance_of(number), [], EC)
+        except errors.ConfigurationError as err:
+            told.append(str(err))
+
+    threads = [threading.Thread(target=change, args=(number,), daemon=True)
+               for number in (2, 3, 4)]
+    threads[0].start()
+    _until(disk.entered.is_set)
+    for thread in threads[1:]:
+        thread.start()
+    _until(lambda: len(config._store._queue) == 2)
+    disk.gate.set()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 3
+    assert list(config.snapshot().instances) == [instance_of(1).uuid]
+    disk.gate, disk.error = None, None
+    config.add_instance(instance_of(5), [], EC)
+    assert _parse(disk.written[-1]) == config.snapshot()
+    assert set(config.snapshot().instances) == {instance_of(1).uuid, instance_of(5).uuid}
+
+
+def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
+    disk, nodes = _Disk(), _Nodes()
+    data = small_cluster(5, {4: {"master_candidate": False}, 5: {
+        "master_candidate": False, "offline": True}})
+    config = _config(disk, nodes, data)
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    first = nodes.received[-1]
+    assert first.candidates == (uuid_of("node2"), uuid_of("node3"))
+    assert first.nodes == tuple(uuid_of(f"node{number}") for number in range(1, 5))
+    assert first.text == disk.written[-1]
+    assert first.ssconf is not None
+    assert first.ssconf["instance_list"] == "instance1.example.com\n"
+    config.mark_instance(instance_of(1).uuid, "up")
+    assert nodes.received[-1].ssconf is None
+    config.remove_instance(instance_of(1).uuid)
+    last = nodes.received[-1].ssconf
+    assert last is not None
+    assert last["instance_list"] == ""
+
+
+def test_a_new_node_is_in_the_state_which_is_distributed() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    config.add_node(node_of(9), EC)
+    assert uuid_of("node9") in nodes.received[-1].candidates
+    assert uuid_of("node9") in nodes.received[-1].data.nodes
+
+
+def test_a_minority_of_candidates_may_fail() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    assert instance_of(1).uuid in config.snapshot().instances
+
+
+def test_without_a_majority_the_change_is_not_acknowledged() -> None:
+    disk, nodes = _Disk(), _Nodes()
+    config = _config(disk, nodes)
+    nodes.failures = [
+        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")]
+    with pytest.raises(errors.ConfigurationError,
+                       match=r"only 1 of 3 master candidates have it \(node2.example.com: no"):
+        config.add_instance(instance_of(1), [disk_of(1)], EC)
+    assert _parse(disk.written[-1]) == config.snapshot()
+    # Taking them out of service needs no majority of those who are gone.
+    with config.transaction() as change:
+        for name in ("node2", "node3"):
+            change.update_node(updated(
+                config.node(uuid_of(name)), offline=True, master_candidate=False))
+
+
+def test_who_missed_ssconf_gets_it_with_the_next_change() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    nodes.failures = [DistributionFailure(uuid_of("node3"), SSCONF, "disk full")]
+    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    nodes.failures = []
+    config.mark_instance(instance_of(1).uuid, "up")
+    assert nodes.received[-1].ssconf is not None
+    config.mark_instance(instance_of(1).uuid, "down")
+    assert nodes.received[-1].ssconf is None
+
+
+def test_a_distribution_which_breaks_tells_everybody() -> None:
+    config = _config(_Disk())
+
+    def broken(what: Distribution) -> Sequence[DistributionFailure]:
+        raise errors.ConfigurationError("no client certificate")
+
+    config.use_distribution(broken)
+    with pytest.raises(errors.ConfigurationError, match="no client certificate"):
+        config.add_instance(instance_of(1), [disk_of(1)], EC)
+    config.use_distribution(_Nodes())
+    config.add_instance(instance_of(2), [], EC)
+    assert len(config.snapshot().instances) == 2
+
+
+def test_redistribution_sends_everything() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    failure = DistributionFailure(uuid_of("node3"), SSCONF, "disk full")
+    nodes.failures = [failure]
+    assert config.redistribute() == [failure]
+    assert _parse(nodes.received[-1].text) == config.snapshot()
+    assert nodes.received[-1].ssconf is not None
+
+
+def test_the_file_is_written_whole_with_its_mode(tmp_path: Path) -> None:
+    path = tmp_path / "config.data"
+    write_config_file(str(path), b"{}")
+    assert path.read_bytes() == b"{}"
+    assert path.stat().st_mode & 0o777 == 0o640

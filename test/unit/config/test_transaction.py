@@ -1,0 +1,268 @@
+"""Every change, and every change that is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from ganeti import errors
+from ganeti.config import Config, Transaction
+from ganeti.config.store import ConfigStore
+from ganeti.objects import ConfigData, Disk, FilterRule, Nic, updated
+
+from .samples import (
+    disk_of,
+    group_of,
+    instance_of,
+    network_of,
+    node_of,
+    small_cluster,
+    uuid_of,
+)
+
+EC = "job-1"
+I1, N1, N2 = uuid_of("instance1"), uuid_of("node1"), uuid_of("node2")
+
+
+def _config(data: ConfigData | None = None) -> Config:
+    return Config(ConfigStore(
+        "config.data", data or small_cluster(), now=lambda: 2000.0,
+        write=lambda path, text: None))
+
+
+@pytest.fixture
+def config() -> Config:
+    made = _config()
+    made.add_instance(instance_of(1), [disk_of(1)], EC)
+    made.add_network(network_of(1), EC)
+    made.add_group(group_of(1), EC)
+    return made
+
+
+def _drbd(port: int) -> Disk:
+    return Disk(dev_type="drbd", logical_id=(N1, N2, port, 0, 0, "secret"), nodes=(N1, N2),
+                iv_name="disk/0", size=1024, uuid=uuid_of("drbd"), serial_no=1)
+
+
+def _refusals() -> list[tuple[Callable[[Transaction], object], str]]:
+    same_mac = dataclasses.replace(instance_of(2), nics=instance_of(1).nics)
+    unknown_net = dataclasses.replace(instance_of(2), nics=(
+        Nic(mac="aa:00:00:00:00:77", nicparams={}, uuid=uuid_of("n"), network=uuid_of("no")),))
+    return [
+        (lambda c: c.add_instance(instance_of(1), [disk_of(1)], EC), "in use, for the instance"),
+        (lambda c: c.add_instance(instance_of(2, name="instance1.example.com"), [], EC),
+         "instance instance1.example.com exists already"),
+        (lambda c: c.add_instance(instance_of(2, uuid=N1), [], EC), "in use, for the node with"),
+        (lambda c: c.add_instance(instance_of(2, uuid=""), [], EC), "has no uuid"),
+        (lambda c: c.add_instance(instance_of(2, name=""), [], EC), "has no name"),
+        (lambda c: c.add_instance(instance_of(2, primary_node="x"), [], EC),
+         "instance2.example.com: node x is not in"),
+        (lambda c: c.add_instance(instance_of(2), [disk_of(2)], EC), "its disks are not those"),
+        (lambda c: c.add_instance(same_mac, [], EC), "MAC address aa:00:00:00:00:01 is already"),
+        (lambda c: c.add_instance(unknown_net, [], EC), "network .* is not in the configuration"),
+        (lambda c: c.remove_instance("x"), "instance x is not in the configuration"),
+        (lambda c: c.mark_instance(I1, "gone"), "there is no state 'gone'"),
+        (lambda c: c.mark_instance(I1, "up", "nobody"), "there is no source 'nobody'"),
+        (lambda c: c.set_instance_primary(I1, "x"), "node x is not in"),
+        (lambda c: c.update_instance(instance_of(1, disks=())), "disks are not changed this way"),
+        (lambda c: c.update_instance(instance_of(1, serial_no=7)), "was changed meanwhile"),
+        (lambda c: c.add_disk(I1, disk_of(1), 0), "already in use, for the disk"),
+        (lambda c: c.add_disk(I1, disk_of(1, 1), 5), "a disk cannot be number 5"),
+        (lambda c: c.remove_disk(I1, "x"), "disk x is not one of its disks"),
+        (lambda c: c.add_node(node_of(1), EC), "already"),
+        (lambda c: c.add_node(node_of(9, group="x"), EC), "node group x is not in"),
+        (lambda c: c.add_node(node_of(9, name="node1.example.com"), EC), "node1.example.com exists"),
+        (lambda c: c.remove_node(N1), "node1.example.com is the master"),
+        (lambda c: c.remove_group(uuid_of("default")), "has node node1.example.com"),
+        (lambda c: c.add_group(group_of(1), EC), "already"),
+        (lambda c: c.add_group(group_of(2, networks={"x": {}}), EC), "network x is not in"),
+        (lambda c: c.remove_network("x"), "network x is not in"),
+        (lambda c: c.remove_filter("x"), "filter rule x is not in"),
+        (lambda c: c.set_candidate_cert("x", "AA"), "node x is not in"),
+        (lambda c: c.update_cluster(updated(c.data.cluster, master_node="x")), "node x is not in"),
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(_refusals())))
+def test_refused(config: Config, number: int) -> None:
+    operation, message = _refusals()[number]
+    before = config.snapshot()
+    with pytest.raises(errors.ConfigurationError, match=message), config.transaction() as change:
+        operation(change)
+    assert config.snapshot() is before
+
+
+def test_marking(config: Config) -> None:
+    config.mark_instance(I1, "up")
+    instance = config.instance(I1)
+    assert (instance.admin_state, instance.disks_active, instance.serial_no) == ("up", True, 2)
+    config.mark_instance(I1, "down", "user")
+    instance = config.instance(I1)
+    assert (instance.admin_state, instance.admin_state_source) == ("down", "user")
+    assert instance.disks_active
+    config.mark_instance(I1, "offline")
+    assert not config.instance(I1).disks_active
+    serial = config.snapshot().serial_no
+    config.mark_instance(I1, "offline")
+    assert config.snapshot().serial_no == serial
+
+
+def test_a_new_primary_takes_file_disks_along(config: Config) -> None:
+    config.set_instance_primary(I1, N2)
+    assert config.instance(I1).primary_node == N2
+    assert config.disk(disk_of(1).uuid).nodes == (N2,)
+    assert config.disk(disk_of(1).uuid).serial_no == 2
+
+
+def test_removal_takes_the_disks_and_gives_back_ports() -> None:
+    config = _config()
+    port = config.allocate_port()
+    drbd_port = config.allocate_port()
+    assert (port, drbd_port) == (11001, 11002)
+    config.add_instance(
+        instance_of(2, network_port=port, disks=(uuid_of("drbd"),)), [_drbd(drbd_port)], EC)
+    config.remove_instance(uuid_of("instance2"))
+    data = config.snapshot()
+    assert (data.instances, data.disks) == ({}, {})
+    assert data.cluster.tcpudp_port_pool == (port, drbd_port)
+    assert config.allocate_port() == port
+    config.release_port(port)
+    config.release_port(port)
+    assert config.cluster().tcpudp_port_pool == (port, drbd_port)
+
+
+def test_ports_end() -> None:
+    config = _config(small_cluster(highest_used_port=14998))
+    assert config.allocate_port() == 14999
+    with pytest.raises(errors.ConfigurationError, match="ports up to 14999 are all in use"):
+        config.allocate_port()
+
+
+def test_disks_are_numbered(config: Config) -> None:
+    config.add_disk(I1, disk_of(1, 1, iv_name=""))
+    config.add_disk(I1, disk_of(1, 2, iv_name=""), 0)
+    disks = config.instance_disks(config.instance(I1))
+    assert [disk.uuid for disk in disks] == [
+        disk_of(1, 2).uuid, disk_of(1).uuid, disk_of(1, 1).uuid]
+    assert [disk.iv_name for disk in disks] == ["disk/0", "disk/1", "disk/2"]
+    config.remove_disk(I1, disk_of(1, 2).uuid)
+    assert [disk.iv_name for disk in config.instance_disks(config.instance(I1))] == [
+        "disk/0", "disk/1"]
+    assert disk_of(1, 2).uuid not in config.snapshot().disks
+    disk = config.disk(disk_of(1).uuid)
+    config.update_disk(dataclasses.replace(disk, size=2048))
+    assert config.disk(disk.uuid).size == 2048
+    assert config.verify() == []
+
+
+def test_nodes(config: Config) -> None:
+    config.add_node(node_of(9), EC)
+    config.set_candidate_cert(uuid_of("node9"), "CC:DD")
+    assert config.cluster().candidate_certs[uuid_of("node9")] == "CC:DD"
+    config.update_node(dataclasses.replace(
+        config.node(uuid_of("node9")), master_candidate=False))
+    assert uuid_of("node9") not in config.cluster().candidate_certs
+    config.remove_node(uuid_of("node9"))
+    assert config.node_by_name("node9.example.com") is None
+    config.set_instance_primary(I1, N2)
+    with pytest.raises(errors.ConfigurationError, match="primary node of instance instance1"):
+        config.remove_node(N2)
+
+
+def test_a_node_with_disks_stays() -> None:
+    config = _config()
+    config.add_instance(instance_of(2, disks=(uuid_of("drbd"),)), [_drbd(11000)], EC)
+    with pytest.raises(errors.ConfigurationError, match="node2.example.com has disk"):
+        config.remove_node(N2)
+
+
+def test_groups_and_networks(config: Config) -> None:
+    group, network = config.expand_group("group1"), config.expand_network("net1")
+    config.update_group(dataclasses.replace(group, networks={network.uuid: {}}))
+    with pytest.raises(errors.ConfigurationError, match="connected to node group group1"):
+        config.remove_network(network.uuid)
+    config.update_group(dataclasses.replace(config.group(group.uuid), networks={}))
+    config.update_network(dataclasses.replace(network, name="lan"))
+    assert config.network_by_name("lan") is not None
+    config.remove_network(network.uuid)
+    config.remove_group(group.uuid)
+    assert [group.name for group in config.groups()] == ["default"]
+
+
+def test_the_last_group_stays() -> None:
+    data = small_cluster()
+    config = _config(dataclasses.replace(data, nodegroups={
+        uuid_of("group1"): group_of(1)}))
+    with pytest.raises(errors.ConfigurationError, match="group1 is the last one"):
+        config.remove_group(uuid_of("group1"))
+
+
+def test_filters(config: Config) -> None:
+    rules = [FilterRule(watermark=5, priority=priority, predicates=(), action="ACCEPT",
+                        reason_trail=(), uuid=uuid_of(f"rule{priority}"))
+             for priority in (3, 1, 2)]
+    for rule in rules:
+        config.put_filter(rule)
+    assert [rule.priority for rule in config.filters()] == [1, 2, 3]
+    config.put_filter(dataclasses.replace(rules[0], priority=0))
+    config.remove_filter(rules[1].uuid)
+    assert [rule.priority for rule in config.filters()] == [0, 2]
+
+
+def test_an_older_change_does_not_undo_a_newer_one(config: Config) -> None:
+    old = config.instance(I1)
+    config.mark_instance(I1, "up")
+    with pytest.raises(errors.ConfigurationError, match=r"serial number 2, the change was made fo"):
+        config.update_instance(dataclasses.replace(old, hvparams={"x": 1}))
+    config.update_instance(updated(config.instance(I1), tags=("a",)))
+    assert config.instance(I1).serial_no == 3
+    config.update_instance(dataclasses.replace(config.instance(I1), tags=("b",)))
+    assert (config.instance(I1).serial_no, config.instance(I1).tags) == (4, ("b",))
+
+
+def test_the_cluster(config: Config) -> None:
+    config.update_cluster(dataclasses.replace(config.cluster(), tags=("x",)))
+    assert (config.cluster().tags, config.cluster().serial_no) == (("x",), 2)
+
+
+# -- reservations -------------------------------------------------------------------------------
+
+
+def test_a_name_is_taken_once(config: Config) -> None:
+    config.reserve_instance_name("web", EC)
+    config.reserve_instance_name("web", EC)
+    with pytest.raises(errors.ReservationError, match="web is being taken by another operation"):
+        config.reserve_instance_name("web", "job-2")
+    with pytest.raises(errors.ReservationError, match="instance1.example.com is already in use"):
+        config.reserve_instance_name("instance1.example.com", EC)
+    with pytest.raises(errors.ReservationError, match="being added by another operation"):
+        config.add_instance(instance_of(3, name="web"), [], "job-2")
+    config.add_instance(instance_of(3, name="web"), [], EC)
+    config.release_reservations(EC)
+    with pytest.raises(errors.ReservationError, match="already in use"):
+        config.reserve_instance_name("web", "job-2")
+
+
+def test_mac_addresses(config: Config) -> None:
+    mac = config.generate_mac(EC)
+    assert mac.startswith("aa:00:00:")
+    assert config.generate_mac(EC, "aa:bb:cc").startswith("aa:bb:cc:")
+    with pytest.raises(errors.ReservationError, match="being taken"):
+        config.reserve_mac(mac.upper(), "job-2")
+    with pytest.raises(errors.ReservationError, match="already in use"):
+        config.reserve_mac("AA:00:00:00:00:01", "job-2")
+    nic = Nic(mac=mac, nicparams={}, uuid=uuid_of("n"))
+    with pytest.raises(errors.ConfigurationError, match="already in use"):
+        config.add_instance(instance_of(4, nics=(nic,)), [], "job-2")
+    config.release_reservations(EC)
+    config.add_instance(instance_of(4, nics=(nic,)), [], "job-2")
+
+
+def test_uuids_and_volumes(config: Config) -> None:
+    uuids = {config.new_uuid(EC) for _ in range(50)}
+    assert len(uuids) == 50
+    config.reserve_lv("xenvg/disk0", EC)
+    with pytest.raises(errors.ReservationError, match="xenvg/disk0 is being taken"):
+        config.reserve_lv("xenvg/disk0", "job-2")
