@@ -91,6 +91,11 @@ class MasterContext:
     queue: Any = None
 
 
+def why(failure: Exception | None) -> str:
+    """The reason of a failed node call, for a text which names the node already."""
+    return failure.message if isinstance(failure, errors.NodeCallFailed) else str(failure)
+
+
 class ResultWithJobs:
     """A result of ``exec`` which asks for more jobs.
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
+from ganeti.cmdlib.base import why
 from ganeti.utils import paths
 from ganeti.wire.calls import UPLOAD_FILE, FileDetails
 
@@ -71,5 +72,5 @@ def distribute_files(unit: LogicalUnit, node_uuids: Sequence[str] | None = None)
         for answer in answers.values():
             if answer.failure is not None:
                 unit.warn(
-                    f"file {path} was not copied to node {answer.node_name}: {answer.failure}"
+                    f"file {path} was not copied to node {answer.node_name}: {why(answer.failure)}"
                 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib import locks, prereq
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.cluster.files import common_files
 from ganeti.cmdlib.cluster.findings import Findings
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
@@ -244,7 +244,10 @@ class LUClusterVerifyGroup(LogicalUnit):
         for uuid, answer in answers.items():
             failure = answer.failure
             self.findings.check(
-                failure is not None, "ENODERPC", answer.node_name, f"could not be asked: {failure}"
+                failure is not None,
+                "ENODERPC",
+                answer.node_name,
+                f"could not be asked: {why(failure)}",
             )
             if failure is None:
                 found[uuid] = answer.data

@@ -15,7 +15,7 @@ from typing import Any
 
 from ganeti import errors, ht
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.cmdlib.instance import new_disks, nics, params, policy, run
@@ -387,7 +387,7 @@ class LUInstanceCreate(LogicalUnit):
         except errors.RpcError as err:
             raise errors.OpExecError(
                 f"could not create disk {index} of instance {instance.name} on node"
-                f" {plan.node.name}: {err}"
+                f" {plan.node.name}: {why(err)}"
             ) from err
 
     def _install(self, plan: CreatePlan, instance: Instance) -> None:
@@ -404,7 +404,7 @@ class LUInstanceCreate(LogicalUnit):
             if answer.failure is not None:
                 raise errors.OpExecError(
                     f"could not install OS {instance.os} for instance {instance.name} on node"
-                    f" {plan.node.name}: {answer.failure}"
+                    f" {plan.node.name}: {why(answer.failure)}"
                 ) from answer.failure
         finally:
             disk_work.shutdown_disks(self, instance)

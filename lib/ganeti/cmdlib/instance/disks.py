@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
+from ganeti.cmdlib.base import why
 from ganeti.constants.disk import FILE, SHARED_FILE
 from ganeti.wire.calls import (
     BLOCKDEV_ASSEMBLE,
@@ -94,7 +95,7 @@ def assemble_disks(unit: LogicalUnit, instance: Instance, node_uuid: str | None 
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"disk {index} of instance {instance.name} cannot be activated on node {node.name}:"
-                f" {answer.failure}"
+                f" {why(answer.failure)}"
             ) from answer.failure
 
 
@@ -110,7 +111,7 @@ def shutdown_disks(unit: LogicalUnit, instance: Instance, node_uuid: str | None 
     for index, disk in enumerate(unit.config.instance_disks(instance)):
         answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, node.uuid, disk=(disk, instance))
         if answer.failure is not None:
-            failures.append(f"disk {index}: {answer.failure}")
+            failures.append(f"disk {index}: {why(answer.failure)}")
     if failures:
         raise errors.OpExecError(
             f"disks of instance {instance.name} stay active on node {node.name}:"

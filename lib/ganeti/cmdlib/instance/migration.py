@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import why
 from ganeti.cmdlib.instance import run
 from ganeti.cmdlib.instance.disks import assemble_disks, shutdown_disks
 from ganeti.cmdlib.instance.policy import require_policy
@@ -155,7 +156,7 @@ def plan_move(
             try:
                 running = prereq.is_running(prereq.running_info(unit, instance))
             except errors.RpcError as err:
-                unit.warn(f"node {source.name} does not tell whether the instance runs: {err}")
+                unit.warn(f"node {source.name} does not tell whether the instance runs: {why(err)}")
     else:
         failover, running = _may_migrate(
             unit, instance, source, target, allow_failover, ignore_versions
@@ -349,7 +350,8 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
         raise _SourceSilent(str(answer.failure))
     if answer.failure is not None:
         raise errors.OpExecError(
-            f"could not migrate instance {instance.name} to node {target.name}: {answer.failure}"
+            f"could not migrate instance {instance.name} to node {target.name}:"
+            f" {why(answer.failure)}"
         ) from answer.failure
     silent = 0
     waited_s = REPORT_EVERY_S
@@ -361,7 +363,7 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
                 raise _SourceSilent(str(answer.failure))
         elif answer.failure is not None:
             raise errors.OpExecError(
-                f"could not follow the migration of instance {instance.name}: {answer.failure}"
+                f"could not follow the migration of instance {instance.name}: {why(answer.failure)}"
             ) from answer.failure
         else:
             silent = 0
@@ -407,12 +409,12 @@ def _finish(unit: LogicalUnit, plan: MovePlan, info: object) -> None:
         live=plan.live,
     )
     if answer.failure is not None:
-        problems.append(f"node {source.name} could not forget it: {answer.failure}")
+        problems.append(f"node {source.name} could not forget it: {why(answer.failure)}")
     answer = unit.rpc.call(
         INSTANCE_FINALIZE_MIGRATION_DST, target.uuid, instance=moved, info=info, success=True
     )
     if answer.failure is not None:
-        problems.append(f"node {target.name} could not complete it: {answer.failure}")
+        problems.append(f"node {target.name} could not complete it: {why(answer.failure)}")
     try:
         shutdown_disks(unit, instance, source.uuid)
     except errors.GenericError as err:
@@ -471,12 +473,13 @@ def _stop_on_source(
     if answer.failure is not None:
         if not ignore_consistency:
             raise errors.OpExecError(
-                f"could not stop instance {instance.name} on node {source.name}: {answer.failure}."
+                f"could not stop instance {instance.name} on node {source.name}:"
+                f" {why(answer.failure)}."
                 f" If that machine is off, mark it offline with 'gnt-node modify --offline yes"
                 f" {source.name}' and repeat the failover."
             ) from answer.failure
         unit.warn(
-            f"could not stop instance {instance.name} on node {source.name}: {answer.failure}",
+            f"could not stop instance {instance.name} on node {source.name}: {why(answer.failure)}",
             hint="Make sure that the machine is off before the instance starts elsewhere.",
         )
     try:
@@ -573,7 +576,7 @@ def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> tuple[list[Node], li
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"node {node.name} does not tell whether it runs instance {plan.instance.name}:"
-                f" {answer.failure}. If the machine is off, mark it offline first."
+                f" {why(answer.failure)}. If the machine is off, mark it offline first."
             ) from answer.failure
         info = answer.data.get(plan.instance.name)
         if info:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceQueryData
@@ -53,7 +53,7 @@ class LUInstanceQueryData(LogicalUnit):
         try:
             info = prereq.running_info(self, instance)
         except errors.RpcError as err:
-            self.warn(f"node {node.name} does not tell about instance {instance.name}: {err}")
+            self.warn(f"node {node.name} does not tell about instance {instance.name}: {why(err)}")
             return None
         if prereq.is_running(info):
             return prereq.ADMIN_UP

@@ -7,7 +7,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import run
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
@@ -80,7 +80,7 @@ class LUInstanceReboot(LogicalUnit):
             )
             if answer.failure is not None:
                 raise errors.OpExecError(
-                    f"could not reboot instance {instance.name}: {answer.failure}"
+                    f"could not reboot instance {instance.name}: {why(answer.failure)}"
                 ) from answer.failure
             return
         if plan.running:

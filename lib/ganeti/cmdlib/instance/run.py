@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
+from ganeti.cmdlib.base import why
 from ganeti.cmdlib.instance.disks import assemble_disks, shutdown_disks
 from ganeti.cmdlib.undo import Undo
 from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
@@ -51,7 +52,8 @@ def start(
         )
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"could not start instance {instance.name} on node {node_name}: {answer.failure}"
+                f"could not start instance {instance.name} on node {node_name}:"
+                f" {why(answer.failure)}"
             ) from answer.failure
         undo.commit()
 
@@ -71,7 +73,8 @@ def stop(unit: LogicalUnit, instance: Instance, timeout_s: int) -> None:
     )
     if answer.failure is not None:
         raise errors.OpExecError(
-            f"could not shut down instance {instance.name} on node {node_name}: {answer.failure}"
+            f"could not shut down instance {instance.name} on node {node_name}:"
+            f" {why(answer.failure)}"
         ) from answer.failure
 
 

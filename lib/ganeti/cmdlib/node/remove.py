@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.node import candidates
 from ganeti.objects import Node
@@ -70,6 +70,6 @@ class LUNodeRemove(LogicalUnit):
         if answer.failure is not None:
             self.warn(
                 f"node {plan.name} was removed, but could not clean up after itself:"
-                f" {answer.failure}",
+                f" {why(answer.failure)}",
                 hint="Stop its node daemon and remove the cluster's files from the machine.",
             )

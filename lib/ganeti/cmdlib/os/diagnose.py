@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.opcodes.os import OpOsDiagnose
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import OS_DIAGNOSE
@@ -139,7 +139,8 @@ class LUOsDiagnose(LogicalUnit):
         for answer in answers.values():
             if answer.failure is not None:
                 self.warn(
-                    f"node {answer.node_name} does not tell its OS definitions: {answer.failure}"
+                    f"node {answer.node_name} does not tell its OS definitions:"
+                    f" {why(answer.failure)}"
                 )
         found = collect(self.config.cluster(), answers)
         wanted = set(self.op.names)
