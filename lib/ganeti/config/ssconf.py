@@ -9,6 +9,7 @@ order. The formats are published: other programs read these files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from ganeti import errors
@@ -19,6 +20,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ganeti.objects import ConfigData
 
+# Names are sorted again with every instance that comes or goes; their keys stay.
+_natural_key = lru_cache(maxsize=100_000)(text.natural_key)
+
 # The hypervisors with a file, whether enabled or not.
 _HYPERVISORS = ("chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm")
 
@@ -28,7 +32,7 @@ def values(data: ConfigData) -> dict[str, str]:
     from ganeti.constants import cluster as cluster_const
 
     cluster = data.cluster
-    nodes = sorted(data.nodes.values(), key=lambda node: text.natural_key(node.name))
+    nodes = sorted(data.nodes.values(), key=lambda node: _natural_key(node.name))
     candidates = [node for node in nodes if node.master_candidate]
     master = data.nodes.get(cluster.master_node)
     if master is None:
@@ -44,8 +48,8 @@ def values(data: ConfigData) -> dict[str, str]:
         const.FILE_STORAGE_DIR: _line(cluster.file_storage_dir),
         const.GLUSTER_STORAGE_DIR: _line(cluster.gluster_storage_dir),
         const.HYPERVISOR_LIST: _lines(cluster.enabled_hypervisors),
-        const.INSTANCE_LIST: _lines(text.natural_sorted(
-            instance.name for instance in data.instances.values())),
+        const.INSTANCE_LIST: _lines(sorted(
+            (instance.name for instance in data.instances.values()), key=_natural_key)),
         const.MAINTAIN_NODE_HEALTH: _line(cluster.maintain_node_health),
         const.MASTER_CANDIDATES: _lines(node.name for node in candidates),
         const.MASTER_CANDIDATES_CERTS: _lines(
@@ -89,7 +93,7 @@ def _lines(items: Iterable[str]) -> str:
 def _named(table: Mapping[str, Any]) -> list[str]:
     return [
         f"{uuid} {item.name}" for uuid, item in
-        sorted(table.items(), key=lambda entry: text.natural_key(entry[1].name))]
+        sorted(table.items(), key=lambda entry: _natural_key(entry[1].name))]
 
 
 class SimpleStore:
