@@ -730,6 +730,33 @@ def test_create_script_refuses_and_says_why(node: Node, guest: FilledInstance,
     assert disk.read_bytes() == before
 
 
+def test_image_from_given_files(image: Path, tmp_path: Path) -> None:
+    """Without network and packages; two at once make one image, and the OS definition with it."""
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    argv = [TOP / "tools/tiny-image", "-o", tmp_path / "image", "--offline",
+            "--kernel", image / "vmlinux", "--modules", modules, "--busybox", image / "busybox",
+            "--install-os", tmp_path / "os/tiny"]
+    builders = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                for _ in range(2)]
+    outputs = [builder.communicate(timeout=PATIENCE_S)[0] for builder in builders]
+    assert [builder.returncode for builder in builders] == [0, 0], outputs
+    # Only one of them built, the other found it ready.
+    assert sorted("kernel vmlinux" in text for text in outputs) == [False, True], outputs
+    assert (tmp_path / "image/vmlinux").read_bytes() == (image / "vmlinux").read_bytes()
+    assert (tmp_path / "os/tiny/create").stat().st_mode & 0o111
+    disk = tmp_path / "disk"
+    disk.write_bytes(b"")
+    os.truncate(disk, 16 << 20)
+    done = subprocess.run([tmp_path / "os/tiny/create"], capture_output=True, text=True,
+                          env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", "DISK_COUNT": "1",
+                               "DISK_0_PATH": str(disk), "INSTANCE_NAME": NAME},
+                          timeout=PATIENCE_S, check=False)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".image.lock", "disk", "image", "modules", "os"]
+
+
 def test_quiet_guest(node: Node) -> None:
     guest = node.instance("quiet.example.com")
     node.install(guest, OSP_QUIET="yes")
