@@ -179,6 +179,7 @@ class Processor:
         hooks = unit.hooks = HookRunner(unit, plan)
         hooks.pre()
         if unit.op.dry_run:
+            unit.info("dry run: everything is checked, nothing is done")
             return unit.dry_run_result(plan)
         try:
             result = unit.exec(plan)

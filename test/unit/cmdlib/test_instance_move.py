@@ -358,7 +358,7 @@ def test_a_failover_refuses_when_the_source_cannot_be_stopped():
     master = master_with()
     master.rpc.errors["instance_shutdown"] = unreachable("instance_shutdown", NODE1)
     text = master.failed(failover())
-    assert "--offline" in text
+    assert "--ignore-consistency" in text
     assert primary(master) == NODE1
     assert master.rpc.where("web") == ["node1"]
 

@@ -177,6 +177,7 @@ def test_a_stop_that_fails_leaves_the_disks_alone():
     master.rpc.errors["instance_shutdown"] = "guest does not end"
     text = master.failed(OpInstanceShutdown(instance_name="web"))
     assert "guest does not end" in text
+    assert "is marked down" in text
     assert master.rpc.acting() == ["instance_shutdown"]
 
 

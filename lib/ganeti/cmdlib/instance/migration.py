@@ -475,8 +475,7 @@ def _stop_on_source(
             raise errors.OpExecError(
                 f"could not stop instance {instance.name} on node {source.name}:"
                 f" {why(answer.failure)}."
-                f" If that machine is off, mark it offline with 'gnt-node modify --offline yes"
-                f" {source.name}' and repeat the failover."
+                " Only if that machine is certainly off, repeat with --ignore-consistency."
             ) from answer.failure
         unit.warn(
             f"could not stop instance {instance.name} on node {source.name}: {why(answer.failure)}",

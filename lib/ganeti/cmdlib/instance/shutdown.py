@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
@@ -64,5 +65,12 @@ class LUInstanceShutdown(LogicalUnit):
         if plan.node_offline:
             return
         instance = self.config.instance(instance.uuid)
-        run.stop(self, instance, self.op.timeout)
-        run.deactivate_disks(self, instance)
+        try:
+            run.stop(self, instance, self.op.timeout)
+            run.deactivate_disks(self, instance)
+        except errors.OpExecError as err:
+            if self.op.no_remember:
+                raise
+            raise errors.OpExecError(
+                f"{err}. The instance is marked down. Repeat the command when the cause is gone."
+            ) from err

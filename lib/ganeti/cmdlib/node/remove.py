@@ -35,8 +35,7 @@ class LUNodeRemove(LogicalUnit):
         node = self.config.node(self.node.uuid)
         if node.uuid == self.config.cluster().master_node:
             raise errors.OpPrereqError(
-                f"node {node.name} is the master. Move that role with 'gnt-cluster master-failover'"
-                " first.",
+                f"node {node.name} is the master and cannot be removed",
                 errors.ECODE_INVAL,
             )
         primaries, secondaries = self.config.node_instances(node.uuid)

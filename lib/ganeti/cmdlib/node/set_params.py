@@ -128,8 +128,7 @@ class LUNodeSetParams(LogicalUnit):
         op = self.op
         if op.master_candidate is False or op.offline or op.drained or op.master_capable is False:
             raise errors.OpPrereqError(
-                f"node {node.name} is the master. Its role changes only with"
-                " 'gnt-cluster master-failover'.",
+                f"node {node.name} is the master, its role cannot be changed like this",
                 errors.ECODE_INVAL,
             )
 
