@@ -1,0 +1,70 @@
+"""Five kinds of answers, never mixed."""
+
+import pytest
+
+from ganeti import errors
+from ganeti.http import client
+from ganeti.rpc import results
+from ganeti.wire import calls
+
+
+def sort(outcome, call=calls.VERSION):
+    return results.from_outcome(call, "node1", outcome)
+
+
+def test_data():
+    result = sort(client.Reply(200, b"[true, 17]", ""))
+    assert (result.data, result.failure, result.payload(), result.offline) == (17, None, 17, False)
+
+
+@pytest.mark.parametrize(("kind", "cls"), [
+    (client.UNREACHABLE, errors.NodeUnreachable), (client.REFUSED, errors.NodeRefused),
+    (client.FAILED, errors.NodeCallFailed)])
+def test_transport_failures(kind, cls):
+    result = sort(client.Failure(kind, "why"))
+    assert type(result.failure) is cls
+    assert (result.failure.node, result.failure.call) == ("node1", "version")
+    with pytest.raises(cls, match="why"):
+        result.payload()
+
+
+@pytest.mark.parametrize(("status", "cls"), [
+    (403, errors.NodeRefused), (401, errors.NodeRefused), (404, errors.NodeRefused),
+    (400, errors.NodeCallFailed), (413, errors.NodeCallFailed), (500, errors.NodeCallFailed),
+    (302, errors.NodeCallFailed)])
+def test_http_errors(status, cls):
+    assert type(sort(client.Reply(status, b"a text", "")).failure) is cls
+    assert str(status) in str(sort(client.Reply(status, b"", "")).failure)
+
+
+def test_page_of_something_else_is_shortened():
+    failure = sort(client.Reply(500, b"<html>" * 10000, "")).failure
+    assert len(failure.message) < 1000
+
+
+def test_plain_failure_is_a_text():
+    failure = sort(client.Reply(200, b'[false, "disk is full"]', "")).failure
+    assert type(failure) is errors.NodeCallFailed
+    assert failure.message == "disk is full"
+    assert failure.cause is None
+
+
+def test_cause_is_rebuilt():
+    header = '["HypervisorError",["no such machine"]]'
+    failure = sort(client.Reply(200, b'[false, "no such machine"]', header)).failure
+    assert type(failure.cause) is errors.HypervisorError
+
+
+@pytest.mark.parametrize("header", ["nonsense", "[]", '["NoSuchError",["x"]]', '["os.system"]'])
+def test_unknown_cause_leaves_the_text(header):
+    failure = sort(client.Reply(200, b'[false, "text"]', header)).failure
+    assert (failure.message, failure.cause) == ("text", None)
+
+
+@pytest.mark.parametrize("body", [
+    b"", b"nonsense", b"{}", b"[]", b"[true]", b'["true", 1]', b"[1, 2]", b'[true, "x"]',
+    b"\xff\xfe", b"[" * 100000])
+def test_nonsense_is_a_failure(body):
+    failure = sort(client.Reply(200, body, "")).failure
+    assert type(failure) is errors.NodeCallFailed
+    assert "cannot be understood" in failure.message
