@@ -42,21 +42,35 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Kinds of objects people name; jobs and locks come and go by themselves.
+_NAMED = (query_c.INSTANCE, query_c.NODE, query_c.GROUP, query_c.NETWORK)
 
-def query(context: MasterContext, what: str, fields: Sequence[str], qfilter: Any = None,
-          ) -> dict[str, Any]:
+
+def query(
+    context: MasterContext,
+    what: str,
+    fields: Sequence[str],
+    qfilter: Any = None,
+) -> dict[str, Any]:
     """Answer ``Query``.
 
     :param what: kind of object, one of ``constants.query.RESOURCES``.
     :param fields: names of fields; an unknown one gives cells of status unknown.
     :param qfilter: the JSON form of a filter; None for everything.
     :returns: ``{"fields": definitions, "data": rows of [status, value]}``.
-    :raises errors.OpPrereqError: no such kind of object.
+    :raises errors.OpPrereqError: no such kind of object, or the filter is nothing but a choice of
+        names of which one is unknown (unknown_entity).
     :raises errors.ParameterError: the filter is malformed.
     """
     resource = resources.lookup(what)
     _check_names(fields)
     view = _view(context, resource, fields, qfilter)
+    if resource.name in _NAMED:
+        names = filter_room.requested_names(qfilter, resource.name_field)
+        if names:
+            # Who names an object wants to hear that there is none; other filters may find nothing.
+            items, _ = engine.select(resource, view, (), qfilter, LiveData(context))
+            _refuse_unknown(resource, view, items, names)
     return engine.run(resource, view, fields, qfilter, LiveData(context))
 
 
@@ -75,8 +89,9 @@ def _check_names(names: Any) -> None:
         raise errors.OpPrereqError("fields must be a list of names", errors.ECODE_INVAL)
 
 
-def query_values(context: MasterContext, what: str, names: Sequence[str | int] | None,
-                 fields: Sequence[str]) -> list[list[Any]]:
+def query_values(
+    context: MasterContext, what: str, names: Sequence[str | int] | None, fields: Sequence[str]
+) -> list[list[Any]]:
     """Answer the older queries: plain values, null where there is none.
 
     :param names: objects wanted; none means all.
@@ -88,7 +103,8 @@ def query_values(context: MasterContext, what: str, names: Sequence[str | int] |
     unknown = [name for name in fields if name not in resource.fields]
     if unknown:
         raise errors.OpPrereqError(
-            f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL)
+            f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL
+        )
     qfilter = filter_room.names_filter(names or (), resource.name_field)
     view = _view(context, resource, fields, qfilter)
     items, columns = engine.select(resource, view, fields, qfilter, LiveData(context))
@@ -102,8 +118,9 @@ def query_values(context: MasterContext, what: str, names: Sequence[str | int] |
     return rows
 
 
-def _refuse_unknown(resource: Resource, view: View, items: Sequence[Any],
-                    names: Sequence[str | int]) -> None:
+def _refuse_unknown(
+    resource: Resource, view: View, items: Sequence[Any], names: Sequence[str | int]
+) -> None:
     field = resource.fields[resource.name_field]
     found = set()
     for item in items:
@@ -113,11 +130,11 @@ def _refuse_unknown(resource: Resource, view: View, items: Sequence[Any],
             found.update(filter_room.prefixes(value))
     for name in names:
         if str(name) not in found:
-            raise errors.OpPrereqError(f"{resource.name} {name!r} is not known",
-                                       errors.ECODE_NOENT)
+            raise errors.OpPrereqError(f"{resource.name} {name!r} is not known", errors.ECODE_NOENT)
 
 
 # -- what a query works on -----------------------------------------------------------------------
+
 
 def _view(context: MasterContext, resource: Resource, fields: Sequence[str], qfilter: Any) -> View:
     """A view of the present configuration, with rows from elsewhere for resources made of rows."""
@@ -133,7 +150,8 @@ def _view(context: MasterContext, resource: Resource, fields: Sequence[str], qfi
         view.facts.update(
             drain_flag=bool(context.queue.drained),
             watcher_pause=watcher_pause(),
-            architecture=architecture())
+            architecture=architecture(),
+        )
     return view
 
 
@@ -163,13 +181,16 @@ def _job_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[di
 
 
 def _lock_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
-    rows = [{
-        "name": row.name,
-        "mode": row.mode,
-        "owner": [owner.label for owner in row.owners] or None,
-        "pending": [[mode, [owner.label for owner in owners]]
-                    for mode, owners in row.pending] or None,
-    } for row in context.locks.table()]
+    rows = [
+        {
+            "name": row.name,
+            "mode": row.mode,
+            "owner": [owner.label for owner in row.owners] or None,
+            "pending": [[mode, [owner.label for owner in owners]] for mode, owners in row.pending]
+            or None,
+        }
+        for row in context.locks.table()
+    ]
     return sorted(rows, key=lambda row: natural_key(str(row["name"])))
 
 
@@ -181,22 +202,27 @@ def _askable_nodes(config: ConfigData) -> list[Node]:
 def _os_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
     config = context.config.snapshot()
     cluster = config.cluster
-    answers = context.rpc.call_many(
-        OS_DIAGNOSE, [node.uuid for node in _askable_nodes(config)])
-    return [{
-        "name": found.name,
-        "valid": found.valid,
-        "hidden": found.hidden,
-        "blacklisted": found.blacklisted,
-        "variants": found.variants,
-        "parameters": [list(pair) for pair in found.parameters],
-        "api_versions": found.api_versions,
-        "trusted": found.trusted,
-        "node_status": {config.nodes[uuid].name: state
-                        for uuid, state in found.node_status.items() if uuid in config.nodes},
-        "os_hvp": cluster.os_hvp.get(found.name, {}),
-        "osparams": cluster.osparams.get(found.name, {}),
-    } for found in diagnose.collect(cluster, answers)]
+    answers = context.rpc.call_many(OS_DIAGNOSE, [node.uuid for node in _askable_nodes(config)])
+    return [
+        {
+            "name": found.name,
+            "valid": found.valid,
+            "hidden": found.hidden,
+            "blacklisted": found.blacklisted,
+            "variants": found.variants,
+            "parameters": [list(pair) for pair in found.parameters],
+            "api_versions": found.api_versions,
+            "trusted": found.trusted,
+            "node_status": {
+                config.nodes[uuid].name: state
+                for uuid, state in found.node_status.items()
+                if uuid in config.nodes
+            },
+            "os_hvp": cluster.os_hvp.get(found.name, {}),
+            "osparams": cluster.osparams.get(found.name, {}),
+        }
+        for found in diagnose.collect(cluster, answers)
+    ]
 
 
 def _needed_call(name: str, what: str) -> Call:
@@ -204,7 +230,8 @@ def _needed_call(name: str, what: str) -> Call:
     if call is None:
         raise errors.OpPrereqError(
             f"query for {what} is not possible in this version: nodes do not know the call {name}",
-            errors.ECODE_STATE)
+            errors.ECODE_STATE,
+        )
     return call
 
 
@@ -219,13 +246,17 @@ def _export_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list
         if answer.failure is not None:
             rows.append({"node": node.name, "export": _mark(answer)})
         else:
-            rows.extend({"node": node.name, "export": name}
-                        for name in sorted(answer.data, key=natural_key))
+            rows.extend(
+                {"node": node.name, "export": name} for name in sorted(answer.data, key=natural_key)
+            )
     return rows
 
 
-def _extstorage_rows(context: MasterContext, wanted: set[str], qfilter: Any,
-                     ) -> list[dict[str, Any]]:
+def _extstorage_rows(
+    context: MasterContext,
+    wanted: set[str],
+    qfilter: Any,
+) -> list[dict[str, Any]]:
     call = _needed_call("extstorage_diagnose", query_c.EXTSTORAGE)
     config = context.config.snapshot()
     nodes = _askable_nodes(config)
@@ -245,13 +276,18 @@ def _extstorage_rows(context: MasterContext, wanted: set[str], qfilter: Any,
             group = config.nodegroups[node.group].name
             good = node.uuid in by_node and bool(by_node[node.uuid][0][1])
             groups[group] = groups.get(group, True) and good
-        rows.append({
-            "name": name,
-            "node_status": {node.name: by_node.get(node.uuid, []) for node in answered},
-            "nodegroup_status": groups,
-            "parameters": [parameter for parameter in firsts[0][3]
-                           if all(parameter in state[3] for state in firsts)],
-        })
+        rows.append(
+            {
+                "name": name,
+                "node_status": {node.name: by_node.get(node.uuid, []) for node in answered},
+                "nodegroup_status": groups,
+                "parameters": [
+                    parameter
+                    for parameter in firsts[0][3]
+                    if all(parameter in state[3] for state in firsts)
+                ],
+            }
+        )
     return rows
 
 
@@ -265,6 +301,7 @@ _ROWS: dict[str, Callable[[Any, set[str], Any], list[dict[str, Any]]]] = {
 
 
 # -- live data -----------------------------------------------------------------------------------
+
 
 def _mark(answer: Result) -> Mark:
     return OFFLINE if answer.offline else NODATA
@@ -290,39 +327,59 @@ class LiveData:
         hypervisor = cluster.primary_hypervisor
         specs = [[hypervisor, cluster.hvparams.get(hypervisor, {})]]
         asked = [node for node in nodes if node.vm_capable]
-        answers = self._context.rpc.call_many(NODE_INFO, [node.uuid for node in asked], per_node={
-            node.uuid: {"storage_units": storage_units(cluster, view.filled_nd(node)),
-                        "hv_specs": specs}
-            for node in asked})
+        answers = self._context.rpc.call_many(
+            NODE_INFO,
+            [node.uuid for node in asked],
+            per_node={
+                node.uuid: {
+                    "storage_units": storage_units(cluster, view.filled_nd(node)),
+                    "hv_specs": specs,
+                }
+                for node in asked
+            },
+        )
         return {uuid: _node_facts(answer) for uuid, answer in answers.items()}
 
-    def _instances(self, view: View, instances: list[Instance],
-                   ) -> dict[str, instance_fields.LiveInstance]:
+    def _instances(
+        self,
+        view: View,
+        instances: list[Instance],
+    ) -> dict[str, instance_fields.LiveInstance]:
         cluster = view.cluster
-        concerned = {uuid for instance in instances if not instance.forthcoming
-                     for uuid in (instance.primary_node, *view.secondary_nodes(instance))
-                     if uuid in view.config.nodes}
+        concerned = {
+            uuid
+            for instance in instances
+            if not instance.forthcoming
+            for uuid in (instance.primary_node, *view.secondary_nodes(instance))
+            if uuid in view.config.nodes
+        }
         answers = self._context.rpc.call_many(
-            ALL_INSTANCES_INFO, sorted(concerned),
+            ALL_INSTANCES_INFO,
+            sorted(concerned),
             hypervisors=list(cluster.enabled_hypervisors),
-            hvparams={name: cluster.hvparams.get(name, {})
-                      for name in cluster.enabled_hypervisors})
+            hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors},
+        )
         found: dict[str, dict[str, dict[str, Any]]] = {}
         for uuid, answer in answers.items():
             if answer.failure is None:
                 for name, info in answer.data.items():
                     found.setdefault(name, {})[uuid] = info
-        return {instance.uuid: _live_instance(instance, answers, found.get(instance.name, {}))
-                for instance in instances}
+        return {
+            instance.uuid: _live_instance(instance, answers, found.get(instance.name, {}))
+            for instance in instances
+        }
 
     def _consoles(self, view: View, instances: list[Instance]) -> dict[str, Any]:
-        return {instance.uuid: console.describe(view.config, instance)
-                for instance in instances
-                if not instance.forthcoming and instance.primary_node in view.config.nodes}
+        return {
+            instance.uuid: console.describe(view.config, instance)
+            for instance in instances
+            if not instance.forthcoming and instance.primary_node in view.config.nodes
+        }
 
 
-def _live_instance(instance: Instance, answers: dict[str, Result],
-                   found: dict[str, dict[str, Any]]) -> instance_fields.LiveInstance:
+def _live_instance(
+    instance: Instance, answers: dict[str, Result], found: dict[str, dict[str, Any]]
+) -> instance_fields.LiveInstance:
     primary = answers.get(instance.primary_node)
     if instance.forthcoming:
         return instance_fields.LiveInstance()
@@ -380,6 +437,7 @@ def _node_facts(answer: Result) -> Any:
 
 
 # -- as opcodes ----------------------------------------------------------------------------------
+
 
 @executes(OpQuery)
 class LUQuery(LogicalUnit):

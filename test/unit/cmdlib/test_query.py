@@ -356,3 +356,20 @@ def test_fields_must_be_names(context, fields):
     ):
         with pytest.raises(errors.OpPrereqError, match="fields must be"):
             ask()
+
+
+@pytest.mark.parametrize("what", ["instance", "node", "group"])
+def test_a_choice_of_names_refuses_an_unknown_one(context, what):
+    """``gnt-instance list nosuch`` is a slip; a filter that finds nothing is an answer."""
+    known = query_room.query(context, what, ["name"])["data"][0][0][1]
+    both = ["|", ["==", "name", known], ["==", "name", "nosuch"]]
+    with pytest.raises(errors.OpPrereqError, match="'nosuch' is not known") as caught:
+        query_room.query(context, what, ["name"], both)
+    assert caught.value.ecode == errors.ECODE_NOENT
+    assert not context.rpc.calls
+    nothing = ["&", ["==", "name", "nosuch"], ["==", "name", "nosuch"]]
+    assert query_room.query(context, what, ["name"], nothing)["data"] == []
+
+
+def test_jobs_that_are_gone_are_no_slip(context):
+    assert query_room.query(context, "job", ["id"], ["|", ["==", "id", 99]])["data"] == []
