@@ -7,16 +7,16 @@ before is undone in reverse.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ganeti import errors, ht
 from ganeti.bootstrap import local
-from ganeti.config import ssconf
+from ganeti.config import ssconf, verify
 from ganeti.constants import cluster as const
 from ganeti.constants import disk, hv, instance, job, net, node
 from ganeti.objects import Cluster, ConfigData, Node, NodeGroup, codec, hvparams, ipolicy
@@ -94,8 +94,11 @@ def init_cluster(params: InitParams) -> None:
     me, cluster_host = check_names(params)
     data = build_config(params, me, cluster_host)
     check_storage(data.cluster, here)
-    with contextlib.ExitStack() as undo:
-        undo.callback(local.remove_state, here)
+    problems = verify.check(data)
+    if problems:
+        raise _wrong("; ".join(problems))
+    with local.Undo() as undo:
+        undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
         master = data.cluster.master_node
         digest = local.write_credentials(here, local.new_credentials(), me.name)
         cluster = dataclasses.replace(data.cluster, candidate_certs={master: digest})
@@ -105,11 +108,9 @@ def init_cluster(params: InitParams) -> None:
         fs.write_file(
             here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640
         )
-        undo.callback(local.daemon_util, "stop", local.NODED)
-        local.daemon_util("start", local.NODED)
-        undo.callback(local.daemon_util, "stop", local.MASTER)
-        local.daemon_util("start", local.MASTER)
-        undo.pop_all()
+        for daemon in (local.NODED, local.MASTER):
+            undo.add(daemon, partial(local.daemon_util, "stop", daemon))
+            local.daemon_util("start", daemon)
 
 
 def check_machine(here: paths.Paths) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import NamedTuple
 
 from ganeti import errors
@@ -21,6 +22,48 @@ _DAEMON_S = 300.0
 
 MASTER = "ganeti-masterd"
 NODED = "ganeti-noded"
+
+
+class Undo:
+    """Steps which take back what was done, run in reverse when the block fails.
+
+    A step that fails itself does not hide the first error: both are told, with what is left.
+    """
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[str, Callable[[], object]]] = []
+
+    def __enter__(self) -> Undo:
+        return self
+
+    def add(self, left: str, step: Callable[[], object]) -> None:
+        """Register a step, before doing what it takes back.
+
+        :param left: what remains when the step fails.
+        """
+        self._steps.append((left, step))
+
+    def keep(self) -> None:
+        """What was done stays."""
+        self._steps.clear()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failures = []
+        while self._steps:
+            left, step = self._steps.pop()
+            if error is None:
+                continue
+            try:
+                step()
+            except (OSError, errors.GenericError) as err:
+                failures.append(f"{left} ({err})")
+        if failures and error is not None:
+            raise errors.OpExecError(
+                f"{error}. Not all could be undone, left are: {', '.join(failures)}"
+            ) from error
 
 
 class Credentials(NamedTuple):

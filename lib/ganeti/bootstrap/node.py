@@ -1,7 +1,9 @@
 """Preparing a machine to join: the cluster's credentials and a running node daemon.
 
-In a virtual cluster the other node is a directory beside ours, and everything is done here. On a
-real machine that needs SSH set-up, which this version lacks: the error says what to copy.
+In a virtual cluster the other node is a directory beside ours, and everything is done here. A real
+machine would be prepared over SSH, which this version cannot do: it has to be prepared by hand.
+When its node daemon answers with this cluster's certificate there is nothing left to do, otherwise
+the error says what to copy.
 """
 
 from __future__ import annotations
@@ -9,11 +11,16 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from ganeti import errors
 from ganeti.bootstrap import local
 from ganeti.config import ssconf
+from ganeti.constants import rpc as rpc_const
+from ganeti.rpc.results import Result
+from ganeti.rpc.runner import AddressRunner, open_client
 from ganeti.utils import net, paths
+from ganeti.wire.calls import VERSION
 
 
 def _root_of(name: str) -> str:
@@ -32,14 +39,33 @@ def _root_of(name: str) -> str:
     return root
 
 
-def _explain_manual_setup(name: str) -> errors.OpPrereqError:
+def ask_version(host: net.Hostname) -> Result:
+    """Ask a machine's node daemon for its protocol version, both ends showing certificates."""
+    runner = AddressRunner(open_client())
+    return runner.call_addresses(VERSION, {host.name: host.ip})[host.name]
+
+
+def _require_prepared(host: net.Hostname) -> None:
+    """Make sure that a real machine was prepared by hand.
+
+    :raises OpPrereqError: its daemon does not answer, or not as one of this cluster.
+    """
+    answer = ask_version(host)
+    if answer.failure is None:
+        if answer.data != rpc_const.PROTOCOL_VERSION:
+            raise errors.OpPrereqError(
+                f"node {host.name} speaks version {answer.data} of the node protocol, this one"
+                f" {rpc_const.PROTOCOL_VERSION}. Install the same release on both.",
+                errors.ECODE_ENVIRON,
+            )
+        return
     here = paths.current()
     shared = [path for path in local.credential_files(here) if path != here.noded_client_cert_file]
-    return errors.OpPrereqError(
-        f"node {name} cannot be prepared over SSH by this version. Copy {', '.join(shared)} and"
-        f" {here.data_dir}/ssconf_* to it, give it a client certificate of its own at"
-        f" {here.noded_client_cert_file}, run 'daemon-util start {local.NODED}' there, then use"
-        " --no-node-setup.",
+    raise errors.OpPrereqError(
+        f"{answer.failure}. This version cannot prepare a node over SSH: copy"
+        f" {', '.join(shared)} and {here.data_dir}/ssconf_* to it, give it a client certificate of"
+        f" its own at {here.noded_client_cert_file}, and run 'daemon-util start {local.NODED}'"
+        " there.",
         errors.ECODE_ENVIRON,
     )
 
@@ -53,9 +79,8 @@ def setup_node(host: net.Hostname) -> None:
     :raises OpPrereqError: not possible, or it belongs to another cluster; nothing was changed.
     :raises OpExecError: its daemon does not start; the credentials are removed again.
     """
-    with contextlib.ExitStack() as undo:
+    with local.Undo() as undo:
         _set_up(host, undo)
-        undo.pop_all()
 
 
 @contextlib.contextmanager
@@ -64,15 +89,15 @@ def node_setup(host: net.Hostname) -> Iterator[Callable[[], object]]:
 
     The block gets a function that makes what was done stay, whatever comes.
     """
-    with contextlib.ExitStack() as undo:
+    with local.Undo() as undo:
         _set_up(host, undo)
-        yield undo.pop_all
-        undo.pop_all()
+        yield undo.keep
 
 
-def _set_up(host: net.Hostname, undo: contextlib.ExitStack) -> None:
+def _set_up(host: net.Hostname, undo: local.Undo) -> None:
     if not paths.is_virtual():
-        raise _explain_manual_setup(host.name)
+        _require_prepared(host)
+        return
     root = _root_of(host.name)
     there = paths.Paths(root)
     shared = local.read_credentials(paths.current())
@@ -84,9 +109,12 @@ def _set_up(host: net.Hostname, undo: contextlib.ExitStack) -> None:
                 errors.ECODE_STATE,
             )
     else:
-        undo.callback(local.remove_state, there)
+        undo.add(f"files in {there.data_dir}", partial(local.remove_state, there))
         local.write_credentials(there, shared, host.name)
         ssconf.write_local(local.read_ssconf(paths.current()), there)
     if local.running_daemon(there, local.NODED) is None:
-        undo.callback(local.daemon_util, "stop", local.NODED, env=env)
+        undo.add(
+            f"{local.NODED} of {host.name}",
+            partial(local.daemon_util, "stop", local.NODED, env=env),
+        )
         local.daemon_util("start", local.NODED, env=env)

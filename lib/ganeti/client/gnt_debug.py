@@ -37,7 +37,7 @@ def list_locks(values: Values, arguments: list[str]) -> int:
     """``locks``: who holds what and who waits."""
     def show() -> int:
         return listing.run_list("lock", LOCK_FIELDS, values, [],
-                                formatters={"owner": _owners, "pending": _pending})
+                                formatters={"mode": _mode, "owner": _owners, "pending": _pending})
 
     if not values.interval:
         return show()
@@ -47,6 +47,10 @@ def list_locks(values: Values, arguments: list[str]) -> int:
         time.sleep(values.interval)
         if code:
             return code
+
+
+def _mode(value: Any) -> str:
+    return str(value) if value else "-"
 
 
 def _owners(value: Any) -> str:

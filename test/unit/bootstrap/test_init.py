@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from ganeti import bootstrap, errors
-from ganeti.bootstrap import init, local
+from ganeti.bootstrap import init, local, node
 from ganeti.config import ssconf, verify
+from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import ConfigData, codec
+from ganeti.rpc.results import Result
 from ganeti.utils import net, paths, x509
 from ganeti.wire import json
 
@@ -29,8 +31,8 @@ def vc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "127.9.8.1 node1.example.com node1\n127.9.8.2 node2.example.com\n"
         "127.9.8.250 cluster.example.com\n127.9.8.1 alias.example.com\n"
     )
-    for node in ("node1", "node2"):
-        (tmp_path / f"{node}.example.com/srv/ganeti/file-storage").mkdir(parents=True)
+    for name in ("node1", "node2"):
+        (tmp_path / f"{name}.example.com/srv/ganeti/file-storage").mkdir(parents=True)
     monkeypatch.setenv("GANETI_VCLUSTER", str(tmp_path))
     monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path / "node1.example.com"))
     monkeypatch.setenv("GANETI_HOSTNAME", "node1.example.com")
@@ -71,12 +73,12 @@ def test_init(vc: Path, daemons: Daemons) -> None:
     data = codec.from_dict(ConfigData, json.loads(Path(here.cluster_conf_file).read_text()))
     assert verify.check(data) == []
     assert data.cluster.master_ip == "127.9.8.250"
-    (node,) = data.nodes.values()
-    assert (node.name, node.primary_ip, node.uuid) == (
+    (first,) = data.nodes.values()
+    assert (first.name, first.primary_ip, first.uuid) == (
         "node1.example.com", "127.9.8.1", data.cluster.master_node,
     )  # fmt: skip
     assert data.cluster.candidate_certs == {
-        node.uuid: x509.digest_file(here.noded_client_cert_file)
+        first.uuid: x509.digest_file(here.noded_client_cert_file)
     }
     client = Path(here.noded_client_cert_file).read_text()
     x509.verify_signed(client, Path(here.noded_cert_file).read_text())
@@ -155,8 +157,55 @@ def test_a_real_machine_needs_what_is_there(
     host = net.Hostname("a", "192.0.2.1")
     with pytest.raises(errors.OpPrereqError, match="--no-ssh-init"):
         init.build_config(params, host, host)
-    with pytest.raises(errors.OpPrereqError, match="Copy .*server.pem.*--no-node-setup"):
+
+
+@pytest.mark.parametrize(("answer", "refusal"), [
+    (Result("a", PROTOCOL_VERSION), ""),
+    (Result("a", 2160000), "speaks version 2160000 of the node protocol"),
+    (Result("a", failure=errors.NodeUnreachable("a", "version", "no route")),
+     "a is unreachable.*: no route. This version cannot prepare .*copy .*server.pem.*ssconf_"),
+    (Result("a", failure=errors.NodeRefused("a", "version", "unknown certificate")),
+     "unknown certificate"),
+])
+def test_a_real_machine_is_prepared_by_hand(
+    monkeypatch: pytest.MonkeyPatch, daemons: Daemons, answer: Result, refusal: str
+) -> None:
+    host = net.Hostname("a", "192.0.2.1")
+    monkeypatch.setattr(node, "ask_version", lambda asked: answer)
+    if not refusal:
         bootstrap.setup_node(host)
+    else:
+        with pytest.raises(errors.OpPrereqError, match=refusal):
+            bootstrap.setup_node(host)
+    assert daemons.calls == []
+
+
+def test_an_error_while_undoing_does_not_hide_the_first(
+    vc: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(here: paths.Paths) -> None:
+        raise OSError("read-only file system")
+
+    daemons.fails = "start ganeti-masterd"
+    monkeypatch.setattr(local, "remove_state", cannot)
+    with pytest.raises(errors.OpExecError) as caught:
+        bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+    text = str(caught.value)
+    assert "port 1811 is taken" in text
+    assert "left are: files in " in text
+    assert "read-only file system" in text
+    assert ("stop", "ganeti-noded") in daemons.calls
+
+
+def test_a_contradiction_is_found_before_anything_is_written(
+    vc: Path, daemons: Daemons, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify, "check", lambda data: ["node node1 has no group"])
+    before = _files(vc)
+    with pytest.raises(errors.OpPrereqError, match="node1 has no group"):
+        bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
+    assert _files(vc) == before
+    assert daemons.calls == []
 
 
 def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
