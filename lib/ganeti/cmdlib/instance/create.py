@@ -302,10 +302,10 @@ class LUInstanceCreate(LogicalUnit):
                 self.feedback(f"* disk {index}, size {disk.size} MiB")
             self.feedback(f"adding instance {self.name} to the cluster configuration")
             # Undone last; while disks remain it must stay, or nobody could remove them any more.
-            undo.add("the instance itself", self._forget, instance)
-            self.config.add_instance(instance, disks, self.ctx.ec_id)
-            self.instance = instance = self.config.instance(instance.uuid)
             self._left: list[str] = []
+            undo.add("the instance itself", self._forget, instance)
+            self._add(instance, disks)
+            self.instance = instance = self.config.instance(instance.uuid)
             if disks:
                 self.feedback("* making the disks of the instance")
                 undo.add(
@@ -328,6 +328,15 @@ class LUInstanceCreate(LogicalUnit):
                 self._install(plan, instance)
             undo.commit()
         return self.config.instance(instance.uuid)
+
+    def _add(self, instance: Instance, disks: list[Disk]) -> None:
+        try:
+            self.config.add_instance(instance, disks, self.ctx.ec_id)
+        except errors.ConfigurationError:
+            # Later its removal gives the port back, now nobody else would.
+            if instance.network_port is not None:
+                self.config.release_port(instance.network_port)
+            raise
 
     def _attempt(self, what: str, step: Any, *args: Any) -> None:
         """Undo one thing, remembering what could not be undone."""
@@ -406,8 +415,11 @@ class LUInstanceCreate(LogicalUnit):
                     f"could not install OS {instance.os} for instance {instance.name} on node"
                     f" {plan.node.name}: {why(answer.failure)}"
                 ) from answer.failure
-        finally:
-            disk_work.shutdown_disks(self, instance)
+        except errors.OpExecError:
+            # That they stay active is the smaller problem, and must not hide the greater one.
+            self._attempt("active disks", disk_work.shutdown_disks, self, instance)
+            raise
+        disk_work.shutdown_disks(self, instance)
 
     def _start(self, instance: Instance) -> None:
         self.feedback("* starting the instance")
