@@ -1,0 +1,136 @@
+"""Uploads, ssconf, the queue: what is accepted and what is not."""
+
+import os
+import stat
+
+import pytest
+
+from ganeti import errors
+from ganeti.backend import files, jobqueue, ssconf
+from ganeti.utils import filelock
+from ganeti.wire.calls import FileDetails
+
+
+def details(path="/var/lib/ganeti/hmac.key", mode=0o440, content="secret"):
+    return FileDetails(path, content, mode, "root", "root", 1e9, 1.1e9)
+
+
+def test_upload(here):
+    files.upload_file(details())
+    found = os.stat(here.hmac_key)
+    assert stat.S_IMODE(found.st_mode) == 0o440
+    assert (found.st_atime, found.st_mtime) == (1e9, 1.1e9)
+    files.upload_file_single("/var/lib/ganeti/hmac.key", "new", 0o440, "root", "root", 1, 2)
+    with open(here.hmac_key) as stream:
+        assert stream.read() == "new"
+
+
+@pytest.mark.parametrize("path", [
+    "/etc/passwd", "/etc/hosts", "/var/lib/ganeti/../../../etc/passwd",
+    "/var/lib/ganeti/server.pem", "hmac.key", "", "/var/lib/ganeti/ssconf_master_node"])
+def test_upload_elsewhere_is_refused(here, path):
+    with pytest.raises(errors.ConfigurationError, match="may not be uploaded"):
+        files.upload_file(details(path))
+    assert os.listdir(here.data_dir) == ["queue"]
+
+
+def test_upload_of_a_setuid_file_is_refused(here):
+    with pytest.raises(errors.ConfigurationError, match="mode 4755"):
+        files.upload_file(details(mode=0o4755))
+    assert not os.path.exists(here.hmac_key)
+
+
+def test_ssconf(here):
+    ssconf.write({"master_node": "node1\n", "cluster_name": "c", "cluster_tags": ""})
+    assert ssconf.master_node_name() == "node1"
+    assert ssconf.read("cluster_name") == "c"
+    assert ssconf.read_lines("cluster_tags") == []
+    path = here.ssconf_file("master_node")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o444
+    before = os.stat(path)
+    ssconf.write({"master_node": "node1\n", "cluster_name": "d"})
+    assert os.stat(path).st_ino == before.st_ino
+    assert ssconf.read("cluster_name") == "d"
+
+
+@pytest.mark.parametrize("values", [
+    {"../x": "a"}, {"a/b": "a"}, {"": "a"}, {"A": "a"}, {"good": "x" * 131073}])
+def test_bad_ssconf_changes_nothing(here, values):
+    with pytest.raises(errors.ConfigurationError):
+        ssconf.write({"cluster_name": "c", **values})
+    assert not os.path.exists(here.ssconf_file("cluster_name"))
+
+
+def test_ssconf_missing(here):
+    with pytest.raises(errors.ConfigurationError, match="No such file"):
+        ssconf.master_node_name()
+
+
+def test_ssconf_waits_for_its_lock(here, monkeypatch):
+    monkeypatch.setattr(ssconf, "_LOCK_TIMEOUT_S", 0.05)
+    with filelock.FileLock(here.ssconf_lock_file) as lock:
+        lock.acquire()
+        with pytest.raises(errors.LockError):
+            ssconf.write({"cluster_name": "c"})
+
+
+QUEUE = "/var/lib/ganeti/queue"
+
+
+def test_queue_update_and_archive(here):
+    jobqueue.update(f"{QUEUE}/job-7", "seven")
+    jobqueue.update_many([("job-8", "eight"), ("serial", "8\n"), ("archive/0/job-1", "one")])
+    assert sorted(os.listdir(here.queue_dir)) == ["archive", "job-7", "job-8", "serial"]
+    assert stat.S_IMODE(os.stat(f"{here.queue_dir}/job-8").st_mode) == 0o640
+    pair = [f"{QUEUE}/job-7", f"{QUEUE}/archive/0/job-7"]
+    assert jobqueue.rename([pair]) == [None]
+    assert jobqueue.rename([pair]) == [None]
+    assert sorted(os.listdir(f"{here.queue_archive_dir}/0")) == ["job-1", "job-7"]
+    with pytest.raises(errors.JobQueueError, match="does not exist"):
+        jobqueue.rename([["job-99", "archive/0/job-99"]])
+    jobqueue.purge()
+    assert sorted(os.listdir(here.queue_dir)) == ["archive", "serial"]
+    assert os.listdir(f"{here.queue_archive_dir}/0") == []
+
+
+@pytest.mark.parametrize("name", [
+    "", "job-", "job-x", "lock", "../config.data", "/etc/passwd", "archive/../job-1", "drain",
+    f"{QUEUE}/../config.data", "job-1\n"])
+def test_queue_takes_only_its_own_files(here, name):
+    with pytest.raises(errors.JobQueueError, match="not a file of the job queue"):
+        jobqueue.update_many([("job-1", "x"), (name, "x")])
+    with pytest.raises(errors.JobQueueError, match="not a file of the job queue"):
+        jobqueue.rename([["job-1", name]])
+    assert os.listdir(here.queue_dir) == ["archive"]
+
+
+def test_queue_of_a_running_master_is_its_own(here):
+    with filelock.FileLock(here.queue_lock_file) as lock:
+        lock.acquire()
+        for action in (lambda: jobqueue.update("job-1", "x"), jobqueue.purge,
+                       lambda: jobqueue.rename([["job-1", "archive/0/job-1"]])):
+            with pytest.raises(errors.JobQueueError, match="no other master"):
+                action()
+    jobqueue.update("job-1", "x")
+
+
+def test_queue_write_that_fails_leaves_the_old(here, monkeypatch):
+    jobqueue.update_many([("job-1", "old"), ("job-2", "old")])
+
+    def full(fd):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fdatasync", full)
+    with pytest.raises(OSError, match="No space"):
+        jobqueue.update_many([("job-1", "new"), ("job-2", "new")])
+    assert sorted(os.listdir(here.queue_dir)) == ["archive", "job-1", "job-2"]
+    with open(f"{here.queue_dir}/job-1") as stream:
+        assert stream.read() == "old"
+
+
+def test_drain_flag(here):
+    jobqueue.set_drain_flag(True)
+    assert os.path.exists(here.queue_drain_file)
+    jobqueue.set_drain_flag(False)
+    jobqueue.set_drain_flag(False)
+    assert not os.path.exists(here.queue_drain_file)
