@@ -70,13 +70,6 @@ class OpCallbacks(Protocol):
         """Submit jobs; one ``[True, job id]`` or ``[False, message]`` for each."""
 
 
-class JobQueueLike(Protocol):
-    """The part of the job queue which a logical unit may ask for."""
-
-    def set_drain(self, drained: bool) -> None:
-        """Refuse (or accept again) new jobs."""
-
-
 @dataclass(slots=True)
 class MasterContext:
     """Everything the master daemon owns, made once at its start.

@@ -8,22 +8,13 @@ is already held, and where it had to be guessed from the configuration before th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.locking import ALL, Level
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
-
-EVERY_LEVEL = (Level.INSTANCE, Level.NODEGROUP, Level.NODE, Level.NODE_RES, Level.NETWORK)
-
-
-def everything_shared(unit: LogicalUnit, levels: Iterable[Level] = EVERY_LEVEL) -> None:
-    """Ask for all locks of the levels, shared: for units which look at the whole cluster."""
-    for level in levels:
-        unit.need(level, ALL, shared=True)
 
 
 def instances_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:

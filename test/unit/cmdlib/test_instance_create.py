@@ -344,6 +344,22 @@ def test_disks_which_cannot_be_removed_keep_the_instance(master):
     assert instance.uuid in master.locks.keys(Level.INSTANCE)
 
 
+def test_the_cause_is_not_hidden_by_what_follows(master):
+    master.rpc.errors["instance_os_add"] = "script failed"
+    master.rpc.errors["blockdev_shutdown"] = "device is busy"
+    text = master.failed(create())
+    assert text.startswith("could not install OS noop")
+    assert "script failed" in text
+    assert "active disks" in text
+
+
+def test_a_port_is_given_back_when_the_instance_cannot_be_added(master):
+    master.config.errors["add_instance"] = errors.ConfigurationError("disk full")
+    with pytest.raises(errors.ConfigurationError):
+        master.run(create(hypervisor="kvm", hvparams={"kernel_path": "/boot/vmlinuz"}))
+    assert master.config.cluster().tcpudp_port_pool == (11001,)
+
+
 def test_a_failing_start_keeps_the_complete_instance(master):
     master.rpc.errors["instance_start"] = "QEMU: no such file"
     text = master.failed(create())
