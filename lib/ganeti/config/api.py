@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from ganeti import errors
 from ganeti.config import reservations, upgrade, verify
 from ganeti.config.store import (
+    CATCH_UP_S,
     ConfigStore,
     Distribute,
     DistributionFailure,
@@ -118,7 +119,8 @@ class Config(Questions):
             log.info("configuration upgraded from version %s to %s", old, new)
         for problem in verify.check(data):
             log.warning("configuration: %s", problem)
-        return cls(ConfigStore(path, data, distribute=distribute, now=clock, write=write))
+        return cls(ConfigStore(
+            path, data, distribute=distribute, now=clock, write=write, catch_up_s=CATCH_UP_S))
 
     def snapshot(self) -> ConfigData:
         """The present state; never changes."""
@@ -135,6 +137,10 @@ class Config(Questions):
     def redistribute(self) -> list[DistributionFailure]:
         """Send configuration and ssconf values to all nodes once more; returns what failed."""
         return self._store.redistribute()
+
+    def behind(self) -> dict[str, frozenset[str]]:
+        """Nodes which missed the last changes, and what of them; see :class:`ConfigStore`."""
+        return self._store.behind()
 
     def verify(self) -> list[str]:
         """Contradictions in the present state."""

@@ -12,6 +12,8 @@ Promises:
 * When the file cannot be written, all transactions of that commit, and those which were built upon
   them, fail, and the state is the one before. When too few candidates have it, they fail too, but
   the change stays: it is on this disk and cannot be taken back safely; the message says so.
+* A node which missed something is tried again by itself, in a thread which lives only while some
+  node is behind, until it has the present state.
 * A commit costs what changed: every object keeps its text until it changes.
 """
 
@@ -62,6 +64,10 @@ class DistributionFailure(NamedTuple):
     what: str
     message: str
 
+
+# Pauses before nodes that are behind are tried again: the first, and the longest, in seconds. Each
+# doubles the one before, because an attempt holds up commits for as long as a connection may take.
+CATCH_UP_S: Final = (5.0, 300.0)
 
 Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
 Writer = Callable[[str, bytes], None]
@@ -136,10 +142,13 @@ class ConfigStore:
     def __init__(
         self, path: str, data: ConfigData, *, distribute: Distribute | None = None,
         now: Callable[[], float] = clock.now, write: Writer = write_config_file,
+        catch_up_s: tuple[float, float] | None = None,
     ) -> None:
         """:param data: what the file holds.
         :param distribute: sends to other nodes; None while there are none.
         :param write: puts text into the file, atomically and durably.
+        :param catch_up_s: first and longest pause before nodes that are behind are tried again;
+            None leaves that to the next change.
         """
         self._path = path
         self._distribute = distribute
@@ -157,6 +166,10 @@ class ConfigStore:
         self._text = Text(data)
         self._ssconf: dict[str, str] | None = None
         self._ssconf_sent: dict[str, str] | None = None
+        # What nodes have missed, and the thread that tries them again; guarded by _committing.
+        self._behind: dict[str, set[str]] = {}
+        self._catch_up_s = catch_up_s
+        self._catching_up: threading.Thread | None = None
         self.reservations = Reservations(self.snapshot)
 
     def snapshot(self) -> ConfigData:
@@ -195,6 +208,31 @@ class ConfigStore:
                 self._owner = None
         if ticket is not None:
             self._commit(ticket)
+
+    def behind(self) -> dict[str, frozenset[str]]:
+        """Nodes which have missed something since this process began, and what, by UUID."""
+        with self._committing:
+            return {uuid: frozenset(what) for uuid, what in self._behind.items()}
+
+    def catch_up(self) -> bool:
+        """Try nodes which are behind once more.
+
+        :returns: whether nobody is behind any more.
+        """
+        with self._committing:
+            data = self._committed
+            self._forget_behind(data)
+            if not self._behind or self._distribute is None:
+                return True
+            candidates = tuple(uuid for uuid, what in self._behind.items() if CONFIG in what)
+            nodes = tuple(uuid for uuid, what in self._behind.items() if SSCONF in what)
+            text = self._text.render(data, set())
+            failures = self._distribute(Distribution(
+                data, text, candidates, self._ssconf if nodes else None, nodes))
+            self._note_behind(data, set(candidates), set(nodes), failures)
+            if not self._behind:
+                log.info("all nodes have the present configuration again")
+            return not self._behind
 
     def redistribute(self) -> list[DistributionFailure]:
         """Send everything to all nodes once more.
@@ -268,15 +306,66 @@ class ConfigStore:
         if not candidates and wanted is None:
             return []
         failures = list(self._distribute(Distribution(data, text, candidates, wanted, online)))
+        self._note_behind(
+            data, set(candidates), set(online) if wanted is not None else set(), failures)
+        self._start_catching_up()
         for failure in failures:
             node = data.nodes.get(failure.node_uuid)
             log.warning("node %s did not take the %s: %s",
                         failure.node_uuid if node is None else node.name, failure.what,
                         failure.message)
-        # A node which missed a value gets all of them with the next change.
+        # Who missed a value gets all of them with the next change, or when he is tried again.
         missed = any(failure.what == SSCONF for failure in failures)
         self._ssconf_sent = None if missed else self._ssconf
         return failures
+
+    def _forget_behind(self, data: ConfigData) -> None:
+        """Nobody waits for nodes that are gone or offline, nor sends a configuration to others
+        than candidates."""
+        for uuid, what in list(self._behind.items()):
+            node = data.nodes.get(uuid)
+            if node is None or node.offline:
+                del self._behind[uuid]
+            elif not node.master_candidate:
+                what.discard(CONFIG)
+                if not what:
+                    del self._behind[uuid]
+
+    def _note_behind(
+        self, data: ConfigData, candidates: set[str], nodes: set[str],
+        failures: Sequence[DistributionFailure],
+    ) -> None:
+        """Bring the books up to date after these nodes were sent configuration and ssconf."""
+        failed = {(failure.node_uuid, failure.what) for failure in failures}
+        for asked, what in ((candidates, CONFIG), (nodes, SSCONF)):
+            for uuid in asked:
+                if (uuid, what) in failed:
+                    self._behind.setdefault(uuid, set()).add(what)
+                elif uuid in self._behind:
+                    self._behind[uuid].discard(what)
+        self._behind = {uuid: what for uuid, what in self._behind.items() if what}
+
+    def _start_catching_up(self) -> None:
+        if self._behind and self._catch_up_s is not None and self._catching_up is None:
+            self._catching_up = threading.Thread(
+                target=self._keep_trying, name="config-catch-up", daemon=True)
+            self._catching_up.start()
+
+    def _keep_trying(self) -> None:
+        """Until nobody is behind; ends then, and begins anew with the next failure."""
+        pause_s, longest_s = self._catch_up_s or CATCH_UP_S
+        never = threading.Event()
+        while True:
+            never.wait(pause_s)
+            pause_s = min(2 * pause_s, longest_s)
+            try:
+                self.catch_up()
+            except errors.GenericError as err:
+                log.warning("cannot bring nodes up to date: %s", err)
+            with self._committing:
+                if not self._behind:
+                    self._catching_up = None
+                    return
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
         """What to tell those who wait: None when a majority of the candidates has the change."""

@@ -274,6 +274,71 @@ def test_who_missed_ssconf_gets_it_with_the_next_change() -> None:
     assert nodes.received[-1].ssconf is None
 
 
+def test_who_missed_something_is_tried_again() -> None:
+    nodes = _Nodes()
+    store = ConfigStore("config.data", small_cluster(), distribute=nodes, write=_Disk().write)
+    config = Config(store)
+    nodes.failures = [
+        DistributionFailure(uuid_of("node2"), CONFIG, "no answer"),
+        DistributionFailure(uuid_of("node2"), SSCONF, "no answer"),
+        DistributionFailure(uuid_of("node3"), SSCONF, "no answer")]
+    config.add_instance(instance_of(2), [], EC)
+    assert config.behind() == {
+        uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
+    nodes.failures = nodes.failures[:2]
+    assert not store.catch_up()
+    tried = nodes.received[-1]
+    assert tried.candidates == (uuid_of("node2"),)
+    assert tried.nodes == (uuid_of("node2"), uuid_of("node3"))
+    assert tried.ssconf is not None
+    assert _parse(tried.text) == config.snapshot()
+    assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}}
+    nodes.failures = []
+    assert store.catch_up()
+    assert nodes.received[-1].nodes == (uuid_of("node2"),)
+    number = len(nodes.received)
+    assert store.catch_up()
+    assert len(nodes.received) == number
+
+
+def test_who_goes_offline_is_not_waited_for() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    config.add_instance(instance_of(2), [], EC)
+    config.update_node(updated(
+        config.node(uuid_of("node2")), offline=True, master_candidate=False))
+    assert config._store.catch_up()
+    assert config.behind() == {}
+
+
+def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
+    nodes = _Nodes()
+    config = _config(_Disk(), nodes)
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    config.add_instance(instance_of(2), [], EC)
+    config.update_node(updated(config.node(uuid_of("node2")), master_candidate=False))
+    assert config._store.catch_up()
+    assert config.behind() == {}
+
+
+def test_a_thread_tries_until_all_have_it() -> None:
+    nodes = _Nodes()
+    config = Config(ConfigStore(
+        "config.data", small_cluster(), distribute=nodes, write=_Disk().write,
+        catch_up_s=(0.001, 0.002)))
+    for _ in range(2):
+        nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+        config.allocate_port()
+        seen = len(nodes.received)
+        _until(lambda seen=seen: len(nodes.received) > seen + 3)
+        assert config.behind() == {uuid_of("node2"): {CONFIG}}
+        nodes.failures = []
+        _until(lambda: config.behind() == {})
+        _until(lambda: config._store._catching_up is None)
+    assert _parse(nodes.received[-1].text) == config.snapshot()
+
+
 def test_a_distribution_which_breaks_tells_everybody() -> None:
     config = _config(_Disk())
 
