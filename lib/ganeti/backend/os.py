@@ -102,7 +102,9 @@ def load(name: str, path: str) -> OS:
     api = max(common)
     scripts = {}
     for script in (CREATE, CREATE_UNTRUSTED, EXPORT, IMPORT, RENAME):
-        scripts[script] = _script(path, script, required=script in (EXPORT, IMPORT, RENAME))
+        # Without one of the last three the operation that needs it is refused, no other (seed
+        # 001 *OS interface*).
+        scripts[script] = _script(path, script, required=False)
     if scripts[CREATE] is None and scripts[CREATE_UNTRUSTED] is None:
         raise _Wrong(f"has neither a script '{CREATE}' nor '{CREATE_UNTRUSTED}'")
     variants: tuple[str, ...] = ()
