@@ -43,15 +43,17 @@ class Batch:
     :ivar changed: jobs by id; filled with the queue's lock held until the committer takes it.
     """
 
-    __slots__ = ("_durable", "_told", "archive", "changed", "pictures", "serial")
+    __slots__ = ("_closed", "_durable", "_told", "archive", "changed", "pictures", "serial")
 
-    def __init__(self) -> None:
+    def __init__(self, *, closed: bool = False) -> None:
+        """:param closed: nobody will write this; whoever waits for it gets an error at once."""
         self.changed: dict[int, jobs.QueuedJob] = {}
         self.archive: list[int] = []
         self.serial: int | None = None
         self.pictures: list[jobs.Picture] = []
         self._durable: list[Done] = []
         self._told: list[Done] = []
+        self._closed = closed
 
     @property
     def empty(self) -> bool:
@@ -64,11 +66,17 @@ class Batch:
         Called with an error only for a batch that was given up: at shutdown, or, if it contains
         new jobs, because they could not be stored.
         """
-        self._durable.append(done)
+        if self._closed:
+            done(errors.JobQueueError("the job queue is stopped"))
+        else:
+            self._durable.append(done)
 
     def when_told(self, done: Done) -> None:
         """Call `done` in the announcer's thread when clients may know. Needs the queue's lock."""
-        self._told.append(done)
+        if self._closed:
+            done(errors.JobQueueError("the job queue is stopped"))
+        else:
+            self._told.append(done)
 
     def run_durable(self) -> None:
         """Tell those who waited for the disk."""
@@ -126,6 +134,8 @@ class Committer:
         self._open = Batch()
         self._new = Batch()
         self._stopping = False
+        # Set with the lock held when the last batch was taken; nothing is written after it.
+        self._ended = False
         self._announce_work = threading.Condition()
         self._announcements: collections.deque[Callable[[], None] | None] = collections.deque()
         self._committing = self._thread("jq-commit", self._run)
@@ -136,13 +146,12 @@ class Committer:
 
     def _thread(self, name: str, loop: Callable[[], None]) -> threading.Thread:
         def run() -> None:
-            ended = False
             try:
                 loop()
-                ended = True
-            finally:
-                if not ended:
-                    self._fatal()
+            except BaseException:
+                _log.critical("thread %s died of a bug", name, exc_info=True)
+                self._fatal()
+                raise
 
         return threading.Thread(target=run, name=name, daemon=True)
 
@@ -172,28 +181,30 @@ class Committer:
 
     def touch(self, job: jobs.QueuedJob) -> Batch:
         """A job changed; the batch that will contain it. Needs the queue's lock."""
+        if self._ended:
+            # A job that ran longer than the stop waited; the next start finds it as it was.
+            return Batch(closed=True)
         self._open.changed[job.id] = job
-        self._wake()
+        self._work.notify()
         return self._open
 
     def add_new(self, new: Sequence[jobs.QueuedJob], serial: int) -> Batch:
         """Jobs were submitted; the batch that will contain them. Needs the queue's lock."""
+        if self._ended:
+            return Batch(closed=True)
         for job in new:
             self._new.changed[job.id] = job
         self._new.serial = serial
-        self._wake()
+        self._work.notify()
         return self._new
 
     def archive(self, job_ids: Sequence[int]) -> Batch:
         """Jobs go to the archive. Needs the queue's lock."""
+        if self._ended:
+            return Batch(closed=True)
         self._open.archive.extend(job_ids)
-        self._wake()
-        return self._open
-
-    def _wake(self) -> None:
-        if self._stopping and not self._committing.is_alive():
-            raise errors.JobQueueError("the job queue is stopped")
         self._work.notify()
+        return self._open
 
     def later(self, action: Callable[[], None] | None) -> None:
         """Run `action` in the announcer's thread; None ends that thread."""
@@ -214,6 +225,7 @@ class Committer:
                     self._work.wait(self._retry_s)
                 stopping = self._stopping
                 idle = self._open.empty and self._new.empty
+                self._ended = stopping and idle
                 old, new = self._open, self._new
                 if not idle:
                     self._open, self._new = Batch(), Batch()
@@ -259,6 +271,7 @@ class Committer:
 
     def _give_up(self) -> None:
         with self._lock:
+            self._ended = True
             lost, self._open = self._open, Batch()
             new, self._new = self._new, Batch()
         error = errors.JobQueueError("the job queue was stopped before this could be written")

@@ -121,11 +121,11 @@ class QueueStore:
 
     def close(self) -> None:
         """Flush every file and remove the journal; an error leaves the journal for the next run."""
+        self._close_journal()
         try:
             self.checkpoint()
         except OSError as err:
             _log.warning("cannot flush the job queue, its journal stays: %s", err)
-        self._close_journal()
 
     def _check_version(self) -> None:
         path = self._path(VERSION)

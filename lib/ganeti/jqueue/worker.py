@@ -8,8 +8,11 @@ they are first needed, and never more than the limit, which may change while the
 from __future__ import annotations
 
 import heapq
+import logging
 import threading
 from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
 
 
 class WorkerPool:
@@ -89,7 +92,6 @@ class WorkerPool:
         thread.start()
 
     def _work(self) -> None:
-        ended = False
         try:
             while (job_id := self._next()) is not None:
                 self._run(job_id)
@@ -98,10 +100,10 @@ class WorkerPool:
                     self._idle += 1
                     if self._stopping:
                         self._changed.notify_all()
-            ended = True
-        finally:
-            if not ended:
-                self._fatal()
+        except BaseException:
+            _log.critical("a worker died of a bug", exc_info=True)
+            self._fatal()
+            raise
 
     def _next(self) -> int | None:
         """The next job, or None when this thread is to end."""
