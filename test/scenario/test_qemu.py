@@ -427,6 +427,8 @@ def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) 
     with paths.override(first.paths):
         info = instance.migration_info(guest)
     with socket.socket() as taken:
+        # Connections of an earlier test may linger on the port.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.31", guest.hvparams["migration_port"]))
         taken.listen()
         with paths.override(second.paths), pytest.raises(errors.HypervisorError,
