@@ -53,6 +53,8 @@ _HEAD_RECEIVE_BYTES = 16 * 1024
 # The parent looks again this often while something is in its way (no process, too many children).
 _RETRY_MS = 200
 _FAILED_PAUSE_S = 1.0
+# Spares end at once when the pipe closes; this is for a machine that hardly runs.
+_SPARES_END_S = 10.0
 # A connection of which nothing is known for so long may be dropped for another one.
 _STRANGER_S = 1.0
 _BACKLOG = 512
@@ -282,7 +284,7 @@ class ForkingServer:
     def _close(self) -> None:
         self._sock.close()
         self._retire_spares()
-        self._drain_control()
+        self._wait_for_spares()
         for child in self._children.values():
             if child.accepted:
                 _log.info("process %d for %s goes on", child.pid, child.peer)
@@ -292,11 +294,26 @@ class ForkingServer:
         os.close(self._control)
         os.close(self._tell)
 
-    def _drain_control(self) -> None:
-        """Hear what children said last: who is accepted is not ended."""
-        with contextlib.suppress(BlockingIOError):
-            while True:
+    def _wait_for_spares(self) -> None:
+        """Wait until no spare holds the socket, and hear who is accepted and must not be ended."""
+        deadline = self._clock() + _SPARES_END_S
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        for pidfd in self._children:
+            poll.register(pidfd, select.POLLIN)
+        while any(child.spare for child in self._children.values()):
+            if self._clock() > deadline:
+                for child in self._children.values():
+                    if child.spare:
+                        signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+            for fd, _ in poll.poll(_RETRY_MS):
+                if fd != self._control:
+                    poll.unregister(fd)
+                    self._collect(fd)
+            with contextlib.suppress(BlockingIOError):
                 self._read_control()
+        with contextlib.suppress(BlockingIOError):
+            self._read_control()
 
     # What follows runs in the child.
 
@@ -342,6 +359,10 @@ class ForkingServer:
         tls = self._context.wrap_socket(conn, server_side=True, do_handshake_on_connect=False)
         try:
             tls.do_handshake()
+        except (ssl.SSLEOFError, ConnectionResetError):
+            # Whoever only looks whether the port answers does this; verification does.
+            _log.debug("%s closed the connection before the TLS handshake", peer)
+            return
         except OSError as err:
             _log.warning("no TLS connection with %s: %s", peer, err)
             _linger(tls)

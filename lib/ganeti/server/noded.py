@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import errno
 import gc
 import logging
 import os
@@ -26,10 +27,11 @@ from ganeti import errors
 from ganeti.backend import dispatch, registry
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
-from ganeti.utils import daemon, fs, net, paths, x509
+from ganeti.utils import daemon, fs, net, paths, retry, x509
 
 NAME = "ganeti-noded"
 _MCL_CURRENT_AND_FUTURE = 3
+_IN_USE_S = 3.0
 
 
 class Prepared(NamedTuple):
@@ -69,11 +71,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     context = x509.server_context(here.noded_cert_file)
     x509.rehearse(context, here.noded_cert_file)
     address = options.bind or default_address()
-    try:
-        sock = server.listen(address, options.port)
-    except OSError as err:
-        raise errors.ConfigurationError(
-            f"cannot serve {address} port {options.port}: {err.strerror}") from err
+    sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS),
                                     x509.digest_file(here.noded_cert_file))
     prepared = Prepared(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
@@ -81,6 +79,24 @@ def prepare(options: argparse.Namespace) -> Prepared:
         _lock_memory()
     logging.info("serving %s port %d", address, options.port)
     return prepared
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    """Open the socket; processes of a daemon that was killed may hold it for a moment more."""
+    def attempt() -> socket.socket:
+        try:
+            return server.listen(address, port)
+        except OSError as err:
+            if err.errno == errno.EADDRINUSE:
+                raise retry.Again(str(err)) from err
+            raise errors.ConfigurationError(
+                f"cannot serve {address} port {port}: {err.strerror}") from err
+
+    try:
+        return retry.until(attempt, timeout_s=_IN_USE_S)
+    except errors.RetryTimeout as err:
+        raise errors.ConfigurationError(
+            f"cannot serve {address} port {port}: another program serves it") from err
 
 
 def default_address() -> str:
