@@ -20,6 +20,7 @@ from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
 from ganeti.objects import ConfigData, Disk, hvparams, ipolicy
+from ganeti.query import job_rules
 from ganeti.utils import net, text
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ def check(data: ConfigData) -> list[str]:
     """Everything that is wrong, in a fixed order; empty when nothing is."""
     problems: list[str] = []
     for part in (_root, _identity, _cluster, _nodes, _groups, _networks, _instances, _nics, _disks,
-                 _ports):
+                 _ports, _filters):
         problems.extend(part(data))
     return problems
 
@@ -321,3 +322,12 @@ def _ports(data: ConfigData) -> _Problems:
     for port in sorted(pool):
         if port > cluster.highest_used_port:
             yield f"port {port} of the pool is above the highest used port"
+
+
+def _filters(data: ConfigData) -> _Problems:
+    for rule in data.filters.values():
+        try:
+            job_rules.check_rule(
+                rule.priority, rule.predicates, rule.action, rule.reason_trail)
+        except errors.ParameterError as err:
+            yield f"filter rule {rule.uuid}: {err}"

@@ -14,7 +14,7 @@ from ganeti import errors
 from ganeti.config import Config, ssconf, upgrade, verify
 from ganeti.config.api import create_file, load
 from ganeti.constants import cluster as const
-from ganeti.objects import ConfigData, codec, hvparams
+from ganeti.objects import ConfigData, FilterRule, codec, hvparams
 from ganeti.utils.paths import Paths
 
 from .samples import (
@@ -217,6 +217,12 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
     (_with(instances=_instances({"network_port": 11000}, {"network_port": 11000})),
      "port 11000 is used more than once"),
     (small_cluster(tcpudp_port_pool=(12000,)), "port 12000 of the pool"),
+    (_with(filters={uuid_of("f"): FilterRule(
+        uuid=uuid_of("f"), watermark=0, priority=0, predicates=(["jobid", ["=", "x", 1]],),
+        action="PAUSE", reason_trail=())}), "there is no field 'x'"),
+    (_with(filters={uuid_of("f"): FilterRule(
+        uuid=uuid_of("f"), watermark=0, priority=0, predicates=(), action="NOSUCH",
+        reason_trail=())}), "there is no filter action 'NOSUCH'"),
     (_with(disks={disk_of(1).uuid: disk_of(1)}), "belongs to no instance"),
     (_with(disks={disk_of(1).uuid: disk_of(1, nodes=("x",))}), "node x does not exist"),
     (_with(disks={disk_of(1).uuid: disk_of(1, dev_type="tape")}), "no disk template tape"),

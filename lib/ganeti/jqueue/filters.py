@@ -1,0 +1,218 @@
+"""Filter rules: may this job be picked up for running?
+
+:class:`Chain` is pure: the rules in their order (priority, watermark, uuid), and which of them
+decides about a job. The first rule that means the job and is not CONTINUE decides; where none does,
+the job is accepted.
+
+============== ===================================================================================
+ACCEPT         the job may run; no later rule is looked at
+CONTINUE       the next rule is looked at
+PAUSE          the job stays queued until the rules change
+REJECT         the job is canceled, with the rule as the reason
+RATE_LIMIT n   the job stays queued while n jobs which this rule decides about are at work
+============== ===================================================================================
+
+A job at work (one that a worker has taken up once) is never touched; but it counts for a rate limit
+that means it, also for one that is younger than the job.
+
+:class:`Gate` remembers which jobs the rules keep back and which are at work, so that an end or a
+change of rules moves those on that it concerns, first the ones with the highest priority. It is
+guarded by the queue's lock.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ganeti import errors
+from ganeti.constants import job as const
+from ganeti.objects import FilterRule
+from ganeti.query import job_rules
+
+_log = logging.getLogger(__name__)
+
+Ops = Sequence[Mapping[str, Any]]
+
+
+class Verdict(NamedTuple):
+    """What the rules say about a job.
+
+    :ivar action: ``ACCEPT``, ``PAUSE``, ``REJECT`` or ``RATE_LIMIT``.
+    :ivar rule: the one that decided; None when none did.
+    :ivar limit: of a rate limit.
+    """
+
+    action: str
+    rule: FilterRule | None = None
+    limit: int = 0
+
+    @property
+    def uuid(self) -> str:
+        """Of the rule; empty when none decided."""
+        return "" if self.rule is None else self.rule.uuid
+
+
+FREE = Verdict(const.FILTER_ACCEPT)
+
+
+class Chain:
+    """The rules in their order.
+
+    A rule that cannot be applied (the master accepts none such, but a configuration file may have
+    been edited) is logged and left out; verify reports it. The queue has to start all the same.
+    """
+
+    def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
+        ordered = sorted(rules, key=lambda rule: (rule.priority, rule.watermark, rule.uuid))
+        self._rules = []
+        for rule in ordered:
+            try:
+                action, limit = parse_action(rule.action)
+                meant = job_rules.compile_predicates(rule.predicates, rule.watermark)
+            except errors.ParameterError as err:
+                _log.error("filter rule %s is not applied: %s", rule.uuid, err)
+                continue
+            # A rule that passes on decides nothing, whatever it means.
+            if action != const.FILTER_CONTINUE:
+                self._rules.append((meant, Verdict(action, rule, limit)))
+
+    def __bool__(self) -> bool:
+        return bool(self._rules)
+
+    def judge(self, job_id: int, ops: Ops) -> Verdict:
+        """Which rule decides about a job, and what."""
+        for meant, verdict in self._rules:
+            if meant(job_id, ops):
+                return verdict
+        return FREE
+
+
+def parse_action(action: Any) -> tuple[str, int]:
+    """The action of a rule and its number (0 where it has none).
+
+    :raises errors.ParameterError: it is no action.
+    """
+    job_rules.check_action(action)
+    return (action, 0) if isinstance(action, str) else (action[0], action[1])
+
+
+def rejection(verdict: Verdict) -> errors.JobCanceled:
+    """Why a rejected job ended."""
+    return errors.JobCanceled(f"rejected by {describe_rule(verdict.rule)}")
+
+
+def describe_rule(rule: FilterRule | None) -> str:
+    """The rule in words, with what its author said about it."""
+    if rule is None:
+        return "no filter rule"
+    return f"filter rule {rule.uuid}{_said(rule)}"
+
+
+def _said(rule: FilterRule) -> str:
+    said = "; ".join(reason for source, reason, _time in rule.reason_trail
+                     if source == const.REASON_USER and reason)
+    return f" ({said})" if said else ""
+
+
+class Gate:
+    """Which jobs the rules keep back. Guarded by the queue's lock."""
+
+    def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
+        self._chain = Chain(rules)
+        self._at_work: dict[int, str] = {}
+        self._count: dict[str, int] = {}
+        self._held: dict[int, tuple[Verdict, int]] = {}
+        # Jobs held for a place, by rule; entries that are no longer in _held are skipped.
+        self._lines: dict[str, list[tuple[int, int]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any rule; without, nobody needs to ask."""
+        return bool(self._chain)
+
+    def set_rules(self, rules: Iterable[FilterRule], at_work: Iterable[tuple[int, Ops]]) -> None:
+        """Other rules from now on; held jobs must be released and judged anew.
+
+        :param at_work: jobs that a worker has taken up and that have not ended.
+        """
+        self._chain = Chain(rules)
+        self._at_work.clear()
+        self._count.clear()
+        for job_id, ops in at_work:
+            self.enter(job_id, self.judge(job_id, ops))
+
+    def judge(self, job_id: int, ops: Ops) -> Verdict:
+        """What the rules say about a job."""
+        return self._chain.judge(job_id, ops) if self._chain else FREE
+
+    def has_room(self, verdict: Verdict) -> bool:
+        """Whether one more job may be at work under a rate limit."""
+        return self._count.get(verdict.uuid, 0) < verdict.limit
+
+    def enter(self, job_id: int, verdict: Verdict) -> None:
+        """A worker has taken up the job."""
+        if verdict.action == const.FILTER_RATE_LIMIT and job_id not in self._at_work:
+            self._at_work[job_id] = verdict.uuid
+            self._count[verdict.uuid] = self._count.get(verdict.uuid, 0) + 1
+
+    def hold(self, job_id: int, priority: int, verdict: Verdict) -> None:
+        """Keep a job back: for a place under a rate limit, or until the rules change."""
+        self._held[job_id] = (verdict, priority)
+        if verdict.action == const.FILTER_RATE_LIMIT:
+            heapq.heappush(self._lines.setdefault(verdict.uuid, []), (priority, job_id))
+
+    def release(self, job_id: int) -> bool:
+        """Keep a job back no longer; False when it was not."""
+        return self._held.pop(job_id, None) is not None
+
+    def reprioritise(self, job_id: int, priority: int) -> None:
+        """Move a job that waits for a place; any other is left alone."""
+        held = self._held.get(job_id)
+        if held is not None:
+            self.hold(job_id, priority, held[0])
+
+    def ended(self, job_id: int) -> list[int]:
+        """A job ended, or will not take its place: those that may try now, best first.
+
+        They are released; whoever finds no place is held again.
+        """
+        self._held.pop(job_id, None)
+        uuid = self._at_work.pop(job_id, None)
+        if uuid is not None:
+            self._count[uuid] -= 1
+            if not self._count[uuid]:
+                del self._count[uuid]
+        freed: list[int] = []
+        for uuid, line in list(self._lines.items()):
+            room: int | None = None
+            while line and (room is None or room > 0):
+                priority, waiting = line[0]
+                held = self._held.get(waiting)
+                if held is None or held[1] != priority or held[0].uuid != uuid:
+                    heapq.heappop(line)
+                    continue
+                if room is None:
+                    room = held[0].limit - self._count.get(uuid, 0)
+                    continue
+                heapq.heappop(line)
+                del self._held[waiting]
+                freed.append(waiting)
+                room -= 1
+            if not line:
+                del self._lines[uuid]
+        return freed
+
+    def held(self, job_id: int) -> Verdict | None:
+        """Why a job is kept back; None when it is not."""
+        held = self._held.get(job_id)
+        return None if held is None else held[0]
+
+    def held_ids(self) -> list[int]:
+        """All jobs that are kept back."""
+        return sorted(self._held)
+
+    def at_work_under(self, uuid: str) -> list[int]:
+        """Jobs that take the places of a rate limit."""
+        return sorted(job_id for job_id, rule in self._at_work.items() if rule == uuid)

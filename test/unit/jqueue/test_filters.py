@@ -1,0 +1,212 @@
+"""Filter rules: which one decides, and who is let through next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganeti import errors
+from ganeti.jqueue.filters import Chain, Gate, describe_rule, parse_action, rejection
+from ganeti.objects import FilterRule
+
+DELAY = [{"OP_ID": "OP_TEST_DELAY"}]
+VERIFY = [{"OP_ID": "OP_CLUSTER_VERIFY"}]
+IS_DELAY = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
+
+
+def rule(uuid: str, action: Any, *predicates: Any, priority: int = 0, watermark: int = 0,
+         reason: tuple[Any, ...] = ()) -> FilterRule:
+    return FilterRule(uuid=uuid, action=action, predicates=predicates, priority=priority,
+                      watermark=watermark, reason_trail=reason)
+
+
+def decides(*rules: FilterRule, job_id: int = 1, ops: Any = DELAY) -> tuple[str, str]:
+    verdict = Chain(rules).judge(job_id, ops)
+    return verdict.action, verdict.uuid
+
+
+def test_without_rules_every_job_is_accepted() -> None:
+    assert decides() == ("ACCEPT", "")
+    assert not Chain()
+
+
+@pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "REJECT"])
+def test_the_first_rule_that_means_the_job_decides(action: str) -> None:
+    other = rule("b", "PAUSE" if action != "PAUSE" else "REJECT", priority=1)
+    assert decides(rule("a", action, IS_DELAY), other) == (action, "a")
+    assert decides(rule("a", action, IS_DELAY), other, ops=VERIFY) == (other.action, "b")
+    assert decides(rule("a", action, IS_DELAY), ops=VERIFY) == ("ACCEPT", "")
+
+
+def test_rate_limit() -> None:
+    verdict = Chain([rule("a", ("RATE_LIMIT", 3))]).judge(1, DELAY)
+    assert (verdict.action, verdict.limit, verdict.uuid) == ("RATE_LIMIT", 3, "a")
+
+
+def test_continue_looks_further() -> None:
+    assert decides(rule("a", "CONTINUE"), rule("b", "REJECT", priority=1)) == ("REJECT", "b")
+    assert decides(rule("a", "CONTINUE")) == ("ACCEPT", "")
+    assert not Chain([rule("a", "CONTINUE")])
+
+
+def test_order_is_priority_then_watermark_then_uuid() -> None:
+    first, second, third, fourth = (
+        rule("c", "ACCEPT", priority=1, watermark=9), rule("b", "PAUSE", priority=2, watermark=3),
+        rule("a", "REJECT", priority=2, watermark=4), rule("d", "PAUSE", priority=2, watermark=4))
+    assert decides(fourth, third, second, first) == ("ACCEPT", "c")
+    assert decides(fourth, third, second) == ("PAUSE", "b")
+    assert decides(fourth, third) == ("REJECT", "a")
+
+
+def test_watermark_leaves_earlier_jobs_alone() -> None:
+    later = rule("a", "REJECT", ["jobid", [">", "id", "watermark"]], watermark=10)
+    assert decides(later, job_id=10) == ("ACCEPT", "")
+    assert decides(later, job_id=11) == ("REJECT", "a")
+
+
+def test_actions_are_read() -> None:
+    assert parse_action("PAUSE") == ("PAUSE", 0)
+    assert parse_action(["RATE_LIMIT", 4]) == ("RATE_LIMIT", 4)
+    with pytest.raises(errors.ParameterError):
+        parse_action("NOSUCH")
+
+
+def test_a_rejected_job_says_which_rule_and_why() -> None:
+    verdict = Chain([rule("a-b", "REJECT", reason=(
+        ("gnt:user", "no tests today", 1), ("luxid", "", 2)))]).judge(1, DELAY)
+    assert str(rejection(verdict)) == "rejected by filter rule a-b (no tests today)"
+    assert describe_rule(rule("a-b", "PAUSE", reason=(("luxid", "", 2),))) == "filter rule a-b"
+
+
+# -- the gate ------------------------------------------------------------------------------------
+
+LIMIT = rule("limit", ("RATE_LIMIT", 2), IS_DELAY)
+
+
+def arrive(gate: Gate, job_id: int, priority: int = 0, ops: Any = DELAY) -> bool:
+    """What the queue does with a job that may start."""
+    verdict = gate.judge(job_id, ops)
+    if verdict.action == "PAUSE" or (
+            verdict.action == "RATE_LIMIT" and not gate.has_room(verdict)):
+        gate.hold(job_id, priority, verdict)
+        return False
+    gate.enter(job_id, verdict)
+    return True
+
+
+def test_at_most_n_jobs_under_a_rule() -> None:
+    gate = Gate([LIMIT])
+    assert [arrive(gate, job_id) for job_id in (1, 2, 3, 4)] == [True, True, False, False]
+    assert arrive(gate, 5, ops=VERIFY)
+    assert gate.at_work_under("limit") == [1, 2]
+    assert gate.held_ids() == [3, 4]
+    assert gate.ended(5) == []
+    assert gate.ended(1) == [3]
+    assert arrive(gate, 3)
+    assert gate.ended(3) == [4]
+
+
+def test_the_most_urgent_goes_first_and_may_become_so_while_held() -> None:
+    gate = Gate([LIMIT])
+    for job_id, priority in ((1, 0), (2, 0), (3, 0), (4, -10), (5, 5), (6, 5)):
+        arrive(gate, job_id, priority)
+    gate.reprioritise(6, -20)
+    gate.reprioritise(99, -20)
+    order = []
+    for job_id in (1, 2, 6, 4):
+        for freed in gate.ended(job_id):
+            order.append(freed)
+            assert arrive(gate, freed)
+    assert order == [6, 4, 3, 5]
+
+
+def test_a_held_job_that_is_canceled_is_forgotten() -> None:
+    gate = Gate([LIMIT])
+    for job_id in (1, 2, 3, 4):
+        arrive(gate, job_id)
+    assert gate.ended(3) == []
+    assert gate.held(3) is None
+    assert gate.ended(1) == [4]
+
+
+def test_a_place_that_is_not_taken_goes_to_the_next() -> None:
+    gate = Gate([LIMIT])
+    for job_id in (1, 2, 3, 4):
+        arrive(gate, job_id)
+    assert gate.ended(1) == [3]
+    # 3 is canceled before a worker took it up.
+    assert gate.ended(3) == [4]
+
+
+def test_paused_until_the_rules_change() -> None:
+    gate = Gate([rule("p", "PAUSE", IS_DELAY)])
+    assert not arrive(gate, 1)
+    held = gate.held(1)
+    assert held is not None and held.uuid == "p"
+    assert gate.ended(7) == []
+    gate.set_rules([], [])
+    assert not gate
+    assert gate.release(1)
+    assert not gate.release(1)
+    assert arrive(gate, 1)
+
+
+def test_jobs_at_work_count_for_a_younger_rule() -> None:
+    gate = Gate()
+    gate.set_rules([LIMIT], [(1, DELAY), (2, DELAY), (3, DELAY), (4, VERIFY)])
+    assert gate.at_work_under("limit") == [1, 2, 3]
+    assert not arrive(gate, 5)
+    assert gate.ended(1) == []
+    assert gate.ended(2) == [5]
+
+
+def test_a_rule_that_cannot_be_applied_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert decides(rule("x", "NOSUCH"), rule("y", "PAUSE", ["nosuch", 1]),
+                   rule("z", "REJECT")) == ("REJECT", "z")
+    assert "filter rule x is not applied: there is no filter action 'NOSUCH'" in caplog.text
+    assert "filter rule y is not applied" in caplog.text
+
+
+@given(st.lists(st.tuples(st.sampled_from(["arrive", "end", "cancel", "priority"]),
+                          st.integers(1, 12), st.integers(-3, 3)), max_size=60),
+       st.integers(1, 3))
+def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> None:
+    gate = Gate([rule("r", ("RATE_LIMIT", limit))])
+    at_work: set[int] = set()
+    held: dict[int, int] = {}
+
+    def end(job_id: int) -> None:
+        at_work.discard(job_id)
+        held.pop(job_id, None)
+        freed = gate.ended(job_id)
+        assert freed == sorted(held, key=lambda one: (held[one], one))[:len(freed)]
+        for one in freed:
+            assert arrive(gate, one, held.pop(one))
+            at_work.add(one)
+
+    for what, job_id, priority in steps:
+        if what == "arrive" and job_id not in at_work and job_id not in held:
+            if arrive(gate, job_id, priority):
+                at_work.add(job_id)
+            else:
+                held[job_id] = priority
+        elif what == "priority" and job_id in held:
+            held[job_id] = priority
+            gate.reprioritise(job_id, priority)
+        elif (what == "end" and job_id in at_work) or (what == "cancel" and job_id in held):
+            end(job_id)
+        assert len(at_work) <= limit
+        assert not held or len(at_work) == limit
+        assert gate.held_ids() == sorted(held)
+        assert gate.at_work_under("r") == sorted(at_work)
+
+
+def test_a_rule_of_the_configuration_survives_its_file() -> None:
+    from ganeti.objects import codec
+    stored = rule("9f0f6b0c-3d0c-4b3e-9a3c-0f3a1f4b7c11", ["RATE_LIMIT", 2], IS_DELAY,
+                  reason=(["gnt:user", "x", 1],))
+    again = codec.from_dict(FilterRule, codec.to_dict(stored))
+    assert Chain([again]).judge(1, DELAY).limit == 2
