@@ -282,7 +282,7 @@ class Server:
         self._selector.register(self._wake_fd, selectors.EVENT_READ, None)
         if signal_fd is not None:
             self._selector.register(signal_fd, selectors.EVENT_READ, on_signal)
-        self._later(_SWEEP_S, self._sweep)
+        self._later(min(_SWEEP_S, self._patience_s), self._sweep)
         try:
             while not self._finished():
                 for key, events in self._selector.select(self._timeout()):

@@ -1,0 +1,60 @@
+"""Who may be the master daemon here."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti.server import masterd
+from ganeti.utils import daemon, filelock, paths
+
+OPTIONS = argparse.Namespace()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Paths]:
+    monkeypatch.setenv("GANETI_HOSTNAME", "node1.example.com")
+    made = paths.Paths(str(tmp_path))
+    os.makedirs(made.queue_dir)
+    os.makedirs(made.livelock_dir)
+    with paths.override(made):
+        yield made
+
+
+def test_no_cluster(here: paths.Paths) -> None:
+    with pytest.raises(daemon.Refuse, match="belongs to no cluster") as caught:
+        masterd.check(OPTIONS)
+    assert caught.value.exit_code == 5
+
+
+def test_not_the_master(here: paths.Paths) -> None:
+    Path(here.ssconf_file("master_node")).write_text("node2.example.com\n")
+    with pytest.raises(daemon.Refuse, match="not the master; that is node2.example.com") as caught:
+        masterd.check(OPTIONS)
+    assert caught.value.exit_code == 11
+
+
+def test_the_master(here: paths.Paths) -> None:
+    Path(here.ssconf_file("master_node")).write_text("Node1.example.com\n")
+    masterd.check(OPTIONS)
+
+
+def test_two_on_one_queue(here: paths.Paths) -> None:
+    with filelock.FileLock(here.queue_lock_file) as other:
+        other.acquire()
+        with pytest.raises(daemon.Refuse, match="another master daemon"):
+            masterd._lock_queue(here.queue_lock_file)
+    masterd._lock_queue(here.queue_lock_file).close()
+
+
+def test_a_livelock_replaces_those_of_the_dead(here: paths.Paths) -> None:
+    Path(here.livelock_dir, "masterd_1_1").touch()
+    Path(here.livelock_dir, "job_7").touch()
+    lock = masterd._take_livelock(here.livelock_dir)
+    assert filelock.is_locked(lock.path)
+    assert sorted(os.listdir(here.livelock_dir)) == ["job_7", os.path.basename(lock.path)]
+    lock.close()
