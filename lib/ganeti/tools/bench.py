@@ -279,6 +279,11 @@ def measure(cluster: vcluster.VirtualCluster, *, quick: bool = False) -> list[Fi
     return figures
 
 
+def _progress(message: str) -> None:
+    """Progress goes beside the figures, which may be read by a program."""
+    print(message, file=sys.stderr, flush=True)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench", description="Measure the cluster.")
     parser.add_argument("--json", metavar="FILE", help="also write the figures here (- for stdout)")
@@ -296,7 +301,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         before = read_baseline(options.baseline) if options.baseline else None
         with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
             directory = f"{place}/vc"
-            cluster = vcluster.create(directory, NODES, hypervisor="fake")
+            cluster = vcluster.create(directory, NODES, hypervisor="fake", say=_progress)
             try:
                 figures = measure(cluster, quick=options.quick)
             finally:

@@ -184,7 +184,7 @@ def _run(demo: Demo, hypervisor: str | None) -> None:
 
     def make_cluster() -> None:
         demo.say(f"$ tools/vcluster create -n 3 --hypervisor {kind} {demo.directory}")
-        vcluster.create(demo.directory, 3, hypervisor=kind, tiny=with_image)
+        vcluster.create(demo.directory, 3, hypervisor=kind, tiny=with_image, say=demo.say)
 
     demo.step("Create a virtual cluster of three nodes", make_cluster)
     first, second, third = (node.name for node in vcluster.read(demo.directory).nodes)

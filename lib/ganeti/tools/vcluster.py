@@ -405,12 +405,14 @@ def create(
     cluster_name: str = CLUSTER_NAME,
     tiny: bool | None = None,
     keep_failed: bool = False,
+    say: Callable[[str], None] = print,
 ) -> VirtualCluster:
     """Create a virtual cluster and start it; on any failure nothing is left.
 
     :param directory: must not exist, or be empty.
     :param hypervisor: the default one, ``kvm`` or ``fake``; None takes kvm when there is a QEMU.
     :param tiny: install the example system; None does so for kvm.
+    :param say: told what has been done, a line each.
     :raises ParameterError: a wrong argument.
     :raises OpExecError: a step failed; carries what it printed.
     """
@@ -435,33 +437,36 @@ def create(
         )
         cluster = VirtualCluster(directory, cluster_name, network, chosen, members)
         try:
-            _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny)
+            _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, say)
         except BaseException:
             if keep_failed:
-                _say(f"what is there of it stays in {directory}")
+                say(f"what is there of it stays in {directory}")
                 raise
-            _say("undoing")
+            say("undoing")
             _end_processes(cluster)
             _remove_directory(directory, keep_top=existed)
             raise
     return cluster
 
 
-def _create(cluster: VirtualCluster, qemu: str | None, tiny: bool) -> None:
+def _create(
+    cluster: VirtualCluster, qemu: str | None, tiny: bool, say: Callable[[str], None]
+) -> None:
     fs.make_dirs(cluster.directory)
     with _locked(cluster.directory):
         fs.make_dirs(f"{cluster.directory}/shared", 0o750)
         if _install_tiny(cluster, build=tiny):
-            _say("the OS definition 'tiny' is ready")
+            say("the OS definition 'tiny' is ready")
         for node in cluster.nodes:
             _make_node(cluster, node)
         _write(cluster)
         _write_programs(cluster)
         first = cluster.nodes[0]
         _run(cluster, first, *init_argv(cluster, qemu))
-        _say(f"{cluster.cluster_name} with its master {first.name} at {first.ip}")
+        say(f"{cluster.cluster_name} with its master {first.name} at {first.ip}")
         for node in cluster.nodes[1:]:
             _add(cluster, node)
+            say(f"{node.name} at {node.ip}")
 
 
 def _add(cluster: VirtualCluster, node: Node) -> None:
@@ -469,7 +474,6 @@ def _add(cluster: VirtualCluster, node: Node) -> None:
     if chief is None:
         raise errors.ConfigurationError(f"{cluster.directory} has no master. Was it destroyed?")
     _run(cluster, chief, "gnt-node", "add", "--no-ssh-key-check", node.name)
-    _say(f"{node.name} at {node.ip}")
 
 
 @contextlib.contextmanager
@@ -778,6 +782,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             cluster_name=options.name,
             tiny=options.tiny,
             keep_failed=options.keep_failed,
+            say=_say,
         )
         _say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
         _say(f'    eval "$({shlex.quote(_myself())} env {shlex.quote(cluster.directory)})"')
