@@ -283,7 +283,7 @@ class Client:
                 check_master()
                 if self._clock() + const.CONNECT_RETRY_S > deadline:
                     raise errors.NoMasterError(
-                        f"the master daemon does not answer at {self.address}") from err
+                        f"the master daemon (ganeti-masterd) does not answer at {self.address}") from err
                 self._sleep(const.CONNECT_RETRY_S)
             else:
                 sock.settimeout(self._timeout_s)
