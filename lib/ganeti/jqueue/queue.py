@@ -28,10 +28,12 @@ from ganeti.constants import job as const
 from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch, Committer
+from ganeti.jqueue.filters import FREE, Gate, Verdict, rejection
 from ganeti.jqueue.replicate import Replicator, Transport
 from ganeti.jqueue.store import SERIAL, VERSION, QueueStore, job_file
 from ganeti.jqueue.worker import WorkerPool
 from ganeti.locking import Owner
+from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock
 from ganeti.wire import errors as wire_errors
@@ -151,6 +153,7 @@ class JobQueue:
     :param transport: how to reach the other master candidates; None when there is nobody to send
     to.
     :param livelock: file which this process keeps locked; names the process in job files.
+    :param filters: the rules which jobs pass before they are taken up.
     :param max_running: jobs executed at once.
     :param size_limit: unfinished jobs above which submissions are refused.
     :param fatal: called when a thread of the queue died of a bug: the daemon has to end.
@@ -164,6 +167,7 @@ class JobQueue:
         locks: Locks | None = None,
         transport: Transport | None = None,
         livelock: str | None = None,
+        filters: Iterable[FilterRule] = (),
         max_running: int = const.MAX_RUNNING_DEFAULT,
         size_limit: int = const.QUEUE_HARD_LIMIT,
         now: Callable[[], tuple[int, int]] = clock.now_split,
@@ -182,6 +186,7 @@ class JobQueue:
         self._drained = False
         self._stopping = False
         self._waiting = depend.Waiting()
+        self._gate = Gate(filters)
         self._watches: dict[int, set[Watch]] = {}
         self._log_poked: set[int] = set()
         self._replicator = None if transport is None else Replicator(transport, self._snapshot)
@@ -381,12 +386,35 @@ class JobQueue:
     # -- execution -------------------------------------------------------------------------------
 
     def _schedule(self, job: jobs.QueuedJob) -> None:
-        """Put a job in line, or let it wait for another one. Needs the lock."""
+        """Put a job in line, or let it wait for another one or for a filter. Needs the lock."""
         op = job.current()
-        if op is not None and not self._stopping and self._may_start(job, op):
+        if op is not None and not self._stopping and self._may_start(job, op) is not None:
             self._pool.add(job.id, job.priority)
 
-    def _may_start(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
+    def _may_start(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> Verdict | None:
+        """What the filters say about a job that may start; None for one that may not (yet).
+
+        Ends the job when a filter rejects it, or when its dependencies never will allow it. Needs
+        the lock.
+        """
+        verdict = FREE
+        if self._gate and not _at_work(job):
+            verdict = self._gate.judge(job.id, _inputs(job))
+            if verdict.action == const.FILTER_REJECT:
+                self._end_rest(job, jobs.CANCELED, rejection(verdict))
+                return None
+            if verdict.action == const.FILTER_PAUSE:
+                self._gate.hold(job.id, job.priority, verdict)
+                return None
+        if not self._dependencies_allow(job, op):
+            return None
+        # Looked at last: who gets a place makes use of it.
+        if verdict.action == const.FILTER_RATE_LIMIT and not self._gate.has_room(verdict):
+            self._gate.hold(job.id, job.priority, verdict)
+            return None
+        return verdict
+
+    def _dependencies_allow(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
         """Whether the dependencies allow it; ends the job when they never will. Needs the lock."""
         depends = op.input.get("depends")
         if not depends:
@@ -421,8 +449,12 @@ class JobQueue:
     def _begin_op(self, job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
         """Move the next opcode to "waiting" (for its locks). Needs the lock."""
         op = job.current()
-        if op is None or self._stopping or not self._may_start(job, op):
+        if op is None or self._stopping:
             return None
+        verdict = self._may_start(job, op)
+        if verdict is None:
+            return None
+        self._gate.enter(job.id, verdict)
         now = self._now()
         op.move(jobs.WAITING, start=now)
         job.state = job.state._replace(
@@ -490,6 +522,8 @@ class JobQueue:
                   ", ".join(op.summary() for op in job.ops), job.status)
         self._waiting.remove(job.id)
         self._pool.remove(job.id)
+        for held in self._gate.ended(job.id):
+            self._schedule(self._jobs[held])
         batch = self._committer.touch(job)
         batch.when_durable(lambda _err: self._release_waiters(job.id))
 
@@ -596,6 +630,7 @@ class JobQueue:
                     if op.state.status not in jobs.FINALIZED:
                         op.set_priority(priority)
                 self._pool.reprioritise(job_id, priority)
+                self._gate.reprioritise(job_id, priority)
                 batch = self._committer.touch(job)
                 answer = (True, f"priority of job {job_id} is now {priority}")
                 batch.when_told(lambda err: done(answer, err))
@@ -675,6 +710,25 @@ class JobQueue:
             self._drained = drained
         if self._replicator is not None:
             self._replicator.set_drained(drained)
+
+    def set_filters(self, rules: Iterable[FilterRule]) -> None:
+        """Other filter rules from now on: every job that no worker has taken up is judged anew."""
+        with self._lock:
+            left = [job for job in self._jobs.values() if not job.new and not job.finalized]
+            self._gate.set_rules(
+                rules, [(job.id, _inputs(job)) for job in left if _at_work(job)])
+            for job in left:
+                # A job which a worker is just taking out of the line is judged by that worker.
+                if not _at_work(job) and (
+                        self._gate.release(job.id) or self._pool.remove(job.id)
+                        or self._waiting.awaited(job.id) is not None):
+                    self._waiting.remove(job.id)
+                    self._schedule(job)
+
+    @property
+    def last_job_id(self) -> int:
+        """The highest job id given out so far."""
+        return self._serial
 
     def set_max_running(self, limit: int) -> None:
         """Change how many jobs are executed at once."""
@@ -843,6 +897,15 @@ class _Waiter:
 
 def _nothing() -> None:
     """There is nobody to wait for."""
+
+
+def _at_work(job: jobs.QueuedJob) -> bool:
+    """Whether a worker has taken up the job once."""
+    return any(op.state.status != jobs.QUEUED for op in job.ops)
+
+
+def _inputs(job: jobs.QueuedJob) -> list[dict[str, Any]]:
+    return [op.input for op in job.ops]
 
 
 def _reason(job: jobs.QueuedJob) -> str:

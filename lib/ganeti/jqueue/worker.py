@@ -32,7 +32,8 @@ class WorkerPool:
         self._queued: dict[int, int] = {}
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        self._busy: set[int] = set()
+        # By thread: a job that was put back may be taken up anew before its last worker let go.
+        self._busy: dict[threading.Thread, int] = {}
         self._stopping = False
 
     def add(self, job_id: int, priority: int) -> None:
@@ -73,7 +74,18 @@ class WorkerPool:
     def busy(self) -> set[int]:
         """Ids of the jobs being executed."""
         with self._changed:
-            return set(self._busy)
+            return set(self._busy.values())
+
+    def line(self) -> list[int]:
+        """Ids of the jobs that wait for a worker, in the order in which they will be taken."""
+        with self._changed:
+            waiting = [(priority, job_id) for job_id, priority in self._queued.items()]
+        return [job_id for _priority, job_id in sorted(waiting)]
+
+    @property
+    def limit(self) -> int:
+        """How many jobs run at once."""
+        return self._limit
 
     def stop(self, timeout_s: float) -> set[int]:
         """Start nothing more and wait for the workers; ids of the jobs that still run."""
@@ -82,7 +94,7 @@ class WorkerPool:
             self._queued.clear()
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._busy, timeout_s)
-            return set(self._busy)
+            return set(self._busy.values())
 
     def _start_thread(self) -> None:
         thread = threading.Thread(target=self._work, name=f"jq-worker-{len(self._threads) + 1}",
@@ -96,7 +108,7 @@ class WorkerPool:
             while (job_id := self._next()) is not None:
                 self._run(job_id)
                 with self._changed:
-                    self._busy.discard(job_id)
+                    del self._busy[threading.current_thread()]
                     self._idle += 1
                     if self._stopping:
                         self._changed.notify_all()
@@ -117,7 +129,7 @@ class WorkerPool:
                     priority, job_id = heapq.heappop(self._line)
                     if self._queued.get(job_id) == priority:
                         del self._queued[job_id]
-                        self._busy.add(job_id)
+                        self._busy[threading.current_thread()] = job_id
                         self._idle -= 1
                         return job_id
                 self._changed.wait()

@@ -108,6 +108,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     queue = JobQueue(
         QueueStore(here.queue_dir), Processor(context).execute, locks=locks,
         transport=QueueTransport(runner, config.snapshot), livelock=livelock.path,
+        filters=config.filters(),
         max_running=config.cluster().max_running_jobs, fatal=_die)
     context.queue = queue
     queue.start()
