@@ -13,7 +13,8 @@ Promises:
   them, fail, and the state is the one before. When too few candidates have it, they fail too, but
   the change stays: it is on this disk and cannot be taken back safely; the message says so.
 * A node which missed something is tried again by itself, in a thread which lives only while some
-  node is behind, until it has the present state.
+  node is behind, until it has the present state. Commits do not wait for it meanwhile, as long as
+  the other candidates are a majority: a node that hangs costs its time limit once.
 * A commit costs what changed: every object keeps its text until it changes.
 """
 
@@ -22,7 +23,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
@@ -66,8 +67,8 @@ class DistributionFailure(NamedTuple):
 
 
 # Pauses before nodes that are behind are tried again: the first, and the longest, in seconds. Each
-# doubles the one before, because an attempt holds up commits for as long as a connection may take.
-CATCH_UP_S: Final = (5.0, 300.0)
+# doubles the one before.
+CATCH_UP_S: Final = (1.0, 30.0)
 
 Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
 Writer = Callable[[str, bytes], None]
@@ -166,6 +167,9 @@ class ConfigStore:
         self._text = Text(data)
         self._ssconf: dict[str, str] | None = None
         self._ssconf_sent: dict[str, str] | None = None
+        # Held while nodes that are behind are sent anything, so that what arrives last is the newest.
+        # Taken after _committing.
+        self._resending = threading.Lock()
         # What nodes have missed, and the thread that tries them again; guarded by _committing.
         self._behind: dict[str, set[str]] = {}
         self._catch_up_s = catch_up_s
@@ -227,9 +231,17 @@ class ConfigStore:
             candidates = tuple(uuid for uuid, what in self._behind.items() if CONFIG in what)
             nodes = tuple(uuid for uuid, what in self._behind.items() if SSCONF in what)
             text = self._text.render(data, set())
-            failures = self._distribute(Distribution(
-                data, text, candidates, self._ssconf if nodes else None, nodes))
-            self._note_behind(data, set(candidates), set(nodes), failures)
+            message = Distribution(data, text, candidates, self._ssconf if nodes else None, nodes)
+            self._resending.acquire()
+        # Others commit while this waits for nodes which may not answer.
+        try:
+            failures = self._distribute(message)
+        finally:
+            self._resending.release()
+        with self._committing:
+            if self._committed is data:
+                self._note_behind(data, set(candidates), set(nodes), failures)
+            # Else they have an older state, whatever came of it; the next round sends the newest.
             if not self._behind:
                 log.info("all nodes have the present configuration again")
             return not self._behind
@@ -243,7 +255,7 @@ class ConfigStore:
             data = self._committed
             text = self._text.render(data, set())
             self._ssconf_sent = None
-            return self._send(data, text)
+            return self._send(data, text, everybody=True)
 
     def _commit(self, ticket: _Ticket) -> None:
         with self._committing:
@@ -293,30 +305,52 @@ class ConfigStore:
             return
         self._ssconf = ssconf.values(data)
 
-    def _send(self, data: ConfigData, text: bytes) -> list[DistributionFailure]:
+    def _send(
+        self, data: ConfigData, text: bytes, *, everybody: bool = False,
+    ) -> list[DistributionFailure]:
+        """Send a state to the nodes.
+
+        :param everybody: also to nodes which are behind, and known not to answer.
+        :returns: who does not have it, those who were not asked included.
+        """
         if self._distribute is None:
             return []
         if self._ssconf is None:
             self._ssconf = ssconf.values(data)
         wanted = None if self._ssconf == self._ssconf_sent else self._ssconf
+        self._forget_behind(data)
         online = tuple(uuid for uuid, node in data.nodes.items() if not node.offline)
         candidates = tuple(
             uuid for uuid in online
             if data.nodes[uuid].master_candidate and uuid != data.cluster.master_node)
         if not candidates and wanted is None:
             return []
-        failures = list(self._distribute(Distribution(data, text, candidates, wanted, online)))
-        self._note_behind(
-            data, set(candidates), set(online) if wanted is not None else set(), failures)
-        self._start_catching_up()
+        # Who is behind is tried again by a thread of its own, unless the others are too few.
+        skip: Collection[str] = ()
+        if self._catch_up_s is not None and not everybody:
+            skip = frozenset(self._behind)
+        if 1 + sum(uuid not in skip for uuid in candidates) < (1 + len(candidates)) // 2 + 1:
+            skip = ()
+        with self._resending if self._behind and not skip else contextlib.nullcontext():
+            failures = list(self._distribute(Distribution(
+                data, text, tuple(uuid for uuid in candidates if uuid not in skip), wanted,
+                tuple(uuid for uuid in online if uuid not in skip))))
         for failure in failures:
             node = data.nodes.get(failure.node_uuid)
             log.warning("node %s did not take the %s: %s",
                         failure.node_uuid if node is None else node.name, failure.what,
                         failure.message)
-        # Who missed a value gets all of them with the next change, or when he is tried again.
+        # Without that thread, who missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
-        self._ssconf_sent = None if missed else self._ssconf
+        self._ssconf_sent = None if missed and self._catch_up_s is None else self._ssconf
+        for uuid in skip:
+            if uuid in candidates:
+                failures.append(DistributionFailure(uuid, CONFIG, "it did not answer before"))
+            if wanted is not None:
+                failures.append(DistributionFailure(uuid, SSCONF, "it did not answer before"))
+        self._note_behind(
+            data, set(candidates), set(online) if wanted is not None else set(), failures)
+        self._start_catching_up()
         return failures
 
     def _forget_behind(self, data: ConfigData) -> None:

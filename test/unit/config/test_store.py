@@ -339,6 +339,71 @@ def test_a_thread_tries_until_all_have_it() -> None:
     assert _parse(nodes.received[-1].text) == config.snapshot()
 
 
+def _silent_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]) -> ConfigStore:
+    """A store whose thread for nodes that are behind exists, but sleeps for long."""
+    return ConfigStore("config.data", small_cluster(), distribute=nodes, write=_Disk().write,
+                       catch_up_s=(3600.0, 3600.0))
+
+
+def test_commits_do_not_wait_for_who_is_behind() -> None:
+    nodes = _Nodes()
+    store = _silent_store(nodes)
+    config = Config(store)
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    config.allocate_port()
+    assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
+    nodes.failures = []
+    config.allocate_port()
+    assert nodes.received[-1].candidates == (uuid_of("node3"),)
+    assert config.behind() == {uuid_of("node2"): {CONFIG}}
+    config.add_instance(instance_of(2), [], EC)
+    assert nodes.received[-1].ssconf is not None
+    assert uuid_of("node2") not in nodes.received[-1].nodes
+    assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}}
+    assert store.catch_up()
+    assert _parse(nodes.received[-1].text) == config.snapshot()
+    config.allocate_port()
+    assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
+    assert nodes.received[-1].ssconf is None
+
+
+def test_who_is_behind_is_asked_when_the_others_are_no_majority() -> None:
+    nodes = _Nodes()
+    config = Config(_silent_store(nodes))
+    nodes.failures = [
+        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")]
+    with pytest.raises(errors.ConfigurationError, match="only 1 of 3"):
+        config.allocate_port()
+    nodes.failures = nodes.failures[:1]
+    config.allocate_port()
+    assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
+    assert config.behind() == {uuid_of("node2"): {CONFIG}}
+
+
+def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
+    nodes = _Nodes()
+    committed: list[int] = []
+
+    def distribute(what: Distribution) -> Sequence[DistributionFailure]:
+        answer = nodes(what)
+        if what.candidates == (uuid_of("node2"),) and not committed:
+            # While the catch-up waits for its answer somebody else commits.
+            committed.append(config.allocate_port())
+        return answer
+
+    store = _silent_store(distribute)
+    config = Config(store)
+    nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
+    config.allocate_port()
+    nodes.failures = []
+    assert not store.catch_up()
+    assert committed
+    assert config.behind() == {uuid_of("node2"): {CONFIG}}
+    assert store.catch_up()
+    assert nodes.received[-1].candidates == (uuid_of("node2"),)
+    assert _parse(nodes.received[-1].text) == config.snapshot()
+
+
 def test_a_distribution_which_breaks_tells_everybody() -> None:
     config = _config(_Disk())
 

@@ -1,0 +1,172 @@
+"""Drives a virtual cluster the way a person would: through its commands.
+
+The scenario tests own one :class:`Cluster` each (or share one per module). Everything goes through
+``tools/vcluster`` and the ``gnt-*`` programs; nothing imports the product, so what passes here
+works from a terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+VCLUSTER = str(ROOT / "tools" / "vcluster")
+
+#: How long a test waits for a condition before it gives up. Generous on purpose: it bounds a hang,
+#: it does not measure speed.
+PATIENCE_S = 180.0
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a program printed and how it ended."""
+
+    argv: tuple[str, ...]
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        """Both streams, for messages that may go to either."""
+        return self.stdout + self.stderr
+
+    def ok(self) -> Finished:
+        """:raises AssertionError: the program failed; shows what it said."""
+        assert self.exit_code == 0, f"{' '.join(self.argv)}: exit {self.exit_code}\n{self.text}"
+        return self
+
+    def failed(self, *fragments: str, exit_code: int = 1) -> Finished:
+        """Expect a failure whose text has every fragment."""
+        assert self.exit_code == exit_code, (
+            f"{' '.join(self.argv)}: exit {self.exit_code}, wanted {exit_code}\n{self.text}"
+        )
+        for fragment in fragments:
+            assert fragment in self.text, f"no {fragment!r} in:\n{self.text}"
+        assert "Traceback" not in self.text, self.text
+        return self
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Poll ``condition`` until it is true.
+
+    :raises AssertionError: it was still false after :data:`PATIENCE_S`.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"gave up waiting until {what}")
+        time.sleep(0.05)
+
+
+class Cluster:
+    """A virtual cluster under ``directory``."""
+
+    def __init__(self, directory: Path, nodes: int = 3, *extra: str) -> None:
+        self.directory = directory
+        self.environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("GANETI_")
+        }
+        self.create = self.vcluster("create", "-n", str(nodes), *extra, str(directory))
+
+    def vcluster(self, *args: str) -> Finished:
+        """Run ``tools/vcluster``."""
+        return _run((VCLUSTER, *args), self.environment)
+
+    def run(self, *argv: str, stdin: str | None = None) -> Finished:
+        """Run a command inside the cluster, on its master."""
+        return _run(
+            (VCLUSTER, "run", str(self.directory), *argv), self.environment, stdin=stdin
+        )
+
+    def start(self, *argv: str) -> subprocess.Popen[str]:
+        """Start a command inside the cluster and do not wait for it."""
+        return subprocess.Popen(
+            (VCLUSTER, "run", str(self.directory), *argv),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def rows(self, *argv: str) -> list[list[str]]:
+        """Run a list command for programs and split its rows."""
+        program, command, *rest = argv
+        out = self.run(program, command, "--no-headers", "--separator", "|", *rest).ok().stdout
+        return [line.split("|") for line in out.splitlines()]
+
+    @property
+    def node_names(self) -> list[str]:
+        return [row[0] for row in self.rows("gnt-node", "list", "-o", "name")]
+
+    @property
+    def master(self) -> str:
+        return self.run("gnt-cluster", "getmaster").ok().stdout.strip()
+
+    def node_root(self, name: str) -> Path:
+        return self.directory / name
+
+    def path(self, node: str, relative: str) -> Path:
+        return self.node_root(node) / relative
+
+    def pid(self, node: str, daemon: str) -> int:
+        """Process id from the daemon's pid file."""
+        return int(self.path(node, f"var/run/ganeti/{daemon}.pid").read_text())
+
+    def kill(self, node: str, daemon: str, number: signal.Signals) -> int:
+        pid = self.pid(node, daemon)
+        os.kill(pid, number)
+        return pid
+
+    def make_os(self, name: str, create: str = "exit 0") -> None:
+        """An OS definition on every node, with ``create`` as the body of its create script.
+
+        It has neither export nor import nor rename: these are optional.
+        """
+        for node in self.directory.glob("node*"):
+            directory = node / "srv/ganeti/os" / name
+            directory.mkdir(parents=True, exist_ok=True)
+            (directory / "ganeti_api_version").write_text("20\n")
+            (directory / "parameters.list").write_text("")
+            for script, body in (("create", create), ("verify", "exit 0")):
+                (directory / script).write_text(f"#!/bin/sh\n{body}\n")
+                (directory / script).chmod(0o755)
+
+    def destroy(self) -> None:
+        if self.directory.exists():
+            self.vcluster("destroy", str(self.directory)).ok()
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def _run(
+    argv: Sequence[str], environment: dict[str, str], *, stdin: str | None = None
+) -> Finished:
+    done = subprocess.run(
+        list(argv),
+        env=environment,
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S * 2,
+        check=False,
+    )
+    return Finished(tuple(argv), done.returncode, done.stdout, done.stderr)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is no zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

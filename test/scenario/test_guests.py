@@ -1,0 +1,100 @@
+"""Real guests under QEMU in a virtual cluster: install, boot, live migration, failover, death."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import Cluster, alive, wait_until
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("qemu-system-x86_64") is None, reason="QEMU (qemu-system-x86) is not installed"
+)
+
+NAME = "web1.example.com"
+
+
+@pytest.fixture(scope="module")
+def cluster(cluster_directory: Path) -> Iterator[Cluster]:
+    made = Cluster(cluster_directory, 2, "--hypervisor", "kvm")
+    made.create.ok()
+    try:
+        yield made
+    finally:
+        made.destroy()
+
+
+def console(cluster: Cluster, node: str) -> str:
+    log = cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log")
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def uptimes(text: str) -> list[tuple[str, int]]:
+    """(boot id, seconds) of each line in which the guest counts its uptime."""
+    return [
+        (found[1], int(found[2]))
+        for found in re.finditer(r"boot (\S+) uptime (\d+) s", text)
+    ]
+
+
+def qemu_pid(cluster: Cluster, node: str) -> int:
+    return int(cluster.path(node, f"var/run/ganeti/kvm-hypervisor/pid/{NAME}").read_text())
+
+
+def test_life_of_a_guest(cluster: Cluster) -> None:
+    first, second = cluster.node_names
+    cluster.run(
+        "gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", first, NAME
+    ).ok()
+    wait_until(lambda: len(uptimes(console(cluster, first))) >= 2, "the guest counts its uptime")
+
+    # Live migration: the same boot goes on counting on the other node.
+    boot, before = uptimes(console(cluster, first))[-1]
+    cluster.run("gnt-instance", "migrate", "-f", "-n", second, NAME).ok()
+    wait_until(lambda: uptimes(console(cluster, second)), "the guest speaks on the second node")
+    boot_after, after = uptimes(console(cluster, second))[-1]
+    assert boot_after == boot and after >= before
+    assert cluster.rows("gnt-instance", "list", "-o", "pnode,status") == [[second, "running"]]
+    assert not cluster.path(first, f"var/run/ganeti/kvm-hypervisor/pid/{NAME}").exists()
+
+    # Failover: a new boot on the first node.
+    cluster.run("gnt-instance", "failover", "-f", "-n", first, NAME).ok()
+    wait_until(
+        lambda: any(found != boot for found, _ in uptimes(console(cluster, first))),
+        "the guest has booted again",
+    )
+    pid = qemu_pid(cluster, first)
+    cluster.run("gnt-instance", "shutdown", NAME).ok()
+    assert not alive(pid)
+
+    # Death of the process is seen, and starting again mends it.
+    cluster.run("gnt-instance", "start", NAME).ok()
+    os.kill(qemu_pid(cluster, first), signal.SIGKILL)
+    wait_until(
+        lambda: cluster.rows("gnt-instance", "list", "-o", "status") == [["ERROR_down"]],
+        "the list shows that the guest is down",
+    )
+    cluster.run("gnt-cluster", "verify").failed(NAME)
+    cluster.run("gnt-instance", "start", NAME).ok()
+    assert cluster.rows("gnt-instance", "list", "-o", "status") == [["running"]]
+    cluster.run("gnt-instance", "remove", "--force", NAME).ok()
+    assert list((cluster.directory / "shared").rglob("*disk*")) == []
+
+
+def test_qemu_that_dies_at_start_says_why(cluster: Cluster) -> None:
+    node = cluster.node_names[0]
+    done = cluster.run(
+        "gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", node,
+        "-H", "kvm:kvm_extra=-no-such-option", NAME,
+    )  # fmt: skip
+    done.failed("no-such-option")
+    if cluster.rows("gnt-instance", "list", "-o", "name"):
+        assert "gnt-instance" in done.text
+        cluster.run("gnt-instance", "remove", "--force", NAME).ok()
+    assert not cluster.path(node, f"var/run/ganeti/kvm-hypervisor/pid/{NAME}").exists()
+    assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text

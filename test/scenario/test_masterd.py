@@ -1,0 +1,166 @@
+"""The master daemon as a process: crowds of clients, ends of all kinds, nothing acknowledged lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from harness import PATIENCE_S, Cluster, alive, wait_until
+
+DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
+
+
+class Luxi:
+    """A bare client: one connection, one request at a time."""
+
+    def __init__(self, cluster: Cluster, master: str) -> None:
+        path = cluster.path(master, "var/run/ganeti/socket/ganeti-master")
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(PATIENCE_S)
+        self.sock.connect(str(path))
+
+    def send(self, method: str, *args: Any) -> None:
+        self.sock.sendall(json.dumps({"method": method, "args": args}).encode() + b"\x03")
+
+    def receive(self) -> Any:
+        data = b""
+        while not data.endswith(b"\x03"):
+            chunk = self.sock.recv(1 << 16)
+            if not chunk:
+                raise ConnectionResetError
+            data += chunk
+        answer = json.loads(data[:-1])
+        assert answer["success"], answer
+        return answer["result"]
+
+    def call(self, method: str, *args: Any) -> Any:
+        self.send(method, *args)
+        return self.receive()
+
+
+@pytest.fixture(scope="module")
+def master(cluster: Cluster) -> str:
+    return cluster.master
+
+
+@pytest.fixture(scope="module")
+def _many_files() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 8000:
+        pytest.skip(f"only {hard} open files are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 8000), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def kill_masterd(cluster: Cluster, master: str, number: signal.Signals) -> None:
+    pid = cluster.kill(master, "ganeti-masterd", number)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+
+
+def job_files(directory: Path) -> dict[str, dict[str, Any]]:
+    return {path.name: json.loads(path.read_text()) for path in directory.glob("job-*")}
+
+
+@pytest.mark.usefixtures("_many_files")
+def test_five_thousand_idle_and_a_thousand_waiting_clients(cluster: Cluster, master: str) -> None:
+    idle = [Luxi(cluster, master) for _ in range(5000)]
+    client = Luxi(cluster, master)
+    job = client.call("SubmitJob", [{**DELAY, "duration": 5.0}])
+    info: list[str] | None = None
+    while info != ["running"]:
+        answer = client.call("WaitForJobChange", job, ["status"], info, None, 60)
+        info = info if answer == "nochange" else answer[0]
+    waiting = [Luxi(cluster, master) for _ in range(1000)]
+    for each in waiting:
+        each.send("WaitForJobChange", job, ["status"], ["running"], None, 60)
+    pid = cluster.pid(master, "ganeti-masterd")
+    assert len(os.listdir(f"/proc/{pid}/task")) < 60, "no thread per client"
+    assert client.call("QueryConfigValues", ["drain_flag"]) == [False]
+    assert [each.receive() for each in waiting] == [[["success"], []]] * 1000
+    for each in (*idle, *waiting):
+        each.sock.close()
+    assert client.call("QueryJobs", [job], ["status"]) == [["success"]]
+
+
+def test_nothing_acknowledged_is_lost_when_masterd_is_killed_under_load(
+        cluster: Cluster, master: str) -> None:
+    acknowledged: set[int] = set()
+    stop = threading.Event()
+
+    def submit() -> None:
+        while not stop.is_set():
+            try:
+                client = Luxi(cluster, master)
+                while not stop.is_set():
+                    acknowledged.add(client.call("SubmitJob", [DELAY]))
+                    acknowledged.update(
+                        job for accepted, job in client.call("SubmitManyJobs", [[DELAY]] * 5)
+                        if accepted)
+            except OSError:
+                stop.wait(0.01)
+
+    clients = [threading.Thread(target=submit) for _ in range(4)]
+    for thread in clients:
+        thread.start()
+    try:
+        for _ in range(3):
+            before = len(acknowledged)
+            wait_until(lambda before=before: len(acknowledged) >= before + 60, "jobs are accepted")
+            kill_masterd(cluster, master, signal.SIGKILL)
+            cluster.vcluster("start", str(cluster.directory)).ok()
+    finally:
+        stop.set()
+        for thread in clients:
+            thread.join()
+    client = Luxi(cluster, master)
+    wait_until(lambda: all(row[0] in ("success", "error", "canceled")
+                           for row in client.call("QueryJobs", None, ["status"])),
+               "all jobs have ended")
+    rows = client.call("QueryJobs", sorted(acknowledged), ["status", "opresult"])
+    assert None not in rows, "a job was lost"
+    for status, results in rows:
+        assert status == "success" or "master daemon ended" in str(results), results
+
+    queue = cluster.path(master, "var/lib/ganeti/queue")
+    here = job_files(queue)
+    assert {f"job-{job}" for job in acknowledged} <= set(here)
+    for name in cluster.node_names:
+        there = cluster.path(name, "var/lib/ganeti/queue")
+        wait_until(lambda there=there: job_files(there) == here, f"{name} has the same jobs")
+        assert (there / "serial").read_text() == (queue / "serial").read_text()
+
+
+def test_an_orderly_end_lets_the_running_job_finish(cluster: Cluster, master: str) -> None:
+    client = Luxi(cluster, master)
+    running = client.call("SubmitJob", [{**DELAY, "duration": 2.0}])
+    wait_until(lambda: client.call("QueryJobs", [running], ["status"]) == [["running"]], "it runs")
+    pid = cluster.kill(master, "ganeti-masterd", signal.SIGTERM)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    queue = cluster.path(master, "var/lib/ganeti/queue")
+    assert job_files(queue)[f"job-{running}"]["ops"][0]["status"] == "success"
+    assert not list(queue.glob("journal-*"))
+    cluster.vcluster("start", str(cluster.directory)).ok()
+    assert cluster.rows("gnt-job", "list", "-o", "status", str(running)) == [["success"]]
+
+
+def test_another_node_refuses_to_be_master(cluster: Cluster, master: str) -> None:
+    other = next(name for name in cluster.node_names if name != master)
+    cluster.run("env", f"GANETI_ROOTDIR={cluster.node_root(other)}", f"GANETI_HOSTNAME={other}",
+                "ganeti-masterd", "--foreground").failed("is not the master", master, exit_code=11)
+
+
+def test_both_socket_names(cluster: Cluster, master: str) -> None:
+    for which in ("master", "query"):
+        done = cluster.run("env", f"FORCE_LUXI_SOCKET={which}", "gnt-cluster", "info")
+        assert "cluster.example.com" in done.ok().stdout
+    mode = cluster.path(master, "var/run/ganeti/socket/ganeti-query").stat().st_mode
+    assert mode & 0o777 == 0o660
