@@ -167,8 +167,8 @@ class ConfigStore:
         self._text = Text(data)
         self._ssconf: dict[str, str] | None = None
         self._ssconf_sent: dict[str, str] | None = None
-        # Held while nodes that are behind are sent anything, so that what arrives last is the newest.
-        # Taken after _committing.
+        # Held while nodes that are behind are sent anything, so that what arrives last is the
+        # newest. Taken after _committing.
         self._resending = threading.Lock()
         # What nodes have missed, and the thread that tries them again; guarded by _committing.
         self._behind: dict[str, set[str]] = {}
