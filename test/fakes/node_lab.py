@@ -61,26 +61,27 @@ class NodeLab:
     def start(self, name: str | None = None) -> None:
         """Start one daemon, or all."""
         for each in [name] if name else self.names:
-            env = {**os.environ, "PYTHONPATH": str(PROJECT / "lib"), "GANETI_HOSTNAME": each,
-                   "GANETI_ROOTDIR": self.paths(each).root, "GANETI_VCLUSTER": self.directory}
             self.processes[each] = subprocess.Popen(
                 [sys.executable, str(PROJECT / "daemons" / "ganeti-noded"), "-f", "-p",
-                 str(self.port)], env=env, stdin=subprocess.DEVNULL,
+                 str(self.port)], env=self.environment(each), stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for each in [name] if name else self.names:
             self._wait_until_served(each)
 
+    def environment(self, name: str) -> dict[str, str]:
+        """What a program needs to be on a node."""
+        search = ":".join(filter(None, (str(PROJECT / "lib"), os.environ.get("PYTHONPATH"))))
+        return {**os.environ, "PYTHONPATH": search, "GANETI_HOSTNAME": name,
+                "GANETI_ROOTDIR": self.paths(name).root, "GANETI_VCLUSTER": self.directory}
+
     def _wait_until_served(self, name: str, timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s
-        while True:
+        # Not by connecting: processes of a killed predecessor may still answer for a moment.
+        word = f"pid={self.processes[name].pid} INFO serving"
+        while word not in self.log(name):
             assert self.processes[name].poll() is None, self.log(name)
-            try:
-                socket.create_connection((self.addresses[name], self.port), 1).close()
-            except OSError:
-                assert time.monotonic() < deadline, self.log(name)
-                time.sleep(0.02)
-            else:
-                return
+            assert time.monotonic() < deadline, self.log(name)
+            time.sleep(0.02)
 
     def log(self, name: str) -> str:
         """Text of a daemon's log."""

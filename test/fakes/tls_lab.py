@@ -37,6 +37,7 @@ class Lab:
         self.certs_file = os.path.join(directory, "ssconf_master_candidates_certs")
         self.allow(self.client_pem)
         self.log = os.path.join(directory, "log")
+        open(self.log, "w").close()
         sock = server.listen(ADDRESS, 0)
         self.port = sock.getsockname()[1]
         stop, self._stop = os.pipe()

@@ -5,7 +5,8 @@ failure. It may be called from any number of threads: each thread drives its own
 works without Python's lock, so two threads really encrypt at the same time). What threads share is
 the store of idle handles, one list per node. A handle keeps the TLS sessions of its node, so a call
 to a known node costs no full handshake, whichever thread makes it. (A ticket of TLS 1.3 is good for
-one connection; with one cache per node, parallel calls would run out of tickets.)
+one connection; with one cache per node, parallel calls would run out of tickets. See also
+:data:`RESUMES`.)
 
 One transfer runs by itself; several run in one multi, driven by ``poll`` (libcurl's own ``select``
 cannot see descriptors above 1023, and the master has thousands).
@@ -41,6 +42,9 @@ FAILED = "failed"
 _IDLE_HANDLES = 32
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
 _ERROR_PREFIX = http.ERROR_HEADER.lower().encode() + b":"
+
+#: Whether TLS sessions can be resumed; a libcurl on GnuTLS (Debian's for Python) takes no tickets.
+RESUMES = "GnuTLS" not in pycurl.version
 
 # The other side's certificate is not one of our cluster's; or our own is unusable.
 _TRUST_CODES = frozenset({pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CERTPROBLEM,
@@ -106,7 +110,8 @@ class _Transfer:
 
     def failure(self, code: int, message: str) -> Failure:
         text = message or pycurl_text(code)
-        if code in _TRUST_CODES:
+        # GnuTLS has no code of its own for our certificate being unusable.
+        if code in _TRUST_CODES or "X.509" in text:
             return Failure(REFUSED, f"certificates do not fit: {text}")
         # A TLS alert is the node's word that it does not like our certificate; libcurl reports it
         # while connecting (TLS 1.2) or when it reads the answer (TLS 1.3).

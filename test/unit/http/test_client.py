@@ -58,6 +58,10 @@ def test_more_requests_than_places(lab):
     assert len(asker.perform([ask(lab)] * 20)) == 20
 
 
+resumes = pytest.mark.skipif(not client.RESUMES, reason="libcurl on GnuTLS takes no tickets")
+
+
+@resumes
 @pytest.mark.parametrize("count", [1, 3, 12])
 def test_sessions_are_resumed(lab, asker, count):
     first = asker.perform([ask(lab, "resumed")] * count)
@@ -66,6 +70,7 @@ def test_sessions_are_resumed(lab, asker, count):
     assert [reply.body for reply in later] == [b"True"] * count
 
 
+@resumes
 def test_sessions_are_shared_between_threads(lab, asker):
     assert asker.perform([ask(lab, "resumed")])[0].body == b"False"
     found = []

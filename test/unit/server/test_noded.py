@@ -174,11 +174,10 @@ def test_leaving_ends_the_daemon(own_lab):
 
 
 def start_by_hand(lab, name, *options):
-    env = {**os.environ, "PYTHONPATH": str(PROJECT / "lib"), "GANETI_HOSTNAME": name,
-           "GANETI_ROOTDIR": lab.paths(name).root, "GANETI_VCLUSTER": lab.directory}
-    return subprocess.run([sys.executable, str(PROJECT / "daemons" / "ganeti-noded"), "-f",
-                           *options], env=env, stdin=subprocess.DEVNULL, capture_output=True,
-                          text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, str(PROJECT / "daemons" / "ganeti-noded"), "-f", *options],
+        env=lab.environment(name), stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        timeout=60, check=False)
 
 
 def test_second_daemon_is_refused(lab):
