@@ -462,18 +462,20 @@ class Server:
 
     def _begin_next(self, connection: _Connection) -> None:
         """Begin the next request, when there is one and its turn has come."""
-        while (connection.inbox and connection.beginning is None
-               and connection.outbox_bytes < _OUTBOX_BYTES):
+        if (connection.inbox and connection.beginning is None
+                and connection.outbox_bytes < _OUTBOX_BYTES):
             message = connection.inbox.popleft()
             slot = _Slot()
             connection.slots.append(slot)
-            if message is None:
-                slot.answer = wire.encode_refusal(
-                    f"the message is larger than {self._limit_bytes} bytes")
-                self._send_answers(connection)
-                continue
             connection.beginning = slot
-            self._quick.run(self._opener(connection, slot, message))
+            if message is None:
+                self.post(self._refuser(connection, slot))
+            else:
+                self._quick.run(self._opener(connection, slot, message))
+
+    def _refuser(self, connection: _Connection, slot: _Slot) -> Callable[[], None]:
+        data = wire.encode_refusal(f"the message is larger than {self._limit_bytes} bytes")
+        return lambda: self._refused(connection, slot, data)
 
     def _opener(self, connection: _Connection, slot: _Slot, message: bytes) -> Callable[[], None]:
         return lambda: self._open(connection, slot, message)
