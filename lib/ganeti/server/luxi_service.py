@@ -11,6 +11,7 @@ work.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,9 +20,11 @@ from ganeti.cmdlib import query
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
-from ganeti.objects import codec
+from ganeti.objects import FilterRule, codec
 from ganeti.opcodes.base import OpCode
+from ganeti.query import job_rules
 from ganeti.server.luxi_server import Handler, Request
+from ganeti.utils import clock, text
 from ganeti.wire import luxi as wire
 from ganeti.wire.calls import SET_WATCHER_PAUSE
 
@@ -58,6 +61,8 @@ class Service:
 
     def __init__(self, context: MasterContext) -> None:
         self._context = context
+        # The queue must end up with the rules of the last change.
+        self._filter_lock = threading.Lock()
         self._handlers = {name: self._handler(name, method)
                           for name, method in self._methods().items()}
 
@@ -104,7 +109,7 @@ class Service:
                                                           ("fields", _FIELDS))),
             "ReplaceFilter": _Method(self._replace_filter, (
                 ("uuid", ht.Maybe(ht.Str)), ("priority", ht.NonNegInt), ("predicates", ht.List),
-                ("action", ht.Or(ht.Str, ht.List)), ("reason", ht.List))),
+                ("action", ht.Or(ht.Str, ht.List)), ("reason", ht.List)), slow=True),
             "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
@@ -225,15 +230,42 @@ class Service:
                        fields: list[str]) -> None:
         request.answer(query.query_values(self._context, query_const.FILTER, uuids, fields))
 
-    def _replace_filter(self, request: Request, *_args: Any) -> None:
-        # A rule which is stored and not obeyed would be worse than none.
-        raise errors.OpPrereqError("this version does not apply filter rules to jobs and takes no"
-                                   " new ones", errors.ECODE_INVAL)
+    def _replace_filter(self, request: Request, uuid: str | None, priority: int,
+                        predicates: list[Any], action: str | list[Any], reason: list[Any]) -> None:
+        try:
+            job_rules.check_rule(priority, predicates, action, reason)
+        except errors.ParameterError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+        with self._filter_lock:
+            self._check_filter_uuid(uuid)
+            rule = FilterRule(
+                uuid=uuid or text.new_uuid(), priority=priority,
+                watermark=self._queue.last_job_id,
+                predicates=tuple(job_rules.normalised(predicates)), action=action,
+                reason_trail=(*reason, ["luxid", "", clock.now_ns()]))
+            self._context.config.put_filter(rule)
+            self._queue.set_filters(self._context.config.filters())
+        request.answer(rule.uuid)
+
+    def _check_filter_uuid(self, uuid: str | None) -> None:
+        """Refuse what cannot name a rule; a rule that does not exist yet may be made by name."""
+        if uuid is None:
+            return
+        if not text.is_uuid(uuid):
+            raise errors.OpPrereqError(f"'{uuid}' is not a uuid", errors.ECODE_INVAL)
+        data = self._context.config.snapshot()
+        if uuid == data.cluster.uuid or any(uuid in table for table in (
+                data.nodes, data.nodegroups, data.instances, data.networks, data.disks)):
+            raise errors.OpPrereqError(f"uuid {uuid} belongs to something else than a filter rule",
+                                       errors.ECODE_NOTUNIQUE)
 
     def _delete_filter(self, request: Request, uuid: str) -> None:
-        if uuid not in self._context.config.snapshot().filters:
-            raise errors.GenericError(f"filter rule {uuid} does not exist")
-        self._context.config.remove_filter(uuid)
+        with self._filter_lock:
+            if uuid not in self._context.config.snapshot().filters:
+                raise errors.OpPrereqError(f"filter rule {uuid} does not exist",
+                                           errors.ECODE_NOENT)
+            self._context.config.remove_filter(uuid)
+            self._queue.set_filters(self._context.config.filters())
         request.answer(None)
 
     # -- the cluster -----------------------------------------------------------------------------

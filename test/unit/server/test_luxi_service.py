@@ -186,8 +186,6 @@ def test_the_drain_flag(client: luxi.Client) -> None:
 def test_what_cannot_be_done_is_said(client: luxi.Client) -> None:
     with pytest.raises(errors.GenericError, match="own use"):
         client.call("PickupJob", 1)
-    with pytest.raises(errors.OpPrereqError, match="filter rules"):
-        client.replace_filter(None, 7, [], "CONTINUE", [])
     with pytest.raises(errors.GenericError, match="does not exist"):
         client.delete_filter("nosuch")
     with pytest.raises(errors.OpPrereqError, match="locks"):
