@@ -11,6 +11,7 @@ from __future__ import annotations
 PROGRAMS = {
     "gnt-cluster": "ganeti.client.gnt_cluster",
     "gnt-debug": "ganeti.client.gnt_debug",
+    "gnt-filter": "ganeti.client.gnt_filter",
     "gnt-instance": "ganeti.client.gnt_instance",
     "gnt-job": "ganeti.client.gnt_job",
     "gnt-node": "ganeti.client.gnt_node",

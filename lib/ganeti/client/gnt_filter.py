@@ -1,0 +1,102 @@
+"""``gnt-filter``: rules that decide which jobs may run."""
+
+from __future__ import annotations
+
+import time
+
+from ganeti.cli import failures, jobs, listing, main, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+from ganeti.constants import job as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+LIST_FIELDS = ("uuid", "watermark", "priority", "predicates", "action", "reason_trail")
+_TITLES = ("UUID", "Watermark", "Priority", "Predicates", "Action", "Reason trail")
+
+
+def add(values: Values, arguments: list[str]) -> int:
+    """``add``: a new rule; its UUID on standard output."""
+    terminal.out(_store(None, values))
+    return failures.EXIT_SUCCESS
+
+
+def replace(values: Values, arguments: list[str]) -> int:
+    """``replace``: another rule under the same UUID, also when there is none yet."""
+    _store(arguments[0], values)
+    return failures.EXIT_SUCCESS
+
+
+def _store(uuid: str | None, values: Values) -> str:
+    reason: list[list[Any]] = []
+    if values.reason:
+        reason.append([const.REASON_USER, values.reason, time.time_ns()])
+    return jobs.connect().replace_filter(
+        uuid, values.priority, values.predicates, values.action, reason)
+
+
+def list_filters(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    return listing.run_list("filter", LIST_FIELDS, values, arguments, name_field="uuid")
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("filter", values, arguments)
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    rows = jobs.connect().query_filters(arguments, LIST_FIELDS)
+    if values.output_format in ("json", "yaml"):
+        from ganeti.cli import output
+        output.write_data([dict(zip(LIST_FIELDS, row, strict=True)) for row in rows],
+                          values.output_format)
+        return failures.EXIT_SUCCESS
+    for row in rows:
+        for indent, title, value in zip(("", *["  "] * len(row)), _TITLES, row, strict=False):
+            terminal.out(f"{indent}{title}: {value}")
+    return failures.EXIT_SUCCESS
+
+
+def delete(values: Values, arguments: list[str]) -> int:
+    """``delete``."""
+    jobs.connect().delete_filter(arguments[0])
+    return failures.EXIT_SUCCESS
+
+
+_RULE_OPTIONS = (
+    Option("--action", kind="filteraction", default=const.FILTER_CONTINUE, metavar="ACTION",
+           help="what happens to the jobs: ACCEPT, PAUSE, REJECT, CONTINUE (with the next rule) or"
+                " 'RATE_LIMIT n'"),
+    Option("--predicates", kind="json", default=[], metavar="JSON",
+           help="which jobs: a list of [kind, filter], kind being jobid, opcode or reason; all of"
+                " them must hold"),
+    Option("--priority", kind="int", default=0, metavar="NUMBER",
+           help="rules with lower numbers come first"),
+)
+
+PROGRAM = Program(
+    "gnt-filter", "Rules that decide which jobs may run.",
+    [
+        Command("add", add, [], _RULE_OPTIONS, "Add a rule; prints its UUID"),
+        Command("list", list_filters, [Argument("filter")],
+                [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT, opt.VERBOSE_LIST],
+                "List the rules in the order in which they are applied"),
+        Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
+                "List the fields that list can show", usage="[<options>] [<field>...]"),
+        Command("info", show_info, [Argument("filter")], [opt.OUTPUT_FORMAT],
+                "Show everything about rules"),
+        Command("replace", replace, [Argument("filter", 1, 1)], _RULE_OPTIONS,
+                "Replace a rule, or make one with this UUID"),
+        Command("delete", delete, [Argument("filter", 1, 1)], [], "Delete a rule"),
+    ],
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)
