@@ -71,18 +71,21 @@ class Cluster:
 
     def __init__(self, directory: Path, nodes: int = 3, *extra: str) -> None:
         self.directory = directory
-        self.environment = {
-            name: value for name, value in os.environ.items() if not name.startswith("GANETI_")
-        }
+        self.environment = self.outside()
         self.create = self.vcluster("create", "-n", str(nodes), *extra, str(directory))
+
+    @staticmethod
+    def outside() -> dict[str, str]:
+        """Our environment without what would lead into some cluster."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("GANETI_")}
 
     def vcluster(self, *args: str) -> Finished:
         """Run ``tools/vcluster``."""
-        return _run((VCLUSTER, *args), self.environment)
+        return run_program((VCLUSTER, *args), self.environment)
 
     def run(self, *argv: str, stdin: str | None = None) -> Finished:
         """Run a command inside the cluster, on its master."""
-        return _run(
+        return run_program(
             (VCLUSTER, "run", str(self.directory), *argv), self.environment, stdin=stdin
         )
 
@@ -147,7 +150,7 @@ class Cluster:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
-def _run(
+def run_program(
     argv: Sequence[str], environment: dict[str, str], *, stdin: str | None = None
 ) -> Finished:
     done = subprocess.run(

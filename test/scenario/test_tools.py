@@ -1,0 +1,98 @@
+"""The programs around the cluster: demonstration, measurement, installation, stop and start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
+
+TOOLS = ROOT / "tools"
+
+
+def _tool(name: str, *args: str) -> Finished:
+    return run_program((str(TOOLS / name), *args), Cluster.outside())
+
+
+@pytest.mark.parametrize("hypervisor", ["fake", "kvm"])
+def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
+    if hypervisor == "kvm" and shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("QEMU (qemu-system-x86) is not installed")
+    directory = str(cluster_directory)
+    try:
+        shown = _tool("demo", "--hypervisor", hypervisor, directory).ok().stdout
+        if hypervisor == "kvm":
+            assert "the guest did not stop" in shown
+            assert "it booted anew: boot 2-" in shown
+        assert "ERROR" not in shown
+        _tool("demo", directory).failed("exists")
+        command = (f"{directory}/bin/gnt-instance", "list")
+        listed = run_program(command, Cluster.outside()).ok().stdout
+        assert listed.count("running") == 2
+    finally:
+        _tool("demo", "--stop", directory).ok()
+    assert not cluster_directory.exists()
+    _tool("demo", "--stop", directory).ok()
+
+
+def test_measurement() -> None:
+    done = run_program((sys.executable, str(TOOLS / "bench"), "--quick", "--json", "-"),
+                {**Cluster.outside(), "PYTHONPATH": str(ROOT / "lib")}).ok()  # fmt: skip
+    figures = json.loads(done.stdout)["figures"]
+    assert set(figures) == {
+        "job_latency", "jobs_per_second", "instance_list", "first_request", "masterd_start",
+    }  # fmt: skip
+    assert all(figure["value"] > 0 for figure in figures.values())
+
+
+def test_guests_outlive_the_daemons(cluster: Cluster) -> None:
+    master, node = cluster.master, cluster.node_names[1]
+    cluster.run(
+        "gnt-instance", "add", "-t", "diskless", "--no-install", "--no-nics", "-n", node, "a"
+    ).ok()
+    cluster.run("gnt-instance", "start", "a").ok()
+    pids = [cluster.pid(master, "ganeti-masterd"), cluster.pid(node, "ganeti-noded")]
+    directory = str(cluster.directory)
+    cluster.vcluster("stop", directory).ok()
+    assert not [pid for pid in pids if alive(pid)]
+    cluster.run("gnt-instance", "list").failed("ganeti-masterd")
+    cluster.vcluster("stop", directory).ok()
+    cluster.vcluster("start", directory).ok()
+    cluster.vcluster("start", directory).ok()
+    assert cluster.rows("gnt-instance", "list", "-o", "status", "a") == [["running"]]
+    cluster.run("gnt-instance", "remove", "--force", "a").ok()
+
+
+def test_logs_are_rotated_by_signal(cluster: Cluster) -> None:
+    node = cluster.node_names[1]
+    log = cluster.path(node, "var/log/ganeti/node-daemon.log")
+    log.rename(log.with_suffix(".1"))
+    cluster.vcluster(
+        "run", "--node", node, str(cluster.directory), "daemon-util", "rotate-all-logs"
+    ).ok()
+    wait_until(log.exists, "the daemon has opened a new log")
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_second_cluster_does_not_fit_into_the_same_directory(cluster: Cluster) -> None:
+    before = cluster.run("gnt-node", "list").ok().stdout
+    cluster.vcluster("create", str(cluster.directory)).failed("not empty")
+    assert len(cluster.run("gnt-node", "list").ok().stdout) == len(before)
+
+
+def test_installed_programs(tmp_path: Path) -> None:
+    prefix = tmp_path / "usr"
+    _tool("install-ganeti", "--prefix", str(prefix), "--python", sys.executable).ok()
+    outside = Cluster.outside()
+    outside.pop("PYTHONPATH", None)
+    version = run_program((str(prefix / "sbin/gnt-cluster"), "--version"), outside).ok().stdout
+    assert "3.1.0" in version
+    util = str(prefix / "lib/ganeti/daemon-util")
+    executable = run_program((util, "daemon-executable", "ganeti-noded"), outside).ok().stdout
+    assert executable.strip() == str(prefix / "sbin/ganeti-noded")
+    root = {**outside, "GANETI_ROOTDIR": str(tmp_path / "root")}
+    run_program((util, "start", "ganeti-noded"), root).failed("belongs to no cluster")
+    run_program((util, "start", "ganeti-masterd"), root).failed("cluster", exit_code=5)
