@@ -5,11 +5,16 @@ which will contain the change. While one batch is being written the next one col
 of a flush and of a message to the candidates is shared by everything that changed meanwhile, and
 the cost per job falls as the load rises.
 
+The work is a line of threads, each taking all that the one before has finished: the committer
+writes
+the journal, the applier replaces files and hands the content to the candidates' senders, the
+announcer tells.
+
 A batch passes two marks. It is *durable* when the journal is flushed: a worker may act on it. It is
 *told* when the files are in place and the candidates have been sent it: now clients may see it
 (``design``: written, flushed, sent, then those who wait are woken). Callbacks for the second mark
-run in a thread of their own, the announcer, in the order of the batches, so that a slow candidate
-holds back answers, never the disk.
+run in the announcer, in the order of the batches; a slow candidate holds back answers, never the
+disk.
 
 When the disk refuses, new jobs are given up and their submitters get the error; changes of jobs
 that exist stay in memory and are tried again until they are written.
@@ -18,6 +23,7 @@ that exist stay in memory and are tried again until they are written.
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 import threading
 import time
@@ -138,6 +144,11 @@ class Committer:
         self._ended = False
         self._announce_work = threading.Condition()
         self._announcements: collections.deque[Callable[[], None] | None] = collections.deque()
+        self._apply_work = threading.Condition()
+        self._written: collections.deque[tuple[list[Batch], dict[str, str], list[int]]] = (
+            collections.deque())
+        self._all_written = False
+        self._applying = self._thread("jq-apply", self._apply)
         self._committing = self._thread("jq-commit", self._run)
         self._announcing = self._thread("jq-announce", self._announce)
         self._flushing = self._thread("jq-flush", self._flush)
@@ -158,7 +169,7 @@ class Committer:
     def start(self) -> None:
         """Start the threads."""
         self._started = True
-        for thread in (self._committing, self._announcing, self._flushing):
+        for thread in (self._committing, self._applying, self._announcing, self._flushing):
             thread.start()
 
     def stop(self) -> None:
@@ -171,6 +182,10 @@ class Committer:
             self._work.notify_all()
         if self._started:
             self._committing.join()
+            with self._apply_work:
+                self._all_written = True
+                self._apply_work.notify()
+            self._applying.join()
             self.later(None)
             self._announcing.join()
             self._flush_wanted.set()
@@ -264,9 +279,9 @@ class Committer:
                 picture.job.new = False
         for batch in both:
             batch.run_durable()
-        self._store.apply(files, archive)
-        wait = self._send(files, archive)
-        self.later(lambda: self._tell(both, wait))
+        with self._apply_work:
+            self._written.append((both, files, archive))
+            self._apply_work.notify()
         return True
 
     def _give_up(self) -> None:
@@ -286,6 +301,30 @@ class Committer:
             batch.run_told()
 
     # -- the other threads -----------------------------------------------------------------------
+
+    def _apply(self) -> None:
+        """Put what is durable into its files and send it; all commits that came meanwhile at once.
+
+        A job that went through several states meanwhile is written and sent in its last one.
+        """
+        while True:
+            with self._apply_work:
+                while not self._written and not self._all_written:
+                    self._apply_work.wait()
+                if not self._written:
+                    return
+                taken = list(self._written)
+                self._written.clear()
+            batches: list[Batch] = []
+            files: dict[str, str] = {}
+            archive: list[int] = []
+            for some, their_files, their_archive in taken:
+                batches += some
+                files.update(their_files)
+                archive += their_archive
+            self._store.apply()
+            wait = self._send(files, archive)
+            self.later(functools.partial(self._tell, batches, wait))
 
     def _announce(self) -> None:
         while True:

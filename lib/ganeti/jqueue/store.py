@@ -21,12 +21,14 @@ whose flush failed, and which was therefore reported as failed, cannot come back
 A full disk makes :meth:`QueueStore.commit` fail with nothing changed. When only a job's file cannot
 be replaced, the journal keeps its content until that works.
 
-One thread commits; checkpoints may run in another one. Source for the names: seed 001 *Job Queue*.
+One thread commits, another may apply, a third make checkpoints. Source for the names: seed 001
+*Job Queue*.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
@@ -96,10 +98,13 @@ class QueueStore:
         self._after: tuple[int, int] | None = None
         # Names which a journal holds and whose files were not flushed: by journal number.
         self._touched: dict[int, set[str]] = {}
-        # Content which could not be put into its file yet.
+        # What is in a journal and not yet in its place: content by name, jobs to be archived.
         self._unwritten: dict[str, str] = {}
-        # Guards _touched, _unwritten and the replacement of files against a checkpoint.
+        self._unmoved: list[int] = []
+        # Guards the three above; held for moments only.
         self._lock = threading.Lock()
+        # One thread at a time replaces files, and one makes a checkpoint.
+        self._apply_lock = threading.Lock()
         self._checkpoint_lock = threading.Lock()
 
     # -- start and stop --------------------------------------------------------------------------
@@ -227,8 +232,7 @@ class QueueStore:
     def commit(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:
         """Make new content of files, and moves into the archive, durable with one flush.
 
-        The files themselves are replaced by :meth:`apply`, which is called next with the same
-        arguments.
+        The files themselves are replaced by the next :meth:`apply`.
 
         :param files: content by name in the queue directory.
         :raises errors.JobQueueError: nothing was changed.
@@ -249,24 +253,43 @@ class QueueStore:
             touched = self._touched.setdefault(self._number, set())
             touched.update(files)
             touched.update(map(archive_file, archive))
+            self._unwritten.update(files)
+            self._unmoved.extend(archive)
 
-    def apply(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:
-        """Replace the files of a commit. What fails is tried again later; the journal has it."""
-        with self._lock:
-            todo = {**self._unwritten, **files}
-            self._unwritten = {}
-            for name, text in todo.items():
+    def apply(self) -> None:
+        """Put what was committed into its files; of several versions only the newest.
+
+        What fails is tried again the next time; the journal has it. May run in another thread than
+        the one that commits.
+        """
+        with self._apply_lock:
+            with self._lock:
+                files = dict(self._unwritten)
+                moves = list(self._unmoved)
+            written = {}
+            for name, text in files.items():
                 try:
                     self._replace(name, text)
                 except OSError as err:
                     _log.warning("cannot write %s yet: %s", self._path(name), err)
-                    self._unwritten[name] = text
-            for job_id in archive:
+                else:
+                    written[name] = text
+            moved = set()
+            for job_id in moves:
+                # Not before its last content is in place.
+                if files.get(job_file(job_id)) is not written.get(job_file(job_id)):
+                    continue
                 try:
                     self._archive(job_id)
                 except OSError as err:
-                    # After a restart the journal, or the next archiving, moves it.
-                    _log.warning("cannot archive job %d: %s", job_id, err)
+                    _log.warning("cannot archive job %d yet: %s", job_id, err)
+                else:
+                    moved.add(job_id)
+            with self._lock:
+                for name, text in written.items():
+                    if self._unwritten[name] is text:
+                        del self._unwritten[name]
+                self._unmoved = [job_id for job_id in self._unmoved if job_id not in moved]
 
     def _replace(self, name: str, text: str) -> None:
         """Write a file and rename it, without a flush."""
@@ -293,15 +316,6 @@ class QueueStore:
         name = job_file(job_id)
         self._fault("archive job")
         fs.make_dirs(os.path.dirname(target), 0o750)
-        waiting = self._unwritten.pop(name, None)
-        if waiting is not None:
-            try:
-                self._replace(archive_file(job_id), waiting)
-            except OSError:
-                self._unwritten[name] = waiting
-                raise
-            fs.remove_file(self._path(name))
-            return
         try:
             os.rename(self._path(name), target)
         except FileNotFoundError:
@@ -394,12 +408,18 @@ class QueueStore:
                 old = sorted(number for number in self._touched if number != in_use)
                 if not old:
                     return
-                retry = {name: self._unwritten[name] for number in old
-                         for name in self._touched[number] if name in self._unwritten}
-                for name, text in retry.items():
-                    self._replace(name, text)
-                    del self._unwritten[name]
                 names = set().union(*(self._touched[number] for number in old))
+                content = {name: self._unwritten[name] for name in names
+                           if name in self._unwritten}
+            self.apply()
+            with self._lock:
+                # Newer content that came meanwhile is in the journal in use.
+                behind = [name for name, text in content.items()
+                          if self._unwritten.get(name) is text]
+                behind += [name for name in map(archive_file, self._unmoved) if name in names]
+            if behind:
+                raise OSError(errno.EAGAIN, "not everything could be written",
+                self._path(behind[0]))
             self._flush_files(names)
             for number in old:
                 self._fault("remove journal")

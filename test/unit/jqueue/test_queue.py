@@ -473,7 +473,7 @@ def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
             each.state = each.state._replace(status=status, exec=begun)
         files[f"job-{job_id}"] = jobs.encode(job.picture())
     store.commit(files)
-    store.apply(files)
+    store.apply()
     (path / "job-8").write_text("{broken")
     (path / "job-9").write_text(files["job-1"])
     lab = Lab(path)
