@@ -256,6 +256,17 @@ class Client:
         """Add (uuid None) or replace a filter rule of the queue; its uuid."""
         return str(self.call("ReplaceFilter", uuid, priority, predicates, action, reason))
 
+    def explain_job(self, job_id: int) -> dict[str, Any]:
+        """What a job waits for, and the chain behind it (:mod:`ganeti.jqueue.explain`).
+
+        :raises errors.JobLost: there is no such job.
+        """
+        return dict(self.call("ExplainJob", job_id))
+
+    def explain_jobs(self, job_ids: Sequence[int]) -> list[dict[str, Any] | None]:
+        """What each of these jobs waits for, without chains; None for an unknown one."""
+        return list(self.call("ExplainJob", list(job_ids)))
+
     def delete_filter(self, uuid: str) -> None:
         """Remove a filter rule of the queue."""
         self.call("DeleteFilter", uuid)
@@ -283,7 +294,8 @@ class Client:
                 check_master()
                 if self._clock() + const.CONNECT_RETRY_S > deadline:
                     raise errors.NoMasterError(
-                        f"the master daemon (ganeti-masterd) does not answer at {self.address}") from err
+                        f"the master daemon (ganeti-masterd) does not answer at {self.address}"
+                    ) from err
                 self._sleep(const.CONNECT_RETRY_S)
             else:
                 sock.settimeout(self._timeout_s)

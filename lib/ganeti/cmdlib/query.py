@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -23,6 +23,7 @@ from ganeti.cmdlib.instance import console
 from ganeti.cmdlib.os import diagnose
 from ganeti.constants import disk as disk_c
 from ganeti.constants import query as query_c
+from ganeti.locking import Level
 from ganeti.opcodes.query import OpQuery, OpQueryFields
 from ganeti.query import engine, resources
 from ganeti.query import filter as filter_room
@@ -192,6 +193,23 @@ def _lock_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[d
         for row in context.locks.table()
     ]
     return sorted(rows, key=lambda row: natural_key(str(row["name"])))
+
+
+def lock_label(config: ConfigData, name: str) -> str:
+    """A lock's name for people: ``node/node1.example.com`` for ``node/<uuid>``.
+
+    What has gone meanwhile keeps its uuid.
+    """
+    level, _, key = name.partition("/")
+    tables: dict[str, Mapping[str, Any]] = {
+        Level.INSTANCE.label: config.instances,
+        Level.NODEGROUP.label: config.nodegroups,
+        Level.NODE.label: config.nodes,
+        Level.NODE_RES.label: config.nodes,
+        Level.NETWORK.label: config.networks,
+    }
+    found = tables.get(level, {}).get(key)
+    return name if found is None else f"{level}/{found.name}"
 
 
 def _askable_nodes(config: ConfigData) -> list[Node]:

@@ -28,6 +28,7 @@ from ganeti.constants import job as const
 from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch, Committer
+from ganeti.jqueue.explain import JobFacts, QueueFacts
 from ganeti.jqueue.filters import FREE, Gate, Verdict, rejection
 from ganeti.jqueue.replicate import Replicator, Transport
 from ganeti.jqueue.store import SERIAL, VERSION, QueueStore, job_file
@@ -536,7 +537,7 @@ class JobQueue:
                     self._schedule(job)
 
     def _owner(self, job: jobs.QueuedJob) -> Owner:
-        return Owner(job.id, f"job-{job.id}", self._livelock)
+        return self.owner(job.id)
 
     def _wake(self, job: jobs.QueuedJob) -> None:
         if self._locks is not None:
@@ -780,6 +781,37 @@ class JobQueue:
             _log.warning("archived job %d cannot be read: %s", job_id, err)
             return None
 
+    # -- for explanations (jqueue.explain) -------------------------------------------------------
+
+    def look(self) -> QueueFacts:
+        """The queue as a whole."""
+        with self._lock:
+            return QueueFacts(tuple(self._pool.line()), frozenset(self._pool.busy()),
+                              self._pool.limit, self._drained, self._stopping)
+
+    def facts(self, job_id: int) -> JobFacts | None:
+        """One job, also an archived one; None for an unknown one."""
+        with self._lock:
+            job = self._known(job_id)
+            if job is not None:
+                return _facts(job)
+        job = self._archived_job(job_id)
+        return None if job is None else _facts(job)
+
+    def kept_back(self, job_id: int) -> Verdict | None:
+        """What the filter rule says that keeps a job back; None when none does."""
+        with self._lock:
+            return self._gate.held(job_id)
+
+    def at_work_under(self, uuid: str) -> list[int]:
+        """The jobs that take the places of a rate limit."""
+        with self._lock:
+            return self._gate.at_work_under(uuid)
+
+    def owner(self, job_id: int) -> Owner:
+        """Under which name a job of this process owns locks."""
+        return Owner(job_id, f"job-{job_id}", self._livelock)
+
     # -- waiting for a change --------------------------------------------------------------------
 
     def watch(self, job_id: int, fields: Sequence[str], prev_info: list[Any] | None,
@@ -906,6 +938,27 @@ def _at_work(job: jobs.QueuedJob) -> bool:
 
 def _inputs(job: jobs.QueuedJob) -> list[dict[str, Any]]:
     return [op.input for op in job.ops]
+
+
+def _facts(job: jobs.QueuedJob) -> JobFacts:
+    """A job for an explanation. Needs the lock, except for an archived one."""
+    place = next((index for index, op in enumerate(job.ops)
+                  if op.state.status not in jobs.FINALIZED), len(job.ops))
+    op = job.ops[place] if place < len(job.ops) else None
+    since = job.state.end if op is None else op.state.exec or op.state.start
+    last = max((entry for other in job.ops for entry in other.log[-1:]),
+               key=lambda entry: entry[0], default=None)
+    depends = () if op is None else op.input.get("depends") or ()
+    return JobFacts(
+        id=job.id, status=job.shown_status, real_status=job.status,
+        summary=tuple(other.summary() for other in job.ops), priority=job.priority, opcode=place,
+        since=_seconds(since or job.received), message=None if last is None else str(last[3]),
+        message_time=None if last is None else _seconds(last[1]),
+        depends=tuple((int(job_id), tuple(states)) for job_id, states in depends))
+
+
+def _seconds(stamp: jobs.Timestamp | None) -> float | None:
+    return None if stamp is None else clock.merge(stamp)
 
 
 def _reason(job: jobs.QueuedJob) -> str:

@@ -36,6 +36,10 @@ METHODS = (
 )
 
 
+# Ours: other masters do not have these.
+EXTENSIONS = ("ExplainJob",)
+
+
 class Splitter:
     """Cuts a stream of bytes into messages.
 

@@ -86,7 +86,7 @@ def wait(client: luxi.Client, job_id: int) -> str:
 def test_every_published_method_is_served() -> None:
     service = Service(MasterContext(None, None, None))  # type: ignore[arg-type]
     assert all(service.handler(method) is not None for method in wire.METHODS)
-    assert set(service._handlers) == set(wire.METHODS)
+    assert set(service._handlers) == {*wire.METHODS, *wire.EXTENSIONS}
 
 
 def test_a_job_through_the_socket(client: luxi.Client) -> None:
