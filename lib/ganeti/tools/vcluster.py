@@ -454,12 +454,13 @@ def _create(
 ) -> None:
     fs.make_dirs(cluster.directory)
     with _locked(cluster.directory):
+        # First what it is, so that "destroy" knows it even if we are killed.
+        _write(cluster)
         fs.make_dirs(f"{cluster.directory}/shared", 0o750)
         if _install_tiny(cluster, build=tiny):
             say("the OS definition 'tiny' is ready")
         for node in cluster.nodes:
             _make_node(cluster, node)
-        _write(cluster)
         _write_programs(cluster)
         first = cluster.nodes[0]
         _run(cluster, first, *init_argv(cluster, qemu))
