@@ -112,7 +112,7 @@ def test_submit_then_wait_watch_info_archive(cluster: Cluster, instance: str) ->
 
 def test_cancel_a_queued_job(cluster: Cluster) -> None:
     ids = []
-    for options in (("30",), ("0",)):
+    for options in (("5",), ("0",)):
         done = cluster.run("gnt-debug", "delay", "--submit", "--print-jobid", *options).ok()
         ids.append(done.stdout.strip())
     blocker = ids[0]

@@ -41,8 +41,11 @@ def test_thirty_creations_from_ten_clients(cluster: Cluster) -> None:
     agree(cluster)
 
     cluster.run("gnt-instance", "shutdown", "--all", "--force-multiple").ok()
-    for row in rows:
-        cluster.run("gnt-instance", "remove", "--force", row[0]).ok()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for done in pool.map(
+            lambda row: cluster.run("gnt-instance", "remove", "--force", row[0]), rows
+        ):
+            done.ok()
     assert cluster.rows("gnt-instance", "list", "-o", "name") == []
     for node in nodes:
         storage = cluster.path(node, "srv/ganeti/file-storage")
