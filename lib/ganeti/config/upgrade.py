@@ -1,14 +1,21 @@
 """Reading configurations of older versions: one small function per step.
 
 Steps work on the plain dictionary as it was read, before any object is made of it, and return a new
-one. After the last step parameters which were introduced meanwhile get their defaults, so that what
-follows may rely on filled dictionaries. A file of a newer version, or of one without a way to this
-one, is refused untouched.
+one; what they are given stays as it is. After the last step parameters which were introduced
+meanwhile get their defaults, so that what follows may rely on filled dictionaries. A file of a
+newer version, or of one without a way to this one, is refused untouched.
+
+Steps are as tolerant as the versions were: a key which should be there and is not gets what that
+version would have taken for it. Each step has a file from before and one from after in
+``test/data/upgrade``.
+
+:func:`downgrade` goes back one version, for those who must return to the program they came from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ganeti import errors
@@ -17,9 +24,11 @@ from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
-from ganeti.objects import hvparams
+from ganeti.objects import hvparams, ipolicy
+from ganeti.utils import text
 
 Config = dict[str, Any]
+NewUuid = Callable[[], str]
 
 
 def version_text(version: int) -> str:
@@ -27,36 +36,287 @@ def version_text(version: int) -> str:
     return f"{version // 1_000_000}.{version // 10_000 % 100}"
 
 
-def _from_3_0(config: Config) -> Config:
-    """3.1 keeps what 3.0 wrote; it only knows more parameters."""
-    return {**config, "version": 3_010_000}
-
-
-# (major, minor) of a file -> the step to the next version.
-_STEPS: dict[int, Callable[[Config], Config]] = {
-    3_000_000: _from_3_0,
-}
-
-
-def upgrade(config: Any) -> Config:
+def upgrade(config: Any, *, new_uuid: NewUuid = text.new_uuid) -> Config:
     """Bring a configuration to the present version.
 
     :param config: what the file holds; not changed.
+    :param new_uuid: makes UUIDs for objects which had none in an old version.
     :returns: the same dictionary when there was nothing to do.
     :raises ConfigurationError: this is no configuration.
     :raises ConfigVersionMismatch: no way leads from its version to this one.
+    """
+    version = version_of(config)
+    while config["version"] != const.CONFIG_VERSION:
+        if config["version"] // 10_000 * 10_000 not in _STEPS:
+            raise errors.ConfigVersionMismatch(const.CONFIG_VERSION, version)
+        config = upgrade_once(config, new_uuid=new_uuid)
+    return _with_defaults(config)
+
+
+def version_of(config: Any) -> int:
+    """The version which a configuration says it has.
+
+    :raises ConfigurationError: this is no configuration.
     """
     if not isinstance(config, dict) or not isinstance(config.get("cluster"), dict):
         raise errors.ConfigurationError("the file holds no cluster configuration", "cluster")
     version = config.get("version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise errors.ConfigurationError("version: must be an integer", "version")
-    while config["version"] != const.CONFIG_VERSION:
-        step = _STEPS.get(config["version"] // 10_000 * 10_000)
-        if step is None:
-            raise errors.ConfigVersionMismatch(const.CONFIG_VERSION, version)
-        config = step(config)
-    return _with_defaults(config)
+    return version
+
+
+def upgrade_once(config: Config, *, new_uuid: NewUuid = text.new_uuid) -> Config:
+    """Bring a configuration to the version that came after its own.
+
+    :raises ConfigurationError: it is not made as its version says; names the place.
+    :raises ConfigVersionMismatch: no step begins at its version.
+    """
+    version = version_of(config) // 10_000 * 10_000
+    step = _STEPS.get(version)
+    if step is None:
+        raise errors.ConfigVersionMismatch(const.CONFIG_VERSION, config["version"])
+    number, function = step
+    changed = copy.deepcopy(config)
+    try:
+        function(changed, new_uuid)
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError) as err:
+        what = f"key {err} is missing" if isinstance(err, KeyError) else str(err)
+        raise errors.ConfigurationError(
+            f"this is no configuration of version {version_text(version)}: {what}") from err
+    changed["version"] = number
+    return changed
+
+
+# -- the steps; each changes its own copy ----------------------------------------------------------
+
+
+def _to_2_8(config: Config, new_uuid: NewUuid) -> None:
+    """Policies have alternatives; disks and NICs have UUIDs; templates are enabled by name."""
+    cluster = config["cluster"]
+    for gone in ("default_bridge", "default_hypervisor"):
+        cluster.pop(gone, None)
+    bounds = ipolicy.defaults()
+    whole = bounds[ipolicy.MINMAX][0]
+    own = cluster.setdefault("ipolicy", bounds)
+    if ipolicy.MINMAX not in own:
+        whole = {key: {**whole[key], **own.pop(key, {})} for key in (ipolicy.MIN, ipolicy.MAX)}
+        own[ipolicy.MINMAX] = [whole]
+    for group in config.setdefault("nodegroups", {}).values():
+        policy = group.setdefault("ipolicy", {})
+        parts = {key: policy.pop(key, {}) for key in (ipolicy.MIN, ipolicy.MAX)}
+        if any(parts.values()):
+            policy[ipolicy.MINMAX] = [{
+                key: {**whole[key], **values} for key, values in parts.items()}]
+        if not policy.get(ipolicy.STD, True):
+            del policy[ipolicy.STD]
+        group.setdefault("networks", {})
+        group.setdefault("diskparams", {})
+    for network in config.setdefault("networks", {}).values():
+        for gone in ("family", "size", "network_type"):
+            network.pop(gone, None)
+    used = {instance.get("disk_template") for instance in config["instances"].values()}
+    for instance in config["instances"].values():
+        for item in (*instance.get("disks", []), *instance.get("nics", [])):
+            item.setdefault("uuid", new_uuid())
+    if "enabled_disk_templates" not in cluster:
+        # What the cluster could use before, however rarely: nothing that runs may be refused now.
+        wanted = used - {None, disk_const.DISKLESS}
+        if cluster.get("volume_group_name"):
+            wanted |= {disk_const.DRBD8, disk_const.PLAIN}
+        for directory, template in (("file_storage_dir", disk_const.FILE),
+                                    ("shared_file_storage_dir", disk_const.SHARED_FILE)):
+            if cluster.get(directory):
+                wanted.add(template)
+        cluster["enabled_disk_templates"] = [
+            name for name in disk_const.TEMPLATES if name in wanted] or [disk_const.DISKLESS]
+
+
+_DISK_TYPES_2_8 = {"lvm": disk_const.PLAIN, "drbd8": disk_const.DRBD8}
+
+
+def _to_2_9(config: Config, new_uuid: NewUuid) -> None:
+    """Everything is kept under UUIDs and refers to UUIDs; devices are named like templates."""
+    uuids: dict[str, str] = {}
+    for key, node in config["nodes"].items():
+        uuids[node.get("name", key)] = node.setdefault("uuid", new_uuid())
+
+    def uuid_of(name: str) -> str:
+        return uuids.get(name, name)
+
+    config["nodes"] = {node["uuid"]: node for node in config["nodes"].values()}
+    config["cluster"]["master_node"] = uuid_of(config["cluster"]["master_node"])
+    for instance in config["instances"].values():
+        instance.setdefault("uuid", new_uuid())
+        instance["primary_node"] = uuid_of(instance["primary_node"])
+        for device in _devices(instance.get("disks", [])):
+            device["dev_type"] = _DISK_TYPES_2_8.get(device["dev_type"], device["dev_type"])
+            if device["dev_type"] == disk_const.DRBD8:
+                parts = device["logical_id"]
+                device["logical_id"] = [uuid_of(parts[0]), uuid_of(parts[1]), *parts[2:]]
+    config["instances"] = {item["uuid"]: item for item in config["instances"].values()}
+    for hypervisor in ("xen-pvm", "xen-hvm"):
+        params = config["cluster"]["hvparams"].setdefault(hypervisor, {})
+        params.setdefault("vif_script", "")
+        params.setdefault("xen_cmd", "xm")
+
+
+def _to_2_10(config: Config, new_uuid: NewUuid) -> None:
+    """The physical id of a device is worked out when it is needed."""
+    for instance in config["instances"].values():
+        for device in _devices(instance.get("disks", [])):
+            device.pop("physical_id", None)
+
+
+def _to_2_11(config: Config, new_uuid: NewUuid) -> None:
+    """Candidates have certificates of their own; a guest may be shut down from inside."""
+    cluster = config["cluster"]
+    cluster.setdefault("candidate_certs", {})
+    cluster.setdefault("default_iallocator_params", {})
+    cluster.setdefault("enabled_user_shutdown", False)
+    for instance in config["instances"].values():
+        instance.setdefault("admin_state_source", instance_const.SOURCE_ADMIN)
+
+
+def _to_2_12(config: Config, new_uuid: NewUuid) -> None:
+    """Disks are objects of their own; instances refer to them."""
+    cluster = config["cluster"]
+    cluster.setdefault("compression_tools", ["gzip", "gzip-fast", "gzip-slow"])
+    cluster.setdefault("install_image", "")
+    cluster.setdefault("instance_communication_network", "")
+    cluster.setdefault("zeroing_image", "")
+    disks = config.setdefault("disks", {})
+    for instance in config["instances"].values():
+        uuids = []
+        for disk in instance.get("disks", []):
+            if isinstance(disk, str):
+                uuids.append(disk)
+                continue
+            born = instance.get("ctime", 0)
+            disk.setdefault("uuid", new_uuid())
+            disks[disk["uuid"]] = {"ctime": born, "mtime": born, "serial_no": 1, **disk}
+            uuids.append(disk["uuid"])
+        instance["disks"] = uuids
+
+
+_COLLECTOR = {"active": True, "interval": 5_000_000.0}
+
+
+def _to_2_13(config: Config, new_uuid: NewUuid) -> None:
+    """Jobs pass filters; collectors can be switched; devices below a disk have no UUID."""
+    config.setdefault("filters", {})
+    collectors = config["cluster"].setdefault("data_collectors", {})
+    for name in ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv"):
+        collectors.setdefault(name, dict(_COLLECTOR))
+    for disk in config["disks"].values():
+        for device in _devices(disk.get("children", [])):
+            device.pop("uuid", None)
+
+
+def _to_2_14(config: Config, new_uuid: NewUuid) -> None:
+    """Disks know their nodes and imply the template; jobs are limited; private OS parameters."""
+    cluster = config["cluster"]
+    cluster.setdefault("gluster_storage_dir", "")
+    cluster.setdefault("max_running_jobs", 20)
+    cluster.setdefault("max_tracked_jobs", 25)
+    cluster.setdefault("osparams_private_cluster", {})
+    # From here on a policy may allow only what the cluster has enabled.
+    enabled = cluster["enabled_disk_templates"]
+    cluster["ipolicy"][ipolicy.DISK_TEMPLATES] = [
+        name for name in cluster["ipolicy"].get(ipolicy.DISK_TEMPLATES, enabled)
+        if name in enabled] or list(enabled)
+    for instance in config["instances"].values():
+        instance.pop("disk_template", None)
+        instance.setdefault(
+            "disks_active", instance.get("admin_state") == instance_const.ADMIN_UP)
+        instance.setdefault("osparams_private", {})
+        for uuid in instance["disks"]:
+            disk = config["disks"][uuid]
+            mirrored = disk["dev_type"] == disk_const.DRBD8
+            nodes = list(disk["logical_id"][:2]) if mirrored else [instance["primary_node"]]
+            for device in _devices([disk]):
+                device.setdefault("nodes", list(nodes))
+
+
+def _to_2_15(config: Config, new_uuid: NewUuid) -> None:
+    """Xen's load is measured by a collector of its own."""
+    config["cluster"]["data_collectors"].setdefault("xen-cpu-avg-load", dict(_COLLECTOR))
+
+
+def _to_2_16(config: Config, new_uuid: NewUuid) -> None:
+    """Guests under KVM may give back what they do not use."""
+    config["cluster"]["hvparams"].setdefault("kvm", {}).setdefault("disk_discard", "ignore")
+
+
+def _to_3_0(config: Config, new_uuid: NewUuid) -> None:
+    """The kind of SSH key is chosen; ``xm`` is no more."""
+    cluster = config["cluster"]
+    cluster.setdefault("ssh_key_type", "rsa")
+    cluster.setdefault("ssh_key_bits", 2048)
+    for hypervisor in ("xen-pvm", "xen-hvm"):
+        params = cluster["hvparams"].get(hypervisor, {})
+        if params.get("xen_cmd") == "xm":
+            params["xen_cmd"] = "xl"
+
+
+def _to_3_1(config: Config, new_uuid: NewUuid) -> None:
+    """3.1 keeps what 3.0 wrote; it only knows more parameters."""
+
+
+def _devices(disks: list[Config]) -> Iterator[Config]:
+    """All devices of these disks, parents first."""
+    for disk in disks:
+        yield disk
+        yield from _devices(disk.get("children", []))
+
+
+# Version of a file, without revision -> the next version, and the step there.
+_STEPS: dict[int, tuple[int, Callable[[Config, NewUuid], None]]] = {
+    2_070_000: (2_080_000, _to_2_8),
+    2_080_000: (2_090_000, _to_2_9),
+    2_090_000: (2_100_000, _to_2_10),
+    2_100_000: (2_110_000, _to_2_11),
+    2_110_000: (2_120_000, _to_2_12),
+    2_120_000: (2_130_000, _to_2_13),
+    2_130_000: (2_140_000, _to_2_14),
+    2_140_000: (2_150_000, _to_2_15),
+    2_150_000: (2_160_000, _to_2_16),
+    2_160_000: (3_000_000, _to_3_0),
+    3_000_000: (3_010_000, _to_3_1),
+}
+
+VERSIONS = (*_STEPS, const.CONFIG_VERSION)
+
+
+# -- back ------------------------------------------------------------------------------------------
+
+DOWNGRADE_VERSION = 3_000_000
+
+# What 3.0 cannot do without and 3.1 does not have; it knows all that 3.1 knows.
+_HV_UNTIL_3_0: dict[str, Config] = {
+    "xen-pvm": {"xen_cmd": "xl"},
+    "xen-hvm": {"xen_cmd": "xl"},
+}
+
+
+def downgrade(config: Config) -> Config:
+    """Bring a configuration of this version to the one before.
+
+    :returns: a new dictionary.
+    :raises ConfigVersionMismatch: it has another version than this program's.
+    """
+    version = version_of(config)
+    if version != const.CONFIG_VERSION:
+        raise errors.ConfigVersionMismatch(const.CONFIG_VERSION, version)
+    changed = copy.deepcopy(config)
+    known = changed["cluster"].setdefault("hvparams", {})
+    for hypervisor, params in _HV_UNTIL_3_0.items():
+        known[hypervisor] = {**params, **known.get(hypervisor, {})}
+    changed["version"] = DOWNGRADE_VERSION
+    return changed
+
+
+# -- defaults --------------------------------------------------------------------------------------
 
 
 def _with_defaults(config: Config) -> Config:
