@@ -6,8 +6,7 @@ of a flush and of a message to the candidates is shared by everything that chang
 the cost per job falls as the load rises.
 
 The work is a line of threads, each taking all that the one before has finished: the committer
-writes
-the journal, the applier replaces files and hands the content to the candidates' senders, the
+writes the journal, the applier replaces files and hands the content to the candidates' senders, the
 announcer tells.
 
 A batch passes two marks. It is *durable* when the journal is flushed: a worker may act on it. It is

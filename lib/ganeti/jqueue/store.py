@@ -21,8 +21,8 @@ whose flush failed, and which was therefore reported as failed, cannot come back
 A full disk makes :meth:`QueueStore.commit` fail with nothing changed. When only a job's file cannot
 be replaced, the journal keeps its content until that works.
 
-One thread commits, another may apply, a third make checkpoints. Source for the names: seed 001
-*Job Queue*.
+One thread commits, another may apply, a third make checkpoints. Source for the names: seed 001 *Job
+Queue*.
 """
 
 from __future__ import annotations

@@ -7,14 +7,11 @@ their connection (seed 003 *Master Daemon Scaling*).
 
 Requests of one connection are begun one after the other, each when the one before is answered, so a
 client sees the effects of its own earlier requests. Only those that say so (``overlaps``:
-submissions)
-may be under way together, so that a pipeline of them shares the commits.
+submissions) may be under way together, so that a pipeline of them shares the commits.
 
 What a client can do to us is bounded: a message above the size limit is dropped and answered with
-an
-error, further requests are not read while many wait or while answers are not taken, and a client
-that
-neither sends the rest of a message nor takes its answer for minutes is disconnected.
+an error, further requests are not read while many wait or while answers are not taken, and a client
+that neither sends the rest of a message nor takes its answer for minutes is disconnected.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The master daemon's start-up, signals and end. The work is in the rooms of the master wing.
 
 ``ganeti-masterd`` runs on the master node only: anywhere else it refuses with exit code 11. Two on
-one
-directory are kept apart by the pid file and by the lock on the queue. After its start it never
-forks
-and never runs a program; whatever must be run is run by a node daemon, also on the master itself.
+one directory are kept apart by the pid file and by the lock on the queue. After its start it never
+forks and never runs a program; whatever must be run is run by a node daemon, also on the master
+itself.
 
 It serves two names in the socket directory: ``ganeti-master``, and ``ganeti-query``, where programs
 for 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones back
