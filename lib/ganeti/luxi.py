@@ -267,6 +267,10 @@ class Client:
         """What each of these jobs waits for, without chains; None for an unknown one."""
         return list(self.call("ExplainJob", list(job_ids)))
 
+    def explain_queue(self) -> dict[str, Any]:
+        """How much the queue does and has to do (:func:`ganeti.jqueue.explain.explain_queue`)."""
+        return dict(self.call("ExplainJob", None))
+
     def delete_filter(self, uuid: str) -> None:
         """Remove a filter rule of the queue."""
         self.call("DeleteFilter", uuid)

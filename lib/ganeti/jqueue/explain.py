@@ -70,13 +70,45 @@ class JobFacts(NamedTuple):
 
 
 class QueueFacts(NamedTuple):
-    """The queue as a whole. `line`: jobs that wait for a worker, the next one first."""
+    """The queue as a whole.
+
+    :ivar line: jobs that wait for a worker, the next one first.
+    :ivar ended: how many jobs ended in the last minute.
+    """
 
     line: tuple[int, ...] = ()
     busy: frozenset[int] = frozenset()
     max_running: int = const.MAX_RUNNING_DEFAULT
     drained: bool = False
     ending: bool = False
+    unfinished: int = 0
+    ended: int = 0
+
+
+class Meter:
+    """How often something happened in the last minute, counted by second."""
+
+    SPAN_S = 60
+
+    def __init__(self) -> None:
+        self._counts = [0] * self.SPAN_S
+        self._last = 0
+
+    def count(self, now: int, number: int = 1) -> None:
+        """It happened now (seconds since the epoch)."""
+        self._forget(now)
+        self._counts[now % self.SPAN_S] += number
+
+    def total(self, now: int) -> int:
+        """How often in the last minute."""
+        self._forget(now)
+        return sum(self._counts)
+
+    def _forget(self, now: int) -> None:
+        """Clear the seconds between the last call and now; a clock set back counts as no time."""
+        for second in range(max(self._last + 1, now - self.SPAN_S + 1), now + 1):
+            self._counts[second % self.SPAN_S] = 0
+        self._last = now
 
 
 class Scene(NamedTuple):
@@ -121,6 +153,20 @@ def explain(scene: Scene, job_id: int) -> dict[str, Any] | None:
         "chain": chain,
         "more": more,
         "notes": notes,
+    }
+
+
+def explain_queue(queue: QueueFacts) -> dict[str, Any]:
+    """The queue as a whole.
+
+    :returns: ``at_work`` (jobs that have a worker), ``limit`` (of those), ``in_line`` (jobs that
+        only wait for a worker), ``unfinished`` (all), ``ended_per_s`` (over the last minute),
+        ``drained`` and ``ending``.
+    """
+    return {
+        "at_work": len(queue.busy), "limit": queue.max_running, "in_line": len(queue.line),
+        "unfinished": queue.unfinished, "ended_per_s": queue.ended / Meter.SPAN_S,
+        "drained": queue.drained, "ending": queue.ending,
     }
 
 

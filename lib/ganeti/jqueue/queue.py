@@ -28,7 +28,7 @@ from ganeti.constants import job as const
 from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch, Committer
-from ganeti.jqueue.explain import JobFacts, QueueFacts
+from ganeti.jqueue.explain import JobFacts, Meter, QueueFacts
 from ganeti.jqueue.filters import FREE, Gate, Verdict, rejection
 from ganeti.jqueue.replicate import Replicator, Transport
 from ganeti.jqueue.store import SERIAL, VERSION, QueueStore, job_file
@@ -188,6 +188,7 @@ class JobQueue:
         self._stopping = False
         self._waiting = depend.Waiting()
         self._gate = Gate(filters)
+        self._meter = Meter()
         self._watches: dict[int, set[Watch]] = {}
         self._log_poked: set[int] = set()
         self._replicator = None if transport is None else Replicator(transport, self._snapshot)
@@ -517,8 +518,10 @@ class JobQueue:
 
     def _ended(self, job: jobs.QueuedJob) -> None:
         """All opcodes have ended. Needs the lock."""
-        job.state = job.state._replace(end=self._now())
+        now = self._now()
+        job.state = job.state._replace(end=now)
         self._unfinished -= 1
+        self._meter.count(now[0])
         _log.info("job %d (%s) ended: %s", job.id,
                   ", ".join(op.summary() for op in job.ops), job.status)
         self._waiting.remove(job.id)
@@ -787,7 +790,8 @@ class JobQueue:
         """The queue as a whole."""
         with self._lock:
             return QueueFacts(tuple(self._pool.line()), frozenset(self._pool.busy()),
-                              self._pool.limit, self._drained, self._stopping)
+                              self._pool.limit, self._drained, self._stopping,
+                              self._unfinished, self._meter.total(self._now()[0]))
 
     def facts(self, job_id: int) -> JobFacts | None:
         """One job, also an archived one; None for an unknown one."""

@@ -113,7 +113,7 @@ class Service:
                 ("action", ht.Or(ht.Str, ht.List)), ("reason", ht.List)), slow=True),
             "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
             "ExplainJob": _Method(self._explain_job, (
-                ("job", ht.Or(ht.JobId, ht.ListOf(ht.JobId))),), slow=True),
+                ("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),), slow=True),
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
             "QueryTags": _Method(self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)),
@@ -207,8 +207,11 @@ class Service:
         request.answer(self._queue.query(wanted, fields))
 
     def _explain_job(self, request: Request, job: Any) -> None:
-        # An extension of ours: one job with the chain behind it, or many without.
+        # An extension of ours: one job with the chain behind it, many without, or the queue.
         scene = self._scene()
+        if job is None:
+            request.answer(explain.explain_queue(scene.queue))
+            return
         if isinstance(job, list):
             request.answer(explain.explain_briefly(scene, [int(job_id) for job_id in job]))
             return

@@ -11,6 +11,7 @@ import pytest
 from ganeti.jqueue.explain import (
     MAX_CHAIN,
     JobFacts,
+    Meter,
     QueueFacts,
     Scene,
     explain,
@@ -274,3 +275,19 @@ def test_briefly_for_a_list(stage: Stage) -> None:
     assert brief[1] is None
     assert [None if entry is None else [reason["kind"] for reason in entry["reasons"]]
             for entry in brief] == [["lock"], None, []]
+
+
+def test_meter() -> None:
+    meter = Meter()
+    assert meter.total(1000) == 0
+    for second, number in ((1000, 1), (1000, 2), (1030, 4), (1059, 8)):
+        meter.count(second, number)
+    assert meter.total(1059) == 15
+    assert meter.total(1060) == 12
+    assert meter.total(1060) == 12
+    assert meter.total(1118) == 8
+    assert meter.total(1119) == 0
+    meter.count(5000)
+    meter.count(4990)       # the clock was set back
+    assert meter.total(4990) == 2
+    assert meter.total(99999) == 0

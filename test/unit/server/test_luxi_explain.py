@@ -91,10 +91,20 @@ def test_a_rate_limit(master: Master, client: luxi.Client) -> None:
     assert wait(client, second) == "success"
 
 
+def test_the_queue(client: luxi.Client) -> None:
+    assert wait(client, client.submit_job([on_node()])) == "success"
+    client.replace_filter(None, 0, [], "PAUSE", [])
+    client.submit_job([on_node()])
+    until(lambda: client.explain_queue()["at_work"] == 0)
+    assert client.explain_queue() == {
+        "at_work": 0, "limit": 20, "in_line": 0, "unfinished": 1, "ended_per_s": 1 / 60,
+        "drained": False, "ending": False}
+
+
 def test_what_is_refused(client: luxi.Client) -> None:
     with pytest.raises(errors.JobLost, match="job 999 does not exist"):
         client.explain_job(999)
-    for wrong in ("x", -1, [["a"]], None, {}):
+    for wrong in ("x", -1, [["a"]], [None], {}):
         with pytest.raises(errors.GenericError, match="ExplainJob"):
             client.call("ExplainJob", wrong)
     assert client.explain_jobs([]) == []
