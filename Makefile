@@ -27,8 +27,8 @@ help:
 	@echo "  make types      mypy in strict mode over lib                                   (venv)"
 	@echo "  make unit       unit tests                                                     (venv)"
 	@echo "  make docs       documentation agrees with the program                          (venv)"
-	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86, curl,"
-	@echo "                  openssl; what is missing is skipped and named)"
+	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
+	@echo "                  qemu-utils, curl, openssl, iproute2: without, tests fail or are skipped)"
 	@echo "  make bench      latency and throughput on a virtual cluster                    (venv)"
 	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
 	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
@@ -56,7 +56,7 @@ docs: venv
 	$(PYTEST) test/docs
 
 scenario: venv
-	-@tools/install-packages qemu-system-x86 curl openssl
+	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	$(PYTEST) test/scenario
 
 bench: venv

@@ -53,6 +53,10 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
         raise errors.HypervisorError(
             f"instance {instance_name}: NIC mode {mode} needs root. "
             f"A virtual cluster of an ordinary user has mode {net.NIC_MODE_USER}.")
+    elif shutil.which("ip") is None:
+        # Found out before there is an interface that could not be deleted again.
+        raise errors.HypervisorError(
+            f"instance {instance_name}: NIC mode {mode} needs the program ip (package iproute2)")
 
 
 def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
