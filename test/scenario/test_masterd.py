@@ -1,4 +1,4 @@
-"""The master daemon as a process: crowds of clients, all kinds of ends, nothing acknowledged lost."""
+"""The master daemon as a process: many clients, all kinds of ends, nothing acknowledged lost."""
 
 from __future__ import annotations
 
