@@ -15,6 +15,8 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
+    from ganeti import luxi
+
 LOCK_FIELDS = ("name", "mode", "owner", "pending")
 
 
@@ -35,9 +37,16 @@ def delay(values: Values, arguments: list[str]) -> int:
 
 def list_locks(values: Values, arguments: list[str]) -> int:
     """``locks``: who holds what and who waits."""
+    client = jobs.connect()
+    formatters: dict[str, listing.Formatter] = {
+        "mode": _mode, "owner": _owners, "pending": _pending}
+    # Programs get the names of locks as they are published; a uuid tells people nothing.
+    if values.separator is None and terminal.is_terminal(sys.stdout):
+        formatters["name"] = _Names(client).label
+
     def show() -> int:
-        return listing.run_list("lock", LOCK_FIELDS, values, [],
-                                formatters={"mode": _mode, "owner": _owners, "pending": _pending})
+        return listing.run_list("lock", LOCK_FIELDS, values, [], formatters=formatters,
+                                client=client)
 
     if not values.interval:
         return show()
@@ -47,6 +56,29 @@ def list_locks(values: Values, arguments: list[str]) -> int:
         time.sleep(values.interval)
         if code:
             return code
+
+
+class _Names:
+    """Names of the things that locks are called after by uuid, asked for when first needed."""
+
+    _KINDS = {"instance": "instance", "nodegroup": "group", "node": "node", "node-res": "node",
+              "network": "network"}
+
+    def __init__(self, client: luxi.Client) -> None:
+        self._client = client
+        self._tables: dict[str, dict[str, str]] = {}
+
+    def label(self, lock: str) -> str:
+        """``node/node1.example.com`` for ``node/<uuid>``."""
+        level, _, key = lock.partition("/")
+        kind = self._KINDS.get(level)
+        if kind is None or key.startswith("["):
+            return lock
+        if key not in self._tables.get(kind, ()):
+            # Also when the thing is younger than the last answer; gone ones keep their uuid.
+            found = self._client.query(kind, ["uuid", "name"])["data"]
+            self._tables[kind] = {key: key, **{row[0][1]: row[1][1] for row in found}}
+        return f"{level}/{self._tables[kind][key]}"
 
 
 def _mode(value: Any) -> str:

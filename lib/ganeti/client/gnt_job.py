@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from ganeti import errors
@@ -127,6 +128,30 @@ def _stamp_and_delta(stamp: Any, before: Any) -> str:
 
 def _seconds_between(before: Sequence[int], after: Sequence[int]) -> float:
     return (after[0] - before[0]) + (after[1] - before[1]) / 1e6
+
+
+def explain(values: Values, arguments: list[str]) -> int:
+    """``explain``: what jobs wait for, and what is behind it."""
+    client = jobs.connect()
+    wanted = [listing.job_id(text) for text in arguments]
+    found = [client.explain_job(job_id) for job_id in wanted]
+    if values.output_format in ("json", "yaml"):
+        from ganeti.cli import output
+        output.write_data(found, values.output_format)
+        return failures.EXIT_SUCCESS
+    from ganeti.client import job_explain
+    for number, explanation in enumerate(found):
+        if number:
+            terminal.out("")
+        for line in job_explain.describe(explanation, time.time()):
+            terminal.out(line)
+    return failures.EXIT_SUCCESS
+
+
+def top(values: Values, arguments: list[str]) -> int:
+    """``top``: what the queue does, again and again."""
+    from ganeti.client import job_top
+    return job_top.run(values, arguments)
 
 
 def watch(values: Values, arguments: list[str]) -> int:
@@ -275,6 +300,16 @@ PROGRAM = Program(
                 "List the fields that list can show", usage="[<options>] [<field>...]"),
         Command("info", show_info, [Argument("jobid", 1)], [opt.OUTPUT_FORMAT],
                 "Show everything about jobs"),
+        Command("explain", explain, [Argument("jobid", 1)], [opt.OUTPUT_FORMAT],
+                "Show what jobs wait for, why, and what is behind it"),
+        Command("top", top, [], [
+            opt.flag("--once", help="show once and end, as without a terminal"),
+            Option("--interval", kind="int", default=2, metavar="SECONDS",
+                   help="show again every SECONDS"),
+            Option("-n", "--number", kind="int", metavar="NUMBER",
+                   help="show at most so many jobs"),
+            opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
+                "Show what the queue does, again and again; q ends it"),
         Command("watch", watch, [Argument("jobid", 1, 1)], [],
                 "Follow the output of a job until it ends"),
         Command("wait", wait, [Argument("jobid", 1, 1)], [],

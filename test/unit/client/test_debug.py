@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fakes.luxi_master import FakeMaster
+from ganeti.cli import terminal
 
 from .conftest import Gnt
 
@@ -40,6 +41,26 @@ def test_delay_mistakes(gnt: Gnt, master: FakeMaster) -> None:
     # What is wrong beyond the form is for the master to say.
     gnt("debug delay -- -1")
     assert master.opcode()["duration"] == -1.0
+
+
+def test_locks_by_name_on_a_terminal(gnt: Gnt, master: FakeMaster,
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    uuid, gone = "a5552c57-9ff3-48d7-9ba3-c2a17a18abd9", "cbe02c55-a92b-4485-b964-9af8921b0f37"
+    master.fields["lock"] = [{"name": "name", "title": "Name", "kind": "other", "doc": "name"}]
+    master.fields["node"] = [{"name": name, "title": name, "kind": "text", "doc": name}
+                             for name in ("uuid", "name")]
+    master.rows["node"] = [{"uuid": uuid, "name": "node1.example.com"}]
+    master.rows["lock"] = [{"name": name} for name in (
+        "cluster/BGL", "node/[lockset]", f"node/{uuid}", f"node-res/{uuid}", f"node/{gone}")]
+    published = ["cluster/BGL", "node/[lockset]", f"node/{uuid}", f"node-res/{uuid}",
+                 f"node/{gone}"]
+    assert gnt("debug locks --no-headers -o name").out.splitlines() == published
+    monkeypatch.setattr(terminal, "is_terminal", lambda stream: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert gnt("debug locks --no-headers -o name").out.splitlines() == [
+        "cluster/BGL", "node/[lockset]", "node/node1.example.com", "node-res/node1.example.com",
+        f"node/{gone}"]
+    assert gnt("debug locks --no-headers --separator=, -o name").out.splitlines() == published
 
 
 def test_locks(gnt: Gnt, master: FakeMaster) -> None:

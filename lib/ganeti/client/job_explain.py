@@ -1,0 +1,112 @@
+"""What ``gnt-job explain`` and ``gnt-job top`` say about a job, as text.
+
+The facts and the reasons come from the master (``ExplainJob``); here is only how they are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+_FINAL = frozenset(("success", "error", "canceled"))
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"))
+
+
+def describe(found: Mapping[str, Any], now: float) -> list[str]:
+    """An explanation as lines of text.
+
+    :param found: the master's answer for one job.
+    :param now: seconds since the epoch.
+    """
+    job = found["job"]
+    lines = [f"Job {job['id']}: {headline(job, now)}"]
+    lines += _said(job, now, "  ")
+    if found["reasons"]:
+        lines.append("It waits for:" if _is_wait(found["reasons"]) else "Why:")
+        lines += _reasons(found["reasons"], now, "  ")
+    else:
+        lines.append(nothing(job))
+    if found["chain"]:
+        lines.append("Behind that:")
+        for entry in found["chain"]:
+            lines += _entry(entry, now)
+    if found["more"]:
+        lines.append("  and further jobs")
+    lines.append("It holds:" if found["holds"] else "It holds no lock.")
+    lines += [f"  lock {lock['name']} ({lock['mode']})" for lock in found["holds"]]
+    lines += [f"Note: {note}" for note in found["notes"]]
+    return lines
+
+
+def nothing(job: Mapping[str, Any]) -> str:
+    """What a job without a reason to wait does."""
+    return "It waits for nothing: it " + (
+        "has ended." if job["status"] in _FINAL else "is at work.")
+
+
+def headline(job: Mapping[str, Any], now: float) -> str:
+    """State, since when, and what it is: ``waiting for 12 s, INSTANCE_STARTUP(web1)``."""
+    state = str(job["status"])
+    if job["since"] is not None:
+        span = format_span(now - job["since"])
+        state += f" {span} ago" if state in _FINAL else f" for {span}"
+    return f"{state}, {work(job)}"
+
+
+def work(job: Mapping[str, Any]) -> str:
+    """The opcode it has got to, with its place when there are several."""
+    if job["opcode"] is None:
+        return ",".join(job["summary"])
+    place = f" ({job['opcode_number']} of {job['opcodes']})" if job["opcodes"] > 1 else ""
+    return f"{job['opcode']}{place}"
+
+
+def brief(entry: Mapping[str, Any]) -> str:
+    """In one line: the first reason to wait, or the last that the job said."""
+    if entry["reasons"]:
+        return str(entry["reasons"][0]["text"])
+    return str(entry["job"]["message"] or "")
+
+
+def format_span(seconds: float) -> str:
+    """A time span in one unit: ``12 s``, ``3 min``, ``2 h``, ``4 d``."""
+    for size, name in _UNITS:
+        if seconds >= 2 * size:
+            return f"{int(seconds // size)} {name}"
+    return f"{max(0, int(seconds))} s"
+
+
+def _is_wait(reasons: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the texts name things (a lock, a job's end, a worker) and are no sentences."""
+    return all(reason["kind"] in ("lock", "dependency", "worker") for reason in reasons)
+
+
+def _reasons(reasons: Sequence[Mapping[str, Any]], now: float, indent: str) -> list[str]:
+    lines = []
+    for reason in reasons:
+        since = reason.get("since")
+        waited = "" if since is None else f", since {format_span(now - since)}"
+        lines.append(f"{indent}{reason['text']}{waited}")
+    return lines
+
+
+def _entry(entry: Mapping[str, Any], now: float) -> list[str]:
+    indent = "  " * entry["depth"]
+    job = entry["job"]
+    lines = [f"{indent}job {job['id']}: {headline(job, now)}"]
+    lines += _said(job, now, f"{indent}  ")
+    for line in _reasons(entry["reasons"], now, ""):
+        prefix = "waits for " if _is_wait(entry["reasons"]) else ""
+        lines.append(f"{indent}  {prefix}{line}")
+    return lines
+
+
+def _said(job: Mapping[str, Any], now: float, indent: str) -> list[str]:
+    """The job's progress in its own words."""
+    if job["message"] is None:
+        return []
+    ago = "" if job["message_time"] is None else f" {format_span(now - job['message_time'])} ago"
+    return [f"{indent}said{ago}: {job['message']}"]
