@@ -6,8 +6,11 @@ the list of master candidates' certificates.
 
 from __future__ import annotations
 
+import contextlib
 import glob
+import os
 import secrets
+import signal
 from typing import Any
 
 from ganeti import errors
@@ -114,4 +117,8 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     for path in (*plain, *secret, here.noded_cert_file):
         fs.remove_file(path)
     fs.flush_dir(here.data_dir)
+    confd = daemonize.read_pid(here.pid_file("ganeti-confd"))
+    if confd is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(confd, signal.SIGTERM)
     raise errors.QuitGanetiException(True, f"node {net.hostname()} has left the cluster")

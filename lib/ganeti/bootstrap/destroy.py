@@ -18,5 +18,6 @@ def finalize_destroy() -> None:
     here = paths.current()
     # First the master, which would write the configuration anew.
     local.daemon_util("stop-master")
+    local.daemon_util("stop", local.CONFD)
     local.daemon_util("stop", local.NODED)
     local.remove_state(here)

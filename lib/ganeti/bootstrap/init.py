@@ -108,7 +108,7 @@ def init_cluster(params: InitParams) -> None:
         fs.write_file(
             here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640
         )
-        for daemon in (local.NODED, local.MASTER):
+        for daemon in (local.NODED, local.MASTER, local.CONFD):
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
 

@@ -22,6 +22,7 @@ _DAEMON_S = 300.0
 
 MASTER = "ganeti-masterd"
 NODED = "ganeti-noded"
+CONFD = "ganeti-confd"
 
 
 class Undo:

@@ -112,9 +112,9 @@ def _set_up(host: net.Hostname, undo: local.Undo) -> None:
         undo.add(f"files in {there.data_dir}", partial(local.remove_state, there))
         local.write_credentials(there, shared, host.name)
         ssconf.write_local(local.read_ssconf(paths.current()), there)
-    if local.running_daemon(there, local.NODED) is None:
-        undo.add(
-            f"{local.NODED} of {host.name}",
-            partial(local.daemon_util, "stop", local.NODED, env=env),
-        )
-        local.daemon_util("start", local.NODED, env=env)
+    for daemon in (local.NODED, local.CONFD):
+        if local.running_daemon(there, daemon) is None:
+            undo.add(
+                f"{daemon} of {host.name}", partial(local.daemon_util, "stop", daemon, env=env)
+            )
+            local.daemon_util("start", daemon, env=env)

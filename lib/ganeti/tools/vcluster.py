@@ -49,7 +49,7 @@ _STATE_VERSION = 1
 _TRIES = 200
 # Bounds a hang; a cluster of three takes a few seconds.
 _COMMAND_S = 600.0
-_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-noded")
+_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-confd", "ganeti-noded")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 # A guest for rehearsal is small; the usual minimum of 1 GiB of disk would refuse it.
@@ -57,7 +57,7 @@ _BOUNDS = (
     "min:cpu-count=1,disk-count=0,disk-size=1,memory-size=1,nic-count=0,spindle-use=1"
     "/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12"
 )
-_STD = "cpu-count=1,disk-count=1,disk-size=16,memory-size=64,nic-count=1,spindle-use=1"
+_STD = "cpu-count=1,disk-count=1,disk-size=16,memory-size=128,nic-count=1,spindle-use=1"
 
 
 class Node(NamedTuple):
@@ -388,7 +388,7 @@ def init_argv(cluster: VirtualCluster, qemu: str | None) -> list[str]:
         "--ipolicy-bounds-specs", _BOUNDS,
         "--ipolicy-std-specs", _STD,
         "--ipolicy-vcpu-ratio", "64",
-        "--backend-parameters", "maxmem=128,minmem=64,vcpus=1",
+        "--backend-parameters", "maxmem=128,minmem=96,vcpus=1",
     ]  # fmt: skip
     if qemu is not None:
         parameters = kvm_parameters(cluster, qemu)
@@ -532,10 +532,11 @@ def start(directory: str) -> None:
             if not os.path.exists(cluster.paths(node).noded_cert_file):
                 _say(f"{node.name} is not in the cluster")
                 continue
-            try:
-                _run(cluster, node, "daemon-util", "start", "ganeti-noded")
-            except errors.OpExecError as err:
-                failed.append(err)
+            for daemon in ("ganeti-noded", "ganeti-confd"):
+                try:
+                    _run(cluster, node, "daemon-util", "start", daemon)
+                except errors.OpExecError as err:
+                    failed.append(err)
         chief = master(cluster)
         if chief is not None:
             try:

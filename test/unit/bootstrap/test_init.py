@@ -89,7 +89,8 @@ def test_init(vc: Path, daemons: Daemons) -> None:
     for secret in local.credential_files(here):
         assert os.stat(secret).st_mode & 0o007 == 0, secret
     assert os.stat(here.cluster_conf_file).st_mode & 0o777 == 0o640
-    assert daemons.calls == [("start", "ganeti-noded"), ("start", "ganeti-masterd")]
+    assert daemons.calls == [
+        ("start", "ganeti-noded"), ("start", "ganeti-masterd"), ("start", "ganeti-confd")]
     with pytest.raises(errors.OpPrereqError, match="already belongs to a cluster"):
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
 
@@ -245,5 +246,6 @@ def test_destroy(vc: Path, daemons: Daemons) -> None:
     bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
     bootstrap.finalize_destroy()
     assert _files(vc) == before
-    assert daemons.calls[-2:] == [("stop-master",), ("stop", "ganeti-noded")]
+    assert daemons.calls[-3:] == [
+        ("stop-master",), ("stop", "ganeti-confd"), ("stop", "ganeti-noded")]
     bootstrap.finalize_destroy()

@@ -1,0 +1,194 @@
+"""Asks several configuration query daemons and takes the newest answer.
+
+Datagrams get lost and candidates may be behind, so a question goes to :data:`~const.COVERAGE`
+candidates, chosen at random, each time signed anew. Of the answers the one with the highest serial
+number counts. :class:`Conversation` is the part without sockets: which answers belong to the
+question, and which is the best.
+
+Any number of questions may be asked with one client, one at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ganeti import errors
+from ganeti.confd import protocol
+from ganeti.constants import confd as const
+from ganeti.constants import ssconf
+from ganeti.utils import fs, net, paths, text
+
+#: After the first good answer, how long to wait for a newer one.
+SETTLE_S = 0.5
+
+
+class Answer(NamedTuple):
+    """The newest answer; ``peer`` gave it, ``answers`` of ``asked`` daemons answered."""
+
+    status: int
+    answer: Any
+    serial: int
+    peer: str
+    asked: int
+    answers: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether the question was answered; else ``answer`` holds the error's number or text."""
+        return self.status == const.STATUS_OK
+
+
+class Conversation:
+    """One question put to many.
+
+    :ivar ignored: datagrams that were no answer to it: wrong key, other question, garbage.
+    """
+
+    def __init__(self, key: bytes, kind: int, query: Any, *, new_salt: Callable[[], str]) -> None:
+        self._key = key
+        self._kind = kind
+        self._query = query
+        self._new_salt = new_salt
+        self._open: dict[str, str] = {}
+        self.best: tuple[protocol.Reply, str] | None = None
+        self.asked = 0
+        self.answers = 0
+        self.ignored = 0
+
+    def datagram(self, peer: str, now: float) -> bytes:
+        """The question for one more peer."""
+        salt = self._new_salt()
+        self._open[salt] = peer
+        self.asked += 1
+        return protocol.pack_request(
+            self._key, protocol.Request(self._kind, self._query, salt), now)
+
+    def take(self, datagram: bytes) -> bool:
+        """Look at what arrived.
+
+        :returns: whether it was an answer; each peer's first one counts.
+        """
+        try:
+            salt, reply = protocol.unpack_reply([self._key], datagram)
+        except errors.ConfdClientError:
+            self.ignored += 1
+            return False
+        peer = self._open.pop(salt, None)
+        if peer is None:
+            self.ignored += 1
+            return False
+        self.answers += 1
+        if self.best is None or _rank(reply) > _rank(self.best[0]):
+            self.best = reply, peer
+        return True
+
+    @property
+    def complete(self) -> bool:
+        """Whether everybody has answered."""
+        return not self._open
+
+
+def _rank(reply: protocol.Reply) -> tuple[bool, int]:
+    # A daemon without configuration answers with an error; whoever knows something counts more.
+    knows = reply.status == const.STATUS_OK or reply.answer != const.ERROR_INTERNAL
+    return knows, reply.serial
+
+
+class Client:
+    """Asks the daemons of a cluster.
+
+    :param key: content of the cluster's key file.
+    :param peers: addresses of the daemons.
+    """
+
+    def __init__(self, key: bytes, peers: Sequence[str], *, port: int | None = None,
+                 expire_s: float = const.EXPIRE_S, settle_s: float = SETTLE_S,
+                 clock: Callable[[], float] = time.time,
+                 monotonic: Callable[[], float] = time.monotonic,
+                 sample: Callable[[Sequence[str], int], list[str]] = random.sample) -> None:
+        self._key = key
+        self._peers = list(dict.fromkeys(peers))
+        self._port = port if port is not None else default_port()
+        self._expire_s = expire_s
+        self._settle_s = settle_s
+        self._clock = clock
+        self._monotonic = monotonic
+        self._sample = sample
+
+    @classmethod
+    def of_this_node(cls, here: paths.Paths | None = None, *,
+                     peers: Sequence[str] | None = None) -> Client:
+        """A client with this node's key, asking the master candidates this node knows.
+
+        :raises ConfdClientError: this machine has no key, or knows no candidates.
+        """
+        here = here or paths.current()
+        listing = here.ssconf_file(ssconf.MASTER_CANDIDATES_IPS)
+        try:
+            key = fs.read_bytes(here.hmac_key)
+            found = fs.read_file(listing).split() if peers is None else list(peers)
+        except OSError as err:
+            raise errors.ConfdClientError(f"cannot read {err.filename}: {err.strerror}") from err
+        return cls(key, found)
+
+    def query(self, kind: int, query: Any = None, *, coverage: int = const.COVERAGE) -> Answer:
+        """Ask.
+
+        :param kind: one of ``constants.confd.REQ_*``.
+        :param coverage: how many daemons to ask.
+        :raises ConfdClientError: nobody answered in time, or there is nobody to ask.
+        """
+        if not self._peers:
+            raise errors.ConfdClientError("there is no master candidate to ask")
+        chosen = self._sample(self._peers, min(coverage, len(self._peers)))
+        talk = Conversation(self._key, kind, query, new_salt=text.new_uuid)
+        sockets = {}
+        try:
+            for peer in chosen:
+                family = socket.AF_INET6 if net.is_ipv6(peer) else socket.AF_INET
+                if family not in sockets:
+                    sockets[family] = socket.socket(
+                        family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+                try:
+                    sockets[family].sendto(talk.datagram(peer, self._clock()), (peer, self._port))
+                except OSError:
+                    # As good as a lost datagram.
+                    continue
+            self._collect(talk, list(sockets.values()))
+        finally:
+            for sock in sockets.values():
+                sock.close()
+        if talk.best is None:
+            raise errors.ConfdClientError(
+                f"none of {text.comma_join(chosen)} answered within {self._expire_s:g} s")
+        reply, peer = talk.best
+        return Answer(reply.status, reply.answer, reply.serial, peer, talk.asked, talk.answers)
+
+    def _collect(self, talk: Conversation, sockets: list[socket.socket]) -> None:
+        deadline = self._monotonic() + self._expire_s
+        poll = select.poll()
+        by_fd = {sock.fileno(): sock for sock in sockets}
+        for fd in by_fd:
+            poll.register(fd, select.POLLIN)
+        while not talk.complete:
+            left_s = deadline - self._monotonic()
+            if left_s <= 0:
+                return
+            for fd, _ in poll.poll(left_s * 1000):
+                try:
+                    datagram = by_fd[fd].recv(os.sysconf("SC_PAGESIZE") * 16)
+                except OSError:
+                    continue
+                if talk.take(datagram) and talk.answers == 1:
+                    deadline = min(deadline, self._monotonic() + self._settle_s)
+
+
+def default_port() -> int:
+    """The UDP port of the daemons: ``/etc/services`` may change the published one."""
+    return net.service_port("ganeti-confd", const.PORT, "udp")

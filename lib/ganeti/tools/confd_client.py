@@ -1,0 +1,92 @@
+"""Tries out configuration query daemons and measures them; the program ``confd-client``.
+
+First every question that needs no name is asked and its answer shown, then so many pings are sent
+one after the other. Exit code 1 when a question was not answered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.confd import Client
+from ganeti.constants import confd as const
+from ganeti.utils import fs, net, paths
+from ganeti.wire import json
+
+_QUESTIONS: tuple[tuple[str, int, Any], ...] = (
+    ("version of the configuration", const.REQ_PING, None),
+    ("master", const.REQ_CLUSTER_MASTER,
+     {const.KEY_FIELDS: [const.FIELD_NAME, const.FIELD_CLUSTER_IP, const.FIELD_MASTER_IP]}),
+    ("addresses of the nodes", const.REQ_NODE_IPS, None),
+    ("addresses of the master candidates", const.REQ_CANDIDATE_IPS, None),
+    ("addresses of instances on the default link", const.REQ_INSTANCE_IPS, None),
+    ("data collectors", const.REQ_DATA_COLLECTORS, None),
+)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="confd-client", description="Tries out configuration query daemons.")
+    parser.add_argument("--hmac", metavar="<KEY>",
+                        help="the key itself (others see it in the process list); without it the"
+                        " key file of this node is read")
+    parser.add_argument("-a", "--address", dest="mc", default="localhost", metavar="<ADDRESS>",
+                        help="where the daemon is (%(default)s)")
+    parser.add_argument("-r", "--requests", type=int, default=100, metavar="<REQUESTS>",
+                        help="how many pings to measure (%(default)s)")
+    return parser
+
+
+def _client(options: argparse.Namespace) -> Client:
+    address = options.mc if net.is_ip(options.mc) else net.resolve(options.mc)
+    if options.hmac is not None:
+        key = options.hmac.encode("utf-8")
+    else:
+        path = paths.current().hmac_key
+        try:
+            key = fs.read_bytes(path)
+        except OSError as err:
+            raise errors.ConfdClientError(f"cannot read {path}: {err.strerror}") from err
+    return Client(key, [address])
+
+
+def run(options: argparse.Namespace) -> int:
+    """Ask, measure, print.
+
+    :returns: the exit code.
+    :raises ConfdClientError: nobody answers.
+    """
+    client = _client(options)
+    failed = False
+    for what, kind, query in _QUESTIONS:
+        answer = client.query(kind, query)
+        failed |= not answer.ok
+        shown = json.dumps(answer.answer) if answer.ok else f"error {answer.answer}"
+        print(f"{what}: {shown} (serial {answer.serial})")
+    started = time.monotonic()
+    for _ in range(options.requests):
+        client.query(const.REQ_PING)
+    took_s = time.monotonic() - started
+    if options.requests > 0:
+        print(f"{options.requests} pings in {took_s:.3f} s, "
+              f"{took_s * 1000 / options.requests:.2f} ms each")
+    return 1 if failed else 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        return run(options)
+    except errors.GenericError as err:
+        print(f"confd-client: {err}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

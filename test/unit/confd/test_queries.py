@@ -1,0 +1,171 @@
+"""Every question, on a small cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti import ht
+from ganeti.confd import queries
+from ganeti.confd.protocol import Reply, Request
+from ganeti.constants import confd as const
+from ganeti.objects import ConfigData, Disk
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "config"))
+from samples import instance_of, node_of, small_cluster, uuid_of  # noqa: E402
+
+SECRET = "drbd-secret-0123"
+
+
+def cluster() -> ConfigData:
+    data = small_cluster(5, {
+        2: {"drained": True, "serial_no": 4}, 3: {"offline": True, "drained": True},
+        4: {"offline": True, "master_candidate": False}, 5: {"master_candidate": False}},
+        serial_no=9, data_collectors={"drbd": {"active": True, "interval": 5}})
+    disk = Disk(
+        dev_type="drbd", nodes=(uuid_of("node1"), uuid_of("node2")), iv_name="disk/0", size=1024,
+        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 3, SECRET), serial_no=1,
+        uuid=uuid_of("mirror"),
+        children=(Disk(dev_type="plain", logical_id=("vg", "data"), size=1024),))
+    first = instance_of(1, disks=(disk.uuid,), serial_no=6,
+                        osparams_private=ht.PrivateDict({"password": "hunter2"}))
+    first = dataclasses.replace(
+        first, nics=(dataclasses.replace(first.nics[0], ip="10.0.0.1"),))
+    second = instance_of(2)
+    second = dataclasses.replace(second, nics=(
+        dataclasses.replace(second.nics[0], ip="10.0.0.2", nicparams={"link": "br1"}),))
+    return dataclasses.replace(
+        data, instances={one.uuid: one for one in (first, second)}, disks={disk.uuid: disk})
+
+
+@pytest.fixture(scope="module")
+def facts() -> queries.Facts:
+    return queries.Facts(cluster())
+
+
+def ask(facts: queries.Facts, kind: int, query: Any = None) -> Reply:
+    return facts.reply(Request(kind, query, "salt"))
+
+
+def test_ping(facts: queries.Facts) -> None:
+    assert ask(facts, const.REQ_PING) == Reply(0, 3010000, 0)
+
+
+@pytest.mark.parametrize(("name", "role"), [
+    ("node1.example.com", const.ROLE_MASTER), ("node2", const.ROLE_DRAINED),
+    ("node3", const.ROLE_DRAINED), ("node4", const.ROLE_OFFLINE), ("node5", const.ROLE_REGULAR)])
+def test_roles(facts: queries.Facts, name: str, role: int) -> None:
+    assert ask(facts, const.REQ_NODE_ROLE, name) == Reply(0, role, 9)
+
+
+def test_a_plain_candidate() -> None:
+    facts = queries.Facts(small_cluster(2))
+    assert ask(facts, const.REQ_NODE_ROLE, "node2").answer == const.ROLE_CANDIDATE
+
+
+@pytest.mark.parametrize(("kind", "query", "error"), [
+    (const.REQ_NODE_ROLE, "node9", 0), (const.REQ_NODE_ROLE, None, 2),
+    (const.REQ_NODE_DRBD, "x", 0), (const.REQ_NODE_INSTANCES, 3, 2),
+    (const.REQ_INSTANCE_DISKS, "nobody", 0), (const.REQ_INSTANCE_DISKS, [], 2),
+    (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.9.9.9"}, 0),
+    (const.REQ_NODE_BY_INSTANCE_IP, {"1": 3}, 2), (const.REQ_NODE_BY_INSTANCE_IP, {}, 2),
+    (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.0.0.1", "2": []}, 2),
+    (const.REQ_NODE_BY_INSTANCE_IP, {"2": "10.0.0.1"}, 2),
+    (const.REQ_NODE_BY_INSTANCE_IP, {"0": 1, "1": "10.0.0.1"}, 2),
+    (const.REQ_CLUSTER_MASTER, {"3": [9]}, 2), (const.REQ_CLUSTER_MASTER, "name", 2),
+    (const.REQ_INSTANCE_IPS, 5, 2), (const.REQ_CONFIG, "cluster", 2), (const.REQ_CONFIG, None, 2),
+    (const.REQ_CONFIG, "/cluster/nothing", 0),
+    (const.REQ_CONFIG, "/cluster/enabled_hypervisors/7", 0)])
+def test_wrong_questions(facts: queries.Facts, kind: int, query: Any, error: int) -> None:
+    assert ask(facts, kind, query) == Reply(const.STATUS_ERROR, error, 9)
+
+
+def test_unknown_kind(facts: queries.Facts) -> None:
+    assert ask(facts, 12).status == const.STATUS_NOT_IMPLEMENTED
+
+
+def test_master(facts: queries.Facts) -> None:
+    assert ask(facts, const.REQ_CLUSTER_MASTER).answer == "node1.example.com"
+    assert ask(facts, const.REQ_CLUSTER_MASTER, {"3": [2, 0, 1]}).answer == [
+        "192.0.2.1", "node1.example.com", "192.0.2.250"]
+
+
+def test_addresses(facts: queries.Facts) -> None:
+    every = [f"192.0.2.{number}" for number in range(1, 6)]
+    assert ask(facts, const.REQ_NODE_IPS).answer == every
+    assert ask(facts, const.REQ_CANDIDATE_IPS).answer == every[:3]
+    assert ask(facts, const.REQ_INSTANCE_IPS).answer == ["10.0.0.1"]
+    assert ask(facts, const.REQ_INSTANCE_IPS, "br1").answer == ["10.0.0.2"]
+
+
+def test_node_of_an_instance_address(facts: queries.Facts) -> None:
+    kind = const.REQ_NODE_BY_INSTANCE_IP
+    assert ask(facts, kind, {"1": "10.0.0.1"}).answer == "192.0.2.1"
+    assert ask(facts, kind, "10.0.0.1").answer == "192.0.2.1"
+    assert ask(facts, kind, {"0": "br1", "1": "10.0.0.2"}).answer == "192.0.2.1"
+    assert ask(facts, kind, {"2": ["10.0.0.1", "10.0.0.2"]}).answer == [
+        [0, "192.0.2.1", 9], [1, 0, 9]]
+
+
+def test_drbd_minors_of_both_ends(facts: queries.Facts) -> None:
+    first, second = "node1.example.com", "node2.example.com"
+    name = "instance1.example.com"
+    assert ask(facts, const.REQ_NODE_DRBD, "node1") == Reply(
+        0, [[first, 0, name, "disk/0", "primary", second]], 1)
+    assert ask(facts, const.REQ_NODE_DRBD, "node2") == Reply(
+        0, [[second, 3, name, "disk/0", "secondary", first]], 4)
+    assert ask(facts, const.REQ_NODE_DRBD, "node5").answer == []
+
+
+def test_instances_of_a_node(facts: queries.Facts) -> None:
+    primaries, secondaries = ask(facts, const.REQ_NODE_INSTANCES, "node1").answer
+    assert [one["name"] for one in primaries] == ["instance1.example.com", "instance2.example.com"]
+    assert secondaries == []
+    primaries, secondaries = ask(facts, const.REQ_NODE_INSTANCES, "node2").answer
+    assert primaries == [] and [one["name"] for one in secondaries] == ["instance1.example.com"]
+
+
+def test_disks_of_an_instance_by_name_and_uuid(facts: queries.Facts) -> None:
+    by_name = ask(facts, const.REQ_INSTANCE_DISKS, "instance1")
+    assert by_name == ask(facts, const.REQ_INSTANCE_DISKS, uuid_of("instance1"))
+    assert by_name.serial == 6
+    assert by_name.answer[0]["logical_id"][:5] == [uuid_of("node1"), uuid_of("node2"), 11000, 0, 3]
+
+
+def test_pointers_into_the_configuration(facts: queries.Facts) -> None:
+    kind = const.REQ_CONFIG
+    assert ask(facts, kind, "/cluster/cluster_name").answer == "cluster.example.com"
+    assert ask(facts, kind, "/cluster/enabled_hypervisors/0").answer == "fake"
+    assert ask(facts, kind, f"/nodes/{uuid_of('node1')}/name").answer == "node1.example.com"
+    assert ask(facts, kind, "").answer["version"] == 3010000
+
+
+def test_pointers_with_escapes() -> None:
+    data = small_cluster(1, osparams={"a/b~c": {"x": 1}})
+    assert ask(queries.Facts(data), const.REQ_CONFIG, "/cluster/osparams/a~1b~0c/x").answer == 1
+
+
+def test_no_answer_tells_a_secret(facts: queries.Facts) -> None:
+    everything = [
+        ask(facts, const.REQ_CONFIG, ""), ask(facts, const.REQ_NODE_INSTANCES, "node1"),
+        ask(facts, const.REQ_INSTANCE_DISKS, "instance1")]
+    told = repr(everything)
+    assert SECRET not in told and "hunter2" not in told
+    assert everything[2].answer[0]["logical_id"][5] == ht.REDACTED
+    # Which parameters there are is no secret.
+    assert everything[1].answer[0][0]["osparams_private"] == {"password": ht.REDACTED}
+
+
+def test_collectors(facts: queries.Facts) -> None:
+    assert ask(facts, const.REQ_DATA_COLLECTORS).answer == {"drbd": {"active": True, "interval": 5}}
+
+
+def test_every_published_request_has_an_answer(facts: queries.Facts) -> None:
+    node = node_of(1).name
+    good: dict[int, Any] = {1: node, 2: {"2": []}, 7: node, 8: node, 9: "instance1", 10: ""}
+    for kind in range(12):
+        assert ask(facts, kind, good.get(kind)).status == const.STATUS_OK, kind

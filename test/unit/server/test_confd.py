@@ -1,0 +1,159 @@
+"""The files behind the configuration query daemon, and the daemon as a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.confd import Client
+from ganeti.confd.responder import Responder
+from ganeti.constants import confd as const
+from ganeti.objects import codec
+from ganeti.server import confd
+from ganeti.utils import fs, inotify, paths
+from ganeti.wire import json
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "config"))
+from samples import small_cluster  # noqa: E402
+
+KEY = "0123abcd\n"
+PROGRAM = str(Path(__file__).parents[3] / "daemons" / "ganeti-confd")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Paths]:
+    root = tmp_path / "node1.example.com"
+    monkeypatch.setenv(paths.ENV_ROOT, str(root))
+    monkeypatch.setenv(paths.ENV_HOSTNAME, "node1.example.com")
+    monkeypatch.setenv(paths.ENV_VCLUSTER, str(tmp_path))
+    (tmp_path / "hosts").write_text("127.0.0.1 node1.example.com\n")
+    found = paths.Paths(str(root))
+    Path(found.data_dir).mkdir(parents=True)
+    with paths.override(found):
+        yield found
+
+
+def write(here: paths.Paths, name: str, *, serial: int = 1, candidates: str = "") -> None:
+    data = small_cluster(1, cluster_name=name, serial_no=serial)
+    fs.write_file(here.ssconf_file("master_candidates"), candidates or "node1.example.com\n")
+    fs.write_file(here.ssconf_file("master_candidates_ips"), "127.0.0.1\n")
+    fs.write_file(here.hmac_key, KEY)
+    fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)))
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_files_are_read_again_at_most_so_often_and_at_least_so_often(here: paths.Paths) -> None:
+    write(here, "one.example.com")
+    clock, responder = Clock(), Responder()
+    source = confd.Source(here, responder, monotonic=clock)
+    source.refresh()
+    assert responder.facts is not None and responder.facts.serial == 1
+    first = responder.facts
+    write(here, "two.example.com")
+    source.note()
+    assert source.wait_s() == const.RELOAD_LEAST_S
+    source.refresh()
+    assert responder.facts is first, "too early"
+    clock.now += const.RELOAD_LEAST_S
+    source.refresh()
+    assert responder.facts is not first
+    # Nobody says anything: it looks all the same.
+    write(here, "three.example.com")
+    assert source.wait_s() == const.RELOAD_MOST_S
+    clock.now += const.RELOAD_MOST_S
+    source.refresh()
+    assert responder.facts.data.cluster.cluster_name == "three.example.com"
+    unchanged = responder.facts
+    clock.now += const.RELOAD_MOST_S
+    source.refresh()
+    assert responder.facts is unchanged
+
+
+@pytest.mark.parametrize("damage", ["garbage", "gone", "demoted"])
+def test_without_a_good_configuration_nothing_is_told(here: paths.Paths, damage: str) -> None:
+    write(here, "one.example.com")
+    clock, responder = Clock(), Responder()
+    source = confd.Source(here, responder, monotonic=clock)
+    source.refresh()
+    assert responder.facts is not None
+    if damage == "garbage":
+        Path(here.cluster_conf_file).write_text("{")
+    elif damage == "gone":
+        Path(here.cluster_conf_file).unlink()
+    else:
+        fs.write_file(here.ssconf_file("master_candidates"), "node2.example.com\n")
+    clock.now += const.RELOAD_MOST_S
+    source.refresh()
+    assert responder.facts is None
+    write(here, "one.example.com")
+    clock.now += const.RELOAD_MOST_S
+    source.refresh()
+    assert responder.facts is not None
+
+
+def test_changes_are_noticed(tmp_path: Path) -> None:
+    watch = inotify.watch(str(tmp_path))
+    if watch is None:
+        pytest.skip("no inotify on this machine")
+    assert watch.take() == set()
+    fs.write_file(str(tmp_path / "config.data"), "x")
+    assert "config.data" in watch.take()
+    (tmp_path / "config.data").unlink()
+    assert watch.take() == {"config.data"}
+    watch.close()
+
+
+def test_what_cannot_be_watched(tmp_path: Path) -> None:
+    assert inotify.watch(str(tmp_path / "nothing")) is None
+
+
+@pytest.mark.programs
+def test_the_daemon(here: paths.Paths) -> None:
+    env = {**os.environ, "PYTHONPATH": str(Path(PROGRAM).parents[1] / "lib")}
+    refused = subprocess.run(
+        [sys.executable, PROGRAM, "-f"], env=env, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1 and "belongs to no cluster" in refused.stderr
+    write(here, "one.example.com")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    child = subprocess.Popen([sys.executable, PROGRAM, "-f", "-p", str(port)], env=env,
+                             stderr=subprocess.DEVNULL)
+    try:
+        client = Client(KEY.encode(), ["127.0.0.1"], port=port, expire_s=0.5)
+        deadline = time.monotonic() + 60
+        answer = None
+        while answer is None:
+            assert time.monotonic() < deadline
+            try:
+                answer = client.query(const.REQ_CONFIG, "/cluster/cluster_name")
+            except errors.ConfdClientError:  # it is starting
+                assert child.poll() is None
+        assert answer.answer == "one.example.com"
+        write(here, "two.example.com", serial=2)
+        while answer.answer != "two.example.com":
+            assert time.monotonic() < deadline
+            answer = client.query(const.REQ_CONFIG, "/cluster/cluster_name")
+        assert answer.serial == 2
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+        child.wait()
+    assert "answered" in Path(here.log_file("ganeti-confd")).read_text()
