@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 _POLL_S = 60
 _POLL_TERMINAL_S = 2
 
+# Programs look for this text.
+_CANCELED = "Job was canceled"
+
 _WAITING_FOR = {
     "queued": "is waiting in the queue",
     "waiting": "is waiting for locks",
@@ -211,7 +214,7 @@ def job_result(client: luxi.Client, job_id: int) -> list[Any]:
     if status == "success":
         return list(results)
     if status in ("canceled", "canceling"):
-        raise errors.JobCanceled("Job was canceled")
+        raise errors.JobCanceled(_CANCELED + _why_canceled(results))
     partly = False
     for index, (state, result) in enumerate(zip(states, results, strict=False)):
         if state == "success":
@@ -219,6 +222,16 @@ def job_result(client: luxi.Client, job_id: int) -> list[Any]:
         elif state == "error":
             _raise_result(result, f"partial failure (opcode {index + 1}): " if partly else "")
     raise errors.OpExecError(f"job {job_id} ended as {status} and none of its operations says why")
+
+
+def _why_canceled(results: Iterable[Any]) -> str:
+    """What the queue wrote down when it canceled a job, as the rest of a sentence."""
+    from ganeti.wire import errors as wire_errors
+    for result in results:
+        error = wire_errors.decode(result)
+        if isinstance(error, errors.JobCanceled) and str(error) not in ("", _CANCELED):
+            return f": {error}"
+    return ""
 
 
 def _raise_result(result: Any, prefix: str) -> None:

@@ -77,7 +77,9 @@ def test_log_lines(kind: str, message: Any, text: str) -> None:
 
 @pytest.mark.parametrize(("row", "error", "text"), [
     (None, errors.JobLost, "job 7 does not exist"),
-    (["canceled", ["canceled"], [None]], errors.JobCanceled, "canceled"),
+    (["canceled", ["canceled"], [None]], errors.JobCanceled, "^Job was canceled$"),
+    (["canceled", ["success", "canceled"], [1, ["JobCanceled", ["by request"]]]],
+     errors.JobCanceled, "^Job was canceled: by request$"),
     (["error", ["error"], [["OpPrereqError", ["no", "wrong_state"]]]], errors.OpPrereqError, "no"),
     (["error", ["error"], ["some text"]], errors.OpExecError, "some text"),
     (["error", ["success", "error"], [1, ["OpExecError", ["half"]]]], errors.OpExecError,
