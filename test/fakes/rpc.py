@@ -214,6 +214,7 @@ ASKING = frozenset(
         calls.INSTANCE_MIGRATABLE,
         calls.MIGRATION_INFO,
         calls.NODE_CRYPTO_TOKENS,
+        calls.NODE_HAS_IP_ADDRESS,
         calls.NODE_INFO,
         calls.NODE_VERIFY,
         calls.NODE_VERIFY_LIGHT,

@@ -265,7 +265,10 @@ def test_a_node_comes_back_online_only_when_it_answers():
         (change("nosuch", offline=True), errors.ECODE_NOENT, "nosuch"),
         (change(secondary_ip="192.0.2.50"), errors.ECODE_INVAL, "secondary"),
         (change(ndparams={"nosuch": 1}), errors.ECODE_INVAL, "nosuch"),
-        (change("node3", master_candidate=True), errors.ECODE_INVAL, "drained"),
+        (change(secondary_ip="nonsense"), errors.ECODE_INVAL, "IPv4"),
+        (change(secondary_ip="192.0.2.3"), errors.ECODE_NOTUNIQUE, "node3.example.com"),
+        (change(ndparams={"exclusive_storage": True}), errors.ECODE_INVAL, "single node"),
+        (change(powered=False), errors.ECODE_STATE, "oob_program"),
         (change("node3", vm_capable=False), errors.ECODE_STATE, "has instances"),
     ],
 )

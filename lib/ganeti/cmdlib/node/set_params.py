@@ -1,54 +1,39 @@
-"""Changing the role and the parameters of a node.
+"""Changing the role, the flags and the parameters of a node.
 
-A node is in one of four roles: master candidate, drained, offline, or none of these (regular). The
-master keeps its role.
+Which role follows from which flags, and what the change takes, says
+:mod:`ganeti.cmdlib.node.roles`; this unit asks the nodes and writes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
-from ganeti.cmdlib.node import candidates
+from ganeti.cmdlib.node import candidates, roles
 from ganeti.cmdlib.node.params import checked_ndparams
+from ganeti.cmdlib.node.roles import FLAG_OF, Role
+from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import ALL, Level
 from ganeti.objects import Node, updated
 from ganeti.opcodes.node import OpNodeSetParams
-from ganeti.wire.calls import VERSION
+from ganeti.utils import net
+from ganeti.wire.calls import NODE_HAS_IP_ADDRESS, VERSION
 
-
-class Role(Enum):
-    """What a node is for the cluster."""
-
-    CANDIDATE = "master_candidate"
-    DRAINED = "drained"
-    OFFLINE = "offline"
-    REGULAR = "regular"
-
-
-FLAGS = (Role.CANDIDATE, Role.DRAINED, Role.OFFLINE)
+# Flags which are no roles, in the order in which changes are reported.
+_PLAIN_FLAGS = ("master_capable", "vm_capable", "powered")
 
 
 @dataclass(frozen=True, slots=True)
 class SetPlan:
-    """The node with its new values, and the pairs which are reported."""
+    """The node with its new values, what its change of role takes, and the pairs to report."""
 
     old: Node
     new: Node
+    transition: roles.Transition
     changes: list[tuple[str, str]]
-
-
-def role_of(node: Node) -> Role:
-    """The present role."""
-    if node.offline:
-        return Role.OFFLINE
-    if node.drained:
-        return Role.DRAINED
-    return Role.CANDIDATE if node.master_candidate else Role.REGULAR
 
 
 @executes(OpNodeSetParams)
@@ -60,21 +45,12 @@ class LUNodeSetParams(LogicalUnit):
 
     def expand_names(self) -> None:
         op = self.op
-        flags = [op.master_candidate, op.drained, op.offline]
-        values: list[Any] = [*flags, op.master_capable, op.vm_capable, op.ndparams, op.powered]
-        values += [op.secondary_ip, op.hv_state or None, op.disk_state or None]
+        self.wish = roles.Wish(op.master_candidate, op.drained, op.offline, op.master_capable)
+        values: list[Any] = [op.master_candidate, op.drained, op.offline, op.master_capable]
+        values += [op.vm_capable, op.ndparams, op.powered, op.secondary_ip]
+        values += [op.hv_state or None, op.disk_state or None]
         if all(value is None for value in values):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
-        if sum(1 for flag in flags if flag) > 1:
-            raise errors.OpPrereqError(
-                "a node can be only one of master candidate, drained and offline",
-                errors.ECODE_INVAL,
-            )
-        if op.secondary_ip is not None:
-            raise errors.OpPrereqError(
-                "the secondary address of a node cannot be changed by this version",
-                errors.ECODE_INVAL,
-            )
         node = self.config.expand_node(op.node_name)
         self.node = node
         if op.auto_promote:
@@ -82,7 +58,7 @@ class LUNodeSetParams(LogicalUnit):
             self.lock_nodes(ALL, resources=True)
         else:
             self.lock_node(op.node_name, op.node_uuid, resources=True)
-        if op.vm_capable is False:
+        if op.vm_capable is False or op.secondary_ip is not None:
             self.need(Level.INSTANCE, ALL, shared=True)
 
     def hook_env(self, plan: SetPlan) -> dict[str, object]:
@@ -100,72 +76,118 @@ class LUNodeSetParams(LogicalUnit):
         return nodes, nodes
 
     def check_prereq(self) -> SetPlan:
+        data = self.config.snapshot()
         node = self.config.node(self.node.uuid)
-        if node.uuid == self.config.cluster().master_node:
-            self._check_master(node)
-        old_role = role_of(node)
-        role = self._wanted_role(old_role)
         master_capable = _either(self.op.master_capable, node.master_capable)
-        if role is Role.CANDIDATE and not master_capable:
-            if self.op.master_candidate:
-                raise errors.OpPrereqError(
-                    f"node {node.name} is not capable of being master", errors.ECODE_INVAL
-                )
-            role = Role.REGULAR
+        present = roles.role_of(node, data.cluster.master_node)
+        room = (
+            candidates.present_count(data, [node.uuid]) < data.cluster.candidate_pool_size
+        )
+        role = roles.wanted_role(
+            node.name, present, self.wish, master_capable=master_capable, room=room
+        )
+        transition = roles.transition(node.name, present, role)
+        self._check_capable(node)
+        self._check_power(node, present, role)
+        if self.op.secondary_ip is not None:
+            self._check_secondary_ip(node, self.op.secondary_ip)
+        if transition.answers:
+            self._check_back(node)
+        if transition.leaves:
+            self._check_pool(node)
+        if transition.enlists and not self.op.master_candidate:
+            self.info(f"node {node.name} becomes a master candidate, because there is room for one")
+        return self._plan(node, present, role, transition)
+
+    def _check_capable(self, node: Node) -> None:
         if self.op.vm_capable is False and any(self.config.node_instances(node.uuid)):
             raise errors.OpPrereqError(
                 f"node {node.name} has instances, so it must stay vm_capable", errors.ECODE_STATE
             )
-        if role is Role.REGULAR and old_role in (Role.OFFLINE, Role.DRAINED):
-            role = self._after_return(node, master_capable)
-        if old_role is Role.OFFLINE and role is not Role.OFFLINE:
-            self._check_back(node)
-        if old_role is Role.CANDIDATE and role is not Role.CANDIDATE:
-            self._check_pool(node)
-        return self._plan(node, old_role, role)
 
-    def _check_master(self, node: Node) -> None:
-        op = self.op
-        if op.master_candidate is False or op.offline or op.drained or op.master_capable is False:
+    def _check_power(self, node: Node, present: Role, role: Role) -> None:
+        data = self.config.snapshot()
+        ndparams = data.cluster.fill_nd(node, data.nodegroups[node.group])
+        if not ndparams["oob_program"]:
+            if self.op.powered is not None:
+                raise errors.OpPrereqError(
+                    f"node {node.name} has no out-of-band helper program, so its power cannot be"
+                    " managed. Set the node parameter oob_program.",
+                    errors.ECODE_STATE,
+                )
+            return
+        powered = _either(self.op.powered, node.powered)
+        if present is Role.OFFLINE and role is not Role.OFFLINE and not powered:
             raise errors.OpPrereqError(
-                f"node {node.name} is the master, its role cannot be changed like this",
-                errors.ECODE_INVAL,
+                f"node {node.name} must be switched on before it can be online",
+                errors.ECODE_STATE,
+            )
+        if self.op.powered is False and role is not Role.OFFLINE:
+            raise errors.OpPrereqError(
+                f"node {node.name} is not offline, so it cannot be without power",
+                errors.ECODE_STATE,
             )
 
-    def _wanted_role(self, old: Role) -> Role:
-        for role in FLAGS:
-            if getattr(self.op, role.value):
-                if role is Role.CANDIDATE and self._stays(old):
-                    raise errors.OpPrereqError(
-                        f"node {self.node.name} is {old.value} and cannot be a master candidate",
-                        errors.ECODE_INVAL,
-                    )
-                return role
-        for role in FLAGS:
-            if getattr(self.op, role.value) is False and role is old:
-                return Role.REGULAR
-        return old
+    def _check_secondary_ip(self, node: Node, address: str) -> None:
+        if not net.is_ipv4(address):
+            raise errors.OpPrereqError(
+                f"secondary address {address!r} is not an IPv4 address", errors.ECODE_INVAL
+            )
+        for other in self.config.nodes():
+            if other.uuid != node.uuid and address in (other.primary_ip, other.secondary_ip):
+                raise errors.OpPrereqError(
+                    f"address {address} is already the one of node {other.name}",
+                    errors.ECODE_NOTUNIQUE,
+                )
+        self._check_homes(node, address)
+        mirrored = sorted(
+            instance.name
+            for instance in self.config.instances()
+            if node.uuid in self.config.instance_nodes(instance)
+            and self.config.disk_template(instance) in INT_MIRRORED
+        )
+        if mirrored:
+            raise errors.OpPrereqError(
+                f"the disks of instances {', '.join(mirrored)} are replicated over the secondary"
+                f" address of node {node.name}. Move them away first.",
+                errors.ECODE_STATE,
+            )
+        if node.offline:
+            return
+        answer = self.rpc.call(NODE_HAS_IP_ADDRESS, node.uuid, address=address)
+        if not answer.payload():
+            raise errors.OpPrereqError(
+                f"node {node.name} does not have the address {address}", errors.ECODE_ENVIRON
+            )
 
-    def _stays(self, old: Role) -> bool:
-        return old in (Role.OFFLINE, Role.DRAINED) and getattr(self.op, old.value) is not False
-
-    def _after_return(self, node: Node, master_capable: bool) -> Role:
-        """A node which was offline or drained fills a gap in the candidate pool."""
-        data = self.config.snapshot()
-        gap = candidates.present_count(data, [node.uuid]) < data.cluster.candidate_pool_size
-        if not (master_capable and gap) or self.op.master_candidate is False:
-            return Role.REGULAR
-        self.info(f"node {node.name} becomes a master candidate, because there is room for one")
-        return Role.CANDIDATE
+    def _check_homes(self, node: Node, address: str) -> None:
+        """All nodes have a secondary address of their own, or none has."""
+        master = self.config.master_node()
+        own = address != node.primary_ip
+        if node.uuid == master.uuid:
+            others = [n for n in self.config.nodes() if n.uuid != node.uuid]
+            unlike = [n.name for n in others if (n.primary_ip != n.secondary_ip) != own]
+            if unlike and not self.op.force:
+                raise errors.OpPrereqError(
+                    f"nodes {', '.join(unlike)} would differ from the master in having a secondary"
+                    " address of their own. Use --force to change the master first.",
+                    errors.ECODE_INVAL,
+                )
+            return
+        if own != (master.primary_ip != master.secondary_ip):
+            has = "a" if not own else "no"
+            raise errors.OpPrereqError(
+                f"the master has {has} secondary address of its own, all nodes must be alike",
+                errors.ECODE_INVAL,
+            )
 
     def _check_back(self, node: Node) -> None:
         """A node which was offline must answer before it is used again."""
         answer = self.rpc.call_addresses(VERSION, {node.name: node.primary_ip})[node.name]
         if answer.failure is not None:
             raise errors.OpPrereqError(
-                f"node {node.name} does not answer and stays offline: {answer.failure}. A machine"
-                " which"
-                " was set up anew is added with 'gnt-node add --readd'.",
+                f"node {node.name} does not answer and stays offline: {why(answer.failure)}. A"
+                " machine which was set up anew is added with 'gnt-node add --readd'.",
                 errors.ECODE_ENVIRON,
             ) from answer.failure
 
@@ -183,20 +205,26 @@ class LUNodeSetParams(LogicalUnit):
                 errors.ECODE_STATE,
             )
 
-    def _plan(self, node: Node, old_role: Role, role: Role) -> SetPlan:
+    def _plan(
+        self, node: Node, present: Role, role: Role, transition: roles.Transition
+    ) -> SetPlan:
         op = self.op
         values: dict[str, Any] = {}
         changes: list[tuple[str, str]] = []
-        for name in ("master_capable", "vm_capable", "powered"):
+        for name in _PLAIN_FLAGS:
             wish = getattr(op, name)
             if wish is not None and wish != getattr(node, name):
                 values[name] = wish
                 changes.append((name, str(wish)))
-        for flag in FLAGS:
-            new = role is flag
-            if new != (old_role is flag):
-                values[flag.value] = new
-                changes.append((flag.value, str(new)))
+        if role is not present:
+            for of_role, flag in FLAG_OF.items():
+                new = role is of_role
+                if new != getattr(node, flag):
+                    values[flag] = new
+                    changes.append((flag, str(new)))
+        if op.secondary_ip is not None and op.secondary_ip != node.secondary_ip:
+            values["secondary_ip"] = op.secondary_ip
+            changes.append(("secondary_ip", op.secondary_ip))
         if op.ndparams is not None:
             reset = {key for key, value in op.ndparams.items() if value == "default"}
             own = {key: value for key, value in op.ndparams.items() if key not in reset}
@@ -207,19 +235,26 @@ class LUNodeSetParams(LogicalUnit):
             values["hv_state_static"] = op.hv_state
         if op.disk_state:
             values["disk_state_static"] = op.disk_state
-        return SetPlan(node, updated(node, **values), changes)
+        return SetPlan(node, updated(node, **values), transition, changes)
 
     def exec(self, plan: SetPlan) -> list[tuple[str, str]]:
-        old, new = plan.old, plan.new
-        if new.master_candidate and not old.master_candidate:
+        new = plan.new
+        if plan.transition.enlists:
             digest = candidates.certificate_digest(self, new)
             with self.config.transaction() as change:
                 change.update_node(new)
                 change.set_candidate_cert(new.uuid, digest)
         else:
             self.config.update_node(new)
-        if old.master_candidate and not new.master_candidate and self.op.auto_promote:
+        if plan.transition.leaves and self.op.auto_promote:
             candidates.fill_pool(self, without=[new.uuid])
+        if new.offline and not plan.old.offline:
+            names = [instance.name for instance in self.config.node_instances(new.uuid)[0]]
+            if names:
+                self.warn(
+                    f"offline node {new.name} is the primary node of {', '.join(names)}",
+                    hint=f"Bring them to other nodes with 'gnt-node failover {new.name}'.",
+                )
         return plan.changes
 
 
