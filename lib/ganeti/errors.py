@@ -466,7 +466,14 @@ class NodeUnreachable(RpcError):
 
 
 class NodeRefused(RpcError):
-    """The node does not obey this master: certificate, epoch or unknown procedure."""
+    """The node does not obey this master: certificate, epoch or unknown procedure.
+
+    `known_epoch` is the epoch it obeys, when ours is over, and empty otherwise.
+    """
+
+    def __init__(self, node: str, call: str, message: str = "", known_epoch: str = "") -> None:
+        super().__init__(node, call, message)
+        self.known_epoch = known_epoch
 
     def __str__(self) -> str:
         return f"node {self.node} refused call {self.call}: {self.message}"

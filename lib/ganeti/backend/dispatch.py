@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ganeti import errors, http
-from ganeti.backend import registry
+from ganeti.backend import caller, registry
 from ganeti.http import server
+from ganeti.utils import master_state
 from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
 
@@ -26,6 +27,7 @@ _HANG_FACTOR = 2.0
 _HANG_EXTRA_S = 60.0
 # A proxy or library of somebody else may not take longer headers.
 _HEADER_MAX_CHARS = 4096
+_EPOCH_KEY = http.EPOCH_HEADER.lower()
 
 
 class Dispatcher:
@@ -44,10 +46,13 @@ class Dispatcher:
         if call is None or handler is None:
             return server.Response(404, f"unknown procedure {request.procedure:.100}".encode())
         try:
+            refusal = self._admit(call, request)
             args = call.decode_args(json.loads(request.body))
         except errors.ParseError as err:
             _log.warning("bad call %s from %s: %s", call.name, request.peer, err)
             return server.Response(400, str(err).encode("utf-8", "backslashreplace"))
+        if refusal is not None:
+            return refusal
         signal.setitimer(signal.ITIMER_REAL,
                          call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
         start = time.monotonic()
@@ -58,6 +63,8 @@ class Dispatcher:
             _log.info("%s for %s asks this daemon to end", call.name, request.peer)
             ok, payload = err.args
             response = server.Response(200, json.dumps([bool(ok), payload]).encode(), quit=True)
+        except master_state.StaleEpochError as err:
+            response = _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
             _log.error("%s for %s failed after %.3f s: %s", call.name, request.peer,
                        time.monotonic() - start, err)
@@ -66,6 +73,31 @@ class Dispatcher:
             _log.exception("%s for %s broke", call.name, request.peer)
             response = failed(err)
         return response
+
+
+    def _admit(self, call: calls.Call, request: server.Request) -> server.Response | None:
+        """Obey the newest master only; the refusal of any other, and the error of a sick node.
+
+        :raises ParseError: the caller's epoch is none.
+        """
+        epoch = master_state.parse(request.headers.get(_EPOCH_KEY, "0"))
+        caller.act_for(epoch)
+        if call.any_epoch:
+            return None
+        try:
+            master_state.admit(epoch)
+        except master_state.StaleEpochError as err:
+            return _stale(call, request, err)
+        except (errors.GenericError, OSError) as err:
+            _log.error("%s for %s: cannot tell who is master: %s", call.name, request.peer, err)
+            return failed(err)
+        return None
+
+
+def _stale(call: calls.Call, request: server.Request, err: master_state.StaleEpochError
+           ) -> server.Response:
+    _log.warning("%s for %s refused: %s", call.name, request.peer, err)
+    return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})
 
 
 def _ok(payload: Any) -> server.Response:

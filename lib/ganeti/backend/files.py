@@ -7,13 +7,15 @@ are turned into this node's own.
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
 
 from ganeti import errors
+from ganeti.backend import caller
 from ganeti.backend.registry import serves
-from ganeti.utils import fs, paths
+from ganeti.utils import fs, master_state, paths
 from ganeti.wire import calls
 from ganeti.wire.calls import FileDetails
 
@@ -36,6 +38,7 @@ def upload_file(file: FileDetails) -> None:
     """Write a file.
 
     :raises ConfigurationError: the path is not one of the list, or the owner does not exist.
+    :raises StaleEpochError: a configuration of somebody who is master no more.
     """
     if file.path not in allowed_paths():
         raise errors.ConfigurationError(f"file {file.path!r:.200} may not be uploaded to a node")
@@ -44,7 +47,9 @@ def upload_file(file: FileDetails) -> None:
     uid, gid = _ids(file)
     path = paths.current().to_local(file.path)
     fs.make_dirs(os.path.dirname(path))
-    fs.write_file(path, file.content, mode=file.mode, uid=uid, gid=gid)
+    is_config = path == paths.current().cluster_conf_file
+    with caller.writing(master_state.CONFIG) if is_config else contextlib.nullcontext():
+        fs.write_file(path, file.content, mode=file.mode, uid=uid, gid=gid)
     os.utime(path, (file.atime, file.mtime))
 
 

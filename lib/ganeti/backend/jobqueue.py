@@ -14,8 +14,9 @@ import os
 import re
 
 from ganeti import errors
+from ganeti.backend import caller
 from ganeti.backend.registry import serves
-from ganeti.utils import filelock, fs, paths
+from ganeti.utils import filelock, fs, master_state, paths
 from ganeti.wire import calls
 
 # serial, version, live jobs, archived jobs; relative to the queue directory.
@@ -59,7 +60,8 @@ def update_many(files: list[tuple[str, str]]) -> None:
     """
     texts = {_local(name): text for name, text in files}
     _refuse_second_master()
-    _write_together(texts)
+    with caller.writing(master_state.QUEUE):
+        _write_together(texts)
 
 
 def _write_together(texts: dict[str, str]) -> None:
@@ -100,6 +102,12 @@ def rename(rename: list[list[str]]) -> list[None]:
             raise errors.JobQueueError("a rename needs an old and a new name")
         pairs.append((_local(pair[0]), _local(pair[1])))
     _refuse_second_master()
+    with caller.writing(master_state.QUEUE):
+        _move(pairs)
+    return [None] * len(pairs)
+
+
+def _move(pairs: list[tuple[str, str]]) -> None:
     touched = set()
     for old, new in pairs:
         fs.make_dirs(os.path.dirname(new), _DIR_MODE)
@@ -111,14 +119,14 @@ def rename(rename: list[list[str]]) -> list[None]:
         touched |= {os.path.dirname(old), os.path.dirname(new)}
     for directory in touched:
         fs.flush_dir(directory)
-    return [None] * len(pairs)
 
 
 @serves(calls.JOBQUEUE_PURGE)
 def purge() -> None:
     """Remove all job files, live and archived."""
     _refuse_second_master()
-    remove_jobs()
+    with caller.writing(master_state.QUEUE):
+        remove_jobs()
 
 
 def remove_jobs() -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 
 from ganeti import errors
+from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf
-from ganeti.utils import filelock, fs, paths
+from ganeti.utils import filelock, fs, master_state, paths
 from ganeti.wire import calls
 
 _KEY = re.compile(r"[a-z][a-z0-9_-]{0,63}")
@@ -46,6 +47,8 @@ def write(values: dict[str, str]) -> None:
     :raises ConfigurationError: a name or a text that cannot be.
     :raises LockError: another process holds the lock.
     """
+    if ssconf.MASTER_EPOCH in values:
+        raise errors.ConfigurationError("the master epoch is claimed, not written")
     for key, text in values.items():
         if not _KEY.fullmatch(key):
             raise errors.ConfigurationError(f"not a name of an ssconf file: {key!r:.80}")
@@ -53,7 +56,8 @@ def write(values: dict[str, str]) -> None:
             raise errors.ConfigurationError(
                 f"text for ssconf file {key} is longer than {ssconf.MAX_SIZE_BYTES} bytes")
     here = paths.current()
-    with filelock.FileLock(here.ssconf_lock_file) as lock:
+    with (caller.writing(master_state.OTHER),
+          filelock.FileLock(here.ssconf_lock_file) as lock):
         lock.acquire(timeout_s=_LOCK_TIMEOUT_S)
         for key, text in values.items():
             path = here.ssconf_file(key)

@@ -12,3 +12,6 @@ MAX_ANSWER_BYTES = 64 * 1024 * 1024
 #: Header of an answer with ok=false: JSON ``[class name, [arguments]]`` of the error, in ASCII. The
 #: body keeps the published form (a text), so programs that do not know the header lose nothing.
 ERROR_HEADER = "X-Ganeti-Error"
+#: Header of a request: the epoch of the master who asks (``NUMBER OWNER``). Header of a refusal
+#: (403) because that epoch is over: the one which the node obeys.
+EPOCH_HEADER = "X-Ganeti-Epoch"

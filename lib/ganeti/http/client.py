@@ -43,6 +43,7 @@ FAILED = "failed"
 _IDLE_HANDLES = 32
 _HEADERS = ["Content-Type: application/json", "Expect:", "Accept:"]
 _ERROR_PREFIX = http.ERROR_HEADER.lower().encode() + b":"
+_EPOCH_PREFIX = http.EPOCH_HEADER.lower().encode() + b":"
 
 #: Whether TLS sessions can be resumed; a libcurl on GnuTLS (Debian's for Python) takes no tickets.
 RESUMES = "GnuTLS" not in pycurl.version
@@ -57,21 +58,29 @@ _BROKEN_CODES = frozenset({pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_S
 
 
 class Request(NamedTuple):
-    """One call. ``timeout_s``: for everything, from connecting to the last byte of the answer."""
+    """One call. ``timeout_s``: for everything, from connecting to the last byte of the answer.
+
+    ``headers``: further lines ``Name: value``.
+    """
 
     address: str
     port: int
     procedure: str
     body: bytes
     timeout_s: float
+    headers: tuple[str, ...] = ()
 
 
 class Reply(NamedTuple):
-    """What a node answered. ``error``: value of :data:`ganeti.http.ERROR_HEADER`, or empty."""
+    """What a node answered. ``error``, ``epoch``: values of the headers of these names, or empty.
+
+    The names are :data:`ganeti.http.ERROR_HEADER` and :data:`ganeti.http.EPOCH_HEADER`.
+    """
 
     status: int
     body: bytes
     error: str
+    epoch: str = ""
 
 
 class Failure(NamedTuple):
@@ -97,17 +106,21 @@ class _Transfer:
         self.headers: list[bytes] = []
         host = f"[{request.address}]" if ":" in request.address else request.address
         handle.setopt(pycurl.URL, f"https://{host}:{request.port}/{request.procedure}")
+        handle.setopt(pycurl.HTTPHEADER, [*_HEADERS, *request.headers])
         handle.setopt(pycurl.POSTFIELDS, request.body)
         handle.setopt(pycurl.TIMEOUT_MS, max(1, int(request.timeout_s * 1000)))
         handle.setopt(pycurl.WRITEFUNCTION, self.body.write)
         handle.setopt(pycurl.HEADERFUNCTION, self.headers.append)
 
     def reply(self) -> Reply:
-        error = ""
+        return Reply(self.handle.getinfo(pycurl.RESPONSE_CODE), self.body.getvalue(),
+                     self._header(_ERROR_PREFIX), self._header(_EPOCH_PREFIX))
+
+    def _header(self, prefix: bytes) -> str:
         for line in self.headers:
-            if line.lower().startswith(_ERROR_PREFIX):
-                error = line[len(_ERROR_PREFIX):].decode("ascii", "replace").strip()
-        return Reply(self.handle.getinfo(pycurl.RESPONSE_CODE), self.body.getvalue(), error)
+            if line.lower().startswith(prefix):
+                return line[len(prefix):].decode("ascii", "replace").strip()
+        return ""
 
     def failure(self, code: int, message: str) -> Failure:
         text = message or pycurl_text(code)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ganeti.objects.transfer import InstanceConsole as InstanceConsole
     from ganeti.objects.transfer import LvmPvInfo as LvmPvInfo
     from ganeti.objects.transfer import MasterNetworkParameters as MasterNetworkParameters
+    from ganeti.objects.transfer import MasterVote as MasterVote
     from ganeti.objects.transfer import MigrationStatus as MigrationStatus
 
 _HOME = {
@@ -62,6 +63,7 @@ _HOME = {
     "InstanceConsole": "transfer",
     "LvmPvInfo": "transfer",
     "MasterNetworkParameters": "transfer",
+    "MasterVote": "transfer",
     "MigrationStatus": "transfer",
     "OS": "transfer",
 }

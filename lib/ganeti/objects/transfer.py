@@ -131,6 +131,23 @@ class MasterNetworkParameters:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MasterVote:
+    """What a node says when somebody wants to become master.
+
+    ``master`` is the name of the master as it knows it; ``epoch`` the highest master epoch it has
+    seen. ``config_epoch`` and ``config_serial`` say which configuration it has, ``queue_epoch`` and
+    ``last_job`` which job queue. Epochs are texts, ``NUMBER OWNER``.
+    """
+
+    master: str
+    epoch: str
+    config_epoch: str
+    config_serial: int
+    queue_epoch: str
+    last_job: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LvmPvInfo:
     """A physical volume; sizes in MiB."""
 

@@ -70,10 +70,11 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
         return Result(node_name, failure=kinds[outcome.kind](node_name, call.name, outcome.message))
     if outcome.status != 200:
         text = outcome.body.decode("utf-8", "replace").strip()[:_SHOWN_CHARS]
-        refused = outcome.status in (401, 403, 404)
-        kind: type[Failure] = errors.NodeRefused if refused else errors.NodeCallFailed
-        return Result(node_name, failure=kind(
-            node_name, call.name, text or f"answered with HTTP status {outcome.status}"))
+        text = text or f"answered with HTTP status {outcome.status}"
+        if outcome.status in (401, 403, 404):
+            return Result(node_name, failure=errors.NodeRefused(
+                node_name, call.name, text, outcome.epoch))
+        return Result(node_name, failure=errors.NodeCallFailed(node_name, call.name, text))
     try:
         answer = json.loads(outcome.body)
         if not (isinstance(answer, list) and len(answer) == 2 and isinstance(answer[0], bool)):

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ganeti import errors
+from ganeti import errors, http
 from ganeti.http import client as http_client
 from ganeti.objects import fill
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
 from ganeti.rpc.results import Result, from_outcome
-from ganeti.utils import net, paths
+from ganeti.utils import master_state, net, paths
 from ganeti.wire import json
 from ganeti.wire.calls.base import Call, Filler
 
@@ -80,6 +80,10 @@ class _ConfigFiller:
         return fill.annotated_disk(disk, params)
 
 
+def _ignore(_node_name: str, _epoch: str) -> None:
+    """Whoever asks once, and not as the master, gets the refusal and needs no more."""
+
+
 class _Target:
     """A node to be asked."""
 
@@ -94,12 +98,27 @@ class _Target:
 class AddressRunner:
     """Calls nodes by their addresses.
 
+    Every call carries the master epoch under which it is made: this node's own, as long as
+    :meth:`use_epoch` says nothing else.
+
     :param port: TCP port of the node daemons.
     """
 
     def __init__(self, client: Transport, port: int | None = None) -> None:
         self._client = client
         self._port = port if port is not None else net.noded_port()
+        self._epoch: master_state.Epoch | None = None
+        self._on_newer: Callable[[str, str], None] = _ignore
+
+    def use_epoch(self, epoch: master_state.Epoch,
+                  on_newer: Callable[[str, str], None] | None = None) -> None:
+        """Call under this epoch from now on.
+
+        :param on_newer: called with the name of a node and the epoch it obeys when that node
+            refuses ours because it is over.
+        """
+        self._epoch = epoch
+        self._on_newer = on_newer or _ignore
 
     def call_addresses(self, call: Call, addresses: Mapping[str, str],
                        **args: Any) -> dict[str, Result]:
@@ -119,20 +138,39 @@ class AddressRunner:
              filler: Filler) -> dict[str, Result]:
         requests: list[http_client.Request] = []
         body, timeout_s = b"", 0.0
+        epoch = master_state.read().epoch if self._epoch is None else self._epoch
+        headers = (f"{http.EPOCH_HEADER}: {epoch}",)
+        cut = net.cut_addresses()
         for target in targets:
             if per_node is not None or not requests:
                 args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
                 body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                 timeout_s = call.time_limit_s(args)
             requests.append(http_client.Request(target.address, self._port, call.name, body,
-                                                timeout_s))
-        outcomes = self._client.perform(requests)
+                                                timeout_s, headers))
+        outcomes = self._perform(requests, cut)
         results = {}
         for target, outcome in zip(targets, outcomes, strict=True):
             result = results[target.key] = from_outcome(call, target.name, outcome)
             if result.failure is not None:
                 _log.warning("%s", result.failure)
+                known = getattr(result.failure, "known_epoch", "")
+                if known and not call.any_epoch:
+                    self._on_newer(target.name, known)
         return results
+
+    def _perform(self, requests: list[http_client.Request],
+                 cut: Collection[str]) -> list[http_client.Outcome]:
+        """Ask those that can be reached; in a rehearsal some nodes are cut off."""
+        if not cut:
+            return self._client.perform(requests)
+        outcomes: list[http_client.Outcome] = [http_client.Failure(
+            http_client.UNREACHABLE, "the virtual network is cut")] * len(requests)
+        reached = [index for index, one in enumerate(requests) if one.address not in cut]
+        answers = self._client.perform([requests[index] for index in reached])
+        for index, outcome in zip(reached, answers, strict=True):
+            outcomes[index] = outcome
+        return outcomes
 
 
 class RpcRunner(AddressRunner):

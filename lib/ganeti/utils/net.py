@@ -76,6 +76,23 @@ def _virtual_host(name: str) -> Hostname | None:
     return parse_hosts(text).get(name.lower())
 
 
+def cut_addresses() -> frozenset[str]:
+    """Addresses which this node of a virtual cluster must not reach, to rehearse a broken network.
+
+    ``<virtual cluster>/cut`` has two names of nodes per line, which do not reach each other.
+    """
+    directory = paths.vcluster_dir()
+    if directory is None:
+        return frozenset()
+    try:
+        with open(f"{directory}/cut", encoding="utf-8") as stream:
+            pairs = [line.split() for line in stream]
+    except FileNotFoundError:
+        return frozenset()
+    own = hostname()
+    return frozenset(resolve(name) for pair in pairs if own in pair for name in pair if name != own)
+
+
 def lookup(name: str) -> Hostname:
     """Complete a host name and find its address.
 

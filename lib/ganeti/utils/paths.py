@@ -89,6 +89,7 @@ class Paths:
     export_dir = _Under("data_dir", "export")
     intent_to_upgrade_file = _Under("data_dir", "intent-to-upgrade")
     watcher_pausefile = _Under("data_dir", "watcher.pause")
+    master_state_file = _Under("data_dir", "master_state")
     rapi_data_dir = _Under("data_dir", "rapi")
     rapi_users_file = _Under("rapi_data_dir", "users")
 
@@ -118,6 +119,7 @@ class Paths:
     kvm_root = _Under("run_dir", "kvm-hypervisor")
     fake_root = _Under("run_dir", "fake-hypervisor")
     ssconf_lock_file = _Under("lock_dir", "ganeti-ssconf.lock")
+    master_epoch_lock_file = _Under("lock_dir", "ganeti-master-epoch.lock")
     watcher_lock_file = _Under("lock_dir", "ganeti-watcher.lock")
     restricted_commands_lock_file = _Under("lock_dir", "ganeti-restricted-commands.lock")
 

@@ -333,7 +333,8 @@ class Call:
     """One procedure of the node daemon; see the module's essay.
 
     ``timeout_s`` is a number of seconds or a function of the (unencoded) arguments. ``many`` says
-    that the call is made on sets of nodes; ``offline_ok`` that it is made on offline nodes too.
+    that the call is made on sets of nodes; ``offline_ok`` that it is made on offline nodes too;
+    ``any_epoch`` that a node answers whoever asks, also one who is not the master (any more).
     """
 
     name: str
@@ -342,6 +343,7 @@ class Call:
     timeout_s: float | Callable[[Mapping[str, Any]], float] = 900.0
     many: bool = False
     offline_ok: bool = False
+    any_epoch: bool = False
 
     def time_limit_s(self, args: Mapping[str, Any]) -> float:
         """Seconds an answer may take with these arguments."""

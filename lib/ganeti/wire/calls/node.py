@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.objects.transfer import MasterNetworkParameters
-from ganeti.wire.calls.base import PLAIN, Arg, Call, ObjectEncoding, ResultCodec
+from ganeti.objects.transfer import MasterNetworkParameters, MasterVote
+from ganeti.wire.calls.base import PLAIN, Arg, Call, ObjectEncoding, ObjectResult, ResultCodec
 
 _NUMBER = ht.Or(ht.Int, ht.Float)
 
 #: -> protocol version number
-VERSION = Call("version", (), ResultCodec(ht.Int), timeout_s=60, many=True, offline_ok=True)
+VERSION = Call("version", (), ResultCodec(ht.Int), timeout_s=60, many=True, offline_ok=True,
+               any_epoch=True)
 #: ``storage_units``: list of [storage type, key, list of arguments]; ``hv_specs``: list of
 #: [hypervisor, hvparams]. -> [boot id, list of {type, name, storage_free, storage_size (MiB)},
 #: list of facts per hypervisor (memory_*, MiB; cpu_*)]
@@ -45,10 +46,21 @@ TEST_DELAY = Call("test_delay", (Arg("duration_s", PLAIN, _NUMBER),), many=True,
                   timeout_s=lambda args: args["duration_s"] + 5.0)
 #: -> name of the master node as this node knows it
 MASTER_NODE_NAME = Call("master_node_name", (), ResultCodec(ht.NonEmptyString), timeout_s=60,
-                        many=True)
+                        many=True, any_epoch=True)
+#: A node's vote about who may become master: what it has and whom it knows. Ours alone, as the
+#: next; they are not among the published calls. -> MasterVote
+MASTER_VOTE = Call("master_vote", (), ObjectResult(MasterVote), timeout_s=10, many=True,
+                   offline_ok=True, any_epoch=True)
+#: Promise not to obey anybody below ``epoch`` ("NUMBER OWNER") and tell what is there from then on.
+#: Fails when a higher one was promised. -> MasterVote
+MASTER_CLAIM = Call("master_claim", (Arg("epoch", PLAIN, ht.NonEmptyString),),
+                    ObjectResult(MasterVote), timeout_s=40, many=True, offline_ok=True,
+                    any_epoch=True)
 NODE_START_MASTER_DAEMONS = Call(
     "node_start_master_daemons", (Arg("no_voting", PLAIN, ht.Bool),), timeout_s=300)
 NODE_STOP_MASTER = Call("node_stop_master", (), timeout_s=300)
+#: The node is no master candidate any more: its copies of configuration and queue go.
+NODE_DEMOTE_FROM_MC = Call("node_demote_from_mc", (), timeout_s=300)
 NODE_ACTIVATE_MASTER_IP = Call(
     "node_activate_master_ip", (
         Arg("master_params", ObjectEncoding(MasterNetworkParameters)),

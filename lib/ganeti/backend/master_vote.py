@@ -1,0 +1,123 @@
+"""This node's word about who is master: its vote, its promise to a new one, and its demotion.
+
+A vote changes nothing and is given to anybody of the cluster. A promise is for ever: from then on
+nobody with a lower epoch is obeyed here (:mod:`ganeti.utils.master_state`), and what the answer
+says about configuration and queue cannot be overtaken by an older master any more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ganeti import errors
+from ganeti.backend import jobqueue, ssconf
+from ganeti.backend.registry import serves
+from ganeti.constants import ssconf as ssconf_const
+from ganeti.objects.transfer import MasterVote
+from ganeti.utils import daemonize, fs, master_state, net, paths
+from ganeti.wire import calls, json
+
+# Our own store writes the serial number last, which spares reading a large file.
+_LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
+_TAIL_BYTES = 4096
+_JOB = re.compile(r"job-([0-9]{1,16})")
+#: Added to the name of a configuration that this node gave up.
+DEMOTED_SUFFIX = ".demoted"
+
+
+def config_serial(path: str) -> int:
+    """Serial number of a configuration file; 0 when there is none.
+
+    :raises ConfigurationError: it is no configuration.
+    """
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            found = _LAST_SERIAL.search(stream.read())
+            if found is not None:
+                return int(found[1])
+            stream.seek(0)
+            text = stream.read()
+    except FileNotFoundError:
+        return 0
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    try:
+        value = json.loads(text.decode("utf-8"))["serial_no"]
+    except (errors.ParseError, UnicodeDecodeError, KeyError, TypeError) as err:
+        raise errors.ConfigurationError(f"{path} is no configuration: {err!r:.200}") from err
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise errors.ConfigurationError(f"{path} has no serial number but {value!r:.80}")
+    return value
+
+
+def last_job(directory: str) -> int:
+    """The highest job id that the queue in a directory has given away; 0 without a queue.
+
+    :raises JobQueueError: it cannot be read.
+    """
+    try:
+        highest = int(fs.read_file(f"{directory}/serial").strip() or "0")
+    except FileNotFoundError:
+        highest = 0
+    except (OSError, ValueError) as err:
+        raise errors.JobQueueError(f"cannot read {directory}/serial: {err}") from err
+    if os.path.isdir(directory):
+        for name in os.listdir(directory):
+            found = _JOB.fullmatch(name)
+            if found is not None:
+                highest = max(highest, int(found[1]))
+    return highest
+
+
+@serves(calls.MASTER_VOTE)
+def vote() -> MasterVote:
+    """What is here and whom this node takes for the master.
+
+    :raises ConfigurationError: a file is damaged, so nothing can be said.
+    """
+    here = paths.current()
+    memory = master_state.read()
+    config = (memory.config, config_serial(here.cluster_conf_file))
+    if not os.path.exists(here.cluster_conf_file):
+        config = (master_state.NONE, 0)
+    config = max(config, memory.demoted)
+    return MasterVote(
+        master=ssconf.read(ssconf_const.MASTER_NODE), epoch=str(memory.epoch),
+        config_epoch=str(config[0]), config_serial=config[1],
+        queue_epoch=str(memory.queue), last_job=last_job(here.queue_dir))
+
+
+@serves(calls.MASTER_CLAIM)
+def claim(epoch: str) -> MasterVote:
+    """Promise to obey nobody below an epoch.
+
+    :raises StaleEpochError: a higher one was promised.
+    :raises ParseError: not an epoch.
+    """
+    master_state.claim(master_state.parse(epoch))
+    return vote()
+
+
+@serves(calls.NODE_DEMOTE_FROM_MC)
+def demote() -> None:
+    """Give up the copies that a master candidate has.
+
+    The configuration stays beside its place, for people; the queue's files are removed.
+
+    :raises ConfigurationError: this node is the master; nothing was changed.
+    """
+    here = paths.current()
+    if ssconf.read(ssconf_const.MASTER_NODE).lower() == net.hostname():
+        raise errors.ConfigurationError("this node is the master and stays a master candidate")
+    if daemonize.read_pid(here.pid_file("ganeti-masterd")) is not None:
+        raise errors.ConfigurationError(
+            "the master daemon runs on this node, so it stays a master candidate")
+    path = here.cluster_conf_file
+    if os.path.exists(path):
+        master_state.give_up_config(config_serial(path))
+        os.replace(path, path + DEMOTED_SUFFIX)
+        fs.flush_dir(here.data_dir)
+    jobqueue.remove_jobs()
