@@ -1,0 +1,71 @@
+"""Who is in the cluster, read from the configuration file without the rest of it.
+
+Whoever wants to become master has to know whom to ask, before the configuration may be used.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.config import upgrade
+from ganeti.objects import Node, codec
+from ganeti.utils import fs
+from ganeti.wire import json
+
+
+class Members(NamedTuple):
+    """The nodes by name, the UUID of the master, and the serial number of the configuration."""
+
+    nodes: dict[str, Node]
+    master_uuid: str
+    serial_no: int
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """Primary addresses by name."""
+        return {name: node.primary_ip for name, node in self.nodes.items()}
+
+    @property
+    def candidates(self) -> frozenset[str]:
+        """Names of the master candidates that are online."""
+        return frozenset(name for name, node in self.nodes.items()
+                         if node.master_candidate and not node.offline)
+
+    @property
+    def online(self) -> frozenset[str]:
+        """Names of the nodes that are not marked offline."""
+        return frozenset(name for name, node in self.nodes.items() if not node.offline)
+
+    @property
+    def master(self) -> Node:
+        """The master."""
+        return next(node for node in self.nodes.values() if node.uuid == self.master_uuid)
+
+
+def read_members(path: str) -> Members:
+    """Read the nodes from a configuration file, also one of an older version.
+
+    :raises ConfigurationError: it is missing, damaged or no configuration; names the file.
+    """
+    try:
+        raw = upgrade.upgrade(json.loads(fs.read_bytes(path)))
+        nodes = [codec.from_dict(Node, {**value, "uuid": uuid})
+                 for uuid, value in raw["nodes"].items()]
+        found = Members({node.name.lower(): node for node in nodes},
+                        raw["cluster"]["master_node"], raw["serial_no"])
+    except FileNotFoundError as err:
+        raise errors.ConfigurationError(
+            f"file {path} is missing. This node is no master candidate.") from err
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    except errors.ConfigVersionMismatch:
+        raise
+    except (errors.ParseError, errors.ConfigurationError) as err:
+        raise errors.ConfigurationError(f"{path}: {err}") from err
+    except (KeyError, TypeError, AttributeError) as err:
+        raise errors.ConfigurationError(f"{path} is no configuration: {err!r:.200}") from err
+    if all(node.uuid != found.master_uuid for node in found.nodes.values()):
+        raise errors.ConfigurationError(
+            f"{path}: cluster/master_node: node {found.master_uuid} is not in the configuration")
+    return found
