@@ -8,6 +8,16 @@ a request stays the same for other programs; names of arguments are ours (they n
 
 from __future__ import annotations
 
+from ganeti.wire.calls.admin import (
+    NODE_CHANGE_MASTER_NETMASK,
+    NODE_POWERCYCLE,
+    NODE_VOLUMES,
+    RESTRICTED_COMMAND,
+    RUN_OOB,
+    STORAGE_EXECUTE,
+    STORAGE_LIST,
+    STORAGE_MODIFY,
+)
 from ganeti.wire.calls.base import Arg, Call, FileDetails, Filler
 from ganeti.wire.calls.blockdev import (
     BLOCKDEV_ASSEMBLE,
@@ -83,6 +93,8 @@ from ganeti.wire.calls.os import (
 
 #: Every call by its name.
 TABLE: dict[str, Call] = {call.name: call for call in (
+    NODE_CHANGE_MASTER_NETMASK, NODE_POWERCYCLE, NODE_VOLUMES, RESTRICTED_COMMAND, RUN_OOB,
+    STORAGE_EXECUTE, STORAGE_LIST, STORAGE_MODIFY,
     BLOCKDEV_ASSEMBLE, BLOCKDEV_CLOSE, BLOCKDEV_CREATE, BLOCKDEV_FIND, BLOCKDEV_GETDIMENSIONS,
     BLOCKDEV_GETMIRRORSTATUS, BLOCKDEV_GROW, BLOCKDEV_OPEN, BLOCKDEV_REMOVE, BLOCKDEV_RENAME,
     BLOCKDEV_SETINFO, BLOCKDEV_SHUTDOWN, FILE_STORAGE_DIR_CREATE, FILE_STORAGE_DIR_REMOVE,
@@ -101,7 +113,9 @@ TABLE: dict[str, Call] = {call.name: call for call in (
 )}
 
 __all__ = [
-    "TABLE", "Arg", "Call", "FileDetails", "Filler", "BLOCKDEV_ASSEMBLE", "BLOCKDEV_CLOSE",
+    "TABLE", "Arg", "Call", "FileDetails", "Filler", "NODE_CHANGE_MASTER_NETMASK",
+    "NODE_POWERCYCLE", "NODE_VOLUMES", "RESTRICTED_COMMAND", "RUN_OOB", "STORAGE_EXECUTE",
+    "STORAGE_LIST", "STORAGE_MODIFY", "BLOCKDEV_ASSEMBLE", "BLOCKDEV_CLOSE",
     "BLOCKDEV_CREATE", "BLOCKDEV_FIND", "BLOCKDEV_GETDIMENSIONS", "BLOCKDEV_GETMIRRORSTATUS",
     "BLOCKDEV_GROW", "BLOCKDEV_OPEN", "BLOCKDEV_REMOVE", "BLOCKDEV_RENAME", "BLOCKDEV_SETINFO",
     "BLOCKDEV_SHUTDOWN", "FILE_STORAGE_DIR_CREATE", "FILE_STORAGE_DIR_REMOVE",
