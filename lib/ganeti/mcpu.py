@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import cmdlib, errors
 from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
 from ganeti.cmdlib.hooks import HookRunner
+from ganeti.config.history import Author
 from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
 __all__ = ["MasterContext", "OpCallbacks", "Processor"]
 
 log = logging.getLogger(__name__)
+
+
+def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
+    """Who changes the configuration while this opcode runs, for its history."""
+    trail = op.reason or []
+    # The first entry says where the wish came from; what a user wrote may stand in a later one.
+    source = str(trail[0][0]) if trail else ""
+    given = next((str(entry[1]) for entry in trail
+                  if entry[1] and not str(entry[0]).startswith("gnt:opcode:")), "")
+    return Author(callbacks.owner.job_id, op.OP_ID, source, given)
 
 
 class Processor:
@@ -49,7 +60,7 @@ class Processor:
         """
         unit_class = cmdlib.lookup(op.OP_ID)
         op.validate()
-        ctx = LuContext(self._context, callbacks)
+        ctx = LuContext(self._context, callbacks, author=_author(op, callbacks))
         unit = unit_class(op, ctx)
         try:
             self._acquire_big_lock(unit)

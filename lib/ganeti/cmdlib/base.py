@@ -35,6 +35,7 @@ from ganeti.locking import ALL, Level, LockManager, Owner
 if TYPE_CHECKING:
     from ganeti.cmdlib.hooks import HookResults, HookRunner, Hooks
     from ganeti.config import Config
+    from ganeti.config.history import Author
     from ganeti.objects import FilledInstance, Instance, Node
     from ganeti.opcodes.base import OpCode
     from ganeti.rpc import RpcRunner
@@ -105,19 +106,21 @@ class LuContext:
     """What one run of a logical unit works with.
 
     :ivar ec_id: names the run to the configuration's reservations (names, MACs, uuids).
+    :ivar author: who changes the configuration, for its history.
     """
 
     master: MasterContext
     callbacks: OpCallbacks
     ec_id: str = field(default="")
+    author: Author | None = None
+    config: Config = field(init=False)
 
     def __post_init__(self) -> None:
         if not self.ec_id:
             self.ec_id = f"job-{self.callbacks.owner.job_id}-run-{next(_run_numbers)}"
-
-    @property
-    def config(self) -> Config:
-        return self.master.config
+        self.config = self.master.config
+        if self.author is not None:
+            self.config = self.config.acting_for(self.author)
 
     @property
     def rpc(self) -> RpcRunner:

@@ -7,21 +7,25 @@ change is durable. Several changes that belong together go into one :meth:`Confi
 
 from __future__ import annotations
 
+import copy
+import itertools
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
+from typing import Self
 
 from ganeti import errors
-from ganeti.config import reservations, upgrade, verify
+from ganeti.config import history, reservations, upgrade, verify
+from ganeti.config.history import Author, History
 from ganeti.config.store import (
     CATCH_UP_S,
     ConfigStore,
     Distribute,
     DistributionFailure,
-    Text,
     Writer,
     write_config_file,
 )
+from ganeti.config.text import Text
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
 from ganeti.constants import instance as instance_const
@@ -36,10 +40,16 @@ from ganeti.objects import (
     NodeGroup,
     codec,
 )
+from ganeti.objects.address_pool import AddressPool
 from ganeti.utils import clock, fs
 from ganeti.wire import json
 
 log = logging.getLogger(__name__)
+
+
+def history_dir(path: str) -> str:
+    """Where the history of a configuration file is."""
+    return f"{path}.history"
 
 
 def load(path: str) -> tuple[ConfigData, int]:
@@ -82,7 +92,7 @@ def create_file(path: str, data: ConfigData) -> None:
     problems = verify.check(data)
     if problems:
         raise errors.ConfigVerifyError("the new configuration contradicts itself", problems)
-    write_config_file(path, Text(data).render(data, set()))
+    write_config_file(path, Text(data).render(data, ()))
 
 
 class Config(Questions):
@@ -91,6 +101,16 @@ class Config(Questions):
     def __init__(self, store: ConfigStore) -> None:
         super().__init__()
         self._store = store
+        self._author = Author()
+
+    def acting_for(self, author: Author) -> Self:
+        """The same configuration, for one who changes it: the history will say who it was.
+
+        Cheap; both share everything.
+        """
+        bound = copy.copy(self)
+        bound._author = author
+        return bound
 
     @classmethod
     def open(
@@ -110,8 +130,8 @@ class Config(Questions):
         if version != data.version:
             old, new = upgrade.version_text(version), upgrade.version_text(data.version)
             try:
-                write(f"{path}.backup-{old}", fs.read_bytes(path))
-                write(path, Text(data).render(data, set()))
+                write(f"{path}.backup-{old}", (fs.read_bytes(path),))
+                write(path, Text(data).render(data, ()))
             except OSError as err:
                 raise errors.ConfigurationError(
                     f"cannot write {path} after its upgrade from {old} to {new}: {err.strerror}",
@@ -119,8 +139,15 @@ class Config(Questions):
             log.info("configuration upgraded from version %s to %s", old, new)
         for problem in verify.check(data):
             log.warning("configuration: %s", problem)
+        kept = History(history_dir(path))
+        try:
+            kept.open(data)
+        except OSError as err:
+            raise errors.ConfigurationError(
+                f"cannot use the history in {history_dir(path)}: {err.strerror}") from err
         return cls(ConfigStore(
-            path, data, distribute=distribute, now=clock, write=write, catch_up_s=CATCH_UP_S))
+            path, data, distribute=distribute, now=clock, write=write, catch_up_s=CATCH_UP_S,
+            history=kept))
 
     def snapshot(self) -> ConfigData:
         """The present state; never changes."""
@@ -132,7 +159,7 @@ class Config(Questions):
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """Make several changes at once; see :meth:`ConfigStore.transaction`."""
-        return self._store.transaction()
+        return self._store.transaction(self._author)
 
     def redistribute(self) -> list[DistributionFailure]:
         """Send configuration and ssconf values to all nodes once more; returns what failed."""
@@ -146,6 +173,34 @@ class Config(Questions):
         """Contradictions in the present state."""
         return verify.check(self.snapshot())
 
+    # -- history ------------------------------------------------------------------------------
+
+    def commits(self) -> Iterator[history.Commit]:
+        """What was changed, the newest first; see :mod:`ganeti.config.history`.
+
+        :raises ConfigurationError: the history cannot be read.
+        """
+        kept, newest = self._store.history, self.snapshot().serial_no
+        if kept is None:
+            return iter(())
+        # A commit is written down before it is made.
+        return (commit for commit in kept.commits() if commit.serial <= newest)
+
+    def at(self, point: int | float) -> history.PastState:
+        """The configuration as it was; see :func:`ganeti.config.history.state_at`."""
+        return history.state_at(self.snapshot(), self._kept(), point)
+
+    def compare(self, first: int | float, last: int | float,
+                ) -> tuple[int, int, list[history.Change]]:
+        """What changed between two states; see :func:`ganeti.config.history.compare`."""
+        return history.compare(self.snapshot(), self._kept(), first, last)
+
+    def _kept(self) -> History:
+        kept = self._store.history
+        if kept is None:
+            raise errors.ConfigurationError("no history of this configuration is kept")
+        return kept
+
     # -- reservations -------------------------------------------------------------------------
 
     def release_reservations(self, ec_id: str) -> None:
@@ -157,13 +212,11 @@ class Config(Questions):
 
         :raises ReservationError: it is in use or being taken; the same for all below.
         """
-        self._store.reservations.reserve(
-            reservations.INSTANCE_NAME, name, ec_id, reservations.instance_names)
+        self._store.reservations.reserve(reservations.INSTANCE_NAME, name, ec_id)
 
     def reserve_mac(self, mac: str, ec_id: str) -> None:
         """Take a MAC address."""
-        self._store.reservations.reserve(
-            reservations.MAC, mac.lower(), ec_id, reservations.macs)
+        self._store.reservations.reserve(reservations.MAC, mac.lower(), ec_id)
 
     def generate_mac(self, ec_id: str, prefix: str | None = None) -> str:
         """Take a free MAC address.
@@ -174,8 +227,51 @@ class Config(Questions):
 
     def reserve_lv(self, volume: str, ec_id: str) -> None:
         """Take the name of a logical volume, as ``vg/lv``."""
-        self._store.reservations.reserve(
-            reservations.LV, volume, ec_id, reservations.logical_volumes)
+        self._store.reservations.reserve(reservations.LV, volume, ec_id)
+
+    def reserve_ip(self, network_uuid: str, address: str, ec_id: str, *,
+                   external_ok: bool = False) -> None:
+        """Take an address of a network; the commit of the instance marks it in the pool.
+
+        :param external_ok: also one which somebody outside of the cluster has.
+        :raises AddressPoolError: it is not in the network.
+        """
+        pool = AddressPool(self.network(network_uuid))
+        if pool.is_taken(address, external=True) and not external_ok:
+            raise errors.ReservationError(
+                f"IP address {address} of network {pool.network.name} is reserved for somebody "
+                "outside of the cluster")
+        self._store.reservations.reserve(reservations.IP, (network_uuid, address), ec_id)
+
+    def generate_ip(self, network_uuid: str, ec_id: str) -> str:
+        """Take the first free address of a network.
+
+        :raises AddressPoolError: there is none.
+        """
+        pool = AddressPool(self.network(network_uuid))
+        found = self._store.reservations.first_free(
+            reservations.IP, ((network_uuid, address) for address in pool.free_addresses()), ec_id)
+        if found is None:
+            raise errors.AddressPoolError(f"network {pool.network.name} has no free address")
+        return found[1]
+
+    def release_ip(self, network_uuid: str, address: str, ec_id: str) -> None:
+        """Give an address back which this execution took, before its end."""
+        self._store.reservations.release_one(reservations.IP, (network_uuid, address), ec_id)
+
+    def allocate_minors(self, node_uuids: Sequence[str], ec_id: str) -> tuple[int, ...]:
+        """Take a DRBD minor on each of these nodes, the lowest that is free.
+
+        :param node_uuids: a node may occur several times; its minors are then different.
+        """
+        found = []
+        for uuid in node_uuids:
+            self.node(uuid)
+            pair = self._store.reservations.first_free(
+                reservations.MINOR, ((uuid, minor) for minor in itertools.count()), ec_id)
+            assert pair is not None
+            found.append(pair[1])
+        return tuple(found)
 
     def new_uuid(self, ec_id: str) -> str:
         """Take a UUID nobody has."""
@@ -193,10 +289,10 @@ class Config(Questions):
         with self.transaction() as change:
             change.remove_instance(uuid)
 
-    def update_instance(self, instance: Instance) -> None:
+    def update_instance(self, instance: Instance, ec_id: str | None = None) -> None:
         """Replace an instance by a changed one."""
         with self.transaction() as change:
-            change.update_instance(instance)
+            change.update_instance(instance, ec_id)
 
     def mark_instance(self, uuid: str, admin_state: str,
                       source: str = instance_const.SOURCE_ADMIN) -> None:

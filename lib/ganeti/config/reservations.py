@@ -3,36 +3,44 @@
 Between the check that a name is free and the commit that uses it, another job must not take it. A
 reservation belongs to an execution (``ec_id``, any hashable text) and ends with it: the processor
 calls :meth:`Reservations.release` when the job's opcode is over, by then the name is in the
-configuration or free again. That is also why the present configuration is read *after* a look at
-the reservations: who released before that look had committed before.
+configuration or free again. At every moment in between a value is reserved, or in the newest state,
+or both; that is why it is looked for here first and there afterwards.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, Final, TypeVar
 
 from ganeti import errors
+from ganeti.config.index import INSTANCE_NAME, IP, LV, MAC, MINOR
 from ganeti.objects import ConfigData
 from ganeti.utils import text
 
-INSTANCE_NAME = "instance name"
-MAC = "MAC address"
-UUID = "uuid"
-IP = "IP address"
-LV = "logical volume"
+__all__ = ["INSTANCE_NAME", "IP", "LV", "MAC", "MINOR", "UUID", "Reservations"]
 
-_MAC_TRIES = 64
+ValueT = TypeVar("ValueT")
+
+UUID: Final = "uuid"
+
+_MAC_TRIES: Final = 64
 
 
 class Reservations:
-    """What is taken, by kind and value, and by whom. Thread-safe."""
+    """What is taken, by kind and value, and by whom. Thread-safe.
 
-    def __init__(self, snapshot: Callable[[], ConfigData]) -> None:
+    :param holds: whether the newest state has a value, by kind and value.
+    :param snapshot: the present state.
+    """
+
+    def __init__(self, holds: Callable[[str, Any], bool],
+                 snapshot: Callable[[], ConfigData]) -> None:
+        self._holds = holds
         self._snapshot = snapshot
         self._mutex = threading.Lock()
-        self._taken: dict[tuple[str, str], str] = {}
+        self._taken: dict[tuple[str, Any], str] = {}
 
     def release(self, ec_id: str) -> None:
         """Forget everything an execution reserved."""
@@ -40,11 +48,15 @@ class Reservations:
             for key in [key for key, holder in self._taken.items() if holder == ec_id]:
                 del self._taken[key]
 
-    def reserve(self, kind: str, value: str, ec_id: str,
-                used: Callable[[ConfigData], Iterable[str]]) -> None:
+    def release_one(self, kind: str, value: Any, ec_id: str) -> None:
+        """Forget one value, if the execution reserved it."""
+        with self._mutex:
+            if self._taken.get((kind, value)) == ec_id:
+                del self._taken[kind, value]
+
+    def reserve(self, kind: str, value: Any, ec_id: str) -> None:
         """Take a value for an execution; taking it twice is no error.
 
-        :param used: the values of this kind in a configuration.
         :raises ReservationError: the configuration has it, or another execution.
         """
         with self._mutex:
@@ -53,27 +65,40 @@ class Reservations:
                 return
             if holder is not None:
                 raise errors.ReservationError(
-                    f"{kind} {value} is being taken by another operation")
-            if value in used(self._snapshot()):
-                raise errors.ReservationError(f"{kind} {value} is already in use")
+                    f"{kind} {_shown(value)} is being taken by another operation")
+            if self._holds(kind, value):
+                raise errors.ReservationError(f"{kind} {_shown(value)} is already in use")
             self._taken[kind, value] = ec_id
 
-    def reserved(self, kind: str, ec_id: str) -> frozenset[str]:
-        """Values which other executions hold."""
+    def first_free(self, kind: str, values: Iterable[ValueT], ec_id: str) -> ValueT | None:
+        """Take the first value which nobody has, the execution itself included.
+
+        :returns: None when there is none among them.
+        """
         with self._mutex:
-            return frozenset(
-                value for (taken, value), holder in self._taken.items()
-                if taken == kind and holder != ec_id)
+            for value in values:
+                if (kind, value) not in self._taken and not self._holds(kind, value):
+                    self._taken[kind, value] = ec_id
+                    return value
+        return None
+
+    def held_by_others(self, kind: str, value: Any, ec_id: str | None) -> bool:
+        """Whether another execution has taken a value."""
+        with self._mutex:
+            return self._taken.get((kind, value), ec_id) != ec_id
 
     def new_uuid(self, ec_id: str) -> str:
         """A UUID nobody has."""
         while True:
             uuid = text.new_uuid()
-            try:
-                self.reserve(UUID, uuid, ec_id, _uuids_with(uuid))
-            except errors.ReservationError:
-                continue
-            return uuid
+            data = self._snapshot()
+            tables: tuple[Collection[str], ...] = (
+                data.nodes, data.nodegroups, data.instances, data.networks, data.disks,
+                data.filters)
+            if not any(uuid in table for table in tables):
+                found = self.first_free(UUID, [uuid], ec_id)
+                if found is not None:
+                    return found
 
     def new_mac(self, prefix: str, ec_id: str) -> str:
         """A MAC address nobody has.
@@ -81,40 +106,17 @@ class Reservations:
         :param prefix: the first three bytes, ``aa:00:00``.
         :raises ReservationError: no free address was found.
         """
-        used = frozenset(macs(self._snapshot()))
-        for _ in range(_MAC_TRIES):
-            low = secrets.token_bytes(3)
-            mac = f"{prefix}:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}"
-            if mac in used:
-                continue
-            try:
-                self.reserve(MAC, mac, ec_id, macs)
-            except errors.ReservationError:
-                continue
-            return mac
-        raise errors.ReservationError(f"no free MAC address found below {prefix}")
+        found = self.first_free(MAC, (_random_mac(prefix) for _ in range(_MAC_TRIES)), ec_id)
+        if found is None:
+            raise errors.ReservationError(f"no free MAC address found below {prefix}")
+        return found
 
 
-def macs(data: ConfigData) -> Iterable[str]:
-    """MAC addresses of all instances."""
-    return (nic.mac.lower() for instance in data.instances.values() for nic in instance.nics)
+def _random_mac(prefix: str) -> str:
+    low = secrets.token_bytes(3)
+    return f"{prefix.lower()}:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}"
 
 
-def instance_names(data: ConfigData) -> Iterable[str]:
-    """Names of all instances."""
-    return (instance.name for instance in data.instances.values())
-
-
-def logical_volumes(data: ConfigData) -> Iterable[str]:
-    """``vg/lv`` of all logical volumes."""
-    return (
-        f"{device.logical_id[0]}/{device.logical_id[1]}"
-        for disk in data.disks.values() for device in disk.walk() if device.dev_type == "plain")
-
-
-def _uuids_with(uuid: str) -> Callable[[ConfigData], Iterable[str]]:
-    def used(data: ConfigData) -> Iterable[str]:
-        tables = (data.nodes, data.nodegroups, data.instances, data.networks, data.disks,
-                  data.filters)
-        return [uuid] if any(uuid in table for table in tables) else []
-    return used
+def _shown(value: Any) -> str:
+    # Of a pair the second part is what people know: the address, or the number.
+    return str(value[1] if isinstance(value, tuple) else value)

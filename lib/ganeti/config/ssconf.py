@@ -8,6 +8,7 @@ order. The formats are published: other programs read these files.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -18,7 +19,7 @@ from ganeti.utils import fs, paths, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ganeti.objects import ConfigData
+    from ganeti.objects import ConfigData, Instance
 
 # Names are sorted again with every instance that comes or goes; their keys stay.
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
@@ -27,8 +28,48 @@ _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
 _HYPERVISORS = ("chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm")
 
 
-def values(data: ConfigData) -> dict[str, str]:
-    """The text of every ssconf file but the master epoch, by key."""
+class InstanceList:
+    """Names of all instances in their order, kept while instances come and go.
+
+    Sorting 20,000 names for each of them would cost more than everything else in a commit.
+    """
+
+    def __init__(self, data: ConfigData) -> None:
+        names = sorted(
+            (_natural_key(instance.name), instance.name) for instance in data.instances.values())
+        # Beside each other, so that joining the lines of the file touches nothing else.
+        self._keys = names
+        self._lines = [f"{name}\n" for _key, name in names]
+        self._text: str | None = None
+
+    def replace(self, old: Instance | None, new: Instance | None) -> None:
+        """An instance was changed, added (`old` is None) or removed (`new` is None)."""
+        if old is not None and new is not None and old.name == new.name:
+            return
+        self._text = None
+        if old is not None:
+            key = (_natural_key(old.name), old.name)
+            place = bisect.bisect_left(self._keys, key)
+            if place < len(self._keys) and self._keys[place] == key:
+                del self._keys[place], self._lines[place]
+        if new is not None:
+            key = (_natural_key(new.name), new.name)
+            place = bisect.bisect_left(self._keys, key)
+            self._keys.insert(place, key)
+            self._lines.insert(place, f"{new.name}\n")
+
+    def text(self) -> str:
+        """The file's text."""
+        if self._text is None:
+            self._text = "".join(self._lines)
+        return self._text
+
+
+def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[str, str]:
+    """The text of every ssconf file but the master epoch, by key.
+
+    :param instance_list: of `data`, when the caller keeps one.
+    """
     from ganeti.constants import cluster as cluster_const
 
     cluster = data.cluster
@@ -48,8 +89,7 @@ def values(data: ConfigData) -> dict[str, str]:
         const.FILE_STORAGE_DIR: _line(cluster.file_storage_dir),
         const.GLUSTER_STORAGE_DIR: _line(cluster.gluster_storage_dir),
         const.HYPERVISOR_LIST: _lines(cluster.enabled_hypervisors),
-        const.INSTANCE_LIST: _lines(sorted(
-            (instance.name for instance in data.instances.values()), key=_natural_key)),
+        const.INSTANCE_LIST: (instance_list or InstanceList(data)).text(),
         const.MAINTAIN_NODE_HEALTH: _line(cluster.maintain_node_health),
         const.MASTER_CANDIDATES: _lines(node.name for node in candidates),
         const.MASTER_CANDIDATES_CERTS: _lines(

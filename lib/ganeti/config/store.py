@@ -15,7 +15,11 @@ Promises:
 * A node which missed something is tried again by itself, in a thread which lives only while some
   node is behind, until it has the present state. Commits do not wait for it meanwhile, as long as
   the other candidates are a majority: a node that hangs costs its time limit once.
-* A commit costs what changed: every object keeps its text until it changes.
+* A commit costs what changed: every object keeps its text until it changes, values which must be
+  unique are looked up in an index, and candidates are told how the new file differs from the one
+  they have.
+* Every commit is in the history (:mod:`.history`), unless that could not be written; then the log
+  says so, and the history has a gap.
 """
 
 from __future__ import annotations
@@ -24,15 +28,17 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ganeti import errors
 from ganeti.config import ssconf
+from ganeti.config.history import Author, History, commit_of
+from ganeti.config.index import Index
 from ganeti.config.reservations import Reservations
-from ganeti.config.transaction import CLUSTER, KINDS, Transaction
-from ganeti.objects import ConfigData, codec
+from ganeti.config.text import Part, Pieces, Text, difference
+from ganeti.config.transaction import Transaction
+from ganeti.objects import ConfigData
 from ganeti.utils import clock, fs
-from ganeti.wire import json
 
 log = logging.getLogger(__name__)
 
@@ -43,19 +49,57 @@ CONFIG: Final = "configuration"
 SSCONF: Final = "ssconf"
 
 
-class Distribution(NamedTuple):
+class Distribution:
     """What has to reach other nodes.
 
     ``text`` goes to the nodes in ``candidates`` as the file :attr:`Paths.cluster_conf_file`;
     ``ssconf``, when it is not None, to those in ``nodes``, which is all that are online with the
     master among them. Both are node UUIDs of ``data``, the state which the text says.
+
+    Who has the file that was sent last can make the new one of it: see :meth:`difference`.
     """
 
-    data: ConfigData
-    text: bytes
-    candidates: tuple[str, ...]
-    ssconf: dict[str, str] | None
-    nodes: tuple[str, ...]
+    def __init__(self, data: ConfigData, pieces: Pieces, candidates: tuple[str, ...],
+                 ssconf: dict[str, str] | None, nodes: tuple[str, ...],
+                 base: Pieces | None = None) -> None:
+        """:param base: the text before this one."""
+        self.data = data
+        self.candidates = candidates
+        self.ssconf = ssconf
+        self.nodes = nodes
+        self._pieces = pieces
+        self._base = base
+        self._text: bytes | None = None
+
+    @property
+    def text(self) -> bytes:
+        """The whole text; made when it is first wanted."""
+        if self._text is None:
+            self._text = b"".join(self._pieces)
+        return self._text
+
+    def difference(self) -> Difference | None:
+        """How to make the file from the one before it; None where there was none."""
+        if self._base is None:
+            return None
+        return Difference(
+            sum(map(len, self._base)), self._base[-1], difference(self._base, self._pieces),
+            sum(map(len, self._pieces)))
+
+
+class Difference(NamedTuple):
+    """From one text to the next.
+
+    :ivar base_bytes: length of the text before; `base_end` its end, which has serial number and
+        time and so tells it from all others.
+    :ivar parts: see :data:`ganeti.config.text.Part`.
+    :ivar new_bytes: length of the text which comes out.
+    """
+
+    base_bytes: int
+    base_end: bytes
+    parts: list[Part]
+    new_bytes: int
 
 
 class DistributionFailure(NamedTuple):
@@ -71,70 +115,35 @@ class DistributionFailure(NamedTuple):
 CATCH_UP_S: Final = (1.0, 30.0)
 
 Distribute = Callable[[Distribution], Sequence[DistributionFailure]]
-Writer = Callable[[str, bytes], None]
+Writer = Callable[[str, Pieces], None]
 
 
-def write_config_file(path: str, text: bytes) -> None:
+def write_config_file(path: str, text: bytes | Pieces) -> None:
     """Write the file as everybody does who writes one.
+
+    :param text: whole, or in pieces.
 
     :raises OSError: nothing was changed.
     """
     fs.write_file(path, text, mode=FILE_MODE)
 
 
-class Text:
-    """The text of a configuration, kept object by object."""
-
-    def __init__(self, data: ConfigData) -> None:
-        self._parts: dict[str, dict[str, bytes]] = {}
-        self._joined: dict[str, bytes] = {}
-        for kind in KINDS:
-            self._parts[kind] = {
-                uuid: _object_text(uuid, obj) for uuid, obj in getattr(data, kind).items()}
-        self._cluster = _encode(codec.to_dict(data.cluster))
-
-    def render(self, data: ConfigData, changed: set[tuple[str, str]]) -> bytes:
-        """The text of a state which differs from the one before in these objects only."""
-        for kind, uuid in changed:
-            if (kind, uuid) == CLUSTER:
-                self._cluster = _encode(codec.to_dict(data.cluster))
-                continue
-            obj = getattr(data, kind).get(uuid)
-            if obj is None:
-                self._parts[kind].pop(uuid, None)
-            else:
-                self._parts[kind][uuid] = _object_text(uuid, obj)
-            self._joined.pop(kind, None)
-        for kind in KINDS:
-            if kind not in self._joined:
-                self._joined[kind] = b",".join(self._parts[kind].values())
-        root = _encode({
-            "version": data.version, "ctime": data.ctime, "mtime": data.mtime,
-            "serial_no": data.serial_no})
-        pieces = [b'{"cluster":', self._cluster]
-        for kind in KINDS:
-            pieces += [b',"', kind.encode(), b'":{', self._joined[kind], b"}"]
-        pieces += [b",", root[1:], b"\n"]
-        return b"".join(pieces)
-
-
-def _encode(value: Any) -> bytes:
-    return json.dumps(value).encode()
-
-
-def _object_text(uuid: str, obj: Any) -> bytes:
-    return b'"%s":%s' % (uuid.encode(), _encode(codec.to_dict(obj)))
-
-
 class _Ticket:
     """One transaction on its way to the disk."""
 
-    __slots__ = ("changed", "done", "error")
+    __slots__ = ("after", "author", "before", "changed", "done", "error")
 
-    def __init__(self, changed: set[tuple[str, str]]) -> None:
+    def __init__(self, before: ConfigData, after: ConfigData, changed: set[tuple[str, str]],
+                 author: Author) -> None:
+        self.before = before
+        self.after = after
         self.changed = changed
+        self.author = author
         self.done = False
         self.error: str | None = None
+
+
+_NOBODY: Final = Author()
 
 
 class ConfigStore:
@@ -143,13 +152,14 @@ class ConfigStore:
     def __init__(
         self, path: str, data: ConfigData, *, distribute: Distribute | None = None,
         now: Callable[[], float] = clock.now, write: Writer = write_config_file,
-        catch_up_s: tuple[float, float] | None = None,
+        catch_up_s: tuple[float, float] | None = None, history: History | None = None,
     ) -> None:
         """:param data: what the file holds.
         :param distribute: sends to other nodes; None while there are none.
         :param write: puts text into the file, atomically and durably.
         :param catch_up_s: first and longest pause before nodes that are behind are tried again;
             None leaves that to the next change.
+        :param history: keeps what is changed; open already.
         """
         self._path = path
         self._distribute = distribute
@@ -165,6 +175,11 @@ class ConfigStore:
         self._queue: list[_Ticket] = []
         self._stale: set[tuple[str, str]] = set()
         self._text = Text(data)
+        self._history = history
+        # What the candidates were sent last, if that is what was written last.
+        self._sent: Pieces | None = None
+        self._index = Index(data)
+        self._instance_names = ssconf.InstanceList(data)
         self._ssconf: dict[str, str] | None = None
         self._ssconf_sent: dict[str, str] | None = None
         # Held while nodes that are behind are sent anything, so that what arrives last is the
@@ -174,23 +189,33 @@ class ConfigStore:
         self._behind: dict[str, set[str]] = {}
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
-        self.reservations = Reservations(self.snapshot)
+        self.reservations = Reservations(self._holds, self.snapshot)
 
     def snapshot(self) -> ConfigData:
         """The present state; never changes, and is on this machine's disk."""
         return self._committed
+
+    @property
+    def history(self) -> History | None:
+        """What was changed; None where nobody keeps it."""
+        return self._history
+
+    def _holds(self, kind: str, value: object) -> bool:
+        """Whether the newest state, committed or about to be, has a value; see :class:`Index`."""
+        return self._index.has(kind, value)
 
     def use_distribution(self, distribute: Distribute) -> None:
         """Say how to reach other nodes, when that could not be known at the beginning."""
         self._distribute = distribute
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, author: Author = _NOBODY) -> Iterator[Transaction]:
         """Change the configuration; the block must not wait for anything.
 
         Leaving the block normally commits, and returns when the change is acknowledged; an
         exception in it leaves everything as it was.
 
+        :param author: who does it, for the history.
         :raises ConfigurationError: the change could not be written, or not be sent to enough
             candidates.
         :raises ProgrammerError: a transaction inside another one.
@@ -201,15 +226,18 @@ class ConfigStore:
         ticket = None
         with self._mutex:
             self._owner = me
+            change = Transaction(self._head, self._index, self.reservations, self._now)
             try:
-                change = Transaction(self._head, self.reservations, self._now)
                 yield change
-                if change.changed:
-                    self._head = change.finish()
-                    ticket = _Ticket(change.changed)
-                    self._queue.append(ticket)
+            except BaseException:
+                change.abandon()
+                raise
             finally:
                 self._owner = None
+            if change.changed:
+                before, self._head = self._head, change.finish()
+                ticket = _Ticket(before, self._head, change.changed, author)
+                self._queue.append(ticket)
         if ticket is not None:
             self._commit(ticket)
 
@@ -230,7 +258,7 @@ class ConfigStore:
                 return True
             candidates = tuple(uuid for uuid, what in self._behind.items() if CONFIG in what)
             nodes = tuple(uuid for uuid, what in self._behind.items() if SSCONF in what)
-            text = self._text.render(data, set())
+            text = self._text.render(data, ())
             message = Distribution(data, text, candidates, self._ssconf if nodes else None, nodes)
             self._resending.acquire()
         # Others commit while this waits for nodes which may not answer.
@@ -253,8 +281,10 @@ class ConfigStore:
         """
         with self._committing:
             data = self._committed
-            text = self._text.render(data, set())
+            text = self._text.render(data, ())
             self._ssconf_sent = None
+            # Whole, and so also right where somebody has changed the file.
+            self._sent = None
             return self._send(data, text, everybody=True)
 
     def _commit(self, ticket: _Ticket) -> None:
@@ -272,9 +302,10 @@ class ConfigStore:
         for ticket in tickets:
             self._stale |= ticket.changed
         error: str | None = "the configuration could not be written"
-        written = False
+        written = noted = False
         try:
             text = self._text.render(data, self._stale)
+            noted = self._note_history(tickets)
             try:
                 self._write(self._path, text)
             except OSError as err:
@@ -295,28 +326,59 @@ class ConfigStore:
                     tickets += self._queue
                     self._queue = []
                     self._head = self._committed
+                    self._index = Index(self._committed)
+            if noted and not written:
+                self._forget_history()
             for ticket in tickets:
                 ticket.error = error
                 ticket.done = True
 
+    def _note_history(self, tickets: Sequence[_Ticket]) -> bool:
+        """Write down what is about to be done; returns whether that worked."""
+        if self._history is None:
+            return False
+        try:
+            self._history.append([
+                commit_of(ticket.before, ticket.after, ticket.changed, ticket.author)
+                for ticket in tickets])
+        except OSError as err:
+            log.warning("this change is missing in the history of the configuration: %s", err)
+            return False
+        return True
+
+    def _forget_history(self) -> None:
+        assert self._history is not None
+        try:
+            self._history.take_back()
+        except OSError as err:
+            log.warning("the history of the configuration has a change which was not made: %s", err)
+
     def _note_ssconf(self, before: ConfigData, data: ConfigData) -> None:
         """Work out the ssconf values again if something changed that they say."""
-        if self._ssconf is not None and not _ssconf_differs(before, data, self._stale):
+        if not _ssconf_differs(before, data, self._stale):
             return
-        self._ssconf = ssconf.values(data)
+        for kind, uuid in self._stale:
+            if kind == "instances":
+                self._instance_names.replace(
+                    before.instances.get(uuid), data.instances.get(uuid))
+        self._ssconf = None if self._distribute is None else self._ssconf_values(data)
+
+    def _ssconf_values(self, data: ConfigData) -> dict[str, str]:
+        return ssconf.values(data, self._instance_names)
 
     def _send(
-        self, data: ConfigData, text: bytes, *, everybody: bool = False,
+        self, data: ConfigData, text: Pieces, *, everybody: bool = False,
     ) -> list[DistributionFailure]:
         """Send a state to the nodes.
 
         :param everybody: also to nodes which are behind, and known not to answer.
         :returns: who does not have it, those who were not asked included.
         """
+        base, self._sent = self._sent, text
         if self._distribute is None:
             return []
         if self._ssconf is None:
-            self._ssconf = ssconf.values(data)
+            self._ssconf = self._ssconf_values(data)
         wanted = None if self._ssconf == self._ssconf_sent else self._ssconf
         self._forget_behind(data)
         online = tuple(uuid for uuid, node in data.nodes.items() if not node.offline)
@@ -334,7 +396,7 @@ class ConfigStore:
         with self._resending if self._behind and not skip else contextlib.nullcontext():
             failures = list(self._distribute(Distribution(
                 data, text, tuple(uuid for uuid in candidates if uuid not in skip), wanted,
-                tuple(uuid for uuid in online if uuid not in skip))))
+                tuple(uuid for uuid in online if uuid not in skip), base)))
         for failure in failures:
             node = data.nodes.get(failure.node_uuid)
             log.warning("node %s did not take the %s: %s",

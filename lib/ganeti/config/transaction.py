@@ -16,7 +16,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, TypeVar
 
 from ganeti import errors
-from ganeti.config.reservations import INSTANCE_NAME, MAC, Reservations
+from ganeti.config.index import INSTANCE_NAME, IP, MAC, MINOR, NAMES, Index, addresses, values_of
+from ganeti.config.reservations import Reservations
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
@@ -31,6 +32,7 @@ from ganeti.objects import (
     NodeGroup,
     updated,
 )
+from ganeti.objects.address_pool import AddressPool
 
 ObjectT = TypeVar("ObjectT", Node, NodeGroup, Instance, Network, Disk)
 
@@ -49,11 +51,17 @@ CLUSTER: Final = ("cluster", "")
 
 
 class Transaction:
-    """Changes to one state of the configuration; used by one thread."""
+    """Changes to one state of the configuration; used by one thread.
 
-    def __init__(self, base: ConfigData, reservations: Reservations,
+    :param index: of `base`; follows the changes.
+    """
+
+    def __init__(self, base: ConfigData, index: Index, reservations: Reservations,
                  now: Callable[[], float]) -> None:
         self._base = base
+        self._index = index
+        # What the index was told: kind, UUID, the object as it was and as it is.
+        self._indexed: list[tuple[str, str, Any, Any]] = []
         self._reservations = reservations
         self.now = now()
         self._tables: dict[str, dict[str, Any]] = {}
@@ -76,6 +84,12 @@ class Transaction:
             self._base, cluster=self._cluster, serial_no=self._base.serial_no + 1,
             mtime=self.now, **tables)
 
+    def abandon(self) -> None:
+        """Forget the changes: let the index say again what holds for the base."""
+        for kind, uuid, old, new in reversed(self._indexed):
+            self._index.replace(kind, uuid, new, old)
+        self._indexed.clear()
+
     # -- instances ----------------------------------------------------------------------------
 
     def add_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
@@ -90,10 +104,11 @@ class Transaction:
             raise errors.ConfigurationError(f"{what}: its disks are not those it was given")
         self._require("nodes", instance.primary_node, what)
         self._check_name("instances", instance.name, instance.uuid)
-        if instance.name in self._reservations.reserved(INSTANCE_NAME, ec_id):
+        if self._reservations.held_by_others(INSTANCE_NAME, instance.name, ec_id):
             raise errors.ReservationError(f"{what} is being added by another operation")
         self._check_nics(instance, ec_id)
         self._add(self._dated(instance))
+        self._settle_addresses(None, instance)
         for disk in disks:
             self._add_disk(disk, what)
 
@@ -105,17 +120,22 @@ class Transaction:
         if instance.network_port is not None:
             self.release_port(instance.network_port)
         self._drop("instances", uuid)
+        self._settle_addresses(instance, None)
 
-    def update_instance(self, instance: Instance) -> None:
-        """Replace an instance by a changed one; its disks are changed by other operations."""
+    def update_instance(self, instance: Instance, ec_id: str | None = None) -> None:
+        """Replace an instance by a changed one; its disks are changed by other operations.
+
+        :param ec_id: the execution which may have reserved MAC and IP addresses.
+        """
         present = self._get("instances", instance.uuid)
         if present.disks != instance.disks:
             raise errors.ConfigurationError(
                 f"instance {instance.name}: disks are not changed this way")
         self._require("nodes", instance.primary_node, f"instance {instance.name}")
         self._check_name("instances", instance.name, instance.uuid)
-        self._check_nics(instance, None)
+        self._check_nics(instance, ec_id)
         self._replace(present, instance)
+        self._settle_addresses(present, instance)
 
     def mark_instance(self, uuid: str, admin_state: str,
                       source: str = instance_const.SOURCE_ADMIN) -> None:
@@ -274,6 +294,18 @@ class Transaction:
                     f"network {network.name} is used by instance {instance.name}")
         self._drop("networks", uuid)
 
+    def set_external_addresses(self, uuid: str, *, taken: Collection[str] = (),
+                               free: Collection[str] = ()) -> None:
+        """Say which addresses of a network somebody outside of the cluster has, or has not.
+
+        :raises AddressPoolError: not an address of this network, or its first or last.
+        """
+        network = self._get("networks", uuid)
+        changed = AddressPool(AddressPool(network).taken(taken, external=True))
+        changed_network = changed.released(free, external=True)
+        if changed_network != network:
+            self._put(updated(changed_network, now=self.now))
+
     # -- filters ------------------------------------------------------------------------------
 
     def put_filter(self, rule: FilterRule) -> None:
@@ -346,16 +378,20 @@ class Transaction:
 
     def _put(self, obj: Any) -> None:
         kind = _KIND_OF[type(obj)]
+        self._note(kind, obj.uuid, self._table(kind).get(obj.uuid), obj)
         self._writable(kind)[obj.uuid] = obj
-        self.changed.add((kind, obj.uuid))
-        self._data = None
 
     def _drop(self, kind: str, uuid: str) -> Any:
         obj = self._get(kind, uuid)
+        self._note(kind, uuid, obj, None)
         del self._writable(kind)[uuid]
+        return obj
+
+    def _note(self, kind: str, uuid: str, old: Any, new: Any) -> None:
+        self._index.replace(kind, uuid, old, new)
+        self._indexed.append((kind, uuid, old, new))
         self.changed.add((kind, uuid))
         self._data = None
-        return obj
 
     def _set_cluster(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -398,8 +434,8 @@ class Transaction:
         present = self._table(kind).get(uuid)
         if present is not None and present.name == name:
             return
-        for other in self._table(kind).values():
-            if other.name == name and other.uuid != uuid:
+        for owner in self._index.owners(NAMES[kind], name):
+            if owner != uuid:
                 raise errors.ConfigurationError(f"{_LABELS[kind]} {name} exists already")
 
     def _check_nics(self, instance: Instance, ec_id: str | None) -> None:
@@ -411,14 +447,37 @@ class Transaction:
             if nic.network is not None:
                 self._require("networks", nic.network, what)
         mine = [nic.mac.lower() for nic in instance.nics]
-        others = {
-            nic.mac.lower() for other in self._table("instances").values()
-            if other.uuid != instance.uuid for nic in other.nics}
-        if ec_id is not None:
-            others |= self._reservations.reserved(MAC, ec_id)
         for mac in mine:
-            if mac in others or mine.count(mac) > 1:
+            if mine.count(mac) > 1 or self._has_other(MAC, mac, instance.uuid, ec_id):
                 raise errors.ConfigurationError(f"{what}: MAC address {mac} is already in use")
+        taken = addresses(instance)
+        for address in taken:
+            if taken.count(address) > 1 or self._has_other(IP, address, instance.uuid, ec_id):
+                raise errors.ConfigurationError(
+                    f"{what}: IP address {address[1]} is already in use")
+
+    def _has_other(self, kind: str, value: Any, uuid: str, ec_id: str | None) -> bool:
+        """Whether another object, or an execution which is not this one, has a value."""
+        return any(owner != uuid for owner in self._index.owners(kind, value)) or (
+            ec_id is not None and self._reservations.held_by_others(kind, value, ec_id))
+
+    def _settle_addresses(self, old: Instance | None, new: Instance | None) -> None:
+        """Let the pools of the networks say what the cards of an instance have."""
+        before = set() if old is None else set(addresses(old))
+        after = set() if new is None else set(addresses(new))
+        for uuid in sorted({network for network, _address in before ^ after}):
+            network = self._table("networks").get(uuid)
+            if network is None:
+                continue
+            pool = AddressPool(network)
+            # The last card with an address may have had it by an old mistake; it is free then.
+            gone = [
+                address for other, address in before - after if other == uuid
+                and address in pool and not self._index.has(IP, (uuid, address))]
+            taken = AddressPool(pool.released(gone)).taken(
+                address for other, address in after - before if other == uuid)
+            if taken != network:
+                self._put(updated(taken, now=self.now))
 
     def _check_networks(self, group: NodeGroup) -> None:
         for uuid in group.networks:
@@ -427,6 +486,11 @@ class Transaction:
     def _add_disk(self, disk: Disk, what: str) -> None:
         for uuid in disk.nodes:
             self._require("nodes", uuid, f"{what}, disk {disk.uuid}")
+        for kind, value in values_of("disks", disk):
+            if kind == MINOR and self._has_other(kind, value, disk.uuid, None):
+                raise errors.ConfigurationError(
+                    f"{what}, disk {disk.uuid}: DRBD minor {value[1]} is already in use on node "
+                    f"{value[0]}")
         self._add(self._dated(disk))
 
     def _set_disks(self, instance: Instance, uuids: tuple[str, ...]) -> None:

@@ -14,13 +14,17 @@ import contextlib
 import errno
 import itertools
 import os
+from collections.abc import Sequence
+
+# As many pieces the system takes at once.
+_IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 
 _serial = itertools.count()
 
 
 def write_file(
     path: str,
-    data: str | bytes,
+    data: str | bytes | Sequence[bytes],
     *,
     mode: int = 0o600,
     uid: int = -1,
@@ -29,13 +33,14 @@ def write_file(
 ) -> None:
     """Write a whole file, atomically.
 
-    :param data: the content; text is written as UTF-8.
+    :param data: the content; text is written as UTF-8, pieces one behind the other.
     :param mode: permission bits, whatever the umask.
     :param uid: owner, or -1 to leave it as created; the same for ``gid``.
     :param sync: False only for what may be lost with the power, such as a pid.
     :raises OSError: nothing was changed.
     """
-    content = data.encode() if isinstance(data, str) else data
+    text = data.encode() if isinstance(data, str) else data
+    pieces = (text,) if isinstance(text, bytes) else text
     # The name tells tools that list visible files to look away, and is unique for this process.
     temporary = os.path.join(
         os.path.dirname(path) or ".",
@@ -47,7 +52,7 @@ def write_file(
             os.fchmod(fd, mode)
             if uid != -1 or gid != -1:
                 os.fchown(fd, uid, gid)
-            _write_all(fd, content)
+            _write_all(fd, pieces)
             if sync:
                 os.fsync(fd)
         finally:
@@ -74,10 +79,18 @@ def _create(temporary: str) -> int:
         return os.open(temporary, flags, 0o600)
 
 
-def _write_all(fd: int, content: bytes) -> None:
-    view = memoryview(content)
-    while view:
-        view = view[os.write(fd, view) :]
+def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
+    waiting = [memoryview(piece) for piece in pieces if piece]
+    waiting.reverse()
+    while waiting:
+        if len(waiting) == 1:
+            written = os.write(fd, waiting[0])
+        else:
+            written = os.writev(fd, waiting[: -_IOV_MAX - 1 : -1])
+        while waiting and written >= len(waiting[-1]):
+            written -= len(waiting.pop())
+        if written:
+            waiting[-1] = waiting[-1][written:]
 
 
 def read_file(path: str) -> str:

@@ -12,7 +12,8 @@ import pytest
 
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure
-from ganeti.config.store import CONFIG, SSCONF, ConfigStore, Text, write_config_file
+from ganeti.config.store import CONFIG, SSCONF, ConfigStore, write_config_file
+from ganeti.config.text import Text
 from ganeti.objects import ConfigData, codec, updated
 from ganeti.utils import retry
 
@@ -30,13 +31,13 @@ class _Disk:
         self.gate: threading.Event | None = None
         self.entered = threading.Event()
 
-    def write(self, path: str, text: bytes) -> None:
+    def write(self, path: str, text: Sequence[bytes]) -> None:
         self.entered.set()
         if self.gate is not None:
             self.gate.wait()
         if self.error is not None:
             raise self.error
-        self.written.append(text)
+        self.written.append(b"".join(text))
 
 
 class _Nodes:
@@ -96,7 +97,8 @@ def test_the_text_is_what_the_codec_says_after_any_change() -> None:
     config.add_group(group_of(7), EC)
     config.allocate_port()
     for text in disk.written:
-        assert json.loads(text) == json.loads(Text(_parse(text)).render(_parse(text), set()))
+        assert json.loads(text) == json.loads(b"".join(
+            Text(_parse(text)).render(_parse(text), ())))
     assert _parse(disk.written[-1]) == config.snapshot()
     assert list(config.snapshot().instances) == [instance_of(2).uuid]
 

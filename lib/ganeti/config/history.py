@@ -1,0 +1,476 @@
+"""What was changed in the configuration, when, and by which job.
+
+A record for each commit, in files beside the configuration: who wanted it, and of each object which
+it touched the attributes as they were and as they are. From the present state and the records the
+state of any earlier moment follows: :func:`state_at` takes the newest changes back one by one.
+
+Records are written before the configuration itself and without a flush of their own, so they cost a
+commit next to nothing and survive the end of the process. When the machine loses its power the last
+seconds of the history may be missing; so are the commits of another master after a failover, and
+those which were made while the disk was full. Such a gap is found, because every record says which
+state it followed, and nobody is told a state from beyond it.
+
+The files hold what the configuration holds, secrets included; nobody else may read them. They are
+bounded: the oldest go when there are more than :data:`MAX_COMMITS` or :data:`MAX_BYTES`.
+
+File format: the first line ``{"format": 1, "version": ...}``, then one line of JSON for a commit,
+the oldest first. A new version of the configuration begins a new file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti import errors
+from ganeti.config.transaction import CLUSTER
+from ganeti.objects import ConfigData, codec
+from ganeti.utils import fs
+from ganeti.wire import json
+
+log = logging.getLogger(__name__)
+
+MAX_COMMITS: Final = 10_000
+MAX_BYTES: Final = 64 * 1024 * 1024
+# A file is removed as a whole.
+FILE_COMMITS: Final = 500
+FILE_BYTES: Final = 2 * 1024 * 1024
+# A commit with more than this says how much it changed, and not what.
+MAX_RECORD_BYTES: Final = 8 * 1024 * 1024
+
+FILE_MODE: Final = 0o600
+DIR_MODE: Final = 0o700
+
+_FORMAT: Final = 1
+_PREFIX: Final = "commits-"
+
+
+class Author(NamedTuple):
+    """Who changes the configuration: a job and its opcode, or something else that has a name.
+
+    ``source`` is where the wish came from (the first entry of the reason trail), ``reason`` what
+    the user gave as a reason.
+    """
+
+    job_id: int | None = None
+    opcode: str | None = None
+    source: str = ""
+    reason: str = ""
+
+
+class Change(NamedTuple):
+    """What happened to one object.
+
+    :ivar kind: ``cluster`` or a table of the configuration.
+    :ivar old: the attributes which changed, as they were; all of them when the object was removed;
+        None when it was added. `new` likewise.
+    """
+
+    kind: str
+    uuid: str
+    name: str
+    old: dict[str, Any] | None
+    new: dict[str, Any] | None
+
+    @property
+    def what(self) -> str:
+        """``added``, ``removed`` or ``changed``."""
+        if self.old is None:
+            return "added"
+        return "removed" if self.new is None else "changed"
+
+
+class Commit(NamedTuple):
+    """One step from a state of the configuration to the next.
+
+    :ivar serial: serial number of the new state; `time_s` its time. `before_serial` and
+        `before_time_s` are those of the old one.
+    :ivar changes: None when they were too many to be kept.
+    :ivar version: of the configuration.
+    """
+
+    serial: int
+    time_s: float
+    before_serial: int
+    before_time_s: float
+    author: Author
+    changes: tuple[Change, ...] | None
+    version: int
+
+
+def commit_of(before: ConfigData, after: ConfigData, changed: Iterable[tuple[str, str]],
+              author: Author) -> Commit:
+    """Describe one transaction.
+
+    :param changed: kind and UUID of the objects it touched.
+    """
+    return Commit(after.serial_no, after.mtime, before.serial_no, before.mtime, author,
+                  tuple(_changes(before, after, changed)), after.version)
+
+
+def _changes(before: ConfigData, after: ConfigData,
+             changed: Iterable[tuple[str, str]]) -> Iterator[Change]:
+    for kind, uuid in sorted(changed):
+        if (kind, uuid) == CLUSTER:
+            old, new = before.cluster, after.cluster
+        else:
+            old, new = getattr(before, kind).get(uuid), getattr(after, kind).get(uuid)
+        if old is new:
+            continue
+        change = change_of(kind, uuid, None if old is None else codec.to_dict(old),
+                           None if new is None else codec.to_dict(new))
+        if change is not None:
+            yield change
+
+
+def change_of(kind: str, uuid: str, old: Mapping[str, Any] | None,
+              new: Mapping[str, Any] | None) -> Change | None:
+    """Compare two states of an object, given as dictionaries; None when they are the same."""
+    known = new if new is not None else old if old is not None else {}
+    name = str(known.get("name") or known.get("cluster_name") or uuid)
+    if old is None or new is None:
+        if old is new:
+            return None
+        return Change(kind, uuid, name, None if old is None else dict(old),
+                      None if new is None else dict(new))
+    was = {key: value for key, value in old.items() if key not in new or new[key] != value}
+    now = {key: value for key, value in new.items() if key not in old or old[key] != value}
+    if not was and not now:
+        return None
+    return Change(kind, uuid, name, was, now)
+
+
+class History:
+    """Keeps the records of one configuration. Writing is done by one thread at a time."""
+
+    def __init__(self, directory: str, *, max_commits: int = MAX_COMMITS,
+                 max_bytes: int = MAX_BYTES, file_commits: int = FILE_COMMITS,
+                 file_bytes: int = FILE_BYTES) -> None:
+        self._directory = directory
+        self._max_files = max(1, max_commits // file_commits)
+        self._max_bytes = max_bytes
+        self._file_commits, self._file_bytes = file_commits, file_bytes
+        # Names and sizes of the finished files; the file which grows, and what it holds.
+        self._finished: list[tuple[str, int]] = []
+        self._fd: int | None = None
+        self._name = ""
+        self._size = self._count = 0
+        self._version = 0
+        # Size and number of records before the last addition.
+        self._before: tuple[int, int] | None = None
+
+    def open(self, data: ConfigData) -> None:
+        """Begin after a start of the program; `data` is what the configuration file holds.
+
+        Records of commits which never became the configuration are dropped: they were written,
+        and then the process ended.
+
+        :raises OSError: the files cannot be read or changed.
+        """
+        names = _names(self._directory)
+        for name in reversed(names):
+            text = fs.read_bytes(f"{self._directory}/{name}")
+            keep = _length_until(text, data)
+            if keep == len(text):
+                break
+            log.info("dropping the end of %s/%s, which never happened", self._directory, name)
+            if keep:
+                os.truncate(f"{self._directory}/{name}", keep)
+                break
+            fs.remove_file(f"{self._directory}/{name}")
+        # The next commit begins a new file; that also keeps files of different versions apart.
+        self._finished = [
+            (name, os.stat(f"{self._directory}/{name}").st_size)
+            for name in _names(self._directory)]
+
+    def append(self, commits: Sequence[Commit]) -> None:
+        """Add records, all with one write; :meth:`take_back` undoes it.
+
+        :raises OSError: nothing was added.
+        """
+        self._before = None
+        lines = [_line(commit) for commit in commits]
+        block = b"".join(lines)
+        if (self._fd is None or self._count >= self._file_commits
+                or self._size >= self._file_bytes or self._version != commits[0].version):
+            self._begin_file(commits[0])
+        assert self._fd is not None
+        try:
+            written = os.write(self._fd, block)
+            if written != len(block):
+                written += os.write(self._fd, block[written:])
+                if written != len(block):
+                    raise OSError(f"only {written} of {len(block)} bytes could be written")
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            raise
+        self._before = (self._size, self._count)
+        self._size += len(block)
+        self._count += len(commits)
+
+    def take_back(self) -> None:
+        """Remove what the last :meth:`append` added: it did not become the configuration."""
+        if self._before is None or self._fd is None:
+            return
+        self._size, self._count = self._before
+        self._before = None
+        os.ftruncate(self._fd, self._size)
+
+    def _begin_file(self, first: Commit) -> None:
+        fs.make_dirs(self._directory, DIR_MODE)
+        self.close()
+        name = f"{_PREFIX}{first.serial:012d}"
+        header = json.dumps({"format": _FORMAT, "version": first.version}).encode() + b"\n"
+        path = f"{self._directory}/{name}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        # A file of this name can only hold records which were taken back.
+        fd = os.open(path, flags | os.O_TRUNC, FILE_MODE)
+        try:
+            os.fchmod(fd, FILE_MODE)
+            os.write(fd, header)
+        except OSError:
+            os.close(fd)
+            fs.remove_file(path)
+            raise
+        self._finished = [item for item in self._finished if item[0] != name]
+        self._fd, self._name, self._version = fd, name, first.version
+        self._size, self._count = len(header), 0
+        total = sum(size for _name, size in self._finished)
+        while self._finished and (
+                len(self._finished) >= self._max_files or total > self._max_bytes):
+            oldest, size = self._finished.pop(0)
+            fs.remove_file(f"{self._directory}/{oldest}")
+            total -= size
+
+    def close(self) -> None:
+        """Finish the present file."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._finished.append((self._name, self._size))
+            self._fd = None
+
+    def commits(self) -> Iterator[Commit]:
+        """All records, the newest first. Files are read when their records are wanted.
+
+        :raises ConfigurationError: a file cannot be read, or is not what it should be.
+        """
+        for name in reversed(_names(self._directory)):
+            path = f"{self._directory}/{name}"
+            try:
+                text = fs.read_bytes(path)
+            except FileNotFoundError:
+                return      # it was the oldest, and just became too old
+            except OSError as err:
+                raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+            yield from reversed(_parse(path, text))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return [name for name in fs.list_visible(directory) if name.startswith(_PREFIX)]
+    except FileNotFoundError:
+        return []
+
+
+def _line(commit: Commit) -> bytes:
+    author = commit.author
+    record: dict[str, Any] = {
+        "serial": commit.serial, "time": commit.time_s,
+        "was": [commit.before_serial, commit.before_time_s],
+        "job": author.job_id, "op": author.opcode, "source": author.source,
+        "reason": author.reason,
+        "changes": None if commit.changes is None else [list(item) for item in commit.changes]}
+    line = json.dumps(record).encode() + b"\n"
+    if len(line) > MAX_RECORD_BYTES:
+        line = json.dumps({**record, "changes": None}).encode() + b"\n"
+    return line
+
+
+def _parse(path: str, text: bytes) -> list[Commit]:
+    lines = text.split(b"\n")
+    # What follows the last newline is being written, or was when the power failed.
+    lines.pop()
+    try:
+        header = json.loads(lines[0]) if lines else {"format": _FORMAT, "version": 0}
+        if header["format"] != _FORMAT:
+            raise errors.ConfigurationError(f"{path} has format {header['format']}, not {_FORMAT}")
+        return [_commit(json.loads(line), header["version"]) for line in lines[1:]]
+    except (errors.ParseError, KeyError, TypeError, ValueError) as err:
+        raise errors.ConfigurationError(f"{path} is no history of the configuration") from err
+
+
+def _commit(record: dict[str, Any], version: int) -> Commit:
+    changes = record["changes"]
+    before_serial, before_time_s = record["was"]
+    return Commit(
+        record["serial"], record["time"], before_serial, before_time_s,
+        Author(record["job"], record["op"], record["source"], record["reason"]),
+        None if changes is None else tuple(Change(*change) for change in changes), version)
+
+
+def _length_until(text: bytes, data: ConfigData) -> int:
+    """How much of a file is about states up to this one, in bytes; 0 when none of it is."""
+    end = len(text)
+    while True:
+        # Behind the last newline there is nothing, or half a line.
+        end = text.rfind(b"\n", 0, end) + 1
+        start = text.rfind(b"\n", 0, end - 1) + 1
+        if start == 0:
+            return 0
+        try:
+            record = json.loads(text[start:end])
+            serial, time_s = record["serial"], record["time"]
+        except (errors.ParseError, KeyError, TypeError):
+            end = start     # torn by a loss of power
+            continue
+        if serial < data.serial_no or (serial, time_s) == (data.serial_no, data.mtime):
+            return end
+        end = start
+
+
+# -- going back ------------------------------------------------------------------------------------
+
+
+class PastState:
+    """A state of the configuration which can be made older, as plain dictionaries."""
+
+    def __init__(self, data: ConfigData) -> None:
+        whole = codec.to_dict(data)
+        self.cluster: dict[str, Any] = whole.pop("cluster")
+        self.tables: dict[str, dict[str, Any]] = {
+            kind: value for kind, value in whole.items() if isinstance(value, dict)}
+        self.root: dict[str, Any] = {
+            key: value for key, value in whole.items() if not isinstance(value, dict)}
+
+    @property
+    def serial(self) -> int:
+        """Its serial number."""
+        serial: int = self.root["serial_no"]
+        return serial
+
+    @property
+    def time_s(self) -> float:
+        """When it came to be, in seconds since the epoch."""
+        time_s: float = self.root["mtime"]
+        return time_s
+
+    def whole(self) -> dict[str, Any]:
+        """As the file had it."""
+        return {"cluster": self.cluster, **self.tables, **self.root}
+
+    def get(self, kind: str, uuid: str) -> dict[str, Any] | None:
+        """One object."""
+        return self.cluster if (kind, uuid) == CLUSTER else self.tables[kind].get(uuid)
+
+    def take_back(self, commit: Commit) -> None:
+        """Become the state before a commit.
+
+        :raises OpPrereqError: it is not the commit which led here, or cannot be undone.
+        """
+        if (commit.serial, commit.time_s) != (self.serial, self.time_s):
+            raise errors.OpPrereqError(
+                f"the history has a gap between serial numbers {commit.serial} and {self.serial}: "
+                "nothing older can be told from it", errors.ECODE_STATE)
+        if commit.version != self.root["version"]:
+            raise errors.OpPrereqError(
+                f"the configuration was upgraded after serial number {commit.serial}; nothing "
+                "older can be told", errors.ECODE_STATE)
+        if commit.changes is None:
+            raise errors.OpPrereqError(
+                f"the commit with serial number {commit.serial} changed too much to be kept; "
+                "nothing older can be told", errors.ECODE_STATE)
+        for change in commit.changes:
+            self._take_back_change(change)
+        self.root["serial_no"], self.root["mtime"] = commit.before_serial, commit.before_time_s
+
+    def _take_back_change(self, change: Change) -> None:
+        present = self.get(change.kind, change.uuid)
+        if change.old is None:
+            self.tables[change.kind].pop(change.uuid, None)
+            return
+        old = dict(change.old)
+        if change.new is not None:
+            kept = {key: value for key, value in (present or {}).items()
+                    if key not in change.new}
+            old = {**kept, **old}
+        if (change.kind, change.uuid) == CLUSTER:
+            self.cluster = old
+        else:
+            self.tables[change.kind][change.uuid] = old
+
+
+def state_at(data: ConfigData, history: History, point: int | float) -> PastState:
+    """The configuration as it was.
+
+    :param data: as it is.
+    :param point: a serial number; or, as a float, seconds since the epoch.
+    :raises OpPrereqError: there was no such state, or the history does not reach it.
+    """
+    state = PastState(data)
+    _go_back(state, _older(history, state), point)
+    return state
+
+
+def compare(data: ConfigData, history: History, first: int | float, last: int | float,
+            ) -> tuple[int, int, list[Change]]:
+    """What is different between two states.
+
+    :param first: as `point` of :func:`state_at`; the older one.
+    :returns: the serial numbers of both, and the changes from one to the other, by kind and name.
+    :raises OpPrereqError: see :func:`state_at`.
+    """
+    state = PastState(data)
+    commits = _older(history, state)
+    _go_back(state, commits, last)
+    newest = state.serial
+    if _reached(state, first) and not (isinstance(first, int) and first == newest):
+        raise errors.OpPrereqError(
+            f"{_point_text(first)} is not before {_point_text(last)}", errors.ECODE_INVAL)
+    later: dict[tuple[str, str], dict[str, Any] | None] = {}
+
+    def remember(commit: Commit) -> None:
+        for change in commit.changes or ():
+            later.setdefault((change.kind, change.uuid), state.get(change.kind, change.uuid))
+
+    _go_back(state, commits, first, remember)
+    found = (change_of(kind, uuid, state.get(kind, uuid), new)
+             for (kind, uuid), new in later.items())
+    changes = sorted((change for change in found if change is not None),
+                     key=lambda change: (change.kind, change.name, change.uuid))
+    return state.serial, newest, changes
+
+
+def _older(history: History, state: PastState) -> Iterator[Commit]:
+    """Records which belong to the past of a state; a commit may just be on its way."""
+    serial = state.serial
+    return (commit for commit in history.commits() if commit.serial <= serial)
+
+
+def _go_back(state: PastState, commits: Iterator[Commit], point: int | float,
+             before: Any = None) -> None:
+    if isinstance(point, int) and point > state.serial:
+        raise errors.OpPrereqError(
+            f"there is no serial number {point} yet; the newest is {state.serial}",
+            errors.ECODE_NOENT)
+    while not _reached(state, point):
+        commit = next(commits, None)
+        if commit is None:
+            raise errors.OpPrereqError(
+                f"the history reaches back to serial number {state.serial}, not to "
+                f"{_point_text(point)}", errors.ECODE_NOENT)
+        if before is not None:
+            before(commit)
+        state.take_back(commit)
+    if isinstance(point, int) and state.serial != point:
+        raise errors.OpPrereqError(
+            f"there was no serial number {point}", errors.ECODE_NOENT)
+
+
+def _reached(state: PastState, point: int | float) -> bool:
+    return state.serial <= point if isinstance(point, int) else state.time_s <= point
+
+
+def _point_text(point: int | float) -> str:
+    return f"serial number {point}" if isinstance(point, int) else f"time {point:g}"

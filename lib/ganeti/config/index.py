@@ -1,0 +1,116 @@
+"""Who has what: values of the configuration which at most one object may have.
+
+The store keeps one index of its newest state; transactions ask it instead of looking through all
+objects, and tell it what they change. With 20,000 instances this is the difference between a
+microsecond and twenty milliseconds.
+
+A configuration may come with contradictions (they are reported, not refused), so a value may have
+several owners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ganeti.constants import disk as disk_const
+from ganeti.objects import ConfigData, Disk, Instance
+
+# Kinds of values. The first three are also kinds of reservations.
+INSTANCE_NAME: Final = "instance name"
+MAC: Final = "MAC address"
+LV: Final = "logical volume"         # "vg/lv"
+IP: Final = "IP address"             # (network uuid, address)
+MINOR: Final = "DRBD minor"          # (node uuid, minor)
+PORT: Final = "port"
+NAMES: Final = {"nodes": "node name", "nodegroups": "node group name",
+                "instances": INSTANCE_NAME, "networks": "network name"}
+
+_TABLES: Final = ("nodes", "nodegroups", "instances", "networks", "disks")
+
+Key = tuple[str, Any]
+
+
+def values_of(kind: str, obj: Any) -> Iterator[Key]:
+    """The values of one object."""
+    if kind in NAMES:
+        yield NAMES[kind], obj.name
+    if kind == "instances":
+        yield from _instance_values(obj)
+    elif kind == "disks":
+        yield from _disk_values(obj)
+
+
+def addresses(instance: Instance) -> list[tuple[str, str]]:
+    """Network UUID and address of each card whose address is from a network."""
+    return [(nic.network, nic.ip) for nic in instance.nics
+            if nic.network is not None and nic.ip is not None]
+
+
+def _instance_values(instance: Instance) -> Iterator[Key]:
+    for nic in instance.nics:
+        yield MAC, nic.mac.lower()
+    for address in addresses(instance):
+        yield IP, address
+    if instance.network_port is not None:
+        yield PORT, instance.network_port
+
+
+def _disk_values(disk: Disk) -> Iterator[Key]:
+    for device in disk.walk():
+        parts = device.logical_id
+        if device.dev_type == disk_const.PLAIN and len(parts) >= 2:
+            yield LV, f"{parts[0]}/{parts[1]}"
+        elif device.dev_type == disk_const.DRBD8 and len(parts) >= 5:
+            yield MINOR, (parts[0], parts[3])
+            yield MINOR, (parts[1], parts[4])
+            yield PORT, parts[2]
+
+
+class Index:
+    """Owners of values. Changed by whoever holds the store's lock; read by everybody."""
+
+    def __init__(self, data: ConfigData) -> None:
+        # One owner as it is, several as a tuple: nearly all values have one.
+        self._owners: dict[Key, str | tuple[str, ...]] = {}
+        for kind in _TABLES:
+            for uuid, obj in getattr(data, kind).items():
+                for key in values_of(kind, obj):
+                    self._add(key, uuid)
+
+    def owners(self, kind: str, value: Any) -> tuple[str, ...]:
+        """UUIDs of the objects which have a value."""
+        found = self._owners.get((kind, value), ())
+        return (found,) if isinstance(found, str) else found
+
+    def has(self, kind: str, value: Any) -> bool:
+        """Whether some object has a value."""
+        return (kind, value) in self._owners
+
+    def replace(self, kind: str, uuid: str, old: Any, new: Any) -> None:
+        """An object was changed, added (`old` is None) or removed (`new` is None)."""
+        before = [] if old is None else list(values_of(kind, old))
+        after = [] if new is None else list(values_of(kind, new))
+        if before == after:
+            return
+        for key in before:
+            self._remove(key, uuid)
+        for key in after:
+            self._add(key, uuid)
+
+    def _add(self, key: Key, uuid: str) -> None:
+        present = self._owners.get(key)
+        if present is None:
+            self._owners[key] = uuid
+        else:
+            self._owners[key] = (
+                *((present,) if isinstance(present, str) else present), uuid)
+
+    def _remove(self, key: Key, uuid: str) -> None:
+        present = self._owners[key]
+        if present == uuid:
+            del self._owners[key]
+            return
+        left = list(present)
+        left.remove(uuid)
+        self._owners[key] = left[0] if len(left) == 1 else tuple(left)

@@ -1,0 +1,152 @@
+"""Arithmetic on the addresses of a network.
+
+A network's object keeps two texts with a ``0`` or ``1`` for each of its addresses, in order:
+``reservations`` for what instances have, ``ext_reservations`` for what others have (routers,
+machines outside the cluster). The first and the last address of a network are never given away, and
+are reserved externally from the start, as is the gateway. An address is free when both say ``0``.
+
+Pure: a change makes a new :class:`~ganeti.objects.Network`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import ipaddress
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from ganeti import errors
+from ganeti.objects.network import Network
+
+# The published bounds: from two usable addresses to 65,536 in all.
+SMALLEST_PREFIX: Final = 30
+LARGEST_PREFIX: Final = 16
+
+
+def empty(network: Network) -> Network:
+    """A network with fresh pools: only its first, its last and its gateway's address are taken.
+
+    :raises AddressPoolError: not an IPv4 network, or too large or too small; a gateway elsewhere.
+    """
+    size = _parsed(network).num_addresses
+    fresh = dataclasses.replace(
+        network, reservations="0" * size, ext_reservations="1" + "0" * (size - 2) + "1")
+    if network.gateway is None:
+        return fresh
+    return AddressPool(fresh).taken([network.gateway], external=True)
+
+
+class AddressPool:
+    """The addresses of a network. Methods take addresses as text.
+
+    :raises AddressPoolError: the network's object is not well made; all methods raise it for an
+        address which is none, or is outside of the network.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._range = _parsed(network)
+        self.size = self._range.num_addresses
+        self._own = network.reservations or "0" * self.size
+        self._external = network.ext_reservations or "0" * self.size
+        for bits in (self._own, self._external):
+            if len(bits) != self.size or not set(bits) <= {"0", "1"}:
+                raise errors.AddressPoolError(
+                    f"network {network.name}: a pool must be {self.size} times 0 or 1")
+
+    def __contains__(self, address: str) -> bool:
+        try:
+            self._place(address)
+        except errors.AddressPoolError:
+            return False
+        return True
+
+    def address(self, place: int) -> str:
+        """The address at a place, counted from zero."""
+        return str(self._range.network_address + place)
+
+    def is_taken(self, address: str, *, external: bool) -> bool:
+        """Whether an instance has it, or (external) somebody else."""
+        return (self._external if external else self._own)[self._place(address)] == "1"
+
+    def is_free(self, address: str) -> bool:
+        """Whether nobody has it."""
+        place = self._place(address)
+        return self._own[place] == self._external[place] == "0"
+
+    @property
+    def taken_count(self) -> int:
+        """How many addresses somebody has."""
+        return self.size - self.free_count
+
+    @property
+    def free_count(self) -> int:
+        """How many addresses nobody has."""
+        return sum(1 for _ in self.free_addresses())
+
+    def free_addresses(self) -> Iterator[str]:
+        """Addresses which nobody has, in order."""
+        for place, pair in enumerate(zip(self._own, self._external, strict=True)):
+            if pair == ("0", "0"):
+                yield self.address(place)
+
+    def taken_addresses(self, *, external: bool) -> list[str]:
+        """Addresses which instances have, or (external) others."""
+        bits = self._external if external else self._own
+        return [self.address(place) for place, bit in enumerate(bits) if bit == "1"]
+
+    @property
+    def map(self) -> str:
+        """A character for each address: ``.`` free, ``X`` taken."""
+        return "".join("." if pair == ("0", "0") else "X"
+                       for pair in zip(self._own, self._external, strict=True))
+
+    def taken(self, addresses: Iterable[str], *, external: bool = False) -> Network:
+        """The network with these addresses taken."""
+        return self._marked(addresses, "1", external)
+
+    def released(self, addresses: Collection[str], *, external: bool = False) -> Network:
+        """The network with these addresses free.
+
+        :raises AddressPoolError: also for the first and the last, which stay with nobody.
+        """
+        if external:
+            for address in addresses:
+                if self._place(address) in (0, self.size - 1):
+                    raise errors.AddressPoolError(
+                        f"address {address} of network {self.network.name} cannot be given away")
+        return self._marked(addresses, "0", external)
+
+    def _marked(self, addresses: Iterable[str], bit: str, external: bool) -> Network:
+        bits = list(self._external if external else self._own)
+        for address in addresses:
+            bits[self._place(address)] = bit
+        text = "".join(bits)
+        if external:
+            return dataclasses.replace(self.network, ext_reservations=text)
+        return dataclasses.replace(self.network, reservations=text)
+
+    def _place(self, address: str) -> int:
+        try:
+            parsed = ipaddress.IPv4Address(address)
+        except ValueError:
+            raise errors.AddressPoolError(f"'{address}' is not an IPv4 address") from None
+        place = int(parsed) - int(self._range.network_address)
+        if not 0 <= place < self.size:
+            raise errors.AddressPoolError(
+                f"address {address} is not in network {self.network.name} "
+                f"({self.network.network})")
+        return place
+
+
+def _parsed(network: Network) -> ipaddress.IPv4Network:
+    try:
+        found = ipaddress.IPv4Network(network.network)
+    except ValueError as err:
+        raise errors.AddressPoolError(
+            f"network {network.name}: '{network.network}' is not an IPv4 network: {err}") from None
+    if not LARGEST_PREFIX <= found.prefixlen <= SMALLEST_PREFIX:
+        raise errors.AddressPoolError(
+            f"network {network.name}: the prefix of {network.network} must be from "
+            f"/{LARGEST_PREFIX} to /{SMALLEST_PREFIX}")
+    return found
