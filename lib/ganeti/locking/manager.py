@@ -22,7 +22,8 @@ Promises:
   waiting is noticed: both are looked at once more after the request stands in its queue.
 
 An owner has at most one request at a time. A dead owner (:meth:`LockManager.free_dead`) loses what
-he holds and what he waits for. The request forms of seed 004 *Locking* are
+he holds and what he waits for; whoever waits behind him notices it, when he comes and every few
+seconds. The request forms of seed 004 *Locking* are
 :meth:`~LockManager.update`, :meth:`~LockManager.opportunistic_union`,
 :meth:`~LockManager.list_locks` and :meth:`~LockManager.intersection`; logical units
 use :meth:`~LockManager.acquire`.
@@ -31,6 +32,7 @@ use :meth:`~LockManager.acquire`.
 from __future__ import annotations
 
 import heapq
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -55,7 +57,12 @@ from ganeti.locking.lock_set import LockSet, Step
 from ganeti.locking.shared_lock import Mode, SharedLock, Ticket, join, public_mode
 from ganeti.utils import clock, filelock
 
+_log = logging.getLogger(__name__)
+
 _STRENGTH: Final = {SHARED: 1, EXCLUSIVE: 2}
+
+# How often a waiter looks whether those in front are alive, where they live in other processes.
+_LOOK_S: Final = 5.0
 
 # A place behind everybody: who tries without waiting never goes before one who waits.
 _LAST: Final = 1 << 62
@@ -172,15 +179,19 @@ class LockManager:
     def __init__(
         self, keys: Mapping[Level, Iterable[str]] | None = None, *,
         now: Callable[[], float] = clock.now,
-        is_dead: Callable[[str], bool] = _livelock_is_free,
+        is_dead: Callable[[str], bool] = _livelock_is_free, look_s: float = _LOOK_S,
     ) -> None:
         """:param keys: the members of each level to begin with.
         :param now: time in seconds since the epoch, for what is shown.
         :param is_dead: whether the process behind a livelock file has gone.
+        :param look_s: time between two looks of a waiter at those in front.
         """
         self._mutex = threading.Lock()
         self._now = now
         self._is_dead = is_dead
+        self._look_s = look_s
+        # Where the owners so far live; in one process nobody dies alone.
+        self._livelocks: set[str] = set()
         self._order = 0
         self._sets: dict[Level, LockSet[Request]] = {level: LockSet(level) for level in LEVELS}
         self._sets[Level.CLUSTER].add([BGL])
@@ -319,8 +330,9 @@ class LockManager:
             while True:
                 left_s = None if deadline is None else deadline - time.monotonic()
                 expired = left_s is not None and left_s <= 0
-                if not expired:
-                    request.event.wait(left_s)
+                if not expired and not request.event.wait(
+                        self._look_s if left_s is None else min(left_s, self._look_s)):
+                    self._free_dead_blockers(request)
                 with self._mutex:
                     if request.state is State.GRANTED:
                         return True
@@ -470,22 +482,32 @@ class LockManager:
         """Free the locks of owners whose process has gone (seed 004 *Job death detection*).
 
         :param owners: whom to look at; everybody by default. Their files are looked at outside
-            the mutex.
+            the mutex. Whoever shares the file of a dead one is dead, too.
         :returns: those found dead.
         """
         if owners is None:
-            with self._mutex:
-                owners = [*self._holdings, *self._requests]
-        alive: dict[str, bool] = {}
-        dead: list[Owner] = []
-        for owner in dict.fromkeys(owners):
-            if owner.livelock is None:
-                continue
-            if owner.livelock not in alive:
-                alive[owner.livelock] = not self._is_dead(owner.livelock)
-            if not alive[owner.livelock]:
-                self.free(owner)
-                dead.append(owner)
+            owners = self.owners()
+        livelocks = dict.fromkeys(
+            owner.livelock for owner in owners if owner.livelock is not None)
+        gone = {livelock for livelock in livelocks if self._looks_dead(livelock)}
+        if not gone:
+            return []
+        dead = [owner for owner in self.owners() if owner.livelock in gone]
+        for owner in dead:
+            self.free(owner)
+        with self._mutex:
+            self._livelocks -= gone
+        return dead
+
+    def _looks_dead(self, livelock: str) -> bool:
+        try:
+            dead = self._is_dead(livelock)
+        except OSError as err:
+            # Nobody knows; taking the locks of one who lives would be the greater harm.
+            _log.warning("cannot look whether the owner of %s is alive: %s", livelock, err)
+            return False
+        if dead:
+            _log.warning("the owner of %s has died, its locks are freed", livelock)
         return dead
 
     # -- for the job queue --------------------------------------------------------------------
@@ -594,6 +616,8 @@ class LockManager:
     ) -> Request:
         """Start a request and take it as far as it gets at once."""
         self._order += 1
+        if owner.livelock is not None:
+            self._livelocks.add(owner.livelock)
         request = Request(owner, steps, gains, priority, self._order, self._now())
         touched = self._advance(request)
         if request.state is State.WAITING:
@@ -704,12 +728,12 @@ class LockManager:
         self._settle(touched)
 
     def _free_dead_blockers(self, request: Request) -> None:
-        """Look once whether those in front are alive, before sleeping behind them."""
+        """Look whether those in front are alive, before sleeping (on) behind them."""
+        mine = request.owner.livelock
         with self._mutex:
-            if request.state is not State.WAITING:
+            if request.state is not State.WAITING or self._livelocks <= {mine}:
                 return
             holders, before = request.steps[request.position].lock.blockers(request)
-        mine = request.owner.livelock
         self.free_dead(
             other for other in (*holders, *before)
             if other.livelock is not None and other.livelock != mine)
@@ -824,6 +848,8 @@ class LockManager:
     def _try(self, owner: Owner, ident: LockId, wanted: str, priority: int) -> bool:
         """Take one lock if that needs no waiting."""
         lock_set = self._sets[ident.level]
+        if owner.livelock is not None:
+            self._livelocks.add(owner.livelock)
         holdings = self._holdings.setdefault(owner, {})
         place = (priority, _LAST)
         if ident.key is ALL:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -467,6 +468,53 @@ def test_a_dead_holder_is_noticed_by_who_would_wait(tmp_path: Path) -> None:
     locks = LockManager({NODE: ["n1"]})
     locks.acquire(Owner(1, "job 1", str(tmp_path / "gone")), NODE, ["n1"], shared=False)
     assert locks.acquire(B, NODE, ["n1"], shared=False) == {"n1"}
+
+
+def test_a_holder_that_dies_while_others_wait_is_noticed(tmp_path: Path) -> None:
+    locks = LockManager({NODE: ["n1"]}, look_s=0.01)
+    livelock = filelock.FileLock(str(tmp_path / "job_1"))
+    livelock.acquire(timeout_s=5)
+    locks.acquire(Owner(1, "job 1", livelock.path), NODE, ["n1"], shared=False)
+    waiting = [_Thread(partial(locks.acquire, owner, NODE, ["n1"], shared=True))
+               for owner in (B, C)]
+    _until(lambda: [len(who) for _mode, who in locks.table()[-1].pending] == [2])
+    # Many looks at a living holder change nothing.
+    assert not locks.acquire(D, NODE, ["n1"], shared=False, timeout_s=0.2)
+    livelock.close()
+    assert [thread.result() for thread in waiting] == [{"n1"}] * 2
+
+
+def test_all_jobs_of_a_dead_process_are_freed(tmp_path: Path) -> None:
+    locks = LockManager({NODE: ["n1", "n2"]})
+    path = str(tmp_path / "gone")
+    locks.acquire(Owner(1, "job 1", path), NODE, ["n1"], shared=False)
+    locks.acquire(Owner(2, "job 2", path), NODE, ["n2"], shared=False, opportunistic=True)
+    assert locks.acquire(B, NODE, ["n1"], shared=False) == {"n1"}
+    assert locks.acquire(C, NODE, ["n2"], shared=False) == {"n2"}
+
+
+def test_a_livelock_that_cannot_be_looked_at_counts_as_alive() -> None:
+    def look(path: str) -> bool:
+        raise PermissionError(13, "not yours", path)
+
+    locks = LockManager({NODE: ["n1"]}, is_dead=look, look_s=0.01)
+    locks.acquire(Owner(1, "job 1", "/x"), NODE, ["n1"], shared=False)
+    assert locks.acquire(B, NODE, ["n1"], shared=False, timeout_s=0.1) is None
+    assert locks.free_dead() == []
+
+
+def test_in_one_process_nobody_looks() -> None:
+    looked: list[str] = []
+
+    def look(path: str) -> bool:
+        looked.append(path)
+        return False
+
+    locks = LockManager({NODE: ["n1"]}, is_dead=look, look_s=0.01)
+    locks.acquire(Owner(1, "job 1", "/same"), NODE, ["n1"], shared=False)
+    assert locks.acquire(
+        Owner(2, "job 2", "/same"), NODE, ["n1"], shared=False, timeout_s=0.1) is None
+    assert looked == []
 
 
 def test_a_dead_waiter_loses_his_place(locks: LockManager) -> None:
