@@ -94,6 +94,9 @@ def add(values: Values, arguments: list[str]) -> int:
         hv_state=node_params.hv_state(values.hv_state) or None,
         disk_state=node_params.disk_state(values.disk_state) or None,
         node_setup=values.node_setup, **jobs.common_params(values))
+    if values.token:
+        from ganeti.client import node_join
+        return node_join.add(values, host, opcode, client)
     if not values.node_setup:
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
@@ -144,6 +147,10 @@ PROGRAM = Program(
             opt.flag("--no-ssh-key-check", dest="ssh_key_check", default=True, value=False,
                      help="accept an SSH host key that is not known"),
             opt.flag("--force-join", help="go on when the machine seems to be in another cluster"),
+            opt.flag("--token", help="print a token with which the machine joins by itself, and"
+                     " wait for it; SSH is not used"),
+            Option("--token-lifetime", kind="int", default=3600, metavar="SECONDS",
+                   help="how long the token is good"),
             opt.PRIORITY, opt.VERBOSE],
                 "Add a machine to the cluster"),
         Command("list", list_nodes, [Argument("node")], opt.LIST_OPTIONS,

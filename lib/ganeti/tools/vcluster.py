@@ -491,9 +491,10 @@ def _locked(directory: str) -> Iterator[None]:
 # --- the other commands ------------------------------------------------------------------------
 
 
-def add_node(directory: str) -> Node:
+def add_node(directory: str, *, join: bool = True) -> Node:
     """Give a virtual cluster one more node; on failure it is as before.
 
+    :param join: False only makes the machine, so that joining can be tried by hand.
     :raises ConfigurationError: no address is left or free.
     :raises OpExecError: ``gnt-node add`` failed; carries what it printed.
     """
@@ -511,7 +512,8 @@ def add_node(directory: str) -> Node:
             _make_node(bigger, node)
             _write(bigger)
             _write_programs(bigger)
-            _add(bigger, node)
+            if join:
+                _add(bigger, node)
         except BaseException:
             _end_processes(bigger, only=node)
             _write(cluster)
@@ -742,7 +744,12 @@ def _parser() -> argparse.ArgumentParser:
         ("destroy", "end guests and daemons, remove the directory"),
         ("add-node", "add one more node; prints its name last"),
     ):
-        command(name, words).add_argument("directory")
+        one = command(name, words)
+        one.add_argument("directory")
+        if name == "add-node":
+            one.add_argument(
+                "--machine-only", action="store_true", help="only make it, outside the cluster"
+            )
     for name, words in (
         ("env", 'print exports, for: eval "$(vcluster env DIRECTORY)"'),
         ("run", "run a program inside the cluster"),
@@ -789,7 +796,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
         _say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
         _say(f'    eval "$({shlex.quote(_myself())} env {shlex.quote(cluster.directory)})"')
     elif options.command == "add-node":
-        _say(add_node(directory).name)
+        _say(add_node(directory, join=not options.machine_only).name)
     elif options.command == "show":
         _say(show(directory))
     elif options.command == "env":

@@ -114,6 +114,22 @@ def digest_der(der: bytes) -> str:
     return ":".join(digits[start:start + 2] for start in range(0, len(digits), 2))
 
 
+def fingerprint_der(der: bytes) -> bytes:
+    """SHA256 over a certificate in its binary form; what a join token names."""
+    return hashlib.sha256(der).digest()
+
+
+def fingerprint(pem: str, filename: str = "(text)") -> bytes:
+    """As :func:`fingerprint_der`, of the first certificate in a PEM.
+
+    :raises X509CertError: no certificate in it.
+    """
+    try:
+        return fingerprint_der(ssl.PEM_cert_to_DER_cert(certificate_part(pem, filename)))
+    except ValueError as err:
+        raise errors.X509CertError(filename, f"cannot read the certificate: {err}") from err
+
+
 def digest_file(path: str) -> str:
     """As :func:`digest`, of a file.
 
@@ -207,6 +223,34 @@ def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext
         context.load_verify_locations(cafile=ca_file or cert_file)
     except (OSError, ValueError) as err:
         raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
+    return context
+
+
+def plain_server_context(cert_file: str) -> ssl.SSLContext:
+    """TLS settings of a server that lets anybody connect and finds out in other ways who it is.
+
+    :raises X509CertError: the file cannot be read, or key and certificate do not fit.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.set_ciphers(CIPHERS)
+        context.load_cert_chain(cert_file)
+    except (OSError, ValueError) as err:
+        raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
+    return context
+
+
+def pinning_client_context() -> ssl.SSLContext:
+    """TLS settings of a client that knows the digest of the certificate it wants to see.
+
+    The handshake accepts any certificate; the caller must compare its digest before it sends
+    anything.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
     return context
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from fakes.luxi_master import FakeMaster
 from ganeti import bootstrap, errors
+from ganeti.bootstrap import join, join_protocol
 from ganeti.cli import jobs
 
 from .conftest import Gnt
@@ -260,3 +261,84 @@ def test_remove_refused(gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt("node remove node2")
     assert ended.code == 1
     assert "instance web1 is still on node2" in ended.err
+
+
+# -- add --token ----------------------------------------------------------------------------------
+
+class Bearer:
+    """The machine that comes with the token."""
+
+    def __init__(self, events: list[str]) -> None:
+        self.events = events
+        self.error: Exception | None = None
+
+    def equip(self, here: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.events.append("equip")
+
+    def taken_in(self) -> None:
+        self.events.append("taken in")
+
+    def refuse(self, text: str) -> None:
+        self.events.append(f"refuse: {text}")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
+@pytest.fixture
+def bearer(monkeypatch: pytest.MonkeyPatch) -> Bearer:
+    made = Bearer([])
+
+    class Offer:
+        def __init__(self, host: Any, address: str, *, lifetime_s: int, **_: Any) -> None:
+            made.events.append(f"offer {host.name} at {address} for {lifetime_s} s")
+            self.token = join_protocol.Token(0, address, 1, b"c" * 32, b"s" * 32, host.name)
+
+        def __enter__(self) -> Offer:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            made.events.append("withdrawn")
+
+        def wait(self) -> Bearer:
+            return made
+
+    monkeypatch.setattr(join, "Offer", Offer)
+    monkeypatch.setattr(join, "master_address", lambda: "127.0.9.1")
+    return made
+
+
+def test_add_by_token(gnt: Gnt, master: FakeMaster, setup: Setup, bearer: Bearer) -> None:
+    ended = gnt("node add --token -g rack2 node2")
+    assert ended.code == 0
+    assert "gntjoin1-" in ended.out and "On node2.example.com run 'ganeti-join'" in ended.out
+    assert bearer.events == [
+        "offer node2.example.com at 127.0.9.1 for 3600 s", "withdrawn", "equip", "taken in"]
+    assert master.opcode()["OP_ID"] == "OP_NODE_ADD" and master.opcode()["group"] == "rack2"
+    assert setup.events == [], "nothing is prepared from here"
+
+
+def test_add_by_token_when_the_machine_fails(
+        gnt: Gnt, master: FakeMaster, bearer: Bearer) -> None:
+    bearer.error = join_protocol.JoinError("node2: cannot start ganeti-noded")
+    ended = gnt("node add --token --token-lifetime 60 node2")
+    assert ended.code == 1 and "cannot start ganeti-noded" in ended.err
+    assert bearer.events[0].endswith("for 60 s")
+    assert bearer.events[-1].startswith("refuse: ")
+    assert "SubmitJob" not in master.methods()
+
+
+def test_add_by_token_when_the_job_fails(
+        gnt: Gnt, master: FakeMaster, bearer: Bearer) -> None:
+    master.results["OP_NODE_ADD"] = errors.OpPrereqError("no such group", errors.ECODE_NOENT)
+    ended = gnt("node add --token node2")
+    assert ended.code == 1
+    assert bearer.events[-1] == "refuse: no such group"
+
+
+def test_a_token_needs_a_lifetime(gnt: Gnt, bearer: Bearer) -> None:
+    ended = gnt("node add --token --token-lifetime 0 node2")
+    assert ended.code == 1 and "good for 0 seconds" in ended.err
+    assert bearer.events == []

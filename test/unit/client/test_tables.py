@@ -21,8 +21,8 @@ from ganeti.cli.options import Option
 PUBLISHED: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data/cli/commands.json").read_text(encoding="utf-8"))
 
-#: Ours: formats for programs on lists and infos.
-ADDED = {"--output"}
+#: Ours: formats for programs on lists and infos; joining without SSH.
+ADDED = {"--output", "--token", "--token-lifetime"}
 #: Ours: commands that nobody else has.
 OWN = {("gnt-job", "explain"), ("gnt-job", "top")}
 

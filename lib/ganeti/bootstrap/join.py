@@ -1,0 +1,319 @@
+"""Joining by a one-time token: what the master's command and the new machine do.
+
+:class:`Offer` waits, inside ``gnt-node add --token``, for one machine; :func:`join` is the program
+``ganeti-join`` on that machine. Between them they do what SSH would be needed for: carry the
+cluster's credentials over. The token lives in the memory of the waiting command only, so it ends
+with it; it is good for one machine, once, until it expires.
+
+Order on the master: a connection is a stranger until it has proved that it knows the secret. Only
+then, and only for the first one to do so, the token is spent, nobody else is listened to any more,
+and the credentials are sent. See :mod:`ganeti.bootstrap.join_protocol` for the messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import TracebackType
+
+from ganeti import errors
+from ganeti.bootstrap import join_protocol as protocol
+from ganeti.bootstrap import local
+from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
+from ganeti.config import ssconf
+from ganeti.utils import clock, net, paths, x509
+
+LIFETIME_S = 3600
+#: So long a stranger has to prove that he knows the secret.
+STRANGER_S = 15.0
+#: So many of them are talked to at the same time.
+MOST_STRANGERS = 16
+# Between the proofs and the machine's report lies the start of its daemons.
+_MACHINE_S = 600.0
+# The job that adds the node may wait for others.
+_VERDICT_S = 24 * 3600.0
+_CONNECT_S = 20.0
+
+
+class Machine:
+    """A machine that has proved itself and waits to be taken in."""
+
+    def __init__(self, tls: ssl.SSLSocket, channel: Channel) -> None:
+        self._tls = tls
+        self._channel = channel
+        self.certificate = ""
+
+    def equip(self, here: paths.Paths) -> None:
+        """Send the credentials, and wait until its node daemon runs.
+
+        :raises JoinError: it failed; it has undone what it did.
+        """
+        self._tls.settimeout(_MACHINE_S)
+        shared = local.read_credentials(here)
+        self._channel.send(
+            {"credentials": shared._asdict(), "ssconf": local.read_ssconf(here)})
+        self.certificate = str(self._channel.receive("ready")["ready"])
+
+    def taken_in(self) -> None:
+        """Tell it that it is a node now."""
+        # It is one, whether it hears of it or not.
+        with contextlib.suppress(JoinError):
+            self._channel.send({"taken in": True})
+        self.close()
+
+    def refuse(self, text: str) -> None:
+        """Tell it why it was not taken in, so that it forgets the credentials."""
+        with contextlib.suppress(JoinError):
+            self._channel.send({"failed": text})
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
+        with contextlib.suppress(OSError):
+            self._tls.close()
+
+
+class Offer:
+    """A token and the socket where its bearer is awaited; a context manager.
+
+    :param host: the node that may join.
+    :param address: of this master, where the machine can reach it.
+    :raises JoinError: the address cannot be served.
+    """
+
+    def __init__(self, host: net.Hostname, address: str, *, lifetime_s: int = LIFETIME_S,
+                 here: paths.Paths | None = None,
+                 now: Callable[[], float] = clock.now,
+                 on_stranger: Callable[[str], None] = lambda text: None) -> None:
+        self._here = here or paths.current()
+        self._now = now
+        self._on_stranger = on_stranger
+        self._context = x509.plain_server_context(self._here.noded_cert_file)
+        family = socket.AF_INET6 if net.is_ipv6(address) else socket.AF_INET
+        self._sock = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._sock.bind((address, net.service_port("ganeti-join", 0)))
+            self._sock.listen(MOST_STRANGERS)
+        except OSError as err:
+            self._sock.close()
+            raise JoinError(f"cannot wait for the machine at {address}: {err.strerror}") from err
+        self.token = Token(
+            int(now()) + lifetime_s, address, self._sock.getsockname()[1],
+            x509.fingerprint(x509.read_pem(self._here.noded_cert_file)),
+            secrets.token_bytes(protocol.SECRET_BYTES), host.name)
+        self._lock = threading.Lock()
+        self._winner: Machine | None = None
+        self._wake_receive, self._wake_send = os.pipe()
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Offer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Nobody can use the token any more."""
+        with self._lock:
+            self.token = self.token._replace(expires=0)
+        self._sock.close()
+
+    def wait(self) -> Machine:
+        """Wait for the bearer of the token.
+
+        :raises JoinError: the token expired and nobody came.
+        """
+        poll = select.poll()
+        poll.register(self._sock, select.POLLIN)
+        poll.register(self._wake_receive, select.POLLIN)
+        while True:
+            left_s = self.token.expires - self._now()
+            if left_s <= 0:
+                self.close()
+                raise JoinError(
+                    f"nobody used the token for {self.token.node_name} before it expired")
+            ready = {fd for fd, _ in poll.poll(min(left_s, 1.0) * 1000)}
+            with self._lock:
+                if self._winner is not None:
+                    self._sock.close()
+                    return self._winner
+            if self._sock.fileno() in ready:
+                self._accept()
+
+    def _accept(self) -> None:
+        self._threads = [thread for thread in self._threads if thread.is_alive()]
+        try:
+            conn, peer = self._sock.accept()
+        except OSError:
+            return
+        if len(self._threads) >= MOST_STRANGERS:
+            conn.close()
+            return
+        thread = threading.Thread(target=self._talk, args=(conn, peer[0]), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _talk(self, conn: socket.socket, peer: str) -> None:
+        """Let a stranger prove himself."""
+        # However slowly he sends: the socket is shut in time.
+        alarm = threading.Timer(STRANGER_S, partial(_shut, conn))
+        alarm.daemon = True
+        alarm.start()
+        try:
+            conn.settimeout(STRANGER_S)
+            tls = self._context.wrap_socket(conn, server_side=True)
+            channel = Channel(tls, peer)
+            protocol.welcome(channel, self.token, self.token.certificate,
+                             secrets.token_hex(protocol.NONCE_BYTES))
+            alarm.cancel()
+            machine = Machine(tls, channel)
+            if not self._spend(machine):
+                machine.refuse("the token has expired or was used already")
+        except (OSError, JoinError) as err:
+            alarm.cancel()
+            _shut(conn)
+            conn.close()
+            self._on_stranger(f"{peer} tried to join and was refused: {err}")
+
+    def _spend(self, machine: Machine) -> bool:
+        with self._lock:
+            if self._winner is not None or self._now() >= self.token.expires:
+                return False
+            self._winner = machine
+        os.write(self._wake_send, b"!")
+        return True
+
+
+def master_address() -> str:
+    """The primary address of this master, where other machines of the cluster reach it.
+
+    :raises JoinError: this machine is not the master.
+    """
+    store = ssconf.SimpleStore()
+    name = store.master_node()
+    own = net.hostname()
+    if name.lower() != own:
+        raise JoinError(f"tokens are made on the master, which is {name}")
+    address = store.node_primary_ips().get(name)
+    if address is None:
+        raise JoinError(f"the primary address of {name} is not known here")
+    return address
+
+
+def _shut(conn: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        conn.shutdown(socket.SHUT_RDWR)
+
+
+# --- the new machine ---------------------------------------------------------------------------
+
+
+def check_machine(token: Token, here: paths.Paths, now: float) -> None:
+    """Make sure that this machine may use the token.
+
+    :raises JoinError: it is another machine, the token expired, or it belongs to a cluster.
+    """
+    own = net.hostname()
+    if own != token.node_name.lower():
+        raise JoinError(f"the token is for {token.node_name}, this machine is {own}")
+    if now >= token.expires:
+        raise JoinError(
+            f"the token expired at {clock.format_time(token.expires)}. Make a new one with"
+            f" 'gnt-node add --token {token.node_name}', and compare the clocks.")
+    found = local.cluster_traces(here)
+    if found:
+        raise JoinError(f"this machine already belongs to a cluster: {found[0]} exists")
+
+
+@contextlib.contextmanager
+def _connected(token: Token, address: str | None) -> Iterator[ssl.SSLSocket]:
+    origin = (address, 0) if address is not None else None
+    where = f"{token.address} port {token.port}"
+    try:
+        conn = socket.create_connection((token.address, token.port), _CONNECT_S, origin)
+    except OSError as err:
+        raise JoinError(
+            f"nobody waits at {where}: {err.strerror or err}. The token was used already, or"
+            " 'gnt-node add --token' does not run any more.") from err
+    with conn:
+        try:
+            tls = x509.pinning_client_context().wrap_socket(conn)
+        except OSError as err:
+            raise JoinError(f"no TLS connection to {where}: {err}") from err
+        with tls:
+            yield tls
+
+
+def join(token: Token, here: paths.Paths, *, say: Callable[[str], None] = print,
+         address: str | None = None) -> None:
+    """Become the node that the token names.
+
+    :param address: of ours, to come from; None lets the system choose.
+    :raises JoinError: the master was not found, is not the master, or refused; nothing is left.
+    :raises Undecided: the connection broke while the master was about to take this machine in.
+    :raises OpExecError: the daemon does not start here; the credentials were removed again.
+    """
+    check_machine(token, here, clock.now())
+    with local.Undo() as undo, _connected(token, address) as tls:
+        channel = Channel(tls, "the master")
+        shown = tls.getpeercert(binary_form=True) or b""
+        protocol.greet(channel, token, x509.fingerprint_der(shown),
+                       secrets.token_hex(protocol.NONCE_BYTES))
+        say("the master is the one the token names; waiting for the credentials")
+        tls.settimeout(_MACHINE_S)
+        message = channel.receive("credentials", "ssconf")
+        try:
+            digest = _equip(message, token.node_name, here, undo)
+        except (OSError, errors.GenericError) as err:
+            channel.send({"failed": str(err)})
+            raise
+        channel.send({"ready": digest})
+        say("the daemons run; waiting to be taken in")
+        tls.settimeout(_VERDICT_S)
+        try:
+            channel.receive("taken in")
+        except protocol.Refused as err:
+            raise JoinError(f"the master did not take this machine in: {err.text}") from err
+        except JoinError as err:
+            undo.keep()
+            raise Undecided(token.node_name, str(err)) from err
+        undo.keep()
+
+
+class Undecided(errors.OpExecError):
+    """Nobody said how it ended; the credentials stay, because the job may need them."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"{reason}, so it is not known whether this machine was taken in. Look at 'gnt-node"
+            f" list {name}' on the master; if it is not listed, run 'daemon-util stop-all' here"
+            f" and remove the files server.pem, client.pem, hmac.key, rapi.pem,"
+            f" cluster-domain-secret and ssconf_* of {paths.current().data_dir}.")
+
+
+def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local.Undo) -> str:
+    given, facts = message["credentials"], message["ssconf"]
+    fields = local.Credentials._fields
+    if not isinstance(given, dict) or set(given) != set(fields) or not all(
+            isinstance(text, str) for text in given.values()):
+        raise JoinError("the master sends other credentials than this release knows")
+    if not isinstance(facts, dict) or not all(
+            isinstance(key, str) and isinstance(text, str) and "/" not in key
+            for key, text in facts.items()):
+        raise JoinError("the master sends damaged ssconf values")
+    undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
+    digest = local.write_credentials(here, local.Credentials(**given), name)
+    ssconf.write_local(facts, here)
+    for daemon in (local.NODED, local.CONFD):
+        undo.add(daemon, partial(local.daemon_util, "stop", daemon))
+        local.daemon_util("start", daemon)
+    return digest

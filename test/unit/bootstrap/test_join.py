@@ -1,0 +1,387 @@
+"""Joining by a token: proofs, wrong and late tokens, a man in the middle, both ends over TLS."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti import errors
+from ganeti.bootstrap import join, local
+from ganeti.bootstrap import join_protocol as protocol
+from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
+from ganeti.config import ssconf
+from ganeti.utils import clock, net, paths, x509
+
+NODE = "node2.example.com"
+CERT, OTHER = b"c" * 32, b"o" * 32
+TOKEN = Token(int(clock.now()) + 600, "127.0.0.1", 4711, CERT, b"s" * 32, NODE)
+
+
+# --- the token -----------------------------------------------------------------------------------
+
+def test_a_token_survives_copying() -> None:
+    word = TOKEN.encode()
+    assert protocol.decode_token(word) == TOKEN
+    assert protocol.decode_token(f"  {word[:40]}\n {word[40:]}\n") == TOKEN
+    six = TOKEN._replace(address="2001:db8::1")
+    assert protocol.decode_token(six.encode()) == six
+    assert "ssss" not in repr(TOKEN) and NODE in repr(TOKEN)
+
+
+@pytest.mark.parametrize("word", [
+    "", "hello", "gntjoin1-", "gntjoin1-!!!", "gntjoin1-aGVsbG8", TOKEN.encode()[:-1],
+    TOKEN.encode() + "A", TOKEN.encode().replace("A", "B", 1),
+    TOKEN._replace(address="nowhere").encode(), TOKEN._replace(node_name="").encode()])
+def test_what_is_no_token(word: str) -> None:
+    with pytest.raises(JoinError):
+        protocol.decode_token(word)
+
+
+# --- the proofs, over a pair of sockets ----------------------------------------------------------
+
+def talk(machine: Callable[[Channel], Any], master: Callable[[Channel], Any],
+         ) -> tuple[BaseException | None, BaseException | None]:
+    """Let both ends speak; what each raised."""
+    ends = socket.socketpair()
+    raised: list[BaseException | None] = [None, None]
+
+    def run(index: int, part: Callable[[Channel], Any]) -> None:
+        with ends[index]:
+            ends[index].settimeout(20)
+            try:
+                part(Channel(ends[index], f"end {1 - index}"))
+            except JoinError as err:
+                raised[index] = err
+
+    other = threading.Thread(target=run, args=(1, master))
+    other.start()
+    run(0, machine)
+    other.join()
+    return raised[0], raised[1]
+
+
+def test_both_prove_what_they_know() -> None:
+    assert talk(lambda channel: protocol.greet(channel, TOKEN, CERT, "n1"),
+                lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2")) == (None, None)
+
+
+def test_the_machine_finds_out_a_master_without_the_secret() -> None:
+    impostor = TOKEN._replace(secret=b"x" * 32)
+    machine, master = talk(lambda channel: protocol.greet(channel, TOKEN, CERT, "n1"),
+                           lambda channel: protocol.welcome(channel, impostor, CERT, "n2"))
+    assert "the other end does not know the secret" in str(machine)
+    assert "ended the connection" in str(master), "it never saw the machine's proof"
+
+
+def test_the_master_finds_out_a_machine_without_the_secret() -> None:
+    def guess(channel: Channel) -> None:
+        channel.send({"hello": 1, "name": NODE, "nonce": "n1"})
+        channel.receive("proof")
+        channel.send({"proof": "0" * 64})
+
+    _, master = talk(guess, lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
+    assert "the machine does not know the secret" in str(master)
+
+
+def test_a_proof_sent_back_proves_nothing() -> None:
+    def echo(channel: Channel) -> None:
+        channel.send({"hello": 1, "name": NODE, "nonce": "n1"})
+        channel.send({"proof": channel.receive("proof")["proof"]})
+
+    _, master = talk(echo, lambda channel: protocol.welcome(channel, TOKEN, CERT, "n1"))
+    assert "does not know the secret" in str(master)
+
+
+def test_another_certificate_is_noticed_before_anything_is_sent() -> None:
+    machine, master = talk(lambda channel: protocol.greet(channel, TOKEN, OTHER, "n1"),
+                           lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
+    assert "another certificate" in str(machine)
+    assert "ended the connection" in str(master)
+
+
+def test_proofs_passed_on_between_two_certificates_do_not_fit() -> None:
+    """Even a machine that would not compare the digest is safe."""
+    careless = TOKEN._replace(certificate=OTHER)
+    machine, _ = talk(lambda channel: protocol.greet(channel, careless, OTHER, "n1"),
+                      lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
+    assert "does not know the secret" in str(machine)
+
+
+@pytest.mark.parametrize(("line", "text"), [
+    (b"hello\n", "does not speak the join protocol"), (b"[1]\n", "does not speak"),
+    (b'{"hello": 1}\n', "without name, nonce"), (b"x" * 9000 + b"\n", "too long"),
+    (b'{"hello": 9, "name": "x", "nonce": "y"}\n', "version 9"),
+    (b'{"hello": 1, "name": "node9", "nonce": "y"}\n', "calls itself 'node9'"),
+    (b'{"failed": "visit http://evil"}\n', "without hello"), (b"", "ended the connection")])
+def test_strangers(line: bytes, text: str) -> None:
+    def speak(channel: Channel) -> None:
+        channel._stream.sendall(line)
+
+    _, master = talk(speak, lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
+    assert text in str(master)
+
+
+# --- both ends, over TLS -------------------------------------------------------------------------
+
+class Lab:
+    """A master's and a machine's root; daemons are only noted."""
+
+    def __init__(self, top: Path) -> None:
+        self.master = paths.Paths(str(top / "node1.example.com"))
+        self.machine = paths.Paths(str(top / NODE))
+        Path(self.machine.data_dir).mkdir(parents=True)
+        self.shared = local.new_credentials()
+        local.write_credentials(self.master, self.shared, "node1.example.com")
+        ssconf.write_local({"cluster_name": "cluster.example.com\n"}, self.master)
+        self.daemons: list[tuple[str, ...]] = []
+        self.fail = ""
+        self.strangers: list[str] = []
+
+    def daemon_util(self, *words: str, **_: Any) -> None:
+        self.daemons.append(words)
+        if " ".join(words) == self.fail:
+            raise errors.OpExecError(f"cannot {self.fail}")
+
+    @contextlib.contextmanager
+    def offer(self, **how: Any) -> Iterator[tuple[join.Offer, list[Any]]]:
+        """An offer whose wait() runs beside; what came of it is in the list."""
+        offer = join.Offer(net.Hostname(NODE, "127.0.0.2"), "127.0.0.1", here=self.master,
+                           on_stranger=self.strangers.append, **how)
+        came: list[Any] = []
+
+        def wait() -> None:
+            try:
+                came.append(offer.wait())
+            except JoinError as err:
+                came.append(err)
+
+        waiting = threading.Thread(target=wait)
+        with offer:
+            waiting.start()
+            yield offer, came
+        waiting.join()
+
+    def take_in(self, came: list[Any], verdict: str = "") -> threading.Thread:
+        """What the command does with the machine that came."""
+        def act() -> None:
+            while not came:
+                threading.Event().wait(0.01)
+            with contextlib.suppress(JoinError):
+                came[0].equip(self.master)
+                came[0].refuse(verdict) if verdict else came[0].taken_in()
+
+        thread = threading.Thread(target=act)
+        thread.start()
+        return thread
+
+    def join(self, token: Token) -> None:
+        join.join(token, self.machine, say=lambda text: None)
+
+    @property
+    def traces(self) -> list[str]:
+        return local.cluster_traces(self.machine)
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    made = Lab(tmp_path)
+    monkeypatch.setattr(local, "daemon_util", made.daemon_util)
+    monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
+    monkeypatch.setenv(paths.ENV_ROOT, made.machine.root)
+    return made
+
+
+def test_a_machine_joins(lab: Lab) -> None:
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came)
+        lab.join(offer.token)
+        acting.join()
+    assert local.read_credentials(lab.machine) == lab.shared
+    assert came[0].certificate == x509.digest_file(lab.machine.noded_client_cert_file)
+    assert came[0].certificate != x509.digest_file(lab.master.noded_client_cert_file)
+    assert ssconf.SimpleStore(lab.machine).cluster_name() == "cluster.example.com"
+    assert lab.daemons == [("start", "ganeti-noded"), ("start", "ganeti-confd")]
+    assert lab.strangers == []
+
+
+def test_a_machine_that_is_not_taken_in_forgets_everything(lab: Lab) -> None:
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came, "no such group")
+        with pytest.raises(JoinError, match="did not take this machine in: no such group"):
+            lab.join(offer.token)
+        acting.join()
+    assert lab.traces == []
+    assert lab.daemons[-2:] == [("stop", "ganeti-confd"), ("stop", "ganeti-noded")]
+
+
+def test_a_daemon_that_does_not_start(lab: Lab) -> None:
+    lab.fail = "start ganeti-noded"
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came)
+        with pytest.raises(errors.OpExecError, match="cannot start ganeti-noded"):
+            lab.join(offer.token)
+        acting.join()
+    assert lab.traces == []
+
+
+def test_a_connection_that_breaks_at_the_end_leaves_the_credentials(lab: Lab) -> None:
+    with lab.offer() as (offer, came):
+        def act() -> None:
+            while not came:
+                threading.Event().wait(0.01)
+            came[0].equip(lab.master)
+            came[0].close()
+
+        acting = threading.Thread(target=act)
+        acting.start()
+        with pytest.raises(join.Undecided, match="not known whether"):
+            lab.join(offer.token)
+        acting.join()
+    assert lab.traces
+
+
+def test_a_token_is_good_once(lab: Lab) -> None:
+    with lab.offer() as (offer, came):
+        acting = lab.take_in(came, "only a rehearsal")
+        with pytest.raises(JoinError, match="only a rehearsal"):
+            lab.join(offer.token)
+        acting.join()
+        with pytest.raises(JoinError, match="nobody waits at .*used already"):
+            lab.join(offer.token)
+
+
+def test_two_bearers_at_once(lab: Lab) -> None:
+    """Both know the secret and are connected: one wins, the other is told."""
+    with lab.offer() as (offer, came):
+        def connect() -> tuple[Any, Channel]:
+            conn = socket.create_connection(("127.0.0.1", offer.token.port), 20)
+            tls = x509.pinning_client_context().wrap_socket(conn)
+            return tls, Channel(tls, "master")
+
+        pairs = [connect(), connect()]
+        for _, channel in pairs:
+            protocol.greet(channel, offer.token, offer.token.certificate, "n")
+        acting = lab.take_in(came)
+        results = []
+        for tls, channel in pairs:
+            try:
+                results.append(sorted(channel.receive("credentials")))
+            except JoinError as err:
+                results.append(str(err))
+            tls.close()
+        acting.join()
+    assert sorted(map(str, results)) == [
+        "['credentials', 'ssconf']", "master: the token has expired or was used already"]
+
+
+def test_an_expired_token(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    with lab.offer(now=lambda: now[0]) as (offer, came):
+        # The machine's clock is behind; the master's counts.
+        monkeypatch.setattr(clock, "now", lambda: 0.0)
+        token = offer.token
+        now[0] += join.LIFETIME_S
+        with pytest.raises(JoinError, match="expired|nobody waits|broke|ended|TLS"):
+            lab.join(token)
+        monkeypatch.setattr(clock, "now", lambda: now[0])
+        with pytest.raises(JoinError, match="the token expired at"):
+            lab.join(token)
+    assert isinstance(came[0], JoinError) and "before it expired" in str(came[0])
+    assert lab.traces == []
+
+
+def test_a_taken_back_token(lab: Lab) -> None:
+    with lab.offer() as (offer, came):
+        token = offer.token
+    with pytest.raises(JoinError, match="nobody waits"):
+        lab.join(token)
+    assert isinstance(came[0], JoinError)
+
+
+def test_a_wrong_token_does_not_spend_the_right_one(lab: Lab) -> None:
+    with lab.offer() as (offer, came):
+        with pytest.raises(JoinError, match="does not know the secret"):
+            lab.join(offer.token._replace(secret=b"x" * 32))
+        assert lab.traces == [] and not came
+        acting = lab.take_in(came)
+        lab.join(offer.token)
+        acting.join()
+    assert len(lab.strangers) == 1 and "127.0.0.1 tried to join" in lab.strangers[0]
+
+
+def test_a_man_in_the_middle_with_another_certificate(lab: Lab, tmp_path: Path) -> None:
+    """He passes everything on, decrypted; the machine does not say a word to him."""
+    theirs = tmp_path / "mitm.pem"
+    theirs.write_text(x509.create_self_signed())
+    heard: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def listen() -> None:
+        conn, _ = listener.accept()
+        with contextlib.suppress(OSError):
+            tls = x509.plain_server_context(str(theirs)).wrap_socket(conn, server_side=True)
+            tls.settimeout(20)
+            heard.append(tls.recv(4096))
+
+    attack = threading.Thread(target=listen)
+    with lab.offer() as (offer, came):
+        attack.start()
+        diverted = offer.token._replace(port=listener.getsockname()[1])
+        with pytest.raises(JoinError, match="another certificate than the one the token names"):
+            lab.join(diverted)
+        attack.join()
+        assert not came
+    listener.close()
+    assert heard in ([], [b""])
+    assert lab.traces == []
+
+
+def test_whoever_says_nothing_is_shown_the_door(
+        lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(join, "STRANGER_S", 0.1)
+    with lab.offer() as (offer, came):
+        with socket.create_connection(("127.0.0.1", offer.token.port), 20) as conn:
+            conn.settimeout(20)
+            with contextlib.suppress(ConnectionResetError):
+                assert conn.recv(1) == b""
+        acting = lab.take_in(came)
+        monkeypatch.setattr(join, "STRANGER_S", 15.0)
+        lab.join(offer.token)
+        acting.join()
+    assert len(lab.strangers) == 1
+
+
+def test_which_machine_may_use_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(paths.ENV_HOSTNAME, "node3.example.com")
+    with pytest.raises(JoinError, match="the token is for node2.example.com, this machine is"):
+        lab.join(TOKEN)
+    monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
+    Path(lab.machine.hmac_key).write_text("x")
+    with pytest.raises(JoinError, match="already belongs to a cluster"):
+        lab.join(TOKEN)
+
+
+@pytest.mark.parametrize("message", [
+    {"credentials": {}, "ssconf": {}}, {"credentials": "x", "ssconf": {}},
+    {"credentials": dict.fromkeys(local.Credentials._fields, 1), "ssconf": {}},
+    {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": {"../x": "y"}},
+    {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": []}])
+def test_damaged_credentials(lab: Lab, message: dict[str, Any]) -> None:
+    with pytest.raises(JoinError), local.Undo() as undo:
+        join._equip(message, NODE, lab.machine, undo)
+    assert lab.traces == []
+
+
+def test_tokens_are_made_on_the_master(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    ssconf.write_local({"master_node": "node1.example.com\n",
+                        "node_primary_ips": "node1.example.com 127.0.0.1\n"}, lab.machine)
+    with pytest.raises(JoinError, match="made on the master, which is node1"):
+        join.master_address()
+    monkeypatch.setenv(paths.ENV_HOSTNAME, "node1.example.com")
+    assert join.master_address() == "127.0.0.1"
