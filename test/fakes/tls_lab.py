@@ -23,8 +23,9 @@ class Lab:
     """Certificates and one running server.
 
     Procedures: ``echo`` (the body), ``sleep`` (the body's seconds), ``die`` (by SIGKILL),
-    ``cut`` (leaves without an answer), ``raise``, ``quit``, ``pid`` (the child's), ``resumed``
-    (whether the TLS session was).
+    ``cut`` (leaves without an answer), ``raise``, ``quit``, ``pid`` (the child's), ``kept`` (the
+    same, and the connection stays open), ``resumed`` (whether the TLS session was). A child at rest
+    says so in the log.
     """
 
     def __init__(self, directory, limits=server.DEFAULT_LIMITS):
@@ -66,7 +67,9 @@ class Lab:
             logging.basicConfig(filename=self.log, level=logging.DEBUG, force=True)
             check = auth.CandidatesOnly(self.certs_file, x509.digest_file(self.server_pem))
             server.ForkingServer(sock, x509.server_context(self.server_pem), answer, check,
-                                 limits=limits).serve(stop, lambda: True)
+                                 limits=limits,
+                                 at_rest=lambda: logging.info("%d is at rest", os.getpid()),
+                                 ).serve(stop, lambda: True)
             code = 0
         finally:
             os._exit(code)
@@ -127,6 +130,8 @@ def answer(request):
         return server.Response(200, b"bye", quit=True)
     if request.procedure == "pid":
         return server.Response(200, b"%d" % os.getpid())
+    if request.procedure == "kept":
+        return server.Response(200, b"%d" % os.getpid(), keep=True)
     if request.procedure == "resumed":
         return server.Response(200, str(request.resumed).encode())
     if request.procedure == "error":

@@ -57,8 +57,10 @@ class Dispatcher:
                          call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
         start = time.monotonic()
         try:
-            response = _ok(call.result.encode(handler(**args)))
-            _log.info("%s for %s took %.3f s", call.name, request.peer, time.monotonic() - start)
+            response = _ok(call.result.encode(handler(**args)), keep=call.keep)
+            # What comes many times a second would fill the log and hide the rest.
+            _log.log(logging.DEBUG if call.keep else logging.INFO, "%s for %s took %.3f s",
+                     call.name, request.peer, time.monotonic() - start)
         except errors.QuitGanetiException as err:
             _log.info("%s for %s asks this daemon to end", call.name, request.peer)
             ok, payload = err.args
@@ -100,8 +102,8 @@ def _stale(call: calls.Call, request: server.Request, err: master_state.StaleEpo
     return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})
 
 
-def _ok(payload: Any) -> server.Response:
-    return server.Response(200, json.dumps([True, payload]).encode("ascii"))
+def _ok(payload: Any, *, keep: bool) -> server.Response:
+    return server.Response(200, json.dumps([True, payload]).encode("ascii"), keep=keep)
 
 
 def failed(err: Exception) -> server.Response:

@@ -21,6 +21,11 @@ What bounds the damage of a bad client:
 
 Session tickets make the handshake of a known client cheap: their key is part of the context, which
 every child inherits.
+
+An answer may *keep* the connection: the same child then serves further requests of this client.
+That is for calls which come many times a second and take less time than a fork (the copies of the
+job queue); everything but the fork and the handshake happens anew for each request. A kept
+connection that is idle ends with the spares, or after :data:`KEEP_S`.
 """
 
 from __future__ import annotations
@@ -59,6 +64,11 @@ _SPARES_END_S = 10.0
 _STRANGER_S = 1.0
 _BACKLOG = 512
 
+#: How long a kept connection may be idle; a client gives it up earlier.
+KEEP_S = 60.0
+#: How long one is idle before its child puts things away (``at_rest``).
+REST_S = 2.0
+
 
 class Limits(NamedTuple):
     """Bounds of one server; times in seconds."""
@@ -85,12 +95,13 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer. ``quit``: the server ends once it is out."""
+    """An answer. ``quit``: the server ends once it is out. ``keep``: the connection stays open."""
 
     status: int
     body: bytes
     headers: Mapping[str, str] = {}
     quit: bool = False
+    keep: bool = False
 
 
 Answer = Callable[[Request], Response]
@@ -104,6 +115,10 @@ class _Refused(Exception):
         super().__init__(text)
         self.status = status
         self.text = text
+
+
+class _Ended(Exception):
+    """The client closed the connection between two requests."""
 
 
 class _Child:
@@ -151,11 +166,14 @@ class ForkingServer:
     :param authorise: called in a child with the digest of the client's certificate.
     :param in_child: called first in every child; gives up what belongs to the parent (signal
         handlers, the pid file).
+    :param at_rest: called in a child when its connection was idle for :data:`REST_S`, and when it
+        has ended; finishes what was left for later because another request might follow.
     """
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, answer: Answer,
                  authorise: Authorise, *, limits: Limits = DEFAULT_LIMITS,
                  in_child: Callable[[], None] = lambda: None,
+                 at_rest: Callable[[], None] = lambda: None,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._sock = sock
         self._context = context
@@ -163,11 +181,14 @@ class ForkingServer:
         self._authorise = authorise
         self._limits = limits
         self._in_child = in_child
+        self._at_rest = at_rest
         self._clock = clock
         self._children: dict[int, _Child] = {}
         self._control, self._tell = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._life, self._hold = os.pipe2(os.O_CLOEXEC)
         self._quit = False
+        # In a child: whether a request of this connection was accepted.
+        self._accepted = False
         self._not_before = 0.0
         self._poll = select.poll()
         self._poll.register(self._control, select.POLLIN)
@@ -328,7 +349,6 @@ class ForkingServer:
                 conn, peer = accepted
                 # A restarted daemon must find the port free while an old child still works.
                 self._sock.close()
-                os.close(self._life)
                 os.write(self._tell, f"+{os.getpid()},{peer} ".encode("ascii"))
                 signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
                 self._talk(conn, peer)
@@ -367,25 +387,56 @@ class ForkingServer:
             _log.warning("no TLS connection with %s: %s", peer, err)
             _linger(tls)
             return
+        while self._serve_one(tls, peer):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if not self._wait_for_more(tls):
+                break
+            signal.setitimer(signal.ITIMER_REAL, self._limits.request_s)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        # The caller must not wait for what comes now.
+        tls.close()
+        self._at_rest()
+
+    def _serve_one(self, tls: ssl.SSLSocket, peer: str) -> bool:
+        """Serve a request; whether another one may follow."""
         try:
             response = self._serve_request(tls, peer)
         except _Refused as err:
             _log.warning("refused a request of %s: %s", peer, err.text)
             _send(tls, Response(err.status, err.text.encode()))
             _linger(tls)
-            return
+            return False
+        except _Ended:
+            return False
         except OSError as err:
             _log.warning("connection with %s broke: %s", peer, err)
-            return
+            return False
         try:
             _send(tls, response)
         except OSError as err:
             _log.warning("cannot send the answer to %s: %s", peer, err)
+            return False
         if response.quit:
             os.write(self._tell, b"quit ")
+        return response.keep
+
+    def _wait_for_more(self, tls: ssl.SSLSocket) -> bool:
+        """Wait on a kept connection; False when it has served long enough."""
+        if tls.pending():
+            return True
+        events = select.poll()
+        events.register(tls, select.POLLIN)
+        events.register(self._life, select.POLLIN)
+        happened = events.poll(REST_S * 1000)
+        if not happened:
+            self._at_rest()
+            happened = events.poll((KEEP_S - REST_S) * 1000)
+        ready = {fd for fd, _ in happened}
+        # A request that is here already is served, whoever else wants us to end.
+        return tls.fileno() in ready
 
     def _serve_request(self, tls: ssl.SSLSocket, peer: str) -> Response:
-        head, rest = _read_head(tls, self._limits.head_bytes)
+        head, rest = _read_head(tls, self._limits.head_bytes, self._accepted)
         method, target, headers = parse_head(head)
         der = tls.getpeercert(binary_form=True)
         if der is None:
@@ -401,7 +452,9 @@ class ForkingServer:
         length = _body_length(headers, self._limits.body_bytes)
         body = _read_body(tls, rest, length)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        os.write(self._tell, b"=%d " % os.getpid())
+        if not self._accepted:
+            self._accepted = True
+            os.write(self._tell, b"=%d " % os.getpid())
         request = Request(target[1:], body, peer, digest, headers, bool(tls.session_reused))
         try:
             return self._answer(request)
@@ -428,11 +481,18 @@ def parse_head(head: bytes) -> tuple[str, str, dict[str, str]]:
     return words[0], words[1], headers
 
 
-def _read_head(tls: ssl.SSLSocket, limit: int) -> tuple[bytes, bytes]:
+def _read_head(tls: ssl.SSLSocket, limit: int, kept: bool) -> tuple[bytes, bytes]:
     data = b""
     while b"\r\n\r\n" not in data:
-        chunk = tls.recv(_HEAD_RECEIVE_BYTES)
+        try:
+            chunk = tls.recv(_HEAD_RECEIVE_BYTES)
+        except OSError as err:
+            if kept and not data:
+                raise _Ended from err
+            raise
         if not chunk:
+            if kept and not data:
+                raise _Ended
             raise ConnectionResetError("closed before a request was complete")
         data += chunk
         if len(data) > limit and b"\r\n\r\n" not in data[:limit]:
@@ -469,7 +529,8 @@ def _read_body(tls: ssl.SSLSocket, rest: bytes, length: int) -> bytes:
 def _send(tls: ssl.SSLSocket, response: Response) -> None:
     kind = "application/json" if response.status == 200 else "text/plain; charset=utf-8"
     lines = [f"HTTP/1.1 {response.status} {_REASONS[response.status]}", f"Content-Type: {kind}",
-             f"Content-Length: {len(response.body)}", "Connection: close",
+             f"Content-Length: {len(response.body)}",
+             "Connection: keep-alive" if response.keep else "Connection: close",
              *(f"{name}: {value}" for name, value in response.headers.items())]
     tls.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + response.body)
 

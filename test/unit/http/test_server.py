@@ -1,5 +1,8 @@
 """The forking server against clients that behave, and clients that do not."""
 
+import os
+import select
+import signal
 import socket
 import ssl
 import threading
@@ -227,3 +230,54 @@ def test_connection_reset_before_anything(lab):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         sock.close()
     alive(lab)
+
+
+def kept(lab, procedure="kept"):
+    return client.Request(ADDRESS, lab.port, procedure, b"", 30.0, keep=True)
+
+
+def test_a_kept_connection_is_served_by_one_process(lab):
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    first = asker.perform([kept(lab)])[0].body
+    assert [asker.perform([kept(lab)])[0].body for _ in range(20)] == [first] * 20
+    # Whatever is not to be kept has a process of its own, which does not disturb the other one.
+    assert asker.perform([kept(lab, "pid")])[0].body == first
+    assert asker.perform([kept(lab)])[0].body != first
+    lab.wait_for_log(f"{first.decode()} is at rest")
+
+
+def test_a_kept_connection_at_rest(lab):
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    first = asker.perform([kept(lab)])[0].body
+    lab.wait_for_log(f"{first.decode()} is at rest")
+    assert asker.perform([kept(lab)])[0].body == first
+
+
+def test_a_broken_kept_connection_is_made_anew(lab):
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    first = asker.perform([kept(lab)])[0].body
+    os.kill(int(first), signal.SIGKILL)
+    assert asker.perform([kept(lab)])[0].body not in (first, b"")
+
+
+def test_demotion_counts_at_once_on_a_kept_connection(lab):
+    asker = client.Client(lab.server_pem, lab.other_pem)
+    lab.allow(lab.client_pem, lab.other_pem)
+    try:
+        assert asker.perform([kept(lab)])[0].status == 200
+    finally:
+        lab.allow(lab.client_pem)
+    assert asker.perform([kept(lab)])[0].status == 403
+
+
+def test_an_idle_kept_connection_ends_with_the_server(own_lab):
+    lab = own_lab()
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    pidfd = os.pidfd_open(int(asker.perform([kept(lab)])[0].body))
+    try:
+        call(lab, "quit")
+        assert lab.wait() == 0
+        assert select.select([pidfd], [], [], 30)[0], "the child stays"
+    finally:
+        os.close(pidfd)
+    assert asker.perform([kept(lab)])[0].kind == client.UNREACHABLE

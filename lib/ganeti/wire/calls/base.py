@@ -334,7 +334,9 @@ class Call:
 
     ``timeout_s`` is a number of seconds or a function of the (unencoded) arguments. ``many`` says
     that the call is made on sets of nodes; ``offline_ok`` that it is made on offline nodes too;
-    ``any_epoch`` that a node answers whoever asks, also one who is not the master (any more).
+    ``any_epoch`` that a node answers whoever asks, also one who is not the master (any more);
+    ``keep`` that it comes often, takes less time than a fork and may be done twice: it uses one
+    connection again and again.
     """
 
     name: str
@@ -344,6 +346,7 @@ class Call:
     many: bool = False
     offline_ok: bool = False
     any_epoch: bool = False
+    keep: bool = False
 
     def time_limit_s(self, args: Mapping[str, Any]) -> float:
         """Seconds an answer may take with these arguments."""

@@ -33,11 +33,11 @@ JOBQUEUE_UPDATE = Call(
 #: All files of one commit in one message: ``files`` is a list of (file name as above, text). Ours
 #: alone; it is not among the published calls.
 JOBQUEUE_UPDATE_MANY = Call(
-    "jobqueue_update_many", (Arg("files", TEXTS),), timeout_s=60, many=True)
+    "jobqueue_update_many", (Arg("files", TEXTS),), timeout_s=60, many=True, keep=True)
 #: ``rename``: list of [old file name, new file name], as above. -> list of None
 JOBQUEUE_RENAME = Call(
     "jobqueue_rename", (Arg("rename", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
-    ResultCodec(ht.ListOf(ht.NoneType)), timeout_s=60, many=True)
+    ResultCodec(ht.ListOf(ht.NoneType)), timeout_s=60, many=True, keep=True)
 #: Removes every job file of the node's queue.
 JOBQUEUE_PURGE = Call("jobqueue_purge", (), timeout_s=900)
 JOBQUEUE_SET_DRAIN_FLAG = Call(
