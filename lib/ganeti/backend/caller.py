@@ -15,6 +15,11 @@ def act_for(epoch: master_state.Epoch) -> None:
     _epoch = epoch
 
 
+def epoch() -> master_state.Epoch:
+    """The epoch of that master."""
+    return _epoch
+
+
 def writing(kind: str) -> AbstractContextManager[None]:
     """The block writes what that master wants to have here, see :mod:`ganeti.utils.master_state`.
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.backend import jobqueue
+from ganeti.backend.master_vote import DEMOTED_SUFFIX
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf
 from ganeti.utils import daemonize, fs, net, paths, x509
@@ -111,7 +112,8 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     # The server certificate goes last: as long as it is there the call can be made again.
     secret = [here.noded_client_cert_file, here.rapi_cert_file, here.hmac_key,
               here.cluster_domain_secret, here.spice_cert_file, here.spice_cacert_file]
-    plain = [here.cluster_conf_file, here.known_hosts_file, here.queue_serial_file,
+    plain = [here.cluster_conf_file, here.cluster_conf_file + DEMOTED_SUFFIX,
+             here.master_state_file, here.known_hosts_file, here.queue_serial_file,
              here.queue_version_file, here.queue_drain_file, here.watcher_pausefile,
              *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*")]
     for path in (*plain, *secret, here.noded_cert_file):

@@ -10,8 +10,10 @@ A node whose own master daemon runs refuses: two masters must not write one queu
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import re
+from collections.abc import Iterator
 
 from ganeti import errors
 from ganeti.backend import caller
@@ -46,6 +48,21 @@ def _refuse_second_master() -> None:
             "the master daemon of this node holds the job queue, so no other master may write it")
 
 
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """The block writes the queue for the master that calls.
+
+    Journals are left by a master that was killed here. Once another one writes this queue, they
+    must not be read into it again.
+    """
+    is_first = master_state.read().queue < caller.epoch()
+    with caller.writing(master_state.QUEUE):
+        if is_first:
+            for path in glob.glob(f"{glob.escape(paths.current().queue_dir)}/journal-*"):
+                fs.remove_file(path)
+        yield
+
+
 @serves(calls.JOBQUEUE_UPDATE)
 def update(file_name: str, content: str) -> None:
     """Write one file."""
@@ -60,7 +77,7 @@ def update_many(files: list[tuple[str, str]]) -> None:
     """
     texts = {_local(name): text for name, text in files}
     _refuse_second_master()
-    with caller.writing(master_state.QUEUE):
+    with _writing():
         _write_together(texts)
 
 
@@ -102,7 +119,7 @@ def rename(rename: list[list[str]]) -> list[None]:
             raise errors.JobQueueError("a rename needs an old and a new name")
         pairs.append((_local(pair[0]), _local(pair[1])))
     _refuse_second_master()
-    with caller.writing(master_state.QUEUE):
+    with _writing():
         _move(pairs)
     return [None] * len(pairs)
 
@@ -125,7 +142,7 @@ def _move(pairs: list[tuple[str, str]]) -> None:
 def purge() -> None:
     """Remove all job files, live and archived."""
     _refuse_second_master()
-    with caller.writing(master_state.QUEUE):
+    with _writing():
         remove_jobs()
 
 

@@ -7,6 +7,7 @@ says about configuration and queue cannot be overtaken by an older master any mo
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 
@@ -80,14 +81,25 @@ def vote() -> MasterVote:
     """
     here = paths.current()
     memory = master_state.read()
-    config = (memory.config, config_serial(here.cluster_conf_file))
-    if not os.path.exists(here.cluster_conf_file):
-        config = (master_state.NONE, 0)
-    config = max(config, memory.demoted)
+    config, digest = _config(memory)
     return MasterVote(
         master=ssconf.read(ssconf_const.MASTER_NODE), epoch=str(memory.epoch),
-        config_epoch=str(config[0]), config_serial=config[1],
+        config_epoch=str(config[0]), config_serial=config[1], config_digest=digest,
         queue_epoch=str(memory.queue), last_job=last_job(here.queue_dir))
+
+
+def _config(memory: master_state.Memory) -> tuple[tuple[master_state.Epoch, int], str]:
+    """The newest configuration that is or was here, and the digest of its content."""
+    path = paths.current().cluster_conf_file
+    try:
+        with open(path, "rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except FileNotFoundError:
+        return memory.demoted, ""
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    found = (memory.config, config_serial(path))
+    return (found, digest) if found >= memory.demoted else (memory.demoted, "")
 
 
 @serves(calls.MASTER_CLAIM)

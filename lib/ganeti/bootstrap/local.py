@@ -163,7 +163,7 @@ def remove_state(here: paths.Paths) -> None:
 
     :raises OSError: a file cannot be removed.
     """
-    for path in (here.cluster_conf_file, here.watcher_pausefile, *credential_files(here)):
+    for path in (here.cluster_conf_file, here.master_state_file, here.watcher_pausefile, *credential_files(here)):
         fs.remove_file(path)
     if os.path.isdir(here.data_dir):
         for name in os.listdir(here.data_dir):

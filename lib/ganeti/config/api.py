@@ -165,6 +165,10 @@ class Config(Questions):
         """Send configuration and ssconf values to all nodes once more; returns what failed."""
         return self._store.redistribute()
 
+    def expect_behind(self, candidates: Collection[str], nodes: Collection[str]) -> None:
+        """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_behind`."""
+        self._store.expect_behind(candidates, nodes)
+
     def behind(self) -> dict[str, frozenset[str]]:
         """Nodes which missed the last changes, and what of them; see :class:`ConfigStore`."""
         return self._store.behind()

@@ -54,12 +54,27 @@ def is_committed(have: Collection[str], candidates: Collection[str]) -> bool:
 
 
 class Standing(NamedTuple):
-    """What one node has, and whom it obeys. Parts are compared by epoch, then by number."""
+    """What one node has, and whom it obeys.
+
+    ``digest`` is of the configuration's content: what is the same is not newer, whoever wrote it.
+    """
 
     master: str
     epoch: Epoch
     config: tuple[Epoch, int]
     jobs: tuple[Epoch, int]
+    digest: str = ""
+
+    def has_newer_config(self, other: Standing) -> bool:
+        """Whether the other one has not seen this configuration: compared by epoch, then serial."""
+        return self.config > other.config and (not self.digest or self.digest != other.digest)
+
+    def has_newer_jobs(self, other: Standing) -> bool:
+        """Whether there are jobs here which the other one has not, and which count.
+
+        Ids that were given away under an epoch which was over for the other one do not count.
+        """
+        return self.jobs[0] >= other.jobs[0] and self.jobs[1] > other.jobs[1]
 
 
 def standing(vote: MasterVote) -> Standing:
@@ -69,7 +84,7 @@ def standing(vote: MasterVote) -> Standing:
     """
     return Standing(vote.master.lower(), parse(vote.epoch),
                     (parse(vote.config_epoch), vote.config_serial),
-                    (parse(vote.queue_epoch), vote.last_job))
+                    (parse(vote.queue_epoch), vote.last_job), vote.config_digest)
 
 
 class Outcome(enum.Enum):
@@ -162,10 +177,10 @@ def _newer(me: str, own: Standing, answers: Mapping[str, Standing]) -> tuple[str
     found = []
     for name in sorted(answers):
         one = answers[name]
-        if name != me and one.config > own.config:
+        if name != me and one.has_newer_config(own):
             found.append(f"node {name} has a newer configuration ({_version(one.config)}) than"
                          f" {me} ({_version(own.config)})")
-        if name != me and one.jobs > own.jobs:
+        if name != me and one.has_newer_jobs(own):
             found.append(f"node {name} has newer jobs (up to {_version(one.jobs)}) than {me} (up to"
                          f" {_version(own.jobs)})")
     return tuple(found)

@@ -31,7 +31,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from ganeti import errors
-from ganeti.config import ssconf
+from ganeti.config import role, ssconf
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
 from ganeti.config.reservations import Reservations
@@ -245,6 +245,20 @@ class ConfigStore:
         """Nodes which have missed something since this process began, and what, by UUID."""
         with self._committing:
             return {uuid: frozenset(what) for uuid, what in self._behind.items()}
+
+    def expect_behind(self, candidates: Collection[str], nodes: Collection[str]) -> None:
+        """Other masters left these nodes without the present configuration, or ssconf values.
+
+        They are brought up to date in the background.
+        """
+        with self._committing:
+            for uuids, what in ((candidates, CONFIG), (nodes, SSCONF)):
+                for uuid in uuids:
+                    self._behind.setdefault(uuid, set()).add(what)
+            if self._ssconf is None:
+                self._ssconf = self._ssconf_values(self._committed)
+            self._forget_behind(self._committed)
+            self._start_catching_up()
 
     def catch_up(self) -> bool:
         """Try nodes which are behind once more.
@@ -470,7 +484,7 @@ class ConfigStore:
         lost = {failure.node_uuid: failure.message for failure in failures
                 if failure.what == CONFIG and failure.node_uuid in online}
         have = len(online) - len(lost)
-        if not lost or have >= len(online) // 2 + 1:
+        if not lost or role.is_committed(set(online) - set(lost), online):
             return None
         told = "; ".join(
             f"{data.nodes[uuid].name}: {message}" for uuid, message in sorted(lost.items()))

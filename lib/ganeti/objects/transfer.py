@@ -135,14 +135,16 @@ class MasterVote:
     """What a node says when somebody wants to become master.
 
     ``master`` is the name of the master as it knows it; ``epoch`` the highest master epoch it has
-    seen. ``config_epoch`` and ``config_serial`` say which configuration it has, ``queue_epoch`` and
-    ``last_job`` which job queue. Epochs are texts, ``NUMBER OWNER``.
+    seen. ``config_epoch``, ``config_serial`` and ``config_digest`` (of the content; empty where it
+    is gone) say which configuration it has, ``queue_epoch`` and ``last_job`` which job queue.
+    Epochs are texts, ``NUMBER OWNER``.
     """
 
     master: str
     epoch: str
     config_epoch: str
     config_serial: int
+    config_digest: str
     queue_epoch: str
     last_job: int
 

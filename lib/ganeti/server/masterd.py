@@ -30,17 +30,21 @@ from typing import NamedTuple, NoReturn
 from ganeti import cmdlib, errors
 from ganeti.cmdlib.base import MasterContext
 from ganeti.config import Config, ssconf
+from ganeti.config.members import Members, read_members
+from ganeti.config.role import Outcome
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jqueue.queue import JobQueue
-from ganeti.jqueue.store import QueueStore
 from ganeti.locking import Level, LockManager
 from ganeti.mcpu import Processor
 from ganeti.objects import ConfigData
-from ganeti.rpc import RpcRunner, open_client
+from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
+from ganeti.rpc.master_ip import activate_master_ip
+from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
 from ganeti.server.luxi_server import Server
 from ganeti.server.luxi_service import Service
+from ganeti.server.master_fence import Fence, FencedQueueStore
 from ganeti.utils import daemon, filelock, fs, net, paths
 
 NAME = "ganeti-masterd"
@@ -62,18 +66,44 @@ class Prepared(NamedTuple):
     context: MasterContext
     queue: JobQueue
     server: Server
+    fence: Fence
+
+
+_OVERRIDE_WARNING = """\
+Starting without a vote. If another node is the master, or has newer data, what it
+acknowledged is lost, and this node's configuration and jobs replace those of all others."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of this daemon alone."""
+    parser.add_argument("--no-voting", action="store_true",
+                        help="do not ask other nodes whether this one may be master (dangerous)")
+    parser.add_argument("--yes-do-it", action="store_true",
+                        help="do not ask for confirmation of --no-voting")
 
 
 def check(options: argparse.Namespace) -> None:
     """Refuse to start anywhere but on the master node.
 
-    :raises Refuse: 11 on another node, 5 where there is no cluster.
+    :raises Refuse: 11 on another node, 5 where there is no cluster; also when ``--no-voting`` is
+        not confirmed.
     """
     here = paths.current()
     if not os.path.exists(here.ssconf_file(ssconf_const.MASTER_NODE)):
         raise daemon.Refuse("this machine belongs to no cluster. One is made by gnt-cluster init.",
                             exit_codes.EXIT_NOTCLUSTER)
     _check_master(ssconf.SimpleStore(here).master_node())
+    if options.no_voting:
+        print(f"{NAME}: warning: {_OVERRIDE_WARNING}", file=sys.stderr)
+        if not options.yes_do_it and not _confirmed():
+            raise daemon.Refuse("--no-voting was not confirmed. Type YES, or give --yes-do-it.")
+
+
+def _confirmed() -> bool:
+    """Ask the person at the terminal, if there is one."""
+    if not sys.stdin.isatty():
+        return False
+    return input("If you are sure, type YES in capital letters: ").strip() == "YES"
 
 
 def _check_master(name: str) -> None:
@@ -95,17 +125,29 @@ def prepare(options: argparse.Namespace) -> Prepared:
     fs.make_dirs(here.queue_dir, 0o750)
     fs.make_dirs(here.livelock_dir, 0o770)
     queue_lock = _lock_queue(here.queue_lock_file)
-    config = Config.open(here.cluster_conf_file)
+    members = read_members(here.cluster_conf_file)
+    _check_master(members.master.name)
+    client = open_client(here)
+    store = FencedQueueStore(here.queue_dir)
+    store.open()
+    won = take_role(AddressRunner(client), members, override=options.no_voting)
+    fence = Fence(won.epoch)
+    store.use_fence(fence)
+    fence.adopt_config()
+    # Only now: before the promises an older master could have written.
+    config = Config.open(here.cluster_conf_file, write=fence.write_config)
     _check_master(config.master_node().name)
-    runner = RpcRunner(config.snapshot, open_client(here))
+    runner = RpcRunner(config.snapshot, client)
+    runner.use_epoch(won.epoch, lambda node, known: fence.newer(f"node {node}", known))
     config.use_distribution(ConfigDistributor(runner))
+    _bring_up_to_date(config, won)
     locks = LockManager(_lock_keys(config.snapshot()))
     context = MasterContext(config, locks, runner)
     livelock = _take_livelock(here.livelock_dir)
     # The units would otherwise be imported when the first job waits for them.
     cmdlib.load()
     queue = JobQueue(
-        QueueStore(here.queue_dir), Processor(context).execute, locks=locks,
+        store, Processor(context).execute, locks=locks,
         transport=QueueTransport(runner, config.snapshot), livelock=livelock.path,
         filters=config.filters(),
         max_running=config.cluster().max_running_jobs, fatal=_die)
@@ -115,8 +157,61 @@ def prepare(options: argparse.Namespace) -> Prepared:
     # What exists now lives as long as we do; the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
-    return Prepared(queue_lock, livelock, context, queue, server)
+    fence.watch()
+    return Prepared(queue_lock, livelock, context, queue, server, fence)
 
+
+def take_role(runner: AddressRunner, members: Members, *, override: bool = False) -> Won:
+    """Have the role of the master confirmed, and take an epoch.
+
+    :param override: take it whatever the others say.
+    :raises Refuse: 11 when another node is the master, 1 when nobody can say or somebody has what
+        is missing here.
+    """
+    me = net.hostname()
+    voting = Voting(runner, me, members, start_ballot(me, members))
+    try:
+        if override:
+            logging.warning("%s", _OVERRIDE_WARNING)
+            won = voting.claim(voting.ask(), override=True)
+        else:
+            votes, verdict = voting.ask_patiently()
+            if not verdict.won:
+                raise RoleNotWonError(verdict, votes.failures)
+            won = voting.claim(votes)
+    except RoleNotWonError as err:
+        outcome = err.verdict.outcome
+        raise daemon.Refuse(f"this node may not be the master: {err}.{_HINTS[outcome]}",
+                            exit_codes.EXIT_NOTMASTER if outcome is Outcome.OTHER_MASTER
+                            else exit_codes.EXIT_FAILURE) from err
+    logging.info("master by epoch %s, promised by %d of %d nodes", won.epoch, len(won.promises),
+                 len(members.nodes))
+    return won
+
+
+def _bring_up_to_date(config: Config, won: Won) -> None:
+    """Those who missed what an earlier master distributed, or who did not answer, get it now."""
+    me = config.master_node()
+    own = won.promises[me.name.lower()]
+    stale, uninformed = [], []
+    for node in config.online_nodes():
+        promise = won.promises.get(node.name.lower())
+        if node.master_candidate and node.uuid != me.uuid and (
+                promise is None or promise.digest != own.digest):
+            stale.append(node.uuid)
+        if promise is None or promise.master != own.master or won.override:
+            uninformed.append(node.uuid)
+    if stale or uninformed:
+        config.expect_behind(stale, uninformed)
+
+
+_HINTS = {
+    Outcome.NO_QUORUM: " When the other nodes are lost for good, --no-voting overrides this.",
+    Outcome.STALE: " Start the master daemon there, or move the role there with 'gnt-cluster"
+                   " master-failover'. When that data is not wanted, --no-voting overrides this.",
+    Outcome.OTHER_MASTER: " To move the role here, use 'gnt-cluster master-failover'.",
+    Outcome.WON: "",
+}
 
 def _lock_queue(path: str) -> filelock.FileLock:
     lock = filelock.FileLock(path)
@@ -175,6 +270,8 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     """Serve until a signal says to stop."""
     here = paths.current()
     server, queue = prepared.server, prepared.queue
+    threading.Thread(target=_activate_ip, args=(prepared.context,), name="master-ip",
+                     daemon=True).start()
     stopper: list[threading.Thread] = []
 
     def stop() -> None:
@@ -197,6 +294,7 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
 
     logging.info("serving %s", here.master_socket)
     server.serve(signals.fileno(), on_signal)
+    prepared.fence.stop()
     for path in (here.master_socket, here.query_socket):
         fs.remove_file(path)
     with contextlib.suppress(OSError):
@@ -206,7 +304,14 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     return None
 
 
+def _activate_ip(context: MasterContext) -> None:
+    """Clients find the master by its address; without it everything else works."""
+    failure = activate_master_ip(context.rpc, context.config.snapshot())
+    if failure is not None:
+        logging.error("the address of the master is not up: %s", failure)
+
+
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-masterd``."""
     daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare,
-                run=run)
+                run=run, add_options=add_options)

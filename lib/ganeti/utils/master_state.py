@@ -210,10 +210,3 @@ def give_up_config(serial_no: int, here: paths.Paths | None = None) -> None:
         old = read(here)
         had = max(old.demoted, (old.config, serial_no))
         _write(here, old, old._replace(demoted=had))
-
-
-def forget(here: paths.Paths | None = None) -> None:
-    """This machine is no node any more."""
-    here = here or paths.current()
-    fs.remove_file(here.master_state_file)
-    fs.remove_file(here.ssconf_file(_SSCONF_KEY))

@@ -12,7 +12,7 @@ import pytest
 from ganeti.server import masterd
 from ganeti.utils import daemon, filelock, paths
 
-OPTIONS = argparse.Namespace()
+OPTIONS = argparse.Namespace(no_voting=False, yes_do_it=False)
 
 
 @pytest.fixture
@@ -41,6 +41,14 @@ def test_not_the_master(here: paths.Paths) -> None:
 def test_the_master(here: paths.Paths) -> None:
     Path(here.ssconf_file("master_node")).write_text("Node1.example.com\n")
     masterd.check(OPTIONS)
+
+
+def test_no_voting_is_confirmed(here: paths.Paths, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(here.ssconf_file("master_node")).write_text("node1.example.com\n")
+    masterd.check(argparse.Namespace(no_voting=True, yes_do_it=True))
+    assert "without a vote" in capsys.readouterr().err
+    with pytest.raises(daemon.Refuse, match="not confirmed"):
+        masterd.check(argparse.Namespace(no_voting=True, yes_do_it=False))
 
 
 def test_two_on_one_queue(here: paths.Paths) -> None:
