@@ -236,6 +236,22 @@ class Client:
         """A few single values; None for an unknown name."""
         return list(self.call("QueryConfigValues", list(fields)))
 
+    def query_config_history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The newest commits of the configuration (:mod:`ganeti.server.luxi_history`).
+
+        A method of ours, as the next two; a point is a serial number or a list of one time.
+        """
+        return list(self.call("QueryConfigHistory", limit))
+
+    def query_config_changes(self, first: int | list[float], last: int | list[float],
+                             ) -> dict[str, Any]:
+        """What is different between two states of the configuration."""
+        return dict(self.call("QueryConfigChanges", first, last))
+
+    def query_config_at(self, point: int | list[float]) -> dict[str, Any]:
+        """The whole configuration as it was."""
+        return dict(self.call("QueryConfigAt", point))
+
     def query_tags(self, kind: str, name: str = "") -> list[str]:
         """The tags of one object, or of the cluster."""
         return list(self.call("QueryTags", kind, name))

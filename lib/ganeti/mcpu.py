@@ -20,6 +20,7 @@ from ganeti import cmdlib, errors
 from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
 from ganeti.cmdlib.hooks import HookRunner
 from ganeti.config.history import Author
+from ganeti.constants import job as job_const
 from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
 
 if TYPE_CHECKING:
@@ -35,10 +36,9 @@ log = logging.getLogger(__name__)
 def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
     """Who changes the configuration while this opcode runs, for its history."""
     trail = op.reason or []
-    # The first entry says where the wish came from; what a user wrote may stand in a later one.
-    source = str(trail[0][0]) if trail else ""
-    given = next((str(entry[1]) for entry in trail
-                  if entry[1] and not str(entry[0]).startswith("gnt:opcode:")), "")
+    # What the user gave as a reason, and the program through which it came.
+    given = next((text for source, text, _ in trail if source == job_const.REASON_USER), "")
+    source = next((source for source, _, _ in trail if source != job_const.REASON_USER), "")
     return Author(callbacks.owner.job_id, op.OP_ID, source, given)
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors, ht, opcodes
 from ganeti.cmdlib import query
+from ganeti.config.history import Author
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
@@ -24,6 +25,7 @@ from ganeti.jqueue import explain
 from ganeti.objects import FilterRule, codec
 from ganeti.opcodes.base import OpCode
 from ganeti.query import job_rules
+from ganeti.server import luxi_history
 from ganeti.server.luxi_server import Handler, Request
 from ganeti.utils import clock, text
 from ganeti.wire import luxi as wire
@@ -31,6 +33,7 @@ from ganeti.wire.calls import SET_WATCHER_PAUSE
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
+    from ganeti.config import Config
     from ganeti.jqueue.queue import JobQueue, Watch
 
 _log = logging.getLogger(__name__)
@@ -116,6 +119,11 @@ class Service:
                 ("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),), slow=True),
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
+            "QueryConfigHistory": _Method(self._config_history, (
+                ("limit", ht.Maybe(ht.NonNegInt)),), slow=True),
+            "QueryConfigChanges": _Method(self._config_changes, (
+                ("first", luxi_history.POINT), ("last", luxi_history.POINT)), slow=True),
+            "QueryConfigAt": _Method(self._config_at, (("point", luxi_history.POINT),), slow=True),
             "QueryTags": _Method(self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)),
                                               ("name", ht.Str))),
             "SetDrainFlag": _Method(self._set_drain, (("flag", ht.Bool),), slow=True),
@@ -269,9 +277,15 @@ class Service:
                 watermark=self._queue.last_job_id,
                 predicates=tuple(job_rules.normalised(predicates)), action=action,
                 reason_trail=(*reason, ["luxid", "", clock.now_ns()]))
-            self._context.config.put_filter(rule)
+            self._config_of("ReplaceFilter", reason).put_filter(rule)
             self._queue.set_filters(self._context.config.filters())
         request.answer(rule.uuid)
+
+    def _config_of(self, method: str, reason: list[Any]) -> Config:
+        """The configuration, for a change which is not made by a job."""
+        texts = [str(entry[1]) for entry in reason]
+        return self._context.config.acting_for(
+            Author(None, method, "luxid", next(filter(None, texts), "")))
 
     def _check_filter_uuid(self, uuid: str | None) -> None:
         """Refuse what cannot name a rule; a rule that does not exist yet may be made by name."""
@@ -290,7 +304,7 @@ class Service:
             if uuid not in self._context.config.snapshot().filters:
                 raise errors.OpPrereqError(f"filter rule {uuid} does not exist",
                                            errors.ECODE_NOENT)
-            self._context.config.remove_filter(uuid)
+            self._config_of("DeleteFilter", []).remove_filter(uuid)
             self._queue.set_filters(self._context.config.filters())
         request.answer(None)
 
@@ -311,6 +325,15 @@ class Service:
             "ssh_key_bits": lambda: cluster.ssh_key_bits,
         }
         request.answer([values[name]() if name in values else None for name in fields])
+
+    def _config_history(self, request: Request, limit: int | None) -> None:
+        request.answer(luxi_history.commits(self._context.config, limit))
+
+    def _config_changes(self, request: Request, first: Any, last: Any) -> None:
+        request.answer(luxi_history.changes(self._context.config, first, last))
+
+    def _config_at(self, request: Request, point: Any) -> None:
+        request.answer(luxi_history.at(self._context.config, point))
 
     def _tags(self, request: Request, kind: str, name: str) -> None:
         config = self._context.config

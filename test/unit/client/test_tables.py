@@ -24,7 +24,7 @@ PUBLISHED: dict[str, Any] = json.loads(
 #: Ours: formats for programs on lists and infos; joining without SSH.
 ADDED = {"--output", "--token", "--token-lifetime"}
 #: Ours: commands that nobody else has.
-OWN = {("gnt-job", "explain"), ("gnt-job", "top")}
+OWN = {("gnt-job", "explain"), ("gnt-job", "top"), ("gnt-cluster", "history")}
 
 
 def program(name: str) -> Program:

@@ -1,0 +1,160 @@
+"""``gnt-cluster history``: who changed the configuration, what, and how it was."""
+
+from __future__ import annotations
+
+import time
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, output, table, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    Point = int | list[float]
+
+_KINDS = {"cluster": "cluster", "nodes": "node", "nodegroups": "node group",
+          "instances": "instance", "networks": "network", "disks": "disk",
+          "filters": "filter rule"}
+_COLUMNS = (("Serial", True), ("Time", False), ("Job", True), ("Opcode", False),
+            ("Author", False), ("Changes", False), ("Reason", False))
+_TIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d",
+                 "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
+# So many changed objects are named in the table.
+_NAMED = 2
+
+
+def history(values: Values, arguments: list[str]) -> int:
+    """``history``."""
+    if values.diff and values.at is not None:
+        raise errors.OpPrereqError("--diff and --at cannot be used together", errors.ECODE_INVAL)
+    if values.diff:
+        if len(arguments) != 2:
+            raise errors.OpPrereqError(
+                "--diff needs two points: serial numbers, or times", errors.ECODE_INVAL)
+        return _show_changes(values, *map(parse_point, arguments))
+    if arguments:
+        raise errors.OpPrereqError(
+            f"'{arguments[0]}' is too much. Points are given after --diff or --at.",
+            errors.ECODE_INVAL)
+    if values.at is not None:
+        return _show_state(values, parse_point(values.at))
+    return _show_commits(values)
+
+
+def parse_point(text: str) -> Point:
+    """A serial number, or a local time as a list of the seconds since the epoch.
+
+    :raises OpPrereqError: neither.
+    """
+    if text.isdecimal() and text.isascii():
+        return int(text)
+    for form in _TIME_FORMATS:
+        try:
+            return [time.mktime(time.strptime(text, form))]
+        except (ValueError, OverflowError):
+            continue
+    raise errors.OpPrereqError(
+        f"'{text}' is neither a serial number nor a time. Times look like 2026-11-30 or "
+        "'2026-11-30 18:45'.", errors.ECODE_INVAL)
+
+
+def _show_commits(values: Values) -> int:
+    if values.limit is not None and values.limit < 0:
+        raise errors.OpPrereqError("--limit must not be less than 0", errors.ECODE_INVAL)
+    commits = jobs.connect().query_config_history(values.limit or None)
+    if values.output_format in ("json", "yaml"):
+        output.write_data(commits, values.output_format)
+        return failures.EXIT_SUCCESS
+    columns = [table.Column(title, right) for title, right in _COLUMNS]
+    rows = [[
+        str(commit["serial"]), listing.format_time(commit["time"]),
+        "-" if commit["job"] is None else str(commit["job"]), commit["opcode"] or "-",
+        commit["source"] or "-", _summary(commit), commit["reason"] or "-"] for commit in commits]
+    for line in table.format_table(columns, rows, header=not values.no_headers,
+                                   separator=values.separator):
+        terminal.out(line.rstrip())
+    return failures.EXIT_SUCCESS
+
+
+def _summary(commit: dict[str, Any]) -> str:
+    if commit["count"] is None:
+        return "too many to be kept"
+    named = [f"{_label(kind, name)} {what}" for kind, name, what in commit["changes"]]
+    # An instance comes with its disks; they are not what people look for.
+    named.sort(key=lambda text: text.startswith("disk "))
+    more = commit["count"] - _NAMED
+    return ", ".join(named[:_NAMED]) + (f", and {more} more" if more > 0 else "") or "-"
+
+
+def _label(kind: str, name: str) -> str:
+    return "cluster" if kind == "cluster" else f"{_KINDS.get(kind, kind)} {name}"
+
+
+def _show_changes(values: Values, first: Point, last: Point) -> int:
+    found = jobs.connect().query_config_changes(first, last)
+    if values.output_format in ("json", "yaml"):
+        output.write_data(found, values.output_format)
+        return failures.EXIT_SUCCESS
+    if not found["changes"]:
+        terminal.out(f"No difference between serial numbers {found['first']} and {found['last']}.")
+    for change in found["changes"]:
+        uuid = "" if change["uuid"] in ("", change["name"]) else f" ({change['uuid']})"
+        terminal.out(f"{_label(change['kind'], change['name'])}{uuid}: {change['what']}")
+        for line in difference(change["old"], change["new"]):
+            terminal.out(f"  {line}")
+    return failures.EXIT_SUCCESS
+
+
+def difference(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[str]:
+    """A line for each value that is not the same; dictionaries are compared key by key."""
+    if old is None or new is None:
+        for path, value in _flat("", old or new or {}):
+            yield f"{path}: {_text(value)}"
+        return
+    before, after = dict(_flat("", old)), dict(_flat("", new))
+    for path in sorted({*before, *after}):
+        if path not in after:
+            yield f"{path}: {_text(before[path])} -> (none)"
+        elif path not in before:
+            yield f"{path}: (none) -> {_text(after[path])}"
+        elif before[path] != after[path]:
+            yield f"{path}: {_text(before[path])} -> {_text(after[path])}"
+
+
+def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and (value or not path):
+        for key in sorted(value):
+            yield from _flat(f"{path}/{key}" if path else str(key), value[key])
+    else:
+        yield path, value
+
+
+def _text(value: Any) -> str:
+    import json  # for reading, as in cli.output
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+def _show_state(values: Values, point: Point) -> int:
+    state = jobs.connect().query_config_at(point)
+    if values.output_format in ("json", "yaml"):
+        output.write_data(state, values.output_format)
+    else:
+        terminal.out(output.to_json(state))
+    return failures.EXIT_SUCCESS
+
+
+COMMAND = Command(
+    "history", history, [Argument("unknown", 0, 2)], [
+        opt.flag("--diff", help="show what is different between two points"),
+        Option("--at", kind="string", metavar="POINT",
+               help="show the whole configuration as it was, secrets included"),
+        Option("-n", "--limit", kind="int", default=50, metavar="N",
+               help="show at most so many commits; 0 shows all"),
+        opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
+    "Show who changed the configuration, and what",
+    usage="[--diff <point> <point> | --at=<point>]")
