@@ -1,0 +1,41 @@
+"""Running one of the administrator's prepared commands on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.opcodes.misc import OpRestrictedCommand
+from ganeti.wire.calls import RESTRICTED_COMMAND
+
+
+@executes(OpRestrictedCommand)
+class LURestrictedCommand(LogicalUnit):
+    """Run the command on all nodes at once; answers whether it worked, and what it printed."""
+
+    op: OpRestrictedCommand
+
+    def expand_names(self) -> None:
+        if not self.op.nodes:
+            raise errors.OpPrereqError("no node is given", errors.ECODE_INVAL)
+        self.node_uuids = [self.config.expand_node(name).uuid for name in self.op.nodes]
+        if self.op.use_locking:
+            self.lock_nodes(self.node_uuids)
+
+    def check_prereq(self) -> list[str]:
+        return self.node_uuids
+
+    def exec(self, plan: Sequence[str]) -> list[tuple[bool, str]]:
+        # A node named twice is asked once and answers twice.
+        answers = self.rpc.call_many(
+            RESTRICTED_COMMAND, list(dict.fromkeys(plan)), cmd=self.op.command)
+        rows: list[tuple[bool, str]] = []
+        for uuid in plan:
+            answer = answers[uuid]
+            if answer.failure is None:
+                rows.append((True, answer.data))
+            else:
+                rows.append((False, f"command {self.op.command!r} on node {answer.node_name!r}"
+                                    f" failed: {why(answer.failure)}"))
+        return rows
