@@ -124,6 +124,9 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
         pid = daemonize.read_pid(pid_file)
         if pid is None:
             return EXIT_SUCCESS
+        if number == signal.SIGTERM and process.is_paused(pid):
+            # It would not notice; and a master that goes on after a pause must not.
+            continue
         try:
             os.kill(pid, number)
         except ProcessLookupError:

@@ -230,12 +230,22 @@ def _end(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
 
 def is_alive(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
+    return _state(pid) not in (b"", b"Z", b"X")
+
+
+def is_paused(pid: int) -> bool:
+    """Whether a process was stopped by a signal, so that it does nothing until it is continued."""
+    return _state(pid) == b"T"
+
+
+def _state(pid: int) -> bytes:
+    """The letter for the state of a process; empty when there is none."""
     if pid <= 0:
-        return False
+        return b""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             stat = stream.read()
     except (FileNotFoundError, ProcessLookupError):
-        return False
+        return b""
     # The state follows the command, which is in parentheses and may contain any character.
-    return stat.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+    return stat.rpartition(b")")[2].split()[0]

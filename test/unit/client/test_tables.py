@@ -21,8 +21,8 @@ from ganeti.cli.options import Option
 PUBLISHED: dict[str, Any] = json.loads(
     (Path(__file__).parents[2] / "data/cli/commands.json").read_text(encoding="utf-8"))
 
-#: Ours: formats for programs on lists and infos; joining without SSH.
-ADDED = {"--output", "--token", "--token-lifetime"}
+#: Ours: formats for programs on lists and infos; joining without SSH; a failover only rehearsed.
+ADDED = {"--output", "--token", "--token-lifetime", "--dry-run"}
 #: Ours: commands that nobody else has.
 OWN = {("gnt-job", "explain"), ("gnt-job", "top"), ("gnt-cluster", "history")}
 

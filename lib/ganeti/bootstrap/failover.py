@@ -1,0 +1,262 @@
+"""Moving the master's role to this node: ``gnt-cluster master-failover``.
+
+In this order, so that every step may fail without harm:
+
+1. all nodes are asked for their votes; without a won vote nothing is done (:func:`survey`, which is
+   also the dry run);
+2. the present master is told to stop, when it can be reached: its jobs end, its last changes
+   arrive; then the votes are counted once more;
+3. the nodes promise a new epoch: from here on nobody obeys an older master, reachable or not;
+4. the configuration that names this node as the master is committed to a majority of the
+   candidates;
+5. the master daemon is started here; it has its role confirmed by a vote of its own, marks jobs
+   that were running as failed, and brings up to date who missed something.
+
+When step 2 or 3 fails, the old master is started again. After step 4 began it is not: the change
+may be on some nodes. Running the command once more finishes what was begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ganeti import errors
+from ganeti.bootstrap import local
+from ganeti.config import Config
+from ganeti.config.history import Author
+from ganeti.config.members import Members, read_members
+from ganeti.config.role import Outcome, Verdict, judge
+from ganeti.config.store import write_config_file
+from ganeti.constants import ssconf as ssconf_const
+from ganeti.objects import Node, updated
+from ganeti.rpc import AddressRunner, RpcRunner, open_client
+from ganeti.rpc.distribute import ConfigDistributor
+from ganeti.rpc.master_ip import take_down_at
+from ganeti.rpc.voting import RoleNotWonError, Votes, Voting, Won, failover_ballot, start_ballot
+from ganeti.utils import fs, master_state, net, paths
+from ganeti.wire.calls import NODE_START_MASTER_DAEMONS, NODE_STOP_MASTER
+
+_log = logging.getLogger(__name__)
+
+Say = Callable[[str], None]
+
+_HINTS = {
+    Outcome.NO_QUORUM: "When the other nodes are lost for good, --no-voting overrides this.",
+    Outcome.STALE: "Run the command there. When that data is not wanted, --no-voting overrides"
+                   " this.",
+    Outcome.OTHER_MASTER: "",
+    Outcome.WON: "",
+}
+
+
+class Survey(NamedTuple):
+    """What the nodes say about moving the role to `me`."""
+
+    me: str
+    members: Members
+    voting: Voting
+    votes: Votes
+    verdict: Verdict
+    #: The present master as the nodes know it.
+    old: Node
+
+    def refuse(self) -> errors.OpPrereqError:
+        """Why the role cannot be moved here."""
+        return _refusal(RoleNotWonError(self.verdict, self.votes.failures))
+
+
+def _refusal(err: RoleNotWonError) -> errors.OpPrereqError:
+    hint = _HINTS[err.verdict.outcome]
+    return errors.OpPrereqError(
+        f"the role of the master cannot be moved to this node: {err}. {hint}".rstrip(),
+        errors.ECODE_STATE)
+
+
+def survey(*, ignore_offline: bool = True) -> Survey:
+    """Hold the vote, and change nothing.
+
+    :param ignore_offline: nodes marked offline count neither way.
+    :raises OpPrereqError: this node cannot be the master at all, or is it already.
+    :raises ConfigurationError: its configuration cannot be used.
+    """
+    here = paths.current()
+    me = net.hostname()
+    if not local.cluster_traces(here):
+        raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
+    if local.running_daemon(here, local.MASTER) is not None:
+        raise errors.OpPrereqError(
+            f"the master daemon runs on this node ({me}) already. Run the command on the node that"
+            " is to become the master.", errors.ECODE_INVAL)
+    members = read_members(here.cluster_conf_file)
+    own = members.nodes.get(me)
+    if own is None:
+        raise errors.OpPrereqError(f"this node ({me}) is not in its own configuration",
+                                   errors.ECODE_STATE)
+    _require_candidate(own)
+    runner = AddressRunner(open_client(here))
+    voting = Voting(runner, me, members, failover_ballot(me, members,
+                                                         ignore_offline=ignore_offline))
+    votes = voting.ask()
+    old = _present_master(here, members, votes)
+    if old.name.lower() == me:
+        raise errors.OpPrereqError(
+            f"this node ({me}) is the master already. If its daemon does not run, start it with"
+            " 'daemon-util start-master'.", errors.ECODE_INVAL)
+    return Survey(me, members, voting, votes, judge(voting.ballot, votes.answers), old)
+
+
+def _require_candidate(own: Node) -> None:
+    wrong = None
+    if not own.master_candidate:
+        wrong = "is no master candidate, so it has no copy of the present configuration"
+    elif own.offline:
+        wrong = "is marked offline"
+    elif own.drained:
+        wrong = "is marked drained"
+    if wrong is not None:
+        raise errors.OpPrereqError(
+            f"this node ({own.name}) {wrong}. Use one of the nodes that 'gnt-cluster"
+            " master-failover --dry-run' lists on a candidate, or make it a candidate first.",
+            errors.ECODE_STATE)
+
+
+def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
+    """The master most nodes name; when nobody says, the one this node knows."""
+    named = Counter(one.master for one in votes.answers.values())
+    names = [name for name, _ in named.most_common()]
+    names.append(fs.read_file(here.ssconf_file(ssconf_const.MASTER_NODE)).strip().lower())
+    for name in names:
+        if name in members.nodes:
+            return members.nodes[name]
+    return members.master
+
+
+def failover(*, no_voting: bool = False, ignore_offline: bool = True,
+             say: Say = _log.info) -> list[str]:
+    """Make this node the master.
+
+    :param no_voting: whatever the other nodes say; what they have and this one has not is lost.
+    :param say: told about each step.
+    :returns: what did not work but did not matter for the role itself.
+    :raises OpPrereqError: it may not become the master; the old one goes on, or was started again.
+    :raises OpExecError: it could not be finished; the text says what is left.
+    """
+    found = survey(ignore_offline=ignore_offline)
+    if not (no_voting or found.verdict.won):
+        raise found.refuse()
+    warnings: list[str] = []
+    with local.Undo() as undo:
+        stopped = _stop_old(found, undo, warnings, say)
+        won = _take_role(found, no_voting, say)
+        undo.keep()
+    config, runner = _commit(found, won, say)
+    if stopped:
+        failure = take_down_at(runner, config.snapshot(), found.old.uuid)
+        if failure is not None:
+            warnings.append(f"the address of the master may still be up on {found.old.name}:"
+                            f" {failure}")
+    _start(found, runner, no_voting, warnings, say)
+    return warnings
+
+
+def _stop_old(found: Survey, undo: local.Undo, warnings: list[str], say: Say) -> bool:
+    """Stop the old master where it can be reached; whether it was."""
+    old, runner = found.old, AddressRunner(open_client())
+    target = {old.name: old.primary_ip}
+    if old.name.lower() not in found.votes.answers:
+        # Waiting for a node that hangs would only prolong the failure.
+        warnings.append(
+            f"the old master {old.name} does not answer and was not stopped. It will end by itself"
+            " as soon as it hears of the new one.")
+        return False
+
+    def start_again() -> None:
+        runner.call_addresses(NODE_START_MASTER_DAEMONS, target,
+                              no_voting=False)[old.name].payload()
+
+    say(f"stopping the master daemon on {old.name}")
+    undo.add(f"the master daemon of {old.name} is stopped", start_again)
+    failure = runner.call_addresses(NODE_STOP_MASTER, target)[old.name].failure
+    if failure is not None:
+        warnings.append(f"the old master could not be stopped: {failure}. It will end by itself.")
+    return True
+
+
+def _take_role(found: Survey, no_voting: bool, say: Say) -> Won:
+    """Count once more, and have the new epoch promised.
+
+    :raises OpPrereqError: lost; nothing was changed but the epoch.
+    """
+    votes = found.voting.ask()
+    verdict = judge(found.voting.ballot, votes.answers)
+    try:
+        if not (no_voting or verdict.won):
+            raise RoleNotWonError(verdict, votes.failures)
+        won = found.voting.claim(votes, override=no_voting)
+    except RoleNotWonError as err:
+        raise _refusal(err) from err
+    say(f"{len(won.promises)} of {len(found.members.nodes)} nodes obey epoch {won.epoch.number}")
+    return won
+
+
+def _commit(found: Survey, won: Won, say: Say) -> tuple[Config, RpcRunner]:
+    """Write this node into the configuration as the master.
+
+    :raises OpExecError: it did not reach enough candidates.
+    """
+    here = paths.current()
+
+    def write(path: str, text: Any) -> None:
+        try:
+            with master_state.writing(master_state.CONFIG, won.epoch):
+                write_config_file(path, text)
+        except (errors.LockError, errors.ConfigurationError, master_state.StaleEpochError) as err:
+            raise OSError(str(err)) from err
+
+    config = Config.open(here.cluster_conf_file, write=write).acting_for(
+        Author(None, None, "gnt:client:gnt-cluster", "master-failover"))
+    runner = RpcRunner(config.snapshot, open_client(here))
+    runner.use_epoch(won.epoch)
+    config.use_distribution(ConfigDistributor(runner))
+    silent = [node for name, node in found.members.nodes.items() if name not in won.promises]
+    # A node that hangs must not hold this up; the new master goes on trying.
+    config.expect_behind([node.uuid for node in silent if node.master_candidate],
+                         [node.uuid for node in silent])
+    say("writing the configuration")
+    me = found.members.nodes[found.me].uuid
+    try:
+        with config.transaction() as change:
+            change.update_cluster(updated(config.cluster(), master_node=me))
+    except errors.ConfigurationError as err:
+        raise errors.OpExecError(
+            f"{err} There is no master now. Run this command once more, here or on another master"
+            " candidate.") from err
+    return config, runner
+
+
+def _start(found: Survey, runner: RpcRunner, no_voting: bool, warnings: list[str],
+           say: Say) -> None:
+    """Start the daemons of the master.
+
+    :raises OpExecError: one does not start.
+    """
+    if not no_voting:
+        ballot = start_ballot(found.me, found.members)
+        again = judge(ballot, Voting(runner, found.me, found.members, ballot).ask().answers)
+        if again.outcome is Outcome.NO_QUORUM:
+            # The role was won because offline nodes do not count; at a start they do (seed 001).
+            no_voting = True
+            warnings.append(
+                "too few nodes are there for the master daemon to start without --no-voting:"
+                f" {again}")
+    say("starting the master daemon")
+    me = found.members.nodes[found.me]
+    failure = runner.call_addresses(NODE_START_MASTER_DAEMONS, {me.name: me.primary_ip},
+                                    no_voting=no_voting)[me.name].failure
+    if failure is not None:
+        raise errors.OpExecError(
+            f"this node is the master now, but its daemon does not start: {failure}. Start it with"
+            " 'daemon-util start-master'.")

@@ -1,0 +1,194 @@
+"""``gnt-cluster``: the master's role and what belongs to it.
+
+Moving the role, asking whether the master answers, its address, the drain flag of the job queue,
+and the pause of the watcher.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli import values as value_types
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.bootstrap.failover import Survey
+
+_NO_VOTING_QUESTION = """\
+The role of the master will be moved to this node without asking the other nodes. If another node
+has newer data than this one, what was acknowledged there is lost. Do this only when the others are
+lost for good. Continue?"""
+
+
+def master_failover(values: Values, arguments: list[str]) -> int:
+    """``master-failover``: runs without a master, on the node that becomes one."""
+    from ganeti.bootstrap import failover
+    ignore_offline = _ignore_offline(values)
+    if values.dry_run:
+        return _show_vote(failover.survey(ignore_offline=ignore_offline))
+    if values.no_voting and not values.yes_do_it:
+        if not terminal.confirm(_NO_VOTING_QUESTION):
+            terminal.err("Nothing was done. --yes-do-it confirms --no-voting without a question.")
+            return failures.EXIT_CONFIRMATION
+    warnings = failover.failover(
+        no_voting=values.no_voting, ignore_offline=ignore_offline, say=terminal.out)
+    for warning in warnings:
+        terminal.err(f"Warning: {warning}")
+    return failures.EXIT_SUCCESS
+
+
+def _ignore_offline(values: Values) -> bool:
+    given = values.ignore_offline_nodes
+    if isinstance(given, bool):
+        return given
+    try:
+        return value_types.parse_bool(given)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(f"--ignore-offline-nodes: {err}", errors.ECODE_INVAL) from err
+
+
+def _show_vote(found: Survey) -> int:
+    """Print what every node says, and what that means."""
+    from ganeti.cli.table import Column, format_table
+    rows = []
+    for name in sorted(found.members.nodes, key=_by_name):
+        one = found.votes.answers.get(name)
+        voter = "yes" if name in found.voting.ballot.voters else "no"
+        if one is None:
+            rows.append([name, voter, "-", "-", "-", "-", found.votes.failures.get(name, "")])
+            continue
+        serial = f"{one.config[0].number}/{one.config[1]}" if any(one.config) else "-"
+        rows.append([name, voter, one.master, str(one.epoch.number), serial,
+                     f"{one.jobs[0].number}/{one.jobs[1]}", "answers"])
+    columns = [Column("Node"), Column("Voter"), Column("Master"), Column("Epoch", right=True),
+               Column("Config", right=True), Column("Job", right=True), Column("State")]
+    for line in format_table(columns, rows):
+        terminal.out(line)
+    if found.verdict.won:
+        terminal.out(f"{found.me} may become the master in place of {found.old.name}.")
+        return failures.EXIT_SUCCESS
+    terminal.out(f"{found.me} may not become the master: {found.verdict}.")
+    return failures.EXIT_FAILURE
+
+
+def _by_name(name: str) -> list[object]:
+    from ganeti.utils import text
+    return list(text.natural_key(name))
+
+
+def master_ping(values: Values, arguments: list[str]) -> int:
+    """``master-ping``: the exit code says whether the master works."""
+    try:
+        jobs.connect().query_cluster_info()
+    except errors.GenericError as err:
+        terminal.err(f"The master does not answer: {failures.describe(err)[1] or err}")
+        return failures.EXIT_FAILURE
+    return failures.EXIT_SUCCESS
+
+
+def activate_master_ip(values: Values, arguments: list[str]) -> int:
+    """``activate-master-ip``."""
+    from ganeti.opcodes.cluster import OpClusterActivateMasterIp
+    jobs.run_opcode(OpClusterActivateMasterIp(**jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def deactivate_master_ip(values: Values, arguments: list[str]) -> int:
+    """``deactivate-master-ip``."""
+    if not values.confirm and not terminal.confirm(
+            "Programs which use the address of the cluster will not reach it any more. Continue?"):
+        terminal.err("Nothing was done. --yes confirms without a question.")
+        return failures.EXIT_CONFIRMATION
+    from ganeti.opcodes.cluster import OpClusterDeactivateMasterIp
+    jobs.run_opcode(OpClusterDeactivateMasterIp(**jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def redist_conf(values: Values, arguments: list[str]) -> int:
+    """``redist-conf``."""
+    from ganeti.opcodes.cluster import OpClusterRedistConf
+    jobs.run_opcode(OpClusterRedistConf(**jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def queue(values: Values, arguments: list[str]) -> int:
+    """``queue``: whether new jobs are taken."""
+    command = _one_of(arguments[0], ("drain", "undrain", "info"))
+    client = jobs.connect()
+    if command == "info":
+        (drained,) = client.query_config_values(["drain_flag"])
+        terminal.out(f"The drain flag is {'set' if drained else 'unset'}")
+    else:
+        client.set_queue_drain_flag(command == "drain")
+    return failures.EXIT_SUCCESS
+
+
+def watcher(values: Values, arguments: list[str]) -> int:
+    """``watcher``: whether and until when it does nothing."""
+    command = _one_of(arguments[0], ("continue", "info", "pause"))
+    if (command == "pause") != (len(arguments) == 2):
+        raise errors.OpPrereqError(
+            "'watcher pause' needs how long, such as 30m or 4h; the others need nothing",
+            errors.ECODE_INVAL)
+    if command == "info":
+        (until,) = jobs.connect().query_config_values(["watcher_pause"])
+        # A pause that is over counts as none.
+        until = until if until is not None and until > time.time() else None
+        terminal.out(_watcher_text(until, "The watcher is not paused."))
+        return failures.EXIT_SUCCESS
+    until = None
+    if command == "pause":
+        try:
+            until = time.time() + value_types.parse_time(arguments[1])
+        except errors.ParameterError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+    until = jobs.connect().set_watcher_pause(until)
+    terminal.out(_watcher_text(until, "The watcher is no longer paused."))
+    return failures.EXIT_SUCCESS
+
+
+def _watcher_text(until: float | None, otherwise: str) -> str:
+    return otherwise if until is None else f"The watcher is paused until {time.ctime(until)}."
+
+
+def _one_of(word: str, known: tuple[str, ...]) -> str:
+    if word not in known:
+        raise errors.OpPrereqError(f"'{word}' is none of {', '.join(known)}", errors.ECODE_INVAL)
+    return word
+
+
+_YES_DO_IT = opt.flag("--yes-do-it", dest="yes_do_it", help="do not ask for confirmation")
+
+#: Rows of the table of ``gnt-cluster``.
+COMMANDS = (
+    Command("master-failover", master_failover, [], [
+        opt.flag("--no-voting", dest="no_voting",
+                 help="do not ask the other nodes; what only they have is lost"),
+        Option("--ignore-offline-nodes", kind="string", dest="ignore_offline_nodes",
+               default=True, metavar="yes|no",
+               help="nodes marked offline do not count in the vote (default: yes)"),
+        opt.flag("--dry-run", dest="dry_run", help="only show the vote and what it means"),
+        _YES_DO_IT],
+            "Make this node the master"),
+    Command("master-ping", master_ping, [], [], "Check whether the master answers"),
+    Command("activate-master-ip", activate_master_ip, [], [],
+            "Bring the address of the master up"),
+    Command("deactivate-master-ip", deactivate_master_ip, [], [
+        opt.flag("--yes", dest="confirm", help="do not ask for confirmation")],
+            "Take the address of the master down"),
+    Command("redist-conf", redist_conf, [],
+            [opt.DRY_RUN, opt.PRIORITY, _YES_DO_IT, *opt.SUBMIT_OPTIONS],
+            "Send configuration and common files to all nodes again"),
+    Command("queue", queue, [Argument("choice", 1, 1, ("drain", "info", "undrain"))], [],
+            "Let the job queue take new jobs or not", usage="{drain|undrain|info}"),
+    Command("watcher", watcher, [
+        Argument("choice", 1, 1, ("continue", "info", "pause")),
+        Argument("suggest", 0, 1, ("1h", "30m", "4h"))], [],
+            "Let the watcher pause, for a time, or go on",
+            usage="{pause <timespec>|continue|info}"),
+)
