@@ -14,11 +14,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ganeti import errors
 from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, DistributionFailure
 from ganeti.constants import job as job_const
 from ganeti.rpc.runner import RpcRunner
 from ganeti.utils import paths
 from ganeti.wire.calls import (
+    CONFIG_REWRITE,
     JOBQUEUE_PURGE,
     JOBQUEUE_RENAME,
     JOBQUEUE_SET_DRAIN_FLAG,
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from ganeti.objects import ConfigData
 
 
+# More new text than this is compressed and sent with the rest, in bytes.
+_MAX_REWRITE = 1 << 20
+
+
 class ConfigDistributor:
     """Sends the configuration to the candidates and the ssconf values to all nodes."""
 
@@ -43,9 +49,9 @@ class ConfigDistributor:
     def __call__(self, wanted: Distribution) -> list[DistributionFailure]:
         """The function which :meth:`ganeti.config.Config.use_distribution` takes."""
         failures: list[DistributionFailure] = []
-        if wanted.candidates:
-            answers = self._runner.call_many(UPLOAD_FILE, wanted.candidates,
-                                             file=_config_file(wanted.text))
+        lacking = self._rewrite(wanted, failures)
+        if lacking:
+            answers = self._runner.call_many(UPLOAD_FILE, lacking, file=_config_file(wanted.text))
             failures += [DistributionFailure(uuid, CONFIG, str(answer.failure))
                          for uuid, answer in answers.items() if answer.failure is not None]
         if wanted.ssconf is not None:
@@ -54,6 +60,35 @@ class ConfigDistributor:
             failures += [DistributionFailure(uuid, SSCONF, str(answer.failure))
                          for uuid, answer in answers.items() if answer.failure is not None]
         return failures
+
+
+    def _rewrite(self, wanted: Distribution, failures: list[DistributionFailure]) -> list[str]:
+        """Tell the candidates what is different.
+
+        :param failures: those who cannot be reached are added.
+        :returns: who needs the whole file.
+        """
+        difference = wanted.difference() if wanted.candidates else None
+        if difference is None or sum(
+                len(part) for part in difference.parts if isinstance(part, bytes)) > _MAX_REWRITE:
+            return list(wanted.candidates)
+        answers = self._runner.call_many(
+            CONFIG_REWRITE, wanted.candidates, base_bytes=difference.base_bytes,
+            base_end=difference.base_end.decode("utf-8"),
+            parts=[part.decode("utf-8") if isinstance(part, bytes) else list(part)
+                   for part in difference.parts],
+            new_bytes=difference.new_bytes)
+        lacking = []
+        for uuid, answer in answers.items():
+            if answer.failure is None:
+                if not answer.data:
+                    lacking.append(uuid)
+            elif isinstance(answer.failure, (errors.NodeCallFailed, errors.NodeRefused)):
+                # Perhaps only this way failed: a node of another version does not know it.
+                lacking.append(uuid)
+            else:
+                failures.append(DistributionFailure(uuid, CONFIG, str(answer.failure)))
+        return lacking
 
 
 def _config_file(text: bytes) -> FileDetails:

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 # As many pieces the system takes at once.
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
@@ -41,6 +41,73 @@ def write_file(
     """
     text = data.encode() if isinstance(data, str) else data
     pieces = (text,) if isinstance(text, bytes) else text
+
+    def fill(fd: int) -> None:
+        os.fchmod(fd, mode)
+        if uid != -1 or gid != -1:
+            os.fchown(fd, uid, gid)
+        _write_all(fd, pieces)
+        if sync:
+            os.fsync(fd)
+
+    _replace(path, fill)
+    if sync:
+        flush_dir(os.path.dirname(path) or ".")
+
+
+def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
+    """Make a file's new content of parts of the old one and of new bytes, atomically.
+
+    What is kept is copied inside the kernel, so a small change of a large file is cheap. Mode and
+    owner stay.
+
+    :param parts: in order; ``(offset, length)`` of the old content, or bytes.
+    :raises OSError: nothing was changed.
+    :raises ValueError: a part lies outside of the old content; nothing was changed.
+    """
+    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(source)
+        for part in parts:
+            if isinstance(part, tuple) and not 0 <= part[0] <= part[0] + part[1] <= found.st_size:
+                raise ValueError(f"{part[1]} bytes at {part[0]} are not in {path}")
+
+        def fill(fd: int) -> None:
+            os.fchmod(fd, found.st_mode & 0o7777)
+            if (found.st_uid, found.st_gid) != (os.geteuid(), os.getegid()):
+                os.fchown(fd, found.st_uid, found.st_gid)
+            for part in parts:
+                if isinstance(part, tuple):
+                    _copy_range(source, fd, *part)
+                else:
+                    _write_all(fd, (part,))
+            os.fsync(fd)
+
+        _replace(path, fill)
+    finally:
+        os.close(source)
+    flush_dir(os.path.dirname(path) or ".")
+
+
+def _copy_range(source: int, target: int, offset: int, length: int) -> None:
+    while length:
+        try:
+            copied = os.copy_file_range(source, target, length, offset)
+        except OSError as err:
+            if err.errno not in (errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EOPNOTSUPP):
+                raise
+            # Not every file system can; then it goes through our hands.
+            block = os.pread(source, min(length, 1 << 20), offset)
+            _write_all(target, (block,))
+            copied = len(block)
+        if not copied:
+            raise OSError(errno.EIO, "the file became shorter while it was read")
+        offset += copied
+        length -= copied
+
+
+def _replace(path: str, fill: Callable[[int], None]) -> None:
+    """Fill a temporary file and give it the name of the real one."""
     # The name tells tools that list visible files to look away, and is unique for this process.
     temporary = os.path.join(
         os.path.dirname(path) or ".",
@@ -49,12 +116,7 @@ def write_file(
     fd = _create(temporary)
     try:
         try:
-            os.fchmod(fd, mode)
-            if uid != -1 or gid != -1:
-                os.fchown(fd, uid, gid)
-            _write_all(fd, pieces)
-            if sync:
-                os.fsync(fd)
+            fill(fd)
         finally:
             os.close(fd)
         os.rename(temporary, path)
@@ -65,8 +127,6 @@ def write_file(
     except BaseException:
         remove_file(temporary)
         raise
-    if sync:
-        flush_dir(os.path.dirname(path) or ".")
 
 
 def _create(temporary: str) -> int:

@@ -54,11 +54,17 @@ def test_ssconf(here):
 
 
 @pytest.mark.parametrize("values", [
-    {"../x": "a"}, {"a/b": "a"}, {"": "a"}, {"A": "a"}, {"good": "x" * 131073}])
+    {"../x": "a"}, {"a/b": "a"}, {"": "a"}, {"A": "a"}, {"good": "x" * (4 << 20) + "x"}])
 def test_bad_ssconf_changes_nothing(here, values):
     with pytest.raises(errors.ConfigurationError):
         ssconf.write({"cluster_name": "c", **values})
     assert not os.path.exists(here.ssconf_file("cluster_name"))
+
+
+def test_the_names_of_20_000_instances_fit(here):
+    names = "".join(f"instance-{number}.{'x' * 30}.example.com\n" for number in range(20_000))
+    ssconf.write({"instance_list": names})
+    assert len(ssconf.read_lines("instance_list")) == 20_000
 
 
 def test_ssconf_missing(here):

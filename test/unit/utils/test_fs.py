@@ -113,3 +113,25 @@ def test_remove_and_list(tmp_path: Path) -> None:
     fs.remove_file(str(tmp_path / "a"))
     with pytest.raises(FileNotFoundError):
         fs.remove_file(str(tmp_path / "a"), missing_ok=False)
+
+
+def test_a_file_in_pieces(tmp_path):
+    pieces = [b"%d," % number for number in range(5000)]
+    fs.write_file(str(tmp_path / "file"), [*pieces, b"", b"end"])
+    assert (tmp_path / "file").read_bytes() == b"".join(pieces) + b"end"
+    fs.write_file(str(tmp_path / "file"), [])
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_file_of_parts_of_its_old_self(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"0123456789")
+    path.chmod(0o604)
+    fs.rewrite_file(str(path), [(5, 5), b"-", (0, 2), (0, 0), b""])
+    assert path.read_bytes() == b"56789-01"
+    assert path.stat().st_mode & 0o777 == 0o604
+    for parts in ([(5, 5)], [(-1, 2)], [(9, 1)]):
+        with pytest.raises(ValueError, match="are not in"):
+            fs.rewrite_file(str(path), [b"new", *parts])
+    assert path.read_bytes() == b"56789-01"
+    assert os.listdir(tmp_path) == ["file"]

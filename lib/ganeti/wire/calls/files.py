@@ -24,6 +24,16 @@ UPLOAD_FILE_SINGLE = Call(
 WRITE_SSCONF_FILES = Call(
     "write_ssconf_files", (Arg("values", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),),
     timeout_s=900, many=True)
+#: Make the configuration file of the one that is there: it must have ``base_bytes`` and end with
+#: ``base_end``. ``parts``, in order, are an offset and a length of it, or text; ``new_bytes`` is
+#: what comes out. -> whether it was the right one. Ours alone; it is not among the published calls.
+CONFIG_REWRITE = Call(
+    "config_rewrite", (
+        Arg("base_bytes", PLAIN, ht.PositiveInt),
+        Arg("base_end", PLAIN, ht.NonEmptyString),
+        Arg("parts", PLAIN, ht.ListOf(ht.Or(ht.Str, ht.ListOf(ht.NonNegInt)))),
+        Arg("new_bytes", PLAIN, ht.PositiveInt),
+    ), ResultCodec(ht.Bool), timeout_s=60, many=True)
 #: ``file_name``: virtual path of a file in the queue directory, or its name there.
 JOBQUEUE_UPDATE = Call(
     "jobqueue_update", (

@@ -1,0 +1,63 @@
+"""This node's copy of the configuration, when it is a master candidate.
+
+The first time, and whenever there is a doubt, the master uploads the whole file. From then on it
+says how the new file differs from the last: in a large cluster that is a thousandth of the bytes,
+and the rest is copied by the kernel.
+
+The end of the file holds its serial number and time, so length and end tell one state from all
+others. What does not match is refused, and the master sends the whole file.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ganeti import errors
+from ganeti.backend import caller
+from ganeti.backend.registry import serves
+from ganeti.utils import fs, master_state, paths
+from ganeti.wire import calls
+
+
+@serves(calls.CONFIG_REWRITE)
+def rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int) -> bool:
+    """Make the new file of the present one; see :data:`ganeti.wire.calls.CONFIG_REWRITE`.
+
+    :returns: False when the present one is not what the master thinks; nothing was changed.
+    :raises ConfigurationError: the parts do not make a file of the length that was said; nothing
+        was changed.
+    :raises StaleEpochError: the caller is master no more; nothing was changed.
+    """
+    made: list[tuple[int, int] | bytes] = []
+    for part in parts:
+        if isinstance(part, str):
+            made.append(part.encode("utf-8"))
+        elif len(part) == 2:
+            made.append((part[0], part[1]))
+        else:
+            raise errors.ConfigurationError("a part of a file must be an offset and a length")
+    total = sum(part[1] if isinstance(part, tuple) else len(part) for part in made)
+    if total != new_bytes:
+        raise errors.ConfigurationError(
+            f"the parts of the configuration are {total} bytes, not {new_bytes}")
+    path = paths.current().cluster_conf_file
+    if not _is_base(path, base_bytes, base_end.encode("utf-8")):
+        return False
+    try:
+        with caller.writing(master_state.CONFIG):
+            fs.rewrite_file(path, made)
+    except ValueError as err:
+        raise errors.ConfigurationError(str(err)) from err
+    return True
+
+
+def _is_base(path: str, size: int, end: bytes) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return False
+    try:
+        return os.fstat(fd).st_size == size and \
+            os.pread(fd, len(end), max(0, size - len(end))) == end
+    finally:
+        os.close(fd)

@@ -1,0 +1,74 @@
+"""A candidate makes the new configuration of its old one, or says that it cannot."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.backend import config_file
+from ganeti.utils import fs
+from ganeti.utils.paths import Paths
+
+OLD = b'{"a":1,"serial_no":7}\n'
+END = '"serial_no":7}\n'
+
+
+@pytest.fixture
+def path(here: Paths) -> Path:
+    fs.write_file(here.cluster_conf_file, OLD, mode=0o640)
+    return Path(here.cluster_conf_file)
+
+
+def test_a_new_file_of_the_old_one(path: Path) -> None:
+    before = path.stat().st_ino
+    parts: list[str | list[int]] = [[0, 5], '2,"serial_no":8}\n']
+    assert config_file.rewrite(len(OLD), END, parts, 22) is True
+    assert path.read_bytes() == b'{"a":2,"serial_no":8}\n'
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert path.stat().st_ino != before
+    assert sorted(os.listdir(path.parent)) == ["config.data", "queue"]
+
+
+@pytest.mark.parametrize(("size", "end"), [
+    (len(OLD) + 1, END), (len(OLD), '"serial_no":6}\n'), (5, END), (len(OLD), "x" * 100)])
+def test_another_base_is_refused(path: Path, size: int, end: str) -> None:
+    assert config_file.rewrite(size, end, ["x"], 1) is False
+    assert path.read_bytes() == OLD
+
+
+def test_nothing_to_start_from(here: Paths) -> None:
+    assert config_file.rewrite(5, "x", ["x"], 1) is False
+    assert not os.path.exists(here.cluster_conf_file)
+
+
+@pytest.mark.parametrize(("parts", "size"), [
+    (["abc"], 4), ([[0, 5]], 4), ([[0, 100]], 100), ([[0]], 0), ([[0, 1, 2]], 1), ([[23, 1]], 1)])
+def test_parts_which_make_no_file(path: Path, parts: list[str | list[int]], size: int) -> None:
+    with pytest.raises(errors.ConfigurationError):
+        config_file.rewrite(len(OLD), END, parts, size)
+    assert path.read_bytes() == OLD
+    assert len(os.listdir(path.parent)) == 2
+
+
+def test_a_full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_args: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "copy_file_range", full)
+    with pytest.raises(OSError, match="No space left"):
+        config_file.rewrite(len(OLD), END, [[0, 5]], 5)
+    assert path.read_bytes() == OLD
+    assert len(os.listdir(path.parent)) == 2
+
+
+def test_a_file_system_which_cannot_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unable(*_args: object) -> int:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "copy_file_range", unable)
+    assert config_file.rewrite(len(OLD), END, [[0, 5], "x", [20, 2]], 8) is True
+    assert path.read_bytes() == b'{"a":x}\n'

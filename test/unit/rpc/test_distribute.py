@@ -1,0 +1,146 @@
+"""How a new configuration reaches the candidates: as a difference where that will do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.config import FakeConfig, cluster_of, uuid_of
+from ganeti import errors
+from ganeti.backend import config_file, files
+from ganeti.config.store import CONFIG, Distribution, DistributionFailure
+from ganeti.rpc.distribute import ConfigDistributor
+from ganeti.rpc.results import Result
+from ganeti.utils import paths
+from ganeti.wire.calls import CONFIG_REWRITE, UPLOAD_FILE, WRITE_SSCONF_FILES, Call
+
+NODE2, NODE3 = uuid_of("node2"), uuid_of("node3")
+
+
+class _Nodes:
+    """Candidates, each with a root of its own, which do what a node does."""
+
+    def __init__(self, top: Path) -> None:
+        self.top = top
+        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.failures: dict[tuple[str, str], Exception] = {}
+
+        for uuid in (NODE2, NODE3):
+            here = paths.Paths(str(top / uuid))
+            for directory in (here.data_dir, here.lock_dir):
+                Path(directory).mkdir(parents=True)
+
+    def path(self, uuid: str) -> Path:
+        return Path(paths.Paths(str(self.top / uuid)).cluster_conf_file)
+
+    def call_many(self, call: Call, uuids: Sequence[str], **args: Any) -> dict[str, Result]:
+        self.asked.append((call.name, tuple(uuids)))
+        return {uuid: self._call(call, uuid, args) for uuid in uuids}
+
+    def _call(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
+        failure = self.failures.get((call.name, uuid))
+        if failure is not None:
+            return Result(uuid, failure=failure)  # type: ignore[arg-type]
+        with paths.override(paths.Paths(str(self.top / uuid))):
+            if call is CONFIG_REWRITE:
+                return Result(uuid, config_file.rewrite(**args))
+            if call is UPLOAD_FILE:
+                return Result(uuid, files.upload_file(args["file"]))
+        assert call is WRITE_SSCONF_FILES
+        return Result(uuid)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> _Nodes:
+    return _Nodes(tmp_path)
+
+
+@pytest.fixture
+def config(nodes: _Nodes, tmp_path: Path) -> FakeConfig:
+    made = FakeConfig(cluster_of(3))
+    distribute = ConfigDistributor(nodes)  # type: ignore[arg-type]
+    master = paths.Paths(str(tmp_path / "master"))
+    Path(master.data_dir).mkdir(parents=True)
+
+    def here(wanted: Distribution) -> list[DistributionFailure]:
+        with paths.override(master):
+            return distribute(wanted)
+
+    made.use_distribution(here)
+    return made
+
+
+def _both_have_it(nodes: _Nodes, config: FakeConfig) -> None:
+    text = b"".join(config._store._text.render(config.snapshot(), ()))
+    assert nodes.path(NODE2).read_bytes() == nodes.path(NODE3).read_bytes() == text
+
+
+def test_the_whole_file_first_then_what_changed(nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    assert (UPLOAD_FILE.name, (NODE2, NODE3)) in nodes.asked
+    _both_have_it(nodes, config)
+    for _ in range(3):
+        nodes.asked.clear()
+        config.allocate_port()
+        assert [name for name, uuids in nodes.asked if uuids == (NODE2, NODE3)] == [
+            CONFIG_REWRITE.name]
+        _both_have_it(nodes, config)
+
+
+def test_who_has_another_file_gets_the_whole(nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    nodes.path(NODE3).write_bytes(b"{}\n")
+    nodes.asked.clear()
+    config.allocate_port()
+    assert nodes.asked[:2] == [
+        (CONFIG_REWRITE.name, (NODE2, NODE3)), (UPLOAD_FILE.name, (NODE3,))]
+    _both_have_it(nodes, config)
+
+
+@pytest.mark.parametrize("failure", [
+    errors.NodeCallFailed("node3", "config_rewrite", "disk is strange"),
+    errors.NodeRefused("node3", "config_rewrite", "no such call")])
+def test_who_cannot_gets_the_whole(
+        nodes: _Nodes, config: FakeConfig, failure: Exception) -> None:
+    config.allocate_port()
+    nodes.failures[CONFIG_REWRITE.name, NODE3] = failure
+    config.allocate_port()
+    _both_have_it(nodes, config)
+    assert config.behind() == {}
+
+
+def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeUnreachable(
+        "node3", "config_rewrite", "no route")
+    nodes.asked.clear()
+    config.allocate_port()
+    assert UPLOAD_FILE.name not in [name for name, _uuids in nodes.asked]
+    assert config.behind() == {NODE3: {CONFIG}}
+    # It missed one; the next difference does not fit, so it gets everything.
+    del nodes.failures[CONFIG_REWRITE.name, NODE3]
+    config.allocate_port()
+    _both_have_it(nodes, config)
+    assert config.behind() == {}
+
+
+def test_a_large_change_is_sent_as_a_file(
+        nodes: _Nodes, config: FakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    config.allocate_port()
+    monkeypatch.setattr("ganeti.rpc.distribute._MAX_REWRITE", 10)
+    nodes.asked.clear()
+    config.allocate_port()
+    assert nodes.asked[0] == (UPLOAD_FILE.name, (NODE2, NODE3))
+    _both_have_it(nodes, config)
+
+
+def test_sending_again_sends_all(nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    # Same length and same end: only the whole file can put this right.
+    text = nodes.path(NODE2).read_bytes()
+    nodes.path(NODE2).write_bytes(b" " * 100 + text[100:])
+    assert config.redistribute() == []
+    _both_have_it(nodes, config)
