@@ -1,8 +1,9 @@
 """The copy of the job queue that every master candidate keeps.
 
-The master sends whole files. They are written as everywhere (temporary name, flush, rename, flush
-of the directory), but the files of one message together: all are written, then each is flushed,
-then all take their names. Only files of the queue can be named.
+The master sends whole files, many times a second. They are written as the master's own: one record
+in a journal, flushed, then the files without a flush (:mod:`ganeti.wire.queue_store`). The process
+that serves a kept connection holds the directory meanwhile; when no message comes any more it
+flushes the files and removes the journal (:func:`settle`). Only files of the queue can be named.
 
 A node whose own master daemon runs refuses: two masters must not write one queue.
 """
@@ -10,9 +11,10 @@ A node whose own master daemon runs refuses: two masters must not write one queu
 from __future__ import annotations
 
 import contextlib
-import glob
+import logging
 import os
 import re
+import threading
 from collections.abc import Iterator
 
 from ganeti import errors
@@ -20,25 +22,37 @@ from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.utils import filelock, fs, master_state, paths
 from ganeti.wire import calls
+from ganeti.wire.queue_store import QueueStore
+
+_log = logging.getLogger(__name__)
 
 # serial, version, live jobs, archived jobs; relative to the queue directory.
 _NAME = re.compile(r"(?:serial|version|(?:archive/[0-9]{1,12}/)?job-[0-9]{1,16})")
-_FILE_MODE = 0o640
 _DRAIN_MODE = 0o644
 _DIR_MODE = 0o750
+# Another process that has the copy open lets go of it when it has nothing more to do.
+_LOCK_WAIT_S = 10.0
+
+# This process's hold on the copy, between the first message and a pause.
+_store: QueueStore | None = None
+_checkpoint: threading.Thread | None = None
 
 
-def _local(name: str) -> str:
-    """Local path of a file of the queue.
+def _relative(name: str) -> str:
+    """Name of a file of the queue in its directory.
 
     :raises JobQueueError: not such a file.
     """
     here = paths.current()
-    base = here.to_virtual(here.queue_dir)
-    relative = name.removeprefix(f"{base}/")
+    relative = name.removeprefix(f"{here.to_virtual(here.queue_dir)}/")
     if not _NAME.fullmatch(relative):
         raise errors.JobQueueError(f"not a file of the job queue: {name!r:.200}")
-    return f"{here.queue_dir}/{relative}"
+    return relative
+
+
+def _local(name: str) -> str:
+    """As :func:`_relative`, with the directory."""
+    return f"{paths.current().queue_dir}/{_relative(name)}"
 
 
 def _refuse_second_master() -> None:
@@ -49,18 +63,47 @@ def _refuse_second_master() -> None:
 
 
 @contextlib.contextmanager
-def _writing() -> Iterator[None]:
-    """The block writes the queue for the master that calls.
-
-    Journals are left by a master that was killed here. Once another one writes this queue, they
-    must not be read into it again.
-    """
-    is_first = master_state.read().queue < caller.epoch()
+def _writing() -> Iterator[QueueStore]:
+    """The block writes the queue for the master that calls."""
+    global _store
+    _refuse_second_master()
     with caller.writing(master_state.QUEUE):
-        if is_first:
-            for path in glob.glob(f"{glob.escape(paths.current().queue_dir)}/journal-*"):
-                fs.remove_file(path)
-        yield
+        if _store is None:
+            opened = QueueStore(paths.current().queue_dir, lock_wait_s=_LOCK_WAIT_S)
+            # Journals of a process that was killed here, a master perhaps, are applied now: before
+            # anything newer is written, and never after it.
+            opened.open()
+            _store = opened
+        yield _store
+
+
+def settle() -> None:
+    """Leave only the published files, flushed, and let others write the queue."""
+    global _store
+    if _store is not None:
+        store, _store = _store, None
+        if _checkpoint is not None:
+            _checkpoint.join()
+        if filelock.is_locked(paths.current().queue_lock_file):
+            # A master has begun to work here; the directory is no longer ours.
+            store.abandon()
+        else:
+            store.close()
+
+
+def _flush_old(store: QueueStore) -> None:
+    """Free a journal that has grown; beside the messages, which must not wait for that."""
+    global _checkpoint
+
+    def flush() -> None:
+        try:
+            store.checkpoint()
+        except OSError as err:
+            _log.warning("cannot flush the copy of the job queue yet: %s", err)
+
+    if store.has_old_journals and (_checkpoint is None or not _checkpoint.is_alive()):
+        _checkpoint = threading.Thread(target=flush, name="checkpoint")
+        _checkpoint.start()
 
 
 @serves(calls.JOBQUEUE_UPDATE)
@@ -73,38 +116,14 @@ def update(file_name: str, content: str) -> None:
 def update_many(files: list[tuple[str, str]]) -> None:
     """Write several files; either all names are good or nothing is written.
 
-    :raises JobQueueError: not a file of the queue, or a master daemon runs here.
+    :raises JobQueueError: not a file of the queue, or a master daemon runs here, or the disk
+        refuses; nothing was changed.
     """
-    texts = {_local(name): text for name, text in files}
-    _refuse_second_master()
-    with _writing():
-        _write_together(texts)
-
-
-def _write_together(texts: dict[str, str]) -> None:
-    opened: list[tuple[int, str, str]] = []
-    try:
-        for path, text in texts.items():
-            fs.make_dirs(os.path.dirname(path), _DIR_MODE)
-            temporary = f"{os.path.dirname(path)}/.{os.path.basename(path)}.{os.getpid()}.new"
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-            fd = os.open(temporary, flags, _FILE_MODE)
-            opened.append((fd, temporary, path))
-            os.fchmod(fd, _FILE_MODE)
-            view = memoryview(text.encode("utf-8", "surrogateescape"))
-            while view:
-                view = view[os.write(fd, view):]
-        for fd, _, _ in opened:
-            os.fdatasync(fd)
-        for _, temporary, path in opened:
-            os.rename(temporary, path)
-    finally:
-        for fd, temporary, _ in opened:
-            os.close(fd)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-    for directory in {os.path.dirname(path) for path in texts}:
-        fs.flush_dir(directory)
+    texts = {_relative(name): text for name, text in files}
+    with _writing() as store:
+        store.commit(texts)
+        store.apply()
+        _flush_old(store)
 
 
 @serves(calls.JOBQUEUE_RENAME)
@@ -118,7 +137,6 @@ def rename(rename: list[list[str]]) -> list[None]:
         if len(pair) != 2:
             raise errors.JobQueueError("a rename needs an old and a new name")
         pairs.append((_local(pair[0]), _local(pair[1])))
-    _refuse_second_master()
     with _writing():
         _move(pairs)
     return [None] * len(pairs)
@@ -141,7 +159,8 @@ def _move(pairs: list[tuple[str, str]]) -> None:
 @serves(calls.JOBQUEUE_PURGE)
 def purge() -> None:
     """Remove all job files, live and archived."""
-    _refuse_second_master()
+    # The journal must not bring them back.
+    settle()
     with _writing():
         remove_jobs()
 
@@ -151,7 +170,7 @@ def remove_jobs() -> None:
     queue = paths.current().queue_dir
     for directory, _, names in os.walk(queue):
         for name in names:
-            if name.startswith(("job-", ".job-")):
+            if name.startswith(("job-", ".job-", ".queue-", "journal-")):
                 fs.remove_file(os.path.join(directory, name))
     if os.path.isdir(queue):
         fs.flush_dir(queue)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.store import SERIAL, QueueStore, job_file
+from ganeti.wire.queue_store import SERIAL, QueueStore, job_file
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,6 @@ from ganeti.jqueue.commit import Batch, Committer
 from ganeti.jqueue.explain import JobFacts, Meter, QueueFacts
 from ganeti.jqueue.filters import FREE, Gate, Verdict, rejection
 from ganeti.jqueue.replicate import Replicator, Transport
-from ganeti.jqueue.store import SERIAL, VERSION, QueueStore, job_file
 from ganeti.jqueue.worker import WorkerPool
 from ganeti.locking import Owner
 from ganeti.objects import FilterRule
@@ -39,6 +38,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
+from ganeti.wire.queue_store import SERIAL, VERSION, QueueStore, job_file
 
 _log = logging.getLogger(__name__)
 

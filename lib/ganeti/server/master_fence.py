@@ -21,8 +21,8 @@ from typing import Any
 from ganeti import errors
 from ganeti.config.store import write_config_file
 from ganeti.constants import cli as exit_codes
-from ganeti.jqueue.store import QueueStore
 from ganeti.utils import master_state
+from ganeti.wire.queue_store import QueueStore
 
 # How often an idle master looks whether this node has heard of another one.
 LOOK_S = 5.0

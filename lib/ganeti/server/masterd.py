@@ -54,6 +54,8 @@ SOCKET_MODE = 0o660
 STOP_WAIT_S = 25.0
 # Longer than a moment's look at the lock by somebody else takes.
 _LOCK_WAIT_S = 0.5
+# A node daemon that has just written the queue for another master needs some seconds to finish.
+_COPY_WAIT_S = 15.0
 _BACKLOG = 4096
 _MAX_FILES = 65536
 
@@ -128,7 +130,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     members = read_members(here.cluster_conf_file)
     _check_master(members.master.name)
     client = open_client(here)
-    store = FencedQueueStore(here.queue_dir)
+    store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
     store.open()
     won = take_role(AddressRunner(client), members, override=options.no_voting)
     fence = Fence(won.epoch)

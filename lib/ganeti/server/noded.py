@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ganeti import errors
-from ganeti.backend import dispatch, registry
+from ganeti.backend import dispatch, jobqueue, registry
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
 from ganeti.utils import daemon, fs, net, paths, retry, x509
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     gc.freeze()
     forking = server.ForkingServer(
         prepared.sock, prepared.context, prepared.dispatcher, prepared.authorise,
-        in_child=lambda: daemon.leave_parent(signals))
+        in_child=lambda: daemon.leave_parent(signals), at_rest=jobqueue.settle)
     forking.serve(signals.fileno(),
                   lambda: any(number in daemon.STOP_SIGNALS for number in signals.take()))
     return None

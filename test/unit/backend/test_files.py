@@ -9,6 +9,7 @@ from ganeti import errors
 from ganeti.backend import files, jobqueue, ssconf
 from ganeti.utils import filelock
 from ganeti.wire.calls import FileDetails
+from ganeti.wire.queue_store import QueueStore
 
 
 def details(path="/var/lib/ganeti/hmac.key", mode=0o440, content="secret"):
@@ -83,10 +84,21 @@ def test_ssconf_waits_for_its_lock(here, monkeypatch):
 QUEUE = "/var/lib/ganeti/queue"
 
 
+@pytest.fixture(autouse=True)
+def _let_go_of_the_queue(here):
+    """As a child does at its end."""
+    yield
+    jobqueue.settle()
+
+
+def visible(here):
+    return [name for name in sorted(os.listdir(here.queue_dir)) if not name.startswith("journal-")]
+
+
 def test_queue_update_and_archive(here):
     jobqueue.update(f"{QUEUE}/job-7", "seven")
     jobqueue.update_many([("job-8", "eight"), ("serial", "8\n"), ("archive/0/job-1", "one")])
-    assert sorted(os.listdir(here.queue_dir)) == ["archive", "job-7", "job-8", "serial"]
+    assert visible(here) == ["archive", "job-7", "job-8", "serial", "version"]
     assert stat.S_IMODE(os.stat(f"{here.queue_dir}/job-8").st_mode) == 0o640
     pair = [f"{QUEUE}/job-7", f"{QUEUE}/archive/0/job-7"]
     assert jobqueue.rename([pair]) == [None]
@@ -94,8 +106,12 @@ def test_queue_update_and_archive(here):
     assert sorted(os.listdir(f"{here.queue_archive_dir}/0")) == ["job-1", "job-7"]
     with pytest.raises(errors.JobQueueError, match="does not exist"):
         jobqueue.rename([["job-99", "archive/0/job-99"]])
+    jobqueue.settle()
+    assert sorted(os.listdir(here.queue_dir)) == ["archive", "job-8", "serial", "version"]
+    jobqueue.update("job-8", "newer")
     jobqueue.purge()
-    assert sorted(os.listdir(here.queue_dir)) == ["archive", "serial"]
+    jobqueue.settle()
+    assert sorted(os.listdir(here.queue_dir)) == ["archive", "serial", "version"]
     assert os.listdir(f"{here.queue_archive_dir}/0") == []
 
 
@@ -127,11 +143,72 @@ def test_queue_write_that_fails_leaves_the_old(here, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fdatasync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(errors.JobQueueError, match="No space"):
         jobqueue.update_many([("job-1", "new"), ("job-2", "new")])
-    assert sorted(os.listdir(here.queue_dir)) == ["archive", "job-1", "job-2"]
+    assert visible(here) == ["archive", "job-1", "job-2", "version"]
     with open(f"{here.queue_dir}/job-1") as stream:
         assert stream.read() == "old"
+
+
+def read(here, name):
+    with open(f"{here.queue_dir}/{name}") as stream:
+        return stream.read()
+
+
+def test_queue_copy_of_a_killed_process_is_finished_first(here):
+    """What it had acknowledged is there, and older than what comes now."""
+    store = QueueStore(here.queue_dir, lock_wait_s=0)
+    store.open()
+    store.commit({"job-1": "one", "job-2": "two"})
+    os.close(store._lock_fd)  # the kernel does this at a process's end
+    jobqueue.update("job-2", "newer")
+    assert (read(here, "job-1"), read(here, "job-2")) == ("one", "newer")
+    jobqueue.settle()
+    assert (read(here, "job-1"), read(here, "job-2")) == ("one", "newer")
+
+
+def test_queue_copy_is_written_by_one_process_at_a_time(here, monkeypatch):
+    monkeypatch.setattr(jobqueue, "_LOCK_WAIT_S", 0.05)
+    other = QueueStore(here.queue_dir, lock_wait_s=0)
+    other.open()
+    with pytest.raises(errors.JobQueueError, match="another process works on"):
+        jobqueue.update("job-1", "x")
+    other.close()
+    jobqueue.update("job-1", "x")
+
+
+def test_queue_copy_is_left_to_a_master_that_begins_here(here):
+    jobqueue.update("job-1", "x")
+    journals = [name for name in os.listdir(here.queue_dir) if name.startswith("journal-")]
+    assert journals
+    with filelock.FileLock(here.queue_lock_file) as lock:
+        lock.acquire()
+        jobqueue.settle()
+        # It is the master's now to replay.
+        assert set(journals) <= set(os.listdir(here.queue_dir))
+        store = QueueStore(here.queue_dir, lock_wait_s=0)
+        store.open()
+        assert store.replayed == [1]
+        store.close()
+
+
+def test_queue_journals_that_have_grown_are_freed(here, monkeypatch):
+    monkeypatch.setattr(QueueStore.__init__, "__kwdefaults__",
+                        {**QueueStore.__init__.__kwdefaults__, "journal_bytes": 1000})
+    for number in range(1, 40):
+        jobqueue.update(f"job-{number}", "x" * 200)
+    jobqueue._checkpoint.join()
+    assert len([name for name in os.listdir(here.queue_dir) if name.startswith("journal-")]) < 6
+    jobqueue.settle()
+    assert visible(here) == sorted(["archive", "version", *(f"job-{n}" for n in range(1, 40))])
+
+
+def test_queue_of_another_version_is_refused(here):
+    with open(here.queue_version_file, "w") as stream:
+        stream.write("2\n")
+    with pytest.raises(errors.JobQueueError, match="has version '2'"):
+        jobqueue.update("job-1", "x")
+    assert visible(here) == ["archive", "version"]
 
 
 def test_drain_flag(here):

@@ -23,9 +23,9 @@ from collections.abc import Sequence
 
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.queue import Callbacks, JobQueue
-from ganeti.jqueue.store import QueueStore
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
+from ganeti.wire.queue_store import QueueStore
 
 
 class Killer:

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from ganeti import errors
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.queue import Callbacks, JobQueue
-from ganeti.jqueue.store import QueueStore
 from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
+from ganeti.wire.queue_store import QueueStore
 
 PATIENCE_S = 60.0
 

@@ -15,7 +15,6 @@ from fakes.rpc import FakeRpc
 from ganeti import errors, luxi
 from ganeti.cmdlib.base import MasterContext
 from ganeti.jqueue.queue import JobQueue
-from ganeti.jqueue.store import QueueStore
 from ganeti.locking import Level, LockManager
 from ganeti.mcpu import Processor
 from ganeti.opcodes.test import OpTestDelay
@@ -23,6 +22,7 @@ from ganeti.server.luxi_server import Server
 from ganeti.server.luxi_service import Service
 from ganeti.utils import net, paths
 from ganeti.wire import luxi as wire
+from ganeti.wire.queue_store import QueueStore
 
 PATIENCE_S = 60.0
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_master": False}

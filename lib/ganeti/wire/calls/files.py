@@ -49,6 +49,6 @@ JOBQUEUE_RENAME = Call(
     "jobqueue_rename", (Arg("rename", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
     ResultCodec(ht.ListOf(ht.NoneType)), timeout_s=60, many=True, keep=True)
 #: Removes every job file of the node's queue.
-JOBQUEUE_PURGE = Call("jobqueue_purge", (), timeout_s=900)
+JOBQUEUE_PURGE = Call("jobqueue_purge", (), timeout_s=900, keep=True)
 JOBQUEUE_SET_DRAIN_FLAG = Call(
     "jobqueue_set_drain_flag", (Arg("flag", PLAIN, ht.Bool),), timeout_s=60, many=True)

@@ -1,4 +1,4 @@
-"""Jobs on disk.
+"""Jobs on disk, on the master and on the other candidates.
 
 The queue directory is an interface: other programs read ``job-N``, ``serial``, ``version`` and
 ``archive/`` (seed 001 *Queue structure*), and each of these appears by rename, whole. Flushing
@@ -21,6 +21,10 @@ whose flush failed, and which was therefore reported as failed, cannot come back
 A full disk makes :meth:`QueueStore.commit` fail with nothing changed. When only a job's file cannot
 be replaced, the journal keeps its content until that works.
 
+The master daemon writes the queue of its node; on other candidates the node daemon writes the copy
+in the same way, so that a message costs one flush, too. Who has opened the directory with
+``lock_wait_s`` keeps it locked (a flock on the directory itself) until :meth:`QueueStore.close`.
+
 One thread commits, another may apply, a third make checkpoints. Source for the names: seed 001 *Job
 Queue*.
 """
@@ -29,6 +33,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import logging
 import os
 import re
@@ -39,7 +44,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import job as const
-from ganeti.utils import fs
+from ganeti.utils import fs, retry
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -75,6 +80,8 @@ def _no_fault(_step: str) -> None:
 class QueueStore:
     """The queue directory of this node.
 
+    :param lock_wait_s: keep other processes out, and wait so long for one that is at work; None:
+        the caller sees to it that there is none.
     :param fault: called with a name before every write, flush, rename and removal; tests let it
         raise :exc:`OSError` or kill the process.
     :ivar replayed: job ids which the journals of an earlier run held, after :meth:`open`.
@@ -85,11 +92,14 @@ class QueueStore:
         directory: str,
         *,
         journal_bytes: int = JOURNAL_BYTES,
+        lock_wait_s: float | None = None,
         fault: Callable[[str], None] = _no_fault,
     ) -> None:
         self.directory = directory
         self.replayed: list[int] = []
         self._journal_bytes = journal_bytes
+        self._lock_wait_s = lock_wait_s
+        self._lock_fd: int | None = None
         self._fault = fault
         self._fd: int | None = None
         self._number = 0
@@ -112,14 +122,17 @@ class QueueStore:
     def open(self) -> None:
         """Make the directory usable and replay what an earlier run left in its journals.
 
-        :raises errors.JobQueueError: the directory cannot be used, or has another version.
+        :raises errors.JobQueueError: the directory cannot be used, has another version, or another
+            process works on it.
         """
         try:
             fs.make_dirs(self.directory, 0o750)
             fs.make_dirs(self._path(ARCHIVE), 0o750)
+            self._lock_directory()
             self._check_version()
-            self._remove_temporary()
-            self._replay()
+            names = os.listdir(self.directory)
+            self._remove_temporary(names)
+            self._replay(names)
         except OSError as err:
             raise errors.JobQueueError(
                 f"cannot use the job queue in {self.directory}: {err}") from err
@@ -131,6 +144,40 @@ class QueueStore:
             self.checkpoint()
         except OSError as err:
             _log.warning("cannot flush the job queue, its journal stays: %s", err)
+        self._unlock_directory()
+
+    def abandon(self) -> None:
+        """Do nothing more, for another process works here now; what is missing it has replayed."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+        self._unlock_directory()
+
+    def _lock_directory(self) -> None:
+        if self._lock_wait_s is None or self._lock_fd is not None:
+            return
+        fd = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+        def attempt() -> None:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as err:
+                raise retry.Again(self.directory) from err
+
+        try:
+            retry.until(attempt, timeout_s=self._lock_wait_s, delay=(0.01, 1.5, 0.2))
+        except BaseException as err:
+            os.close(fd)
+            if isinstance(err, errors.RetryTimeout):
+                raise errors.JobQueueError(
+                    f"another process works on the job queue in {self.directory}") from err
+            raise
+        self._lock_fd = fd
+
+    def _unlock_directory(self) -> None:
+        if self._lock_fd is not None:
+            fd, self._lock_fd = self._lock_fd, None
+            os.close(fd)
 
     def _check_version(self) -> None:
         path = self._path(VERSION)
@@ -145,9 +192,9 @@ class QueueStore:
                 f"job queue in {self.directory} has version {text!r}, this program reads"
                 f" {const.QUEUE_VERSION}")
 
-    def _remove_temporary(self) -> None:
+    def _remove_temporary(self, names: Iterable[str]) -> None:
         """Take away what a killed process was writing."""
-        for name in os.listdir(self.directory):
+        for name in names:
             if name.startswith(_TEMPORARY_PREFIX):
                 fs.remove_file(self._path(name))
 
@@ -295,6 +342,8 @@ class QueueStore:
         """Write a file and rename it, without a flush."""
         path = self._path(name)
         temporary = self._path(f"{_TEMPORARY_PREFIX}{name.replace('/', '-')}.new")
+        if "/" in name:
+            fs.make_dirs(os.path.dirname(path), 0o750)
         self._fault("write file")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                      | os.O_NOFOLLOW, const.QUEUE_FILE_MODE)
@@ -457,8 +506,8 @@ class QueueStore:
 
     # -- replay ----------------------------------------------------------------------------------
 
-    def _replay(self) -> None:
-        numbers = sorted(int(match[1]) for name in os.listdir(self.directory)
+    def _replay(self, names: Iterable[str]) -> None:
+        numbers = sorted(int(match[1]) for name in names
                          if (match := _JOURNAL_FILE.match(name)))
         self._number = numbers[-1] if numbers else 0
         contents = [fs.read_bytes(self._path(f"journal-{number}")) for number in numbers]
@@ -490,11 +539,13 @@ class QueueStore:
                 match = _JOB_FILE.match(name)
                 if match and not os.path.exists(self._path(name)) and os.path.exists(
                         self._path(archive_file(int(match[1])))):
-                    continue  # archived by a later record, which was applied before the crash
+                    # Archived by a later record, which was applied before the crash; it moved a
+                    # file that perhaps was never flushed.
+                    name = archive_file(int(match[1]))
+                elif match:
+                    jobs.add(int(match[1]))
                 self._replace(name, text)
                 changed.add(name)
-                if match:
-                    jobs.add(int(match[1]))
             for job_id in archived:
                 try:
                     self._archive(job_id)

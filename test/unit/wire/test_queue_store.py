@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.jqueue import store as store_room
-from ganeti.jqueue.store import QueueStore
+from ganeti.wire import queue_store as store_room
+from ganeti.wire.queue_store import QueueStore
 
 
 class Disk:
@@ -88,6 +88,27 @@ def test_an_archived_job_with_lost_content_is_restored(tmp_path: Path) -> None:
     save(store, {}, (2,))
     (tmp_path / "archive/0/job-2").unlink()
     assert opened(tmp_path).read_archived(2) == "two"
+
+
+def test_an_archived_job_that_was_never_flushed_is_restored(tmp_path: Path) -> None:
+    store = opened(tmp_path)
+    save(store, {"job-2": "old"})
+    save(store, {"job-2": "two"})
+    save(store, {}, (2,))
+    (tmp_path / "archive/0/job-2").write_text("")
+    again = opened(tmp_path)
+    assert again.read_archived(2) == "two"
+    assert again.job_ids() == []
+    assert again.replayed == []
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    first = opened(tmp_path, lock_wait_s=0)
+    with pytest.raises(errors.JobQueueError, match="another process works on the job queue"):
+        opened(tmp_path, lock_wait_s=0)
+    first.open()
+    first.close()
+    opened(tmp_path, lock_wait_s=0).close()
 
 
 @pytest.mark.parametrize("cut", [1, 5, 20, 60])
