@@ -11,12 +11,59 @@ others. What does not match is refused, and the master sends the whole file.
 from __future__ import annotations
 
 import os
+import re
 
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.utils import fs, master_state, paths
-from ganeti.wire import calls
+from ganeti.wire import calls, json
+
+# Our own store writes the serial number last, which spares reading a large file.
+_LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
+_TAIL_BYTES = 4096
+
+
+class _OtherBaseError(Exception):
+    """The present file is not the one which the master thinks of."""
+
+
+def serial_of_file(path: str) -> int:
+    """Serial number of a configuration file; 0 when there is none.
+
+    :raises ConfigurationError: it is no configuration.
+    """
+    try:
+        with open(path, "rb") as stream:
+            stream.seek(0, os.SEEK_END)
+            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            found = _LAST_SERIAL.search(stream.read())
+            if found is not None:
+                return int(found[1])
+            stream.seek(0)
+            content = stream.read()
+    except FileNotFoundError:
+        return 0
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    return serial_of(content, path)
+
+
+def serial_of(content: bytes, name: str = "what was sent") -> int:
+    """Serial number of the text of a configuration.
+
+    :raises ConfigurationError: it is no configuration.
+    """
+    found = _LAST_SERIAL.search(content[-_TAIL_BYTES:])
+    if found is not None:
+        return int(found[1])
+    try:
+        value = json.loads(content.decode("utf-8"))["serial_no"]
+    except (errors.ParseError, UnicodeDecodeError, KeyError, TypeError) as err:
+        raise errors.ConfigurationError(f"{name} is no configuration: {err!r:.200}") from err
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise errors.ConfigurationError(f"{name} has no serial number but {value!r:.80}")
+    return value
 
 
 @serves(calls.CONFIG_REWRITE)
@@ -41,11 +88,14 @@ def rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_by
         raise errors.ConfigurationError(
             f"the parts of the configuration are {total} bytes, not {new_bytes}")
     path = paths.current().cluster_conf_file
-    if not _is_base(path, base_bytes, base_end.encode("utf-8")):
-        return False
     try:
         with caller.writing(master_state.CONFIG):
+            # Within the lock, which an error leaves without noting that something was written.
+            if not _is_base(path, base_bytes, base_end.encode("utf-8")):
+                raise _OtherBaseError
             fs.rewrite_file(path, made)
+    except _OtherBaseError:
+        return False
     except ValueError as err:
         raise errors.ConfigurationError(str(err)) from err
     return True

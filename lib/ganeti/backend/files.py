@@ -13,7 +13,7 @@ import os
 import pwd
 
 from ganeti import errors
-from ganeti.backend import caller
+from ganeti.backend import caller, config_file
 from ganeti.backend.registry import serves
 from ganeti.utils import fs, master_state, paths
 from ganeti.wire import calls
@@ -49,8 +49,23 @@ def upload_file(file: FileDetails) -> None:
     fs.make_dirs(os.path.dirname(path))
     is_config = path == paths.current().cluster_conf_file
     with caller.writing(master_state.CONFIG) if is_config else contextlib.nullcontext():
+        if is_config:
+            _refuse_late(path, file.content)
         fs.write_file(path, file.content, mode=file.mode, uid=uid, gid=gid)
     os.utime(path, (file.atime, file.mtime))
+
+
+def _refuse_late(path: str, content: str) -> None:
+    """An upload that was held up must not replace a later one of the same master.
+
+    :raises ConfigurationError: it would.
+    """
+    if master_state.read().config != caller.epoch():
+        return
+    present, new = config_file.serial_of_file(path), config_file.serial_of(content.encode("utf-8"))
+    if new < present:
+        raise errors.ConfigurationError(
+            f"configuration {new} arrived after configuration {present} of the same master")
 
 
 @serves(calls.UPLOAD_FILE_SINGLE)

@@ -12,46 +12,16 @@ import os
 import re
 
 from ganeti import errors
-from ganeti.backend import jobqueue, ssconf
+from ganeti.backend import config_file, jobqueue, ssconf
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects.transfer import MasterVote
 from ganeti.utils import daemonize, fs, master_state, net, paths
-from ganeti.wire import calls, json
+from ganeti.wire import calls
 
-# Our own store writes the serial number last, which spares reading a large file.
-_LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
-_TAIL_BYTES = 4096
 _JOB = re.compile(r"job-([0-9]{1,16})")
 #: Added to the name of a configuration that this node gave up.
 DEMOTED_SUFFIX = ".demoted"
-
-
-def config_serial(path: str) -> int:
-    """Serial number of a configuration file; 0 when there is none.
-
-    :raises ConfigurationError: it is no configuration.
-    """
-    try:
-        with open(path, "rb") as stream:
-            stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
-            found = _LAST_SERIAL.search(stream.read())
-            if found is not None:
-                return int(found[1])
-            stream.seek(0)
-            text = stream.read()
-    except FileNotFoundError:
-        return 0
-    except OSError as err:
-        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-    try:
-        value = json.loads(text.decode("utf-8"))["serial_no"]
-    except (errors.ParseError, UnicodeDecodeError, KeyError, TypeError) as err:
-        raise errors.ConfigurationError(f"{path} is no configuration: {err!r:.200}") from err
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise errors.ConfigurationError(f"{path} has no serial number but {value!r:.80}")
-    return value
 
 
 def last_job(directory: str) -> int:
@@ -98,7 +68,7 @@ def _config(memory: master_state.Memory) -> tuple[tuple[master_state.Epoch, int]
         return memory.demoted, ""
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-    found = (memory.config, config_serial(path))
+    found = (memory.config, config_file.serial_of_file(path))
     return (found, digest) if found >= memory.demoted else (memory.demoted, "")
 
 
@@ -129,7 +99,7 @@ def demote() -> None:
             "the master daemon runs on this node, so it stays a master candidate")
     path = here.cluster_conf_file
     if os.path.exists(path):
-        master_state.give_up_config(config_serial(path))
+        master_state.give_up_config(config_file.serial_of_file(path))
         os.replace(path, path + DEMOTED_SUFFIX)
         fs.flush_dir(here.data_dir)
     jobqueue.remove_jobs()

@@ -174,33 +174,26 @@ def claim(epoch: Epoch, here: paths.Paths | None = None) -> None:
 def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterator[None]:
     """The block writes what a master writes here: :data:`CONFIG`, :data:`QUEUE`, :data:`OTHER`.
 
+    The configuration is written by one process at a time, the others by many.
+
     :raises StaleEpochError: a higher one was promised; the block did not run.
     :raises LockError: the lock was not free in time.
     """
     here = here or paths.current()
-    with _locked(here, shared=True):
+    with _locked(here, shared=kind != CONFIG):
         memory = read(here)
         if epoch < memory.epoch:
             raise StaleEpochError(epoch, memory.epoch)
         yield
-    if kind == OTHER:
-        return
-    if _label(memory, kind) == epoch and not (kind == CONFIG and memory.demoted != (NONE, 0)):
-        return
-    # After the content: with a label too low a copy counts for less than it is, which is safe as
-    # long as nobody was told that it is there.
-    with _locked(here):
-        old = read(here)
-        new = old
-        if _label(old, kind) < epoch:
-            new = new._replace(config=epoch) if kind == CONFIG else new._replace(queue=epoch)
+        # After the content: with a label too low a copy counts for less than it is, which is safe
+        # as long as nobody was told that it is there.
         if kind == CONFIG:
-            new = new._replace(demoted=(NONE, 0))
-        _write(here, old, new)
-
-
-def _label(memory: Memory, kind: str) -> Epoch:
-    return memory.config if kind == CONFIG else memory.queue
+            _write(here, memory, memory._replace(
+                config=max(epoch, memory.config), demoted=(NONE, 0)))
+    if kind == QUEUE and memory.queue < epoch:
+        with _locked(here):
+            old = read(here)
+            _write(here, old, old._replace(queue=max(epoch, old.queue)))
 
 
 def give_up_config(serial_no: int, here: paths.Paths | None = None) -> None:
