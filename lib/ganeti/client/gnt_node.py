@@ -7,6 +7,7 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
+from ganeti.client import node_admin, node_moves, tags
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -161,6 +162,9 @@ PROGRAM = Program(
                 "Show everything about nodes"),
         Command("remove", remove, [Argument("node", 1, 1)], [opt.DRY_RUN, opt.PRIORITY],
                 "Take a node out of the cluster"),
+        *node_admin.COMMANDS,
+        *node_moves.COMMANDS,
+        *tags.commands("node", "node", "a node"),
     ],
     aliases={"show": "info"},
     env_commands=("list",),

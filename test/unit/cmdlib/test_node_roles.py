@@ -158,7 +158,7 @@ def test_an_offline_node_with_instances_is_pointed_out():
     master = Master(cluster_of(3, (instance_of("web", "node2"),)))
     master.run(OpNodeSetParams(node_name="node2", offline=True))
     assert master.job.said("primary node of web.example.com")
-    assert master.job.said("gnt-node failover node2")
+    assert master.job.said("gnt-node evacuate node2")
 
 
 # -- power and addresses ---------------------------------------------------------

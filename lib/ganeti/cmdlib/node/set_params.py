@@ -253,7 +253,7 @@ class LUNodeSetParams(LogicalUnit):
             if names:
                 self.warn(
                     f"offline node {new.name} is the primary node of {', '.join(names)}",
-                    hint=f"Bring them to other nodes with 'gnt-node failover {new.name}'.",
+                    hint=f"Bring them to other nodes with 'gnt-node evacuate {new.name}'.",
                 )
         return plan.changes
 

@@ -1,0 +1,45 @@
+"""What several commands need to know about nodes: which are meant, and whether to go on."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, terminal
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ganeti import luxi
+
+
+def ask(question: str, option: str = "--force") -> int | None:
+    """Ask before something that hurts.
+
+    :param option: what makes the question unnecessary.
+    :returns: None to go on, else the exit code.
+    """
+    if not terminal.can_ask():
+        terminal.err(f"There is no terminal to ask on. Add {option} to go on.")
+        return failures.EXIT_FAILURE
+    return None if terminal.confirm(question) else failures.EXIT_CONFIRMATION
+
+
+def online_nodes(client: luxi.Client, names: Sequence[str], group: str | None,
+                 field: str = "name") -> list[tuple[str, Any, bool]]:
+    """Nodes to work on, without those that are offline (which is said).
+
+    :param names: only these; none means all.
+    :param group: only those of this node group.
+    :returns: name, the field wanted, whether it is the master.
+    :raises OpPrereqError: an unknown node or group.
+    """
+    rows = client.query_nodes(list(names), ["name", field, "master", "offline", "group"], False)
+    if group is not None and not client.query_groups([group], ["name"], False):
+        raise errors.OpPrereqError(f"node group '{group}' is not in the cluster",
+                                   errors.ECODE_NOENT)
+    wanted = [row for row in rows if group is None or row[4] == group]
+    offline = [row[0] for row in wanted if row[3]]
+    if offline:
+        terminal.err(f"Note: skipping offline node(s): {', '.join(offline)}")
+    return [(name, value, bool(master)) for name, value, master, is_off, _ in wanted if not is_off]

@@ -1,0 +1,89 @@
+"""Commands about tags, the same for every kind of object: ``list-tags``, ``add-tags``,
+``remove-tags``.
+
+:func:`commands` gives the three rows for a program's table.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FROM = Option("--from", kind="string", dest="tags_source",
+              help="read further tags from this file, one on each line; - for standard input")
+
+
+def commands(kind: str, argument: str | None, what: str) -> list[Command]:
+    """The rows of a table.
+
+    :param kind: kind of object, as opcodes name it.
+    :param argument: kind of the argument that names the object; None where there is only one.
+    :param what: how the summaries name the object.
+    """
+    names = [Argument(argument, 1, 1)] if argument else []
+    changing = (FROM, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
+    return [
+        Command("list-tags", _lister(kind), names, [], f"List the tags of {what}"),
+        Command("add-tags", _changer(kind, add=True), [*names, Argument("unknown")], changing,
+                f"Add tags to {what}", usage=_usage(argument)),
+        Command("remove-tags", _changer(kind, add=False), [*names, Argument("unknown")], changing,
+                f"Remove tags from {what}", usage=_usage(argument)),
+    ]
+
+
+def _usage(argument: str | None) -> str:
+    return f"[<options>] {f'<{argument}> ' if argument else ''}<tag>..."
+
+
+def _lister(kind: str) -> Callable[[Values, list[str]], int]:
+    def list_tags(values: Values, arguments: list[str]) -> int:
+        """``list-tags``."""
+        name = arguments[0] if arguments else ""
+        for tag in sorted(jobs.connect().query_tags(kind, name)):
+            terminal.out(tag)
+        return failures.EXIT_SUCCESS
+    return list_tags
+
+
+def _changer(kind: str, *, add: bool) -> Callable[[Values, list[str]], int]:
+    def change_tags(values: Values, arguments: list[str]) -> int:
+        """``add-tags`` and ``remove-tags``."""
+        from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
+        has_name = kind != "cluster"
+        tags = [*arguments[has_name:], *_read_tags(values.tags_source)]
+        if not tags:
+            raise errors.OpPrereqError(
+                f"no tags to {'add' if add else 'remove'} are given", errors.ECODE_INVAL)
+        opcode = OpTagsSet if add else OpTagsDel
+        jobs.run_opcode(opcode(kind=kind, name=arguments[0] if has_name else None, tags=tags,
+                               **jobs.common_params(values)), values)
+        return failures.EXIT_SUCCESS
+    return change_tags
+
+
+def _read_tags(source: str | None) -> list[str]:
+    """Tags of a file, one on each line.
+
+    :raises OpPrereqError: it cannot be read.
+    """
+    if source is None:
+        return []
+    if source == "-":
+        lines = sys.stdin.read().splitlines()
+    else:
+        try:
+            with open(source, encoding="utf-8") as stream:
+                lines = stream.read().splitlines()
+        except (OSError, UnicodeDecodeError) as err:
+            raise errors.OpPrereqError(
+                f"cannot read tags from '{source}': {err}", errors.ECODE_INVAL) from err
+    return [line.strip() for line in lines if line.strip()]
