@@ -9,8 +9,12 @@ DEMO ?= $(CURDIR)/build/demo
 TOP := $(CURDIR)
 VPY := $(TOP)/.venv/bin/python
 export PYTHONPATH := $(TOP)/lib
+# Hundreds of short programs run here; compiling them anew each time would take most of the time.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST = $(VPY) -m pytest
+# Most tests wait for something; a file stays in one process, because its tests share a cluster.
+PARALLEL ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help venv check lint types unit docs scenario bench demo demo-stop man completion install \
@@ -22,7 +26,7 @@ help:
 	@echo "else the one line to run is printed."
 	@echo
 	@echo "  make venv       virtual environment in .venv           (network, or a filled pip cache)"
-	@echo "  make check      lint, types, unit, docs: the quick tests                       (venv)"
+	@echo "  make check      lint, types, unit, docs, scenario: everything, in some minutes (venv)"
 	@echo "  make lint       ruff over everything                                           (venv)"
 	@echo "  make types      mypy in strict mode over lib                                   (venv)"
 	@echo "  make unit       unit tests                                                     (venv)"
@@ -41,7 +45,7 @@ help:
 venv:
 	@tools/setup-venv $(PYTHON)
 
-check: lint types unit docs
+check: lint types unit docs scenario
 
 lint: venv
 	$(VPY) -m ruff check .
@@ -50,14 +54,14 @@ types: venv
 	$(VPY) -m mypy
 
 unit: venv
-	$(PYTEST) test/unit
+	$(PYTEST) -q $(PARALLEL) test/unit
 
 docs: venv
-	$(PYTEST) test/docs
+	$(PYTEST) -q test/docs
 
 scenario: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
-	$(PYTEST) test/scenario
+	$(PYTEST) -q $(PARALLEL) test/scenario
 
 bench: venv
 	$(VPY) tools/bench
