@@ -1,0 +1,331 @@
+"""The protocol of the master's role as a small machine: vote, promise, write, send, crash, be late.
+
+The decisions are the real ones (:mod:`ganeti.config.role`); nodes, disks and network are modelled.
+Every node may be master, and any number of masters run at once, since each step of one may be
+delayed for any time (a paused process, a slow message) while the others go on.
+
+What must hold in every state:
+
+* a change that was acknowledged is in the state of everybody who becomes master with a later
+  epoch, and of everybody who acknowledges a change later;
+* a node never obeys a lower epoch after a higher one, and an epoch has one owner;
+* at most one master can still reach a majority: never two are obeyed.
+
+A :class:`Rules` may leave out a part of the protocol; then the exploration must find a violation.
+That is how we know that it looks at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from ganeti.config import role
+from ganeti.config.role import Ballot, Standing
+from ganeti.utils.master_state import NONE, Epoch
+
+# A state of the configuration: the epochs under which its changes were made, oldest first. Two
+# changes are the same when they have the same place and epoch.
+History = tuple[Epoch, ...]
+
+
+class Node(NamedTuple):
+    """One node's disk."""
+
+    promised: Epoch
+    label: Epoch
+    history: History
+
+    def standing(self, master: str) -> Standing:
+        return Standing(master, self.promised, (self.label, len(self.history)), (NONE, 0),
+                        digest=repr(self.history))
+
+
+class Process(NamedTuple):
+    """A master daemon. ``promises`` while it is None until it has won."""
+
+    epoch: Epoch
+    promises: tuple[tuple[int, Standing], ...] | None
+    history: History = ()
+    have: frozenset[int] = frozenset()
+    acked: bool = True
+
+
+class Message(NamedTuple):
+    """A configuration under way."""
+
+    epoch: Epoch
+    history: History
+    target: int
+
+
+class State(NamedTuple):
+    """Everything."""
+
+    nodes: tuple[Node, ...]
+    processes: tuple[Process | None, ...]
+    messages: frozenset[Message]
+    acked: History
+    starts: int
+    writes: int
+    crashes: int
+
+
+class Rules(NamedTuple):
+    """Parts of the protocol that may be left out."""
+
+    judge_promises: bool = True
+    compare_epochs: bool = True
+    fence_own_disk: bool = True
+    refuse_late: bool = True
+    count_all: bool = True
+
+
+class Violation(AssertionError):
+    """A state that must not be."""
+
+
+def name(number: int) -> str:
+    return f"n{number}"
+
+
+@lru_cache(maxsize=None)
+def everybody(count: int) -> frozenset[str]:
+    return frozenset(name(number) for number in range(count))
+
+
+@lru_cache(maxsize=None)
+def ballot(number: int, count: int) -> Ballot:
+    return Ballot(name(number), everybody(count), everybody(count), moving=True)
+
+
+@lru_cache(maxsize=None)
+def _judge(one: Ballot, standings: tuple[tuple[int, Standing], ...]) -> bool:
+    return role.judge(one, {name(number): standing for number, standing in standings}).won
+
+
+@lru_cache(maxsize=None)
+def _judge_promises(one: Ballot, standings: tuple[tuple[int, Standing], ...]) -> bool:
+    return role.judge_promises(one, {name(n): standing for n, standing in standings}).won
+
+
+def initial(count: int, starts: int, writes: int, crashes: int) -> State:
+    return State((Node(NONE, NONE, ()),) * count, (None,) * count, frozenset(), (), starts, writes,
+                 crashes)
+
+
+class Model:
+    """All steps that may be made from a state."""
+
+    def __init__(self, count: int, rules: Rules = Rules()) -> None:
+        self.count = count
+        self.rules = rules
+
+    def standing(self, node: Node) -> Standing:
+        found = node.standing("n0")
+        if not self.rules.compare_epochs:
+            found = found._replace(config=(NONE, len(node.history)))
+        return found
+
+    def steps(self, state: State) -> Iterator[tuple[str, State]]:
+        for number in range(self.count):
+            process = state.processes[number]
+            if process is None:
+                if state.starts:
+                    yield from self._start(state, number)
+                continue
+            if state.crashes:
+                yield f"crash {number}", self._set(state, number, None)._replace(
+                    crashes=state.crashes - 1)
+            if process.promises is not None:
+                yield from self._promise(state, number, process)
+            else:
+                yield from self._act(state, number, process)
+        for message in state.messages:
+            yield from self._deliver(state, message)
+
+    # -- becoming master -------------------------------------------------------------------------
+
+    def _start(self, state: State, number: int) -> Iterator[tuple[str, State]]:
+        """Ask a majority; who answers beyond it only can object, so all ways to object are here."""
+        for asked in _majorities(self.count, number):
+            votes = tuple((other, self.standing(state.nodes[other])) for other in asked)
+            if not _judge(ballot(number, self.count), votes):
+                continue
+            epoch = role.next_epoch(name(number), [one.epoch for _, one in votes])
+            yield f"vote {number} by {asked}", self._set(
+                state, number, Process(epoch, ()))._replace(starts=state.starts - 1)
+
+    def _promise(self, state: State, number: int, process: Process
+                 ) -> Iterator[tuple[str, State]]:
+        promises = process.promises
+        assert promises is not None
+        done = {other for other, _ in promises}
+        for other in range(self.count):
+            node = state.nodes[other]
+            if other in done or process.epoch < node.promised:
+                continue
+            promised = node._replace(promised=process.epoch)
+            after = self._node(state, other, promised)
+            told = tuple(sorted([*promises, (other, self.standing(promised))]))
+            yield f"promise of {other} to {number}", self._set(
+                after, number, process._replace(promises=told))
+        if self._won(number, promises):
+            yield f"win {number}", self._win(state, number, process)
+
+    def _won(self, number: int, promises: tuple[tuple[int, Standing], ...]) -> bool:
+        if self.rules.judge_promises:
+            return _judge_promises(ballot(number, self.count), promises)
+        return len(promises) >= role.majority(self.count)
+
+    def _win(self, state: State, number: int, process: Process) -> State:
+        node = state.nodes[number]
+        if node.promised != process.epoch:
+            return self._set(state, number, None)  # its own node says that it is over
+        # A promise may come so late that a later epoch is at work already; that is no violation,
+        # because nothing of this one will ever be acknowledged.
+        older = tuple(epoch for epoch in state.acked if epoch <= process.epoch)
+        if node.history[:len(older)] != older:
+            raise Violation(f"{number} wins epoch {process.epoch} with {node.history},"
+                            f" acknowledged is {state.acked}")
+        adopted = self._node(state, number, node._replace(label=process.epoch))
+        return self._set(adopted, number, Process(
+            process.epoch, None, node.history, frozenset({number})))
+
+    # -- being master ----------------------------------------------------------------------------
+
+    def _act(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
+        if not process.acked and self._is_committed(process):
+            yield f"acknowledge {number}", self._acknowledge(state, number, process)
+        if state.writes and process.acked:
+            node = state.nodes[number]
+            if node.promised > process.epoch and self.rules.fence_own_disk:
+                yield f"end {number}", self._set(state, number, None)
+                return
+            history = (*process.history, process.epoch)
+            after = self._node(state, number, node._replace(label=process.epoch, history=history))
+            after = self._set(after, number, process._replace(
+                history=history, have=frozenset({number}), acked=False))
+            yield f"write {number}", after._replace(
+                writes=state.writes - 1, messages=state.messages | {
+                    Message(process.epoch, history, other) for other in range(self.count)
+                    if other != number})
+
+    def _is_committed(self, process: Process) -> bool:
+        have = {name(other) for other in process.have}
+        # Left out: who does not answer does not count, as if it were marked offline.
+        return role.is_committed(have, everybody(self.count) if self.rules.count_all else have)
+
+    def _acknowledge(self, state: State, number: int, process: Process) -> State:
+        shorter, longer = sorted((process.history, state.acked), key=len)
+        if longer[:len(shorter)] != shorter:
+            raise Violation(f"{number} acknowledges {process.history} over {state.acked}")
+        after = self._set(state, number, process._replace(acked=True))
+        return after._replace(acked=longer)
+
+    def _deliver(self, state: State, message: Message) -> Iterator[tuple[str, State]]:
+        node = state.nodes[message.target]
+        rest = state._replace(messages=state.messages - {message})
+        if message.epoch < node.promised:
+            return
+        if (self.rules.refuse_late and node.label == message.epoch
+                and len(message.history) < len(node.history)):
+            return
+        written = self._node(rest, message.target, Node(
+            message.epoch, message.epoch, message.history))
+        yield f"write at {message.target}, answer lost", written
+        for number, process in enumerate(state.processes):
+            if process is not None and process.promises is None and not process.acked \
+                    and (process.epoch, process.history) == (message.epoch, message.history):
+                yield f"write at {message.target}", self._set(written, number, process._replace(
+                    have=process.have | {message.target}))
+
+    # -- helpers ---------------------------------------------------------------------------------
+
+    def _node(self, state: State, number: int, node: Node) -> State:
+        old = state.nodes[number]
+        if node.promised < old.promised:
+            raise Violation(f"{number} obeys {node.promised} after {old.promised}")
+        nodes = list(state.nodes)
+        nodes[number] = node
+        return state._replace(nodes=tuple(nodes))
+
+    @staticmethod
+    def _set(state: State, number: int, process: Process | None) -> State:
+        processes = list(state.processes)
+        processes[number] = process
+        return state._replace(processes=tuple(processes))
+
+    def check(self, state: State) -> None:
+        """Nobody but one master can reach a majority; an epoch has one owner."""
+        active = [one for one in state.processes if one is not None and one.promises is None]
+        if len(active) < 2:
+            return
+        if len({one.epoch for one in active}) != len(active):
+            raise Violation(f"two masters with one epoch: {active}")
+        obeyed = [one for one in active if sum(
+            node.promised <= one.epoch for node in state.nodes) >= role.majority(self.count)]
+        if len(obeyed) > 1:
+            raise Violation(f"two masters are obeyed: {obeyed}")
+
+
+@lru_cache(maxsize=None)
+def _majorities(count: int, including: int) -> tuple[tuple[int, ...], ...]:
+    from itertools import combinations
+    others = [number for number in range(count) if number != including]
+    return tuple(tuple(sorted((including, *chosen)))
+                 for chosen in combinations(others, role.majority(count) - 1))
+
+
+def explore(model: Model, start: State, limit: int | None = None) -> int:
+    """Visit every state that can be reached; how many there are.
+
+    :raises Violation: with the way there.
+    """
+    seen = {start}
+    came: dict[State, tuple[str, State] | None] = {start: None}
+    queue = [start]
+    while queue:
+        state = queue.pop()
+        try:
+            for label, after in model.steps(state):
+                if after not in seen:
+                    model.check(after)
+                    seen.add(after)
+                    came[after] = (label, state)
+                    queue.append(after)
+        except Violation as err:
+            way: list[str] = []
+            at: State | None = state
+            while at is not None and (step := came[at]) is not None:
+                way.append(step[0])
+                at = step[1]
+            raise Violation(f"{err}; after {', '.join(reversed(way))}") from err
+        if limit is not None and len(seen) > limit:
+            raise AssertionError(f"more than {limit} states")
+    return len(seen)
+
+
+def walk(model: Model, start: State, choose: Callable[[int], int], length: int) -> State:
+    """Go one way of many.
+
+    :param choose: a number below the given one.
+    :raises Violation: with the way there.
+    """
+    state, way = start, []
+    for _ in range(length):
+        try:
+            options = list(model.steps(state))
+            if not options:
+                return state
+            # Crashes are possible in almost every state; without this they would be the rule.
+            kinds = sorted({label.split(" ")[0] for label, _ in options})
+            kind = kinds[choose(len(kinds))]
+            options = [option for option in options if option[0].split(" ")[0] == kind]
+            label, state = options[choose(len(options))]
+            way.append(label)
+            model.check(state)
+        except Violation as err:
+            raise Violation(f"{err}; after {', '.join(way)}") from err
+    return state
