@@ -1,0 +1,176 @@
+"""Brings a configuration to this version, or back to the one before; the program ``cfgupgrade``.
+
+The master daemon upgrades a configuration itself when it starts. This program does the same before
+that, so that one sees what will happen (``--dry-run``), and brings along the other files in which
+versions differ: the list of directories which may hold disks, and where the users of the REST
+interface are. It also leads back (``--downgrade``).
+
+The file as it was stays beside it as ``config.data.backup-<version>``. Nothing is written before
+everything was checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.cli import terminal
+from ganeti.config import ssconf, upgrade
+from ganeti.constants import cluster as const
+from ganeti.constants import disk as disk_const
+from ganeti.tools import config_files
+from ganeti.tools.config_files import say
+from ganeti.utils import fs, log, paths
+
+_STORAGE_DIRS = ((disk_const.FILE, "file_storage_dir"),
+                 (disk_const.SHARED_FILE, "shared_file_storage_dir"),
+                 (disk_const.GLUSTER, "gluster_storage_dir"))
+
+
+def _parser() -> argparse.ArgumentParser:
+    here = paths.current()
+    parser = argparse.ArgumentParser(
+        prog="cfgupgrade", description="Upgrade the configuration of a cluster.")
+    parser.add_argument("--dry-run", action="store_true", dest="dry_run",
+                        help="check everything, write nothing")
+    parser.add_argument("-f", "--force", action="store_true", help="do not ask")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
+    parser.add_argument("-v", "--verbose", action="store_true", help="name every file")
+    parser.add_argument("--ignore-hostname", action="store_true",
+                        help="do not check that this is the master")
+    parser.add_argument("--path", dest="data_dir", default=here.data_dir, metavar="DIR",
+                        help="directory of the configuration (%(default)s)")
+    parser.add_argument("--confdir", dest="conf_dir", default=here.conf_dir, metavar="DIR",
+                        help="directory of what the administrator writes (%(default)s)")
+    parser.add_argument("--no-verify", action="store_true", dest="no_verify",
+                        help="do not look for contradictions afterwards")
+    parser.add_argument("--downgrade", action="store_true",
+                        help="go back to version "
+                        f"{upgrade.version_text(upgrade.DOWNGRADE_VERSION)}")
+    return parser
+
+
+class _Run:
+    """One upgrade, or the way back."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._path = f"{options.data_dir}/config.data"
+
+    def execute(self) -> int:
+        """Check, ask, write.
+
+        :raises ConfigurationError: refused; nothing was written.
+        :raises OSError: a file could not be written; those named before were.
+        """
+        options = self._options
+        if not options.ignore_hostname:
+            config_files.refuse_elsewhere(options.data_dir)
+        config_files.refuse_while_master_runs(options.data_dir)
+        raw = config_files.read_raw(self._path)
+        version = upgrade.version_of(raw)
+        new = self._converted(raw)
+        old_text, new_text = map(upgrade.version_text, (version, new["version"]))
+        if new == raw:
+            say(f"{self._path} has version {old_text} already.")
+        elif not self._agreed(f"Convert {self._path} from version {old_text} to {new_text}?"):
+            say("Nothing was changed.")
+            return config_files.EXIT_CONFIRMATION
+        problems = self._problems(new)
+        if new != raw:
+            self._write(raw, new, old_text)
+        if not options.downgrade:
+            self._storage_paths(new)
+            self._rapi_users()
+        if options.dry_run:
+            say("Dry run: nothing was written.")
+        elif new != raw:
+            say(f"The configuration has version {new_text} now.")
+        for problem in problems:
+            say(f"Warning: {problem}")
+        return config_files.EXIT_FAILURE if problems else config_files.EXIT_SUCCESS
+
+    def _converted(self, raw: dict[str, Any]) -> dict[str, Any]:
+        if not self._options.downgrade:
+            return upgrade.upgrade(raw)
+        # Only what this version can read is worth bringing back.
+        config_files.problems_of(upgrade.upgrade(raw))
+        return upgrade.downgrade(raw)
+
+    def _problems(self, new: dict[str, Any]) -> list[str]:
+        """Check that the result can be read; what contradicts itself is a warning."""
+        again = upgrade.upgrade(new)
+        data, problems = config_files.problems_of(again)
+        if data.cluster.master_node not in data.nodes:
+            raise errors.ConfigurationError(
+                f"cluster/master_node: node {data.cluster.master_node} is not in the configuration",
+                "cluster/master_node")
+        ssconf.values(data)
+        return [] if self._options.no_verify else problems
+
+    def _agreed(self, question: str) -> bool:
+        if self._options.force or self._options.dry_run:
+            return True
+        return terminal.confirm(question)
+
+    def _note(self, text: str) -> None:
+        if self._options.verbose or self._options.dry_run:
+            say(text)
+
+    def _write(self, raw: dict[str, Any], new: dict[str, Any], label: str) -> None:
+        self._note(f"Writing {self._path}, and {self._path}.backup-{label}")
+        if not self._options.dry_run:
+            config_files.backup(self._path, label)
+            config_files.write(self._path, new)
+
+    def _storage_paths(self, new: dict[str, Any]) -> None:
+        """Since 2.7 disks in files are only where the administrator allows them."""
+        path = f"{self._options.conf_dir}/file-storage-paths"
+        cluster = new["cluster"]
+        wanted = [cluster.get(key) for template, key in _STORAGE_DIRS
+                  if template in cluster["enabled_disk_templates"] and cluster.get(key)]
+        if os.path.exists(path) or not wanted:
+            return
+        self._note(f"Writing {path}")
+        if not self._options.dry_run:
+            fs.make_dirs(self._options.conf_dir)
+            fs.write_file(path, "# Written by cfgupgrade: directories that may hold disks.\n"
+                          + "".join(f"{directory}\n" for directory in wanted), mode=0o600)
+
+    def _rapi_users(self) -> None:
+        """Users of the REST interface moved into a directory of their own."""
+        old = f"{self._options.data_dir}/rapi_users"
+        new = f"{self._options.data_dir}/rapi/users"
+        if not os.path.isfile(old) or os.path.islink(old) or os.path.exists(new):
+            return
+        self._note(f"Moving {old} to {new}")
+        if not self._options.dry_run:
+            fs.make_dirs(os.path.dirname(new), 0o750)
+            os.rename(old, new)
+            os.symlink(new, old)
+            fs.flush_dir(os.path.dirname(old))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code: 1 for an error or contradictions, 13 for a no."""
+    options = _parser().parse_args(argv)
+    log.setup("cfgupgrade", debug=options.debug, stderr=bool(options.debug))
+    try:
+        return _Run(options).execute()
+    except errors.ConfigVersionMismatch as err:
+        wanted, found = err.args
+        say(f"cfgupgrade: the file has version {upgrade.version_text(found)}; "
+            f"{upgrade.version_text(upgrade.VERSIONS[0])} to "
+            f"{upgrade.version_text(const.CONFIG_VERSION)} can be converted to "
+            f"{upgrade.version_text(wanted)}")
+    except (errors.GenericError, OSError) as err:
+        say(f"cfgupgrade: {err}")
+    return config_files.EXIT_FAILURE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""Prints a configuration without secrets, and without what names people and places; the program
+``sanitize-config``.
+
+For those who show their configuration to others: in a report of an error, or to test with it. What
+refers to one another still does, and the result can be loaded and holds together.
+
+Secrets are always replaced: of DRBD, private parameters of operating systems, host keys, digests of
+certificates, and places which may hold a password (images by URL). Names, addresses, logical
+volumes and names of operating systems are replaced on request; options and their defaults are
+published. UUIDs stay: they say nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import secrets
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.config import upgrade
+from ganeti.constants import disk as disk_const
+from ganeti.tools import config_files
+from ganeti.utils import paths
+from ganeti.wire import json
+
+_NO_SECRET: Final = "sanitized"
+_DIGEST: Final = ":".join(["00"] * 20)
+_YES: Final = {"yes": True, "true": True, "no": False, "false": False}
+
+
+class Replacements:
+    """What stands for what; the same for the same, in one run.
+
+    :param make: a new text, from the number of the value.
+    """
+
+    def __init__(self, make: Callable[[int], str]) -> None:
+        self._make = make
+        self._known: dict[str, str] = {}
+
+    def __call__(self, value: str) -> str:
+        if not value:
+            return value
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = self._make(len(self._known) + 1)
+        return found
+
+    def items(self) -> list[tuple[str, str]]:
+        """All so far, the longest first."""
+        return sorted(self._known.items(), key=lambda item: -len(item[0]))
+
+
+class Sanitizer:
+    """Replaces in a copy of a configuration of this version.
+
+    :param randomize: make names which do not say how many there are; else they are numbered.
+    """
+
+    def __init__(self, *, names: bool, ips: bool, lvs: bool, os_names: bool, randomize: bool,
+                 domain: str) -> None:
+        self._names, self._ips, self._lvs, self._os_names = names, ips, lvs, os_names
+
+        def label(word: str, suffix: str = "") -> Callable[[int], str]:
+            taken: set[str] = set()
+
+            def make(number: int) -> str:
+                while randomize:
+                    made = f"{word}-{secrets.token_hex(4)}{suffix}"
+                    if made not in taken:
+                        taken.add(made)
+                        return made
+                return f"{word}{number}{suffix}"
+            return make
+
+        self._node = Replacements(label("node", f".{domain}"))
+        self._instance = Replacements(label("instance", f".{domain}"))
+        self._group = Replacements(label("group"))
+        self._network = Replacements(label("network"))
+        self._tag = Replacements(label("tag"))
+        self._part = Replacements(label("part"))
+        self._vg = Replacements(label("vg"))
+        self._lv = Replacements(label("lv"))
+        self._os = Replacements(label("os"))
+        self._variant = Replacements(label("variant"))
+        self._cluster_name = f"cluster.{domain}"
+        self._addresses = _Addresses()
+        self._mac_numbers: dict[str, int] = {}
+
+    def sanitize(self, config: dict[str, Any]) -> dict[str, Any]:
+        """The sanitized copy."""
+        made: dict[str, Any] = json.loads(json.dumps(config))
+        if self._ips:
+            for network in made["networks"].values():
+                self._addresses.note(network.get("network"))
+        # First all names, so that they are known where they occur in other texts.
+        if self._names:
+            self._replace_names(made)
+        self._cluster(made["cluster"])
+        for node in made["nodes"].values():
+            for key in ("primary_ip", "secondary_ip"):
+                self._address(node, key)
+            _set(node["ndparams"], "oob_program", _NO_SECRET if self._names else None)
+        for network in made["networks"].values():
+            for key in ("network", "gateway", "network6", "gateway6"):
+                self._address(network, key)
+        for instance in made["instances"].values():
+            self._one_instance(instance)
+        for disk in made["disks"].values():
+            self._device(disk)
+        for group in made["nodegroups"].values():
+            self._metavg(group["diskparams"])
+        for rule in made["filters"].values():
+            rule["reason_trail"] = []
+        return made
+
+    def _replace_names(self, made: dict[str, Any]) -> None:
+        made["cluster"]["cluster_name"] = self._cluster_name
+        tables = (("nodes", self._node), ("instances", self._instance),
+                  ("nodegroups", self._group), ("networks", self._network))
+        for kind, names in tables:
+            for item in made[kind].values():
+                item["name"] = names(item["name"])
+        for item in (made["cluster"], *(item for kind, _names in tables
+                                        for item in made[kind].values())):
+            if item.get("tags"):
+                item["tags"] = sorted(self._tag(tag) for tag in item["tags"])
+        parts = [*made["disks"].values(),
+                 *(nic for item in made["instances"].values() for nic in item.get("nics", []))]
+        for part in parts:
+            if part.get("name"):
+                part["name"] = self._part(part["name"])
+
+    def _cluster(self, cluster: dict[str, Any]) -> None:
+        cluster["rsahostkeypub"] = _NO_SECRET
+        _set(cluster, "dsahostkeypub", _NO_SECRET)
+        cluster["candidate_certs"] = dict.fromkeys(cluster["candidate_certs"], _DIGEST)
+        cluster["osparams_private_cluster"] = {
+            name: dict.fromkeys(params, _NO_SECRET)
+            for name, params in cluster["osparams_private_cluster"].items()}
+        # An address of an image may have a user and a password in it.
+        for key in ("install_image", "zeroing_image"):
+            _set(cluster, key, _NO_SECRET)
+        if self._names:
+            _set(cluster["ndparams"], "oob_program", _NO_SECRET)
+        self._address(cluster, "master_ip")
+        if self._lvs:
+            _change(cluster, "volume_group_name", self._vg)
+            cluster["reserved_lvs"] = [self._lv(name) for name in cluster["reserved_lvs"]]
+        self._metavg(cluster["diskparams"])
+        if self._os_names:
+            for key in ("os_hvp", "osparams", "osparams_private_cluster"):
+                cluster[key] = {self._os_name(name): value for name, value in cluster[key].items()}
+            for key in ("hidden_os", "blacklisted_os"):
+                cluster[key] = [self._os_name(name) for name in cluster[key]]
+
+    def _one_instance(self, instance: dict[str, Any]) -> None:
+        instance["osparams_private"] = dict.fromkeys(
+            instance.get("osparams_private", {}), _NO_SECRET)
+        if self._os_names:
+            _change(instance, "os", self._os_name)
+        for nic in instance.get("nics", []):
+            self._address(nic, "ip")
+            if self._ips:
+                _change(nic, "mac", self._mac)
+
+    def _device(self, device: dict[str, Any]) -> None:
+        parts = device.get("logical_id") or []
+        kind = device["dev_type"]
+        if kind == disk_const.DRBD8 and len(parts) >= 6:
+            parts[5] = _NO_SECRET
+        elif kind == disk_const.PLAIN and self._lvs:
+            device["logical_id"] = [self._vg(parts[0]), self._lv(parts[1])]
+        elif self._names and len(parts) == 2:
+            # The path of a file has the name of its instance in it; other kinds may have it too.
+            for old, new in self._instance.items():
+                parts[1] = str(parts[1]).replace(old, new)
+        if self._lvs and isinstance(device.get("params"), dict):
+            _change(device["params"], "metavg", self._vg)
+        for child in device.get("children", []):
+            self._device(child)
+
+    def _metavg(self, diskparams: dict[str, Any]) -> None:
+        if self._lvs and isinstance(diskparams.get(disk_const.DRBD8), dict):
+            _change(diskparams[disk_const.DRBD8], "metavg", self._vg)
+
+    def _os_name(self, name: str) -> str:
+        base, plus, variant = name.partition("+")
+        return self._os(base) + plus + self._variant(variant)
+
+    def _address(self, item: dict[str, Any], key: str) -> None:
+        if self._ips:
+            _change(item, key, self._addresses.replace)
+
+    def _mac(self, mac: str) -> str:
+        number = self._mac_numbers.setdefault(mac.lower(), len(self._mac_numbers) + 1)
+        low = number.to_bytes(3, "big")
+        return f"{mac[:8].lower()}:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}"
+
+
+def _set(item: dict[str, Any], key: str, value: Any) -> None:
+    """Replace a text which is there and not empty; None leaves it."""
+    if value is not None and item.get(key):
+        item[key] = value
+
+
+def _change(item: dict[str, Any], key: str, change: Callable[[str], str]) -> None:
+    if item.get(key):
+        item[key] = change(item[key])
+
+
+class _Addresses:
+    """Addresses for addresses: what was in one network still is, at the same place.
+
+    Each block of 256 addresses gets another one below 10.0.0.0/9. Networks which are larger move as
+    a whole, below 10.128.0.0/9. Addresses of IPv6 keep their second half.
+    """
+
+    def __init__(self) -> None:
+        self._large: set[int] = set()
+        self._blocks: dict[tuple[int, int], int] = {}
+
+    def note(self, network: str | None) -> None:
+        """There is a network; to be told before the first address."""
+        if network:
+            parsed = ipaddress.ip_network(network)
+            if parsed.version == 4 and parsed.prefixlen < 24:
+                self._large.add(int(parsed.network_address) >> 16)
+
+    def replace(self, address: str) -> str:
+        """The address which stands for another one; a network keeps its length.
+
+        :raises ConfigurationError: it is no address, or there are too many.
+        """
+        plain, slash, length = address.partition("/")
+        try:
+            parsed = ipaddress.ip_address(plain)
+        except ValueError as err:
+            raise errors.ConfigurationError(f"'{plain}' is not an IP address") from err
+        number = int(parsed)
+        if parsed.version == 6:
+            block = self._block(64, number >> 64, 1 << 16)
+            made = int(ipaddress.IPv6Address("2001:db8::")) + (block << 64) \
+                + (number & ((1 << 64) - 1))
+            return f"{ipaddress.IPv6Address(made)}{slash}{length}"
+        if number >> 16 in self._large:
+            made = (10 << 24) + ((128 + self._block(16, number >> 16, 128)) << 16) \
+                + (number & 0xffff)
+        else:
+            made = (10 << 24) + (self._block(24, number >> 8, 1 << 15) << 8) + (number & 0xff)
+        return f"{ipaddress.IPv4Address(made)}{slash}{length}"
+
+    def _block(self, kind: int, prefix: int, limit: int) -> int:
+        taken = sum(1 for other, _prefix in self._blocks if other == kind)
+        block = self._blocks.setdefault((kind, prefix), taken)
+        if block >= limit:
+            raise errors.ConfigurationError("there are more networks than can be replaced")
+        return block
+
+
+def _yes_no(value: str) -> bool:
+    found = _YES.get(value.lower())
+    if found is None:
+        raise argparse.ArgumentTypeError(f"'{value}' is neither yes nor no")
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sanitize-config",
+        description="Print a configuration without secrets, names and addresses.")
+
+    def choice(name: str, default: str, what: str) -> None:
+        parser.add_argument(name, type=_yes_no, default=_YES[default], metavar="yes|no",
+                            help=f"replace {what} ({default})")
+
+    parser.add_argument("--path", dest="CONFIG_DATA_PATH", metavar="FILE",
+                        default=paths.current().cluster_conf_file,
+                        help="the configuration (%(default)s)")
+    choice("--sanitize-names", "yes", "names of nodes, instances and all else, and tags")
+    choice("--sanitize-ips", "yes", "addresses")
+    choice("--sanitize-lvs", "no", "names of logical volumes and volume groups")
+    choice("--sanitize-os-names", "yes", "names of operating systems")
+    parser.add_argument("--no-randomization", action="store_true",
+                        help="number the new names instead of making random ones")
+    parser.add_argument("--base-domain", default="example.com", metavar="DOMAIN",
+                        help="domain of the new names (%(default)s)")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        config = upgrade.upgrade(config_files.read_raw(options.CONFIG_DATA_PATH))
+        # What is no configuration may have its secrets anywhere.
+        config_files.problems_of(config)
+        made = Sanitizer(
+            names=options.sanitize_names, ips=options.sanitize_ips, lvs=options.sanitize_lvs,
+            os_names=options.sanitize_os_names, randomize=not options.no_randomization,
+            domain=options.base_domain).sanitize(config)
+    except errors.GenericError as err:
+        config_files.say(f"sanitize-config: {err}")
+        return config_files.EXIT_FAILURE
+    sys.stdout.write(json.dumps_pretty(made))
+    return config_files.EXIT_SUCCESS
+
+
+if __name__ == "__main__":
+    sys.exit(main())
