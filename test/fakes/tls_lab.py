@@ -35,6 +35,7 @@ class Lab:
         self.client_pem = self._pem("client.pem", x509.create_signed("master", authority))
         self.other_pem = self._pem("other.pem", x509.create_signed("node9", authority))
         self.foreign_pem = self._pem("foreign.pem", x509.create_self_signed())
+        self.ca_file = os.path.join(directory, "server-ca.pem")
         self.certs_file = os.path.join(directory, "ssconf_master_candidates_certs")
         self.allow(self.client_pem)
         self.log = os.path.join(directory, "log")
@@ -66,7 +67,8 @@ class Lab:
         try:
             logging.basicConfig(filename=self.log, level=logging.DEBUG, force=True)
             check = auth.CandidatesOnly(self.certs_file, x509.digest_file(self.server_pem))
-            server.ForkingServer(sock, x509.server_context(self.server_pem), answer, check,
+            context = x509.FreshContext(self.server_pem, self.ca_file)
+            server.ForkingServer(sock, context, answer, check,
                                  limits=limits,
                                  at_rest=lambda: logging.info("%d is at rest", os.getpid()),
                                  ).serve(stop, lambda: True)

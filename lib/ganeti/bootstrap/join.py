@@ -25,7 +25,7 @@ from types import TracebackType
 
 from ganeti import errors
 from ganeti.bootstrap import join_protocol as protocol
-from ganeti.bootstrap import local
+from ganeti.bootstrap import local, renewal
 from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
 from ganeti.utils import clock, net, paths, x509
@@ -93,6 +93,7 @@ class Offer:
                  now: Callable[[], float] = clock.now,
                  on_stranger: Callable[[str], None] = lambda text: None) -> None:
         self._here = here or paths.current()
+        renewal.require_none_pending(self._here)
         self._now = now
         self._on_stranger = on_stranger
         self._context = x509.plain_server_context(self._here.noded_cert_file)

@@ -152,6 +152,11 @@ def make_queue(here: paths.Paths) -> None:
     fs.write_file(here.queue_serial_file, "0\n", mode=job.QUEUE_FILE_MODE)
 
 
+def renewal_traces(here: paths.Paths) -> bool:
+    """Whether this node still trusts an old certificate of the cluster besides the new one."""
+    return os.path.exists(here.server_ca_file)
+
+
 def cluster_traces(here: paths.Paths) -> list[str]:
     """Files that show that a machine belongs, or half belongs, to a cluster."""
     wanted = [here.cluster_conf_file, here.ssconf_file(ssconf.MASTER_NODE), *credential_files(here)]
@@ -163,8 +168,11 @@ def remove_state(here: paths.Paths) -> None:
 
     :raises OSError: a file cannot be removed.
     """
-    for path in (here.cluster_conf_file, here.master_state_file, here.watcher_pausefile, *credential_files(here)):
+    for path in (here.cluster_conf_file, here.master_state_file, here.watcher_pausefile,
+                 here.server_ca_file, *credential_files(here)):
         fs.remove_file(path)
+    if os.path.isdir(here.renewal_dir):
+        shutil.rmtree(here.renewal_dir)
     if os.path.isdir(here.data_dir):
         for name in os.listdir(here.data_dir):
             if name.startswith(ssconf.FILE_PREFIX):

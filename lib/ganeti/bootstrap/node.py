@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ganeti import errors
-from ganeti.bootstrap import local
+from ganeti.bootstrap import local, renewal
 from ganeti.config import ssconf
 from ganeti.constants import rpc as rpc_const
 from ganeti.rpc.results import Result
@@ -95,6 +95,7 @@ def node_setup(host: net.Hostname) -> Iterator[Callable[[], object]]:
 
 
 def _set_up(host: net.Hostname, undo: local.Undo) -> None:
+    renewal.require_none_pending(paths.current())
     if not paths.is_virtual():
         _require_prepared(host)
         return

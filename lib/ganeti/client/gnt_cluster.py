@@ -7,7 +7,7 @@ from ganeti.cli import failures, jobs, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.client import cluster_history, cluster_master
+from ganeti.client import cluster_history, cluster_master, cluster_renew
 from ganeti.constants import verify as verify_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -232,6 +232,7 @@ PROGRAM = Program(
                 "Check configuration, nodes and instances"),
         *cluster_master.COMMANDS,
         cluster_history.COMMAND,
+        cluster_renew.COMMAND,
     ],
     aliases={"show": "info", "masterfailover": "master-failover"},
 )

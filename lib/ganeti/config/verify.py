@@ -106,7 +106,8 @@ def _cluster(data: ConfigData) -> _Problems:
         yield f"cluster: candidate pool size is {cluster.candidate_pool_size}"
     if cluster.primary_ip_family not in (net_const.IP4_FAMILY, net_const.IP6_FAMILY):
         yield f"cluster: there is no address family {cluster.primary_ip_family}"
-    for uuid in cluster.candidate_certs:
+    for key in cluster.candidate_certs:
+        uuid = key.removesuffix(cluster_const.CERT_RENEWAL_SUFFIX)
         if uuid not in data.nodes:
             yield f"cluster: candidate certificate of node {uuid}, which does not exist"
         elif not data.nodes[uuid].master_candidate:

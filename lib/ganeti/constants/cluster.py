@@ -22,6 +22,9 @@ MASTER_POOL_SIZE_DEFAULT = 10
 DEFAULT_MAC_PREFIX = "aa:00:00"
 DEFAULT_MASTER_NETDEV = "eth0"
 
+# In the list of candidates' certificates, after a node's UUID: its next one, while they change.
+CERT_RENEWAL_SUFFIX = "-renewal"
+
 DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv",
                    "xen-cpu-avg-load")
 # In microseconds, as the configuration holds it.

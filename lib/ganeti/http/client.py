@@ -105,9 +105,11 @@ Outcome = Reply | Failure
 class _Transfer:
     """One request on its way."""
 
-    __slots__ = ("body", "handle", "headers", "index", "request")
+    __slots__ = ("body", "generation", "handle", "headers", "index", "request")
 
-    def __init__(self, index: int, request: Request, handle: pycurl.Curl) -> None:
+    def __init__(self, index: int, request: Request, handle: pycurl.Curl,
+                 generation: int) -> None:
+        self.generation = generation
         self.index = index
         self.request = request
         self.handle = handle
@@ -173,6 +175,8 @@ class Client:
         self._lock = threading.Lock()
         self._idle: dict[tuple[str, int, bool], list[pycurl.Curl]] = {}
         self._drivers: list[_Driver] = []
+        # Counts what :meth:`reset` forgot, so that what was in use then is not kept either.
+        self._generation = 0
 
     def perform(self, requests: Sequence[Request]) -> list[Outcome]:
         """Send all requests at once; outcomes in the same order.
@@ -185,11 +189,13 @@ class Client:
             return [self._perform_kept(requests[0])]
         with self._lock:
             driver = self._drivers.pop() if self._drivers else None
+            generation = self._generation
         driver = driver or _Driver()
         outcomes = driver.run(self, requests, self._max_parallel)
         # After an error it is not used again.
         with self._lock:
-            self._drivers.append(driver)
+            if generation == self._generation:
+                self._drivers.append(driver)
         return outcomes
 
     def _perform_kept(self, request: Request) -> Outcome:
@@ -202,10 +208,18 @@ class Client:
         self.close(transfer)
         return outcome
 
-    def reset(self) -> None:
-        """Forget all sessions and handles; after our certificate or the cluster's has changed."""
+    def reset(self, ca_file: str | None = None) -> None:
+        """Forget all sessions and handles; after our certificate or the cluster's has changed.
+
+        :param ca_file: what to trust from now on, when that is another file.
+        """
         with self._lock:
+            self._generation += 1
+            # A driver keeps the authorities it has read; a handle sessions and connections.
+            self._drivers.clear()
             self._idle.clear()
+            if ca_file is not None:
+                self._ca_file = ca_file
 
     def open(self, index: int, request: Request) -> _Transfer:
         """A transfer on an idle or new handle; give it back with :meth:`close`."""
@@ -213,7 +227,8 @@ class Client:
         with self._lock:
             idle = self._idle.get(key)
             handle = idle.pop() if idle else None
-        return _Transfer(index, request, handle or self._new_handle(request.keep))
+            generation = self._generation
+        return _Transfer(index, request, handle or self._new_handle(request.keep), generation)
 
     def close(self, transfer: _Transfer) -> None:
         """Keep the handle for the next call to the same node."""
@@ -222,7 +237,7 @@ class Client:
         request = transfer.request
         with self._lock:
             idle = self._idle.setdefault((request.address, request.port, request.keep), [])
-            if len(idle) < _IDLE_HANDLES:
+            if len(idle) < _IDLE_HANDLES and transfer.generation == self._generation:
                 idle.append(transfer.handle)
                 return
         transfer.handle.close()

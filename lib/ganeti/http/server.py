@@ -162,6 +162,8 @@ class ForkingServer:
     """See the module's essay.
 
     :param sock: from :func:`listen`; the server closes it.
+    :param context: the TLS settings, or what tells them: asked before each fork and again for each
+        connection, so that renewed certificates count at once.
     :param answer: called in a child for every accepted request.
     :param authorise: called in a child with the digest of the client's certificate.
     :param in_child: called first in every child; gives up what belongs to the parent (signal
@@ -170,13 +172,13 @@ class ForkingServer:
         has ended; finishes what was left for later because another request might follow.
     """
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext, answer: Answer,
-                 authorise: Authorise, *, limits: Limits = DEFAULT_LIMITS,
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext | Callable[[], ssl.SSLContext],
+                 answer: Answer, authorise: Authorise, *, limits: Limits = DEFAULT_LIMITS,
                  in_child: Callable[[], None] = lambda: None,
                  at_rest: Callable[[], None] = lambda: None,
                  clock: Callable[[], float] = time.monotonic) -> None:
         self._sock = sock
-        self._context = context
+        self._context = context if callable(context) else lambda: context
         self._answer = answer
         self._authorise = authorise
         self._limits = limits
@@ -231,6 +233,7 @@ class ForkingServer:
         return None
 
     def _fork(self) -> bool:
+        self._context()  # made anew here, when need be, all children share it and its tickets
         try:
             pid = os.fork()
         except OSError as err:
@@ -376,7 +379,7 @@ class ForkingServer:
     def _talk(self, conn: socket.socket, peer: str) -> None:
         conn.setblocking(True)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        tls = self._context.wrap_socket(conn, server_side=True, do_handshake_on_connect=False)
+        tls = self._context().wrap_socket(conn, server_side=True, do_handshake_on_connect=False)
         try:
             tls.do_handshake()
         except (ssl.SSLEOFError, ConnectionResetError):

@@ -38,6 +38,9 @@ class Transport(Protocol):
     def perform(self, requests: list[http_client.Request]) -> list[http_client.Outcome]:
         """Outcomes in the order of the requests."""
 
+    def reset(self, ca_file: str | None = None) -> None:
+        """Forget sessions; trust this file from now on."""
+
 
 class _NoFiller:
     """Without a configuration there is nothing to fill in."""
@@ -119,6 +122,10 @@ class AddressRunner:
         """
         self._epoch = epoch
         self._on_newer = on_newer or _ignore
+
+    def trust_changed(self) -> None:
+        """Certificates of this node were replaced: use those that are there now."""
+        self._client.reset(trust_file())
 
     def call_addresses(self, call: Call, addresses: Mapping[str, str],
                        **args: Any) -> dict[str, Result]:
@@ -217,6 +224,13 @@ class RpcRunner(AddressRunner):
         return _ConfigFiller(self._snapshot())
 
 
+def trust_file(here: paths.Paths | None = None) -> str:
+    """The certificates which nodes may show: ``server.pem``, or old and new ones while it changes.
+    """
+    here = here or paths.current()
+    return here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
+
+
 def open_client(here: paths.Paths | None = None) -> http_client.Client:
     """A client with this node's certificate: ``client.pem``, until that exists ``server.pem``.
 
@@ -228,4 +242,4 @@ def open_client(here: paths.Paths | None = None) -> http_client.Client:
             f"this node belongs to no cluster: {here.noded_cert_file} is missing")
     own = here.noded_client_cert_file
     return http_client.Client(
-        here.noded_cert_file, own if os.path.exists(own) else here.noded_cert_file)
+        trust_file(here), own if os.path.exists(own) else here.noded_cert_file)

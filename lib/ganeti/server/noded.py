@@ -18,7 +18,6 @@ import gc
 import logging
 import os
 import socket
-import ssl
 import sys
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
@@ -38,7 +37,7 @@ class Prepared(NamedTuple):
     """What is ready before privileges are dropped."""
 
     sock: socket.socket
-    context: ssl.SSLContext
+    context: x509.FreshContext
     authorise: auth.CandidatesOnly
     dispatcher: dispatch.Dispatcher
 
@@ -68,8 +67,8 @@ def prepare(options: argparse.Namespace) -> Prepared:
                             (here.queue_archive_dir, 0o750), (here.instance_disks_dir, 0o755),
                             (here.instance_reason_dir, 0o755), (here.crypto_keys_dir, 0o700)):
         fs.make_dirs(directory, mode)
-    context = x509.server_context(here.noded_cert_file)
-    x509.rehearse(context, here.noded_cert_file)
+    context = x509.FreshContext(here.noded_cert_file, here.server_ca_file)
+    x509.rehearse(context(), here.noded_cert_file)
     address = options.bind or default_address()
     sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS),

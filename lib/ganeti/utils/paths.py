@@ -95,6 +95,10 @@ class Paths:
 
     # Credentials.
     noded_cert_file = _Under("data_dir", "server.pem")
+    # Old and new certificates of the cluster, while they change.
+    server_ca_file = _Under("data_dir", "server-ca.pem")
+    # What "gnt-cluster renew-crypto" has made and not yet brought to all nodes.
+    renewal_dir = _Under("data_dir", "renewal")
     noded_client_cert_file = _Under("data_dir", "client.pem")
     rapi_cert_file = _Under("data_dir", "rapi.pem")
     spice_cert_file = _Under("data_dir", "spice.pem")

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import logging
+import os
 import re
 import ssl
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -95,6 +97,17 @@ def certificate_part(pem: str, filename: str = "(text)") -> str:
     if match is None:
         raise errors.X509CertError(filename, "holds no certificate")
     return match.group(0) + "\n"
+
+
+def certificates(pem: str, filename: str = "(text)") -> list[str]:
+    """All certificates of a PEM, without keys.
+
+    :raises X509CertError: there is none.
+    """
+    found = [match.group(0) + "\n" for match in _CERTIFICATE.finditer(pem)]
+    if not found:
+        raise errors.X509CertError(filename, "holds no certificate")
+    return found
 
 
 def digest(pem: str, filename: str = "(text)") -> str:
@@ -224,6 +237,48 @@ def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext
     except (OSError, ValueError) as err:
         raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
     return context
+
+
+class FreshContext:
+    """The TLS settings of a daemon, made anew when the files change.
+
+    While certificates are renewed, ``ca_file`` holds old and new ones; when it is missing the
+    daemon's own certificate is the one that counts. Files that cannot be used leave the settings as
+    they are.
+    """
+
+    def __init__(self, cert_file: str, ca_file: str) -> None:
+        """:raises X509CertError: the files cannot be used."""
+        self._cert_file = cert_file
+        self._ca_file = ca_file
+        self._stamp = self._look()
+        self._context = self._make()
+
+    def __call__(self) -> ssl.SSLContext:
+        """The settings for the next connection."""
+        stamp = self._look()
+        if stamp != self._stamp:
+            try:
+                self._context = self._make()
+                self._stamp = stamp
+            except errors.X509CertError as err:
+                logging.error("going on with the certificates as they were: %s", err)
+        return self._context
+
+    def _make(self) -> ssl.SSLContext:
+        return server_context(
+            self._cert_file, self._ca_file if os.path.exists(self._ca_file) else None)
+
+    def _look(self) -> tuple[tuple[int, int] | None, ...]:
+        stamps: list[tuple[int, int] | None] = []
+        for path in (self._cert_file, self._ca_file):
+            try:
+                found = os.stat(path)
+            except OSError:
+                stamps.append(None)
+            else:
+                stamps.append((found.st_ino, found.st_mtime_ns))
+        return tuple(stamps)
 
 
 def plain_server_context(cert_file: str) -> ssl.SSLContext:

@@ -19,23 +19,27 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
 
 #: Mode, owner and group of every file; the names of the users are those of the packages.
-_SHAPES = {
+SHAPES = {
     "cluster_domain_secret": (0o640, "root", "root"),
     "hmac_key": (0o440, "root", "root"),
     "rapi_cert_file": (0o440, "root", "root"),
+    "spice_cert_file": (0o440, "root", "root"),
+    "spice_cacert_file": (0o440, "root", "root"),
 }
 
 
 def common_files() -> dict[str, tuple[int, str, str]]:
     """Local path to (mode, owner, group) of the files which all nodes share and which exist."""
     here = paths.current()
-    named = {str(getattr(here, name)): shape for name, shape in _SHAPES.items()}
+    named = {str(getattr(here, name)): shape for name, shape in SHAPES.items()}
     return {path: shape for path, shape in named.items() if os.path.exists(path)}
 
 
-def read_details(path: str, mode: int, owner: str, group: str) -> FileDetails:
+def read_details(path: str, mode: int, owner: str, group: str, *,
+                 target: str | None = None) -> FileDetails:
     """Read a file of the master for sending.
 
+    :param target: where it belongs; None means where it is.
     :raises errors.OpExecError: it cannot be read.
     """
     try:
@@ -45,7 +49,7 @@ def read_details(path: str, mode: int, owner: str, group: str) -> FileDetails:
     except (OSError, UnicodeDecodeError) as err:
         raise errors.OpExecError(f"cannot read {path} for distribution: {err}") from err
     return FileDetails(
-        path=paths.current().to_virtual(path),
+        path=paths.current().to_virtual(target or path),
         content=content,
         mode=mode,
         owner=owner,

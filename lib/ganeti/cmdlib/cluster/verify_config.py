@@ -9,6 +9,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.cluster.findings import Findings
+from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.objects import ConfigData, fill, hvparams
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
 from ganeti.utils import clock, paths, x509
@@ -28,6 +29,7 @@ class LUClusterVerifyConfig(LogicalUnit):
             findings.report("ECLUSTERCFG", "", problem)
         findings.section("Checking the cluster's certificates")
         self._certificates(findings)
+        self._renewal(findings, data)
         findings.section("Checking hypervisor parameters")
         self._hypervisor_parameters(findings, data)
         findings.section("Checking that every object has its place")
@@ -40,11 +42,14 @@ class LUClusterVerifyConfig(LogicalUnit):
             here.noded_cert_file,
             here.noded_client_cert_file,
             here.rapi_cert_file,
+            here.spice_cert_file,
+            here.spice_cacert_file,
         )
+        optional = files[2:]
         for path in files:
             if not os.path.exists(path):
-                # The REST daemon is optional, and so is its certificate.
-                missing = path != here.rapi_cert_file
+                # REST daemon and SPICE are optional, and so are their certificates.
+                missing = path not in optional
                 findings.check(missing, "ECLUSTERCERT", "", f"certificate {path} does not exist")
                 continue
             try:
@@ -59,6 +64,19 @@ class LUClusterVerifyConfig(LogicalUnit):
                 text,
                 warning=severity == x509.SEVERITY_WARNING,
             )
+
+    def _renewal(self, findings: Findings, data: ConfigData) -> None:
+        """A renewal that stands still leaves old certificates trusted for longer than needed."""
+        here = paths.current()
+        findings.check(
+            os.path.isdir(here.renewal_dir) or os.path.exists(here.server_ca_file)
+            or any(key.endswith(CERT_RENEWAL_SUFFIX) for key in data.cluster.candidate_certs),
+            "ECLUSTERCERT",
+            "",
+            "a renewal of keys and certificates was interrupted; 'gnt-cluster renew-crypto' brings"
+            " it to its end",
+            warning=True,
+        )
 
     def _hypervisor_parameters(self, findings: Findings, data: ConfigData) -> None:
         cluster = data.cluster
