@@ -48,6 +48,8 @@ by others; classes below the line in the tree are our own and travel as their pu
     ├── LuxiError               talking to the master failed
     │   └── ProtocolError ── ConnectionClosedError, LuxiTimeout, RequestError,
     │                        NoMasterError, LuxiPermissionError
+    ├── AllocatorError          an instance allocator failed or answered nonsense
+    │   └── NoPlacement         it worked, and found no place
     ├── RetryTimeout            a condition did not become true in time
     └── RpcError                a node call: node, call
         ├── NodeOffline         the node is marked offline; nobody was asked
@@ -258,6 +260,14 @@ class StorageError(GenericError):
 
 class FileStoragePathError(StorageError):
     """A path is not allowed for file storage."""
+
+
+class AllocatorError(GenericError):
+    """An instance allocator could not be asked, or its answer makes no sense."""
+
+
+class NoPlacement(AllocatorError):
+    """An instance allocator did its work and found no place."""
 
 
 class ParameterError(GenericError):

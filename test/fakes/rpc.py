@@ -116,7 +116,13 @@ class FakeRpc:
 
     def _node_info(self, node: str, args: dict[str, Any]) -> list[Any]:
         free = self.free_mib.get(node, FREE_MIB)
-        facts = {"memory_free": free, "memory_total": 8192, "memory_dom0": 512, "cpu_total": 4}
+        facts = {
+            "memory_free": free,
+            "memory_total": 8192,
+            "memory_dom0": 512,
+            "cpu_total": 4,
+            "cpu_dom0": 1,
+        }
         return ["boot-id", [], [dict(facts) for _ in args["hv_specs"]]]
 
     def _instance_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
@@ -209,6 +215,7 @@ ASKING = frozenset(
         calls.BLOCKDEV_GETDIMENSIONS,
         calls.BRIDGES_EXIST,
         calls.HYPERVISOR_VALIDATE_PARAMS,
+        calls.IALLOCATOR_RUNNER,
         calls.INSTANCE_GET_MIGRATION_STATUS,
         calls.INSTANCE_INFO,
         calls.INSTANCE_MIGRATABLE,

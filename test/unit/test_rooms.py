@@ -38,7 +38,7 @@ DOORWAYS = {
 }
 
 # What the order alone does not say: code that runs in masterd never runs a program.
-NO_PROGRAMS = ("locking", "config", "rpc", "cmdlib", "mcpu", "jqueue")
+NO_PROGRAMS = ("locking", "config", "rpc", "allocator", "cmdlib", "mcpu", "jqueue")
 
 
 class Import(NamedTuple):

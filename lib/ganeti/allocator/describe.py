@@ -1,0 +1,165 @@
+"""The cluster as an allocator is told it: pure functions from configuration and live data.
+
+Keys and their meaning are published (manual page **ganeti-iallocator**): programs by others read
+them. Sizes are in MiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from ganeti.constants import disk as disk_c
+from ganeti.constants import instance as instance_c
+from ganeti.constants.net import NIC_MODE_BRIDGED
+from ganeti.objects import fill
+from ganeti.utils.text import natural_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from ganeti.allocator.live import LiveData, LiveNode
+    from ganeti.objects import ConfigData, Disk, Instance, Node
+
+#: Version of the request's format.
+VERSION = 2
+
+
+def cluster(config: ConfigData, live: LiveData) -> dict[str, Any]:
+    """Everything but the request itself."""
+    own = config.cluster
+    placed: dict[str, list[Instance]] = {}
+    for instance in config.instances.values():
+        placed.setdefault(instance.primary_node, []).append(instance)
+    return {
+        "version": VERSION,
+        "cluster_name": own.cluster_name,
+        "cluster_tags": sorted(own.tags),
+        "enabled_hypervisors": list(own.enabled_hypervisors),
+        "ipolicy": own.ipolicy,
+        "nodegroups": {
+            group.uuid: {
+                "name": group.name,
+                "alloc_policy": group.alloc_policy,
+                "networks": list(group.networks),
+                "ipolicy": own.fill_ipolicy(group),
+                "tags": sorted(group.tags),
+            }
+            for group in sorted(config.nodegroups.values(), key=lambda g: natural_key(g.name))
+        },
+        "nodes": {
+            node.name: node_dict(config, node, live, placed.get(node.uuid, ()))
+            for node in sorted(config.nodes.values(), key=lambda n: natural_key(n.name))
+        },
+        "instances": {
+            instance.name: instance_dict(config, instance)
+            for instance in sorted(config.instances.values(), key=lambda i: natural_key(i.name))
+            # One that is only announced may have no node yet; then it takes up no room either.
+            if instance.primary_node in config.nodes
+        },
+    }
+
+
+def node_dict(
+    config: ConfigData, node: Node, live: LiveData, primaries: Collection[Instance]
+) -> dict[str, Any]:
+    """One node; without the numbers when it is offline, silent or never runs instances."""
+    found = live.nodes.get(node.uuid)
+    numbers = {} if found is None else _numbers(config, found, primaries)
+    return {
+        **numbers,
+        "tags": sorted(node.tags),
+        "primary_ip": node.primary_ip,
+        "secondary_ip": node.secondary_ip,
+        # Nothing may be placed where nobody answers.
+        "offline": node.offline or node.name in live.silent,
+        "drained": node.drained,
+        "master_candidate": node.master_candidate,
+        "group": node.group,
+        "master_capable": node.master_capable,
+        "vm_capable": node.vm_capable,
+        "ndparams": fill.fill_nd(config.cluster, config.nodegroups.get(node.group), node),
+    }
+
+
+def _numbers(
+    config: ConfigData, live: LiveNode, primaries: Collection[Instance]
+) -> dict[str, int]:
+    own = config.cluster
+    assigned = up = 0
+    free = live.memory_free_mib
+    for instance in primaries:
+        memory = own.fill_be(instance)["maxmem"]
+        assigned += memory
+        if instance.admin_state == instance_c.ADMIN_UP:
+            up += memory
+        if instance.name in live.running:
+            # A guest may grow up to its maximum at any time.
+            free -= max(0, memory - live.running[instance.name])
+    return {
+        "total_memory": live.memory_total_mib,
+        "reserved_memory": live.memory_reserved_mib,
+        "free_memory": free,
+        "total_disk": live.disk_total_mib,
+        "free_disk": live.disk_free_mib,
+        "total_spindles": live.spindles_total,
+        "free_spindles": live.spindles_free,
+        "total_cpus": live.cpus,
+        "reserved_cpus": live.cpus_reserved,
+        "i_pri_memory": assigned,
+        "i_pri_up_memory": up,
+    }
+
+
+def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
+    """One instance of the cluster."""
+    backend = config.cluster.fill_be(instance)
+    disks = fill.instance_disks(config, instance)
+    return {
+        "tags": sorted(instance.tags),
+        "admin_state": instance.admin_state,
+        "vcpus": backend["vcpus"],
+        "memory": backend["maxmem"],
+        "spindle_use": backend["spindle_use"],
+        "os": instance.os,
+        "nodes": [config.nodes[uuid].name for uuid in node_uuids(config, instance)],
+        "nics": [
+            nic_dict(nic.mac, nic.ip, config.cluster.fill_nic(nic.nicparams))
+            for nic in instance.nics
+        ],
+        "disks": [
+            {"dev_type": disk.dev_type, "size": disk.size, "mode": disk.mode,
+             "spindles": disk.spindles}
+            for disk in disks
+        ],
+        "disk_template": fill.disk_template(disks),
+        "disks_active": instance.disks_active,
+        "hypervisor": instance.hypervisor,
+        "disk_space_total": space_mib(disks),
+    }
+
+
+def node_uuids(config: ConfigData, instance: Instance) -> list[str]:
+    """The nodes of an instance, primary first."""
+    disks = fill.instance_disks(config, instance)
+    return [instance.primary_node, *fill.secondary_nodes(instance, disks)]
+
+
+def nic_dict(mac: str | None, ip: str | None, filled: Mapping[str, Any]) -> dict[str, Any]:
+    """One network interface; ``filled`` are all its parameters."""
+    described = {"mac": mac, "ip": ip, "mode": filled["mode"], "link": filled["link"]}
+    if filled["mode"] == NIC_MODE_BRIDGED:
+        described["bridge"] = filled["link"]
+    return described
+
+
+def space_mib(disks: Collection[Disk]) -> int:
+    """What existing disks take of the nodes they are on."""
+    return sum(disk_space_mib(disk.dev_type, disk.size) for disk in disks)
+
+
+def disk_space_mib(template: str, size_mib: int) -> int:
+    """What one disk takes of a node: mirrored ones need room for their own records, too."""
+    if template in (disk_c.DISKLESS, disk_c.BLOCK):
+        return 0
+    return size_mib + (disk_c.DRBD_META_SIZE_MIB if template == disk_c.DRBD8 else 0)
