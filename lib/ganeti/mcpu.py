@@ -107,6 +107,7 @@ class Processor:
                 level,
                 keys,
                 shared=shared,
+                opportunistic=level in unit.opportunistic_levels,
                 priority=callbacks.priority,
                 cancelled=callbacks.check_cancel,
             )

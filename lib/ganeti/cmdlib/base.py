@@ -155,6 +155,7 @@ class LogicalUnit:
         self.last_seen: FilledInstance | None = None  # what the hooks were told last
         self.needed_locks: dict[Level, LockRequest] = {}
         self.shared_levels: set[Level] = set()
+        self.opportunistic_levels: set[Level] = set()  # take what is free of the needed, never wait
         self.added_locks: dict[Level, list[str]] = {}
 
     # -- the phases ------------------------------------------------------------

@@ -5,6 +5,10 @@ instance (marked down) and its disks go into the configuration first, then the d
 the OS is installed, then it is started. When a step before the start fails, everything is taken
 back; what cannot be is named in the error. A failing start leaves the complete instance in the
 cluster.
+
+The user names the node, or an instance allocator chooses it. Then the locks of all nodes which may
+be chosen are needed until it has; with opportunistic locking only those of nodes which are free at
+this moment, so that the creation never waits for what others do, but may find too few of them.
 """
 
 from __future__ import annotations
@@ -13,8 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti import errors, ht
-from ganeti.cmdlib import prereq
+from ganeti import allocator, errors, ht
+from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
 from ganeti.cmdlib.instance import disks as disk_work
@@ -59,7 +63,7 @@ class CreatePlan:
 
 @executes(OpInstanceCreate)
 class LUInstanceCreate(LogicalUnit):
-    """Create an instance on a given node."""
+    """Create an instance on a node that is given, or chosen by an allocator."""
 
     op: OpInstanceCreate
     HOOKS = InstanceHooks("instance-add")
@@ -78,13 +82,76 @@ class LUInstanceCreate(LogicalUnit):
                 errors.ECODE_STATE,
             )
         self.template = new_disks.choose_template(self, self.op.disk_template, self.op.disks)
-        self.node = self._chosen_node()
+        self.group = None
+        if self.op.group_name is not None:
+            self.group = self.config.expand_group(self.op.group_name)
+        self.allocator = placement.choose_allocator(
+            self,
+            self.op.iallocator,
+            what=f"instance {self.name}",
+            node_option="--node",
+            node_given=bool(self.op.pnode or self.op.pnode_uuid),
+        )
+        if self.op.opportunistic_locking and self.allocator is None:
+            raise errors.OpPrereqError(
+                "opportunistic locking only makes sense together with an instance allocator",
+                errors.ECODE_INVAL,
+            )
+        node = self._given_node() if self.allocator is None else None
         self._reserve_name()
         self.uuid = self.config.new_uuid(self.ctx.ec_id)
         self.need_new(Level.INSTANCE, self.uuid)
-        self.need(Level.NODEGROUP, [self.node.group], shared=True)
-        self.need(Level.NODE, [self.node.uuid], shared=True)
-        self.need(Level.NODE_RES, [self.node.uuid])
+        if node is not None:
+            self.need(Level.NODEGROUP, [node.group], shared=True)
+            self.need(Level.NODE, [node.uuid], shared=True)
+            self.need(Level.NODE_RES, [node.uuid])
+        else:
+            groups = [self.group] if self.group is not None else self.config.groups()
+            self.need(Level.NODEGROUP, [group.uuid for group in groups], shared=True)
+            if self.op.opportunistic_locking:
+                self.opportunistic_levels |= {Level.NODE, Level.NODE_RES}
+        self.given_node = node
+
+    def declare_locks(self, level: Level) -> None:
+        if self.allocator is None:
+            return
+        if level is Level.NODE:
+            self.need(Level.NODE, self._candidates(), shared=True)
+        elif level is Level.NODE_RES:
+            self.need(Level.NODE_RES, self.owned(Level.NODE))
+
+    def locks_acquired(self, level: Level) -> None:
+        super().locks_acquired(level)
+        if self.allocator is None or level not in (Level.NODE, Level.NODE_RES):
+            return
+        held = self.owned(level)
+        if level is Level.NODE_RES:
+            self.release_locks(Level.NODE, self.owned(Level.NODE) - held)
+        self._require_enough(held)
+
+    def _candidates(self) -> frozenset[str]:
+        group_uuid = None if self.group is None else self.group.uuid
+        return placement.candidates(self.config.snapshot(), group_uuid)
+
+    def _require_enough(self, usable: frozenset[str]) -> None:
+        """The nodes whose locks are held can make up a place at all."""
+        needed = allocator.required_nodes(self.template)
+        if len(usable) >= needed:
+            return
+        possible = len(self._candidates())
+        if self.op.opportunistic_locking and possible >= needed:
+            raise errors.OpPrereqError(
+                f"instance {self.name} needs {needed} node{'s' * (needed > 1)}, and of the"
+                f" {possible} which could take it only {len(usable)} are free at the moment."
+                " Please retry.",
+                errors.ECODE_TEMP_NORES,
+            )
+        where = "" if self.group is None else f" in group {self.group.name}"
+        raise errors.OpPrereqError(
+            f"instance {self.name} needs {needed} node{'s' * (needed > 1)}, only {possible}"
+            f"{where} may get new instances",
+            errors.ECODE_NORES,
+        )
 
     def _check_arguments(self) -> None:
         op = self.op
@@ -99,18 +166,6 @@ class LUInstanceCreate(LogicalUnit):
                     f"parameter {name} cannot be used: this version does not have that feature",
                     errors.ECODE_INVAL,
                 )
-        if op.iallocator:
-            raise errors.OpPrereqError(
-                f"instance allocator {op.iallocator!r} cannot be asked by this version. Name the"
-                " node"
-                " with --node.",
-                errors.ECODE_INVAL,
-            )
-        if op.opportunistic_locking:
-            raise errors.OpPrereqError(
-                "opportunistic locking only makes sense together with an allocator",
-                errors.ECODE_INVAL,
-            )
         if op.no_install and op.start:
             self.info("the OS is not installed, so the instance will not be started")
             op.start = False
@@ -136,15 +191,8 @@ class LUInstanceCreate(LogicalUnit):
             )
         return host.name, host.ip
 
-    def _chosen_node(self) -> Node:
+    def _given_node(self) -> Node:
         op = self.op
-        if not op.pnode and not op.pnode_uuid:
-            raise errors.OpPrereqError(
-                f"no node is given for instance {self.name}. Name it with --node; there is no"
-                " allocator"
-                " which could choose one.",
-                errors.ECODE_INVAL,
-            )
         node = self.config.expand_node(op.pnode_uuid or op.pnode or "")
         if op.pnode and op.pnode_uuid and self.config.expand_node(op.pnode).uuid != node.uuid:
             raise errors.OpPrereqError(
@@ -194,14 +242,7 @@ class LUInstanceCreate(LogicalUnit):
 
     def check_prereq(self) -> CreatePlan:
         op = self.op
-        node = self.config.node(self.node.uuid)
-        prereq.require_target(node)
-        if op.group_name is not None:
-            group = self.config.expand_group(op.group_name)
-            if node.group != group.uuid:
-                raise errors.OpPrereqError(
-                    f"node {node.name} is not in group {group.name}", errors.ECODE_INVAL
-                )
+        given = None if self.given_node is None else self._require_given_node(self.given_node)
         cluster = self.config.cluster()
         beparams = params.checked_beparams(op.beparams)
         beparams_filled = fill.fill_be(cluster, beparams)
@@ -222,6 +263,7 @@ class LUInstanceCreate(LogicalUnit):
                 errors.ECODE_INVAL,
             )
         planned_nics = nics.plan_nics(self, op.nics, self.ip)
+        node = given or self._place(beparams_filled, wishes, planned_nics)
         found = policy.violations(
             self,
             node,
@@ -259,6 +301,55 @@ class LUInstanceCreate(LogicalUnit):
             beparams_filled=beparams_filled,
             osparams_all=osparams_all,
         )
+
+    def _require_given_node(self, node: Node) -> Node:
+        fresh = self.config.node(node.uuid)
+        prereq.require_target(fresh)
+        if self.group is not None and fresh.group != self.group.uuid:
+            raise errors.OpPrereqError(
+                f"node {fresh.name} is not in group {self.group.name}", errors.ECODE_INVAL
+            )
+        return fresh
+
+    def _place(
+        self,
+        beparams_filled: Mapping[str, Any],
+        wishes: list[dict[str, Any]],
+        planned_nics: list[nics.PlannedNic],
+    ) -> Node:
+        """Let the allocator choose, and give back the locks of all other nodes."""
+        op, config = self.op, self.config.snapshot()
+        held, now = self.owned(Level.NODE_RES), self._candidates()
+        self._require_enough(held & now)
+        request = allocator.Allocate(
+            name=self.name,
+            hypervisor=self.hypervisor,
+            os=op.os_type or "",
+            memory_mib=beparams_filled["maxmem"],
+            vcpus=beparams_filled["vcpus"],
+            spindle_use=beparams_filled["spindle_use"],
+            disk_template=self.template,
+            disks=tuple(wishes),
+            nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned_nics),
+            tags=tuple(op.tags),
+            group=None if self.group is None else self.group.uuid,
+            # Also without opportunistic locking: a node may have come since the locks were taken.
+            only_nodes=held & now if op.opportunistic_locking or now - held else None,
+        )
+        name = self.allocator or ""
+        chosen = placement.ask_allocator(
+            self, name, config, request, temporary=op.opportunistic_locking
+        )
+        nodes = [config.nodes[uuid] for uuid in chosen]
+        self.release_locks(Level.NODE_RES, self.owned(Level.NODE_RES) - set(chosen))
+        self.release_locks(Level.NODE, self.owned(Level.NODE) - set(chosen))
+        groups = {node.group for node in nodes}
+        self.release_locks(Level.NODEGROUP, self.owned(Level.NODEGROUP) - groups)
+        self.info(
+            f"Selected nodes for instance {self.name} via iallocator {name}:"
+            f" {', '.join(node.name for node in nodes)}"
+        )
+        return nodes[0]
 
     def _os_parameters(self) -> dict[str, Any]:
         """All OS parameters for this installation, the secret ones too; a name may appear once."""

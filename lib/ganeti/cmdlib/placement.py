@@ -1,0 +1,85 @@
+"""Letting an instance allocator choose nodes: what all logical units which do so share.
+
+Which allocator is asked, which nodes it may choose from, and what its failures mean for the user.
+The questions and answers themselves are in :mod:`ganeti.allocator`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from ganeti import allocator, errors
+from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import ConfigData
+
+T = TypeVar("T")
+
+
+def choose_allocator(
+    unit: LogicalUnit, given: str | None, *, what: str, node_option: str, node_given: bool
+) -> str | None:
+    """Which allocator decides; None when the user named a node.
+
+    :param given: what the user said: a name, ``.`` for the cluster's default, or nothing, which is
+        the default, too, unless a node is named.
+    :param what: the object to be placed, for errors.
+    :param node_option: how a node would be named.
+    :raises errors.OpPrereqError: both or none of them are given.
+    """
+    default = unit.config.cluster().default_iallocator
+    if node_given:
+        if given:
+            raise errors.OpPrereqError(
+                f"{what} gets either a node or an instance allocator, not both", errors.ECODE_INVAL
+            )
+        return None
+    if given and given != IALLOCATOR_DEFAULT_SHORTCUT:
+        return given
+    if not default:
+        raise errors.OpPrereqError(
+            f"no node is given for {what}, and the cluster has no default instance allocator."
+            f" Name a node with {node_option}, or an allocator with --iallocator.",
+            errors.ECODE_INVAL,
+        )
+    return default
+
+
+def candidates(config: ConfigData, group_uuid: str | None = None) -> frozenset[str]:
+    """Uuids of the nodes which may get a new instance, as configured; those of one group, if
+    given."""
+    return frozenset(
+        node.uuid
+        for node in config.nodes.values()
+        if node.vm_capable
+        and not node.offline
+        and not node.drained
+        and (group_uuid is None or node.group == group_uuid)
+    )
+
+
+def ask_allocator(
+    unit: LogicalUnit,
+    name: str,
+    config: ConfigData,
+    request: allocator.Request[T],
+    *,
+    temporary: bool = False,
+) -> T:
+    """Ask, before anything was changed.
+
+    :param temporary: the allocator knows only of what is free at the moment, so that it may well
+        find a place later.
+    :raises errors.OpPrereqError: it found no place (insufficient resources, temporarily or not),
+        cannot be asked, or answered nonsense (environment).
+    """
+    try:
+        return allocator.ask(unit.rpc, config, name, request)
+    except errors.NoPlacement as err:
+        raise errors.OpPrereqError(
+            str(err), errors.ECODE_TEMP_NORES if temporary else errors.ECODE_NORES
+        ) from err
+    except errors.AllocatorError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
