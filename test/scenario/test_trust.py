@@ -1,6 +1,6 @@
-"""Trust between nodes, over real daemons: joining by token, renewals, confd, and where secrets are.
+"""Trust between nodes over real daemons: joining by token, renewals, confd, where secrets are.
 
-One cluster for all tests, in order: what one does (new keys, one node more) the next ones live with.
+One cluster for all tests, in order: what one does (new keys, a node more) the next ones live with.
 """
 
 from __future__ import annotations
