@@ -62,7 +62,11 @@ def _refuse_late(path: str, content: str) -> None:
     """
     if master_state.read().config != caller.epoch():
         return
-    present, new = config_file.serial_of_file(path), config_file.serial_of(content.encode("utf-8"))
+    new = config_file.serial_of(content.encode("utf-8"))
+    try:
+        present = config_file.serial_of_file(path)
+    except errors.ConfigurationError:
+        return      # a damaged copy is worth nothing; this one heals it
     if new < present:
         raise errors.ConfigurationError(
             f"configuration {new} arrived after configuration {present} of the same master")

@@ -235,11 +235,19 @@ class Questions(abc.ABC):
         cached = self._sorted.get(kind)
         if cached is not None and cached[0] is table:
             return cached[1]
-        items = tuple(sorted(table.values(), key=lambda item: _natural_key(item.name)))
+        items = None if cached is None else _in_same_order(cached[1], table)
+        if items is None:
+            items = tuple(sorted(table.values(), key=lambda item: _natural_key(item.name)))
         self._sorted[kind] = (table, items)
         return items
 
     def _by_name(self, kind: str, table: Mapping[str, NamedT], name: str) -> NamedT | None:
+        # Most changes change no name, so what the last index says is mostly still so.
+        cached = self._indexes.get(kind)
+        if cached is not None:
+            found = table.get(cached[1].get(name, ""))
+            if found is not None and found.name == name:
+                return found
         uuid = self._index(kind, table).get(name)
         return None if uuid is None else table[uuid]
 
@@ -247,9 +255,12 @@ class Questions(abc.ABC):
                 parts: bool = True) -> NamedT:
         if name in table:
             return table[name]
+        known = self._by_name(kind, table, name)
+        if known is not None:
+            return known
         index = self._index(kind, table)
-        uuid = index.get(name)
-        if uuid is None and parts and name:
+        uuid = None
+        if parts and name:
             found = text.match_name_component(name, index, case_sensitive=False)
             uuid = None if found is None else index[found]
         if uuid is not None:
@@ -274,6 +285,17 @@ class View(Questions):
     def snapshot(self) -> ConfigData:
         """The state this view was made for."""
         return self._data
+
+
+def _in_same_order(items: tuple[Any, ...], table: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The objects of a table, when only objects were replaced by others of the same names."""
+    if len(items) != len(table):
+        return None
+    found = [table.get(item.uuid) for item in items]
+    for old, new in zip(items, found, strict=True):
+        if new is not old and (new is None or new.name != old.name):
+            return None
+    return tuple(found)
 
 
 def _known(table: Mapping[str, T], uuid: str, label: str) -> T:

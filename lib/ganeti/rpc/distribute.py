@@ -10,8 +10,10 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import threading
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ganeti import errors
@@ -48,19 +50,27 @@ class ConfigDistributor:
 
     def __call__(self, wanted: Distribution) -> list[DistributionFailure]:
         """The function which :meth:`ganeti.config.Config.use_distribution` takes."""
+        # Neither waits for the other: both together take as long as the slower one.
+        beside = None if wanted.ssconf is None else _Beside(partial(self._send_ssconf, wanted))
+        try:
+            failures = self._send_config(wanted)
+        finally:
+            ssconf_failures = [] if beside is None else beside.result()
+        return failures + ssconf_failures
+
+    def _send_config(self, wanted: Distribution) -> list[DistributionFailure]:
         failures: list[DistributionFailure] = []
         lacking = self._rewrite(wanted, failures)
         if lacking:
             answers = self._runner.call_many(UPLOAD_FILE, lacking, file=_config_file(wanted.text))
             failures += [DistributionFailure(uuid, CONFIG, str(answer.failure))
                          for uuid, answer in answers.items() if answer.failure is not None]
-        if wanted.ssconf is not None:
-            answers = self._runner.call_many(WRITE_SSCONF_FILES, wanted.nodes,
-                                             values=wanted.ssconf)
-            failures += [DistributionFailure(uuid, SSCONF, str(answer.failure))
-                         for uuid, answer in answers.items() if answer.failure is not None]
         return failures
 
+    def _send_ssconf(self, wanted: Distribution) -> list[DistributionFailure]:
+        answers = self._runner.call_many(WRITE_SSCONF_FILES, wanted.nodes, values=wanted.ssconf)
+        return [DistributionFailure(uuid, SSCONF, str(answer.failure))
+                for uuid, answer in answers.items() if answer.failure is not None]
 
     def _rewrite(self, wanted: Distribution, failures: list[DistributionFailure]) -> list[str]:
         """Tell the candidates what is different.
@@ -89,6 +99,30 @@ class ConfigDistributor:
             else:
                 failures.append(DistributionFailure(uuid, CONFIG, str(answer.failure)))
         return lacking
+
+
+class _Beside:
+    """Runs a function in a thread of its own."""
+
+    def __init__(self, function: Callable[[], list[DistributionFailure]]) -> None:
+        self._function = function
+        self._found: list[DistributionFailure] = []
+        self._error: errors.GenericError | None = None
+        self._thread = threading.Thread(target=self._run, name="send-ssconf", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._found = self._function()
+        except errors.GenericError as err:
+            self._error = err
+
+    def result(self) -> list[DistributionFailure]:
+        """What it returned, or its error, when it has ended."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._found
 
 
 def _config_file(text: bytes) -> FileDetails:
