@@ -38,7 +38,7 @@ from ganeti.config.reservations import Reservations
 from ganeti.config.text import Part, Pieces, Text, difference
 from ganeti.config.transaction import Transaction
 from ganeti.objects import ConfigData
-from ganeti.utils import clock, fs
+from ganeti.utils import clock, fs, users
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,8 @@ def write_config_file(path: str, text: bytes | Pieces) -> None:
 
     :raises OSError: nothing was changed.
     """
-    fs.write_file(path, text, mode=FILE_MODE)
+    # The query daemon may have a user of its own, whose group the file has then.
+    fs.write_file(path, text, mode=FILE_MODE, gid=users.kept_group(path))
 
 
 class _Ticket:

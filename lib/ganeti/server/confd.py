@@ -247,4 +247,4 @@ def _serve(sock: socket.socket, responder: Responder) -> None:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-confd``."""
     daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
-                port=default_port())
+                port=default_port(), early_drop=True)

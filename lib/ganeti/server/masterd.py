@@ -45,7 +45,7 @@ from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
 from ganeti.server.luxi_server import Server
 from ganeti.server.luxi_service import Service
 from ganeti.server.master_fence import Fence, FencedQueueStore
-from ganeti.utils import daemon, filelock, fs, net, paths
+from ganeti.utils import daemon, filelock, fs, net, paths, users
 
 NAME = "ganeti-masterd"
 
@@ -125,7 +125,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     here = paths.current()
     _raise_file_limit()
     fs.make_dirs(here.queue_dir, 0o750)
-    fs.make_dirs(here.livelock_dir, 0o770)
+    fs.make_dirs(here.livelock_dir, 0o750)
     queue_lock = _lock_queue(here.queue_lock_file)
     members = read_members(here.cluster_conf_file)
     _check_master(members.master.name)
@@ -249,7 +249,8 @@ def _lock_keys(data: ConfigData) -> dict[Level, list[str]]:
 
 def _listen(here: paths.Paths) -> list[socket.socket]:
     fs.make_dirs(here.socket_dir, 0o770)
-    return [net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG)
+    group = users.group_id(users.current().daemons_group)
+    return [net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG, gid=group)
             for path in (here.master_socket, here.query_socket)]
 
 
@@ -316,4 +317,4 @@ def _activate_ip(context: MasterContext) -> None:
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-masterd``."""
     daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare,
-                run=run, add_options=add_options)
+                run=run, add_options=add_options, early_drop=True)

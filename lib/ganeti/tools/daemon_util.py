@@ -22,7 +22,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ganeti import errors
-from ganeti.utils import daemonize, filelock, fs, paths, process, retry
+from ganeti.tools import ensure_dirs
+from ganeti.utils import daemonize, filelock, fs, paths, process, retry, users
 
 # In the order of starting; stopping goes backwards.
 START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-mond", "ganeti-masterd", "ganeti-rapi")
@@ -100,6 +101,9 @@ def start(daemon: str, args: Sequence[str] = ()) -> int:
     program = executable(daemon)
     if is_running(daemon):
         return EXIT_SUCCESS
+    if not paths.is_virtual() and os.geteuid() == 0:
+        # A daemon that gives up root must find its files in order.
+        ensure_dirs.ensure(paths.current(), users.current())
     argv = [sys.executable, program, *_default_args(daemon), *args]
     # Not process.run: a daemon outlives us, and what it prints belongs on our terminal. Without a
     # pipe of our own in its hands nobody waits for it by accident.

@@ -18,6 +18,7 @@ Signals only enqueue: a handler writes a byte into a pipe, the loop reads it wit
 from __future__ import annotations
 
 import argparse
+import contextlib
 import grp
 import logging
 import os
@@ -201,6 +202,23 @@ def drop_privileges(user: str | None, group: str | None) -> None:
         ) from err
 
 
+def _hand_over(files: Sequence[str], user: str | None, group: str | None) -> None:
+    """Give the files that were opened as root to the user who will open them again.
+
+    :raises ConfigurationError: unknown user or group.
+    """
+    if os.geteuid() != 0 or (user is None and group is None):
+        return
+    try:
+        uid = pwd.getpwnam(user).pw_uid if user is not None else -1
+        gid = grp.getgrnam(group).gr_gid if group is not None else -1
+    except KeyError as err:
+        raise errors.ConfigurationError(f"cannot run as '{user}', '{group}': {err}") from None
+    for path in files:
+        with contextlib.suppress(FileNotFoundError):
+            os.chown(path, uid, gid, follow_symlinks=False)
+
+
 def main(
     name: str,
     argv: Sequence[str],
@@ -211,11 +229,14 @@ def main(
     port: int | None = None,
     bind: str | None = None,
     add_options: Callable[[argparse.ArgumentParser], None] | None = None,
+    early_drop: bool = False,
 ) -> NoReturn:
     """Run a daemon and exit.
 
     :param name: program name, such as ``ganeti-noded``; gives pid and log file their names.
     :param argv: the options, without the program.
+    :param early_drop: ``prepare`` needs no privileges, so it gets none: whatever it makes belongs
+        to the daemon's user.
     :raises SystemExit: always. 0 after a requested stop, 2 for wrong options, 1 or the code of
         :class:`Refuse` when it could not run; from the starting process, what the daemon reported.
     """
@@ -232,7 +253,7 @@ def main(
     _foreground = options.foreground
     ready = daemonize.Ready(None) if options.foreground else daemonize.daemonize(name)
     try:
-        code = _serve(name, here, options, ready, prepare, run)
+        code = _serve(name, here, options, ready, prepare, run, early_drop)
     except (errors.GenericError, OSError) as err:
         logging.error("cannot run: %s", err)
         ready.failed(str(err), _exit_code(err))
@@ -261,6 +282,7 @@ def _serve(
     ready: daemonize.Ready,
     prepare: Callable[[argparse.Namespace], _T],
     run: Callable[[argparse.Namespace, _T, Signals], int | None],
+    early_drop: bool,
 ) -> int:
     log.setup(
         name,
@@ -276,6 +298,9 @@ def _serve(
     signals = Signals()
     logging.info("%s %s starts", name, __version__)
     try:
+        _hand_over((here.log_file(name), pid_file.path), options.user, options.group)
+        if early_drop:
+            drop_privileges(options.user, options.group)
         prepared = prepare(options)
         drop_privileges(options.user, options.group)
         ready.ready()

@@ -224,7 +224,8 @@ def unix_connect(path: str, timeout_s: float | None = None) -> socket.socket:
     return sock
 
 
-def unix_listen(path: str, mode: int = 0o600, *, backlog: int = 128) -> socket.socket:
+def unix_listen(path: str, mode: int = 0o600, *, backlog: int = 128,
+                gid: int = -1) -> socket.socket:
     """Listen on a stream socket in the file system; a stale file of that name is replaced.
 
     The caller makes sure that no other server is alive (a pid file, a lock). The mode holds before
@@ -241,6 +242,8 @@ def unix_listen(path: str, mode: int = 0o600, *, backlog: int = 128) -> socket.s
         with _ShortPath(path) as short:
             sock.bind(short)
         # Until listen() nobody can connect, so there is no moment with the wrong mode.
+        if gid != -1:
+            os.chown(path, -1, gid)
         os.chmod(path, mode)
         sock.listen(backlog)
     except BaseException:

@@ -12,26 +12,36 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
-from ganeti.utils import paths
+from ganeti.utils import paths, users
 from ganeti.wire.calls import UPLOAD_FILE, FileDetails
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
 
-#: Mode, owner and group of every file; the names of the users are those of the packages.
-SHAPES = {
-    "cluster_domain_secret": (0o640, "root", "root"),
-    "hmac_key": (0o440, "root", "root"),
-    "rapi_cert_file": (0o440, "root", "root"),
-    "spice_cert_file": (0o440, "root", "root"),
-    "spice_cacert_file": (0o440, "root", "root"),
+# Mode, whose file, whose group; the same as ensure-dirs gives them.
+_SHAPES = {
+    "cluster_domain_secret": (0o640, users.MASTERD, users.MASTERD),
+    "hmac_key": (0o440, users.CONFD, users.MASTERD),
+    "rapi_cert_file": (0o440, users.RAPI, users.MASTERD),
+    "spice_cert_file": (0o440, users.NODED, users.MASTERD),
+    "spice_cacert_file": (0o440, users.NODED, users.MASTERD),
 }
+
+
+def shape(name: str) -> tuple[int, str, str]:
+    """Mode, owner and group of a file that all nodes share; they all have the same users.
+
+    :param name: attribute of Paths.
+    """
+    who = users.current()
+    mode, owner, group = _SHAPES[name]
+    return mode, who.roles[owner].user, who.group(group)
 
 
 def common_files() -> dict[str, tuple[int, str, str]]:
     """Local path to (mode, owner, group) of the files which all nodes share and which exist."""
     here = paths.current()
-    named = {str(getattr(here, name)): shape for name, shape in SHAPES.items()}
+    named = {str(getattr(here, name)): shape(name) for name in _SHAPES}
     return {path: shape for path, shape in named.items() if os.path.exists(path)}
 
 

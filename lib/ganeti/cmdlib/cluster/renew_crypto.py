@@ -28,7 +28,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.cluster.files import SHAPES, read_details
+from ganeti.cmdlib.cluster.files import read_details, shape
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.locking import ALL, Level
 from ganeti.objects import Node, updated
@@ -159,7 +159,7 @@ class LUClusterRenewCrypto(LogicalUnit):
         self.feedback(f"* Copying the new {COMMON_FILES[name]}")
         here = paths.current()
         target = str(getattr(here, name))
-        file = read_details(pending_file(name), *SHAPES[name], target=target)
+        file = read_details(pending_file(name), *shape(name), target=target)
         self._everywhere(nodes, self.rpc.call_many(UPLOAD_FILE, _uuids(nodes), file=file),
                          f"did not take {os.path.basename(target)}")
 

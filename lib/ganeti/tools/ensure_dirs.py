@@ -1,0 +1,172 @@
+"""Gives files and directories of a node their modes and owners; the program ``ensure-dirs``.
+
+Run before daemons start. Missing directories are made, of missing files nothing is said. Who owns
+what follows from under which users the daemons run (:mod:`ganeti.utils.users`), so that a daemon
+can read and write what it must, and nothing else. Nothing is ever followed through a symbolic link.
+``--full-run`` also looks at every job file.
+
+The table is the published one (seed 003 *Privilege separation*).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.constants import ssconf
+from ganeti.utils import fs, paths, users
+from ganeti.utils.users import CONFD, DAEMONS, MASTERD, MOND, NODED, RAPI, Users
+
+EXIT_SUCCESS = 0
+EXIT_FAILURE = 1
+
+
+class Entry(NamedTuple):
+    """One path; owner and group are roles."""
+
+    path: str
+    mode: int
+    owner: str
+    group: str
+    directory: bool = False
+
+
+def _dir(path: str, mode: int, owner: str, group: str) -> Entry:
+    return Entry(path, mode, owner, group, directory=True)
+
+
+def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
+    """Everything, directories before what is in them.
+
+    :param full: with every job file.
+    """
+    yield _dir(here.data_dir, 0o755, MASTERD, MASTERD)
+    yield Entry(here.cluster_domain_secret, 0o640, MASTERD, MASTERD)
+    yield Entry(here.cluster_conf_file, 0o640, MASTERD, CONFD)
+    yield Entry(here.hmac_key, 0o440, CONFD, MASTERD)
+    yield Entry(here.known_hosts_file, 0o644, MASTERD, MASTERD)
+    yield Entry(here.rapi_cert_file, 0o440, RAPI, MASTERD)
+    yield Entry(here.spice_cert_file, 0o440, NODED, MASTERD)
+    yield Entry(here.spice_cacert_file, 0o440, NODED, MASTERD)
+    yield Entry(here.noded_cert_file, 0o440, MASTERD, MASTERD)
+    yield Entry(here.noded_client_cert_file, 0o440, MASTERD, MASTERD)
+    yield Entry(here.watcher_pausefile, 0o644, MASTERD, MASTERD)
+    if os.path.isdir(here.data_dir):
+        for name in fs.list_visible(here.data_dir):
+            if name.startswith(ssconf.FILE_PREFIX):
+                yield Entry(f"{here.data_dir}/{name}", ssconf.FILE_MODE, NODED, NODED)
+    yield _dir(here.queue_dir, 0o750, MASTERD, DAEMONS)
+    yield Entry(here.queue_drain_file, 0o644, MASTERD, DAEMONS)
+    yield Entry(here.queue_lock_file, 0o640, MASTERD, DAEMONS)
+    yield Entry(here.queue_serial_file, 0o640, MASTERD, DAEMONS)
+    yield Entry(here.queue_version_file, 0o640, MASTERD, DAEMONS)
+    yield _dir(here.queue_archive_dir, 0o750, MASTERD, DAEMONS)
+    if full:
+        yield from _jobs(here.queue_dir)
+    yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
+    yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
+    yield _dir(here.run_dir, 0o775, MASTERD, DAEMONS)
+    yield _dir(here.socket_dir, 0o770, MASTERD, DAEMONS)
+    yield Entry(here.master_socket, 0o660, MASTERD, DAEMONS)
+    yield Entry(here.query_socket, 0o660, MASTERD, DAEMONS)
+    yield _dir(here.livelock_dir, 0o750, MASTERD, DAEMONS)
+    yield _dir(here.bdev_cache_dir, 0o755, NODED, MASTERD)
+    yield _dir(here.uid_pool_dir, 0o750, NODED, MASTERD)
+    yield _dir(here.instance_disks_dir, 0o755, NODED, MASTERD)
+    yield _dir(here.crypto_keys_dir, 0o700, NODED, MASTERD)
+    yield _dir(here.import_export_dir, 0o755, NODED, MASTERD)
+    yield _dir(here.instance_reason_dir, 0o755, NODED, NODED)
+    yield _dir(here.log_dir, 0o770, MASTERD, DAEMONS)
+    for daemon, role in (("ganeti-masterd", MASTERD), ("ganeti-confd", CONFD),
+                         ("ganeti-noded", NODED), ("ganeti-rapi", RAPI), ("ganeti-mond", MOND)):
+        yield Entry(here.log_file(daemon), 0o600, role, MASTERD)
+    yield Entry(here.log_jobs_file, 0o600, MASTERD, MASTERD)
+    for path in (here.log_os_dir, here.log_xen_dir, here.log_kvm_dir):
+        yield _dir(path, 0o750, NODED, DAEMONS)
+
+
+def _jobs(queue_dir: str) -> Iterator[Entry]:
+    for top, directories, names in os.walk(queue_dir):
+        for name in directories:
+            yield _dir(f"{top}/{name}", 0o750, MASTERD, DAEMONS)
+        for name in names:
+            if name.startswith("job-"):
+                yield Entry(f"{top}/{name}", 0o640, MASTERD, DAEMONS)
+
+
+def apply(entry: Entry, who: Users) -> bool:
+    """Make one path as it should be.
+
+    :returns: whether anything was changed.
+    :raises ConfigurationError: it is of another kind, or its owner does not exist.
+    :raises OSError: it cannot be changed.
+    """
+    uid, gid = users.ids(who.roles[entry.owner].user, who.group(entry.group))
+    try:
+        # Not through a link: somebody else's directory may hold one to anywhere.
+        fd = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        if not entry.directory:
+            return False
+        fs.make_dirs(entry.path, entry.mode, uid=uid, gid=gid)
+        return True
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode) != entry.directory:
+            wanted = "directory" if entry.directory else "file"
+            raise errors.ConfigurationError(f"{entry.path} is not a {wanted}")
+        changed = False
+        # What is open stays the same thing, whatever the name means by now.
+        name = f"/proc/self/fd/{fd}"
+        if (uid not in (-1, found.st_uid)) or (gid not in (-1, found.st_gid)):
+            os.chown(name, uid, gid)
+            changed = True
+        # Changing the owner may have cleared bits, so the mode comes second.
+        if stat.S_IMODE(os.fstat(fd).st_mode) != entry.mode:
+            os.chmod(name, entry.mode)
+            changed = True
+        return changed
+    finally:
+        os.close(fd)
+
+
+def ensure(here: paths.Paths, who: Users, *, full: bool = False) -> list[str]:
+    """Make everything as it should be.
+
+    :returns: paths that were not.
+    :raises ConfigurationError: as :func:`apply`; what comes before it is done.
+    :raises OSError: as :func:`apply`.
+    """
+    return [entry.path for entry in table(here, full=full) if apply(entry, who)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ensure-dirs", description="Gives the files of this node their modes and owners.")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
+    parser.add_argument("-v", "--verbose", action="store_true", help="name what was changed")
+    parser.add_argument("-f", "--full-run", action="store_true", help="look at every job file too")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        changed = ensure(paths.current(), users.current(), full=options.full_run)
+    except (errors.GenericError, OSError) as err:
+        print(f"ensure-dirs: {err}", file=sys.stderr)
+        return EXIT_FAILURE
+    if options.verbose or options.debug:
+        for path in changed:
+            print(path)
+    return EXIT_SUCCESS
+
+
+if __name__ == "__main__":
+    sys.exit(main())
