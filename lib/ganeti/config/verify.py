@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ganeti import errors
+from ganeti.config import index
 from ganeti.constants import cluster as cluster_const
 from ganeti.constants import disk as disk_const
 from ganeti.constants import hv as hv_const
@@ -20,6 +21,7 @@ from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
 from ganeti.objects import ConfigData, Disk, hvparams, ipolicy
+from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
 from ganeti.utils import net, text
 
@@ -188,14 +190,28 @@ def _groups(data: ConfigData) -> _Problems:
 
 
 def _networks(data: ConfigData) -> _Problems:
+    had: dict[str, set[str]] = {}
+    for instance in data.instances.values():
+        for network_uuid, address in index.addresses(instance):
+            had.setdefault(network_uuid, set()).add(address)
     for network in data.networks.values():
-        pools = (network.reservations, network.ext_reservations)
-        sizes = {len(pool) for pool in pools if pool}
-        if len(sizes) > 1:
-            yield f"network {network.name}: its two address pools differ in size"
-        for pool in pools:
-            if pool and set(pool) - {"0", "1"}:
-                yield f"network {network.name}: an address pool holds something but 0 and 1"
+        what = f"network {network.name}"
+        try:
+            pool = AddressPool(network)
+        except errors.AddressPoolError as err:
+            yield str(err)
+            continue
+        if network.gateway is not None and network.gateway not in pool:
+            yield f"{what}: gateway {network.gateway} is not in {network.network}"
+        addresses = had.get(network.uuid, set())
+        outside = {address for address in addresses if address not in pool}
+        for address in sorted(outside):
+            yield f"{what}: an instance has address {address}, which is not in {network.network}"
+        marked = set(pool.taken_addresses(external=False))
+        for address in sorted(addresses - outside - marked):
+            yield f"{what}: an instance has address {address}, but the pool says it is free"
+        for address in sorted(marked - addresses):
+            yield f"{what}: the pool says that address {address} is in use, but nobody has it"
 
 
 def _instances(data: ConfigData) -> _Problems:

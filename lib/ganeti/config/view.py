@@ -8,9 +8,10 @@ by name comes from a user and is refused as :class:`errors.OpPrereqError`.
 from __future__ import annotations
 
 import abc
+import bisect
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from ganeti import errors
 from ganeti.objects import (
@@ -39,6 +40,9 @@ class _Named(Protocol):
 
 NamedT = TypeVar("NamedT", bound=_Named)
 T = TypeVar("T")
+
+# So many new objects are put into a list which is in order, rather than sorting all.
+_FEW: Final = 100
 
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
 
@@ -235,9 +239,9 @@ class Questions(abc.ABC):
         cached = self._sorted.get(kind)
         if cached is not None and cached[0] is table:
             return cached[1]
-        items = None if cached is None else _in_same_order(cached[1], table)
+        items = None if cached is None else _adapted(cached[1], table)
         if items is None:
-            items = tuple(sorted(table.values(), key=lambda item: _natural_key(item.name)))
+            items = tuple(sorted(table.values(), key=_key_of))
         self._sorted[kind] = (table, items)
         return items
 
@@ -287,15 +291,30 @@ class View(Questions):
         return self._data
 
 
-def _in_same_order(items: tuple[Any, ...], table: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """The objects of a table, when only objects were replaced by others of the same names."""
-    if len(items) != len(table):
-        return None
-    found = [table.get(item.uuid) for item in items]
-    for old, new in zip(items, found, strict=True):
-        if new is not old and (new is None or new.name != old.name):
+def _adapted(items: tuple[Any, ...], table: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """The objects of a table in order, made of those of an earlier one in order.
+
+    :returns: None when so much is different that sorting is quicker.
+    """
+    found = []
+    for old in items:
+        new = table.get(old.uuid)
+        if new is old or (new is not None and new.name == old.name):
+            found.append(new)
+        elif new is not None:
             return None
+    if len(found) != len(table):
+        known = {item.uuid for item in items}
+        added = [item for uuid, item in table.items() if uuid not in known]
+        if len(added) > _FEW:
+            return None
+        for item in added:
+            bisect.insort(found, item, key=_key_of)
     return tuple(found)
+
+
+def _key_of(item: _Named) -> Any:
+    return _natural_key(item.name)
 
 
 def _known(table: Mapping[str, T], uuid: str, label: str) -> T:

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from ganeti import errors
-from ganeti.config import View
+from ganeti.config import Config, View
+from ganeti.config.store import ConfigStore
 from ganeti.objects import Disk
 
 from .samples import disk_of, group_of, instance_of, node_of, small_cluster, uuid_of
@@ -98,3 +99,38 @@ def test_what_does_not_exist(view: View) -> None:
     for call in (view.node, view.instance, view.group, view.network, view.disk, view.filter_rule):
         with pytest.raises(errors.ConfigurationError, match="x is not in the configuration"):
             call("x")
+
+
+def test_order_and_names_follow_any_changes() -> None:
+    config = Config(ConfigStore("config.data", small_cluster(), write=lambda _path, _text: None))
+    assert config.instances() == ()
+    assert config.instance_by_name("instance2.example.com") is None
+    for number in (10, 2, 300, 7, 1000, 3):
+        config.add_instance(dataclasses.replace(instance_of(number), disks=()), [], "x")
+        _check_order(config)
+    config.mark_instance(instance_of(7).uuid, "up")
+    _check_order(config)
+    assert config.expand_instance("instance7").admin_state == "up"
+    config.update_instance(dataclasses.replace(
+        config.instance(instance_of(7).uuid), name="a.example.com"))
+    _check_order(config)
+    assert config.instance_by_name("instance7.example.com") is None
+    assert config.expand_instance("a").uuid == instance_of(7).uuid
+    config.remove_instance(instance_of(300).uuid)
+    _check_order(config)
+    assert config.instance_by_name("instance300.example.com") is None
+    with config.transaction() as change:
+        change.remove_instance(instance_of(2).uuid)
+        for number in range(4, 150, 3):
+            if number not in (7, 10):
+                change.add_instance(dataclasses.replace(instance_of(number), disks=()), [], "x")
+    _check_order(config)
+
+
+def _check_order(config: Config) -> None:
+    present = config.snapshot().instances
+    assert [instance.uuid for instance in config.instances()] == [
+        instance.uuid for instance in View(config.snapshot()).instances()]
+    assert {instance.uuid: instance for instance in config.instances()} == present
+    for instance in present.values():
+        assert config.instance_by_name(instance.name) is instance
