@@ -10,6 +10,7 @@ import contextlib
 import glob
 import os
 import secrets
+import shutil
 import signal
 from typing import Any
 
@@ -18,7 +19,7 @@ from ganeti.backend import jobqueue
 from ganeti.backend.master_vote import DEMOTED_SUFFIX
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf
-from ganeti.utils import daemonize, fs, net, paths, x509
+from ganeti.utils import daemonize, fs, net, paths, users, x509
 from ganeti.wire import calls
 
 SSL = "ssl"
@@ -89,9 +90,11 @@ def _serial(value: Any) -> int:
 
 
 def _create(path: str, serial_no: Any) -> None:
-    authority = x509.read_pem(paths.current().noded_cert_file)
+    here = paths.current()
+    authority = x509.read_pem(here.noded_cert_file)
     pem = x509.create_signed(net.hostname(), authority, serial_no=_serial(serial_no))
-    fs.write_file(path, pem, mode=_CERT_MODE)
+    uid, gid = users.same_owner(here.noded_cert_file)
+    fs.write_file(path, pem, mode=_CERT_MODE, uid=uid, gid=gid)
 
 
 @serves(calls.NODE_LEAVE_CLUSTER)
@@ -119,6 +122,9 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
              *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*")]
     for path in (*plain, *secret, here.noded_cert_file):
         fs.remove_file(path)
+    # What the configuration was, with the secrets it had.
+    if os.path.isdir(here.cluster_conf_history_dir):
+        shutil.rmtree(here.cluster_conf_history_dir)
     fs.flush_dir(here.data_dir)
     confd = daemonize.read_pid(here.pid_file("ganeti-confd"))
     if confd is not None:

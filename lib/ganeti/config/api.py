@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 def history_dir(path: str) -> str:
-    """Where the history of a configuration file is."""
+    """Where the history of a configuration file is; see ``Paths.cluster_conf_history_dir``."""
     return f"{path}.history"
 
 

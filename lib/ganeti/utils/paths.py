@@ -80,6 +80,8 @@ class Paths:
 
     # Cluster state.
     cluster_conf_file = _Under("data_dir", "config.data")
+    # On machines which were the master: what was changed; holds secrets.
+    cluster_conf_history_dir = _Under("data_dir", "config.data.history")
     queue_dir = _Under("data_dir", "queue")
     queue_archive_dir = _Under("queue_dir", "archive")
     queue_lock_file = _Under("queue_dir", "lock")

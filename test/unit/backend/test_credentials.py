@@ -53,6 +53,9 @@ def test_leave(member):
                  f"{member.queue_dir}/job-1", member.queue_serial_file):
         with open(path, "w") as stream:
             stream.write("x")
+    os.mkdir(member.cluster_conf_history_dir)
+    with open(f"{member.cluster_conf_history_dir}/commits-1", "w") as stream:
+        stream.write("x")
     kept = f"{member.data_dir}/of-the-administrator"
     with open(kept, "w") as stream:
         stream.write("x")
