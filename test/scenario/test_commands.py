@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Iterator
 
 import pytest
-from harness import Cluster, wait_until
+from harness import Cluster, alive, wait_until
 
 ADD = ("gnt-instance", "add", "-t", "diskless", "-o", "noop", "--no-nics")
 
@@ -74,6 +75,35 @@ def test_life_of_an_instance(cluster: Cluster, instance: str) -> None:
     assert status_of(cluster, instance) == "running"
     info = run("gnt-instance", "info", instance).ok().stdout
     assert instance in info and "diskless" in info
+
+
+def test_history_tells_who_did_what_and_how_it_was(cluster: Cluster, instance: str) -> None:
+    run = cluster.run
+    newest = json.loads(run("gnt-cluster", "history", "--output", "json", "-n", "1").ok().stdout)
+    before = newest[0]["serial"]
+    run("gnt-instance", "shutdown", "--reason", "for a test", instance).ok()
+    job = cluster.rows("gnt-job", "list", "-o", "id")[-1][0]
+    pid = cluster.kill(cluster.master, "ganeti-masterd", signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "masterd is gone")
+    run("ganeti-masterd").ok()
+
+    rows = [line.split(";") for line in run(
+        "gnt-cluster", "history", "--no-headers", "--separator", ";").ok().stdout.splitlines()]
+    serial, _time, by_job, opcode, author, changes, reason = rows[0]
+    assert (by_job, opcode, reason) == (job, "OP_INSTANCE_SHUTDOWN", "for a test")
+    assert author == "gnt:client:gnt-instance"
+    assert f"instance {instance} changed" in changes
+    assert any("OP_INSTANCE_CREATE" in row and f"instance {instance} added" in row[5]
+               for row in rows)
+    difference = run("gnt-cluster", "history", "--diff", str(before), serial).ok().stdout
+    assert '  admin_state: "up" -> "down"\n' in difference
+    state = json.loads(run("gnt-cluster", "history", f"--at={before}").ok().stdout)
+    (found,) = [one for one in state["instances"].values() if one["name"] == instance]
+    assert found["admin_state"] == "up"
+    run("gnt-cluster", "history", "--at=999999").failed("there is no serial number 999999 yet")
+    directory = cluster.path(cluster.master, "var/lib/ganeti/config.data.history")
+    assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
+    run("gnt-instance", "start", instance).ok()
 
 
 def test_migrate_and_failover_move_the_instance(cluster: Cluster, instance: str) -> None:
