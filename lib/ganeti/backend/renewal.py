@@ -13,7 +13,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.backend.registry import serves
-from ganeti.utils import fs, paths, x509
+from ganeti.utils import fs, paths, users, x509
 from ganeti.wire import calls
 
 _TRUST_MODE = 0o444
@@ -79,10 +79,8 @@ def crypto_identity(pem: str) -> None:
     x509.verify_signed(pem, pem, "the new server certificate")
     if x509.digest(pem) not in [x509.digest(one) for one in _trusted()]:
         raise errors.X509CertError("the new server certificate", "is not among those to be trusted")
-    old = os.stat(here.noded_cert_file)
-    root = os.geteuid() == 0 and not here.root
-    fs.write_file(here.noded_cert_file, pem, mode=_KEY_MODE,
-                  uid=old.st_uid if root else -1, gid=old.st_gid if root else -1)
+    uid, gid = users.same_owner(here.noded_cert_file)
+    fs.write_file(here.noded_cert_file, pem, mode=_KEY_MODE, uid=uid, gid=gid)
 
 
 @serves(calls.NODE_CRYPTO_ACTIVATE)

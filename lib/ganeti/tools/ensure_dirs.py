@@ -34,6 +34,7 @@ class Entry(NamedTuple):
     owner: str
     group: str
     directory: bool = False
+    make: bool = False  # an empty file, where there is none
 
 
 def _dir(path: str, mode: int, owner: str, group: str) -> Entry:
@@ -68,6 +69,9 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.queue_archive_dir, 0o750, MASTERD, DAEMONS)
     if full:
         yield from _jobs(here.queue_dir)
+    # Made by whoever comes first, the node daemon or the master daemon.
+    yield Entry(here.master_epoch_lock_file, 0o600, MASTERD, MASTERD, make=True)
+    yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
     yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
     yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
     yield _dir(here.run_dir, 0o775, MASTERD, DAEMONS)
@@ -111,10 +115,12 @@ def apply(entry: Entry, who: Users) -> bool:
         # Not through a link: somebody else's directory may hold one to anywhere.
         fd = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
-        if not entry.directory:
-            return False
-        fs.make_dirs(entry.path, entry.mode, uid=uid, gid=gid)
-        return True
+        if entry.directory:
+            fs.make_dirs(entry.path, entry.mode, uid=uid, gid=gid)
+        elif entry.make:
+            fs.make_dirs(os.path.dirname(entry.path))
+            fs.write_file(entry.path, "", mode=entry.mode, uid=uid, gid=gid)
+        return entry.directory or entry.make
     try:
         found = os.fstat(fd)
         if stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode) != entry.directory:

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ganeti import errors
-from ganeti.utils import filelock, fs, paths
+from ganeti.utils import filelock, fs, paths, users
 
 CONFIG: Final = "config"
 QUEUE: Final = "queue"
@@ -130,7 +130,10 @@ def _write(here: paths.Paths, old: Memory, new: Memory) -> None:
     serial = new.demoted[1]
     lines = [f"{_EPOCH} {new.epoch}", f"{CONFIG} {new.config}", f"{QUEUE} {new.queue}",
              f"{_DEMOTED} {serial} {new.demoted[0]}"]
-    fs.write_file(here.master_state_file, "\n".join(lines) + "\n", mode=_STATE_MODE)
+    # The master daemon may have a user of its own, and reads what the node daemon writes.
+    uid, gid = users.same_owner(here.data_dir)
+    fs.write_file(here.master_state_file, "\n".join(lines) + "\n", mode=_STATE_MODE,
+                  uid=uid, gid=gid)
     if new.epoch != old.epoch:
         fs.write_file(here.ssconf_file(_SSCONF_KEY), f"{new.epoch.number}\n", mode=_SSCONF_MODE)
 

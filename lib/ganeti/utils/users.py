@@ -140,3 +140,14 @@ def kept_group(path: str) -> int:
         return -1
     may = os.geteuid() == 0 or gid in os.getgroups()
     return gid if may and gid != os.getegid() else -1
+
+
+def same_owner(path: str) -> tuple[int, int]:
+    """Owner and group of a file, for another one that belongs with it; -1 and -1 without root.
+
+    :raises OSError: there is no such file.
+    """
+    if os.geteuid() != 0:
+        return -1, -1
+    found = os.stat(path)
+    return found.st_uid, found.st_gid

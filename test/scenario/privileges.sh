@@ -1,0 +1,71 @@
+# Run by test_privileges.py in namespaces of its own: a machine with the published paths, where the
+# master daemon and the query daemon have users of their own. Arguments: project, scratch directory,
+# prefix of the Python installation that the virtual environment uses.
+set -eu
+project=$1 scratch=$2 python=$3
+mkdir "$scratch/python" && mount --bind "$python" "$scratch/python"
+cp -a /etc "$scratch/etc" && mount --bind "$scratch/etc" /etc
+# Where Python lives below a home directory, others than its owner must get at it, too.
+case $python in
+/root/*)
+    mount -t tmpfs -o mode=755 none /root
+    mkdir -p "$python" && mount --bind "$scratch/python" "$python"
+    ;;
+esac
+for directory in /var/lib /var/log /run /srv; do
+    mount -t tmpfs -o mode=755 none "$directory"
+done
+mkdir /run/lock
+hostname node1.example.com
+ip link set lo up
+ip address add 192.0.2.10/32 dev lo
+printf '%s\n' '127.0.0.1 localhost' '192.0.2.10 node1.example.com node1' \
+    '192.0.2.250 cluster.example.com' >/etc/hosts
+for name in gnt-masterd gnt-confd gnt-daemons; do groupadd "$name"; done
+useradd -M -g gnt-masterd -G gnt-daemons,gnt-confd gnt-masterd
+useradd -M -g gnt-confd -G gnt-daemons gnt-confd
+useradd -M -G gnt-daemons operator1
+useradd -M stranger
+cat >/etc/default/ganeti <<END
+MASTERD_ARGS="--user=gnt-masterd --group=gnt-masterd"
+CONFD_ARGS="--user=gnt-confd --group=gnt-confd"
+DAEMONS_GROUP=gnt-daemons
+END
+mkdir -p /srv/ganeti/file-storage /etc/ganeti
+echo /srv/ganeti/file-storage >/etc/ganeti/file-storage-paths
+cd "$project"
+PATH=$project/scripts:$project/daemons:$PATH
+as() { user=$1; shift; setpriv --reuid "$user" --regid "$user" --init-groups "$@"; }
+say() { echo "=== $*"; }
+
+say init
+gnt-cluster init --no-ssh-init --no-etc-hosts --master-netdev lo --enabled-hypervisors fake \
+    --enabled-disk-templates diskless,file cluster.example.com
+say owners of the daemons
+for daemon in noded masterd confd; do
+    stat -c "$daemon %U" "/proc/$(cat /run/ganeti/ganeti-$daemon.pid)"
+done
+say member
+as operator1 gnt-node list --no-headers -o name
+say stranger
+as stranger gnt-node list -o name 2>&1 || echo "refused with $?"
+say renew
+gnt-cluster renew-crypto -f --new-cluster-certificate --new-confd-hmac-key --new-rapi-certificate
+say confd
+tools/confd-client -a 192.0.2.10 -r 1
+say restart
+daemon-util stop-all
+daemon-util start-all
+gnt-node list --no-headers -o name,mfree --units=m
+say verify
+gnt-cluster verify --error-codes
+say modes
+tools/ensure-dirs
+stat -c '%n %a %U %G' /var/lib/ganeti/config.data /var/lib/ganeti/hmac.key \
+    /var/lib/ganeti/server.pem /var/lib/ganeti/client.pem /run/ganeti/socket \
+    /run/ganeti/socket/ganeti-master /var/log/ganeti/master-daemon.log
+say world
+find /var/lib/ganeti /var/log/ganeti -type f -perm -004 ! -name 'ssconf_*'
+say destroy
+gnt-cluster destroy --yes-do-it
+say end
