@@ -14,7 +14,10 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+
+# From this size on it matters when the blocks of a replaced file are freed.
+_LARGE_BYTES = 1 << 20
 
 # As many pieces the system takes at once.
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
@@ -66,6 +69,7 @@ def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
     :raises ValueError: a part lies outside of the old content; nothing was changed.
     """
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    still_open = [source]
     try:
         found = os.fstat(source)
         for part in parts:
@@ -82,10 +86,13 @@ def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
                 else:
                     _write_all(fd, (part,))
             os.fsync(fd)
+            # Whoever closes it last has to free its blocks; that should not be us.
+            os.close(still_open.pop())
 
         _replace(path, fill)
     finally:
-        os.close(source)
+        for fd in still_open:
+            os.close(fd)
     flush_dir(os.path.dirname(path) or ".")
 
 
@@ -106,6 +113,26 @@ def _copy_range(source: int, target: int, offset: int, length: int) -> None:
         length -= copied
 
 
+@contextlib.contextmanager
+def _kept_open(path: str) -> Iterator[None]:
+    """Keep what a name stands for while it gets another meaning.
+
+    Freeing the blocks of a large file takes milliseconds. It happens when the last who has it open
+    closes it: here a thread, for which nobody waits.
+    """
+    try:
+        old = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        yield       # there is none, or it may not be read
+        return
+    try:
+        yield
+    finally:
+        import threading  # commands start without it
+
+        threading.Thread(target=os.close, args=(old,), name="close-old", daemon=True).start()
+
+
 def _replace(path: str, fill: Callable[[int], None]) -> None:
     """Fill a temporary file and give it the name of the real one."""
     # The name tells tools that list visible files to look away, and is unique for this process.
@@ -117,9 +144,11 @@ def _replace(path: str, fill: Callable[[int], None]) -> None:
     try:
         try:
             fill(fd)
+            large = os.fstat(fd).st_size >= _LARGE_BYTES
         finally:
             os.close(fd)
-        os.rename(temporary, path)
+        with _kept_open(path) if large else contextlib.nullcontext():
+            os.rename(temporary, path)
     except OSError as err:
         remove_file(temporary)
         # The caller knows the file by its own name, not by the temporary one.

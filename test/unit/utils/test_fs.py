@@ -135,3 +135,17 @@ def test_a_file_of_parts_of_its_old_self(tmp_path):
             fs.rewrite_file(str(path), [b"new", *parts])
     assert path.read_bytes() == b"56789-01"
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_replacing_a_large_file(tmp_path):
+    path = str(tmp_path / "file")
+    for letter in (b"a", b"b", b"c"):
+        fs.write_file(path, letter * (2 << 20))
+        with open(path, "rb") as stream:
+            assert stream.read() == letter * (2 << 20)
+    fs.rewrite_file(path, [(0, 1 << 20), b"d"])
+    assert os.stat(path).st_size == (1 << 20) + 1
+    assert os.listdir(tmp_path) == ["file"]
+    os.chmod(path, 0)
+    fs.write_file(path, b"e" * (2 << 20))
+    assert os.stat(path).st_size == 2 << 20
