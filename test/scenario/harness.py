@@ -21,7 +21,7 @@ VCLUSTER = str(ROOT / "tools" / "vcluster")
 
 #: How long a test waits for a condition before it gives up. Generous on purpose: it bounds a hang,
 #: it does not measure speed.
-PATIENCE_S = 180.0
+PATIENCE_S = float(os.environ.get("GANETI_PATIENCE", "180"))
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,26 @@ class Cluster:
         return run_program(
             (VCLUSTER, "run", str(self.directory), *argv), self.environment, stdin=stdin
         )
+
+    def on(self, node: str, *argv: str) -> Finished:
+        """Run a command on a node, whoever is the master."""
+        return run_program((str(self.node_root(node) / "cmd"), *argv), self.environment)
+
+    def start_on(self, node: str, *argv: str) -> subprocess.Popen[str]:
+        """Start a command on a node and do not wait for it."""
+        return subprocess.Popen(
+            (str(self.node_root(node) / "cmd"), *argv), env=self.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            start_new_session=True)
+
+    def cut(self, *groups: Sequence[str]) -> None:
+        """Let nodes of different groups not reach each other; no groups heal the network."""
+        pairs = [f"{one} {other}\n" for index, group in enumerate(groups)
+                 for rest in groups[index + 1:] for one in group for other in rest]
+        path = self.directory / "cut"
+        temporary = self.directory / "cut.new"
+        temporary.write_text("".join(pairs))
+        temporary.rename(path)
 
     def start(self, *argv: str) -> subprocess.Popen[str]:
         """Start a command inside the cluster and do not wait for it."""

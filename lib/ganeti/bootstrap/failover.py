@@ -60,7 +60,7 @@ class Survey(NamedTuple):
     voting: Voting
     votes: Votes
     verdict: Verdict
-    #: The present master as the nodes know it.
+    #: The present master as the nodes know it; this node itself, when only its daemon is missing.
     old: Node
 
     def refuse(self) -> errors.OpPrereqError:
@@ -79,7 +79,7 @@ def survey(*, ignore_offline: bool = True) -> Survey:
     """Hold the vote, and change nothing.
 
     :param ignore_offline: nodes marked offline count neither way.
-    :raises OpPrereqError: this node cannot be the master at all, or is it already.
+    :raises OpPrereqError: this node cannot be the master at all, or its master daemon runs.
     :raises ConfigurationError: its configuration cannot be used.
     """
     here = paths.current()
@@ -101,10 +101,6 @@ def survey(*, ignore_offline: bool = True) -> Survey:
                                                          ignore_offline=ignore_offline))
     votes = voting.ask()
     old = _present_master(here, members, votes)
-    if old.name.lower() == me:
-        raise errors.OpPrereqError(
-            f"this node ({me}) is the master already. If its daemon does not run, start it with"
-            " 'daemon-util start-master'.", errors.ECODE_INVAL)
     return Survey(me, members, voting, votes, judge(voting.ballot, votes.answers), old)
 
 
@@ -148,6 +144,10 @@ def failover(*, no_voting: bool = False, ignore_offline: bool = True,
     if not (no_voting or found.verdict.won):
         raise found.refuse()
     warnings: list[str] = []
+    if found.old.name.lower() == found.me:
+        say("this node is the master already, only its daemon does not run")
+        _start(found, AddressRunner(open_client()), no_voting, warnings, say)
+        return warnings
     with local.Undo() as undo:
         stopped = _stop_old(found, undo, warnings, say)
         won = _take_role(found, no_voting, say)
@@ -237,7 +237,7 @@ def _commit(found: Survey, won: Won, say: Say) -> tuple[Config, RpcRunner]:
     return config, runner
 
 
-def _start(found: Survey, runner: RpcRunner, no_voting: bool, warnings: list[str],
+def _start(found: Survey, runner: AddressRunner, no_voting: bool, warnings: list[str],
            say: Say) -> None:
     """Start the daemons of the master.
 

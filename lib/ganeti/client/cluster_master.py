@@ -69,6 +69,10 @@ def _show_vote(found: Survey) -> int:
                Column("Config", right=True), Column("Job", right=True), Column("State")]
     for line in format_table(columns, rows):
         terminal.out(line)
+    if found.old.name.lower() == found.me:
+        terminal.out(f"{found.me} is the master already; its daemon does not run and would be"
+                     " started.")
+        return failures.EXIT_SUCCESS
     if found.verdict.won:
         terminal.out(f"{found.me} may become the master in place of {found.old.name}.")
         return failures.EXIT_SUCCESS

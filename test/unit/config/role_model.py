@@ -18,7 +18,7 @@ That is how we know that it looks at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from ganeti.config import role
@@ -82,6 +82,9 @@ class Rules(NamedTuple):
     count_all: bool = True
 
 
+ALL_RULES = Rules()
+
+
 class Violation(AssertionError):
     """A state that must not be."""
 
@@ -90,22 +93,22 @@ def name(number: int) -> str:
     return f"n{number}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def everybody(count: int) -> frozenset[str]:
     return frozenset(name(number) for number in range(count))
 
 
-@lru_cache(maxsize=None)
+@cache
 def ballot(number: int, count: int) -> Ballot:
     return Ballot(name(number), everybody(count), everybody(count), moving=True)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _judge(one: Ballot, standings: tuple[tuple[int, Standing], ...]) -> bool:
     return role.judge(one, {name(number): standing for number, standing in standings}).won
 
 
-@lru_cache(maxsize=None)
+@cache
 def _judge_promises(one: Ballot, standings: tuple[tuple[int, Standing], ...]) -> bool:
     return role.judge_promises(one, {name(n): standing for n, standing in standings}).won
 
@@ -118,7 +121,7 @@ def initial(count: int, starts: int, writes: int, crashes: int) -> State:
 class Model:
     """All steps that may be made from a state."""
 
-    def __init__(self, count: int, rules: Rules = Rules()) -> None:
+    def __init__(self, count: int, rules: Rules = ALL_RULES) -> None:
         self.count = count
         self.rules = rules
 
@@ -270,7 +273,7 @@ class Model:
             raise Violation(f"two masters are obeyed: {obeyed}")
 
 
-@lru_cache(maxsize=None)
+@cache
 def _majorities(count: int, including: int) -> tuple[tuple[int, ...], ...]:
     from itertools import combinations
     others = [number for number in range(count) if number != including]

@@ -1,0 +1,344 @@
+"""The master's role under faults: whatever happens, nobody obeys two masters and nothing
+acknowledged is lost.
+
+After each fault :func:`settled` looks at all nodes: one master, whose epoch everybody knows; the
+same whole configuration on all candidates; and every change that was acknowledged is in it.
+``GANETI_LONG=1`` (``make scenario-long``) runs the slow ones, too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE_S, Cluster, alive, wait_until
+
+LONG = pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; GANETI_LONG=1 runs it")
+MASTERD = "ganeti-masterd"
+NODED = "ganeti-noded"
+INSTANCE = "web.example.com"
+ADD_TAGS = ("gnt-instance", "add-tags", INSTANCE)
+
+
+class Lab:
+    """A cluster, and what was acknowledged in it."""
+
+    def __init__(self, cluster: Cluster, count: int) -> None:
+        self.cluster = cluster
+        self.nodes = [f"node{number}.example.com" for number in range(1, count + 1)]
+        self.tags: list[str] = []
+        self.number = 0
+
+    # -- what a user does ------------------------------------------------------------------------
+
+    def change(self, node: str) -> bool:
+        """Add a tag through the master on a node; whether it was acknowledged."""
+        self.number += 1
+        tag = f"tag{self.number}"
+        done = self.cluster.on(node, *ADD_TAGS, tag)
+        if done.exit_code == 0:
+            self.tags.append(tag)
+        return done.exit_code == 0
+
+    def failover(self, node: str, *options: str) -> None:
+        self.cluster.on(node, "gnt-cluster", "master-failover", *options).ok()
+
+    # -- what is there ---------------------------------------------------------------------------
+
+    def file(self, node: str, name: str) -> Path:
+        return self.cluster.path(node, f"var/lib/ganeti/{name}")
+
+    def epoch(self, node: str) -> int:
+        return int(self.file(node, "ssconf_master_epoch").read_text())
+
+    def last_job(self, node: str) -> tuple[str, int]:
+        """Epoch and number of the newest job a node has, by what it would say in a vote."""
+        ids = [int(path.name[4:]) for path in self.file(node, "queue").glob("job-*")]
+        state = self.file(node, "master_state").read_text()
+        (label,) = [line for line in state.splitlines() if line.startswith("queue ")]
+        return label, max([int(self.file(node, "queue/serial").read_text()), *ids])
+
+    def config(self, node: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self.file(node, "config.data").read_text())
+        return found
+
+    def master_runs(self, node: str) -> bool:
+        try:
+            return alive(self.cluster.pid(node, MASTERD))
+        except (FileNotFoundError, ValueError):
+            return False
+
+    def masters(self) -> list[str]:
+        return [node for node in self.nodes if self.master_runs(node)]
+
+    def log(self, node: str) -> str:
+        return self.cluster.path(node, "var/log/ganeti/master-daemon.log").read_text()
+
+    def settled(self, master: str) -> None:
+        """One master; everybody agrees; nothing acknowledged is missing; everything is whole."""
+        candidates = self.nodes
+        wait_until(lambda: self.masters() == [master], f"only {master} runs a master daemon")
+        # A change makes sure that the master can still commit, and reaches everybody.
+        assert self.change(master)
+        wait_until(lambda: len({self.epoch(node) for node in self.nodes}) == 1, "one epoch")
+        wait_until(lambda: len({self.file(node, "config.data").read_bytes()
+                                for node in candidates}) == 1, "one configuration")
+        wait_until(lambda: {self.file(node, "ssconf_master_node").read_text().strip()
+                            for node in self.nodes} == {master}, "one master in ssconf")
+        config = self.config(master)
+        instances = config["instances"]
+        assert isinstance(instances, dict)
+        (instance,) = instances.values()
+        kept = set(instance["tags"])
+        assert set(self.tags) <= kept, f"lost: {set(self.tags) - kept}"
+        assert "ERROR" not in self.cluster.on(master, "gnt-cluster", "verify").ok().text
+        wait_until(lambda: {self.last_job(node) for node in candidates} == {
+            self.last_job(master)}, "one job queue")
+
+
+def make_lab(count: int) -> Iterator[Lab]:
+    directory = Path(tempfile.mkdtemp(prefix="gnt-"))
+    cluster = Cluster(directory / "vc", count, "--hypervisor", "fake")
+    cluster.create.ok()
+    cluster.make_os("noop")
+    cluster.run("gnt-instance", "add", "-t", "diskless", "--no-nics", "--no-start", "-o", "noop",
+                "-n", cluster.master, INSTANCE).ok()
+    try:
+        yield Lab(cluster, count)
+    finally:
+        cluster.destroy()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Lab]:
+    yield from make_lab(3)
+
+
+@pytest.fixture(autouse=True)
+def whole_network(request: pytest.FixtureRequest) -> Iterator[None]:
+    yield
+    for name in ("three",):
+        if name in request.fixturenames:
+            request.getfixturevalue(name).cluster.cut()
+
+
+def present(lab: Lab) -> tuple[str, list[str]]:
+    """The master and the others."""
+    (master,) = lab.masters()
+    return master, [node for node in lab.nodes if node != master]
+
+
+def test_dry_run_and_refusals(three: Lab) -> None:
+    master, (other, _) = present(three)
+    before = three.epoch(master)
+    shown = three.cluster.on(other, "gnt-cluster", "master-failover", "--dry-run").ok().stdout
+    assert f"{other} may become the master in place of {master}" in shown
+    assert shown.count("answers") == 3
+    three.cluster.on(master, "gnt-cluster", "master-failover").failed("runs on this node")
+    three.cluster.cut([other], [node for node in three.nodes if node != other])
+    three.cluster.on(other, "gnt-cluster", "master-failover", "--dry-run").failed(
+        "may not become", "only 1 of 3 nodes answer")
+    three.cluster.on(other, "gnt-cluster", "master-failover").failed("only 1 of 3 nodes answer")
+    three.cluster.cut()
+    assert three.epoch(master) == before
+    three.settled(master)
+
+
+def test_failover(three: Lab) -> None:
+    """The old master is stopped; the new one works at once."""
+    master, (new, _) = present(three)
+    assert three.change(master)
+    three.failover(new)
+    assert three.cluster.on(master, "gnt-cluster", "master-ping").exit_code == 1
+    three.cluster.on(new, "gnt-cluster", "master-ping").ok()
+    three.settled(new)
+
+
+def test_failover_from_a_dead_master(three: Lab) -> None:
+    """A job that was running has failed, with the reason."""
+    master, (new, _) = present(three)
+    job = three.cluster.on(
+        master, "gnt-debug", "delay", "--submit", "--print-jobid", "600").ok().stdout.strip()
+    wait_until(lambda: "running" in three.cluster.on(
+        master, "gnt-job", "list", "--no-headers", "-o", "status", job).stdout, "the job runs")
+    pid = three.cluster.kill(master, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the old master is gone")
+    three.failover(new)
+    assert three.cluster.on(new, "gnt-job", "list", "--no-headers", "-o", "status", job
+                            ).ok().stdout.strip() == "error"
+    assert "master daemon ended" in three.cluster.on(new, "gnt-job", "info", job).ok().stdout
+    three.settled(new)
+
+
+def test_stale_master_returns(three: Lab) -> None:
+    """A master is cut off, another takes over; the old one works on for nobody and then ends."""
+    old, (new, third) = present(three)
+    three.cluster.cut([old], [new, third])
+    assert not three.change(old), "acknowledged without a majority"
+    three.failover(new)
+    assert three.change(new)
+    assert not three.change(old), "acknowledged without a majority"
+    pid = three.cluster.pid(old, MASTERD)
+    three.cluster.cut()
+    wait_until(lambda: not alive(pid), "the old master has ended")
+    assert "another master has taken over" in three.log(old)
+    three.cluster.on(old, "ganeti-masterd").failed(new, exit_code=11)
+    three.settled(new)
+
+
+def test_paused_master_goes_on(three: Lab) -> None:
+    """Paused longer than the failover takes, and unreachable: it ends before it does anything."""
+    old, (new, third) = present(three)
+    pid = three.cluster.kill(old, MASTERD, signal.SIGSTOP)
+    waiting = three.cluster.start_on(old, "gnt-debug", "delay", "--submit", "0.1")
+    three.cluster.cut([old], [new, third])
+    three.failover(new)
+    assert three.change(new)
+    three.cluster.cut()
+    wait_until(lambda: three.epoch(old) == three.epoch(new), "the old node heard of the new master")
+    os.kill(pid, signal.SIGCONT)
+    out, err = waiting.communicate(timeout=PATIENCE_S)
+    assert waiting.returncode != 0, out + err
+    wait_until(lambda: not alive(pid), "the old master has ended")
+    three.settled(new)
+
+
+def test_paused_master_is_stopped(three: Lab) -> None:
+    """Reachable: the failover ends it, without waiting for it."""
+    old, (new, _) = present(three)
+    pid = three.cluster.kill(old, MASTERD, signal.SIGSTOP)
+    three.failover(new)
+    assert not alive(pid)
+    three.settled(new)
+
+
+def test_partition_during_failover(three: Lab) -> None:
+    """The network breaks at any moment of a failover; done once more, it succeeds."""
+    old, (new, third) = present(three)
+    for pause_s in (0.15, 0.3, 0.45, 0.6):
+        running = three.cluster.start_on(new, "gnt-cluster", "master-failover")
+        time.sleep(pause_s)  # the moment is the test's input, any outcome is checked
+        three.cluster.cut([new], [old, third])
+        out, err = running.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in out + err
+        three.cluster.cut()
+        if running.returncode == 0:
+            break
+    if not three.masters():
+        three.failover(new)
+    masters = three.masters()
+    if len(masters) > 1:
+        wait_until(lambda: len(three.masters()) == 1, "one master remains")
+    (master,) = three.masters()
+    three.settled(master)
+
+
+def test_candidate_lost_during_commits(three: Lab) -> None:
+    """A minority is killed while changes are made; they go on, and all have them later."""
+    master, (other, _) = present(three)
+    running = three.cluster.start_on(
+        master, "sh", "-c", "for i in 1 2 3 4 5 6; do gnt-instance add-tags "
+        f"{INSTANCE} during$i && echo done$i; done")
+    pid = three.cluster.kill(other, NODED, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the node daemon is gone")
+    out, err = running.communicate(timeout=PATIENCE_S)
+    three.tags += [f"during{number}" for number in range(1, 7) if f"done{number}" in out]
+    assert len([tag for tag in three.tags if tag.startswith("during")]) == 6, out + err
+    three.cluster.on(other, "daemon-util", "start", NODED).ok()
+    three.settled(master)
+
+
+def test_two_failovers_at_once(three: Lab) -> None:
+    """At most one wins; afterwards there is one master, or one can be made."""
+    _, others = present(three)
+    running = [three.cluster.start_on(node, "gnt-cluster", "master-failover") for node in others]
+    for process in running:
+        out, err = process.communicate(timeout=PATIENCE_S)
+        assert "Traceback" not in out + err
+    if len(three.masters()) > 1:
+        wait_until(lambda: len(three.masters()) == 1, "one master remains")
+    if not three.masters():
+        for node in others:
+            if three.cluster.on(node, "gnt-cluster", "master-failover").exit_code == 0:
+                break
+    (master,) = three.masters()
+    three.settled(master)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to mount a small file system")
+def test_full_disk_on_a_candidate(three: Lab) -> None:
+    """The others are enough; it does not become master with what it has, and catches up later."""
+    master, (full, _) = present(three)
+    data = three.cluster.path(full, "var/lib/ganeti")
+    kept = data.with_name("ganeti.kept")
+    shutil.copytree(data, kept)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(data)], check=True)
+    try:
+        shutil.copytree(kept, data, dirs_exist_ok=True)
+        with (data / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
+            while True:
+                filler.write(b"x" * 4096)
+
+        for _ in range(3):
+            assert three.change(master)
+        three.cluster.on(full, "gnt-cluster", "master-failover").failed("newer configuration")
+        (data / "filler").unlink()
+        three.settled(master)
+        shutil.copytree(data, kept, dirs_exist_ok=True)
+    finally:
+        subprocess.run(["umount", str(data)], check=True)
+        shutil.copytree(kept, data, dirs_exist_ok=True)
+        shutil.rmtree(kept)
+    three.settled(master)
+
+
+def test_power_loss(three: Lab) -> None:
+    """All nodes go back to an image of their disks at an instant; nothing acknowledged is lost."""
+    master, _ = present(three)
+    before = list(three.tags)
+    assert three.change(master)
+    acknowledged = list(three.tags)
+    running = three.cluster.start_on(
+        master, "sh", "-c", "for i in 1 2 3 4; do gnt-instance add-tags"
+        f" {INSTANCE} power$i; done")
+    image = three.cluster.directory.with_name("image")
+    image.mkdir()
+    for node in three.nodes:
+        copy_quickly(three.cluster.path(node, "var/lib/ganeti"), image / node)
+    running.communicate(timeout=PATIENCE_S)
+    for node in three.nodes:
+        for daemon in (MASTERD, NODED, "ganeti-confd"):
+            try:
+                pid = three.cluster.kill(node, daemon, signal.SIGKILL)
+            except (FileNotFoundError, ProcessLookupError, ValueError):
+                continue
+            wait_until(lambda pid=pid: not alive(pid), f"{daemon} is gone")
+        data = three.cluster.path(node, "var/lib/ganeti")
+        shutil.rmtree(data)
+        shutil.move(str(image / node), data)
+    three.tags = acknowledged
+    assert len(acknowledged) > len(before)
+    three.cluster.vcluster("start", str(three.cluster.directory)).ok()
+    three.settled(master)
+
+
+def copy_quickly(source: Path, target: Path) -> None:
+    """Copy while files come and go, as a disk has them at one instant or the next."""
+    for path in [source, *sorted(source.rglob("*"))]:
+        to = target / path.relative_to(source)
+        try:
+            if path.is_dir():
+                to.mkdir(exist_ok=True)
+            else:
+                shutil.copy2(path, to)
+        except FileNotFoundError:
+            continue
