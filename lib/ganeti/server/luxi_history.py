@@ -7,12 +7,14 @@
 ======================== =======================================================================
 
 A state is named by its serial number, or by a time: a list with the seconds since the epoch. The
-answers hold what the configuration holds, secrets included, like the socket's other answers to the
-administrator.
+last two answers hold what the configuration holds, secrets included, so only root (and the user who
+runs the master daemon) gets them: others who may use the socket, the REST daemon for one, need to
+know no secrets.
 """
 
 from __future__ import annotations
 
+import os
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,11 +23,19 @@ from ganeti import errors, ht
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.config.history import Change, Commit
+    from ganeti.server.luxi_server import Request
 
 POINT: Final = ht.Or(ht.Int, ht.ListOf(ht.Or(ht.Int, ht.Float)))
 
 # A commit with more names a few and the number of the others.
 _NAMED_CHANGES: Final = 20
+
+
+def require_administrator(request: Request) -> None:
+    """:raises OpPrereqError: the client's user may not know secrets."""
+    if request.peer_uid() not in (0, os.geteuid()):
+        raise errors.OpPrereqError(
+            f"method {request.method} tells secrets, and is for root only", errors.ECODE_INVAL)
 
 
 def point_of(value: int | list[float]) -> int | float:

@@ -26,6 +26,7 @@ import os
 import queue
 import selectors
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -71,6 +72,9 @@ class Service(Protocol):
         """How to serve a method; None when there is no such method."""
 
 
+_CREDENTIALS = struct.Struct("3i")
+
+
 class Request:
     """One request, until it is answered. Answers from any thread; the first one counts."""
 
@@ -85,6 +89,16 @@ class Request:
         self.slot = slot
         self._answered = False
         self._on_timeout: Callable[[], None] | None = None
+
+    def peer_uid(self) -> int | None:
+        """The user who runs the client, as the kernel says; None when it is gone."""
+        try:
+            found = self.connection.sock.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        except OSError:
+            return None
+        _pid, uid, _gid = _CREDENTIALS.unpack(found)
+        return int(uid)
 
     def answer(self, result: Any) -> None:
         """Answer with a result."""

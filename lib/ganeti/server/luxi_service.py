@@ -330,9 +330,11 @@ class Service:
         request.answer(luxi_history.commits(self._context.config, limit))
 
     def _config_changes(self, request: Request, first: Any, last: Any) -> None:
+        luxi_history.require_administrator(request)
         request.answer(luxi_history.changes(self._context.config, first, last))
 
     def _config_at(self, request: Request, point: Any) -> None:
+        luxi_history.require_administrator(request)
         request.answer(luxi_history.at(self._context.config, point))
 
     def _tags(self, request: Request, kind: str, name: str) -> None:

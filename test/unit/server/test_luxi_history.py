@@ -10,6 +10,7 @@ from ganeti import errors, luxi
 from ganeti.config.history import History
 from ganeti.objects import codec
 from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
+from ganeti.server.luxi_server import Request
 
 from .test_luxi_service import Master, client, master, wait
 
@@ -63,3 +64,17 @@ def test_what_is_refused(client: luxi.Client) -> None:
                          ("QueryConfigChanges", (1,))):
         with pytest.raises(errors.GenericError, match=method):
             client.call(method, *args)
+
+
+def test_secrets_are_for_root(
+        master: Master, client: luxi.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    wait(client, client.submit_job([OpTagsSet(kind="cluster", tags=["a"])]))
+    serial = master.config.snapshot().serial_no
+    assert client.query_config_at(serial)["serial_no"] == serial
+    monkeypatch.setattr(Request, "peer_uid", lambda _request: 12345)
+    for ask in (lambda: client.query_config_at(serial),
+                lambda: client.query_config_changes(serial - 1, serial)):
+        with pytest.raises(errors.OpPrereqError, match="is for root only"):
+            ask()
+    # Who did what is no secret.
+    assert client.query_config_history()[0]["opcode"] == "OP_TAGS_SET"
