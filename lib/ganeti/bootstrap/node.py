@@ -1,9 +1,8 @@
 """Preparing a machine to join: the cluster's credentials and a running node daemon.
 
 In a virtual cluster the other node is a directory beside ours, and everything is done here. A real
-machine would be prepared over SSH, which this version cannot do: it has to be prepared by hand.
-When its node daemon answers with this cluster's certificate there is nothing left to do, otherwise
-the error says what to copy.
+machine is prepared over SSH (:mod:`ganeti.bootstrap.remote`), unless its node daemon answers with
+this cluster's certificate already. Joining without SSH is :mod:`ganeti.bootstrap.join`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from ganeti import errors
-from ganeti.bootstrap import local, renewal
+from ganeti.bootstrap import local, remote, renewal
 from ganeti.config import ssconf
 from ganeti.constants import rpc as rpc_const
 from ganeti.rpc.results import Result
@@ -45,59 +44,61 @@ def ask_version(host: net.Hostname) -> Result:
     return runner.call_addresses(VERSION, {host.name: host.ip})[host.name]
 
 
-def _require_prepared(host: net.Hostname) -> None:
-    """Make sure that a real machine was prepared by hand.
+def _is_prepared(host: net.Hostname) -> errors.RpcError | None:
+    """None when a machine has our credentials and its daemon runs; else why it seems not so.
 
-    :raises OpPrereqError: its daemon does not answer, or not as one of this cluster.
+    :raises OpPrereqError: it is of another release.
     """
     answer = ask_version(host)
-    if answer.failure is None:
-        if answer.data != rpc_const.PROTOCOL_VERSION:
-            raise errors.OpPrereqError(
-                f"node {host.name} speaks version {answer.data} of the node protocol, this one"
-                f" {rpc_const.PROTOCOL_VERSION}. Install the same release on both.",
-                errors.ECODE_ENVIRON,
-            )
-        return
-    here = paths.current()
-    shared = [path for path in local.credential_files(here) if path != here.noded_client_cert_file]
-    raise errors.OpPrereqError(
-        f"{answer.failure}. This version cannot prepare a node over SSH: copy"
-        f" {', '.join(shared)} and {here.data_dir}/ssconf_* to it, give it a client certificate of"
-        f" its own at {here.noded_client_cert_file}, and run 'daemon-util start {local.NODED}'"
-        " there.",
-        errors.ECODE_ENVIRON,
-    )
+    if answer.failure is not None:
+        return answer.failure
+    if answer.data != rpc_const.PROTOCOL_VERSION:
+        raise errors.OpPrereqError(
+            f"node {host.name} speaks version {answer.data} of the node protocol, this one"
+            f" {rpc_const.PROTOCOL_VERSION}. Install the same release on both.",
+            errors.ECODE_ENVIRON,
+        )
+    return None
 
 
-def setup_node(host: net.Hostname) -> None:
+def setup_node(host: net.Hostname, access: remote.Access | None = None) -> None:
     """Give a machine the cluster's credentials and start its node daemon.
 
     A machine that has this cluster's credentials already only gets its daemon started.
 
     :param host: full name and address of the machine.
+    :param access: how to get at a real machine over SSH; None does without.
     :raises OpPrereqError: not possible, or it belongs to another cluster; nothing was changed.
     :raises OpExecError: its daemon does not start; the credentials are removed again.
     """
     with local.Undo() as undo:
-        _set_up(host, undo)
+        _set_up(host, undo, access)
 
 
 @contextlib.contextmanager
-def node_setup(host: net.Hostname) -> Iterator[Callable[[], object]]:
+def node_setup(
+    host: net.Hostname, access: remote.Access | None = None
+) -> Iterator[Callable[[], object]]:
     """As :func:`setup_node`, undone when the block (the job that adds the node) fails.
 
     The block gets a function that makes what was done stay, whatever comes.
     """
     with local.Undo() as undo:
-        _set_up(host, undo)
+        _set_up(host, undo, access)
         yield undo.keep
 
 
-def _set_up(host: net.Hostname, undo: local.Undo) -> None:
+def _set_up(host: net.Hostname, undo: local.Undo, access: remote.Access | None) -> None:
     renewal.require_none_pending(paths.current())
     if not paths.is_virtual():
-        _require_prepared(host)
+        failure = _is_prepared(host)
+        if failure is None:
+            return
+        if access is None:
+            raise errors.OpPrereqError(
+                f"{failure}, and it may not be prepared over SSH", errors.ECODE_ENVIRON
+            )
+        remote.set_up(host, access, undo)
         return
     root = _root_of(host.name)
     there = paths.Paths(root)

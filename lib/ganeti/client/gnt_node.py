@@ -102,8 +102,12 @@ def add(values: Values, arguments: list[str]) -> int:
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     from ganeti import bootstrap
+    from ganeti.bootstrap import remote
+    port = (values.ndparams or {}).get("ssh_port") or remote.default_port(host.name)
+    access = remote.Access(int(port), check_key=values.ssh_key_check, confirm=terminal.confirm,
+                           say=terminal.out)
     # What was prepared on the machine is undone when the master does not take it in.
-    with bootstrap.node_setup(host) as keep:
+    with bootstrap.node_setup(host, access) as keep:
         try:
             jobs.run_opcode(opcode, values, client=client)
         except (jobs.WaitInterrupted, errors.LuxiError):

@@ -286,3 +286,14 @@ def daemon_dir() -> str:
     if top is not None:
         return f"{top}/daemons"
     return os.path.normpath(os.path.join(os.path.dirname(daemon_util()), "../../sbin"))
+
+
+def node_daemon_setup() -> str:
+    """The program that makes a machine a node; at the same place on every machine.
+
+    In a checkout ``tools/node-daemon-setup``, installed ``PREFIX/lib/ganeti/node-daemon-setup``.
+    """
+    top = project_dir()
+    if top is not None:
+        return f"{top}/tools/node-daemon-setup"
+    return os.path.join(os.path.dirname(daemon_util()), "node-daemon-setup")

@@ -133,6 +133,7 @@ def run(
     exact_env: bool = False,
     output_fd: int | None = None,
     log: bool = True,
+    terminal: bool = False,
 ) -> Completed:
     """Run a program to its end and return what it printed.
 
@@ -145,6 +146,8 @@ def run(
         whose environment is a published interface.
     :param output_fd: an open file that takes output and errors; they are not returned then.
     :param log: False only for what is called very often.
+    :param terminal: the program stays on our terminal, where it may ask for a password; a time
+        limit then ends it alone, not its children.
     :returns: output decoded as UTF-8; undecodable bytes are replaced.
     :raises CommandError: it could not be started, or ``check`` and it failed.
     :raises CommandTimeout: it took longer than ``timeout_s``; it is gone.
@@ -157,17 +160,17 @@ def run(
         logging.info("running %s", show(argv))
     started = time.monotonic()
     full_env = dict(env or {}) if exact_env else environment(env, reset=reset_env)
-    child = _start(argv, words, full_env, cwd, feed is not None, output_fd)
+    child = _start(argv, words, full_env, cwd, feed is not None, output_fd, terminal)
     try:
         raw_out, raw_err = child.communicate(feed, timeout=timeout_s)
     except subprocess.TimeoutExpired as err:
-        raw_out, raw_err = _end(child)
+        raw_out, raw_err = _end(child, terminal)
         text = (raw_out + raw_err).decode("utf-8", "replace")
         if log:
             logging.warning("ended %s after %s s", show(argv), timeout_s)
         raise errors.CommandTimeout(_hide(argv), timeout_s or 0.0, text) from err
     except BaseException:
-        _end(child)
+        _end(child, terminal)
         raise
     code = child.returncode
     result = Completed(
@@ -191,7 +194,7 @@ def run(
 
 def _start(
     argv: Sequence[str], words: list[str], env: dict[str, str], cwd: str | None, fed: bool,
-    output_fd: int | None,
+    output_fd: int | None, terminal: bool = False,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -201,7 +204,7 @@ def _start(
             stderr=subprocess.PIPE if output_fd is None else output_fd,
             env=env,
             cwd=cwd,
-            start_new_session=True,
+            start_new_session=not terminal,
         )
     except OSError as err:
         reason = err.strerror or str(err)
@@ -210,11 +213,11 @@ def _start(
         ) from err
 
 
-def _end(child: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:
     """End a program with all its children; returns what it had printed."""
     for number in (signals.SIGTERM, signals.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, number)
+            (os.kill if terminal else os.killpg)(child.pid, number)
         try:
             raw_out, raw_err = child.communicate(timeout=_GRACE_S)
             return raw_out or b"", raw_err or b""

@@ -164,7 +164,7 @@ def test_a_real_machine_needs_what_is_there(
     (Result("a", PROTOCOL_VERSION), ""),
     (Result("a", 2160000), "speaks version 2160000 of the node protocol"),
     (Result("a", failure=errors.NodeUnreachable("a", "version", "no route")),
-     "a is unreachable.*: no route. This version cannot prepare .*copy .*server.pem.*ssconf_"),
+     "a is unreachable.*: no route, and it may not be prepared over SSH"),
     (Result("a", failure=errors.NodeRefused("a", "version", "unknown certificate")),
      "unknown certificate"),
 ])

@@ -44,7 +44,7 @@ class Setup:
         self.error: Exception | None = None
 
     @contextlib.contextmanager
-    def __call__(self, host: Any) -> Iterator[Callable[[], object]]:
+    def __call__(self, host: Any, access: Any) -> Iterator[Callable[[], object]]:
         if self.error is not None:
             raise self.error
         self.events.append(f"prepare {host.name}")

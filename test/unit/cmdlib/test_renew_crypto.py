@@ -342,7 +342,7 @@ def test_a_damaged_certificate_is_refused(make: Make) -> None:
 
 def test_ssh_keys_of_a_cluster_that_leaves_them_alone(make: Make) -> None:
     lab = make()
-    with pytest.raises(errors.OpPrereqError, match="modify_ssh_setup is off"):
+    with pytest.raises(errors.OpPrereqError, match="left alone"):
         lab.run(renew_ssh_keys=True)
 
 

@@ -78,10 +78,11 @@ class LUClusterRenewCrypto(LogicalUnit):
     def check_prereq(self) -> RenewPlan:
         here = paths.current()
         cluster = self.config.cluster()
-        if self.op.renew_ssh_keys and not cluster.modify_ssh_setup:
+        if self.op.renew_ssh_keys:
+            # What is not set up by this version is not renewed by it either.
             raise errors.OpPrereqError(
-                "this cluster leaves the SSH keys of its nodes alone (modify_ssh_setup is off)",
-                errors.ECODE_INVAL)
+                "the SSH keys of the nodes are left alone by this version: neither init nor node"
+                " add distributes them", errors.ECODE_INVAL)
         files = tuple(name for name in COMMON_FILES if os.path.exists(pending_file(name)))
         server_pem = None
         if os.path.exists(pending_file("noded_cert_file")):

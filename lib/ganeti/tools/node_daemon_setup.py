@@ -1,0 +1,148 @@
+"""Makes this machine a node, told on standard input how; the program ``node-daemon-setup``.
+
+Run over SSH by ``gnt-node add``. The input is a JSON object with the cluster's name, credentials
+and ssconf values; nothing of it is ever on a command line. A machine of another cluster is refused;
+when something fails everything is as before. ``--undo`` stops the daemons and removes what makes
+this machine a node; it is for a machine that the master did not take in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+from ganeti import errors, ht
+from ganeti.bootstrap import local, remote
+from ganeti.config import ssconf
+from ganeti.utils import net, paths, x509
+from ganeti.wire import json
+
+EXIT_SUCCESS = 0
+EXIT_FAILURE = 1
+_DAEMONS = (local.NODED, local.CONFD)
+
+_SHAPES: dict[str, ht.Type] = {
+    remote.CLUSTER_NAME: ht.NonEmptyString,
+    remote.NODE_NAME: ht.NonEmptyString,
+    remote.CERTIFICATE: ht.NonEmptyString,
+    remote.HMAC: ht.NonEmptyString,
+    remote.RAPI: ht.NonEmptyString,
+    remote.DOMAIN_SECRET: ht.NonEmptyString,
+    remote.SSCONF: ht.DictOf(ht.NonEmptyString, ht.Str),
+    remote.START: ht.Bool,
+}
+
+
+def parse(text: str) -> dict[str, object]:
+    """Read and check the input.
+
+    :raises OpPrereqError: it is not as it should be; no secret is quoted.
+    """
+    try:
+        found = json.loads(text)
+    except errors.ParseError:
+        raise errors.OpPrereqError("the input is not JSON", errors.ECODE_INVAL) from None
+    if not isinstance(found, dict) or set(found) != set(_SHAPES):
+        raise errors.OpPrereqError(
+            "the input is of another release: it has not the keys that are known here",
+            errors.ECODE_INVAL)
+    for key, shape in _SHAPES.items():
+        if not shape(found[key]):
+            raise errors.OpPrereqError(f"the input's {key} is not {shape}", errors.ECODE_INVAL)
+    facts = found[remote.SSCONF]
+    if any("/" in key for key in facts) or facts.get("cluster_name", "").strip() \
+            != found[remote.CLUSTER_NAME]:
+        raise errors.OpPrereqError("the input's ssconf values do not fit", errors.ECODE_INVAL)
+    try:
+        pem = found[remote.CERTIFICATE]
+        x509.verify_signed(pem, pem, "the cluster's certificate")
+    except errors.X509CertError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+    return found
+
+
+def check_machine(told: dict[str, object], here: paths.Paths) -> None:
+    """Refuse a machine that is another one, or of another cluster.
+
+    :raises OpPrereqError: it is.
+    """
+    own = net.hostname()
+    if own != str(told[remote.NODE_NAME]).lower():
+        raise errors.OpPrereqError(
+            f"this machine is {own}, not {told[remote.NODE_NAME]}", errors.ECODE_ENVIRON)
+    if os.path.exists(here.noded_cert_file):
+        present = x509.digest_file(here.noded_cert_file)
+        if present != x509.digest(str(told[remote.CERTIFICATE])):
+            raise errors.OpPrereqError(
+                f"{own} belongs to another cluster: {here.noded_cert_file} exists",
+                errors.ECODE_STATE)
+
+
+def set_up(told: dict[str, object], here: paths.Paths) -> None:
+    """Write everything and start the daemons.
+
+    :raises OpExecError: a daemon does not start; what was there before is still there.
+    """
+    shared = local.Credentials(*(str(told[key]) for key in (
+        remote.CERTIFICATE, remote.RAPI, remote.HMAC, remote.DOMAIN_SECRET)))
+    facts = told[remote.SSCONF]
+    assert isinstance(facts, dict)
+    with local.Undo() as undo:
+        if not local.cluster_traces(here):
+            undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
+        local.write_credentials(here, shared, str(told[remote.NODE_NAME]))
+        ssconf.write_local(facts, here)
+        for daemon in _DAEMONS if told[remote.START] else ():
+            # One that runs may have other certificates in its memory.
+            local.daemon_util("stop", daemon)
+            undo.add(daemon, partial(local.daemon_util, "stop", daemon))
+            local.daemon_util("start", daemon)
+        undo.keep()
+
+
+def take_back(here: paths.Paths) -> None:
+    """Undo :func:`set_up`.
+
+    :raises OpPrereqError: the master daemon runs here.
+    """
+    if local.running_daemon(here, local.MASTER) is not None:
+        raise errors.OpPrereqError(
+            "the master daemon runs on this machine", errors.ECODE_STATE)
+    for daemon in reversed(_DAEMONS):
+        local.daemon_util("stop", daemon)
+    local.remove_state(here)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="node-daemon-setup", description="Makes this machine a node, as told on its input.")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
+    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
+    parser.add_argument("--dry-run", action="store_true", help="only check")
+    parser.add_argument("--undo", action="store_true", help="take it back")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    options = _parser().parse_args(argv)
+    here = paths.current()
+    try:
+        if options.undo:
+            take_back(here)
+            return EXIT_SUCCESS
+        told = parse(sys.stdin.read())
+        check_machine(told, here)
+        if not options.dry_run:
+            set_up(told, here)
+    except (errors.GenericError, OSError) as err:
+        print(f"node-daemon-setup: {err}", file=sys.stderr)
+        return EXIT_FAILURE
+    return EXIT_SUCCESS
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""Command lines of OpenSSH, and what its programs and files say. Pure but for :func:`scan`.
+
+A host is talked to only when its key is known: the keys it shows are fetched first, a person or a
+file says whether they are right, and then ``ssh`` gets a file with exactly these and strict
+checking. So nothing is trusted on first use by a program.
+
+Source: ssh(1), ssh-keyscan(1), sshd(8) *SSH_KNOWN_HOSTS FILE FORMAT*; OpenSSH 9.2.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.utils import process, text
+
+LOGIN_USER = "root"
+PORT = 22
+# Best first; what a host has of the first kind is shown to a person.
+KEY_TYPES = ("ed25519", "ecdsa", "rsa")
+_CONNECT_S = 10
+_SCAN_S = 60.0
+
+
+class HostKey(NamedTuple):
+    """A public key of a host: ``ssh-ed25519`` and base64."""
+
+    kind: str
+    key: str
+
+    @property
+    def fingerprint(self) -> str:
+        """As ``ssh-keygen -l`` shows it: ``SHA256:...``."""
+        digest = hashlib.sha256(base64.b64decode(self.key)).digest()
+        return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
+
+
+def parse_key(words: Sequence[str]) -> HostKey:
+    """A key from its two words.
+
+    :raises ParseError: it is none, or its kind does not fit.
+    """
+    if len(words) < 2:
+        raise errors.ParseError(f"not a public key: {' '.join(words)!r:.100}")
+    kind, key = words[0], words[1]
+    try:
+        blob = base64.b64decode(key, validate=True)
+    except (binascii.Error, ValueError) as err:
+        raise errors.ParseError(f"not a public key: {key!r:.100}") from err
+    # A key begins with its own kind, after four bytes with the length of that.
+    if blob[4:4 + len(kind)] != kind.encode() or int.from_bytes(blob[:4]) != len(kind):
+        raise errors.ParseError(f"a key that is no {kind}: {key!r:.100}")
+    return HostKey(kind, key)
+
+
+def keyscan_argv(address: str, port: int) -> list[str]:
+    """Ask a host for its keys."""
+    return ["ssh-keyscan", "-T", str(_CONNECT_S), "-p", str(port), "-t", ",".join(KEY_TYPES),
+            "--", address]
+
+
+def parse_keyscan(output: str) -> list[HostKey]:
+    """Keys from the output of :func:`keyscan_argv`, best kind first.
+
+    :raises ParseError: a line of another form.
+    """
+    found = [parse_key(line.split()[1:]) for line in output.splitlines()
+             if line.strip() and not line.startswith("#")]
+    order = {f"ssh-{kind}": number for number, kind in enumerate(KEY_TYPES)}
+    return sorted(set(found), key=lambda one: (order.get(one.kind, 1), one))
+
+
+def known_name(name: str, port: int) -> str:
+    """How a host is called in a file of known hosts."""
+    return name if port == PORT else f"[{name}]:{port}"
+
+
+def known_hosts_text(name: str, port: int, keys: Collection[HostKey]) -> str:
+    """Lines for a file of known hosts."""
+    return "".join(f"{known_name(name, port)} {one.kind} {one.key}\n" for one in keys)
+
+
+def known_keys(content: str, name: str, port: int) -> set[HostKey]:
+    """Keys of a host in a file of known hosts; hashed names and patterns are not understood."""
+    found = set()
+    for line in content.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0].startswith(("#", "@", "|")):
+            continue
+        if known_name(name, port) in words[0].split(","):
+            try:
+                found.add(parse_key(words[1:]))
+            except errors.ParseError:
+                continue
+    return found
+
+
+def ssh_argv(name: str, command: Sequence[str], *, known_hosts: str, address: str | None = None,
+             port: int = PORT, user: str = LOGIN_USER, identity: str | None = None,
+             batch: bool = True) -> list[str]:
+    """Run a program on another machine.
+
+    :param name: of the host in the file of known hosts.
+    :param known_hosts: the only file whose keys count.
+    :param address: where to connect, when not to the name.
+    :param identity: file with the private key to use, instead of those ssh finds.
+    :param batch: never ask for a password; else ssh asks on the terminal.
+    """
+    argv = ["ssh", "-oEscapeChar=none", "-oStrictHostKeyChecking=yes",
+            f"-oUserKnownHostsFile={known_hosts}", "-oGlobalKnownHostsFile=/dev/null",
+            f"-oHostKeyAlias={known_name(name, port)}", "-oCheckHostIP=no",
+            f"-oConnectTimeout={_CONNECT_S}", f"-oBatchMode={'yes' if batch else 'no'}",
+            "-oClearAllForwardings=yes", "-oForwardAgent=no", f"-p{port}"]
+    if identity is not None:
+        argv += ["-i", identity, "-oIdentitiesOnly=yes"]
+    # The other side's shell takes the command apart again.
+    words = " ".join(text.shell_quote(word) for word in command)
+    return [*argv, f"-l{user}", "--", address or name, words]
+
+
+def scan(name: str, address: str, port: int) -> list[HostKey]:
+    """The keys a machine shows; whether they are right is another question.
+
+    :raises OpPrereqError: there is no SSH server, or none of the keys can be used.
+    """
+    try:
+        done = process.run(keyscan_argv(address, port), timeout_s=_SCAN_S, check=False)
+        keys = parse_keyscan(done.stdout)
+    except (errors.CommandError, errors.ParseError) as err:
+        raise errors.OpPrereqError(
+            f"cannot get the SSH keys of {name}: {err}", errors.ECODE_ENVIRON) from err
+    if not keys:
+        raise errors.OpPrereqError(
+            f"no SSH server answers at {name} ({address} port {port})", errors.ECODE_ENVIRON)
+    return keys

@@ -1,0 +1,241 @@
+"""Preparing a machine over SSH, with a real SSH server on a high port.
+
+The "machine" is another root on this one, which the server's environment names.
+"""
+
+from __future__ import annotations
+
+import getpass
+import io
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti import errors
+from ganeti.bootstrap import local, remote
+from ganeti.config import ssconf
+from ganeti.tools import node_daemon_setup
+from ganeti.utils import filelock, net, paths, ssh
+from ganeti.wire import json
+
+NODE = "node2.example.com"
+SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:" + os.environ.get("PATH", ""))
+
+
+@pytest.fixture
+def master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Paths]:
+    here = paths.Paths(str(tmp_path / "node1.example.com"))
+    local.write_credentials(here, local.new_credentials(), "node1.example.com")
+    ssconf.write_local({"cluster_name": "cluster.example.com\n"}, here)
+    for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
+        monkeypatch.delenv(name, raising=False)
+    with paths.override(here):
+        yield here
+
+
+class Server:
+    """An SSH server whose sessions belong to the machine."""
+
+    def __init__(self, top: Path, network: str) -> None:
+        self.top = top
+        self.machine = paths.Paths(str(top / NODE))
+        Path(self.machine.data_dir).mkdir(parents=True)
+        (top / "hosts").write_text(f"{network}.2 {NODE}\n")
+        self.identity = str(top / "identity")
+        self.host_key = str(top / "host_key")
+        for path in (self.identity, self.host_key):
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+        keys = top / "authorized_keys"
+        keys.write_text(Path(f"{self.identity}.pub").read_text())
+        with socket.socket() as probe:
+            probe.bind((f"{network}.2", 0))
+            self.port = probe.getsockname()[1]
+        self.host = net.Hostname(NODE, f"{network}.2")
+        config = top / "sshd_config"
+        config.write_text(
+            f"ListenAddress {self.host.ip}\nPort {self.port}\nHostKey {self.host_key}\n"
+            f"AuthorizedKeysFile {keys}\nStrictModes no\nPasswordAuthentication no\n"
+            f"UsePAM no\nPermitRootLogin yes\nPidFile none\n"
+            f"SetEnv {paths.ENV_ROOT}={self.machine.root} {paths.ENV_HOSTNAME}={NODE}"
+            f" {paths.ENV_VCLUSTER}={top}\n")
+        if os.geteuid() == 0:
+            # Where the server locks up its unprivileged half; made at boot otherwise.
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        self.log = open(top / "sshd.log", "w", encoding="utf-8")
+        self.process = subprocess.Popen(
+            [str(SSHD), "-D", "-e", "-f", str(config)], stderr=self.log)
+        deadline = time.monotonic() + 60
+        while not net.tcp_listens(self.host.ip, self.port, 1.0):
+            assert self.process.poll() is None, (top / "sshd.log").read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def access(self, confirm: Callable[[str], bool] = lambda question: True,
+               **changes: Any) -> remote.Access:
+        return remote.Access(
+            self.port, getpass.getuser(), confirm=confirm, identity=self.identity, batch=True,
+            )._replace(**changes)
+
+    @property
+    def fingerprint(self) -> str:
+        return ssh.parse_key(
+            Path(f"{self.host_key}.pub").read_text().split()).fingerprint
+
+    def running(self) -> list[str]:
+        return [name for name in (local.NODED, local.CONFD)
+                if filelock.is_locked(self.machine.pid_file(name))]
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(60)
+        self.log.close()
+        env = {paths.ENV_ROOT: self.machine.root, paths.ENV_HOSTNAME: NODE,
+               paths.ENV_VCLUSTER: str(self.top)}
+        for name in self.running():
+            local.daemon_util("stop", name, env=env)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    if SSHD is None:
+        pytest.skip("no SSH server is installed (package openssh-server)")
+    if shutil.which("ssh") is None or shutil.which("ssh-keyscan") is None:
+        pytest.skip("no SSH client is installed (package openssh-client)")
+    # Nobody else's node daemon listens there.
+    made = Server(tmp_path, f"127.{200 + os.getpid() % 50}.{os.getpid() // 50 % 250}")
+    yield made
+    made.close()
+
+
+@pytest.mark.programs
+def test_a_machine_is_prepared_and_taken_back(server: Server, master: paths.Paths) -> None:
+    asked: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return True
+
+    with pytest.raises(RuntimeError, match="the job failed"), local.Undo() as undo:
+        remote.set_up(server.host, server.access(confirm), undo)
+        assert server.running() == [local.NODED, local.CONFD]
+        assert local.read_credentials(server.machine) == local.read_credentials(master)
+        assert ssconf.SimpleStore(server.machine).cluster_name() == "cluster.example.com"
+        raise RuntimeError("the job failed")
+    assert len(asked) == 1 and server.fingerprint in asked[0] and NODE in asked[0]
+    assert server.running() == []
+    assert local.cluster_traces(server.machine) == []
+    # The key is known now.
+    with local.Undo() as undo:
+        remote.set_up(server.host, server.access(lambda question: False), undo)
+        undo.keep()
+    assert server.running() == [local.NODED, local.CONFD]
+
+
+@pytest.mark.programs
+def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None:
+    with pytest.raises(errors.OpPrereqError, match="was not accepted"), local.Undo() as undo:
+        remote.set_up(server.host, server.access(lambda question: False), undo)
+    assert local.cluster_traces(server.machine) == []
+    assert not Path(master.known_hosts_file).exists()
+    # Unless nobody wants to be asked.
+    keys = remote.accepted_keys(
+        server.host, server.access(lambda question: False, check_key=False), master)
+    assert keys[0].fingerprint == server.fingerprint
+    assert f"[{NODE}]:{server.port} ssh-ed25519 " in Path(master.known_hosts_file).read_text()
+
+
+@pytest.mark.programs
+def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
+    other = ssh.parse_key(Path(f"{server.identity}.pub").read_text().split())
+    Path(master.known_hosts_file).write_text(ssh.known_hosts_text(NODE, server.port, [other]))
+    with pytest.raises(errors.OpPrereqError, match="shows another SSH host key"), \
+            local.Undo() as undo:
+        remote.set_up(server.host, server.access(check_key=False), undo)
+    assert local.cluster_traces(server.machine) == []
+
+
+@pytest.mark.programs
+def test_a_machine_of_another_cluster(server: Server, master: paths.Paths) -> None:
+    local.write_credentials(server.machine, local.new_credentials(), NODE)
+    with pytest.raises(errors.OpExecError, match="belongs to another cluster"), \
+            local.Undo() as undo:
+        remote.set_up(server.host, server.access(), undo)
+    assert server.running() == []
+
+
+@pytest.mark.programs
+def test_nobody_answers(master: paths.Paths) -> None:
+    if shutil.which("ssh-keyscan") is None:
+        pytest.skip("no SSH client is installed (package openssh-client)")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        access = remote.Access(probe.getsockname()[1])
+        with pytest.raises(errors.OpPrereqError, match="no SSH server answers"), \
+                local.Undo() as undo:
+            remote.set_up(net.Hostname(NODE, "127.0.0.1"), access, undo)
+
+
+# --- the program on the machine ------------------------------------------------------------------
+
+HOST = net.Hostname(NODE, "127.0.0.2")
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    ({"extra": 1}, "another release"), ({remote.HMAC: 3}, "hmac_key is not"),
+    ({remote.SSCONF: {"../x": "y"}}, "do not fit"), ({remote.CLUSTER_NAME: "other"}, "do not fit"),
+    ({remote.CERTIFICATE: "garbage"}, "the cluster's certificate")])
+def test_input_that_is_refused(master: paths.Paths, change: dict[str, Any], text: str) -> None:
+    told = json.loads(remote.message(HOST, master))
+    node_daemon_setup.parse(json.dumps(told))
+    with pytest.raises(errors.OpPrereqError, match=text) as caught:
+        node_daemon_setup.parse(json.dumps({**told, **change}))
+    assert "PRIVATE" not in str(caught.value)
+
+
+def test_input_that_is_no_json() -> None:
+    with pytest.raises(errors.OpPrereqError, match="not JSON"):
+        node_daemon_setup.parse("secret{")
+
+
+def test_a_dry_run_changes_nothing(master: paths.Paths, tmp_path: Path,
+                                   monkeypatch: pytest.MonkeyPatch,
+                                   capsys: pytest.CaptureFixture[str]) -> None:
+    text = remote.message(HOST, master)
+    there = paths.Paths(str(tmp_path / NODE))
+    monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
+    with paths.override(there):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        assert node_daemon_setup.main(["--dry-run"]) == 0
+        assert local.cluster_traces(there) == []
+        monkeypatch.setenv(paths.ENV_HOSTNAME, "node3.example.com")
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        assert node_daemon_setup.main([]) == 1
+    assert f"this machine is node3.example.com, not {NODE}" in capsys.readouterr().err
+
+
+def test_a_daemon_that_does_not_start(master: paths.Paths, tmp_path: Path,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    def daemon_util(*words: str, **_: Any) -> None:
+        if words == ("start", local.NODED):
+            raise errors.OpExecError("port 1811 is taken")
+
+    monkeypatch.setattr(local, "daemon_util", daemon_util)
+    told = node_daemon_setup.parse(remote.message(HOST, master))
+    there = paths.Paths(str(tmp_path / NODE))
+    with pytest.raises(errors.OpExecError, match="port 1811 is taken"):
+        node_daemon_setup.set_up(told, there)
+    assert local.cluster_traces(there) == []
+
+
+def test_the_port_that_the_cluster_knows(master: paths.Paths) -> None:
+    assert remote.default_port(NODE) == 22
+    ssconf.write_local({"ssh_ports": f"node1.example.com=22\n{NODE}=2222\n"}, master)
+    assert remote.default_port(NODE) == 2222 and remote.default_port("node9") == 22
