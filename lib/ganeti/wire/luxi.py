@@ -37,7 +37,7 @@ METHODS = (
 
 
 # Ours: other masters do not have these.
-EXTENSIONS = ("ExplainJob",)
+EXTENSIONS = ("ExplainJob", "QueryConfigHistory", "QueryConfigChanges", "QueryConfigAt")
 
 
 class Splitter:
