@@ -1,0 +1,165 @@
+"""A node's vote, promise and demotion, and which calls it refuses."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors, http
+from ganeti.backend import caller, config_file, dispatch, files, jobqueue, master_vote, ssconf
+from ganeti.http.server import Request
+from ganeti.utils import master_state, paths
+from ganeti.utils.master_state import NONE, Epoch, StaleEpochError
+from ganeti.wire.calls import FileDetails
+
+E1, E2 = Epoch(1, "uuid-1"), Epoch(2, "uuid-2")
+
+
+@pytest.fixture(autouse=True)
+def node(here, monkeypatch):
+    monkeypatch.setenv("GANETI_HOSTNAME", "node1.example.com")
+    Path(here.ssconf_file("master_node")).write_text("node2.example.com\n")
+    yield here
+    caller.act_for(NONE)
+
+
+def config(serial, filler="x"):
+    return json.dumps({"cluster": {"serial_no": 99}, "filler": filler, "serial_no": serial}) + "\n"
+
+
+def upload(serial, epoch, filler="x"):
+    caller.act_for(epoch)
+    name = paths.current().to_virtual(paths.current().cluster_conf_file)
+    files.upload_file(FileDetails(name, config(serial, filler), 0o640, "root", "root", 1.0, 1.0))
+
+
+def test_an_empty_node(node):
+    vote = master_vote.vote()
+    assert (vote.master, vote.config_serial, vote.last_job) == ("node2.example.com", 0, 0)
+    assert (vote.epoch, vote.config_epoch, vote.queue_epoch) == ("0", "0", "0")
+
+
+def test_a_candidate(node):
+    upload(17, E1)
+    jobqueue.update_many([("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")])
+    vote = master_vote.vote()
+    assert (vote.config_serial, vote.last_job) == (17, 12)
+    assert (vote.config_epoch, vote.queue_epoch) == (str(E1), str(E1))
+    assert len(vote.config_digest) == 64
+    upload(17, E1, "other content")
+    assert master_vote.vote().config_digest != vote.config_digest
+
+
+@pytest.mark.parametrize(("text", "serial"), [
+    ('{"serial_no": 5}', 5), ('{"a": 1, "serial_no":6}\n', 6),
+    ('{"serial_no": 7, "z": {"serial_no": 8}}', 7), (config(3, "x" * 9999), 3),
+    (json.dumps({"serial_no": 9, "z": "x" * 9999}), 9)])
+def test_serial_numbers(tmp_path, text, serial):
+    (tmp_path / "c").write_text(text)
+    assert config_file.serial_of_file(str(tmp_path / "c")) == serial
+    assert config_file.serial_of(text.encode()) == serial
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"serial_no": "5"}', '{"serial_no": true}',
+                                  '{"serial_no": -1}'])
+def test_no_configuration(tmp_path, text):
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(errors.ConfigurationError):
+        config_file.serial_of_file(str(tmp_path / "c"))
+
+
+def test_a_promise(node):
+    assert master_vote.claim(str(E2)).epoch == str(E2)
+    with pytest.raises(StaleEpochError):
+        master_vote.claim(str(E1))
+    with pytest.raises(errors.ParseError):
+        master_vote.claim("tomorrow")
+
+
+def test_stale_uploads(node):
+    upload(17, E1)
+    master_vote.claim(str(E2))
+    with pytest.raises(StaleEpochError):
+        upload(18, E1)
+    with pytest.raises(StaleEpochError):
+        jobqueue.update_many([("job-1", "{}")])
+    with pytest.raises(StaleEpochError):
+        ssconf.write({"master_node": "node9.example.com\n"})
+    assert config_file.serial_of_file(node.cluster_conf_file) == 17
+    upload(16, E2)
+    assert master_vote.vote().config_epoch == str(E2)
+
+
+def test_an_upload_that_was_held_up(node):
+    upload(17, E1)
+    with pytest.raises(errors.ConfigurationError, match="16 arrived after configuration 17"):
+        upload(16, E1)
+    upload(17, E1)
+
+
+def test_the_epoch_is_no_ssconf_value(node):
+    with pytest.raises(errors.ConfigurationError, match="claimed, not written"):
+        ssconf.write({"master_epoch": "1\n"})
+
+
+def test_demotion(node):
+    upload(17, E1)
+    jobqueue.update_many([("job-1", "{}")])
+    master_vote.demote()
+    assert not os.path.exists(node.cluster_conf_file)
+    assert os.path.exists(node.cluster_conf_file + ".demoted")
+    vote = master_vote.vote()
+    assert (vote.config_epoch, vote.config_serial, vote.config_digest) == (str(E1), 17, "")
+    master_vote.demote()
+    Path(node.ssconf_file("master_node")).write_text("node1.example.com\n")
+    with pytest.raises(errors.ConfigurationError, match="this node is the master"):
+        master_vote.demote()
+
+
+def ask(procedure, body, *epoch, handler=None):
+    headers = {http.EPOCH_HEADER.lower(): str(epoch[0])} if epoch else {}
+    calls = []
+
+    def note(**args):
+        calls.append(args)
+        return handler(**args) if handler else None
+
+    request = Request(procedure, body, "127.0.0.1", "AA", headers, False)
+    return dispatch.Dispatcher({procedure: note})(request), calls
+
+
+def test_calls_carry_an_epoch(node):
+    response, calls = ask("test_delay", b"[0]", E2)
+    assert (response.status, len(calls)) == (200, 1)
+    assert master_state.read().epoch == E2
+    for stale in ((E1,), ()):
+        response, calls = ask("test_delay", b"[0]", *stale)
+        assert (response.status, calls) == (403, [])
+        assert response.headers == {http.EPOCH_HEADER: str(E2)}
+        assert b"this node obeys epoch 2 of node uuid-2" in response.body
+
+
+def test_votes_are_given_to_anybody(node):
+    master_state.claim(E2)
+    response, calls = ask("master_vote", b"[]", E1, handler=master_vote.vote)
+    assert (response.status, len(calls)) == (200, 1)
+    assert master_state.read().epoch == E2
+
+
+def test_a_stale_promise_is_refused(node):
+    master_state.claim(E2)
+    response, _ = ask("master_claim", json.dumps([str(E1)]).encode(), handler=master_vote.claim)
+    assert (response.status, response.headers) == (403, {http.EPOCH_HEADER: str(E2)})
+
+
+@pytest.mark.parametrize("text", ["x", "1 2 3", "-4"])
+def test_no_epoch(node, text):
+    assert ask("test_delay", b"[0]", text)[0].status == 400
+
+
+def test_a_sick_node_says_so(node):
+    Path(node.master_state_file).write_text("nonsense x\n")
+    response, calls = ask("test_delay", b"[0]", E1)
+    assert (response.status, calls) == (200, [])
+    assert b"cannot read" in response.body

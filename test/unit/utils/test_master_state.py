@@ -1,0 +1,121 @@
+"""What a node remembers of masters."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.utils import master_state, paths
+from ganeti.utils.master_state import CONFIG, NONE, QUEUE, Epoch, StaleEpochError
+
+E1, E2 = Epoch(1, "uuid-1"), Epoch(2, "uuid-2")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[paths.Paths]:
+    with paths.override(paths.Paths(str(tmp_path))) as found:
+        os.makedirs(found.data_dir)
+        os.makedirs(found.lock_dir)
+        yield found
+
+
+@pytest.mark.parametrize("epoch", [NONE, E1, Epoch(1 << 40, "x")])
+def test_texts(epoch: Epoch) -> None:
+    assert master_state.parse(str(epoch)) == epoch
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5", "1 a b", "9" * 30, "1 " + "x" * 65, "²"])
+def test_bad_texts(text: str) -> None:
+    with pytest.raises(errors.ParseError):
+        master_state.parse(text)
+
+
+def test_the_owner_decides_between_equals() -> None:
+    assert Epoch(2, "a") < Epoch(2, "b") < Epoch(3, "a")
+
+
+def test_nothing_yet(here: paths.Paths) -> None:
+    assert master_state.read() == master_state.Memory()
+    master_state.admit(NONE)
+
+
+def test_the_highest_is_remembered_and_lower_refused(here: paths.Paths) -> None:
+    master_state.admit(E2)
+    assert master_state.read().epoch == E2
+    assert Path(here.ssconf_file("master_epoch")).read_text() == "2\n"
+    with pytest.raises(StaleEpochError, match="epoch 1 is over, this node obeys epoch 2") as caught:
+        master_state.admit(E1)
+    assert caught.value.known == E2
+    with pytest.raises(StaleEpochError):
+        master_state.admit(Epoch(2, "another"))
+    with pytest.raises(StaleEpochError):
+        master_state.claim(E1)
+    master_state.claim(E2)
+
+
+def test_either_file_counts(here: paths.Paths) -> None:
+    master_state.admit(E1)
+    os.remove(here.ssconf_file("master_epoch"))
+    assert master_state.read().epoch == E1
+    Path(here.ssconf_file("master_epoch")).write_text("9\n")
+    with pytest.raises(StaleEpochError):
+        master_state.admit(E2)
+
+
+def test_labels(here: paths.Paths) -> None:
+    master_state.admit(E1)
+    with master_state.writing(CONFIG, E1):
+        assert master_state.read().config == NONE, "labelled before it is written"
+    with master_state.writing(QUEUE, E1):
+        pass
+    memory = master_state.read()
+    assert (memory.config, memory.queue) == (E1, E1)
+    with pytest.raises(KeyError), master_state.writing(CONFIG, E2):
+        raise KeyError
+    assert master_state.read().config == E1, "labelled though it failed"
+
+
+def test_stale_writers(here: paths.Paths) -> None:
+    master_state.claim(E2)
+    for kind in (CONFIG, QUEUE, master_state.OTHER):
+        with pytest.raises(StaleEpochError), master_state.writing(kind, E1):
+            pytest.fail("written")
+
+
+@pytest.mark.parametrize("kind", [CONFIG, QUEUE])
+def test_a_claim_waits_for_writes(here: paths.Paths, kind: str) -> None:
+    order = []
+
+    def claim() -> None:
+        master_state.claim(E2)
+        order.append("claimed")
+
+    with master_state.writing(kind, E1):
+        thread = threading.Thread(target=claim)
+        thread.start()
+        thread.join(0.2)
+        order.append("written")
+    thread.join()
+    assert order == ["written", "claimed"]
+
+
+def test_given_up(here: paths.Paths) -> None:
+    with master_state.writing(CONFIG, E1):
+        pass
+    master_state.give_up_config(17)
+    assert master_state.read().demoted == (E1, 17)
+    with master_state.writing(CONFIG, E2):
+        pass
+    assert master_state.read().demoted == (NONE, 0)
+
+
+@pytest.mark.parametrize("text", ["epoch x\n", "demoted 1\n", "epoch 1 a b\n", "demoted x 0\n"])
+def test_damaged(here: paths.Paths, text: str) -> None:
+    Path(here.master_state_file).write_text(text)
+    with pytest.raises(errors.ConfigurationError, match="master_state"):
+        master_state.admit(E1)
