@@ -20,7 +20,8 @@ All errors are :class:`~ganeti.errors.AllocatorError`;
 from __future__ import annotations
 
 from ganeti.allocator.answers import Answer
-from ganeti.allocator.ask import ask, prepare
+from ganeti.allocator.ask import ask, prepare, run
+from ganeti.allocator.describe import nic_dict
 from ganeti.allocator.requests import (
     Allocate,
     AllocateSecondary,
@@ -39,5 +40,5 @@ from ganeti.allocator.requests import (
 __all__ = [
     "Allocate", "AllocateSecondary", "Answer", "ChangeGroup", "Moves", "MultiAllocate",
     "NodeEvacuate", "Placements", "Relocate", "Request", "allocate_nic", "ask",
-    "instance_space_mib", "prepare", "required_nodes",
+    "instance_space_mib", "nic_dict", "prepare", "required_nodes", "run",
 ]

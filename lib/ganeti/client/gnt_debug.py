@@ -10,6 +10,7 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
+from ganeti.client import debug_allocator
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ PROGRAM = Program(
             Option("--interval", kind="int", metavar="SECONDS",
                    help="show again every SECONDS")],
                 "Show who holds which lock and who waits for it"),
+        debug_allocator.COMMAND,
         Command("submit-job", submit_job, [Argument("file", 1)], [
             opt.DRY_RUN, opt.PRIORITY, opt.VERBOSE,
             opt.flag("--each", help="a job for each opcode"),
@@ -184,6 +186,7 @@ PROGRAM = Program(
             opt.flag("--timing-stats", help="show how long the steps took")],
                 "Submit jobs written as JSON files"),
     ],
+    aliases={"allocator": "iallocator"},
 )
 
 
