@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti import errors
+from ganeti import errors, ht
 from ganeti.config import Config
 from ganeti.config.api import create_file, history_dir
 from ganeti.config.history import (
@@ -30,6 +30,7 @@ from ganeti.config.history import (
 )
 from ganeti.config.store import ConfigStore, write_config_file
 from ganeti.objects import ConfigData, codec, updated
+from ganeti.wire import json as wire_json
 
 from .samples import disk_of, instance_of, small_cluster, uuid_of
 
@@ -393,3 +394,21 @@ def test_a_group_of_commits_is_written_at_once(tmp_path: Path) -> None:
     history.append(commits[:1])
     assert [commit.author.job_id for commit in history.commits()] == [1]
     history.close()
+
+
+def test_private_parameters_are_kept_as_they_were(place: _Place) -> None:
+    private = ht.hide({"password": "old"})
+    place.config.add_instance(
+        dataclasses.replace(instance_of(2), osparams_private=private), [], EC)
+    before = Path(place.path).read_bytes()
+    instance = place.config.instance(instance_of(2).uuid)
+    place.config.update_instance(dataclasses.replace(
+        instance, osparams_private=ht.hide({"password": "new"})))
+    place.config.update_instance(place.config.instance(instance_of(2).uuid))
+    same, changed, _added = place.config.commits()
+    assert "osparams_private" not in (same.changes or ())[0].old
+    (change,) = changed.changes or ()
+    assert (change.old or {})["osparams_private"] == {"password": "old"}
+    assert (change.new or {})["osparams_private"] == {"password": "new"}
+    was = place.config.at(json.loads(before)["serial_no"]).whole()
+    assert wire_json.loads(wire_json.dumps(was)) == json.loads(before)
