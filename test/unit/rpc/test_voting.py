@@ -22,7 +22,7 @@ def vote(serial: int = 5, epoch: str = "3 u", master: str = ME) -> MasterVote:
 
 
 class Nodes:
-    """Nodes that answer as a test says: a vote, or a failure; a list is one answer after another."""
+    """Nodes that answer as a test says: a vote or a failure; a list is one after another."""
 
     def __init__(self, members: Members) -> None:
         self.answers: dict[str, object] = {name: vote() for name in members.nodes}

@@ -10,8 +10,9 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ganeti import errors
+from ganeti.cmdlib.base import why
 from ganeti.objects import updated
-from ganeti.wire.calls import NODE_CRYPTO_TOKENS
+from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_DEMOTE_FROM_MC
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
@@ -82,3 +83,37 @@ def fill_pool(unit: LogicalUnit, without: Collection[str] = ()) -> None:
             unit.warn(f"node {node.name} could not become a master candidate: {err}")
             continue
         unit.info(f"node {node.name} is now a master candidate")
+
+
+def give_up(unit: LogicalUnit, node: Node) -> None:
+    """Tell a node that it is no master candidate any more; the configuration says so already.
+
+    A node which cannot be told keeps old copies, which is a warning and does no harm.
+    """
+    if node.offline:
+        return
+    answer = unit.rpc.call(NODE_DEMOTE_FROM_MC, node.uuid)
+    if answer.failure is not None:
+        unit.warn(f"node {node.name} keeps copies of configuration and jobs: {why(answer.failure)}")
+
+
+def demote(unit: LogicalUnit, node: Node) -> None:
+    """Make a master candidate an ordinary node."""
+    unit.config.update_node(updated(node, master_candidate=False))
+    give_up(unit, node)
+
+
+def keep_pool_size(unit: LogicalUnit) -> None:
+    """Promote or demote nodes until there are as many candidates as there should be.
+
+    For a changed ``candidate_pool_size``. The master stays; of the others the last ones by name go.
+    All nodes must be locked.
+    """
+    fill_pool(unit)
+    for node in reversed(unit.config.nodes()):
+        data = unit.config.snapshot()
+        if present_count(data) <= data.cluster.candidate_pool_size:
+            return
+        if node.uuid != data.cluster.master_node and node.master_candidate and eligible(node):
+            demote(unit, node)
+            unit.info(f"node {node.name} is no master candidate any more")

@@ -246,6 +246,8 @@ class LUNodeSetParams(LogicalUnit):
                 change.set_candidate_cert(new.uuid, digest)
         else:
             self.config.update_node(new)
+        if plan.old.master_candidate and not new.master_candidate:
+            candidates.give_up(self, new)
         if plan.transition.leaves and self.op.auto_promote:
             candidates.fill_pool(self, without=[new.uuid])
         if new.offline and not plan.old.offline:
