@@ -13,7 +13,6 @@ and the credentials are sent. See :mod:`ganeti.bootstrap.join_protocol` for the 
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import select
 import socket
@@ -112,7 +111,8 @@ class Offer:
             secrets.token_bytes(protocol.SECRET_BYTES), host.name)
         self._lock = threading.Lock()
         self._winner: Machine | None = None
-        self._wake_receive, self._wake_send = os.pipe()
+        # Closed by the collector, when no thread needs it any more.
+        self._wake, self._waker = socket.socketpair()
         self._threads: list[threading.Thread] = []
 
     def __enter__(self) -> Offer:
@@ -135,7 +135,7 @@ class Offer:
         """
         poll = select.poll()
         poll.register(self._sock, select.POLLIN)
-        poll.register(self._wake_receive, select.POLLIN)
+        poll.register(self._wake, select.POLLIN)
         while True:
             left_s = self.token.expires - self._now()
             if left_s <= 0:
@@ -190,7 +190,7 @@ class Offer:
             if self._winner is not None or self._now() >= self.token.expires:
                 return False
             self._winner = machine
-        os.write(self._wake_send, b"!")
+        self._waker.send(b"!")
         return True
 
 

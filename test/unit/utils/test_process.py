@@ -118,3 +118,13 @@ def test_is_alive() -> None:
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
     assert not process.is_alive(child)  # a zombie
     os.waitpid(child, 0)
+
+
+@programs
+def test_a_program_on_our_terminal() -> None:
+    """It stays in our session, where it may ask for a password; a time limit still ends it."""
+    show = ["python3", "-c", "import os; print(os.getsid(0))"]
+    assert process.run(show, timeout_s=60, terminal=True).stdout.strip() == str(os.getsid(0))
+    assert process.run(show, timeout_s=60).stdout.strip() != str(os.getsid(0))
+    with pytest.raises(errors.CommandTimeout):
+        process.run(["sleep", "600"], timeout_s=0.1, terminal=True)
