@@ -17,8 +17,8 @@ PYTEST = $(VPY) -m pytest
 PARALLEL ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario bench demo demo-stop man completion install \
-	clean
+.PHONY: help venv check lint types unit docs scenario scenario-long bench demo demo-stop man \
+	completion install clean
 
 help:
 	@echo "What make can do, and what each target needs besides git, make and python3."
@@ -33,6 +33,7 @@ help:
 	@echo "  make docs       documentation agrees with the program                          (venv)"
 	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
 	@echo "                  qemu-utils, curl, openssl, iproute2: without, tests fail or are skipped)"
+	@echo "  make scenario-long  the slow ones, too: broken networks, more of the model     (venv)"
 	@echo "  make bench      latency and throughput on a virtual cluster                    (venv)"
 	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
 	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
@@ -62,6 +63,10 @@ docs: venv
 scenario: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	$(PYTEST) -q $(PARALLEL) test/scenario
+
+scenario-long: venv
+	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
+	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py
 
 bench: venv
 	$(VPY) tools/bench

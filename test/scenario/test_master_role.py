@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -126,7 +127,7 @@ def three() -> Iterator[Lab]:
 @pytest.fixture(autouse=True)
 def whole_network(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    for name in ("three",):
+    for name in ("three", "five"):
         if name in request.fixturenames:
             request.getfixturevalue(name).cluster.cut()
 
@@ -342,3 +343,120 @@ def copy_quickly(source: Path, target: Path) -> None:
                 shutil.copy2(path, to)
         except FileNotFoundError:
             continue
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Lab]:
+    yield from make_lab(2)
+
+
+def test_two_nodes(two: Lab) -> None:
+    """With both the role moves; with one it takes --no-voting, and a warning says what it costs."""
+    master, (other,) = present(two)
+    two.failover(other)
+    two.settled(other)
+    for daemon in (MASTERD, NODED):
+        pid = two.cluster.kill(other, daemon, signal.SIGKILL)
+        wait_until(lambda pid=pid: not alive(pid), f"{daemon} is gone")
+    two.cluster.on(master, "gnt-cluster", "master-failover").failed(
+        "only 1 of 2 nodes answer", "--no-voting")
+    assert two.masters() == []
+    # Nobody can be asked, so nothing is done.
+    two.cluster.on(master, "gnt-cluster", "master-failover", "--no-voting").failed(
+        "--yes-do-it", exit_code=13)
+    two.failover(master, "--no-voting", "--yes-do-it")
+    assert two.masters() == [master]
+    assert "without a vote" in two.log(master)
+    # One candidate of two is no majority; the missing node has to be marked.
+    two.cluster.on(master, "gnt-node", "modify", "--offline=yes", "--force", other)
+    assert two.change(master)
+    two.cluster.on(other, "daemon-util", "start", NODED).ok()
+    two.cluster.on(master, "gnt-node", "modify", "--offline=no", other).ok()
+    wait_until(lambda: two.file(other, "config.data").read_bytes()
+               == two.file(master, "config.data").read_bytes(), "one configuration")
+    two.cluster.on(other, "ganeti-masterd").failed(master, exit_code=11)
+    two.settled(master)
+
+
+@pytest.fixture(scope="module")
+def one() -> Iterator[Lab]:
+    yield from make_lab(1)
+
+
+def test_one_node(one: Lab) -> None:
+    """It confirms itself; each start has a higher epoch."""
+    (master,) = one.masters()
+    before = one.epoch(master)
+    pid = one.cluster.kill(master, MASTERD, signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the master is gone")
+    one.cluster.on(master, "gnt-cluster", "master-failover", "--dry-run").ok()
+    one.cluster.on(master, "daemon-util", "start-master").ok()
+    assert one.epoch(master) == before + 1
+    one.settled(master)
+    one.cluster.on(master, "gnt-cluster", "master-failover").failed("runs on this node")
+
+
+def test_switches(one: Lab) -> None:
+    """The commands which belong to the master, on the real one."""
+    run = one.cluster.run
+    run("gnt-cluster", "queue", "drain").ok()
+    assert "is set" in run("gnt-cluster", "queue", "info").ok().stdout
+    run("gnt-debug", "delay", "0").failed("drained")
+    run("gnt-cluster", "queue", "undrain").ok()
+    assert "is unset" in run("gnt-cluster", "queue", "info").ok().stdout
+    assert "is paused until" in run("gnt-cluster", "watcher", "pause", "1h").ok().stdout
+    assert "is paused until" in run("gnt-cluster", "watcher", "info").ok().stdout
+    run("gnt-cluster", "watcher", "continue").ok()
+    assert "not paused" in run("gnt-cluster", "watcher", "info").ok().stdout
+    for command in ("activate-master-ip", "redist-conf"):
+        run("gnt-cluster", command).ok()
+    run("gnt-cluster", "deactivate-master-ip", "--yes").ok()
+
+
+@pytest.fixture(scope="module")
+def five() -> Iterator[Lab]:
+    yield from make_lab(5)
+
+
+@LONG
+def test_five_nodes(five: Lab, record_property: pytest.RecordProperty) -> None:
+    """Two of five may be lost at once; how long it takes until the new master takes a job."""
+    taken: list[float] = []
+    for _ in range(5):
+        master, others = present(five)
+        begun = time.monotonic()
+        five.failover(others[0])
+        five.cluster.on(others[0], "gnt-debug", "delay", "--submit", "0").ok()
+        taken.append(time.monotonic() - begun)
+        five.settled(others[0])
+    record_property("failover_s", sorted(taken))
+    print(f"failover to first accepted job: {sorted(taken)} s")
+    master, others = present(five)
+    five.cluster.cut([master, others[0]], others[1:])
+    assert not five.change(master)
+    five.failover(others[1])
+    for _ in range(3):
+        assert five.change(others[1])
+    assert not five.change(master)
+    five.cluster.cut()
+    five.settled(others[1])
+
+
+@LONG
+def test_many_partitions(five: Lab) -> None:
+    """Networks break at random, roles move, changes are made: again and again."""
+    source = random.Random(7)
+    for _ in range(8):
+        nodes = source.sample(five.nodes, 5)
+        five.cluster.cut(nodes[:source.choice((1, 2))], nodes[2:])
+        for node in source.sample(five.nodes, 3):
+            if five.master_runs(node):
+                five.change(node)
+            else:
+                five.cluster.on(node, "gnt-cluster", "master-failover")
+    five.cluster.cut()
+    wait_until(lambda: len(five.masters()) <= 1, "at most one master remains")
+    if not five.masters():
+        assert any(five.cluster.on(node, "gnt-cluster", "master-failover").exit_code == 0
+                   for node in five.nodes)
+    five.settled(five.masters()[0])

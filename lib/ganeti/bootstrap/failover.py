@@ -152,7 +152,7 @@ def failover(*, no_voting: bool = False, ignore_offline: bool = True,
         stopped = _stop_old(found, undo, warnings, say)
         won = _take_role(found, no_voting, say)
         undo.keep()
-    config, runner = _commit(found, won, say)
+    config, runner = _commit(found, won, warnings, say)
     if stopped:
         failure = take_down_at(runner, config.snapshot(), found.old.uuid)
         if failure is not None:
@@ -202,10 +202,10 @@ def _take_role(found: Survey, no_voting: bool, say: Say) -> Won:
     return won
 
 
-def _commit(found: Survey, won: Won, say: Say) -> tuple[Config, RpcRunner]:
+def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Config, RpcRunner]:
     """Write this node into the configuration as the master.
 
-    :raises OpExecError: it did not reach enough candidates.
+    :raises OpExecError: it did not reach enough candidates, and that was not overridden.
     """
     here = paths.current()
 
@@ -231,6 +231,10 @@ def _commit(found: Survey, won: Won, say: Say) -> tuple[Config, RpcRunner]:
         with config.transaction() as change:
             change.update_cluster(updated(config.cluster(), master_node=me))
     except errors.ConfigurationError as err:
+        if won.override and config.cluster().master_node == me:
+            # It is on this disk, and no more can be had.
+            warnings.append(str(err))
+            return config, runner
         raise errors.OpExecError(
             f"{err} There is no master now. Run this command once more, here or on another master"
             " candidate.") from err

@@ -25,7 +25,8 @@ E = Epoch(3, "u")
 
 def survey(**answers: Standing) -> failover.Survey:
     data = cluster_of(3)
-    members = Members({node.name: node for node in data.nodes.values()}, data.cluster.master_node, 5)
+    nodes = {node.name: node for node in data.nodes.values()}
+    members = Members(nodes, data.cluster.master_node, 5)
     given = {f"{name}.example.com": one for name, one in answers.items()}
     failures = {name: f"node {name} is unreachable" for name in members.nodes if name not in given}
     ballot = Ballot(ME, frozenset(members.nodes), members.candidates, moving=True)
