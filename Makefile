@@ -32,7 +32,7 @@ help:
 	@echo "  make unit       unit tests                                                     (venv)"
 	@echo "  make docs       documentation agrees with the program                          (venv)"
 	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
-	@echo "                  qemu-utils, curl, openssl, iproute2: without, tests fail or are skipped)"
+	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip)"
 	@echo "  make scenario-long  the slow ones, too: broken networks, more of the model     (venv)"
 	@echo "  make bench      latency and throughput on a virtual cluster                    (venv)"
 	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
@@ -62,6 +62,7 @@ docs: venv
 
 scenario: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
+	-@tools/install-packages ganeti-htools-3.0
 	$(PYTEST) -q $(PARALLEL) test/scenario
 
 scenario-long: venv

@@ -18,8 +18,8 @@ from ganeti.cli.command import Program
 MAN = Path(__file__).resolve().parents[2] / "man"
 COMMON_SECTION = "Options of all commands"
 
-PAGES = [*sorted(client.PROGRAMS), "ganeti", "ganeti-confd", "ganeti-join", "ganeti-masterd",
-         "ganeti-noded", "ganeti-os-interface"]
+PAGES = [*sorted(client.PROGRAMS), "ganeti", "ganeti-confd", "ganeti-iallocator", "ganeti-join",
+         "ganeti-masterd", "ganeti-noded", "ganeti-os-interface"]
 
 
 def tree(name: str) -> nodes.document:

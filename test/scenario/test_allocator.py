@@ -1,0 +1,109 @@
+"""Instances whose nodes are chosen by an allocator, over real daemons."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from harness import PATIENCE_S, ROOT, Cluster
+
+ADD = ("gnt-instance", "add", "-o", "noop", "--no-nics")
+EXAMPLE = ROOT / "doc/examples/iallocators/most-memory"
+HAIL = Path("/usr/lib/ganeti/3.0/usr/lib/ganeti/iallocators/hail")
+PARALLEL = 6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(cluster: Cluster) -> None:
+    """The example allocator on every node, and an OS with nothing to install."""
+    cluster.make_os("noop")
+    for node in cluster.node_names:
+        directory = cluster.path(node, "usr/local/lib/ganeti/iallocators")
+        directory.mkdir(parents=True)
+        shutil.copy(EXAMPLE, directory)
+        if HAIL.exists():
+            (directory / "hail").symlink_to(HAIL)
+
+
+def nodes_of(cluster: Cluster) -> dict[str, str]:
+    return {
+        name: node for name, node, status in
+        cluster.rows("gnt-instance", "list", "-o", "name,pnode,status") if status == "running"
+    }  # fmt: skip
+
+
+def test_the_allocator_chooses_a_node(cluster: Cluster) -> None:
+    name = "chosen.example.com"
+    done = cluster.run(*ADD, "-t", "diskless", "-I", "most-memory", name).ok()
+    node = nodes_of(cluster)[name]
+    assert f"Selected nodes for instance {name} via iallocator most-memory: {node}" in done.text
+    cluster.run("gnt-instance", "remove", "--force", name).ok()
+
+
+def test_hail_chooses_a_node(cluster: Cluster) -> None:
+    if not HAIL.exists():
+        pytest.skip("no hail. Run: tools/install-packages ganeti-htools-3.0")
+    name = "hailed.example.com"
+    cluster.run(*ADD, "-t", "sharedfile", "-s", "1g", "-I", "hail", name).ok()
+    assert nodes_of(cluster)[name] in cluster.node_names
+    cluster.run("gnt-instance", "remove", "--force", name).ok()
+
+
+def test_what_cannot_be_placed(cluster: Cluster) -> None:
+    name = "never.example.com"
+    cluster.run(*ADD, "-t", "diskless", name).failed("no default instance allocator")
+    cluster.run(*ADD, "-t", "diskless", "-I", "nosuch", name).failed(
+        "instance allocator nosuch is in none of", "environment_error"
+    )
+    huge = ("-B", "memory=32000g", "--ignore-ipolicy", "-I", "most-memory", name)
+    cluster.run(*ADD, "-t", "diskless", *huge).failed("insufficient_resources", name)
+    cluster.run(*ADD, "-t", "diskless", "--opportunistic-locking", *huge).failed(
+        "temp_insufficient_resources"
+    )
+    assert name not in nodes_of(cluster)
+
+
+def test_request_and_answer_can_be_seen(cluster: Cluster) -> None:
+    debug = ("gnt-debug", "iallocator", "-m", "allocate", "-t", "file", "--disks", "1g", "-o",
+             "noop")  # fmt: skip
+    request = json.loads(cluster.run(*debug, "new.example.com").ok().stdout)
+    assert sorted(request["nodes"]) == sorted(cluster.node_names)
+    assert all(node["total_memory"] > 0 for node in request["nodes"].values())
+    assert request["request"]["disk_space_total"] == 1024
+    answer = cluster.run(*debug, "--dir", "out", "-I", "most-memory", "new.example.com").ok()
+    assert json.loads(answer.stdout)["result"][0] in cluster.node_names
+
+
+def test_parallel_creations_with_free_nodes_only(cluster: Cluster) -> None:
+    """Who finds too few free nodes is told so, and tries again until all are made."""
+    names = [f"many{number}.example.com" for number in range(PARALLEL)]
+    deadline = time.monotonic() + PATIENCE_S
+
+    def create(name: str) -> int:
+        attempts = 1
+        while True:
+            done = cluster.run(
+                *ADD, "-t", "file", "-s", "1g", "-I", "most-memory", "--opportunistic-locking", name
+            )
+            if done.exit_code == 0:
+                return attempts
+            done.failed("temp_insufficient_resources")
+            assert time.monotonic() < deadline, f"{name} found no free node in time"
+            attempts += 1
+
+    with ThreadPoolExecutor(PARALLEL) as pool:
+        attempts = list(pool.map(create, names))
+    assert len(attempts) == PARALLEL
+    placed = nodes_of(cluster)
+    assert set(names) <= set(placed)
+    # Nothing is left: no lock, no half instance, and the cluster agrees with itself.
+    assert not [row for row in cluster.rows("gnt-debug", "locks", "-o", "name,owner,pending")
+                if row[1] != "-" or row[2] != "-"]  # fmt: skip
+    assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
+    cluster.run("gnt-instance", "shutdown", "--all", "--force-multiple").ok()
+    for name in names:
+        cluster.run("gnt-instance", "remove", "--force", name).ok()
