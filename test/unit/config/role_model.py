@@ -61,7 +61,7 @@ class Message(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything."""
+    """Everything. ``acked``: what was acknowledged; ``acked_by``: by whom, the lowest epoch."""
 
     nodes: tuple[Node, ...]
     processes: tuple[Process | None, ...]
@@ -70,6 +70,7 @@ class State(NamedTuple):
     starts: int
     writes: int
     crashes: int
+    acked_by: tuple[Epoch, ...] = ()
 
 
 class Rules(NamedTuple):
@@ -188,7 +189,8 @@ class Model:
             return self._set(state, number, None)  # its own node says that it is over
         # A promise may come so late that a later epoch is at work already; that is no violation,
         # because nothing of this one will ever be acknowledged.
-        older = tuple(epoch for epoch in state.acked if epoch <= process.epoch)
+        older = tuple(change for change, by in zip(state.acked, state.acked_by, strict=True)
+                      if by <= process.epoch)
         if node.history[:len(older)] != older:
             raise Violation(f"{number} wins epoch {process.epoch} with {node.history},"
                             f" acknowledged is {state.acked}")
@@ -225,7 +227,10 @@ class Model:
         if longer[:len(shorter)] != shorter:
             raise Violation(f"{number} acknowledges {process.history} over {state.acked}")
         after = self._set(state, number, process._replace(acked=True))
-        return after._replace(acked=longer)
+        known = (*state.acked_by, *[process.epoch] * (len(longer) - len(state.acked_by)))
+        return after._replace(acked=longer, acked_by=tuple(
+            min(by, process.epoch) if place < len(process.history) else by
+            for place, by in enumerate(known)))
 
     def _deliver(self, state: State, message: Message) -> Iterator[tuple[str, State]]:
         node = state.nodes[message.target]
