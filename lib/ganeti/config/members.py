@@ -22,11 +22,6 @@ class Members(NamedTuple):
     serial_no: int
 
     @property
-    def addresses(self) -> dict[str, str]:
-        """Primary addresses by name."""
-        return {name: node.primary_ip for name, node in self.nodes.items()}
-
-    @property
     def candidates(self) -> frozenset[str]:
         """Names of the master candidates that are online."""
         return frozenset(name for name, node in self.nodes.items()

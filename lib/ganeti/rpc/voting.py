@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ganeti import errors
@@ -59,7 +59,7 @@ class Voting:
 
     def ask(self) -> Votes:
         """Ask all nodes for their vote; changes nothing."""
-        return self._ask(MASTER_VOTE)
+        return self._ask(MASTER_VOTE, self._members.nodes)
 
     def ask_patiently(self, patience_s: float = PATIENCE_S, *,
                       sleep: Callable[[float], None] = time.sleep,
@@ -76,12 +76,17 @@ class Voting:
     def claim(self, votes: Votes, *, override: bool = False) -> Won:
         """Take a new epoch and have it promised; nobody obeys an older master afterwards.
 
+        Who did not vote is not asked again: a node that hangs would only hold this up. It hears of
+        the epoch with the first call.
+
         :param override: go on without a quorum, and whatever the others have.
         :raises RoleNotWonError: too few promised, or somebody has something newer after all.
         """
         owner = self._members.nodes[self._me].uuid
         epoch = role.next_epoch(owner, votes.known)
-        got = self._ask(MASTER_CLAIM, epoch=str(epoch))
+        got = self._ask(MASTER_CLAIM, votes.answers, epoch=str(epoch))
+        got.failures.update({name: why for name, why in votes.failures.items()
+                             if name not in votes.answers})
         if override:
             verdict = Verdict(Outcome.WON)
             if self._me not in got.answers:
@@ -95,12 +100,12 @@ class Voting:
         _log.info("epoch %s promised by %s", epoch, ", ".join(sorted(got.answers)))
         return Won(epoch, got.answers, override)
 
-    def _ask(self, call: Call, **args: Any) -> Votes:
+    def _ask(self, call: Call, names: Iterable[str], **args: Any) -> Votes:
         answers: dict[str, Standing] = {}
         failures: dict[str, str] = {}
         known: list[Epoch] = [NONE]
         results: Mapping[str, Result] = self._runner.call_addresses(
-            call, self._members.addresses, **args)
+            call, {name: self._members.nodes[name].primary_ip for name in names}, **args)
         for name, result in results.items():
             try:
                 answers[name] = role.standing(result.payload())
