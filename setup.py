@@ -13,6 +13,9 @@ assert _VERSION is not None
 
 RUNTIME = [
     "pycurl",
+    "pyinotify",
+    # pyinotify needs what Python 3.12 took out of its library.
+    "pyasyncore; python_version >= '3.12'",
     "pyOpenSSL",
     "cryptography",
     "simplejson",
