@@ -69,8 +69,9 @@ scenario-long: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py
 
+# For example: make bench BENCH="--sections all --json now.json"
 bench: venv
-	$(VPY) tools/bench
+	$(VPY) tools/bench $(BENCH)
 
 demo: venv
 	@tools/demo $(DEMO)

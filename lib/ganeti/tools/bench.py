@@ -1,8 +1,9 @@
 """Measures the cluster: latency, throughput, start-up; the program ``bench`` (``make bench``).
 
-Everything runs on a virtual cluster of three nodes with the ``fake`` hypervisor, through the same
-sockets and programs a user has. Each figure stands beside its budget (``doc/performance.rst``);
-with ``--baseline`` also beside an earlier run on the same machine, as a ratio.
+Everything runs on virtual clusters with the ``fake`` hypervisor, through the same sockets and
+programs a user has. What is measured comes in sections (``--sections``). Each figure stands beside
+its budget (``doc/performance.rst``); with ``--baseline`` also beside an earlier run on the same
+machine, as a ratio.
 
 Figures are medians of repeated measurements with the worst one beside them: on a shared machine the
 median tells about the program, the worst about the neighbours.
@@ -21,13 +22,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ganeti import __version__, errors, luxi
-from ganeti.opcodes.test import OpTestDelay
+from ganeti import __version__, errors
+from ganeti.tools import bench_queue as queue
 from ganeti.tools import vcluster
 from ganeti.utils import clock, fs, net, paths, process
 from ganeti.wire import json
 
-NODES = 3
 _STEP_S = 600.0
 _FORMAT = 1
 
@@ -43,6 +43,8 @@ class Figure(NamedTuple):
     samples: int
     budget: float | None
     more_is_better: bool
+    #: Load average of the machine after the measurement: what others did to it.
+    load: float = 0.0
 
     @property
     def within_budget(self) -> bool | None:
@@ -76,15 +78,20 @@ def ratio(now: Figure, before: Mapping[str, float]) -> float | None:
     return now.value / old if now.more_is_better else old / now.value
 
 
+def _digits(value: float) -> int:
+    return 2 if value < 2 else 1
+
+
 def table(figures: Sequence[Figure], before: Mapping[str, float] | None = None) -> str:
     """The figures for people."""
-    rows = [["What", "Median", "Worst", "Budget", "Met"]]
+    rows = [["What", "Median", "Worst", "Budget", "Met", "Load"]]
     if before is not None:
         rows[0].append("Ratio")
     for one in figures:
         met = {True: "yes", False: "no", None: "-"}[one.within_budget]
         budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
-        row = [one.title, f"{one.value:.1f} {one.unit}", f"{one.worst:.1f} {one.unit}", budget, met]
+        row = [one.title, f"{one.value:.{_digits(one.value)}f} {one.unit}",
+               f"{one.worst:.{_digits(one.worst)}f} {one.unit}", budget, met, f"{one.load:.1f}"]
         if before is not None:
             better = ratio(one, before)
             row.append("-" if better is None else f"{better:.2f}")
@@ -113,6 +120,7 @@ def to_data(figures: Sequence[Figure]) -> dict[str, Any]:
                 "worst": one.worst,
                 "samples": one.samples,
                 "budget": one.budget,
+                "load": one.load,
             }
             for one in figures
         },
@@ -142,55 +150,51 @@ def _timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _delay(duration_s: float = 0.0) -> OpTestDelay:
-    return OpTestDelay(duration=duration_s, on_master=False, on_nodes=[])
-
-
-_FINAL = ("success", "error", "canceled")
-
-
-def _wait(client: luxi.Client, job_id: int) -> None:
-    """Wait for a job as the commands do.
-
-    :raises OpExecError: it did not succeed.
-    """
-    previous: list[Any] | None = None
-    while previous is None or previous[0] not in _FINAL:
-        previous, _log = client.wait_for_job_change(job_id, ["status"], previous, None)
-    if previous[0] != "success":
-        raise errors.OpExecError(f"job {job_id} ended with status {previous[0]}")
-
-
-def job_latency(client: luxi.Client, rounds: int) -> Figure:
+def job_latency(socket: str, rounds: int, key: str, where: str) -> list[Figure]:
     """One small job at a time: from submitting to its end being known."""
-    samples = []
-    for _ in range(rounds):
-
-        def one() -> None:
-            _wait(client, client.submit_job([_delay()]))
-
-        samples.append(_timed(one) * 1000)
-    return figure("job_latency", "small job, idle cluster", "ms", samples, budget=20)
+    samples = queue.latencies_ms(socket, rounds)
+    return [
+        figure(f"job_latency{key}", f"small job, {where}", "ms", samples, budget=12),
+        figure(f"job_latency_p99{key}", f"small job, {where}, p99", "ms",
+               [queue.percentile(samples, 99)], budget=60),
+    ]  # fmt: skip
 
 
-def jobs_per_second(client: luxi.Client, rounds: int, jobs: int) -> Figure:
-    """Many small jobs in one request, until the last has ended."""
-    samples = []
-    for _ in range(rounds):
+def acceptance(socket: str, rounds: int, key: str, where: str) -> Figure:
+    """200 jobs in one request, until they are accepted."""
+    return figure(f"acceptance{key}", f"200 jobs accepted, {where}", "ms",
+                  queue.acceptance_ms(socket, rounds), budget=100)  # fmt: skip
 
-        def one() -> None:
-            answers = client.submit_many_jobs([[_delay()] for _ in range(jobs)])
-            for accepted, job_id in answers:
-                if not accepted:
-                    raise errors.OpExecError(f"a job was refused: {job_id}")
-            for _, job_id in answers:
-                _wait(client, job_id)
 
-        samples.append(jobs / _timed(one))
-    return figure(
-        "jobs_per_second", f"small jobs, {jobs} at once", "jobs/s", samples,
-        budget=500, more_is_better=True,
-    )  # fmt: skip
+def sustained(
+    cluster: vcluster.VirtualCluster, seconds: float, key: str, where: str, budget: float | None
+) -> list[Figure]:
+    """A busy queue: jobs per second, and the CPU time they take."""
+    load = queue.sustained(cluster, seconds)
+    return [
+        figure(f"sustained{key}", f"small jobs, sustained, {where}", "jobs/s", [load.jobs_per_s],
+               budget=budget, more_is_better=True),
+        figure(f"master_cpu{key}", f"  of this CPU of the master, {where}", "ms/job",
+               [load.master_ms_per_job]),
+        figure(f"nodes_cpu{key}", f"  of this CPU of all nodes, {where}", "ms/job",
+               [load.nodes_ms_per_job]),
+    ]  # fmt: skip
+
+
+def backlog(cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds: int
+            ) -> list[Figure]:
+    """A long line of jobs."""
+    found = queue.backlog(cluster, queued=queued, archived=archived, rounds=rounds)
+    where = f"{queued} jobs queued"
+    return [
+        figure("list_p99", f"job list, {where}, p99", "ms",
+               [queue.percentile(found.list_ms, 99)], budget=100),
+        figure("list_some_p99", f"list of 20 jobs, {where}, p99", "ms",
+               [queue.percentile(found.some_ms, 99)], budget=100),
+        figure("job_memory", "memory per queued job", "KiB", [found.kib_per_job]),
+        figure("restart", f"restart, {where}, {archived} archived", "ms", found.restart_ms,
+               budget=3000),
+    ]  # fmt: skip
 
 
 def whole_command(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
@@ -265,18 +269,73 @@ def master_start(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
     return figure("masterd_start", "start of ganeti-masterd", "ms", samples, budget=3000)
 
 
-def measure(cluster: vcluster.VirtualCluster, *, quick: bool = False) -> list[Figure]:
-    """All figures of one cluster."""
-    first = cluster.nodes[0]
-    figures = []
-    with luxi.Client(cluster.paths(first).master_socket) as client:
-        _wait(client, client.submit_job([_delay()]))  # the first job pays for lazy imports
-        figures.append(job_latency(client, 10 if quick else 100))
-        figures.append(jobs_per_second(client, 1 if quick else 5, 200))
-    figures.append(whole_command(cluster, 3 if quick else 15))
-    figures.append(first_request(cluster, 3 if quick else 15))
-    figures.append(master_start(cluster, 1 if quick else 5))
+# --- sections ----------------------------------------------------------------------------------
+
+
+def _commands(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    return [
+        whole_command(cluster, 3 if quick else 15),
+        first_request(cluster, 3 if quick else 15),
+        master_start(cluster, 1 if quick else 5),
+    ]
+
+
+def _jobs(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    count = len(cluster.nodes)
+    key, where = f"_{count}", f"{count} candidate{'s' if count > 1 else ''}"
+    socket = cluster.paths(cluster.nodes[0]).master_socket
+    return [
+        *job_latency(socket, 10 if quick else 200, key, where),
+        acceptance(socket, 1 if quick else 5, key, where),
+        *sustained(cluster, 0.5 if quick else 5.0, key, where, _RATES.get(count)),
+    ]
+
+
+def _backlog(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    return backlog(cluster, 1000 if quick else 10000, 1000 if quick else 50000,
+                   5 if quick else 100)  # fmt: skip
+
+
+class Section(NamedTuple):
+    """Some figures and the sizes of the clusters on which they are measured."""
+
+    about: str
+    nodes: Sequence[int]
+    measure: Callable[[vcluster.VirtualCluster, bool], list[Figure]]
+
+
+# Wanted jobs per second by number of candidates.
+_RATES = {1: 1000.0, 5: 500.0}
+SECTIONS = {
+    "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
+    "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
+    "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),
+    "backlog": Section("10000 jobs queued and 50000 archived", (1,), _backlog),
+}
+DEFAULT_SECTIONS = ("commands", "jobs")
+
+
+def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
+    """The figures of these sections; a cluster for each size."""
+    figures: list[Figure] = []
+    for name in names:
+        section = SECTIONS[name]
+        for count in section.nodes[:1] if quick else section.nodes:
+            with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
+                directory = f"{place}/vc"
+                cluster = vcluster.create(directory, count, hypervisor="fake", say=_nothing)
+                try:
+                    found = section.measure(cluster, quick)
+                finally:
+                    vcluster.destroy(directory)
+            load = os.getloadavg()[0]
+            figures += [one._replace(load=load) for one in found]
+            _progress(f"{name}, {count} nodes: done, load {load:.1f}")
     return figures
+
+
+def _nothing(_message: str) -> None:
+    """How a cluster is made interests nobody here."""
 
 
 def _progress(message: str) -> None:
@@ -285,11 +344,29 @@ def _progress(message: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench", description="Measure the cluster.")
+    parser = argparse.ArgumentParser(
+        prog="bench", description="Measure the cluster.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="sections:\n" + "\n".join(
+            f"  {name:<9} {section.about}"
+            + (" (also without --sections)" if name in DEFAULT_SECTIONS else "")
+            for name, section in SECTIONS.items()),
+    )  # fmt: skip
     parser.add_argument("--json", metavar="FILE", help="also write the figures here (- for stdout)")
     parser.add_argument("--baseline", metavar="FILE", help="compare with an earlier --json")
     parser.add_argument("--quick", action="store_true", help="few repetitions, for a first look")
+    parser.add_argument("--sections", metavar="NAME,...", type=_section_names,
+                        default=DEFAULT_SECTIONS, help="what to measure; 'all' for everything")
     return parser
+
+
+def _section_names(text: str) -> tuple[str, ...]:
+    names = tuple(SECTIONS) if text == "all" else tuple(text.split(","))
+    for name in names:
+        if name not in SECTIONS:
+            raise argparse.ArgumentTypeError(
+                f"there is no section '{name}', only {', '.join(SECTIONS)}")
+    return names
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -299,13 +376,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ.pop(name, None)
     try:
         before = read_baseline(options.baseline) if options.baseline else None
-        with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
-            directory = f"{place}/vc"
-            cluster = vcluster.create(directory, NODES, hypervisor="fake", say=_progress)
-            try:
-                figures = measure(cluster, quick=options.quick)
-            finally:
-                vcluster.destroy(directory)
+        figures = measure(options.sections, quick=options.quick)
         data = json.dumps(to_data(figures)) + "\n"
         if options.json == "-":
             sys.stdout.write(data)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.tools import bench
+from ganeti.tools import bench, bench_queue
 from ganeti.wire import json
 
 
@@ -29,10 +29,10 @@ def test_ratio_above_one_is_better() -> None:
 
 
 def test_table() -> None:
-    figures = [bench.figure("x", "latency", "ms", [2.25], budget=20)]
+    figures = [bench.figure("x", "latency", "ms", [2.25], budget=20)._replace(load=1.5)]
     assert bench.table(figures).splitlines() == [
-        "What     Median   Worst  Budget  Met",
-        "latency  2.2 ms  2.2 ms   20 ms  yes",
+        "What     Median   Worst  Budget  Met  Load",
+        "latency  2.2 ms  2.2 ms   20 ms  yes   1.5",
     ]
     assert bench.table(figures, {"x": 4.5}).splitlines()[1].endswith("2.00")
     assert bench.table(figures, {}).splitlines()[1].endswith("-")
@@ -53,3 +53,19 @@ def test_bad_baseline(tmp_path: Path, content: str) -> None:
     path.write_text('{"format": 2}')
     with pytest.raises(errors.ConfigurationError, match="format 2"):
         bench.read_baseline(str(path))
+
+
+def test_sections(capsys: pytest.CaptureFixture[str]) -> None:
+    parse = bench._parser().parse_args
+    assert parse([]).sections == bench.DEFAULT_SECTIONS
+    assert parse(["--sections", "jobs,backlog"]).sections == ("jobs", "backlog")
+    assert parse(["--sections", "all"]).sections == tuple(bench.SECTIONS)
+    with pytest.raises(SystemExit):
+        parse(["--sections", "jobs,x"])
+    assert "there is no section 'x'" in capsys.readouterr().err
+
+
+def test_percentile() -> None:
+    assert bench_queue.percentile(range(100), 99) == 99
+    assert bench_queue.percentile(range(1000), 99) == 990
+    assert bench_queue.percentile([5], 50) == 5
