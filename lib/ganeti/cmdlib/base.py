@@ -9,7 +9,8 @@ A logical unit (LU) executes one kind of opcode in four phases, driven by
     called once per level, in order, with the locks of all lower levels already held.
 ``check_prereq``
     may refuse with :class:`~ganeti.errors.OpPrereqError`; reads and asks, changes nothing; returns
-    the plan. ``exec(plan)``
+    the plan.
+``exec(plan)``
     acts; what it raises from here on means that something may have been changed.
 
 The unit reaches the cluster only through its :class:`LuContext`: the configuration, the node
@@ -17,8 +18,7 @@ calls, the locks of its owner and the job's callbacks. Nothing here assumes that
 configuration live in one process.
 
 Units register themselves with :func:`executes`; :func:`ganeti.cmdlib.lookup` finds them.
-:class:`OpCallbacks` is what the job queue offers to a running opcode; it is repeated in
-    :mod:`ganeti.mcpu` for those who import from there.
+:class:`OpCallbacks` is what the job queue offers to a running opcode.
 """
 
 from __future__ import annotations
