@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.cli import failures, jobs, table, terminal
+from ganeti.cli import options as opt
 from ganeti.cli.command import Values
 from ganeti.constants import query as const
 
@@ -44,6 +45,8 @@ _MARKS = {
     const.RS_UNAVAIL: ("-", "(unavail)", "unavail"),
     const.RS_OFFLINE: ("*", "(offline)", "offline"),
 }
+#: What ``-o`` takes instead of naming every field; no field is called so.
+ALL_FIELDS = "all"
 _RIGHT = frozenset((const.KIND_NUMBER, const.KIND_FLOAT, const.KIND_UNIT))
 _KIND_NAMES = {
     const.KIND_TEXT: "Text",
@@ -76,6 +79,8 @@ def join_list(value: Any) -> str:
 
 def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
     """Fields to ask for: ``a,b`` replaces the default ones, ``+a,b`` adds to them.
+
+    The word ``all`` comes back as it is; only the master knows what it stands for.
 
     :raises OpPrereqError: none is left.
     """
@@ -153,13 +158,18 @@ def run_list(resource: str, default_fields: Sequence[str], values: Values,
     :param extra_filter: a condition from other options.
     :param extra_fields: added when they are not among the chosen ones.
     """
+    client = client or jobs.connect()
     fields = selected_fields(values.output, default_fields)
+    if fields == [ALL_FIELDS]:
+        fields = [field["name"] for field in client.query_fields(resource)["fields"]]
     fields += [name for name in extra_fields if name not in fields]
     qfilter = both_filters(
         make_filter(arguments, force_filter=bool(values.get("force_filter")), name_field=name_field,
                     numeric=numeric), extra_filter)
-    response = (client or jobs.connect()).query(resource, fields, qfilter)
-    if values.output_format in ("json", "yaml"):
+    response = client.query(resource, fields, qfilter)
+    if values.output_format == "csv":
+        _write_csv(response, values)
+    elif values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data(as_objects(response), values.output_format)
     else:
@@ -189,6 +199,16 @@ def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
             item["_status"] = why
         rows.append(item)
     return rows
+
+
+def _write_csv(response: Mapping[str, Any], values: Values) -> None:
+    """The answer as comma separated values: the columns that were asked for and no others."""
+    from ganeti.cli import output
+    sys.stdout.write(output.to_csv(
+        [field["name"] for field in response["fields"]],
+        ([value if not status else None for status, value in row] for row in response["data"]),
+        header=not values.no_headers))
+    sys.stdout.flush()
 
 
 def _write_table(response: Mapping[str, Any], values: Values,
@@ -275,7 +295,7 @@ def run_list_fields(resource: str, values: Values, arguments: Sequence[str], *,
                     client: luxi.Client | None = None) -> int:
     """A whole list-fields command; arguments are names of fields, none means all."""
     fields = (client or jobs.connect()).query_fields(resource, list(arguments))["fields"]
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data([dict(field) for field in fields], values.output_format)
     else:

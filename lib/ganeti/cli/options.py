@@ -127,12 +127,14 @@ VERBOSE_LIST = flag("-v", "--verbose", help="write (unavail), (nodata) ... inste
 FILTER = flag("-F", "--filter", dest="force_filter",
               help="the arguments are a filter expression, not names")
 
-FORMATS = ("json", "yaml", "table")
+#: Formats for programs, and the one for people.
+DATA_FORMATS = ("json", "yaml", "csv")
+FORMATS = (*DATA_FORMATS, "table")
 
 
 def _set_output(values: Values, text: str) -> None:
-    # -o chose fields long before formats existed. No field is called json, yaml or table, so both
-    # live in one option, and both may be given.
+    # -o chose fields long before formats existed. No field is called json, yaml, csv or table (a
+    # test sees to it), so both live in one option, and both may be given.
     if text in FORMATS:
         values.__dict__["output_format"] = text
     else:
@@ -141,10 +143,12 @@ def _set_output(values: Values, text: str) -> None:
 
 OUTPUT = Option("-o", "--output", kind="string", action="call", callback=_set_output,
                 dest="output", metavar="FIELDS",
-                help="the columns, comma separated; +a,b adds to the default ones. The words json,"
-                     " yaml and table choose the format instead; give -o twice for both")
+                completion="fields",
+                help="the columns, comma separated; +a,b adds to the default ones, all means every"
+                     " one. The words json, yaml, csv and table choose the format instead; give -o"
+                     " twice for both")
 OUTPUT_FORMAT = Option("--output", dest="output_format", choices=FORMATS,
-                       help="format for programs (json, yaml) or people (table, the default)")
+                       help="format for programs (json, yaml, csv) or people (table, the default)")
 
 LIST_OPTIONS = (NO_HEADERS, SEPARATOR, UNITS, OUTPUT, VERBOSE_LIST, FILTER)
 LIST_FIELDS_OPTIONS = (NO_HEADERS, SEPARATOR, OUTPUT_FORMAT)

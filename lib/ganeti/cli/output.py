@@ -1,13 +1,13 @@
-"""Formats of what a command shows: the indented text for people, JSON and YAML for programs.
+"""Formats of what a command shows: the indented text for people; JSON, YAML and CSV for programs.
 
 The indented text looks like YAML and is published as it is (keys, order, ``default (...)``); it is
-not meant to be parsed, JSON and YAML are. This is the only user of PyYAML.
+not meant to be parsed, the other three are (``doc/output.rst``). This is the only user of PyYAML.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.cli import terminal
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 
 def write_data(data: Any, output_format: str) -> None:
-    """Write data as JSON or YAML to standard output.
+    """Write data as JSON, YAML or CSV to standard output.
 
     :raises OpPrereqError: YAML was asked for and PyYAML is not installed.
     """
-    terminal.out(to_json(data) if output_format == "json" else to_yaml(data))
+    if output_format == "csv":
+        sys.stdout.write(to_csv(*_table_of(data)))
+        sys.stdout.flush()
+    else:
+        terminal.out(to_json(data) if output_format == "json" else to_yaml(data))
 
 
 def to_json(data: Any) -> str:
@@ -44,6 +48,38 @@ def to_yaml(data: Any) -> str:
             errors.ECODE_ENVIRON) from err
     text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=False)
     return text.rstrip("\n")
+
+
+def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool = True) -> str:
+    """Comma separated values (RFC 4180, lines end with a newline alone).
+
+    What is not there is empty, true and false are words, lists and dictionaries are compact JSON.
+    """
+    import csv
+    import io
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    if header and names:
+        writer.writerow(names)
+    writer.writerows([_csv_cell(value) for value in row] for row in rows)
+    return text.getvalue()
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, dict)):
+        import json
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return value
+
+
+def _table_of(data: Any) -> tuple[list[str], list[list[Any]]]:
+    """Objects as columns and rows: one object is one row, a plain value a column ``value``."""
+    items = list(data) if isinstance(data, (list, tuple)) else [data]
+    objects = [item if isinstance(item, Mapping) else {"value": item} for item in items]
+    names = list(dict.fromkeys(str(name) for item in objects for name in item))
+    return names, [[item.get(name) for name in names] for item in objects]
 
 
 def write_info(data: Any) -> None:

@@ -67,7 +67,7 @@ def _show_commits(values: Values) -> int:
     if values.limit is not None and values.limit < 0:
         raise errors.OpPrereqError("--limit must not be less than 0", errors.ECODE_INVAL)
     commits = jobs.connect().query_config_history(values.limit or None)
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data(commits, values.output_format)
         return failures.EXIT_SUCCESS
     columns = [table.Column(title, right) for title, right in _COLUMNS]
@@ -97,7 +97,7 @@ def _label(kind: str, name: str) -> str:
 
 def _show_changes(values: Values, first: Point, last: Point) -> int:
     found = jobs.connect().query_config_changes(first, last)
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data(found, values.output_format)
         return failures.EXIT_SUCCESS
     if not found["changes"]:
@@ -141,7 +141,7 @@ def _text(value: Any) -> str:
 
 def _show_state(values: Values, point: Point) -> int:
     state = jobs.connect().query_config_at(point)
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data(state, values.output_format)
     else:
         terminal.out(output.to_json(state))

@@ -43,7 +43,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
     """``info``."""
     from ganeti.cli import output
     info = jobs.connect().query_cluster_info()
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data(info, values.output_format)
         return failures.EXIT_SUCCESS
     from ganeti.client import cluster_info
@@ -65,7 +65,7 @@ _VERSIONS = (
 def show_version(values: Values, arguments: list[str]) -> int:
     """``version``."""
     info = jobs.connect().query_cluster_info()
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data({key: info[key] for _, key in _VERSIONS}, values.output_format)
         return failures.EXIT_SUCCESS

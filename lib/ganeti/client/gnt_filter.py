@@ -51,7 +51,7 @@ def list_fields(values: Values, arguments: list[str]) -> int:
 def show_info(values: Values, arguments: list[str]) -> int:
     """``info``."""
     rows = jobs.connect().query_filters(arguments, LIST_FIELDS)
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data([dict(zip(LIST_FIELDS, row, strict=True)) for row in rows],
                           values.output_format)

@@ -52,7 +52,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
     found = jobs.run_opcode(OpInstanceQueryData(
         instances=arguments, static=values.static, use_locking=not values.static,
         **jobs.common_params(values)), values)
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data(list(found.values()), values.output_format)
         return failures.EXIT_SUCCESS
     from ganeti.client import instance_info

@@ -63,7 +63,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
     response = client.query("job", list(_INFO_FIELDS), listing.simple_filter("id", wanted))
     rows = {row[0][1]: row for row in response["data"] if row[0][0] == 0}
     found = [(job_id, rows.get(job_id)) for job_id in wanted]
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         shown = {"fields": response["fields"], "data": [row for _, row in found if row]}
         output.write_data(listing.as_objects(shown), values.output_format)
@@ -135,7 +135,7 @@ def explain(values: Values, arguments: list[str]) -> int:
     client = jobs.connect()
     wanted = [listing.job_id(text) for text in arguments]
     found = [client.explain_job(job_id) for job_id in wanted]
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data(found, values.output_format)
         return failures.EXIT_SUCCESS

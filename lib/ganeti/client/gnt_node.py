@@ -40,7 +40,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
     from ganeti.cli import output
     rows = jobs.connect().query_nodes(arguments, list(_INFO_FIELDS), False)
     nodes = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data(nodes, values.output_format)
     elif nodes:
         output.write_info([_describe(node) for node in nodes])

@@ -36,7 +36,7 @@ def list_os(values: Values, arguments: list[str]) -> int:
     """``list``."""
     rows = _diagnose(values, ("name", "variants"))
     names = [name for os_name, variants in rows for name in os_names(os_name, variants)]
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data([{"name": name} for name in names], values.output_format)
         return failures.EXIT_SUCCESS
@@ -56,7 +56,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
              for row in _diagnose(values, _INFO_FIELDS)}
     wanted = arguments or list(found)
     unknown = [name for name in wanted if name not in found]
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         output.write_data([found[name] for name in wanted if name in found],
                           values.output_format)
     else:
@@ -92,7 +92,7 @@ def diagnose(values: Values, arguments: list[str]) -> int:
     rows = [dict(zip(_DIAGNOSE_FIELDS, row, strict=True))
             for row in _diagnose(values, _DIAGNOSE_FIELDS, client)]
     healthy = all(row["valid"] for row in rows)
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data(rows, values.output_format)
     else:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 from ganeti import errors, luxi
 from ganeti.cli import failures, jobs, listing, table, terminal
+from ganeti.cli import options as opt
 from ganeti.client import job_explain
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -120,7 +121,7 @@ def run(values: Values, arguments: list[str]) -> int:
         raise errors.OpPrereqError(
             f"number of jobs must be 0 or more, not {values.number}", errors.ECODE_INVAL)
     client = jobs.connect()
-    for_programs = values.output_format in ("json", "yaml") or values.separator is not None
+    for_programs = values.output_format in opt.DATA_FORMATS or values.separator is not None
     if values.once or for_programs or not terminal.is_terminal(sys.stdout):
         _show_once(look(client, values.number), values)
     else:
@@ -129,7 +130,7 @@ def run(values: Values, arguments: list[str]) -> int:
 
 
 def _show_once(seen: Look, values: Values) -> None:
-    if values.output_format in ("json", "yaml"):
+    if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data(seen.data(), values.output_format)
         return

@@ -44,6 +44,18 @@ def test_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == data
 
 
+@pytest.mark.parametrize(("data", "text"), [
+    ([{"name": "web1", "up": True, "tags": ["a", "b"]}, {"name": 'say "hi", now', "ram": None}],
+     'name,up,tags,ram\nweb1,true,"[""a"",""b""]",\n"say ""hi"", now",,,\n'),
+    ({"name": "c", "size": 1.5}, "name,size\nc,1.5\n"),
+    (["one", "two\nlines"], 'value\none\n"two\nlines"\n'),
+    ([], ""),
+])
+def test_csv(data: Any, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    output.write_data(data, "csv")
+    assert capsys.readouterr().out == text
+
+
 def test_yaml_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     with pytest.raises(errors.OpPrereqError, match="PyYAML"):

@@ -109,6 +109,32 @@ def test_yaml_with_default_columns(gnt: Gnt) -> None:
                      "pnode": "node1.example.com", "status": "running", "oper_ram": 128}]
 
 
+def test_csv(gnt: Gnt) -> None:
+    ended = gnt("instance list -o name,oper_ram,admin_up,tags -o csv")
+    assert ended.out == (
+        "name,oper_ram,admin_up,tags\n"
+        'web1.example.com,128,true,"[""prod"",""web""]"\n'
+        "db1.example.com,,false,[]\n"
+        "big.example.com,4608,true,[]\n")
+    assert gnt("instance list -o name -o csv --no-headers web1.example.com").out \
+        == "web1.example.com\n"
+
+
+def test_every_field(gnt: Gnt, master: FakeMaster) -> None:
+    (first, *_) = json.loads(gnt("instance list -o all -o json").out)
+    assert list(first) == [field["name"] for field in FIELDS]
+    assert master.methods() == ["QueryFields", "Query"]
+
+
+def test_no_field_is_called_as_a_format() -> None:
+    from ganeti.cli import listing, options
+    from ganeti.constants import query
+    from ganeti.query import resources
+    words = {listing.ALL_FIELDS, *options.FORMATS}
+    for what in query.RESOURCES:
+        assert not words & set(resources.lookup(what).fields)
+
+
 def test_defaults_from_the_environment(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
     from ganeti.cli import main
     from ganeti.client import gnt_instance

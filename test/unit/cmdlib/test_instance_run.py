@@ -304,6 +304,8 @@ def test_query_data_has_the_published_keys():
     (facts,) = master.run(OpInstanceQueryData(instances=["web"], use_locking=True)).values()
     assert set(facts) == KEYS
     assert facts["run_state"] == "up"
+    # The one parameter of the fake hypervisor belongs to the whole cluster.
+    assert facts["hv_actual"] == {}
     assert facts["disk_template"] == "sharedfile"
     assert facts["pnode_group_name"] == "default"
     assert facts["nics"] == [

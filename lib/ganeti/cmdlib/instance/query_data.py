@@ -83,7 +83,8 @@ class LUInstanceQueryData(LogicalUnit):
             "hypervisor": instance.hypervisor,
             "network_port": instance.network_port,
             "hv_instance": dict(instance.hvparams),
-            "hv_actual": dict(filled.hvparams),
+            # What only the cluster can set says nothing about an instance.
+            "hv_actual": self.config.cluster().fill_hv(instance, skip_globals=True),
             "be_instance": dict(instance.beparams),
             "be_actual": dict(filled.beparams),
             "os_instance": dict(instance.osparams),
