@@ -53,8 +53,6 @@ def test_creation_writes_first_then_makes_then_installs_then_starts(master):
         "blockdev_assemble",
         "blockdev_assemble",
         "instance_os_add",
-        "blockdev_shutdown",
-        "blockdev_shutdown",
         "blockdev_assemble",
         "blockdev_assemble",
         "instance_start",

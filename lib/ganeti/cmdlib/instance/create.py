@@ -21,9 +21,10 @@ from ganeti import allocator, errors, ht
 from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
+from ganeti.cmdlib.instance import adopt, new_disks, nics, params, policy, run, space, sync
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import new_disks, nics, params, policy, run
 from ganeti.cmdlib.undo import Undo
+from ganeti.constants.disk import DRBD_META_SIZE_MIB, FILE_BASED, INT_MIRRORED, LVM_BASED
 from ganeti.constants.hv import REQUIRING_PORT
 from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
@@ -49,6 +50,7 @@ class CreatePlan:
     """The instance as it will be, with complete parameters for checks and hooks."""
 
     node: Node
+    secondary: Node | None
     hypervisor: str
     disk_template: str
     disk_wishes: list[dict[str, Any]]
@@ -59,6 +61,11 @@ class CreatePlan:
     beparams: dict[str, Any]
     beparams_filled: dict[str, Any]
     osparams_all: dict[str, Any]
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes it will be on, the primary first."""
+        return [self.node, *([self.secondary] if self.secondary else [])]
 
 
 @executes(OpInstanceCreate)
@@ -97,20 +104,20 @@ class LUInstanceCreate(LogicalUnit):
                 "opportunistic locking only makes sense together with an instance allocator",
                 errors.ECODE_INVAL,
             )
-        node = self._given_node() if self.allocator is None else None
+        nodes = self._given_nodes() if self.allocator is None else []
         self._reserve_name()
         self.uuid = self.config.new_uuid(self.ctx.ec_id)
         self.need_new(Level.INSTANCE, self.uuid)
-        if node is not None:
-            self.need(Level.NODEGROUP, [node.group], shared=True)
-            self.need(Level.NODE, [node.uuid], shared=True)
-            self.need(Level.NODE_RES, [node.uuid])
+        if nodes:
+            self.need(Level.NODEGROUP, {node.group for node in nodes}, shared=True)
+            self.need(Level.NODE, [node.uuid for node in nodes], shared=True)
+            self.need(Level.NODE_RES, [node.uuid for node in nodes])
         else:
             groups = [self.group] if self.group is not None else self.config.groups()
             self.need(Level.NODEGROUP, [group.uuid for group in groups], shared=True)
             if self.op.opportunistic_locking:
                 self.opportunistic_levels |= {Level.NODE, Level.NODE_RES}
-        self.given_node = node
+        self.given_nodes = nodes
 
     def declare_locks(self, level: Level) -> None:
         if self.allocator is None:
@@ -171,8 +178,6 @@ class LUInstanceCreate(LogicalUnit):
             op.start = False
         if op.os_type is None and not op.no_install:
             raise errors.OpPrereqError("no operating system is given", errors.ECODE_INVAL)
-        if op.snode or op.snode_uuid:
-            self.warn("a secondary node has no meaning for these disks and is ignored")
         if op.ip_check and not op.name_check:
             raise errors.OpPrereqError(
                 "the check of the address needs the check of the name", errors.ECODE_INVAL
@@ -191,12 +196,35 @@ class LUInstanceCreate(LogicalUnit):
             )
         return host.name, host.ip
 
-    def _given_node(self) -> Node:
+    def _given_nodes(self) -> list[Node]:
+        """The nodes which the user named: the primary, and for mirrored disks the secondary."""
         op = self.op
-        node = self.config.expand_node(op.pnode_uuid or op.pnode or "")
-        if op.pnode and op.pnode_uuid and self.config.expand_node(op.pnode).uuid != node.uuid:
+        primary = self._named_node(op.pnode, op.pnode_uuid)
+        if self.template not in INT_MIRRORED:
+            if op.snode or op.snode_uuid:
+                self.warn(
+                    f"a secondary node has no meaning for disks of kind {self.template} and is"
+                    " ignored"
+                )
+            return [primary]
+        if not op.snode and not op.snode_uuid:
             raise errors.OpPrereqError(
-                f"node {op.pnode} does not have uuid {op.pnode_uuid}", errors.ECODE_INVAL
+                f"disks of kind {self.template} need a secondary node. Name both with"
+                " --node PRIMARY:SECONDARY.",
+                errors.ECODE_INVAL,
+            )
+        secondary = self._named_node(op.snode, op.snode_uuid)
+        if secondary.uuid == primary.uuid:
+            raise errors.OpPrereqError(
+                f"node {primary.name} cannot be both primary and secondary", errors.ECODE_INVAL
+            )
+        return [primary, secondary]
+
+    def _named_node(self, name: str | None, uuid: str | None) -> Node:
+        node = self.config.expand_node(uuid or name or "")
+        if name and uuid and self.config.expand_node(name).uuid != node.uuid:
+            raise errors.OpPrereqError(
+                f"node {name} does not have uuid {uuid}", errors.ECODE_INVAL
             )
         return node
 
@@ -221,7 +249,7 @@ class LUInstanceCreate(LogicalUnit):
             self.config,
             name=self.name,
             primary=plan.node.name,
-            secondaries=[],
+            secondaries=[node.name for node in plan.nodes[1:]],
             os_type=self.op.os_type or "",
             status=self.op.start,
             beparams=plan.beparams_filled,
@@ -235,14 +263,14 @@ class LUInstanceCreate(LogicalUnit):
         return {"ADD_MODE": self.op.mode, **env}
 
     def hook_nodes(self, plan: CreatePlan) -> tuple[list[str], list[str]]:
-        nodes = [self.config.master_node().uuid, plan.node.uuid]
+        nodes = [self.config.master_node().uuid, *(node.uuid for node in plan.nodes)]
         return nodes, nodes
 
     # -- check -----------------------------------------------------------------
 
     def check_prereq(self) -> CreatePlan:
         op = self.op
-        given = None if self.given_node is None else self._require_given_node(self.given_node)
+        given = [self._require_given_node(node) for node in self.given_nodes]
         cluster = self.config.cluster()
         beparams = params.checked_beparams(op.beparams)
         beparams_filled = fill.fill_be(cluster, beparams)
@@ -251,19 +279,21 @@ class LUInstanceCreate(LogicalUnit):
         hvparams_filled = fill.fill_hv(cluster, self.hypervisor, op.os_type, hvparams)
         params.require_hv_syntax(self.hypervisor, hvparams_filled)
         osparams_all = self._os_parameters()
-        wishes = new_disks.plan_sizes(self.template, op.disks)
+        wishes = new_disks.plan_disks(self, self.template, op.disks)
         directory = None
-        if self.template in disk_work.FILE_BASED:
+        if self.template in disk_work.IN_OWN_DIRECTORY:
             directory = new_disks.file_directory(
                 self, self.template, op.file_storage_dir, self.name
             )
-        elif op.file_storage_dir or op.file_driver:
+        elif op.file_storage_dir or (op.file_driver and self.template not in FILE_BASED):
             raise errors.OpPrereqError(
                 f"disk template {self.template} takes neither file driver nor directory",
                 errors.ECODE_INVAL,
             )
         planned_nics = nics.plan_nics(self, op.nics, self.ip)
-        node = given or self._place(beparams_filled, wishes, planned_nics)
+        nodes = given or self._place(beparams_filled, wishes, planned_nics)
+        node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
+        self._check_storage(nodes, wishes)
         found = policy.violations(
             self,
             node,
@@ -290,6 +320,7 @@ class LUInstanceCreate(LogicalUnit):
             )
         return CreatePlan(
             node=node,
+            secondary=secondary,
             hypervisor=self.hypervisor,
             disk_template=self.template,
             disk_wishes=wishes,
@@ -316,7 +347,7 @@ class LUInstanceCreate(LogicalUnit):
         beparams_filled: Mapping[str, Any],
         wishes: list[dict[str, Any]],
         planned_nics: list[nics.PlannedNic],
-    ) -> Node:
+    ) -> list[Node]:
         """Let the allocator choose, and give back the locks of all other nodes."""
         op, config = self.op, self.config.snapshot()
         held, now = self.owned(Level.NODE_RES), self._candidates()
@@ -349,7 +380,26 @@ class LUInstanceCreate(LogicalUnit):
             f"Selected nodes for instance {self.name} via iallocator {name}:"
             f" {', '.join(node.name for node in nodes)}"
         )
-        return nodes[0]
+        return nodes
+
+    def _check_storage(self, nodes: list[Node], wishes: list[dict[str, Any]]) -> None:
+        """Adopted devices exist and are free; for others there is room. Fills in found sizes."""
+        if any(wish.get("adopt") for wish in wishes):
+            adopt.require_unused(self.config.snapshot(), self.template, wishes)
+            for wish, size_mib in zip(
+                wishes, adopt.measure_wishes(self, nodes[0].uuid, self.template, wishes),
+                strict=True,
+            ):
+                wish["size"] = size_mib
+            return
+        if self.template not in LVM_BASED:
+            return
+        needed: dict[str, int] = {}
+        for wish in wishes:
+            needed[wish["vg"]] = needed.get(wish["vg"], 0) + wish["size"]
+            if self.template in INT_MIRRORED:
+                needed[wish["metavg"]] = needed.get(wish["metavg"], 0) + DRBD_META_SIZE_MIB
+        space.require_free_space(self, [node.uuid for node in nodes], needed)
 
     def _os_parameters(self) -> dict[str, Any]:
         """All OS parameters for this installation, the secret ones too; a name may appear once."""
@@ -374,7 +424,7 @@ class LUInstanceCreate(LogicalUnit):
         }
 
     def dry_run_result(self, plan: CreatePlan) -> list[str]:
-        return [plan.node.name]
+        return [node.name for node in plan.nodes]
 
     # -- act -------------------------------------------------------------------
 
@@ -382,7 +432,7 @@ class LUInstanceCreate(LogicalUnit):
         instance = self._create(plan)
         if self.op.start:
             self._start(instance)
-        return [plan.node.name]
+        return [node.name for node in plan.nodes]
 
     def _create(self, plan: CreatePlan) -> Instance:
         op = self.op
@@ -395,9 +445,17 @@ class LUInstanceCreate(LogicalUnit):
             # Undone last; while disks remain it must stay, or nobody could remove them any more.
             self._left: list[str] = []
             undo.add("the instance itself", self._forget, instance)
+            adopted = [
+                (adopt.as_it_is(disk, plan.disk_template, wish), disk)
+                for disk, wish in zip(disks, plan.disk_wishes, strict=True)
+                if wish.get("adopt")
+            ]
+            # What is adopted must never be removed when something fails.
+            to_make = [] if adopted else disks
             self._add(instance, disks)
             self.instance = instance = self.config.instance(instance.uuid)
-            if disks:
+            adopt.rename(self, undo, instance, adopted)
+            if to_make:
                 self.feedback("* making the disks of the instance")
                 undo.add(
                     "",
@@ -409,16 +467,30 @@ class LUInstanceCreate(LogicalUnit):
                     disks,
                 )
                 disk_work.create_storage_dir(self, instance, disks)
-            for index, disk in enumerate(disks):
+            for index, disk in enumerate(to_make):
                 undo.add(
                     "", self._attempt, f"disk {index}", disk_work.remove_disk, self, instance, disk
                 )
                 self._create_disk(plan, instance, index, disk)
+            if disk_work.mirrored_internally(disks):
+                self._synchronise(undo, instance)
             self.release_locks(Level.NODE_RES)
             if disks and not op.no_install:
                 self._install(plan, instance)
             undo.commit()
         return self.config.instance(instance.uuid)
+
+    def _synchronise(self, undo: Undo, instance: Instance) -> None:
+        """Let the halves of mirrored disks find each other; wait for them if that is wanted."""
+        undo.add(
+            "", self._attempt, "active disks", disk_work.shutdown_disks, self, instance
+        )
+        disk_work.assemble_disks(self, instance)
+        in_step = sync.wait_for_sync(self, instance, once=not self.op.wait_for_sync)
+        if self.op.wait_for_sync and not in_step:
+            raise errors.OpExecError(
+                f"disks of instance {self.name} are degraded after all was sent"
+            )
 
     def _add(self, instance: Instance, disks: list[Disk]) -> None:
         try:
@@ -453,6 +525,7 @@ class LUInstanceCreate(LogicalUnit):
             plan.disk_template,
             plan.disk_wishes,
             primary_node=plan.node.uuid,
+            secondary_node=None if plan.secondary is None else plan.secondary.uuid,
             directory=plan.disk_directory,
             driver=op.file_driver,
         )
@@ -510,7 +583,8 @@ class LUInstanceCreate(LogicalUnit):
             # That they stay active is the smaller problem, and must not hide the greater one.
             self._attempt("active disks", disk_work.shutdown_disks, self, instance)
             raise
-        disk_work.shutdown_disks(self, instance)
+        if not self.op.start:
+            disk_work.shutdown_disks(self, instance)
 
     def _start(self, instance: Instance) -> None:
         self.feedback("* starting the instance")
