@@ -306,11 +306,17 @@ class JobQueue:
                     accepted.append(job)
             if accepted:
                 batch = self._committer.add_new(accepted, self._serial)
-                batch.when_durable(lambda err: self._accepted(accepted, err))
+                # The work of the first ones would delay the answer for all: not more of them begin
+                # before it than could find a worker.
+                accepted.sort(key=lambda job: (job.priority, job.id))
+                first, rest = accepted[:self._pool.limit], accepted[self._pool.limit:]
+                batch.when_durable(lambda err: self._accepted(first, err))
                 batch.when_told(lambda err: done(
                     results if err is None
                     else [entry if isinstance(entry, Exception) else err for entry in results],
                     None))
+                if rest:
+                    batch.when_told(lambda err: self._accepted(rest, err))
         if not accepted:
             done(results, None)
 

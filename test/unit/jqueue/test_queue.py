@@ -627,6 +627,40 @@ def test_a_hanging_candidate_is_not_waited_for_twice(tmp_path: Path) -> None:
     lab.queue.stop()
 
 
+def test_many_jobs_are_answered_before_most_of_them_begin(tmp_path: Path) -> None:
+    """Otherwise the work of the first ones would hold up the answer for all."""
+    lab = Lab(tmp_path / "queue")
+    candidates = Candidates()
+    hang, hanging = threading.Event(), threading.Event()
+    free = candidates.update
+
+    def update(uuid: str, files: dict[str, str]) -> None:
+        hanging.set()
+        assert hang.wait(PATIENCE_S)
+        free(uuid, files)
+
+    lab.queue = lab.new(transport=candidates, max_running=2)
+    replicator = lab.queue._replicator
+    assert replicator is not None
+    replicator._wait_s = PATIENCE_S
+    lab.queue.start()
+    assert lab.wait(lab.queue.submit([op("before")])) == "success"
+    until(lambda: not replicator.lagging())
+    candidates.update = update  # type: ignore[method-assign]
+    answered = threading.Event()
+    lab.queue.submit_many_async([[op("late", priority=10)], *([op(f"job {number}")]
+                                 for number in range(8)), [op("early", priority=-10)]],
+                                lambda results, error: answered.set())
+    assert hanging.wait(PATIENCE_S)
+    until(lambda: not lab.queue._pool.busy() and len(lab.order) > 1)
+    assert not answered.is_set()
+    assert sorted(lab.order) == ["before", "early", "job 0"], "as many as there are workers"
+    hang.set()
+    assert answered.wait(PATIENCE_S)
+    until(lambda: len(lab.order) == 11)
+    lab.queue.stop()
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from(["submit", "many", "fail", "cancel", "priority", "archive",
                                  "restart"]), max_size=25), st.randoms(use_true_random=False))
