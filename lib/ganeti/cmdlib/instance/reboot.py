@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance import elsewhere, run
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -38,13 +38,13 @@ class LUInstanceReboot(LogicalUnit):
 
     def declare_locks(self, level: Level) -> None:
         if level is Level.NODE and self.instance is not None:
-            self.lock_nodes_of(self.instance, primary_only=True, shared=True)
+            self.lock_nodes_of(self.instance, shared=True)
         elif (
             level is Level.NODE_RES
             and self.instance is not None
             and self.op.reboot_type == REBOOT_FULL
         ):
-            self.need(level, [self.instance.primary_node])
+            self.need(level, self.config.instance_nodes(self.instance))
 
     def hook_env(self, plan: Any) -> dict[str, object]:
         return {
@@ -61,7 +61,7 @@ class LUInstanceReboot(LogicalUnit):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
-        running = prereq.is_running(prereq.running_info(self, instance))
+        running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
         return RebootPlan(
             instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
         )
@@ -88,4 +88,8 @@ class LUInstanceReboot(LogicalUnit):
             run.deactivate_disks(self, instance)
         else:
             self.info(f"instance {instance.name} did not run and is started now")
-        run.start(self, self.config.instance(instance.uuid))
+        run.start(
+            self,
+            self.config.instance(instance.uuid),
+            ignore_secondaries=self.op.ignore_secondaries,
+        )

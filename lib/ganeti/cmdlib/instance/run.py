@@ -28,10 +28,12 @@ def start(
     paused: bool = False,
     hvparams: Mapping[str, Any] | None = None,
     beparams: Mapping[str, Any] | None = None,
+    ignore_secondaries: bool = False,
 ) -> None:
     """Activate the disks and start the instance on its primary node.
 
     :param hvparams: overrides for this start only; likewise ``beparams``.
+    :param ignore_secondaries: start with mirrors which cannot be activated on their second node.
     :raises errors.OpExecError: it does not run; its disks are inactive again.
     """
     node_name = unit.config.node(instance.primary_node).name
@@ -40,7 +42,7 @@ def start(
         undo.add(
             f"active disks of {instance.name} on node {node_name}", shutdown_disks, unit, instance
         )
-        assemble_disks(unit, instance)
+        assemble_disks(unit, instance, ignore_secondaries=ignore_secondaries)
         unit.config.set_disks_active(instance.uuid, True)
         undo.add("disks marked active", unit.config.set_disks_active, instance.uuid, False)
         answer = unit.rpc.call(

@@ -35,7 +35,7 @@ class LUInstanceShutdown(LogicalUnit):
 
     def declare_locks(self, level: Level) -> None:
         if level is Level.NODE and self.instance is not None:
-            self.lock_nodes_of(self.instance, primary_only=True, shared=True)
+            self.lock_nodes_of(self.instance, shared=True)
 
     def hook_env(self, plan: Any) -> dict[str, object]:
         return {"TIMEOUT": self.op.timeout}

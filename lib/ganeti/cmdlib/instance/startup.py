@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance import elsewhere, run
 from ganeti.cmdlib.instance.params import checked_overrides
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -39,10 +39,10 @@ class LUInstanceStartup(LogicalUnit):
 
     def declare_locks(self, level: Level) -> None:
         if level is Level.NODE and self.instance is not None:
-            self.lock_nodes_of(self.instance, primary_only=True, shared=True)
+            self.lock_nodes_of(self.instance, shared=True)
         elif level is Level.NODE_RES and self.instance is not None:
             # Exclusive: the memory counted in check_prereq must still be free in exec.
-            self.need(level, [self.instance.primary_node])
+            self.need(level, self.config.instance_nodes(self.instance))
 
     def hook_env(self, plan: Any) -> dict[str, object]:
         return {"FORCE": self.op.force}
@@ -65,7 +65,7 @@ class LUInstanceStartup(LogicalUnit):
         if hvparams:
             prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
         prereq.require_instance_bridges(self, filled, node.uuid)
-        running = prereq.is_running(prereq.running_info(self, instance))
+        running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
         if not running:
             prereq.require_free_memory(
                 self,
@@ -94,6 +94,7 @@ class LUInstanceStartup(LogicalUnit):
                 paused=self.op.startup_paused,
                 hvparams=plan.hvparams,
                 beparams=plan.beparams,
+                ignore_secondaries=self.op.force,
             )
         except errors.OpExecError as err:
             if self.op.no_remember:

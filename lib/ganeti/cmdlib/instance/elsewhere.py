@@ -1,0 +1,79 @@
+"""Does an instance run where it should not? Asked before it is started.
+
+An instance must never run twice: two guests writing to one disk destroy it. The configuration names
+one node, but an interrupted move, or somebody's hands, may have left a guest on another. Which
+nodes could hold it follows from its disks: any node of the group when several nodes see them, else
+those which have a part of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import why
+from ganeti.constants.disk import EXT_MIRRORED
+from ganeti.wire.calls import INSTANCE_INFO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance, Node
+
+
+def possible_nodes(unit: LogicalUnit, instance: Instance) -> list[Node]:
+    """Nodes which could run the instance, the primary first; offline ones are left out."""
+    config = unit.config
+    own = config.instance_nodes(instance)
+    nodes = [config.node(uuid) for uuid in own]
+    if config.disk_template(instance) in EXT_MIRRORED:
+        group = config.node(instance.primary_node).group
+        nodes += [
+            node for node in config.nodes()
+            if node.group == group and node.vm_capable and node.uuid not in own
+        ]
+    return [node for node in nodes if not node.offline]
+
+
+def require_only_on_primary(unit: LogicalUnit, instance: Instance) -> Mapping[str, Any]:
+    """The instance runs on no other node than its primary.
+
+    A node which does not answer is a warning: to wait for a dead node would keep all instances of
+    its group down.
+
+    :returns: what the primary's hypervisor knows about it; empty when it does not run.
+    :raises errors.OpPrereqError: it runs elsewhere.
+    :raises errors.RpcError: the primary does not answer.
+    """
+    nodes = possible_nodes(unit, instance)
+    answers = unit.rpc.call_many(
+        INSTANCE_INFO,
+        [node.uuid for node in nodes],
+        instance_name=instance.name,
+        hypervisor=instance.hypervisor,
+        hvparams=unit.config.filled(instance).hvparams,
+    )
+    elsewhere = []
+    for node in nodes:
+        answer = answers[node.uuid]
+        if node.uuid == instance.primary_node:
+            continue
+        if answer.failure is not None:
+            unit.warn(
+                f"node {node.name} does not tell whether it runs instance {instance.name}:"
+                f" {why(answer.failure)}"
+            )
+        elif prereq.is_running(answer.data):
+            elsewhere.append(node.name)
+    if elsewhere:
+        primary = unit.config.node(instance.primary_node).name
+        raise errors.OpPrereqError(
+            f"instance {instance.name} runs on node {', '.join(elsewhere)}, its primary node is"
+            f" {primary}. 'gnt-instance migrate --cleanup {instance.name}' makes both agree.",
+            errors.ECODE_STATE,
+        )
+    info: Mapping[str, Any] = answers[instance.primary_node].payload()
+    return info
