@@ -27,14 +27,20 @@ _SCALARS = (str, int)
 
 
 class Type:
-    """A named predicate. `hidden` is "", "private" or "secret", inherited from inner words."""
+    """A named predicate. `hidden` is "", "private" or "secret", inherited from inner words.
 
-    __slots__ = ("check", "hidden", "name")
+    `made_of` says how the word was made, for those who describe it in another language: a form
+    ("list", "maybe", ...) and what it was made from; empty for a word that stands for itself.
+    """
 
-    def __init__(self, name: str, check: Callable[[typing.Any], bool], hidden: str = "") -> None:
+    __slots__ = ("check", "hidden", "made_of", "name")
+
+    def __init__(self, name: str, check: Callable[[typing.Any], bool], hidden: str = "",
+                 made_of: tuple[typing.Any, ...] = ()) -> None:
         self.name = name
         self.check = check
         self.hidden = hidden
+        self.made_of = made_of
 
     def __call__(self, value: typing.Any) -> bool:
         return self.check(value)
@@ -93,17 +99,20 @@ Dict = Type("object(any)", lambda value: isinstance(value, dict))
 
 def NonNeg(inner: Type) -> Type:
     """A number from zero upwards."""
-    return Type(f"nonneg({inner})", lambda value: inner.check(value) and value >= 0)
+    return Type(f"nonneg({inner})", lambda value: inner.check(value) and value >= 0,
+                made_of=("nonneg", inner))
 
 
 def Pos(inner: Type) -> Type:
     """A number above zero."""
-    return Type(f"pos({inner})", lambda value: inner.check(value) and value > 0)
+    return Type(f"pos({inner})", lambda value: inner.check(value) and value > 0,
+                made_of=("pos", inner))
 
 
 def Neg(inner: Type) -> Type:
     """A number below zero."""
-    return Type(f"neg({inner})", lambda value: inner.check(value) and value < 0)
+    return Type(f"neg({inner})", lambda value: inner.check(value) and value < 0,
+                made_of=("neg", inner))
 
 
 NonNegInt = NonNeg(Int)
@@ -114,58 +123,61 @@ NegativeInt = Neg(Int)
 def Maybe(inner: Type) -> Type:
     """The inner word, or null."""
     return Type(f"maybe({inner})", lambda value: value is None or inner.check(value),
-                inner.hidden)
+                inner.hidden, ("maybe", inner))
 
 
 def Or(*inner: Type) -> Type:
     """Any of the inner words."""
     return Type(f"or({','.join(map(str, inner))})",
                 lambda value: any(each.check(value) for each in inner),
-                _most_hidden(inner))
+                _most_hidden(inner), ("or", *inner))
 
 
 def And(name: str, *inner: Type) -> Type:
     """All of the inner words, under a name of its own."""
-    return Type(name, lambda value: all(each.check(value) for each in inner))
+    return Type(name, lambda value: all(each.check(value) for each in inner),
+                made_of=("and", *inner))
 
 
 def OneOf(name: str, values: Iterable[typing.Any]) -> Type:
     """One of `values`; the name stands in messages, so it says what kind of value is meant."""
+    values = tuple(values)
     allowed = frozenset(values)
 
     def check(value: typing.Any) -> bool:
         # An unhashable value is certainly none of them; True must not pass for 1.
         return isinstance(value, _SCALARS) and not isinstance(value, bool) and value in allowed
 
-    return Type(name, check)
+    return Type(name, check, made_of=("one-of", *values))
 
 
 def ListOf(inner: Type) -> Type:
     """A list, each of whose members fits."""
     return Type(f"list({inner})",
                 lambda value: isinstance(value, _LISTS) and all(map(inner.check, value)),
-                inner.hidden)
+                inner.hidden, ("list", inner))
 
 
 def SetOf(inner: Type) -> Type:
     """As :func:`ListOf`; order and repetition mean nothing (JSON has no sets)."""
     return Type(f"set({inner})",
                 lambda value: isinstance(value, _SETS)
-                and all(map(inner.check, value)), inner.hidden)
+                and all(map(inner.check, value)), inner.hidden, ("list", inner))
 
 
 def DictOf(key: Type, inner: Type) -> Type:
     """A dictionary, each of whose keys and values fits."""
     return Type(f"dict({key},{inner})",
                 lambda value: isinstance(value, dict) and all(map(key.check, value))
-                and all(map(inner.check, value.values())), inner.hidden)
+                and all(map(inner.check, value.values())), inner.hidden,
+                ("object", key, inner))
 
 
 def ObjectOf(inner: Type) -> Type:
     """A dictionary with any key (a string, in JSON), each of whose values fits."""
     return Type(f"object({inner})",
                 lambda value: isinstance(value, dict) and all(map(inner.check, value.values())),
-                inner.hidden)
+                inner.hidden, ("object", Str, inner))
 
 
 def Tuple(*inner: Type) -> Type:
@@ -173,7 +185,7 @@ def Tuple(*inner: Type) -> Type:
     return Type(f"tuple({','.join(map(str, inner))})",
                 lambda value: isinstance(value, _LISTS) and len(value) == len(inner)
                 and all(each.check(item) for each, item in zip(inner, value, strict=True)),
-                _most_hidden(inner))
+                _most_hidden(inner), ("tuple", *inner))
 
 
 def Shape(name: str, required: dict[str, Type], optional: dict[str, Type] | None = None,
@@ -185,22 +197,22 @@ def Shape(name: str, required: dict[str, Type], optional: dict[str, Type] | None
         return (isinstance(value, dict) and all(key in value for key in required)
                 and all(key in every and every[key].check(item) for key, item in value.items()))
 
-    return Type(name, check)
+    return Type(name, check, made_of=("shape", every, tuple(required)))
 
 
 def Named(name: str, inner: Type) -> Type:
     """The inner word under the name by which users know it."""
-    return Type(name, inner.check, inner.hidden)
+    return Type(name, inner.check, inner.hidden, ("named", inner))
 
 
 def Private(inner: Type) -> Type:
     """The inner word; values are kept out of logs and answers."""
-    return Type(f"private({inner})", inner.check, "private")
+    return Type(f"private({inner})", inner.check, "private", ("named", inner))
 
 
 def Secret(inner: Type) -> Type:
     """As :func:`Private`, and values are never written to the job queue."""
-    return Type(f"secret({inner})", inner.check, "secret")
+    return Type(f"secret({inner})", inner.check, "secret", ("named", inner))
 
 
 def _most_hidden(inner: Sequence[Type]) -> str:
