@@ -53,6 +53,48 @@ def test_hail_chooses_a_node(cluster: Cluster) -> None:
     cluster.run("gnt-instance", "remove", "--force", name).ok()
 
 
+def allocators() -> list[str]:
+    return ["most-memory", "hail"] if HAIL.exists() else ["most-memory"]
+
+
+def test_instances_move_to_nodes_that_are_chosen(cluster: Cluster) -> None:
+    """One by one, and all of a node, while it works and when it is gone."""
+    names = ["roam1.example.com", "roam2.example.com"]
+    first = cluster.node_names[1]
+    for name in names:
+        cluster.run(*ADD, "-t", "sharedfile", "-s", "1g", "-n", first, name).ok()
+    places = [nodes_of(cluster)[names[0]]]
+    for index, allocator in enumerate(allocators()):
+        command = ("migrate", "failover")[index % 2]
+        done = cluster.run("gnt-instance", command, "-f", "-I", allocator, names[0]).ok()
+        places.append(nodes_of(cluster)[names[0]])
+        assert places[-1] != places[-2]
+        assert f"via iallocator {allocator}: {places[-1]}" in done.text
+    cluster.run("gnt-instance", "migrate", "-f", names[0]).failed("--target-node")
+    cluster.run("gnt-instance", "failover", "-f", "-n", first, names[0])
+    for allocator in allocators():
+        for command in ("migrate", "failover", "evacuate"):
+            (node,) = {nodes_of(cluster)[name] for name in names[1:]}
+            here = [name for name in names if nodes_of(cluster)[name] == node]
+            cluster.run("gnt-node", command, "-f", "-I", allocator, node).ok()
+            there = nodes_of(cluster)
+            assert all(there[name] != node for name in here), (command, there)
+    # A node that died is left by the same command, once it is marked.
+    gone = nodes_of(cluster)[names[1]]
+    if gone == cluster.master:
+        cluster.run("gnt-instance", "migrate", "-f", "-n", first, names[1]).ok()
+        gone = first
+    cluster.on(gone, "daemon-util", "stop-all").ok()
+    shutil.rmtree(cluster.path(gone, "var/run/ganeti/fake-hypervisor"))  # its guests die with it
+    cluster.run("gnt-node", "modify", "--offline=yes", "--auto-promote", "--force", gone).ok()
+    cluster.run("gnt-node", "evacuate", "-f", "-I", "most-memory", gone).ok()
+    assert gone not in {nodes_of(cluster)[name] for name in names}
+    cluster.on(gone, "daemon-util", "start", "ganeti-noded").ok()
+    cluster.run("gnt-node", "modify", "--offline=no", gone).ok()
+    for name in names:
+        cluster.run("gnt-instance", "remove", "--force", name).ok()
+
+
 def test_what_cannot_be_placed(cluster: Cluster) -> None:
     name = "never.example.com"
     cluster.run(*ADD, "-t", "diskless", name).failed("no default instance allocator")

@@ -84,6 +84,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
 def failover(values: Values, arguments: list[str]) -> int:
     """``failover``."""
     from ganeti.client import nodes
+    from ganeti.constants.disk import EXT_MIRRORED
     from ganeti.opcodes.instance import OpInstanceFailover
     client = jobs.connect()
     (name, pinst), = client.query_nodes([arguments[0]], ["name", "pinst_list"], False)
@@ -94,11 +95,16 @@ def failover(values: Values, arguments: list[str]) -> int:
         code = nodes.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
+    # An allocator is for disks which several nodes see; others have only one node to go to.
+    free = {instance for instance, template
+            in client.query_instances(pinst, ["name", "disk_template"], False)
+            if template in EXT_MIRRORED}
     job_set = jobs.JobSet(client, values)
     for instance in sorted(pinst):
         job_set.add(instance, OpInstanceFailover(
             instance_name=instance, ignore_consistency=values.ignore_consistency,
-            iallocator=values.iallocator, **jobs.common_params(values)))
+            iallocator=values.iallocator if instance in free else None,
+            **jobs.common_params(values)))
     failed = sum(not outcome.success for outcome in job_set.wait())
     if failed:
         terminal.out("There were errors during the failover:\n"

@@ -223,6 +223,8 @@ def test_migrate(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_failover(gnt: Gnt, master: FakeMaster) -> None:
+    master.answers["QueryInstances"] = lambda names, fields, lock: [
+        [name, "drbd" if name == "web1" else "sharedfile"] for name in names]
     done = gnt("node failover -f --ignore-consistency", NODE2)
     assert (done.code, done.out.splitlines()[-1]) == (
         0, "All 2 instance(s) failed over successfully.")
@@ -233,6 +235,9 @@ def test_failover(gnt: Gnt, master: FakeMaster) -> None:
     assert done.out.endswith(
         "There were errors during the failover:\n2 error(s) out of 2 instance(s).\n")
     assert done.code == 0
+    # Mirrored disks leave no choice.
+    gnt("node failover -f -I hail", NODE2)
+    assert [op["iallocator"] for op in master.opcodes()[-2:]] == [None, "hail"]
 
 
 # -- tags -----------------------------------------------------------------------------------------

@@ -1,12 +1,10 @@
-"""Units for administrators of nodes: power, prepared commands, storage, moving everything away."""
+"""Units for administrators of nodes: power, prepared commands, storage."""
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.node import oob
@@ -14,8 +12,6 @@ from ganeti.constants.disk import LDS_FAULTY, LDS_OKAY
 from ganeti.objects import BlockDevStatus, Disk
 from ganeti.opcodes.misc import OpOobCommand, OpRestrictedCommand
 from ganeti.opcodes.node import (
-    OpNodeEvacuate,
-    OpNodeMigrate,
     OpNodeModifyStorage,
     OpNodePowercycle,
     OpNodeQueryStorage,
@@ -266,86 +262,3 @@ def test_repair_needs_a_good_copy_elsewhere():
 def test_only_volume_groups_are_repaired():
     op = OpRepairNodeStorage(node_name="node2", storage_type="file", name="x")
     Master(cluster_of(2)).refused(op, errors.ECODE_INVAL)
-
-
-# -- emptying a node -------------------------------------------------------------
-
-def full_node(*templates, **changes):
-    """The second node with an instance for each template."""
-    instances, disks = [], []
-    for number, template in enumerate(templates):
-        name = f"web{number}"
-        mine = [] if template == "diskless" else [disk_of(name, template=template, node="node2")]
-        disks += mine
-        instances.append(instance_of(
-            name, "node2", disks=tuple(d.uuid for d in mine), admin_state="up", **changes))
-    return Master(cluster_of(3, tuple(instances), tuple(disks)))
-
-
-def moves(master):
-    return [(op.OP_ID, op.instance_name, op.target_node) for (op,) in master.job.submitted]
-
-
-def test_migrating_all_instances_of_a_node():
-    master = full_node("diskless", "sharedfile")
-    result = master.run(OpNodeMigrate(node_name="node2", target_node="node3", mode="non-live",
-                                      ignore_ipolicy=True))
-    assert result == {"jobs": [[True, 100], [True, 101]]}
-    assert moves(master) == [("OP_INSTANCE_MIGRATE", f"web{n}.example.com", NODE3) for n in (0, 1)]
-    assert master.job.submitted[0][0].mode == "non-live"
-    assert master.job.submitted[0][0].ignore_ipolicy
-    hooks = [(phase, node) for name, phase, node in master.rpc.hooks() if name == "node-migrate"]
-    assert hooks == [("pre", NODE1), ("post", NODE1)]
-    env = master.rpc.of("hooks_runner")[0][1]["env"]
-    assert env["GANETI_NODE_NAME"] == NODE2
-
-
-@pytest.mark.parametrize(("changes", "ecode", "fragment"), [
-    ({}, errors.ECODE_INVAL, "--target-node"),
-    ({"iallocator": "hail"}, errors.ECODE_INVAL, "'hail'"),
-    ({"target_node": "node2"}, errors.ECODE_INVAL, "its own instances"),
-    ({"target_node": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
-    ({"target_node": "node3", "live": True, "mode": "live"}, errors.ECODE_INVAL, "only one"),
-])
-def test_migrations_that_are_refused(changes, ecode, fragment):
-    op = OpNodeMigrate(node_name="node2", **changes)
-    assert fragment in full_node("diskless").refused(op, ecode)
-
-
-def test_an_empty_node_needs_no_target():
-    assert Master(cluster_of(2)).run(OpNodeMigrate(node_name="node2")) == {"jobs": []}
-
-
-@pytest.mark.parametrize("mode", ["primary-only", "all"])
-def test_evacuating_a_node(mode):
-    master = full_node("diskless", "sharedfile")
-    master.run(OpNodeEvacuate(node_name="node2", mode=mode, remote_node="node3"))
-    assert moves(master) == [("OP_INSTANCE_MIGRATE", f"web{n}.example.com", NODE3) for n in (0, 1)]
-    assert all(op.allow_failover for (op,) in master.job.submitted)
-
-
-def test_evacuating_a_dead_node():
-    master = full_node("diskless")
-    master.config.update_node(dataclasses.replace(
-        master.config.node(uuid_of("node2")), offline=True, master_candidate=False))
-    master.run(OpNodeEvacuate(node_name="node2", mode="all", remote_node="node3"))
-    assert len(moves(master)) == 1
-
-
-def test_nothing_to_evacuate():
-    master = full_node("diskless")
-    assert master.run(OpNodeEvacuate(node_name="node2", mode="secondary-only")) == {"jobs": []}
-    assert master.job.said("no instances")
-
-
-@pytest.mark.parametrize(("templates", "changes", "ecode", "fragment"), [
-    (["diskless"], {}, errors.ECODE_INVAL, "--new-secondary"),
-    (["diskless"], {"iallocator": "hail"}, errors.ECODE_INVAL, "'hail'"),
-    (["diskless"], {"iallocator": "hail", "remote_node": "node3"}, errors.ECODE_INVAL, "not both"),
-    (["diskless"], {"remote_node": "node2"}, errors.ECODE_INVAL, "its own instances"),
-    (["diskless", "file"], {"remote_node": "node3"}, errors.ECODE_STATE,
-     "web1.example.com (disks of type file"),
-])
-def test_evacuations_that_are_refused(templates, changes, ecode, fragment):
-    op = OpNodeEvacuate(node_name="node2", mode="all", **changes)
-    assert fragment in full_node(*templates).refused(op, ecode)

@@ -85,33 +85,8 @@ class CleanupPlan:
     nodes: tuple[Node, ...]
 
 
-def target_name(
-    unit: LogicalUnit, name: str | None, uuid: str | None, iallocator: str | None
-) -> Node:
-    """Find the node which the user named.
-
-    :raises errors.OpPrereqError: none was named, or an allocator is asked to choose one.
-    """
-    if iallocator:
-        raise errors.OpPrereqError(
-            f"instance allocator {iallocator!r} cannot be asked by this version. Name the target"
-            " node"
-            " with --target-node.",
-            errors.ECODE_INVAL,
-        )
-    if not name and not uuid:
-        raise errors.OpPrereqError(
-            "no target node is given. Name it with --target-node.", errors.ECODE_INVAL
-        )
-    node = unit.config.expand_node(uuid or name or "")
-    if name and uuid and unit.config.expand_node(name).uuid != uuid:
-        raise errors.OpPrereqError(
-            f"target node {name} does not have uuid {uuid}", errors.ECODE_INVAL
-        )
-    return node
-
-
-def _require_mirrored(unit: LogicalUnit, instance: Instance, action: str) -> None:
+def require_mirrored(unit: LogicalUnit, instance: Instance, action: str) -> None:
+    """:raises errors.OpPrereqError: no other node has the disks of the instance."""
     template = unit.config.disk_template(instance)
     if template not in EXT_MIRRORED:
         raise errors.OpPrereqError(
@@ -140,7 +115,7 @@ def plan_move(
     action = "fail over" if failover else "migrate"
     config = unit.config
     prereq.require_not_forthcoming(instance, action)
-    _require_mirrored(unit, instance, action)
+    require_mirrored(unit, instance, action)
     prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), action)
     source = config.node(instance.primary_node)
     if target.uuid == source.uuid:
@@ -494,7 +469,7 @@ def _stop_on_source(
 
 def plan_cleanup(unit: LogicalUnit, instance: Instance) -> CleanupPlan:
     """Look up the nodes which may run the instance: its group's."""
-    _require_mirrored(unit, instance, "clean up after a migration of")
+    require_mirrored(unit, instance, "clean up after a migration of")
     source = unit.config.node(instance.primary_node)
     nodes = tuple(
         node

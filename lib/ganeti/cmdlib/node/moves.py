@@ -1,16 +1,19 @@
-"""Emptying a node: all its instances leave, each in a job of its own.
+"""Emptying a node: its instances leave, each in a job of its own.
 
-``OP_NODE_MIGRATE`` makes a migration for each primary instance; ``OP_NODE_EVACUATE`` also takes
-those which do not run or whose node is dead. Where they go is said by the user: by a target node,
-for templates whose disks several nodes see.
+``OP_NODE_MIGRATE`` makes a migration for each primary instance. ``OP_NODE_EVACUATE`` also takes
+those which do not run or whose node is dead, and, in the modes ``secondary-only`` and ``all``,
+disks of which the node has the second copy. Where they go is said by the user, with a target node,
+or by an allocator (manual page **ganeti-iallocator**): an evacuation asks it once for all
+instances, in mode ``node-evacuate``, and checks the jobs it wants before they are submitted; each
+migration asks it by itself when its turn comes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ganeti import errors
-from ganeti.cmdlib import prereq
+from ganeti import allocator, errors
+from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.locks import require_still_same
@@ -19,7 +22,7 @@ from ganeti.constants import node as node_c
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
 from ganeti.opcodes.base import OpCode
-from ganeti.opcodes.instance import OpInstanceMigrate
+from ganeti.opcodes.instance import OpInstanceMigrate, OpInstanceReplaceDisks
 from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMigrate
 
 
@@ -38,15 +41,6 @@ def _target(unit: LogicalUnit, name: str | None, uuid: str | None) -> Node | Non
     return node
 
 
-def _refuse_allocator(name: str | None, option: str) -> None:
-    if name:
-        raise errors.OpPrereqError(
-            f"instance allocator {name!r} cannot be asked by this version. Name the target node"
-            f" with {option}.",
-            errors.ECODE_INVAL,
-        )
-
-
 def _check_target(node: Node, target: Node) -> None:
     if node.uuid == target.uuid:
         raise errors.OpPrereqError(
@@ -56,7 +50,20 @@ def _check_target(node: Node, target: Node) -> None:
 
 
 class _EmptyingUnit(LogicalUnit):
-    """Locks of both units: the instances, then the node, as they were guessed."""
+    """What both units do first, and their locks: the instances, then the nodes.
+
+    Nothing is changed under these locks; they keep what is decided true until the jobs, which ask
+    for their own, are known.
+    """
+
+    def _find_node(self) -> Node:
+        """:raises errors.OpPrereqError: unknown, or name and uuid are those of two nodes."""
+        node = self.config.expand_node(self.op.node_name)
+        if self.op.node_uuid is not None and node.uuid != self.op.node_uuid:
+            raise errors.OpPrereqError(
+                f"node {node.name} does not have uuid {self.op.node_uuid}", errors.ECODE_NOENT
+            )
+        return node
 
     def _lock(self, node: Node, instances: Sequence[Instance], target: Node | None) -> None:
         self.node = node
@@ -86,14 +93,19 @@ class LUNodeMigrate(_EmptyingUnit):
                 "parameters live and mode say the same thing, only one may be given",
                 errors.ECODE_INVAL,
             )
-        _refuse_allocator(op.iallocator, "--target-node")
-        node = self.config.expand_node(op.node_name)
-        if op.node_uuid is not None and node.uuid != op.node_uuid:
-            raise errors.OpPrereqError(
-                f"node {node.name} does not have uuid {op.node_uuid}", errors.ECODE_NOENT
-            )
+        node = self._find_node()
         target = _target(self, op.target_node, op.target_node_uuid)
-        self._lock(node, self.config.node_instances(node.uuid)[0], target)
+        instances = self.config.node_instances(node.uuid)[0]
+        if any(self._is_free(instance) for instance in instances):
+            # It is asked by each of the jobs, so only its name is needed here.
+            placement.choose_allocator(
+                self, op.iallocator, what=f"what runs on node {node.name}",
+                node_option="--target-node", node_given=target is not None)
+        self._lock(node, instances, target)
+
+    def _is_free(self, instance: Instance) -> bool:
+        """May it go to any node? A disk with a partner has its target already."""
+        return self.config.disk_template(instance) in disk_c.EXT_MIRRORED
 
     def hook_env(self, plan: list[Instance]) -> dict[str, object]:
         return {
@@ -110,15 +122,15 @@ class LUNodeMigrate(_EmptyingUnit):
             _check_target(self.node, self.config.node(self.target.uuid))
         instances = list(self.config.node_instances(self.node.uuid)[0])
         self._still(instances)
-        homeless = [
-            i.name for i in instances if self.config.disk_template(i) in disk_c.EXT_MIRRORED
+        stuck = [
+            f"{instance.name} (its disks exist on one node only)"
+            for instance in instances
+            if self.config.disk_template(instance) not in disk_c.MIRRORED
         ]
-        if homeless and self.target is None:
+        if stuck:
             raise errors.OpPrereqError(
-                f"instances {', '.join(homeless)} can go to any node, so one must be named. Use"
-                " --target-node.",
-                errors.ECODE_INVAL,
-            )
+                f"instances cannot be migrated away from node {self.node.name}:"
+                f" {', '.join(stuck)}. Nothing was moved.", errors.ECODE_STATE)
         return instances
 
     def exec(self, plan: list[Instance]) -> ResultWithJobs:
@@ -126,12 +138,12 @@ class LUNodeMigrate(_EmptyingUnit):
         target = None if self.target is None else self.target.name
         jobs: list[list[OpCode]] = []
         for instance in plan:
-            # A disk with a partner has its target already.
-            free = self.config.disk_template(instance) in disk_c.EXT_MIRRORED
+            free = self._is_free(instance)
             jobs.append([
                 OpInstanceMigrate(
                     instance_name=instance.name, mode=op.mode, live=op.live, cleanup=False,
-                    target_node=target if free else None, ignore_ipolicy=op.ignore_ipolicy,
+                    target_node=target if free else None,
+                    iallocator=op.iallocator if free else None, ignore_ipolicy=op.ignore_ipolicy,
                     allow_runtime_changes=op.allow_runtime_changes,
                 )
             ])
@@ -146,18 +158,15 @@ class LUNodeEvacuate(_EmptyingUnit):
 
     def expand_names(self) -> None:
         op = self.op
-        if op.iallocator and (op.remote_node or op.remote_node_uuid):
-            raise errors.OpPrereqError(
-                "give either an allocator or a target node, not both", errors.ECODE_INVAL
-            )
-        _refuse_allocator(op.iallocator, "--new-secondary")
-        node = self.config.expand_node(op.node_name)
-        if op.node_uuid is not None and node.uuid != op.node_uuid:
-            raise errors.OpPrereqError(
-                f"node {node.name} does not have uuid {op.node_uuid}", errors.ECODE_NOENT
-            )
+        node = self._find_node()
         target = _target(self, op.remote_node, op.remote_node_uuid)
-        self._lock(node, self._wanted(node), target)
+        instances = self._wanted(node)
+        self.allocator: str | None = None
+        if instances or (op.iallocator and target is not None):
+            self.allocator = placement.choose_allocator(
+                self, op.iallocator, what=f"what is on node {node.name}",
+                node_option="--new-secondary", node_given=target is not None)
+        self._lock(node, instances, target)
 
     def _wanted(self, node: Node) -> list[Instance]:
         primaries, secondaries = self.config.node_instances(node.uuid)
@@ -168,53 +177,108 @@ class LUNodeEvacuate(_EmptyingUnit):
             found += secondaries
         return found
 
-    def check_prereq(self) -> list[Instance]:
+    def check_prereq(self) -> list[list[OpCode]]:
+        """Returns the jobs."""
         instances = self._wanted(self.node)
         self._still(instances)
         if not instances:
-            return []
-        if self.target is None:
-            raise errors.OpPrereqError(
-                "no target node is given, and no allocator can be asked by this version. Name the"
-                " node with --new-secondary.",
-                errors.ECODE_INVAL,
-            )
-        _check_target(self.node, self.config.node(self.target.uuid))
-        stuck = []
-        for instance in instances:
-            template = self.config.disk_template(instance)
-            if instance.primary_node != self.node.uuid:
-                stuck.append(f"{instance.name} (its secondary disks cannot be moved by this"
-                             " version)")
-            elif template not in disk_c.EXT_MIRRORED:
-                stuck.append(f"{instance.name} (disks of type {template} exist on one node only)")
-            elif instance.admin_state == prereq.ADMIN_OFFLINE:
-                stuck.append(f"{instance.name} (it is marked offline)")
-        if stuck:
-            raise errors.OpPrereqError(
-                f"instances cannot leave node {self.node.name}: {', '.join(stuck)}. Nothing was"
-                " moved.",
-                errors.ECODE_STATE,
-            )
-        return instances
-
-    def exec(self, plan: list[Instance]) -> ResultWithJobs:
-        if not plan:
             self.info(f"node {self.node.name} has no instances to evacuate")
-            return ResultWithJobs([])
-        assert self.target is not None
-        names = ", ".join(instance.name for instance in plan)
-        self.info(
-            f"instances to be moved from node {self.node.name} to {self.target.name}: {names}"
-        )
-        jobs: list[list[OpCode]] = [
-            [
-                OpInstanceMigrate(
-                    instance_name=instance.name, target_node=self.target.name,
-                    # Who does not run, or whose node is dead, is failed over.
-                    allow_failover=True, allow_runtime_changes=True,
-                )
-            ]
-            for instance in plan
+            return []
+        stuck = [
+            f"{instance.name} ({reason})"
+            for instance in instances
+            if (reason := self._why_not(instance)) is not None
         ]
-        return ResultWithJobs(jobs)
+        if stuck:
+            raise self._refusal(stuck)
+        if self.target is None:
+            return self._ask(instances)
+        target = self.config.node(self.target.uuid)
+        _check_target(self.node, target)
+        return [self._job(instance, target) for instance in instances]
+
+    def exec(self, plan: list[list[OpCode]]) -> ResultWithJobs:
+        return ResultWithJobs(plan)
+
+    def _refusal(self, stuck: Sequence[str]) -> errors.OpPrereqError:
+        return errors.OpPrereqError(
+            f"instances cannot leave node {self.node.name}: {', '.join(stuck)}. Nothing was"
+            " moved.", errors.ECODE_STATE)
+
+    def _why_not(self, instance: Instance) -> str | None:
+        """Why an instance can go nowhere, if so."""
+        template = self.config.disk_template(instance)
+        if template not in disk_c.MIRRORED:
+            return f"disks of type {template} exist on one node only"
+        if instance.primary_node == self.node.uuid and (
+            instance.admin_state == prereq.ADMIN_OFFLINE
+        ):
+            return "it is marked offline"
+        if self.target is not None and template in disk_c.INT_MIRRORED and (
+            self.target.uuid in self.config.instance_nodes(instance)
+        ):
+            if self.op.mode == node_c.EVAC_PRIMARY:
+                return None
+            return f"node {self.target.name} has a copy of its disks already"
+        return None
+
+    # -- with a target node ----------------------------------------------------
+
+    def _job(self, instance: Instance, target: Node) -> list[OpCode]:
+        """What brings one instance away from the node, to the target if it is free to go there."""
+        if self.config.disk_template(instance) in disk_c.EXT_MIRRORED:
+            self.info(f"instance {instance.name} will be moved to node {target.name}")
+            return [self._migrate(instance, target)]
+        job: list[OpCode] = []
+        if instance.primary_node == self.node.uuid:
+            # Its only other node is the one with the second copy.
+            self.info(f"instance {instance.name} will be moved to its secondary node")
+            job.append(self._migrate(instance, None))
+        if self.op.mode != node_c.EVAC_PRIMARY:
+            self.info(f"instance {instance.name} will get node {target.name} as its secondary")
+            job.append(
+                OpInstanceReplaceDisks(
+                    instance_name=instance.name, mode=disk_c.REPLACE_NEW_SECONDARY, disks=[],
+                    remote_node=target.name, early_release=self.op.early_release,
+                )
+            )
+        return job
+
+    def _migrate(self, instance: Instance, target: Node | None) -> OpCode:
+        return OpInstanceMigrate(
+            instance_name=instance.name, target_node=None if target is None else target.name,
+            # Who does not run, or whose node is dead, is failed over.
+            allow_failover=True, allow_runtime_changes=True,
+        )
+
+    # -- with an allocator -----------------------------------------------------
+
+    def _ask(self, instances: Sequence[Instance]) -> list[list[OpCode]]:
+        """Let the allocator say which jobs empty the node.
+
+        :raises errors.OpPrereqError: it cannot be asked, or leaves an instance where it is.
+        """
+        assert self.allocator is not None
+        config = self.config.snapshot()
+        request = allocator.NodeEvacuate(
+            tuple(instance.uuid for instance in instances), self.op.mode,
+            ignore_soft_errors=bool(self.op.ignore_soft_errors))
+        moves = placement.ask_allocator(self, self.allocator, config, request)
+        if moves.failed:
+            stuck = [f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed]
+            raise errors.OpPrereqError(
+                f"instance allocator {self.allocator} cannot move instances away from node"
+                f" {self.node.name}: {', '.join(stuck)}. Nothing was moved.", errors.ECODE_NORES)
+        moved = {name for name, _group, _nodes in moves.moved}
+        left = [instance.name for instance in instances if instance.name not in moved]
+        if left:
+            raise errors.OpPrereqError(
+                f"instance allocator {self.allocator} says nothing about instance"
+                f" {', '.join(left)}. Nothing was moved.", errors.ECODE_ENVIRON)
+        for name, _group, nodes in moves.moved:
+            self.info(f"instance {name} will be on node {', '.join(nodes)}")
+        jobs = [list(job) for job in moves.jobs]
+        for op in (op for job in jobs for op in job):
+            if isinstance(op, OpInstanceReplaceDisks):
+                op.early_release = self.op.early_release
+        return jobs
