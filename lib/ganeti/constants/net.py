@@ -38,3 +38,7 @@ HOTPLUG_ACTION_REMOVE = "hotremove"
 HOTPLUG_ACTION_MODIFY = "hotmod"
 HOTPLUG_TARGET_DISK = "disk"
 HOTPLUG_TARGET_NIC = "nic"
+
+# How a group connects to the network over which guests talk to their host.
+INSTANCE_COMMUNICATION_MODE = NIC_MODE_ROUTED
+INSTANCE_COMMUNICATION_LINK = "communication_rt"

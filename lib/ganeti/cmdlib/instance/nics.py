@@ -1,10 +1,15 @@
-"""Network interfaces of a new instance: from the user's dictionaries to objects."""
+"""Network interfaces: from the user's dictionaries to objects.
+
+In two steps, because an interface in a network gets its parameters from the group of the node, and
+the node may be chosen by an allocator that wants to know the interfaces: :func:`plan_nics` before,
+:func:`settle` after.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -23,10 +28,12 @@ from ganeti.constants.net import (
     VALUE_NONE,
 )
 from ganeti.objects import Nic
+from ganeti.objects.address_pool import AddressPool
 from ganeti.utils import net, paths
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Network, Node, NodeGroup
 
 #: Modes which an interface may have; the mode of address pools is never stored.
 MODES = frozenset(NIC_MODES) - {NIC_IP_POOL}
@@ -75,15 +82,41 @@ def _plan(
     unit: LogicalUnit, index: int, wish: Mapping[str, Any], instance_ip: str | None
 ) -> PlannedNic:
     what = f"network interface {index}"
-    if wish.get("network") not in (None, "", VALUE_NONE):
-        raise errors.OpPrereqError(
-            f"{what}: network {wish['network']!r} cannot be used, attaching to networks is not"
-            " part of"
-            " this version",
-            errors.ECODE_INVAL,
-        )
+    network = _network(unit, what, wish)
     own = _parameters(what, wish)
     filled = unit.config.cluster().fill_nic(own)
+    if network is None:
+        _check_mode(what, filled)
+    ip = _address(what, wish.get("ip"), instance_ip, network)
+    # With a network the mode is the one of the group's connection, which settle() checks.
+    if network is None and filled["mode"] == NIC_MODE_ROUTED and ip is None:
+        raise errors.OpPrereqError(
+            f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
+        )
+    name = wish.get("name")
+    nic = Nic(
+        mac=_mac(unit, what, wish.get("mac", VALUE_AUTO), network),
+        ip=ip,
+        name=None if name in (None, VALUE_NONE, "") else str(name),
+        network=None if network is None else network.uuid,
+        nicparams=own,
+        uuid=unit.config.new_uuid(unit.ctx.ec_id),
+    )
+    return PlannedNic(nic, filled)
+
+
+def connection(network_name: str, *, mode: str, link: str, vlan: str) -> dict[str, str]:
+    """How interfaces in a network are attached to a node, as a node group keeps it.
+
+    :raises errors.OpPrereqError: names the network and what is wrong.
+    """
+    what = f"network {network_name}"
+    own = _parameters(what, {"mode": mode, "link": link, "vlan": vlan})
+    _check_mode(what, own)
+    return {key: own.get(key, "") for key in NIC_PARAM_TYPES}
+
+
+def _check_mode(what: str, filled: Mapping[str, Any]) -> None:
     mode = filled["mode"]
     if mode not in modes():
         raise errors.OpPrereqError(
@@ -96,21 +129,118 @@ def _plan(
         )
     if mode in (NIC_MODE_BRIDGED, NIC_MODE_OVS) and not filled.get("link"):
         raise errors.OpPrereqError(f"{what}: mode {mode} needs a link", errors.ECODE_INVAL)
-    ip = _address(what, wish.get("ip"), instance_ip)
-    if mode == NIC_MODE_ROUTED and ip is None:
-        raise errors.OpPrereqError(
-            f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
-        )
-    name = wish.get("name")
-    nic = Nic(
-        mac=_mac(unit, what, wish.get("mac", VALUE_AUTO)),
-        ip=ip,
-        name=None if name in (None, VALUE_NONE, "") else str(name),
-        network=None,
-        nicparams=own,
-        uuid=unit.config.new_uuid(unit.ctx.ec_id),
+
+
+def _network(unit: LogicalUnit, what: str, wish: Mapping[str, Any]) -> Network | None:
+    """The network which the interface is to be in."""
+    given = wish.get("network")
+    if given in (None, "", VALUE_NONE):
+        return None
+    contradicting = sorted(
+        key for key in (*NIC_PARAM_TYPES, "bridge") if wish.get(key) not in (None, VALUE_DEFAULT)
     )
-    return PlannedNic(nic, filled)
+    if contradicting:
+        raise errors.OpPrereqError(
+            f"{what}: {', '.join(contradicting)} cannot be given together with a network, whose"
+            " connection to the node group says them",
+            errors.ECODE_INVAL,
+        )
+    return unit.config.expand_network(str(given))
+
+
+# -- networks, once the node is known -----------------------------------------------------------
+
+
+def settle(
+    unit: LogicalUnit, planned: Iterable[PlannedNic], node: Node, *, conflicts_check: bool
+) -> list[PlannedNic]:
+    """Complete interfaces which are in networks, now that their node is known.
+
+    Such an interface has the parameters with which the network is connected to the node's group.
+    The address ``pool`` becomes the network's first free one; a given one is reserved. An address
+    of a network connected to the group is refused for an interface outside of it.
+
+    :param conflicts_check: False lets addresses pass which somebody outside of the cluster has, or
+        which belong to another network.
+    :raises errors.OpPrereqError: names the interface and what is wrong with it.
+    """
+    return [
+        settled(unit, f"network interface {index}", nic, node, conflicts_check=conflicts_check)
+        for index, nic in enumerate(planned)
+    ]
+
+
+def settled(
+    unit: LogicalUnit, what: str, planned: PlannedNic, node: Node, *, conflicts_check: bool
+) -> PlannedNic:
+    """The same for one interface.
+
+    :param what: the interface, for errors.
+    """
+    nic = planned.nic
+    group = unit.config.group(node.group)
+    if nic.network is None:
+        if conflicts_check and nic.ip is not None:
+            _require_foreign(unit, what, nic.ip, group)
+        return planned
+    network = unit.config.network(nic.network)
+    connection = group.networks.get(network.uuid)
+    if connection is None:
+        raise errors.OpPrereqError(
+            f"{what}: network {network.name} is not connected to node group {group.name} of node"
+            f" {node.name}. Use 'gnt-network connect'.",
+            errors.ECODE_INVAL,
+        )
+    filled = unit.config.cluster().fill_nic(connection)
+    _check_mode(what, filled)
+    ip = _from_pool(unit, what, nic.ip, network, conflicts_check=conflicts_check)
+    if filled["mode"] == NIC_MODE_ROUTED and ip is None:
+        raise errors.OpPrereqError(
+            f"{what}: network {network.name} is routed in node group {group.name} and needs an IP"
+            f" address, such as ip={NIC_IP_POOL}",
+            errors.ECODE_INVAL,
+        )
+    return PlannedNic(replace(nic, ip=ip, nicparams=dict(connection)), filled)
+
+
+def _require_foreign(unit: LogicalUnit, what: str, ip: str, group: NodeGroup) -> None:
+    if net.is_ipv4(ip):
+        for uuid in group.networks:
+            network = unit.config.network(uuid)
+            if ip in AddressPool(network):
+                raise errors.OpPrereqError(
+                    f"{what}: address {ip} belongs to network {network.name}, which the interface"
+                    " is not in. Add network=..., or use --no-conflicts-check.",
+                    errors.ECODE_STATE,
+                )
+
+
+def _from_pool(
+    unit: LogicalUnit, what: str, ip: str | None, network: Network, *, conflicts_check: bool
+) -> str | None:
+    if ip is None:
+        return None
+    try:
+        if ip == NIC_IP_POOL:
+            return unit.config.generate_ip(network.uuid, unit.ctx.ec_id)
+        if net.is_ipv4(ip):
+            unit.config.reserve_ip(
+                network.uuid, ip, unit.ctx.ec_id, external_ok=not conflicts_check
+            )
+        return ip
+    except errors.ReservationError as err:
+        raise errors.OpPrereqError(
+            f"{what}: address {ip} of network {network.name} is already in use, or reserved",
+            errors.ECODE_NOTUNIQUE,
+        ) from err
+    except errors.AddressPoolError as err:
+        raise errors.OpPrereqError(
+            f"{what}: {err}",
+            errors.ECODE_NORES if ip == NIC_IP_POOL else errors.ECODE_INVAL,
+        ) from err
+
+
+# -- one thing after the other -------------------------------------------------------------------
 
 
 def _parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,9 +263,19 @@ def _parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _address(what: str, wish: Any, instance_ip: str | None) -> str | None:
+def _address(
+    what: str, wish: Any, instance_ip: str | None, network: Network | None
+) -> str | None:
     if wish in (None, "", VALUE_NONE):
         return None
+    if wish == NIC_IP_POOL:
+        if network is None:
+            raise errors.OpPrereqError(
+                f"{what}: address {NIC_IP_POOL!r} is one of a network, and none is given. Add"
+                " network=...",
+                errors.ECODE_INVAL,
+            )
+        return NIC_IP_POOL
     if wish == VALUE_AUTO:
         if instance_ip is None:
             raise errors.OpPrereqError(
@@ -150,9 +290,10 @@ def _address(what: str, wish: Any, instance_ip: str | None) -> str | None:
     return str(wish)
 
 
-def _mac(unit: LogicalUnit, what: str, wish: Any) -> str:
+def _mac(unit: LogicalUnit, what: str, wish: Any, network: Network | None) -> str:
     if wish in (None, VALUE_AUTO, VALUE_GENERATE):
-        return unit.config.generate_mac(unit.ctx.ec_id)
+        prefix = None if network is None else network.mac_prefix
+        return unit.config.generate_mac(unit.ctx.ec_id, prefix)
     mac = str(wish).lower().replace("-", ":")
     if not _MAC.match(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(

@@ -37,12 +37,19 @@ def violations(
 
 def instance_violations(unit: LogicalUnit, instance: FilledInstance, node: Node) -> list[str]:
     """The same for an instance which exists."""
-    return violations(
-        unit,
-        node,
-        beparams=instance.beparams,
+    group = unit.config.snapshot().nodegroups[node.group]
+    return of_instance(unit.config.cluster().fill_ipolicy(group), instance)
+
+
+def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str]:
+    """In which ways an instance violates a (filled) policy."""
+    return ipolicy.check(
+        policy,
+        memory_mib=instance.beparams["maxmem"],
+        vcpus=instance.beparams["vcpus"],
         disk_sizes_mib=[disk.size for disk in instance.disks_info],
         nic_count=len(instance.nics),
+        spindle_use=instance.beparams["spindle_use"],
         disk_template=instance.disk_template,
     )
 

@@ -1,0 +1,81 @@
+"""Moving nodes from their groups to another one.
+
+The disks of an instance may be on two nodes (``drbd``); with the nodes in different groups such an
+instance is *split*: its secondary can no longer be chosen by an allocator, and its parameters come
+from one group while its data are in another. A move that would split instances needs ``--force``;
+instances which are split already are only named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.locks import require_still_same
+from ganeti.constants.disk import INT_MIRRORED
+from ganeti.locking import Level
+from ganeti.objects import ConfigData, Node, fill, updated
+from ganeti.opcodes.group import OpGroupAssignNodes
+from ganeti.utils.text import natural_key
+
+
+def split_instances(data: ConfigData, moves: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Names of the instances which a move splits, and of those that are split and stay so.
+
+    :param moves: node uuid to the uuid of its new group.
+    """
+    new: list[str] = []
+    old: list[str] = []
+    for instance in data.instances.values():
+        disks = fill.instance_disks(data, instance)
+        if fill.disk_template(disks) not in INT_MIRRORED:
+            continue
+        nodes = [instance.primary_node, *fill.secondary_nodes(instance, disks)]
+        before = {data.nodes[uuid].group for uuid in nodes}
+        after = {moves.get(uuid, data.nodes[uuid].group) for uuid in nodes}
+        if len(after) > 1:
+            (old if len(before) > 1 else new).append(instance.name)
+    return sorted(new, key=natural_key), sorted(old, key=natural_key)
+
+
+@executes(OpGroupAssignNodes)
+class LUGroupAssignNodes(LogicalUnit):
+    """Give nodes another group."""
+
+    op: OpGroupAssignNodes
+
+    def expand_names(self) -> None:
+        op = self.op
+        self.group = self.config.expand_group(op.group_name)
+        if not op.nodes and not op.node_uuids:
+            raise errors.OpPrereqError("no nodes are given", errors.ECODE_INVAL)
+        self.nodes = list(dict.fromkeys(
+            self.config.expand_node(name).uuid for name in op.node_uuids or op.nodes))
+        self.sources = {self.config.node(uuid).group for uuid in self.nodes}
+        self.need(Level.NODEGROUP, {self.group.uuid, *self.sources})
+        self.need(Level.NODE, self.nodes)
+
+    def check_prereq(self) -> list[Node]:
+        nodes = [self.config.node(uuid) for uuid in self.nodes]
+        require_still_same(self.sources, {node.group for node in nodes}, "groups of these nodes")
+        moves = dict.fromkeys(self.nodes, self.group.uuid)
+        new, old = split_instances(self.config.snapshot(), moves)
+        if new:
+            text = f"this would split instances between node groups: {', '.join(new)}"
+            if not self.op.force:
+                raise errors.OpPrereqError(f"{text}. Use --force to go on.", errors.ECODE_STATE)
+            self.warn(text)
+        if old:
+            self.warn(f"instances are split between node groups already: {', '.join(old)}")
+        return [node for node in nodes if node.group != self.group.uuid]
+
+    def exec(self, plan: list[Node]) -> None:
+        if not plan:
+            return
+        with self.config.transaction() as change:
+            for node in plan:
+                change.update_node(updated(node, group=self.group.uuid))
+            # Who its members are is part of what a group is; those who watch its serial see it.
+            for uuid in sorted({self.group.uuid, *(node.group for node in plan)}):
+                change.update_group(updated(self.config.group(uuid)))

@@ -1,0 +1,160 @@
+"""Parameters which a node group may have of its own, and how a change is merged with them.
+
+Every value may be given back to the cluster's: the word ``default`` (or null, which is what other
+programs send) removes it. All functions are pure and raise
+:class:`~ganeti.errors.OpPrereqError` with a text that names the parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_c
+from ganeti.constants import hv as hv_c
+from ganeti.constants import node as node_c
+from ganeti.constants.net import VALUE_DEFAULT
+from ganeti.objects import hvparams as hv
+from ganeti.objects import ipolicy
+
+if TYPE_CHECKING:
+    from ganeti.objects import Cluster
+
+_DISK_STATE_PARAMS = ("disk_overhead", "disk_reserved", "disk_total")
+
+
+def merged_ndparams(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Node parameters of a group after a change."""
+    return _merged(present, given, node_c.ND_PARAM_TYPES, "node parameters")
+
+
+def merged_diskparams(
+    present: Mapping[str, Any], given: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Parameters per disk template after a change; a template without own parameters vanishes."""
+    changed = {template: dict(params) for template, params in present.items()}
+    for template, params in given.items():
+        defaults = disk_c.TEMPLATE_DEFAULTS.get(template)
+        if defaults is None:
+            raise errors.OpPrereqError(
+                f"there is no disk template {template!r}", errors.ECODE_INVAL
+            )
+        types = {name: disk_c.TEMPLATE_PARAM_TYPES[name] for name in defaults}
+        changed[template] = _merged(
+            changed.get(template, {}), params, types, f"parameters of disk template {template}"
+        )
+        _check_access(template, changed[template])
+    return {template: params for template, params in changed.items() if params}
+
+
+def _check_access(template: str, params: Mapping[str, Any]) -> None:
+    access = params.get("access", disk_c.KERNELSPACE)
+    if access not in disk_c.DISK_ACCESS_MODES:
+        raise errors.OpPrereqError(
+            f"parameters of disk template {template}: access {access!r} is not one of"
+            f" {', '.join(disk_c.DISK_ACCESS_MODES)}",
+            errors.ECODE_INVAL,
+        )
+
+
+def merged_ipolicy(
+    cluster: Cluster, present: Mapping[str, Any], given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The group's part of its instance policy after a change.
+
+    :raises errors.OpPrereqError: an unknown key, a standard size (which only the cluster has), or
+        bounds which contradict themselves or what is inherited.
+    """
+    if ipolicy.STD in given:
+        raise errors.OpPrereqError(
+            f"instance policy: {ipolicy.STD} can be set for the cluster only, not for a group",
+            errors.ECODE_INVAL,
+        )
+    unknown = sorted(set(given) - ipolicy.KEYS)
+    if unknown:
+        raise errors.OpPrereqError(
+            f"instance policy: unknown key {', '.join(unknown)}", errors.ECODE_INVAL
+        )
+    changed = dict(present)
+    for key, value in given.items():
+        if _resets(value) or (key in (ipolicy.MINMAX, ipolicy.DISK_TEMPLATES) and not value):
+            changed.pop(key, None)
+        else:
+            changed[key] = value
+    try:
+        ipolicy.check_syntax(changed, filled=False)
+    except errors.ConfigurationError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+    disabled = sorted(
+        set(changed.get(ipolicy.DISK_TEMPLATES, ())) - set(cluster.enabled_disk_templates)
+    )
+    if ipolicy.DISK_TEMPLATES in given and disabled:
+        raise errors.OpPrereqError(
+            f"instance policy: disk templates {', '.join(disabled)} are not enabled in this"
+            " cluster",
+            errors.ECODE_INVAL,
+        )
+    return changed
+
+
+def merged_hv_state(present: Mapping[str, Any] | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is assumed of hypervisors after a change."""
+    changed = {name: dict(state) for name, state in (present or {}).items()}
+    types = dict.fromkeys(node_c.HV_STATE_PARAMS, "int")
+    for name, state in given.items():
+        if name not in hv_c.ALL:
+            raise errors.OpPrereqError(f"there is no hypervisor {name!r}", errors.ECODE_INVAL)
+        changed[name] = _merged(
+            changed.get(name, {}), _object(state, name), types, f"state of hypervisor {name}"
+        )
+    return changed
+
+
+def merged_disk_state(
+    present: Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is assumed of storage after a change, by kind and name."""
+    changed = {kind: dict(named) for kind, named in (present or {}).items()}
+    types = dict.fromkeys(_DISK_STATE_PARAMS, "int")
+    for kind, named in given.items():
+        if kind not in disk_c.TEMPLATES:
+            raise errors.OpPrereqError(f"there is no disk template {kind!r}", errors.ECODE_INVAL)
+        for name, state in _object(named, kind).items():
+            old = changed.setdefault(kind, {}).get(name, {})
+            changed[kind][name] = _merged(
+                old, _object(state, name), types, f"state of storage {kind}/{name}"
+            )
+    return changed
+
+
+def _object(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise errors.OpPrereqError(
+            f"state of {name} must be an object, not {value!r}", errors.ECODE_INVAL
+        )
+    return value
+
+
+def _resets(value: Any) -> bool:
+    return value is None or value == VALUE_DEFAULT
+
+
+def _merged(
+    present: Mapping[str, Any], given: Mapping[str, Any], types: Mapping[str, str], what: str
+) -> dict[str, Any]:
+    unknown = sorted(set(given) - set(types))
+    if unknown:
+        raise errors.OpPrereqError(
+            f"{what}: there is no {', '.join(unknown)}. Known are:"
+            f" {', '.join(sorted(types)) or 'none'}.",
+            errors.ECODE_INVAL,
+        )
+    try:
+        checked = hv.force_types(
+            {key: value for key, value in given.items() if not _resets(value)}, types
+        )
+    except errors.TypeEnforcementError as err:
+        raise errors.OpPrereqError(f"{what}: {err}", errors.ECODE_INVAL) from err
+    merged = {**present, **checked}
+    return {key: value for key, value in merged.items() if not _resets(given.get(key, value))}

@@ -1,0 +1,102 @@
+"""Changing the parameters of a node group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.group import params
+from ganeti.cmdlib.group.add import GroupHooks
+from ganeti.cmdlib.instance import policy
+from ganeti.cmdlib.locks import instances_of_group, require_still_same
+from ganeti.locking import Level
+from ganeti.objects import NodeGroup, fill, updated
+from ganeti.opcodes.group import OpGroupSetParams
+from ganeti.utils.text import natural_key
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """The group with its new values, the pairs to report, and who will violate its policy."""
+
+    new: NodeGroup
+    changes: list[tuple[str, str]]
+    violators: list[str]
+
+
+@executes(OpGroupSetParams)
+class LUGroupSetParams(LogicalUnit):
+    """Change parameters of a node group; instances which do not fit any more are named."""
+
+    op: OpGroupSetParams
+    HOOKS = GroupHooks("group-modify")
+
+    def expand_names(self) -> None:
+        op = self.op
+        wishes = (op.alloc_policy, op.ndparams, op.diskparams, op.hv_state, op.disk_state,
+                  op.ipolicy)
+        if all(wish is None for wish in wishes):
+            raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
+        self.group = self.config.expand_group(op.group_name)
+        self.guessed = frozenset[str]()
+        if op.ipolicy is not None:
+            self.guessed = instances_of_group(self, self.group.uuid)
+            self.need(Level.INSTANCE, self.guessed, shared=True)
+        self.need(Level.NODEGROUP, [self.group.uuid])
+
+    def hook_env(self, plan: SetPlan) -> dict[str, object]:
+        return {"GROUP_NAME": self.op.group_name, "NEW_ALLOC_POLICY": self.op.alloc_policy}
+
+    def hook_nodes(self, plan: SetPlan) -> tuple[list[str], list[str]]:
+        master = [self.config.master_node().uuid]
+        return master, master
+
+    def check_prereq(self) -> SetPlan:
+        op, cluster = self.op, self.config.cluster()
+        group = self.config.group(self.group.uuid)
+        if op.ipolicy is not None:
+            now = instances_of_group(self, group.uuid)
+            require_still_same(self.guessed, now, f"instances of group {group.name}")
+        values: dict[str, Any] = {}
+        if op.alloc_policy is not None:
+            values["alloc_policy"] = op.alloc_policy
+        if op.ndparams is not None:
+            values["ndparams"] = params.merged_ndparams(group.ndparams, op.ndparams)
+        if op.diskparams is not None:
+            values["diskparams"] = params.merged_diskparams(group.diskparams, op.diskparams)
+        if op.hv_state is not None:
+            values["hv_state_static"] = params.merged_hv_state(group.hv_state_static, op.hv_state)
+        if op.disk_state is not None:
+            values["disk_state_static"] = params.merged_disk_state(
+                group.disk_state_static, op.disk_state)
+        if op.ipolicy is not None:
+            values["ipolicy"] = params.merged_ipolicy(cluster, group.ipolicy, op.ipolicy)
+        new = updated(group, **values)
+        # The policy of allocation is shown in lists, so it is not reported; that is published.
+        changes = [(name, str(value)) for name, value in values.items()
+                   if name in ("ndparams", "diskparams")]
+        return SetPlan(new, changes, self._violators(group, new))
+
+    def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:
+        """Instances which fit the old policy and do not fit the new one."""
+        if self.op.ipolicy is None:
+            return []
+        cluster = self.config.cluster()
+        before, after = (fill.fill_ipolicy(cluster.ipolicy, group.ipolicy) for group in (old, new))
+        found = []
+        for uuid in self.guessed:
+            filled = self.config.filled(self.config.instance(uuid))
+            if policy.of_instance(after, filled) and not policy.of_instance(before, filled):
+                found.append(filled.name)
+        return sorted(found, key=natural_key)
+
+    def exec(self, plan: SetPlan) -> list[tuple[str, str]]:
+        self.config.update_group(plan.new)
+        if plan.violators:
+            self.warn(
+                f"instances which violate the new policy of group {plan.new.name}:"
+                f" {', '.join(plan.violators)}"
+            )
+        return plan.changes

@@ -1,0 +1,108 @@
+"""What all units about networks check and tell."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.hooks import Hooks
+from ganeti.constants.net import VALUE_NONE
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Network
+
+_MAC_PREFIX = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){2}$")
+
+
+class NetworkHooks(Hooks):
+    """Hooks of an operation on a network."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "NETWORK")
+
+
+def network_env(network: Network) -> dict[str, object]:
+    """Variables of a network; those which say nothing are left out."""
+    values = {
+        "NETWORK_NAME": network.name,
+        "NETWORK_SUBNET": network.network,
+        "NETWORK_GATEWAY": network.gateway,
+        "NETWORK_SUBNET6": network.network6,
+        "NETWORK_GATEWAY6": network.gateway6,
+        "NETWORK_MAC_PREFIX": network.mac_prefix,
+        "NETWORK_TAGS": " ".join(sorted(network.tags)),
+    }
+    return {key: value for key, value in values.items() if value}
+
+
+def master_only(unit: LogicalUnit) -> tuple[list[str], list[str]]:
+    """Hooks run on the master, before and after."""
+    master = [unit.config.master_node().uuid]
+    return master, master
+
+
+def mac_prefix(given: str | None, present: str | None = None) -> str | None:
+    """The first three bytes of MAC addresses, in the usual form.
+
+    :param given: ``none`` takes the prefix away.
+    :raises errors.OpPrereqError: it is none, or one of group addresses.
+    """
+    if given is None:
+        return present
+    if given == VALUE_NONE:
+        return None
+    lowered = given.lower().replace("-", ":")
+    if not _MAC_PREFIX.match(lowered) or int(lowered[:2], 16) & 1:
+        raise errors.OpPrereqError(
+            f"{given!r} is not a prefix of unicast MAC addresses like aa:00:01", errors.ECODE_INVAL
+        )
+    return lowered
+
+
+def check_ipv6(network6: str | None, gateway6: str | None) -> None:
+    """The gateway lies in the network.
+
+    :raises errors.OpPrereqError: it does not, or there is no network.
+    """
+    if gateway6 is None:
+        return
+    if network6 is None:
+        raise errors.OpPrereqError(
+            f"IPv6 gateway {gateway6} needs an IPv6 network", errors.ECODE_INVAL
+        )
+    if ipaddress.IPv6Address(gateway6) not in ipaddress.IPv6Interface(network6).network:
+        raise errors.OpPrereqError(
+            f"IPv6 gateway {gateway6} is not in network {network6}", errors.ECODE_INVAL
+        )
+
+
+def users(
+    unit: LogicalUnit, network_uuid: str, group_uuid: str | None = None
+) -> list[str]:
+    """Names of instances with an interface in a network; only those of a group, if given."""
+    data = unit.config.snapshot()
+    return [
+        instance.name
+        for instance in unit.config.instances()
+        if any(nic.network == network_uuid for nic in instance.nics)
+        and group_uuid in (None, data.nodes[instance.primary_node].group)
+    ]
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Names for a message; of very many only the first."""
+    text = ", ".join(names[:most])
+    return f"{text} and {len(names) - most} more" if len(names) > most else text
+
+
+def connection_env(connection: Mapping[str, Any] | None) -> dict[str, object]:
+    """Variables of the connection of a network to a group."""
+    if not connection:
+        return {}
+    return {
+        f"GROUP_NETWORK_{key.upper()}": connection.get(key, "") for key in ("mode", "link", "vlan")
+    }

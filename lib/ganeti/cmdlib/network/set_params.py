@@ -1,0 +1,111 @@
+"""Changing a network: gateway, IPv6, prefix of MAC addresses, addresses kept for others."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.network import checks
+from ganeti.cmdlib.network.checks import NetworkHooks
+from ganeti.locking import Level
+from ganeti.objects import Network, updated
+from ganeti.objects.address_pool import AddressPool
+from ganeti.opcodes.network import OpNetworkSetParams
+
+
+@executes(OpNetworkSetParams)
+class LUNetworkSetParams(LogicalUnit):
+    """Change a network; what instances have of it stays as it is."""
+
+    op: OpNetworkSetParams
+    HOOKS = NetworkHooks("network-modify")
+
+    def expand_names(self) -> None:
+        op = self.op
+        wishes = (op.gateway, op.network6, op.gateway6, op.mac_prefix, op.add_reserved_ips,
+                  op.remove_reserved_ips)
+        if not any(wishes):
+            raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
+        twice = sorted(set(op.add_reserved_ips or ()) & set(op.remove_reserved_ips or ()))
+        if twice:
+            raise errors.OpPrereqError(
+                f"addresses {', '.join(twice)} are to be both reserved and released",
+                errors.ECODE_INVAL,
+            )
+        self.network = self.config.expand_network(op.network_name)
+        self.need(Level.NETWORK, [self.network.uuid])
+
+    def hook_env(self, plan: Network) -> dict[str, object]:
+        return checks.network_env(self.config.network(self.network.uuid))
+
+    def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
+        return checks.master_only(self)
+
+    def check_prereq(self) -> Network:
+        return self._changed(self.config.network(self.network.uuid))
+
+    def exec(self, plan: Network) -> None:
+        # Instances get and give back addresses without this lock: their changes must not be lost.
+        with self.config.transaction() as change:
+            change.update_network(self._changed(change.data.networks[plan.uuid], quiet=True))
+
+    def _changed(self, network: Network, *, quiet: bool = False) -> Network:
+        """The network after the change.
+
+        :param quiet: nothing is said about what needs no change.
+        """
+        op = self.op
+        try:
+            new = self._with_gateway(network)
+            new = self._with_reserved(new, quiet)
+            new = self._with_released(new, quiet)
+        except errors.AddressPoolError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+        network6 = op.network6 or network.network6
+        gateway6 = op.gateway6 or network.gateway6
+        checks.check_ipv6(network6, gateway6)
+        return updated(
+            new, network6=network6, gateway6=gateway6,
+            mac_prefix=checks.mac_prefix(op.mac_prefix, network.mac_prefix))
+
+    def _with_gateway(self, network: Network) -> Network:
+        gateway = self.op.gateway
+        if gateway is None or gateway == network.gateway:
+            return network
+        pool = AddressPool(network)
+        if pool.is_taken(gateway, external=False):
+            raise errors.OpPrereqError(
+                f"address {gateway} of network {network.name} belongs to an instance and cannot"
+                " be the gateway",
+                errors.ECODE_STATE,
+            )
+        if network.gateway is not None:
+            pool = AddressPool(pool.released([network.gateway], external=True))
+        return updated(
+            pool.taken([gateway], external=True), gateway=gateway, serial_no=network.serial_no)
+
+    def _with_reserved(self, network: Network, quiet: bool) -> Network:
+        pool = AddressPool(network)
+        for address in self.op.add_reserved_ips or ():
+            if pool.is_taken(address, external=True) and not quiet:
+                self.warn(f"address {address} of network {network.name} is reserved already")
+            elif pool.is_taken(address, external=False) and not quiet:
+                self.warn(
+                    f"address {address} of network {network.name} belongs to an instance, which"
+                    " keeps it")
+        return pool.taken(self.op.add_reserved_ips or (), external=True)
+
+    def _with_released(self, network: Network, quiet: bool) -> Network:
+        pool = AddressPool(network)
+        found = []
+        for address in self.op.remove_reserved_ips or ():
+            if address == network.gateway:
+                if not quiet:
+                    self.warn(
+                        f"address {address} of network {network.name} is its gateway and stays"
+                        " reserved")
+            elif not pool.is_taken(address, external=True):
+                if not quiet:
+                    self.warn(f"address {address} of network {network.name} is not reserved")
+            else:
+                found.append(address)
+        return pool.released(found, external=True)
