@@ -17,6 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ganeti import cmdlib, errors
+from ganeti.cmdlib import describe, prereq
 from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
 from ganeti.cmdlib.hooks import HookRunner
 from ganeti.config.history import Author
@@ -185,13 +186,15 @@ class Processor:
         config = self._context.config
         serial_before = config.snapshot().serial_no
         try:
-            plan = unit.check_prereq()
+            with prereq.recorded() as passed:
+                plan = unit.check_prereq()
         except errors.RpcError as err:
             raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
         hooks = unit.hooks = HookRunner(unit, plan)
         hooks.pre()
         if unit.op.dry_run:
             unit.info("dry run: everything is checked, nothing is done")
+            unit.feedback(describe.plan_text(unit, plan, passed))
             return unit.dry_run_result(plan)
         try:
             result = unit.exec(plan)

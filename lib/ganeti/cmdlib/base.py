@@ -198,6 +198,15 @@ class LogicalUnit:
         """Result of a dry run, which stops before ``exec``."""
         return None
 
+    def steps(self, plan: Any) -> Sequence[str] | None:
+        """What ``exec`` would do, in order, for whoever asked for a dry run.
+
+        Each is a phrase like "start instance web1 on node2": lower case, names for objects, nothing
+        secret. It must not ask nodes or change anything. None (the default) lets
+        :mod:`ganeti.cmdlib.describe` derive a description from the opcode and the plan.
+        """
+        return None
+
     # -- feedback --------------------------------------------------------------
 
     def feedback(self, text: str) -> None:

@@ -268,6 +268,11 @@ class HookRunner:
             self._before = unit.HOOKS.environment(unit, plan)
             self._pre_nodes, self._post_nodes = unit.HOOKS.nodes(unit, plan)
 
+    @property
+    def nodes(self) -> tuple[Sequence[str], Sequence[str]]:
+        """Uuids of the nodes of the pre and of the post phase."""
+        return self._pre_nodes, self._post_nodes
+
     def pre(self) -> None:
         """Ask the pre hooks.
 

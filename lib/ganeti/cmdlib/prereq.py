@@ -2,13 +2,15 @@
 
 Every function returns quietly or raises :class:`~ganeti.errors.OpPrereqError` with the code which
 clients know; text names the object. Functions which take a logical unit ask nodes or the
-configuration through it.
+configuration through it. What passed is noted, for the plan which a dry run shows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -26,11 +28,32 @@ from ganeti.wire.calls import (
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
-    from ganeti.objects import FilledInstance, Instance, Node
+    from ganeti.objects import Disk, FilledInstance, Instance, Node
 
 ADMIN_UP = instance_c.ADMIN_UP
 ADMIN_DOWN = instance_c.ADMIN_DOWN
 ADMIN_OFFLINE = instance_c.ADMIN_OFFLINE
+
+_PASSED: ContextVar[list[str] | None] = ContextVar("passed", default=None)
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    """Collect the checks that pass on this thread until the block ends, in words."""
+    passed: list[str] = []
+    token = _PASSED.set(passed)
+    try:
+        yield passed
+    finally:
+        _PASSED.reset(token)
+
+
+def note(text: str) -> None:
+    """Remember, if somebody collects them, that a check has passed; `text` is what is so."""
+    passed = _PASSED.get()
+    if passed is not None:
+        passed.append(text)
+
 
 _TAG = re.compile(tags_c.PATTERN)
 _LABEL = re.compile(r"^(?!-)[a-z0-9_-]{1,63}(?<!-)$")
@@ -74,12 +97,14 @@ def require_online(node: Node) -> None:
     """The node is not marked offline."""
     if node.offline:
         raise errors.OpPrereqError(f"node {node.name} is marked offline", errors.ECODE_STATE)
+    note(f"node {node.name} is online")
 
 
 def require_not_drained(node: Node) -> None:
     """The node may get new instances."""
     if node.drained:
         raise errors.OpPrereqError(f"node {node.name} is drained", errors.ECODE_STATE)
+    note(f"node {node.name} is not drained")
 
 
 def require_vm_capable(node: Node) -> None:
@@ -89,6 +114,7 @@ def require_vm_capable(node: Node) -> None:
             f"node {node.name} is not meant to run instances (vm_capable is off)",
             errors.ECODE_STATE,
         )
+    note(f"node {node.name} may run instances")
 
 
 def require_target(node: Node) -> None:
@@ -106,6 +132,18 @@ def require_admin_state(instance: Instance, allowed: Collection[str], action: st
             f" this needs {' or '.join(repr(state) for state in sorted(allowed))}",
             errors.ECODE_STATE,
         )
+    note(f"instance {instance.name} is marked {instance.admin_state!r}")
+
+
+def disk_by_index(unit: LogicalUnit, instance: Instance, index: int) -> Disk:
+    """A disk of an instance by its number."""
+    disks = unit.config.instance_disks(instance)
+    if not 0 <= index < len(disks):
+        has = f"disks 0 to {len(disks) - 1}" if disks else "no disks"
+        raise errors.OpPrereqError(
+            f"instance {instance.name} has no disk {index}, it has {has}", errors.ECODE_INVAL
+        )
+    return disks[index]
 
 
 def require_not_forthcoming(instance: Instance, action: str) -> None:
@@ -138,6 +176,19 @@ def running_info(
 def is_running(info: Mapping[str, Any]) -> bool:
     """Does a guest run, by what its hypervisor says? One that waits for its memory does not."""
     return bool(info) and info.get("state", STATE_RUNNING) == STATE_RUNNING
+
+
+def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> None:
+    """The instance is not meant to run, and does not; its primary node must answer."""
+    require_admin_state(instance, (ADMIN_DOWN, ADMIN_OFFLINE), action)
+    if is_running(running_info(unit, instance)):
+        node_name = unit.config.node(instance.primary_node).name
+        raise errors.OpPrereqError(
+            f"cannot {action} instance {instance.name}: it runs on node {node_name} although it is"
+            f" marked {instance.admin_state!r}. Stop it with 'gnt-instance shutdown"
+            f" {instance.name}'.",
+            errors.ECODE_STATE,
+        )
 
 
 def node_facts(
@@ -179,6 +230,8 @@ def require_free_memory(
             f" {free_mib} MiB free",
             errors.ECODE_NORES,
         )
+    note(f"node {node_name} has {free_mib} MiB of memory free, {needed_mib} MiB are needed for"
+         f" {reason}")
     return free_mib
 
 
@@ -197,6 +250,7 @@ def require_bridges(
             errors.ECODE_ENVIRON,
         ) from answer.failure
     answer.payload()
+    note(f"node {unit.config.node(node_uuid).name} has {', '.join(bridges)}")
 
 
 def require_instance_bridges(unit: LogicalUnit, instance: FilledInstance, node_uuid: str) -> None:
@@ -230,6 +284,7 @@ def require_os(
             errors.ECODE_INVAL,
         ) from answer.failure
     answer.payload()
+    note(f"node {node_name} can install {name}")
 
 
 def require_hvparams_usable(
@@ -249,3 +304,4 @@ def require_hvparams_usable(
                 errors.ECODE_INVAL,
             ) from answer.failure
         answer.payload()
+        note(f"node {answer.node_name} accepts the hypervisor parameters")

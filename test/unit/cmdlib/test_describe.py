@@ -1,0 +1,161 @@
+"""What a dry run shows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from fakes.config import cluster_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import cmdlib
+from ganeti.cmdlib import describe, prereq
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.locking import ALL, Level
+from ganeti.objects import Disk
+from ganeti.opcodes.instance import OpInstanceShutdown, OpInstanceStartup
+from ganeti.opcodes.tags import OpTagsSet
+from ganeti.opcodes.test import OpTestDelay
+
+
+def plan_of(master: Master, op: Any) -> list[str]:
+    """The lines of the plan which a dry run of `op` logs."""
+    op.dry_run = True
+    master.run(op)
+    (text,) = [text for text in master.job.log if text.startswith("Plan of ")]
+    return text.splitlines()
+
+
+def master_of(*instances: str, nodes: int = 2) -> Master:
+    return Master(cluster_of(nodes, tuple(instance_of(name) for name in instances)))
+
+
+def section(lines: list[str], title: str) -> list[str]:
+    start = lines.index(f"  {title}:") + 1
+    found = []
+    for line in lines[start:]:
+        if not line.startswith("    "):
+            break
+        found.append(line.strip())
+    return found
+
+
+def test_locks_checks_nodes_hooks_and_steps() -> None:
+    master = master_of("web")
+    before = master.config.snapshot()
+    lines = plan_of(master, OpInstanceShutdown(instance_name="web"))
+    assert lines[0] == "Plan of INSTANCE_SHUTDOWN(web), which was not carried out:"
+    assert section(lines, "locks") == [
+        "cluster/BGL (shared)", "instance/web.example.com", "node/node1.example.com (shared)"]
+    assert section(lines, "checked")[-1] == "node node1.example.com is online"
+    assert section(lines, "nodes") == ["node1.example.com"]
+    assert section(lines, "hooks") == [
+        "instance-stop-pre, asked now on node1.example.com",
+        "instance-stop-post on node1.example.com"]
+    assert section(lines, "steps")
+    assert master.config.snapshot() is before
+
+
+def test_memory_that_was_counted_is_told() -> None:
+    lines = plan_of(master_of("web"), OpInstanceStartup(instance_name="web"))
+    assert any("MiB of memory free" in line and "for starting instance web" in line
+               for line in section(lines, "checked"))
+
+
+def test_an_operation_without_hooks_or_nodes() -> None:
+    lines = plan_of(master_of(), OpTagsSet(kind="cluster", name=None, tags=["prod"]))
+    assert "  hooks:" not in lines and "  nodes:" not in lines
+    assert section(lines, "steps")
+
+
+def test_every_unit_has_at_least_one_step() -> None:
+    """Units which say nothing of their own are described by their class or opcode."""
+    cmdlib.load()
+    for unit in cmdlib.UNITS.values():
+        assert unit.steps is not LogicalUnit.steps or unit.__doc__ or unit.OPCODE.__doc__
+
+
+def test_checks_are_only_collected_while_somebody_wants_them() -> None:
+    prereq.note("nobody listens")
+    with prereq.recorded() as outer:
+        prereq.note("one")
+        with prereq.recorded() as inner:
+            prereq.note("two")
+        prereq.note("three")
+    prereq.note("nobody listens any more")
+    assert (outer, inner) == (["one", "three"], ["two"])
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Something of each kind."""
+
+    node: Any
+    primary_uuid: str
+    disks: tuple[Disk, ...]
+    live: bool
+    changes: list[tuple[str, Any]]
+    hvparams: dict[str, Any]
+    osparams_all: dict[str, Any]
+    secret_word: str
+    anything: object
+    nothing: None = None
+
+
+class LUDescribed(LogicalUnit):
+    """Do what a test wants; and more."""
+
+    OPCODE = OpTestDelay
+
+
+@pytest.fixture
+def unit() -> LogicalUnit:
+    master = master_of("web")
+    from ganeti.cmdlib.base import LuContext
+    from ganeti.mcpu import MasterContext
+    context = MasterContext(master.config, master.locks, master.rpc)  # type: ignore[arg-type]
+    return LUDescribed(OpTestDelay(duration=0.0).validate(),
+                       LuContext(context, master.new_job()))
+
+
+def test_values_of_a_plan_are_names_and_never_secrets(unit: LogicalUnit) -> None:
+    config = unit.config.snapshot()
+    plan = Plan(
+        config.nodes[uuid_of("node2")], uuid_of("node1"),
+        (Disk(dev_type="file", size=64, uuid="d", logical_id=(), serial_no=1, ctime=0.0,
+              mtime=0.0),),
+        True, [("drained", True), ("vnc_password", "hush")],
+        {"acpi": False, "vnc_password_file": "hush"}, {"root": "hush"}, "hush", object())
+    text = describe.plan_text(unit, plan, [])
+    assert "hush" not in text
+    assert section(text.splitlines(), "decided") == [
+        "node: node2.example.com", "primary uuid: node1.example.com",
+        "disks: file disk of 64 MiB", "live: yes", "changes: drained=True", "hvparams: acpi=no"]
+    assert section(text.splitlines(), "steps") == ["1. do what a test wants"]
+
+
+def test_many_locks_are_counted(unit: LogicalUnit) -> None:
+    unit.need(Level.INSTANCE, [f"gone{number}" for number in range(30)], shared=True)
+    unit.need(Level.NODE, ALL)
+    lines = section(describe.plan_text(unit, None, []).splitlines(), "locks")
+    assert lines[1] == "instance/gone0 (shared)"
+    assert lines[-2:] == ["and 20 more", "node: all"]
+
+
+def test_jobs_to_submit_are_steps(unit: LogicalUnit) -> None:
+    jobs = [[OpInstanceStartup(instance_name="a")], [OpInstanceStartup(instance_name="b"),
+                                                     OpInstanceShutdown(instance_name="b")]]
+    lines = describe.plan_text(unit, jobs, []).splitlines()
+    assert section(lines, "steps") == [
+        "1. submit a job: INSTANCE_STARTUP(a)",
+        "2. submit a job: INSTANCE_STARTUP(b), INSTANCE_SHUTDOWN(b)"]
+
+
+def test_own_steps_replace_the_derived_ones(
+        unit: LogicalUnit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LUDescribed, "steps", lambda self, plan: ["sit still", "go on"])
+    lines = describe.plan_text(unit, 5, ["it is late", "it is late"]).splitlines()
+    assert section(lines, "steps") == ["1. sit still", "2. go on"]
+    assert section(lines, "checked") == ["it is late"]
+    assert "  decided:" not in lines
