@@ -387,6 +387,19 @@ def instance_os_add(instance: FilledInstance, reinstall: bool, debug_level: int)
     run_logged(definition, definition.create_script, "add", instance, env)
 
 
+@serves(calls.INSTANCE_RUN_RENAME)
+def instance_run_rename(instance: FilledInstance, old_name: str, debug_level: int) -> None:
+    """Let the OS of a renamed instance change what is on its disks.
+
+    :raises OpExecError: no such OS, it has no script for this, or the script failed.
+    """
+    definition = require(instance.os)
+    if definition.rename_script is None:
+        raise errors.OpExecError(f"OS {definition.name} has no script '{RENAME}'")
+    env = {**instance_env(definition, instance, debug_level), "OLD_INSTANCE_NAME": old_name}
+    run_logged(definition, definition.rename_script, "rename", instance, env)
+
+
 def run_logged(definition: OS, script: str, kind: str, instance: FilledInstance,
                env: Mapping[str, str]) -> None:
     """Run a script with a log file as its output.

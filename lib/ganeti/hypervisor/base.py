@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.objects.disk import Disk
-from ganeti.objects.instance import FilledInstance
+from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import fs
 
@@ -130,6 +130,42 @@ class Hypervisor(ABC):
         """
         raise errors.HypervisorError(f"hypervisor {self.NAME} cannot change the memory of running "
                                      f"instances, as was asked for {instance.name}")
+
+    # Devices of a running guest. ``device`` is a Disk or a FilledNic, ``extra`` for a disk [link,
+    # uri or None], ``seq`` the place of the device among those of its kind.
+
+    def hotplug_supported(self, instance: FilledInstance) -> None:
+        """Check that devices of a running guest can be changed.
+
+        :raises HotplugError: they cannot; says why.
+        """
+        raise errors.HotplugError(
+            f"hypervisor {self.NAME} cannot change devices of running instances, such as "
+            f"{instance.name}")
+
+    def hot_add(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
+                extra: Sequence[Any] | None, seq: int) -> Any:
+        """Plug a device in.
+
+        :raises HotplugError: it is not plugged in.
+        """
+        self.hotplug_supported(instance)
+
+    def hot_remove(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
+                   extra: Sequence[Any] | None, seq: int) -> Any:
+        """Unplug a device.
+
+        :raises HotplugError: it is still plugged in.
+        """
+        self.hotplug_supported(instance)
+
+    def hot_modify(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
+                   extra: Sequence[Any] | None, seq: int) -> Any:
+        """Give a plugged device other parameters.
+
+        :raises HotplugError: it has the old ones.
+        """
+        self.hotplug_supported(instance)
 
     # Migration. On the source: migration_info, migrate, migration_status,
     # finalize_migration_source; on the target: accept_instance, finalize_migration_target.

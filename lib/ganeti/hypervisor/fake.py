@@ -91,6 +91,9 @@ class FakeHypervisor(base.Hypervisor):
             raise errors.HypervisorError(f"instance {instance.name} is not running")
         self._write(instance.name, memory_mib, info.vcpus)
 
+    def hotplug_supported(self, instance: FilledInstance) -> None:
+        """A file has no devices, so there is nothing which could not be changed."""
+
     def migratable(self, instance: FilledInstance) -> None:
         """It must run."""
         if not self.is_running(instance.name):

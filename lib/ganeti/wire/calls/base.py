@@ -27,7 +27,7 @@ from typing import Any, Protocol
 from ganeti import errors, ht
 from ganeti.objects.codec import from_dict, to_dict
 from ganeti.objects.disk import Disk
-from ganeti.objects.instance import FilledInstance, Instance
+from ganeti.objects.instance import FilledInstance, FilledNic, Instance
 
 #: Texts of this many bytes and more are compressed on the wire.
 COMPRESS_MIN_BYTES = 512
@@ -48,7 +48,9 @@ class Filler(Protocol):
         """The instance with all parameters filled in and its disks attached."""
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
-        """The disk with the parameters of the instance's group filled in."""
+        """The disk with the parameters of the instance's group filled in, as the node called
+        needs it.
+        """
 
 
 class Encoding:
@@ -103,6 +105,20 @@ class _DiskEncoding(Encoding):
 
     def decode(self, wire: Any) -> Disk:
         return from_dict(Disk, _expect_dict(wire, "a disk"))
+
+
+class _DeviceEncoding(Encoding):
+    """A disk or a network interface: callers pass ``(disk, instance)`` or a ``FilledNic``.
+
+    Handlers get a ``Disk`` or a ``FilledNic``.
+    """
+
+    def encode(self, value: Any, filler: Filler) -> Any:
+        return to_dict(value) if isinstance(value, FilledNic) else DISK.encode(value, filler)
+
+    def decode(self, wire: Any) -> Disk | FilledNic:
+        found = _expect_dict(wire, "a device")
+        return DISK.decode(found) if "dev_type" in found else from_dict(FilledNic, found)
 
 
 class _DisksEncoding(Encoding):
@@ -245,6 +261,7 @@ def decompress(wire: Any) -> str:
 PLAIN = Encoding("plain")
 INSTANCE = _InstanceEncoding("instance")
 DISK = _DiskEncoding("disk")
+DEVICE = _DeviceEncoding("disk or network interface")
 DISKS = _DisksEncoding("disks")
 MULTI_DISKS = _MultiDisksEncoding("disks of several instances")
 DISK_RENAMES = _RenameEncoding("disk renames")
@@ -312,6 +329,21 @@ class ObjectListResult(ResultCodec):
 
     def decode(self, wire: Any) -> Any:
         return [self._item.decode(item) for item in _expect_list(wire, "a list")]
+
+
+class StatusListResult(ResultCodec):
+    """A list of ``[True, BlockDevStatus]`` or ``[False, text]``; a tuple for callers."""
+
+    def encode(self, value: Any) -> Any:
+        return [[ok, to_dict(what) if ok else what] for ok, what in value]
+
+    def decode(self, wire: Any) -> Any:
+        found = []
+        for item in _expect_list(wire, "a list of states"):
+            ok, what = _expect_list(item, "a pair", length=2)
+            found.append((bool(ok), from_dict(BlockDevStatus, _expect_dict(what, "a state"))
+                          if ok else str(what)))
+        return found
 
 
 #: The answer of a call that returns nothing.

@@ -19,6 +19,7 @@ from ganeti.wire.calls.base import (
     ObjectListResult,
     ObjectResult,
     ResultCodec,
+    StatusListResult,
 )
 
 #: -> unique id as text, or None (may be so on secondaries)
@@ -73,6 +74,41 @@ BLOCKDEV_GROW = Call(
 BLOCKDEV_RENAME = Call("blockdev_rename", (Arg("renames", DISK_RENAMES),), timeout_s=900)
 BLOCKDEV_SETINFO = Call(
     "blockdev_setinfo", (Arg("disk", DISK), Arg("info", PLAIN, ht.Str)), timeout_s=900)
+#: Give a mirrored disk new storage below it, or take away what it has.
+BLOCKDEV_ADDCHILDREN = Call(
+    "blockdev_addchildren", (Arg("disk", DISK), Arg("children", DISKS)), timeout_s=900)
+BLOCKDEV_REMOVECHILDREN = Call(
+    "blockdev_removechildren", (Arg("disk", DISK), Arg("children", DISKS)), timeout_s=900)
+#: As `blockdev_getmirrorstatus`, for many nodes -> per disk [ok, BlockDevStatus or text]
+BLOCKDEV_GETMIRRORSTATUS_MULTI = Call(
+    "blockdev_getmirrorstatus_multi", (Arg("disks", MULTI_DISKS),), StatusListResult(),
+    timeout_s=900, many=True)
+#: -> per disk [ok, None or text]
+BLOCKDEV_PAUSE_RESUME_SYNC = Call(
+    "blockdev_pause_resume_sync", (Arg("disks", DISKS), Arg("pause", PLAIN, ht.Bool)),
+    ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=900)
+#: -> `logical_id` of the copy
+BLOCKDEV_SNAPSHOT = Call(
+    "blockdev_snapshot", (
+        Arg("disk", DISK),
+        Arg("snapshot_name", PLAIN, ht.Str),
+        Arg("snapshot_size_mib", PLAIN, ht.NonNegInt),
+    ), ResultCodec(ht.Any), timeout_s=900)
+BLOCKDEV_CONVERT = Call(
+    "blockdev_convert", (Arg("source", DISK), Arg("target", DISK)), timeout_s=3600)
+BLOCKDEV_WIPE = Call(
+    "blockdev_wipe", (
+        Arg("disk", DISK),
+        Arg("offset_mib", PLAIN, ht.NonNegInt),
+        Arg("size_mib", PLAIN, ht.PositiveInt),
+    ), timeout_s=3600)
+#: `image` is a path on the node, or an http, https or ftp address; `size_mib` at most
+BLOCKDEV_IMAGE = Call(
+    "blockdev_image", (
+        Arg("disk", DISK),
+        Arg("image", PLAIN, ht.NonEmptyString),
+        Arg("size_mib", PLAIN, ht.PositiveInt),
+    ), timeout_s=3600)
 FILE_STORAGE_DIR_CREATE = Call(
     "file_storage_dir_create", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300)
 FILE_STORAGE_DIR_REMOVE = Call(
@@ -82,3 +118,6 @@ FILE_STORAGE_DIR_RENAME = Call(
         Arg("old_path", PLAIN, ht.NonEmptyString),
         Arg("new_path", PLAIN, ht.NonEmptyString),
     ), timeout_s=300)
+#: Copies the content of a disk to another, which exists and is at least as large.
+BLOCKDEV_CONVERT = Call(
+    "blockdev_convert", (Arg("source", DISK), Arg("target", DISK)), timeout_s=3600)

@@ -26,3 +26,10 @@ INSTANCE_OS_ADD = Call(
         Arg("reinstall", PLAIN, ht.Bool),
         Arg("debug_level", PLAIN, ht.NonNegInt),
     ), timeout_s=86400)
+#: Runs the OS's rename script for an instance which has its new name already.
+INSTANCE_RUN_RENAME = Call(
+    "instance_run_rename", (
+        Arg("instance", INSTANCE),
+        Arg("old_name", PLAIN, ht.NonEmptyString),
+        Arg("debug_level", PLAIN, ht.NonNegInt),
+    ), timeout_s=3600)

@@ -1,0 +1,187 @@
+"""Making a disk larger.
+
+Every node first says, in a rehearsal, that it could. Each half of the disk then grows to the wanted
+size, measured by what is really there, so that an interrupted growth is completed by the same
+command and never overshoots. The configuration learns the new size when the storage has it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance import policy, space, sync
+from ganeti.constants.disk import DRBD8, GROWABLE
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance
+from ganeti.opcodes.instance import OpInstanceGrowDisk
+from ganeti.utils import text
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_GROW
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class GrowPlan:
+    """``size_mib`` is what the disk will have."""
+
+    instance: Instance
+    disk: Disk
+    size_mib: int
+
+    @property
+    def delta_mib(self) -> int:
+        """What is added to the recorded size."""
+        return self.size_mib - self.disk.size
+
+
+def resized(disk: Disk, size_mib: int) -> Disk:
+    """A disk of another size, with its data volume if it is mirrored."""
+    children = disk.children
+    if disk.dev_type == DRBD8 and children:
+        children = (dataclasses.replace(children[0], size=size_mib), *children[1:])
+    return dataclasses.replace(disk, size=size_mib, children=children)
+
+
+@executes(OpInstanceGrowDisk)
+class LUInstanceGrowDisk(LogicalUnit):
+    """Make one disk of an instance larger; the guest sees it after its next start."""
+
+    op: OpInstanceGrowDisk
+    HOOKS = InstanceHooks("disk-grow")
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
+            nodes = self.config.instance_nodes(self.instance)
+            self.need(level, nodes, shared=level is Level.NODE)
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {"DISK": self.op.disk, "AMOUNT": self.op.amount, "ABSOLUTE": self.op.absolute}
+
+    def check_prereq(self) -> GrowPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "grow a disk of")
+        disk = prereq.disk_by_index(self, instance, self.op.disk)
+        if disk.dev_type not in GROWABLE:
+            raise errors.OpPrereqError(
+                f"disk {self.op.disk} of instance {instance.name} is of kind {disk.dev_type}, which"
+                " cannot grow",
+                errors.ECODE_INVAL,
+            )
+        for uuid in disk_work.disk_nodes(disk, instance.primary_node):
+            prereq.require_online(self.config.node(uuid))
+        plan = GrowPlan(instance, disk, self._wanted_mib(instance, disk))
+        self._check_policy(plan)
+        grown = space.volumes_mib([resized(disk, plan.size_mib)])
+        before = space.volumes_mib([disk])
+        space.require_free_space(
+            self,
+            disk_work.disk_nodes(disk, instance.primary_node),
+            {group: size - before.get(group, 0) for group, size in grown.items()
+             if size > before.get(group, 0)},
+        )
+        return plan
+
+    def _wanted_mib(self, instance: Instance, disk: Disk) -> int:
+        if not self.op.absolute:
+            return disk.size + self.op.amount
+        if self.op.amount < disk.size:
+            raise errors.OpPrereqError(
+                f"disk {self.op.disk} of instance {instance.name} has"
+                f" {text.format_unit(disk.size)} and cannot shrink to"
+                f" {text.format_unit(self.op.amount)}",
+                errors.ECODE_STATE,
+            )
+        return self.op.amount
+
+    def _check_policy(self, plan: GrowPlan) -> None:
+        filled = self.config.filled(plan.instance)
+        before = set(
+            policy.instance_violations(
+                self, filled, self.config.node(plan.instance.primary_node)
+            )
+        )
+        disks = tuple(
+            resized(disk, plan.size_mib) if disk.uuid == plan.disk.uuid else disk
+            for disk in filled.disks_info
+        )
+        node = self.config.node(plan.instance.primary_node)
+        after = policy.instance_violations(
+            self, dataclasses.replace(filled, disks_info=disks), node
+        )
+        # What it violated before is not this operation's doing.
+        new = [found for found in after if found not in before]
+        policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
+
+    def exec(self, plan: GrowPlan) -> None:
+        instance, disk = plan.instance, plan.disk
+        self.feedback(
+            f"Growing disk {self.op.disk} of instance '{instance.name}' by"
+            f" {text.format_unit(plan.delta_mib)} to {text.format_unit(plan.size_mib)}"
+        )
+        disk_work.assemble_disks(self, instance, disks=[disk])
+        nodes = disk_work.disk_nodes(disk, instance.primary_node)
+        for rehearsal in (True, False):
+            for uuid in nodes:
+                self._grow(plan, uuid, dry_run=rehearsal, backing_store=True)
+        # Now what lies on top of the storage.
+        self._grow(plan, instance.primary_node, dry_run=False, backing_store=False)
+        self.config.update_disk(resized(self.config.disk(disk.uuid), plan.size_mib))
+        self.downgrade_locks(Level.NODE_RES)
+        changed = self.config.disk(disk.uuid)
+        if self.op.wait_for_sync and not sync.wait_for_sync(self, instance, [changed]):
+            self.warn("the disks are not in step yet. Look at them with 'gnt-instance info'.")
+        fresh = self.config.instance(instance.uuid)
+        if not fresh.disks_active:
+            if self.op.wait_for_sync or changed.dev_type != DRBD8:
+                disk_work.shutdown_disks(self, fresh, disks=[changed])
+            else:
+                self.warn(
+                    f"instance {instance.name} is stopped, its disk stays active to be"
+                    " synchronised. Deactivate it with 'gnt-instance deactivate-disks' later."
+                )
+
+    def _grow(self, plan: GrowPlan, node_uuid: str, *, dry_run: bool, backing_store: bool) -> None:
+        amount_mib = plan.delta_mib
+        if backing_store:
+            amount_mib = self._missing_mib(plan, node_uuid)
+            if not amount_mib:
+                return
+        answer = self.rpc.call(
+            BLOCKDEV_GROW,
+            node_uuid,
+            disk=(plan.disk, plan.instance),
+            amount_mib=amount_mib,
+            dry_run=dry_run,
+            backing_store=backing_store,
+            exclusive_storage=disk_work.exclusive_storage(self, node_uuid),
+        )
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"disk {self.op.disk} of instance {plan.instance.name} cannot grow on node"
+                f" {answer.node_name}: {why(answer.failure)}. Repeat the command when the cause is"
+                " gone."
+            ) from answer.failure
+
+    def _missing_mib(self, plan: GrowPlan, node_uuid: str) -> int:
+        """What the storage on a node lacks of the wanted size."""
+        disk = plan.disk
+        stored = disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk
+        answer = self.rpc.call(
+            BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(stored, plan.instance)]
+        )
+        if answer.failure is not None or answer.data[0] is None:
+            # Not every kind of storage can be measured; then the record must do.
+            return plan.delta_mib
+        present_mib = int(answer.data[0][0]) // _MIB
+        return max(plan.size_mib - present_mib, 0)

@@ -1,0 +1,190 @@
+"""Renaming a stopped instance.
+
+Directories of disk files carry the name of the instance. They are renamed first, which may be
+repeated, then name and paths change in the configuration at once: interrupted in between, the same
+command completes it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import posixpath
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance.create import PING_TIMEOUT_S
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance
+from ganeti.opcodes.instance import OpInstanceRename
+from ganeti.utils import net
+from ganeti.wire.calls import BLOCKDEV_SETINFO, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
+
+
+@dataclass(frozen=True, slots=True)
+class RenamePlan:
+    """``directories`` of disk files: old and new, when there are some."""
+
+    instance: Instance
+    name: str
+    directories: tuple[str, str] | None
+
+
+def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
+    """A disk whose file lies in the renamed directory."""
+    driver, path = disk.logical_id
+    moved = posixpath.join(new_dir, posixpath.relpath(path, old_dir))
+    return dataclasses.replace(disk, logical_id=(driver, moved))
+
+
+@executes(OpInstanceRename)
+class LUInstanceRename(LogicalUnit):
+    """Give a stopped instance another name, and tell its operating system."""
+
+    op: OpInstanceRename
+    HOOKS = InstanceHooks("instance-rename")
+
+    def expand_names(self) -> None:
+        self.new_name = prereq.valid_host_name(self.op.new_name, "new instance name")
+        if self.op.ip_check and not self.op.name_check:
+            raise errors.OpPrereqError(
+                "the check of the address needs the check of the name", errors.ECODE_INVAL
+            )
+        if self.op.name_check:
+            self.new_name = self._resolved()
+        instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+        if instance.name == self.new_name:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has this name already", errors.ECODE_EXISTS
+            )
+        try:
+            self.config.reserve_instance_name(self.new_name, self.ctx.ec_id)
+        except errors.ReservationError as err:
+            raise errors.OpPrereqError(
+                f"instance {self.new_name} is already in the cluster, or is being added",
+                errors.ECODE_EXISTS,
+            ) from err
+
+    def _resolved(self) -> str:
+        host = prereq.resolve(self.new_name, "new instance name")
+        # A short name that was completed is what the user meant, another host is not.
+        if host.name != self.new_name and not host.name.startswith(f"{self.new_name}."):
+            raise errors.OpPrereqError(
+                f"new instance name {self.new_name} resolves to another name, {host.name}",
+                errors.ECODE_INVAL,
+            )
+        if self.op.ip_check and net.tcp_ping(host.ip, net.noded_port(), PING_TIMEOUT_S):
+            raise errors.OpPrereqError(
+                f"address {host.ip} of instance {host.name} is already in use",
+                errors.ECODE_NOTUNIQUE,
+            )
+        return host.name
+
+    def declare_locks(self, level: Level) -> None:
+        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
+            nodes = self.config.instance_nodes(self.instance)
+            self.need(level, nodes, shared=level is Level.NODE)
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {"INSTANCE_NEW_NAME": self.new_name}
+
+    def dry_run_result(self, plan: RenamePlan) -> str:
+        return plan.name
+
+    def check_prereq(self) -> RenamePlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "rename")
+        prereq.require_online(self.config.node(instance.primary_node))
+        prereq.require_stopped(self, instance, "rename")
+        disks = self.config.instance_disks(instance)
+        directories = None
+        if any(disk.dev_type in INSTANCE_DEPENDENT_PATH for disk in disks):
+            old = disk_work.storage_dir(disks)
+            assert old is not None
+            if posixpath.basename(old) == instance.name:
+                directories = (old, posixpath.join(posixpath.dirname(old), self.new_name))
+        return RenamePlan(instance, self.new_name, directories)
+
+    def exec(self, plan: RenamePlan) -> str:
+        instance = plan.instance
+        with Undo(self.warn) as undo:
+            if plan.directories is not None:
+                old, new = plan.directories
+                undo.add(f"directory {new}", self._rename_directory, instance, new, old)
+                self._rename_directory(instance, old, new)
+            self._record(plan)
+            undo.commit()
+        renamed = self.config.instance(instance.uuid)
+        self._tell_storage(renamed)
+        self._tell_system(renamed, instance.name)
+        return plan.name
+
+    def _rename_directory(self, instance: Instance, old: str, new: str) -> None:
+        answer = self.rpc.call(
+            FILE_STORAGE_DIR_RENAME, instance.primary_node, old_path=old, new_path=new
+        )
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"could not rename directory {old} on node {answer.node_name} to {new}:"
+                f" {why(answer.failure)}"
+            ) from answer.failure
+
+    def _record(self, plan: RenamePlan) -> None:
+        with self.config.transaction() as change:
+            present = change.data.instances[plan.instance.uuid]
+            change.update_instance(
+                dataclasses.replace(present, name=plan.name), self.ctx.ec_id
+            )
+            if plan.directories is None:
+                return
+            for disk in self.config.instance_disks(present):
+                if disk.dev_type in INSTANCE_DEPENDENT_PATH:
+                    change.update_disk(renamed_disk(disk, *plan.directories))
+
+    def _tell_storage(self, instance: Instance) -> None:
+        """Write the new name beside the volumes; for people only."""
+        for index, disk in enumerate(self.config.instance_disks(instance)):
+            for uuid in disk_work.disk_nodes(disk, instance.primary_node):
+                answer = self.rpc.call(
+                    BLOCKDEV_SETINFO,
+                    uuid,
+                    disk=(disk, instance),
+                    info=disk_work.info_text(instance),
+                )
+                if answer.failure is not None:
+                    self.warn(
+                        f"the new name was not noted beside disk {index} on node"
+                        f" {answer.node_name}: {why(answer.failure)}"
+                    )
+
+    def _tell_system(self, instance: Instance, old_name: str) -> None:
+        """Let the operating system's own script change what is inside."""
+        if not instance.disks:
+            return
+        try:
+            disk_work.assemble_disks(self, instance)
+            answer = self.rpc.call(
+                INSTANCE_RUN_RENAME,
+                instance.primary_node,
+                instance=instance,
+                old_name=old_name,
+                debug_level=self.op.debug_level or 0,
+            )
+            if answer.failure is not None:
+                self.warn(
+                    f"the rename script of OS {instance.os} failed on node {answer.node_name}:"
+                    f" {why(answer.failure)}",
+                    hint="The instance is renamed in the cluster. Change its name inside by hand.",
+                )
+        except errors.OpExecError as err:
+            self.warn(f"the rename script of OS {instance.os} could not run: {err}")
+        finally:
+            if not instance.disks_active:
+                disk_work.shutdown_disks(self, instance)
