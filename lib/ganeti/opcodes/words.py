@@ -88,7 +88,8 @@ JobIdList = ht.ListOf(ht.Tuple(ht.Bool, ht.Or(ht.Str, ht.JobId)))
 JobIdListOnly = ht.Shape("job-id-list-only", {"jobs": JobIdList})
 MaybeJobIdListOnly = ht.Or(ht.NoneType, JobIdListOnly)
 MultiAllocResponse = ht.Shape(
-    "instance-multi-alloc-response", {}, {"allocatable": JobIdList, "failed": Strings})
+    "instance-multi-alloc-response", {},
+    {"allocatable": JobIdList, "failed": Strings, "jobs": JobIdList})
 Changes = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.Any))
 QueryRows = ht.ListOf(ht.ListOf(ht.Tuple(QueryResultCode, ht.Any)))
 QueryFieldDef = ht.Shape("query-field-def", {

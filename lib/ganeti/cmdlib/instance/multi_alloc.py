@@ -1,0 +1,152 @@
+"""Creating several instances, placed together.
+
+An allocator that sees all of them at once finds better places than one that is asked for each in
+turn. This unit only decides: it answers with one job for each instance.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ganeti import allocator, errors, opcodes
+from ganeti.cmdlib import placement
+from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
+from ganeti.cmdlib.instance import new_disks, nics, params
+from ganeti.constants.instance import CREATE
+from ganeti.locking import ALL, Level
+from ganeti.objects import fill
+from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceMultiAlloc
+
+
+@executes(OpInstanceMultiAlloc)
+class LUInstanceMultiAlloc(LogicalUnit):
+    """Find nodes for several new instances; submit a job for each which has got some."""
+
+    op: OpInstanceMultiAlloc
+
+    def expand_names(self) -> None:
+        self.instances = [_opcode(index, item) for index, item in enumerate(self.op.instances)]
+        if not self.instances:
+            raise errors.OpPrereqError("no instances are given", errors.ECODE_INVAL)
+        names = [op.instance_name for op in self.instances]
+        for name in names:
+            if names.count(name) > 1:
+                raise errors.OpPrereqError(
+                    f"instance {name} is given twice", errors.ECODE_NOTUNIQUE
+                )
+        with_node = [bool(op.pnode or op.pnode_uuid) for op in self.instances]
+        if any(op.iallocator for op in self.instances):
+            raise errors.OpPrereqError(
+                "an instance which is placed together with others cannot have an allocator of its"
+                " own",
+                errors.ECODE_INVAL,
+            )
+        if any(with_node) and not all(with_node):
+            raise errors.OpPrereqError(
+                "either all instances have nodes, or the allocator chooses for all",
+                errors.ECODE_INVAL,
+            )
+        self.allocator = placement.choose_allocator(
+            self,
+            self.op.iallocator,
+            what="the instances",
+            node_option="the key pnode",
+            node_given=all(with_node),
+        )
+        if self.allocator is None:
+            if self.op.opportunistic_locking:
+                raise errors.OpPrereqError(
+                    "opportunistic locking only makes sense together with an instance allocator",
+                    errors.ECODE_INVAL,
+                )
+            return
+        # The nodes must stay as they are while the allocator thinks.
+        self.need(Level.NODEGROUP, ALL, shared=True)
+        self.need(Level.NODE, ALL, shared=True)
+        if self.op.opportunistic_locking:
+            self.opportunistic_levels |= {Level.NODE}
+
+    def check_prereq(self) -> allocator.Placements | None:
+        taken = {instance.name for instance in self.config.instances()}
+        for op in self.instances:
+            if op.instance_name in taken:
+                raise errors.OpPrereqError(
+                    f"instance {op.instance_name} is already in the cluster", errors.ECODE_EXISTS
+                )
+        if self.allocator is None:
+            return None
+        usable = placement.candidates(self.config.snapshot()) & self.owned(Level.NODE)
+        request = allocator.MultiAllocate(
+            tuple(self._request(op, usable) for op in self.instances)
+        )
+        return placement.ask_allocator(
+            self,
+            self.allocator,
+            self.config.snapshot(),
+            request,
+            temporary=self.op.opportunistic_locking,
+        )
+
+    def _request(self, op: OpInstanceCreate, usable: frozenset[str]) -> allocator.Allocate:
+        cluster = self.config.cluster()
+        template = new_disks.choose_template(self, op.disk_template, op.disks)
+        beparams = fill.fill_be(cluster, params.checked_beparams(op.beparams))
+        group = None if op.group_name is None else self.config.expand_group(op.group_name).uuid
+        planned = nics.plan_nics(self, op.nics, None)
+        return allocator.Allocate(
+            name=op.instance_name,
+            hypervisor=op.hypervisor or cluster.enabled_hypervisors[0],
+            os=op.os_type or "",
+            memory_mib=beparams["maxmem"],
+            vcpus=beparams["vcpus"],
+            spindle_use=beparams["spindle_use"],
+            disk_template=template,
+            disks=tuple(new_disks.plan_disks(self, template, op.disks)),
+            nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned),
+            tags=tuple(op.tags),
+            group=group,
+            only_nodes=usable if self.op.opportunistic_locking else None,
+        )
+
+    def exec(self, plan: allocator.Placements | None) -> ResultWithJobs:
+        failed: tuple[str, ...] = ()
+        if plan is not None:
+            failed = plan.failed
+            for name in failed:
+                self.warn(f"no place was found for instance {name}")
+            for op in self.instances:
+                uuids = plan.nodes.get(op.instance_name)
+                if uuids:
+                    self._assign(op, uuids)
+        ready = [op for op in self.instances if op.instance_name not in failed]
+        return ResultWithJobs([[op] for op in ready], failed=list(failed))
+
+    def _assign(self, op: OpInstanceCreate, uuids: tuple[str, ...]) -> None:
+        nodes = [self.config.node(uuid) for uuid in uuids]
+        op.pnode, op.pnode_uuid = nodes[0].name, nodes[0].uuid
+        if len(nodes) > 1:
+            op.snode, op.snode_uuid = nodes[1].name, nodes[1].uuid
+        self.info(
+            f"Selected nodes for instance {op.instance_name} via iallocator {self.allocator}:"
+            f" {', '.join(node.name for node in nodes)}"
+        )
+
+
+def _opcode(index: int, item: Any) -> OpInstanceCreate:
+    """One instance as an opcode of its own; it came as an object or as its dictionary."""
+    if isinstance(item, dict):
+        item = opcodes.from_dict({"OP_ID": OpInstanceCreate.OP_ID, **item})
+    if not isinstance(item, OpInstanceCreate):
+        raise errors.OpPrereqError(
+            f"instance {index} is not described by {OpInstanceCreate.OP_ID}", errors.ECODE_INVAL
+        )
+    op = copy.copy(item)
+    op.validate()
+    if op.mode != CREATE:
+        raise errors.OpPrereqError(
+            f"instance {op.instance_name}: several instances can only be created, not"
+            f" {op.mode!r}",
+            errors.ECODE_INVAL,
+        )
+    return op

@@ -1,0 +1,305 @@
+"""Making lost disks again, empty.
+
+For disks that are gone with their machine or its storage: the instance keeps its name, its
+parameters and the sizes of its disks, not their content. They may be made on other nodes. What the
+disks will be is written down first, so that whatever happens later, the instance and what there is
+of it can be removed, or the command repeated: a disk that exists already is kept, never
+overwritten.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import allocator, errors
+from ganeti.cmdlib import placement, prereq
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance import new_disks, policy, space, sync
+from ganeti.cmdlib.instance.grow_disk import resized
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.disk import DRBD8, INT_MIRRORED, MUST_ADOPT, PLAIN
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance, Node
+from ganeti.opcodes.instance import OpInstanceRecreateDisks
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+
+#: What may be changed of a disk while it is made again.
+CHANGEABLE = frozenset(("size", "mode", "spindles"))
+
+
+@dataclass(frozen=True, slots=True)
+class RecreatePlan:
+    """``disks`` are index and disk as it will be; ``nodes`` are new ones, primary first."""
+
+    instance: Instance
+    disks: tuple[tuple[int, Disk], ...]
+    nodes: tuple[Node, ...]
+
+
+def with_changes(index: int, disk: Disk, changes: Mapping[str, Any]) -> Disk:
+    """A disk with another size, mode or number of spindles."""
+    what = f"disk {index}"
+    wrong = sorted(set(changes) - CHANGEABLE)
+    if wrong:
+        raise errors.OpPrereqError(
+            f"{what}: {', '.join(wrong)} cannot be changed while it is made again, only"
+            f" {', '.join(sorted(CHANGEABLE))}",
+            errors.ECODE_INVAL,
+        )
+    if "size" in changes:
+        disk = resized(disk, new_disks.checked_size(what, changes["size"]))
+    if "mode" in changes:
+        disk = dataclasses.replace(disk, mode=new_disks.checked_mode(what, changes["mode"]))
+    if "spindles" in changes:
+        disk = dataclasses.replace(disk, spindles=int(changes["spindles"]))
+    return disk
+
+
+@executes(OpInstanceRecreateDisks)
+class LUInstanceRecreateDisks(LogicalUnit):
+    """Make disks of a stopped instance again, on the same nodes or on others."""
+
+    op: OpInstanceRecreateDisks
+    HOOKS = InstanceHooks("instance-recreate-disks")
+
+    def expand_names(self) -> None:
+        op = self.op
+        self.changes = _by_index(op.disks)
+        if op.iallocator and (op.nodes or op.node_uuids):
+            raise errors.OpPrereqError(
+                "give either nodes or an instance allocator, not both", errors.ECODE_INVAL
+            )
+        self.new_nodes = tuple(
+            self.config.expand_node(name) for name in op.node_uuids or op.nodes
+        )
+        if len({node.uuid for node in self.new_nodes}) != len(self.new_nodes):
+            raise errors.OpPrereqError("a node is given twice", errors.ECODE_INVAL)
+        self.lock_instance(op.instance_name, op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        if level not in (Level.NODE, Level.NODE_RES) or self.instance is None:
+            return
+        uuids = {*self.config.instance_nodes(self.instance), *(n.uuid for n in self.new_nodes)}
+        if self.op.iallocator:
+            uuids |= placement.candidates(self.config.snapshot())
+        self.need(level, uuids, shared=level is Level.NODE)
+
+    def hook_nodes(self, plan: RecreatePlan) -> tuple[list[str], list[str]]:
+        nodes = [
+            self.config.master_node().uuid,
+            *self.config.instance_nodes(plan.instance),
+            *(node.uuid for node in plan.nodes),
+        ]
+        online = [uuid for uuid in dict.fromkeys(nodes) if not self.config.node(uuid).offline]
+        return online, online
+
+    def check_prereq(self) -> RecreatePlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "recreate disks of")
+        disks = self.config.instance_disks(instance)
+        if not disks:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has no disks", errors.ECODE_INVAL
+            )
+        for index in self.changes:
+            prereq.disk_by_index(self, instance, index)
+        primary = self.config.node(instance.primary_node)
+        moves = bool(self.op.iallocator or self.new_nodes)
+        if moves and primary.offline:
+            # Nobody can ask it; a machine which is marked offline runs nothing.
+            prereq.require_admin_state(
+                instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "recreate disks of"
+            )
+        else:
+            prereq.require_online(primary)
+            prereq.require_stopped(self, instance, "recreate disks of")
+        if any(disk.dev_type in MUST_ADOPT for disk in disks):
+            raise errors.OpPrereqError(
+                f"disks of instance {instance.name} were adopted and cannot be made",
+                errors.ECODE_INVAL,
+            )
+        chosen = [
+            (index, with_changes(index, disk, self.changes.get(index, {})))
+            for index, disk in enumerate(disks)
+            if not self.changes or index in self.changes
+        ]
+        if moves and len(chosen) != len(disks):
+            raise errors.OpPrereqError(
+                "on other nodes all disks must be made again, not only some", errors.ECODE_INVAL
+            )
+        nodes = self._place(instance) if moves else ()
+        self._check_room(instance, [disk for _index, disk in chosen], nodes)
+        return RecreatePlan(instance, tuple(chosen), nodes)
+
+    def _place(self, instance: Instance) -> tuple[Node, ...]:
+        template = self.config.disk_template(instance)
+        needed = allocator.required_nodes(template)
+        if self.op.iallocator:
+            name = placement.choose_allocator(
+                self,
+                self.op.iallocator,
+                what=f"instance {instance.name}",
+                node_option="--node",
+                node_given=False,
+            )
+            chosen = placement.ask_allocator(
+                self, name or "", self.config.snapshot(), self._request(instance, template)
+            )
+            nodes = tuple(self.config.node(uuid) for uuid in chosen)
+            self.info(
+                f"Selected nodes for instance {instance.name} via iallocator {name}:"
+                f" {', '.join(node.name for node in nodes)}"
+            )
+        else:
+            nodes = tuple(self.config.node(node.uuid) for node in self.new_nodes)
+        if len(nodes) != needed:
+            raise errors.OpPrereqError(
+                f"disks of kind {template} need {needed} node{'s' * (needed > 1)}, not"
+                f" {len(nodes)}",
+                errors.ECODE_INVAL,
+            )
+        for node in nodes:
+            prereq.require_target(node)
+        filled = self.config.filled(instance)
+        policy.require_policy(self, filled, nodes[0], ignore=False)
+        return nodes
+
+    def _request(self, instance: Instance, template: str) -> allocator.Allocate:
+        filled = self.config.filled(instance)
+        candidates = placement.candidates(self.config.snapshot())
+        return allocator.Allocate(
+            name=instance.name,
+            hypervisor=instance.hypervisor,
+            os=instance.os,
+            memory_mib=filled.beparams["maxmem"],
+            vcpus=filled.beparams["vcpus"],
+            spindle_use=filled.beparams["spindle_use"],
+            disk_template=template,
+            disks=tuple({"size": d.size, "mode": d.mode} for d in filled.disks_info),
+            nics=tuple(allocator.allocate_nic(nic, nic.nicparams) for nic in filled.nics),
+            tags=instance.tags,
+            only_nodes=candidates & self.owned(Level.NODE_RES),
+        )
+
+    def _check_room(
+        self, instance: Instance, disks: list[Disk], nodes: tuple[Node, ...]
+    ) -> None:
+        uuids = [node.uuid for node in nodes] or list(self.config.instance_nodes(instance))
+        for uuid in uuids:
+            prereq.require_online(self.config.node(uuid))
+        space.require_free_space(self, uuids, space.volumes_mib(disks))
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: RecreatePlan) -> None:
+        missing = self._missing(plan)
+        self._record(plan)
+        instance = self.config.instance(plan.instance.uuid)
+        disks = self.config.instance_disks(instance)
+        hint = f"Repeat 'gnt-instance recreate-disks {instance.name}' when the cause is gone."
+        with Undo(self.warn, hint=hint) as undo:
+            disk_work.create_storage_dir(self, instance, disks)
+            for index, _disk in missing:
+                disk = disks[index]
+                self.feedback(f"* making disk {index}, size {disk.size} MiB")
+                undo.add(f"disk {index}", disk_work.remove_disk, self, instance, disk)
+                try:
+                    disk_work.create_disk(self, instance, disk)
+                except errors.RpcError as err:
+                    raise errors.OpExecError(
+                        f"could not create disk {index} of instance {instance.name}: {why(err)}."
+                        f" {hint}"
+                    ) from err
+            undo.commit()
+        mirrored = [disks[i] for i, _d in missing if disks[i].dev_type in INT_MIRRORED]
+        if mirrored:
+            disk_work.assemble_disks(self, instance, disks=mirrored)
+            try:
+                sync.require_in_step(self, instance, mirrored)
+            finally:
+                disk_work.shutdown_disks(self, instance, disks=mirrored)
+
+    def _missing(self, plan: RecreatePlan) -> list[tuple[int, Disk]]:
+        """Those which do not exist; on other nodes that is all of them."""
+        if plan.nodes:
+            return list(plan.disks)
+        present: set[int] = set()
+        stored = self.config.instance_disks(plan.instance)
+        for uuid in self.config.instance_nodes(plan.instance):
+            chosen = [(i, stored[i]) for i, _disk in plan.disks]
+            answer = self.rpc.call(
+                BLOCKDEV_GETDIMENSIONS,
+                uuid,
+                disks=[(_storage_of(disk), plan.instance) for _index, disk in chosen],
+            )
+            found = answer.payload()
+            present |= {i for (i, _d), size in zip(chosen, found, strict=True) if size is not None}
+        if self.changes and present:
+            raise errors.OpExecError(
+                f"disk {', '.join(str(i) for i in sorted(present))} of instance"
+                f" {plan.instance.name} exists and will not be overwritten; nothing was changed"
+            )
+        if len(present) == len(plan.disks):
+            raise errors.OpExecError(
+                f"all disks of instance {plan.instance.name} exist; nothing was changed. To get"
+                " empty ones, reinstall it, or remove the disks first."
+            )
+        for index in sorted(present):
+            self.info(f"disk {index} exists and is kept")
+        return [(index, disk) for index, disk in plan.disks if index not in present]
+
+    def _record(self, plan: RecreatePlan) -> None:
+        """Write down what the disks will be, and where."""
+        instance = plan.instance
+        changed = []
+        for index, disk in plan.disks:
+            if plan.nodes:
+                disk = self._moved(index, disk, plan.nodes)
+            if disk != self.config.disk(disk.uuid):
+                changed.append(disk)
+        with self.config.transaction() as change:
+            for disk in changed:
+                change.update_disk(disk)
+            if plan.nodes:
+                change.set_instance_primary(instance.uuid, plan.nodes[0].uuid)
+
+    def _moved(self, index: int, disk: Disk, nodes: tuple[Node, ...]) -> Disk:
+        """A disk as it will be on other nodes: new volumes, and for mirrors new minors."""
+        uuids = tuple(node.uuid for node in nodes)
+        if disk.dev_type == DRBD8:
+            minors = self.config.allocate_minors(uuids, self.ctx.ec_id)
+            data, meta = disk.children
+            wish = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
+            return dataclasses.replace(
+                disk,
+                logical_id=(*uuids, disk.logical_id[2], *minors, new_disks.new_secret()),
+                children=new_disks.mirror_children(self, wish, index, uuids),
+                nodes=uuids,
+            )
+        if disk.nodes:
+            return dataclasses.replace(disk, nodes=uuids[:1])
+        return disk
+
+
+def _storage_of(disk: Disk) -> Disk:
+    """The device which holds the content of a disk."""
+    if disk.dev_type == DRBD8 and disk.children and disk.children[0].dev_type == PLAIN:
+        return disk.children[0]
+    return disk
+
+
+def _by_index(given: list[Any]) -> dict[int, Mapping[str, Any]]:
+    """Disks to make, with their changes; empty for all."""
+    changes: dict[int, Mapping[str, Any]] = {}
+    for item in given:
+        index, wanted = (item, {}) if isinstance(item, int) else (item[0], item[1])
+        if index in changes:
+            raise errors.OpPrereqError(f"disk {index} is given twice", errors.ECODE_INVAL)
+        changes[index] = wanted
+    return changes
