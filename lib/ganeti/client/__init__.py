@@ -12,8 +12,10 @@ PROGRAMS = {
     "gnt-cluster": "ganeti.client.gnt_cluster",
     "gnt-debug": "ganeti.client.gnt_debug",
     "gnt-filter": "ganeti.client.gnt_filter",
+    "gnt-group": "ganeti.client.gnt_group",
     "gnt-instance": "ganeti.client.gnt_instance",
     "gnt-job": "ganeti.client.gnt_job",
+    "gnt-network": "ganeti.client.gnt_network",
     "gnt-node": "ganeti.client.gnt_node",
     "gnt-os": "ganeti.client.gnt_os",
 }

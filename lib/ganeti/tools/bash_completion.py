@@ -19,7 +19,8 @@ from ganeti.client import PROGRAMS
 
 # Kinds of argument whose words the engine can find.
 _KNOWN_KINDS = frozenset(
-    {"instance", "node", "nodegroup", "host", "jobid", "os", "file", "iallocator", "network"}
+    {"instance", "node", "group", "nodegroup", "host", "jobid", "os", "file", "iallocator",
+     "network"}
 )
 
 ENGINE = r"""
@@ -30,7 +31,7 @@ _ganeti_words() {
     case $1 in
         instance) [ ! -r "$data/ssconf_instance_list" ] || cat "$data/ssconf_instance_list" ;;
         node|host) [ ! -r "$data/ssconf_node_list" ] || cat "$data/ssconf_node_list" ;;
-        nodegroup)
+        group|nodegroup)
             [ ! -r "$data/ssconf_nodegroups" ] || while read -r _ line; do echo "$line"; done \
                 <"$data/ssconf_nodegroups" ;;
         network)
