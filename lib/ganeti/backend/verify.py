@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ganeti import errors, ht, hypervisor
 from ganeti.backend import node as node_facts
 from ganeti.backend import os as os_definitions
+from ganeti.backend import verify_storage
 from ganeti.backend.registry import serves
 from ganeti.constants import cluster as cluster_c
 from ganeti.constants import node_verify as nv
@@ -282,4 +283,5 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.TIME: (ht.Any, _time),
     nv.USERSCRIPTS: (_PATHS, _user_scripts),
     nv.VERSION: (ht.Any, _version),
+    **verify_storage.CHECKS,
 }

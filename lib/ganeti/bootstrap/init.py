@@ -9,22 +9,31 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ganeti import errors, ht
 from ganeti.bootstrap import local
 from ganeti.config import ssconf, verify
 from ganeti.constants import cluster as const
 from ganeti.constants import disk, hv, instance, job, net, node
-from ganeti.objects import Cluster, ConfigData, Node, NodeGroup, codec, hvparams, ipolicy
+from ganeti.objects import (
+    Cluster,
+    ConfigData,
+    Node,
+    NodeGroup,
+    cluster_rules,
+    codec,
+    hvparams,
+    ipolicy,
+)
 from ganeti.utils import clock, fs, paths, process, text
 from ganeti.utils import net as utils_net
 from ganeti.wire import json
 
-_MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
+T = TypeVar("T")
+
 _HOST_KEY_FILE = "/etc/ssh/ssh_host_rsa_key.pub"
 _PING_S = 2.0
 _VGS_S = 60.0
@@ -261,12 +270,12 @@ def build_config(
 def _build_cluster(
     params: InitParams, host: utils_net.Hostname, node_uuid: str, stamp: float
 ) -> Cluster:
-    templates = _chosen(
-        params.enabled_disk_templates, disk.TEMPLATES_DEFAULT_ENABLED, disk.TEMPLATES,
+    templates = cluster_rules.chosen(
+        _either(params.enabled_disk_templates, disk.TEMPLATES_DEFAULT_ENABLED), disk.TEMPLATES,
         "disk template",
     )  # fmt: skip
-    hypervisors = _chosen(
-        params.enabled_hypervisors, (hv.DEFAULT_ENABLED,), hv.ALL, "hypervisor"
+    hypervisors = cluster_rules.chosen(
+        _either(params.enabled_hypervisors, (hv.DEFAULT_ENABLED,)), hv.ALL, "hypervisor"
     )
     uses_lvm = bool(disk.LVM_BASED & set(templates))
     if params.vg_name and not uses_lvm:
@@ -275,13 +284,11 @@ def _build_cluster(
             " enabled"
         )
     ipv6 = params.primary_ip_version == net.IP6_VERSION
-    longest = 128 if ipv6 else 32
-    netmask = longest if params.master_netmask is None else params.master_netmask
-    if not 0 < netmask <= longest:
-        raise _wrong(f"the netmask of the master has 1 to {longest} bits, not {netmask}")
-    prefix = (params.mac_prefix or const.DEFAULT_MAC_PREFIX).lower()
-    if not _MAC_PREFIX.fullmatch(prefix):
-        raise _wrong(f"'{prefix}' is not the first three bytes of a MAC address")
+    family = net.IP6_FAMILY if ipv6 else net.IP4_FAMILY
+    netmask = cluster_rules.master_netmask(
+        _either(params.master_netmask, 128 if ipv6 else 32), family
+    )
+    prefix = cluster_rules.mac_prefix(params.mac_prefix or const.DEFAULT_MAC_PREFIX)
     pool_size = (
         const.MASTER_POOL_SIZE_DEFAULT
         if params.candidate_pool_size is None
@@ -328,12 +335,12 @@ def _build_cluster(
         modify_etc_hosts=params.modify_etc_hosts and not paths.is_virtual(),
         modify_ssh_setup=params.modify_ssh_setup and not paths.is_virtual(),
         maintain_node_health=params.maintain_node_health,
-        uid_pool=tuple(tuple(part) for part in params.uid_pool),
+        uid_pool=cluster_rules.uid_ranges(params.uid_pool),
         default_iallocator=params.default_iallocator or "",
         default_iallocator_params=dict(params.default_iallocator_params),
         hidden_os=(),
         blacklisted_os=(),
-        primary_ip_family=net.IP6_FAMILY if ipv6 else net.IP4_FAMILY,
+        primary_ip_family=family,
         prealloc_wipe_disks=params.prealloc_wipe_disks,
         hv_state_static=dict(params.hv_state),
         disk_state_static=dict(params.disk_state),
@@ -342,19 +349,14 @@ def _build_cluster(
         candidate_certs={},
         max_running_jobs=job.MAX_RUNNING_DEFAULT,
         max_tracked_jobs=job.MAX_TRACKED_DEFAULT,
-        install_image=params.install_image,
+        install_image=cluster_rules.image(params.install_image, "install image"),
         instance_communication_network="",
-        zeroing_image=params.zeroing_image,
-        compression_tools=tuple(
-            instance.COMPRESS_DEFAULT_TOOLS
-            if params.compression_tools is None
-            else params.compression_tools
+        zeroing_image=cluster_rules.image(params.zeroing_image, "zeroing image"),
+        compression_tools=cluster_rules.compression_tools(
+            _either(params.compression_tools, instance.COMPRESS_DEFAULT_TOOLS)
         ),
         enabled_user_shutdown=params.enabled_user_shutdown,
-        data_collectors={
-            name: {"active": True, "interval": const.DATA_COLLECTOR_INTERVAL_US}
-            for name in const.DATA_COLLECTORS
-        },
+        data_collectors=cluster_rules.data_collectors({}, None, None),
         ssh_key_type=key_type,
         ssh_key_bits=params.ssh_key_bits or const.SSH_KEY_BITS_DEFAULT,
         ctime=stamp,
@@ -363,29 +365,15 @@ def _build_cluster(
     )
 
 
-def _chosen(
-    given: Sequence[str] | None, usual: Sequence[str], known: Sequence[str], what: str
-) -> tuple[str, ...]:
-    """Names that were asked for, in their order."""
-    names = tuple(usual if given is None else given)
-    if not names:
-        raise _wrong(f"at least one {what} must be enabled")
-    for name in names:
-        if name not in known:
-            raise _wrong(
-                f"there is no {what} '{name}'. Known are {text.comma_join(sorted(known))}."
-            )
-        if names.count(name) > 1:
-            raise _wrong(f"{what} '{name}' is given twice")
-    return names
+def _either(given: T | None, usual: T) -> T:
+    """What was asked for, or what is usual."""
+    return usual if given is None else given
 
 
 def _directory(given: str | None, template: str, templates: Sequence[str], usual: str) -> str:
     """A directory of file storage; empty when its template is not enabled and none was given."""
     directory = usual if given is None and template in templates else given or ""
-    if directory and not os.path.isabs(directory):
-        raise _wrong(f"the directory of disk template {template} is relative: {directory}")
-    return os.path.normpath(directory) if directory else ""
+    return cluster_rules.storage_dir(directory, template)
 
 
 def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:
@@ -405,46 +393,27 @@ def _all_hvparams(params: InitParams, enabled: Sequence[str]) -> dict[str, Any]:
 def _beparams(params: InitParams) -> dict[str, Any]:
     own = hvparams.force_types(params.beparams, instance.BE_PARAM_TYPES)
     filled = {**instance.BE_DEFAULTS, **own}
-    if filled[instance.BE_MINMEM] > filled[instance.BE_MAXMEM]:
-        raise _wrong(
-            f"the least memory of an instance ({filled[instance.BE_MINMEM]} MiB) is more than the"
-            f" most ({filled[instance.BE_MAXMEM]} MiB)"
-        )
+    cluster_rules.backend_params(filled)
     return filled
 
 
 def _nicparams(params: InitParams) -> dict[str, Any]:
     filled = {**net.NIC_DEFAULTS, **hvparams.force_types(params.nicparams, net.NIC_PARAM_TYPES)}
-    modes = [mode for mode in net.NIC_MODES if mode != net.NIC_IP_POOL]
-    if paths.is_virtual():
-        modes.append(net.NIC_MODE_USER)
-    if filled["mode"] not in modes:
-        raise _wrong(
-            f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}."
-        )
-    if filled["mode"] == net.NIC_MODE_BRIDGED and not filled["link"]:
-        raise _wrong("NIC mode bridged needs a link, the name of the bridge")
+    cluster_rules.nic_params(filled, user_mode=paths.is_virtual())
     return filled
 
 
 def _diskparams(params: InitParams) -> dict[str, Any]:
-    for name in params.diskparams:
-        if name not in disk.TEMPLATES:
-            raise _wrong(f"there is no disk template '{name}'")
+    given = cluster_rules.disk_params(params.diskparams)
     return {
-        name: {
-            **disk.TEMPLATE_DEFAULTS.get(name, {}),
-            **hvparams.force_types(params.diskparams.get(name, {}), disk.TEMPLATE_PARAM_TYPES),
-        }
-        for name in disk.TEMPLATES
+        name: {**disk.TEMPLATE_DEFAULTS[name], **given.get(name, {})} for name in disk.TEMPLATES
     }
 
 
 def _ipolicy(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
     policy = {**ipolicy.defaults(), "disk-templates": list(templates), **params.ipolicy}
     ipolicy.check_syntax(policy, filled=True)
-    if not set(policy["disk-templates"]) & set(templates):
-        raise _wrong("the instance policy allows none of the enabled disk templates")
+    cluster_rules.policy_templates(policy, templates, "the instance policy")
     return policy
 
 

@@ -170,7 +170,7 @@ def policy(values: Values) -> dict[str, Any]:
     :raises OpPrereqError: both forms of bounds, or bounds that are neither min, max nor std.
     """
     found: dict[str, Any] = {}
-    split = {name: getattr(values, dest) for dest, name, _ in _SPECS if getattr(values, dest)}
+    split = {name: values.get(dest) for dest, name, _ in _SPECS if values.get(dest)}
     if split and (values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None):
         raise errors.OpPrereqError(
             "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",

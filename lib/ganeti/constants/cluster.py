@@ -29,3 +29,10 @@ DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv",
                    "xen-cpu-avg-load")
 # In microseconds, as the configuration holds it.
 DATA_COLLECTOR_INTERVAL_US = 5_000_000
+
+# The network over which guests reach their node, made when it is first named.
+COMMUNICATION_NETWORK4 = "169.254.0.0/16"
+COMMUNICATION_NETWORK6 = "fe80::/10"
+COMMUNICATION_MAC_PREFIX = "52:54:00"
+COMMUNICATION_MODE = "routed"
+COMMUNICATION_LINK = "communication_rt"

@@ -1,0 +1,93 @@
+"""What a node says about its LVM and DRBD for ``gnt-cluster verify``.
+
+The tools may be missing or broken on one node only, and that is what verification wants to hear; so
+an answer is either the facts or, where they would be, a text that says why there are none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ganeti import errors, ht
+from ganeti.constants import node_verify as nv
+from ganeti.storage.drbd import status as drbd
+from ganeti.storage.lvm import facts as lvm
+
+
+class Request(Protocol):
+    """What a check may look at besides its own argument."""
+
+    @property
+    def vm_capable(self) -> bool: ...
+
+
+_Check = Callable[[Any, Request], Any]
+
+
+def _or_why(ask: Callable[[Any], Any], nothing: Callable[[], Any]) -> _Check:
+    """A check whose failure is an answer; a node that runs no guests needs no storage."""
+    def check(argument: Any, request: Request) -> Any:
+        if not request.vm_capable:
+            return nothing()
+        try:
+            return ask(argument)
+        except (errors.StorageError, errors.BlockDeviceError) as err:
+            return str(err)
+
+    return check
+
+
+def _groups(_argument: Any) -> dict[str, float]:
+    """Volume group -> size in MiB."""
+    return {group.name: group.size_mib for group in lvm.here().groups()}
+
+
+def _volumes(argument: Any) -> dict[str, list[object]]:
+    """Volumes of one group, or of all: ``vg/lv`` -> [size in MiB as text, inactive, open]."""
+    return lvm.here().listed([argument] if argument else [])
+
+
+def _physical(argument: Any) -> list[list[Any]]:
+    """Physical volumes of some groups: [name, group, size in MiB, free MiB, attributes, volumes].
+    """
+    return [[pv.name, pv.vg_name, pv.size, pv.free, pv.attributes, list(pv.lv_list or ())]
+            for pv in lvm.here().physical() if pv.vg_name in argument]
+
+
+def _shared_physical(argument: Any) -> list[list[Any]]:
+    """Physical volumes of some groups with more than one volume: [name, volumes]."""
+    return [[name, volumes] for name, _vg, _size, _free, _attr, volumes in _physical(argument)
+            if len(volumes) > 1]
+
+
+def _minors(_argument: Any) -> list[int]:
+    """DRBD minors which are in use."""
+    return sorted(drbd.minors())
+
+
+def _version(_argument: Any) -> list[int]:
+    """Version of the DRBD module; a list, so that it is not taken for a problem."""
+    return list(drbd.version())
+
+
+def _helper(_argument: Any, request: Request) -> list[Any]:
+    """``[True, usermode helper of DRBD]``, or ``[False, why it is not known]``."""
+    try:
+        return [True, drbd.usermode_helper()]
+    except errors.BlockDeviceError as err:
+        return [False, str(err)]
+
+
+_NAMES = ht.ListOf(ht.NonEmptyString)
+
+#: Name -> (shape of the argument, function).
+CHECKS: dict[str, tuple[ht.Type, _Check]] = {
+    nv.DRBDHELPER: (ht.Any, _helper),
+    nv.DRBDLIST: (ht.Any, _or_why(_minors, list)),
+    nv.DRBDVERSION: (ht.Any, _or_why(_version, list)),
+    nv.EXCLUSIVEPVS: (_NAMES, _or_why(_shared_physical, list)),
+    nv.LVLIST: (ht.Maybe(ht.Str), _or_why(_volumes, dict)),
+    nv.PVLIST: (_NAMES, _or_why(_physical, list)),
+    nv.VGLIST: (ht.Any, _or_why(_groups, dict)),
+}

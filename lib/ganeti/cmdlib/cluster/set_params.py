@@ -1,0 +1,301 @@
+"""Changing the parameters of the cluster.
+
+What the cluster will be is worked out by :mod:`ganeti.cmdlib.cluster.params`; here the nodes are
+asked whether they can do it, the change is committed, and what lives outside of the configuration
+follows: the address of the master, the number of master candidates, the limits of the queue.
+
+With *force*, what a node has to say against the change is a warning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes, why
+from ganeti.cmdlib.cluster import params
+from ganeti.cmdlib.cluster.communication import communication_jobs, require_alike
+from ganeti.cmdlib.hooks import ClusterHooks
+from ganeti.cmdlib.instance import policy
+from ganeti.cmdlib.node import candidates
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants import disk as disk_c
+from ganeti.constants import node_verify as nv
+from ganeti.locking import ALL, Level
+from ganeti.objects import Cluster, fill, updated
+from ganeti.opcodes.cluster import OpClusterSetParams
+from ganeti.rpc import master_ip
+from ganeti.utils import paths
+from ganeti.utils.text import comma_join
+from ganeti.wire.calls import NODE_CHANGE_MASTER_NETMASK, NODE_VERIFY, OS_VALIDATE
+
+MIN_VG_MIB = 20 * 1024
+_SHOWN = 10
+# What nodes are asked about, and what has to agree with the instances which exist.
+_NODE_PARAMS = ("hvparams", "enabled_hypervisors", "os_hvp", "osparams", "osparams_private_cluster",
+                "vg_name", "drbd_helper", "file_storage_dir", "shared_file_storage_dir",
+                "gluster_storage_dir", "enabled_disk_templates", "candidate_pool_size")
+_INSTANCE_PARAMS = ("hvparams", "enabled_hypervisors", "os_hvp", "beparams", "nicparams",
+                    "ndparams", "ipolicy", "enabled_disk_templates", "vg_name", "drbd_helper")
+_GROUP_PARAMS = ("ipolicy", "enabled_disk_templates", "instance_communication_network")
+
+
+@dataclass(frozen=True, slots=True)
+class SetPlan:
+    """The cluster before, the attributes which change, and the jobs which have to follow."""
+
+    old: Cluster
+    change: params.Change
+
+
+@executes(OpClusterSetParams)
+class LUClusterSetParams(LogicalUnit):
+    """Change parameters of the cluster. Result: None, or the jobs which make a network."""
+
+    op: OpClusterSetParams
+    HOOKS = ClusterHooks("cluster-modify")
+
+    # -- locks and hooks -------------------------------------------------------
+
+    def _given(self, names: Iterable[str]) -> bool:
+        return any(getattr(self.op, name) is not None for name in names)
+
+    def expand_names(self) -> None:
+        if self._given(_INSTANCE_PARAMS):
+            self.need(Level.INSTANCE, ALL, shared=True)
+        if self._given(_GROUP_PARAMS):
+            self.need(Level.NODEGROUP, ALL, shared=True)
+        if self._given(_NODE_PARAMS):
+            # Nodes change their role when there are to be more or fewer candidates.
+            self.need(Level.NODE, ALL, shared=self.op.candidate_pool_size is None)
+
+    def hook_env(self, plan: SetPlan) -> dict[str, object]:
+        return {"OP_TARGET": self.config.cluster_name, "NEW_VG_NAME": self.op.vg_name}
+
+    def hook_nodes(self, plan: SetPlan) -> tuple[list[str], list[str]]:
+        master = [self.config.master_node().uuid]
+        return master, master
+
+    # -- may it be done? -------------------------------------------------------
+
+    def check_prereq(self) -> SetPlan:
+        data = self.config.snapshot()
+        change = params.changed(data, self.op, user_mode=paths.is_virtual())
+        for text, is_warning in change.notes:
+            (self.warn if is_warning else self.info)(text)
+        new = change.cluster
+        self._check_etc_hosts(change)
+        self._check_allocator(change)
+        self._check_hypervisors(new)
+        self._check_systems(new)
+        self._check_storage(data.cluster, new)
+        if self.op.instance_communication_network:
+            require_alike(self, self.op.instance_communication_network)
+        if "ipolicy" in change.values:
+            self._tell_violations(new)
+        return SetPlan(data.cluster, change)
+
+    def _object(self, text: str, ecode: str = errors.ECODE_ENVIRON) -> None:
+        """Something speaks against it."""
+        if not self.op.force:
+            raise errors.OpPrereqError(text, ecode)
+        self.warn(text)
+
+    def _check_etc_hosts(self, change: params.Change) -> None:
+        if change.values.get("modify_etc_hosts"):
+            raise errors.OpPrereqError(
+                "this version does not write /etc/hosts of the nodes", errors.ECODE_ENVIRON)
+
+    def _check_allocator(self, change: params.Change) -> None:
+        name = change.values.get("default_iallocator")
+        if not name:
+            return
+        searched = paths.current().iallocator_search_path
+        found = "/" not in name and any(
+            os.access(f"{directory}/{name}", os.X_OK) for directory in searched)
+        if not found:
+            self._object(
+                f"instance allocator {name} is in none of {comma_join(searched)} of the master",
+                errors.ECODE_NOENT)
+
+    def _capable(self) -> list[str]:
+        return [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
+
+    def _check_hypervisors(self, new: Cluster) -> None:
+        op = self.op
+        asked: list[tuple[str, Mapping[str, Any]]] = [
+            (name, new.hvparams[name]) for name in new.enabled_hypervisors
+            if op.enabled_hypervisors is not None or name in (op.hvparams or ())]
+        for os_name, by_hv in new.os_hvp.items():
+            given = (op.os_hvp or {}).get(os_name, {})
+            asked += [(name, fill.fill_hv(new, name, os_name)) for name in by_hv
+                      if name in given and name in new.enabled_hypervisors]
+        for name, filled in asked:
+            try:
+                prereq.require_hvparams_usable(self, self._capable(), name, filled)
+            except errors.OpPrereqError as err:
+                self._object(str(err), err.ecode or errors.ECODE_INVAL)
+
+    def _check_systems(self, new: Cluster) -> None:
+        """Let the nodes' OS definitions look at their new parameters."""
+        names = {*(self.op.osparams or ()), *(self.op.osparams_private_cluster or ())}
+        for name in sorted(names):
+            values = {**fill.fill_osparams(new, name), **fill.fill_osparams_private(new, name)}
+            answers = self.rpc.call_many(
+                OS_VALIDATE, self._capable(), required=False, name=name, checks=["parameters"],
+                params=values, force_variant=True)
+            for answer in answers.values():
+                if isinstance(answer.failure, errors.NodeCallFailed):
+                    self._object(
+                        f"OS {name} does not accept its parameters on node {answer.node_name}:"
+                        f" {answer.failure.message}", errors.ECODE_INVAL)
+                elif not answer.offline:
+                    answer.payload()
+                    if answer.data is False:
+                        self.info(f"OS {name} is not on node {answer.node_name}, so its parameters"
+                                  " were not checked there")
+
+    def _check_storage(self, old: Cluster, new: Cluster) -> None:
+        checks: dict[str, Any] = {}
+        enabled = set(new.enabled_disk_templates)
+        fresh = enabled - set(old.enabled_disk_templates)
+        for template, check, name in (
+            (disk_c.FILE, nv.FILE_STORAGE_PATH, "file_storage_dir"),
+            (disk_c.SHARED_FILE, nv.SHARED_FILE_STORAGE_PATH, "shared_file_storage_dir"),
+        ):
+            directory = getattr(new, name)
+            if template in enabled and (template in fresh or directory != getattr(old, name)):
+                checks[check] = directory
+        if disk_c.LVM_BASED & enabled and (
+                disk_c.LVM_BASED & fresh or self.op.vg_name is not None):
+            checks[nv.VGLIST] = None
+        if new.drbd_usermode_helper and (
+                self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
+            checks[nv.DRBDHELPER] = new.drbd_usermode_helper
+        if not checks:
+            return
+        answers = self.rpc.call_many(
+            NODE_VERIFY, self._capable(), checks=checks, cluster_name=new.cluster_name,
+            all_hvparams={})
+        for answer in answers.values():
+            if answer.failure is not None:
+                self._object(f"node {answer.node_name} could not be asked about its storage:"
+                             f" {why(answer.failure)}")
+                continue
+            for problem in _storage_problems(new, answer.data):
+                self._object(f"node {answer.node_name}: {problem}")
+
+    def _tell_violations(self, new: Cluster) -> None:
+        """Name the instances which are outside of the new policy only."""
+        data = self.config.snapshot()
+        found = []
+        for instance in self.config.instances():
+            group = data.nodegroups[data.nodes[instance.primary_node].group]
+            filled = self.config.filled(instance)
+            after = policy.of_instance(new.fill_ipolicy(group), filled)
+            before = policy.of_instance(data.cluster.fill_ipolicy(group), filled)
+            if set(after) - set(before):
+                found.append(instance.name)
+        if found:
+            more = f" and {len(found) - _SHOWN} others" if len(found) > _SHOWN else ""
+            self.warn(f"these instances violate the new policy: {comma_join(found[:_SHOWN])}{more}")
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: SetPlan) -> ResultWithJobs | None:
+        values = plan.change.values
+        if {"master_netdev", "use_external_mip_script"} & set(values):
+            self._move_address(plan)
+        elif values:
+            self._commit(plan)
+        if "master_netmask" in values and "master_netdev" not in values:
+            self._change_netmask(plan.old)
+        if self.op.candidate_pool_size is not None:
+            candidates.keep_pool_size(self)
+        queue = self.ctx.master.queue
+        if "max_running_jobs" in values and queue is not None:
+            queue.set_max_running(values["max_running_jobs"])
+        if self.op.instance_communication_network:
+            jobs = communication_jobs(self, self.op.instance_communication_network)
+            return ResultWithJobs(jobs) if jobs else None
+        return None
+
+    def _commit(self, plan: SetPlan) -> None:
+        values = plan.change.values
+        with self.config.transaction() as change:
+            now = change.data.cluster
+            if any(getattr(now, name) != getattr(plan.old, name) for name in values):
+                # Another job changed the same meanwhile: merge with what is there now.
+                values = params.changed(change.data, self.op, user_mode=paths.is_virtual()).values
+            change.update_cluster(updated(now, **values))
+
+    def _put_back(self, plan: SetPlan) -> None:
+        old = {name: getattr(plan.old, name) for name in plan.change.values}
+        with self.config.transaction() as change:
+            change.update_cluster(updated(change.data.cluster, **old))
+
+    def _move_address(self, plan: SetPlan) -> None:
+        """Take the address of the master down as it was brought up, and up in the new way."""
+        failure = master_ip.deactivate_master_ip(self.rpc, self.config.snapshot())
+        if failure is not None:
+            self._give_up(f"the address of the master cannot be taken down: {why(failure)}")
+        with Undo(self.warn, hint="Use 'gnt-cluster activate-master-ip'.") as undo:
+            undo.add("the address of the master", self._activate)
+            self._commit(plan)
+            undo.add("the new parameters", self._put_back, plan)
+            failure = master_ip.activate_master_ip(self.rpc, self.config.snapshot())
+            if failure is not None:
+                self._give_up(
+                    f"the address of the master cannot be brought up: {why(failure)}. The"
+                    " parameters are as they were.")
+            undo.commit()
+
+    def _activate(self) -> None:
+        failure = master_ip.activate_master_ip(self.rpc, self.config.snapshot())
+        if failure is not None:
+            raise failure
+
+    def _give_up(self, text: str) -> None:
+        if not self.op.force:
+            raise errors.OpExecError(text)
+        self.warn(text.removesuffix(" The parameters are as they were."))
+
+    def _change_netmask(self, old: Cluster) -> None:
+        cluster = self.config.cluster()
+        answer = self.rpc.call(
+            NODE_CHANGE_MASTER_NETMASK, cluster.master_node, old_netmask=old.master_netmask,
+            netmask=cluster.master_netmask, master_ip=cluster.master_ip,
+            master_netdev=cluster.master_netdev)
+        if answer.failure is not None:
+            self.warn(
+                f"the netmask of the master's address was not changed: {why(answer.failure)}",
+                hint="Take the address down and bring it up again.")
+
+
+def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
+    """What a node's answer says against the storage of the cluster."""
+    found = []
+    for check in (nv.FILE_STORAGE_PATH, nv.SHARED_FILE_STORAGE_PATH):
+        if facts.get(check):
+            found.append(f"its directory for disk files is not usable: {facts[check]}")
+    if nv.VGLIST in facts:
+        name = cluster.volume_group_name
+        groups = facts[nv.VGLIST]
+        if not isinstance(groups, dict):
+            found.append(f"its volume groups are not known: {groups}")
+        elif name not in groups:
+            found.append(f"it has no volume group {name}")
+        elif groups[name] < MIN_VG_MIB:
+            found.append(
+                f"volume group {name} has {groups[name]:.0f} MiB, at least {MIN_VG_MIB} are needed")
+    if nv.DRBDHELPER in facts:
+        known, helper = facts[nv.DRBDHELPER]
+        if not known:
+            found.append(f"its DRBD usermode helper is not known: {helper}")
+        elif helper != cluster.drbd_usermode_helper:
+            found.append(f"its DRBD usermode helper is {helper}")
+    return found

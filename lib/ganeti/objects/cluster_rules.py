@@ -1,0 +1,228 @@
+"""What a parameter of the whole cluster may be, judged by itself.
+
+``gnt-cluster init`` asks before there is a configuration and ``gnt-cluster modify`` whenever one
+changes, so the rules are here. All functions return the value in its stored form or raise
+:class:`~ganeti.errors.ParameterError`, whose text names the parameter. What a value means for the
+objects that exist is judged by :mod:`ganeti.config.verify` and by the logical unit.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import cluster as cluster_c
+from ganeti.constants import disk as disk_c
+from ganeti.constants import instance as instance_c
+from ganeti.constants import net as net_c
+from ganeti.objects import hvparams, ipolicy
+from ganeti.utils import text
+
+_MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
+_TOOL = re.compile(r"[-_a-zA-Z0-9]+")
+
+UID_MAX = 4294967295
+UidRange = tuple[int, int]
+
+
+def mac_prefix(given: str) -> str:
+    """The first three bytes of generated MAC addresses."""
+    prefix = given.lower()
+    if not _MAC_PREFIX.fullmatch(prefix):
+        raise errors.ParameterError(f"'{given}' is not the first three bytes of a MAC address")
+    if int(prefix[:2], 16) & 1:
+        raise errors.ParameterError(
+            f"MAC addresses that begin with {prefix} are for groups and cannot be a machine's")
+    return prefix
+
+
+def master_netmask(bits: int, family: int) -> int:
+    """Length of the netmask of the master's address."""
+    longest = 128 if family == net_c.IP6_FAMILY else 32
+    if not 0 < bits <= longest:
+        raise errors.ParameterError(
+            f"the netmask of the master has 1 to {longest} bits, not {bits}")
+    return bits
+
+
+def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, ...]:
+    """Names that were asked for, in their order: at least one, each known, none twice.
+
+    :param what: a word for one of them.
+    """
+    found = tuple(names)
+    known = sorted(known)
+    if not found:
+        raise errors.ParameterError(f"at least one {what} must be enabled")
+    for name in found:
+        if name not in known:
+            raise errors.ParameterError(
+                f"there is no {what} '{name}'. Known are {text.comma_join(known)}.")
+        if found.count(name) > 1:
+            raise errors.ParameterError(f"{what} '{name}' is given twice")
+    return found
+
+
+def storage_dir(given: str, template: str) -> str:
+    """Directory for the disks of a template; empty for none."""
+    if given and not os.path.isabs(given):
+        raise errors.ParameterError(
+            f"the directory of disk template {template} is relative: {given}")
+    return os.path.normpath(given) if given else ""
+
+
+def backend_params(filled: Mapping[str, Any]) -> None:
+    """Backend parameters which instances get when nobody says otherwise."""
+    low, high = filled[instance_c.BE_MINMEM], filled[instance_c.BE_MAXMEM]
+    if low > high:
+        raise errors.ParameterError(
+            f"the least memory of an instance ({low} MiB) is more than the most ({high} MiB)")
+    if low < 1 or filled[instance_c.BE_VCPUS] < 1:
+        raise errors.ParameterError("an instance needs memory and at least one processor")
+
+
+def nic_params(filled: Mapping[str, Any], *, user_mode: bool) -> None:
+    """Parameters which network interfaces get when nobody says otherwise.
+
+    :param user_mode: whether QEMU's own network may be used, as in a virtual cluster.
+    """
+    modes = [mode for mode in net_c.NIC_MODES if mode != net_c.NIC_IP_POOL]
+    if user_mode:
+        modes.append(net_c.NIC_MODE_USER)
+    if filled["mode"] not in modes:
+        raise errors.ParameterError(
+            f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}.")
+    if filled["mode"] == net_c.NIC_MODE_BRIDGED and not filled["link"]:
+        raise errors.ParameterError("NIC mode bridged needs a link, the name of the bridge")
+
+
+def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Parameters of disk templates in their types; only those that were given."""
+    found: dict[str, dict[str, Any]] = {}
+    for template, params in given.items():
+        known = disk_c.TEMPLATE_DEFAULTS.get(template)
+        if known is None:
+            raise errors.ParameterError(f"there is no disk template '{template}'")
+        unknown = sorted(set(params) - set(known))
+        if unknown:
+            there_are = f"Known are {text.comma_join(sorted(known))}." if known else "It has none."
+            raise errors.ParameterError(
+                f"disk template {template} has no parameter {text.comma_join(unknown)}."
+                f" {there_are}")
+        forced = hvparams.force_types(params, disk_c.TEMPLATE_PARAM_TYPES)
+        access = forced.get("access", disk_c.KERNELSPACE)
+        if access not in disk_c.DISK_ACCESS_MODES:
+            raise errors.ParameterError(
+                f"disk template {template}: access is one of"
+                f" {text.comma_join(disk_c.DISK_ACCESS_MODES)}, not '{access}'")
+        for name, value in forced.items():
+            if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+                raise errors.ParameterError(
+                    f"disk template {template}: {name} cannot be below zero")
+        found[template] = forced
+    return found
+
+
+def policy_templates(policy: Mapping[str, Any], enabled: Sequence[str], whose: str) -> None:
+    """A policy lets instances have at least one of the enabled disk templates."""
+    if not set(policy[ipolicy.DISK_TEMPLATES]) & set(enabled):
+        raise errors.ParameterError(f"{whose} allows none of the enabled disk templates")
+
+
+def image(given: str, what: str) -> str:
+    """A disk image: an absolute path, a URL, or nothing."""
+    if given and not os.path.isabs(given) and not hvparams.is_url(given):
+        raise errors.ParameterError(f"the {what} is neither an absolute path nor a URL: {given}")
+    return given
+
+
+def compression_tools(given: Sequence[str]) -> tuple[str, ...]:
+    """Programs that may compress what is copied between nodes; ``none`` needs no mention."""
+    for name in given:
+        if not _TOOL.fullmatch(name):
+            raise errors.ParameterError(f"'{name}' is not the name of a compression tool")
+        if list(given).count(name) > 1:
+            raise errors.ParameterError(f"compression tool '{name}' is given twice")
+    if "gzip" not in given:
+        raise errors.ParameterError(
+            "gzip must be among the compression tools, because exports of other clusters use it")
+    return tuple(given)
+
+
+def volume_patterns(given: Sequence[str]) -> tuple[str, ...]:
+    """Regular expressions of logical volumes which are not ours."""
+    for pattern in given:
+        try:
+            re.compile(pattern)
+        except re.error as err:
+            raise errors.ParameterError(
+                f"reserved volumes: '{pattern}' is not a regular expression: {err}") from err
+    return tuple(given)
+
+
+def uid_ranges(given: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
+    """Ranges of user ids in ascending order; they may touch, but not overlap."""
+    ranges: list[UidRange] = []
+    for pair in given:
+        first, last = pair
+        if not 0 <= first <= last <= UID_MAX:
+            raise errors.ParameterError(
+                f"uid pool: {uid_text((first, last))} is not a range of user ids between 0 and"
+                f" {UID_MAX}")
+        ranges.append((first, last))
+    ranges.sort()
+    for one, other in zip(ranges, ranges[1:], strict=False):
+        if one[1] >= other[0]:
+            raise errors.ParameterError(
+                f"uid pool: {uid_text(one)} and {uid_text(other)} overlap")
+    return tuple(ranges)
+
+
+def uid_text(one: UidRange) -> str:
+    """As people write it."""
+    return str(one[0]) if one[0] == one[1] else f"{one[0]}-{one[1]}"
+
+
+def add_uids(pool: Iterable[UidRange], more: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
+    """A pool with further ranges; what it has already must not be among them."""
+    return uid_ranges([*pool, *uid_ranges(more)])
+
+
+def remove_uids(pool: Iterable[UidRange], less: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
+    """A pool without some ids, which must be in it; a range may be split by that."""
+    left = list(pool)
+    for first, last in uid_ranges(less):
+        holder = next((one for one in left if one[0] <= first and last <= one[1]), None)
+        if holder is None:
+            raise errors.ParameterError(
+                f"uid pool: {uid_text((first, last))} is not in one of its ranges")
+        left.remove(holder)
+        left += [part for part in ((holder[0], first - 1), (last + 1, holder[1]))
+                 if part[0] <= part[1]]
+    return uid_ranges(left)
+
+
+def data_collectors(
+    present: Mapping[str, Mapping[str, Any]],
+    active: Mapping[str, bool] | None,
+    interval_us: Mapping[str, int] | None,
+) -> dict[str, dict[str, Any]]:
+    """Data collectors with some switched on or off, or made to run more or less often."""
+    found = {name: {"active": True, "interval": cluster_c.DATA_COLLECTOR_INTERVAL_US,
+                    **present.get(name, {})} for name in cluster_c.DATA_COLLECTORS}
+    for name in sorted({*(active or ()), *(interval_us or ())}):
+        if name not in found:
+            raise errors.ParameterError(
+                f"there is no data collector '{name}'. Known are"
+                f" {text.comma_join(cluster_c.DATA_COLLECTORS)}.")
+    for name, value in (active or {}).items():
+        found[name]["active"] = value
+    for name, length in (interval_us or {}).items():
+        if length < 1:
+            raise errors.ParameterError(
+                f"data collector {name}: the time between two runs must be above zero")
+        found[name]["interval"] = length
+    return found
