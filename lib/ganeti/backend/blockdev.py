@@ -11,10 +11,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ganeti import errors, storage
 from ganeti.backend.registry import serves
+from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import BlockDevStatus
@@ -31,7 +33,7 @@ def link_path(instance_name: str, index: int) -> str:
     """Where the hypervisor finds a disk of an instance."""
     if "/" in instance_name or instance_name.startswith("."):
         raise errors.BlockDeviceError(f"'{instance_name}' is no instance name")
-    return f"{paths.current().instance_disks_dir}/{instance_name}{_SEPARATOR}{index}"
+    return paths.current().instance_disk_link(instance_name, index)
 
 
 def make_link(instance_name: str, index: int, device_path: str) -> str:
@@ -102,14 +104,16 @@ def _forget_owner(device_path: str) -> None:
 
 def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDevice:
     for child in disk.children:
-        _assemble(child, owner, on_primary)
+        # What lies below a mirrored disk is needed on both nodes.
+        storage.device(child).assemble()
     device = storage.device(disk)
-    device.assemble()
-    if on_primary:
-        device.open(exclusive=True)
-    else:
-        device.close()
-    _note_owner(device.path, owner, on_primary, disk.iv_name)
+    if on_primary or device.ASSEMBLED_ON_SECONDARY:
+        device.assemble()
+        if on_primary:
+            device.open(exclusive=True)
+        else:
+            device.close()
+        _note_owner(device.path, owner, on_primary, disk.iv_name)
     return device
 
 
@@ -132,14 +136,16 @@ def create(disk: Disk, size_mib: int, owner: str, on_primary: bool, info: str,
            exclusive_storage: bool) -> str | None:
     """Make a device, below-lying ones are there already; returns its name on this node."""
     for child in disk.children:
-        _assemble(child, owner, on_primary)
+        storage.device(child).assemble()
     device = storage.device(disk)
-    device.create(size_mib, exclusive=exclusive_storage)
+    device.create(size_mib, exclusive=exclusive_storage, owner=owner)
     try:
         device.set_info(info)
-        if on_primary:
+        if on_primary or device.ASSEMBLED_ON_SECONDARY:
             device.assemble()
-            device.open(exclusive=True)
+            if on_primary:
+                # What was made just now is valid, whatever it is.
+                device.open(exclusive=True, force=True)
             _note_owner(device.path, owner, on_primary, disk.iv_name)
     except errors.GenericError:
         # The caller was not told of the device, so nobody else would remove it.
@@ -164,7 +170,9 @@ def assemble(disk: Disk, instance: FilledInstance, on_primary: bool, index: int)
     device = _assemble(disk, instance.name, on_primary)
     if not on_primary:
         return [True, True, None]
-    return [device.path, make_link(instance.name, index, device.path), None]
+    uri = device.uri(instance.hypervisor)
+    link = make_link(instance.name, index, device.path) if device.path else uri
+    return [device.path or uri, link, uri]
 
 
 @serves(calls.BLOCKDEV_SHUTDOWN)
@@ -234,7 +242,35 @@ def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None]:
 @serves(calls.BLOCKDEV_GETMIRRORSTATUS)
 def mirror_status(disks: Sequence[Disk]) -> list[BlockDevStatus]:
     """State of disks that must exist."""
-    return [device.sync_status() for device in _devices(disks)]
+    return [_combined_status(device) for device in _devices(disks)]
+
+
+@serves(calls.BLOCKDEV_GETMIRRORSTATUS_MULTI)
+def mirror_status_multi(disks: Sequence[Disk]) -> list[tuple[bool, BlockDevStatus | str]]:
+    """State of disks of several instances; one that cannot be told does not hide the others."""
+    found: list[tuple[bool, BlockDevStatus | str]] = []
+    for disk in disks:
+        try:
+            (device,) = _devices([disk])
+            found.append((True, _combined_status(device)))
+        except errors.GenericError as err:
+            found.append((False, str(err)))
+    return found
+
+
+def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
+    """State of a device, no better than that of what is below it."""
+    status = device.sync_status()
+    for child in device.disk.children:
+        below = storage.device(child)
+        if not below.exists():
+            status = replace(status, is_degraded=True, ldisk_status=disk_constants.LDS_FAULTY)
+            continue
+        found = below.sync_status()
+        status = replace(
+            status, is_degraded=bool(status.is_degraded or found.is_degraded),
+            ldisk_status=max(status.ldisk_status or 0, found.ldisk_status or 0) or None)
+    return status
 
 
 @serves(calls.BLOCKDEV_GROW)
@@ -242,7 +278,8 @@ def grow(disk: Disk, amount_mib: int, dry_run: bool, backing_store: bool,
          exclusive_storage: bool) -> None:
     """Add to the size of a disk."""
     for device in _devices([disk]):
-        device.grow(amount_mib, dry_run=dry_run, backing_store=backing_store)
+        device.grow(amount_mib, dry_run=dry_run, backing_store=backing_store,
+                    exclusive=exclusive_storage)
 
 
 @serves(calls.BLOCKDEV_RENAME)

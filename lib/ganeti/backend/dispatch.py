@@ -16,6 +16,7 @@ from typing import Any
 from ganeti import errors, http
 from ganeti.backend import caller, registry
 from ganeti.http import server
+from ganeti.storage.lvm import facts as lvm
 from ganeti.utils import master_state
 from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
@@ -56,6 +57,8 @@ class Dispatcher:
         signal.setitimer(signal.ITIMER_REAL,
                          call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
         start = time.monotonic()
+        # One child may serve several requests; what an earlier one read may no longer be true.
+        lvm.here().forget()
         try:
             response = _ok(call.result.encode(handler(**args)), keep=call.keep)
             # What comes many times a second would fill the log and hide the rest.

@@ -151,6 +151,29 @@ def annotated_disk(disk: Disk, diskparams: Mapping[str, Any]) -> Disk:
     return dataclasses.replace(disk, params=fill_dict(wanted, disk.params))
 
 
+def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
+    """A disk with what only one of its nodes needs: of a mirrored one, which half is there.
+
+    A disk without a half on that node comes back as it is.
+    """
+    children = tuple(for_node(child, node_uuid, config) for child in disk.children)
+    disk = dataclasses.replace(disk, children=children)
+    if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.logical_id[:2]:
+        return disk
+    first, second, port, first_minor, second_minor = disk.logical_id[:5]
+    ours, theirs = (first, first_minor), (second, second_minor)
+    if node_uuid == second:
+        ours, theirs = theirs, ours
+    found: dict[str, Any] = {"port": port, "local-minor": ours[1], "remote-minor": theirs[1]}
+    for key, uuid in (("local-ip", ours[0]), ("remote-ip", theirs[0])):
+        node = config.nodes.get(uuid)
+        if node is None:
+            raise errors.ConfigurationError(
+                f"disk {disk.uuid}: node {uuid} is not in the configuration")
+        found[key] = node.secondary_ip
+    return dataclasses.replace(disk, dynamic_params=found)
+
+
 def disk_template(disks: Collection[Disk]) -> str:
     """The template of an instance with these disks: diskless without, mixed when they differ."""
     kinds = {disk.dev_type for disk in disks}

@@ -14,9 +14,11 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors, http
+from ganeti.constants import disk as disk_c
 from ganeti.http import client as http_client
 from ganeti.objects import fill
 from ganeti.objects.disk import Disk
@@ -57,17 +59,35 @@ class _NoFiller:
 
 
 class _ConfigFiller:
-    """Fills in from one snapshot; made for one call, so that a call is consistent in itself."""
+    """Fills in from one snapshot; made for one call, so that a call is consistent in itself.
+
+    Most arguments are the same for all nodes. Not so mirrored disks: each node is told which half
+    is its own; ``differs`` says that such a disk was met.
+    """
 
     def __init__(self, config: ConfigData) -> None:
         self._config = config
         self._diskparams: dict[str, dict[str, Any]] = {}
+        self._node_uuid: str | None = None
+        self.differs = False
+
+    def aim(self, node_uuid: str) -> None:
+        """What is filled in from now on is for this node."""
+        self._node_uuid = node_uuid
 
     def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
                         beparams: Mapping[str, Any] | None = None,
                         osparams: Mapping[str, Any] | None = None) -> FilledInstance:
-        return fill.filled_instance(self._config, instance, hvparams=hvparams, beparams=beparams,
-                                    osparams=osparams)
+        filled = fill.filled_instance(self._config, instance, hvparams=hvparams,
+                                      beparams=beparams, osparams=osparams)
+        return replace(filled, disks_info=tuple(map(self._dynamic, filled.disks_info)))
+
+    def _dynamic(self, disk: Disk) -> Disk:
+        if any(device.dev_type == disk_c.DRBD8 for device in disk.walk()):
+            self.differs = True
+            if self._node_uuid is not None:
+                return fill.for_node(disk, self._node_uuid, self._config)
+        return disk
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
         node = self._config.nodes.get(instance.primary_node)
@@ -80,7 +100,7 @@ class _ConfigFiller:
             group = self._config.nodegroups.get(node.group)
             params = self._diskparams[node.group] = fill.fill_diskparams(
                 self._config.cluster.diskparams, group.diskparams if group else None)
-        return fill.annotated_disk(disk, params)
+        return self._dynamic(fill.annotated_disk(disk, params))
 
 
 def _ignore(_node_name: str, _epoch: str) -> None:
@@ -148,8 +168,12 @@ class AddressRunner:
         epoch = master_state.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
         cut = net.cut_addresses()
+        differs = False
         for target in targets:
-            if per_node is not None or not requests:
+            if isinstance(filler, _ConfigFiller):
+                filler.aim(target.key)
+                differs = filler.differs
+            if per_node is not None or not requests or differs:
                 args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
                 body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                 timeout_s = call.time_limit_s(args)

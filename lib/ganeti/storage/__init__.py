@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from ganeti.storage.base import BlockDevice
 
 _CLASSES = {
+    disk_constants.BLOCK: ("ganeti.storage.blockdev", "ManualDevice"),
+    disk_constants.DRBD8: ("ganeti.storage.drbd.device", "DrbdDevice"),
+    disk_constants.EXT: ("ganeti.storage.ext.device", "ExtDevice"),
     disk_constants.FILE: ("ganeti.storage.file", "FileDevice"),
+    disk_constants.GLUSTER: ("ganeti.storage.gluster", "GlusterDevice"),
+    disk_constants.PLAIN: ("ganeti.storage.lvm.device", "LogicalVolumeDevice"),
+    disk_constants.RBD: ("ganeti.storage.rbd", "RbdDevice"),
     disk_constants.SHARED_FILE: ("ganeti.storage.file", "SharedFileDevice"),
 }
 

@@ -10,12 +10,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from ganeti import errors
+from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 
 
 class BlockDevice(ABC):
     """One disk's device on this node."""
+
+    #: Whether it is made usable, though not writable, on secondary nodes too.
+    ASSEMBLED_ON_SECONDARY = False
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
@@ -31,10 +35,11 @@ class BlockDevice(ABC):
         """What names the device on this node, for messages and the master."""
 
     @abstractmethod
-    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+    def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
         """Make the device.
 
         :param exclusive: it must share no physical disk with others.
+        :param owner: the instance, beside whose other devices it may be put.
         """
 
     @abstractmethod
@@ -59,11 +64,13 @@ class BlockDevice(ABC):
         """The inverse of :meth:`assemble`; a device in use stays."""
 
     @abstractmethod
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool) -> None:
+    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
+             exclusive: bool = False) -> None:
         """Add to the size.
 
         :param backing_store: this pass is for the storage itself; False is a second pass for layers
             above it, in which a simple device has nothing to do.
+        :param exclusive: it has physical disks of its own, and stays on them.
         """
 
     @abstractmethod
@@ -91,7 +98,12 @@ class BlockDevice(ABC):
 
     def sync_status(self) -> BlockDevStatus:
         """State of the device; simple ones are in order when they exist."""
-        return BlockDevStatus(dev_path=self.path, is_degraded=False)
+        return BlockDevStatus(dev_path=self.path, is_degraded=False,
+                              ldisk_status=disk_constants.LDS_OKAY)
+
+    def uri(self, hypervisor: str) -> str | None:
+        """How a hypervisor reaches the disk without a device of this node; None when it cannot."""
+        return None
 
     def fail(self, what: str, err: OSError | None = None) -> errors.BlockDeviceError:
         """An error about this device, to be raised."""

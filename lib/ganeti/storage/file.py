@@ -176,7 +176,7 @@ class FileDevice(BlockDevice):
         """The file."""
         return self._path
 
-    def create(self, size_mib: int, *, exclusive: bool = False) -> None:
+    def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
         """Make a sparse file."""
         if exclusive:
             raise self.fail("files cannot have a physical disk of their own")
@@ -215,7 +215,8 @@ class FileDevice(BlockDevice):
         """The file must be there."""
         self._stat()
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool) -> None:
+    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
+             exclusive: bool = False) -> None:
         """Make the file longer."""
         if not backing_store:
             return

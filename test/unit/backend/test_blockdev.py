@@ -80,7 +80,7 @@ def test_secondary_gets_no_link(root: Path) -> None:
     blockdev.create(disk(), 4, "web1", False, "", False)
     assert notes(root) == []
     assert blockdev.assemble(disk(), guest(disk()), False, 0) == [True, True, None]
-    assert notes(root) == ["web1 secondary disk/0\n"]
+    assert notes(root) == []
     assert not (root / "var/run/ganeti/instance-disks").exists()
 
 

@@ -129,8 +129,8 @@ def test_wrong_ids(root: Path, logical_id: tuple[object, ...], words: str) -> No
 
 
 def test_unsupported_types() -> None:
-    with pytest.raises(errors.BlockDeviceError, match="type 'plain' are not supported"):
-        storage.device(disk(dev_type="plain"))
+    with pytest.raises(errors.BlockDeviceError, match="type 'tape' are not supported"):
+        storage.device(disk(dev_type="tape"))
 
 
 @pytest.mark.parametrize("path", [

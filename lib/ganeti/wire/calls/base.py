@@ -28,6 +28,7 @@ from ganeti import errors, ht
 from ganeti.objects.codec import from_dict, to_dict
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic, Instance
+from ganeti.objects.transfer import BlockDevStatus
 
 #: Texts of this many bytes and more are compressed on the wire.
 COMPRESS_MIN_BYTES = 512

@@ -94,8 +94,6 @@ BLOCKDEV_SNAPSHOT = Call(
         Arg("snapshot_name", PLAIN, ht.Str),
         Arg("snapshot_size_mib", PLAIN, ht.NonNegInt),
     ), ResultCodec(ht.Any), timeout_s=900)
-BLOCKDEV_CONVERT = Call(
-    "blockdev_convert", (Arg("source", DISK), Arg("target", DISK)), timeout_s=3600)
 BLOCKDEV_WIPE = Call(
     "blockdev_wipe", (
         Arg("disk", DISK),

@@ -48,6 +48,12 @@ JOBQUEUE_UPDATE_MANY = Call(
 JOBQUEUE_RENAME = Call(
     "jobqueue_rename", (Arg("rename", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
     ResultCodec(ht.ListOf(ht.NoneType)), timeout_s=60, many=True, keep=True)
+#: What the node's copy of the queue holds, for comparison with the master's; see
+#: ``wire/queue_inventory.py``. ``parts``: numbers of those parts of the archive whose jobs shall be
+#: named. Ours alone; it is not among the published calls.
+JOBQUEUE_INVENTORY = Call(
+    "jobqueue_inventory", (Arg("parts", PLAIN, ht.ListOf(ht.NonNegInt)),),
+    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any)), timeout_s=60, many=True)
 #: Removes every job file of the node's queue.
 JOBQUEUE_PURGE = Call("jobqueue_purge", (), timeout_s=900, keep=True)
 JOBQUEUE_SET_DRAIN_FLAG = Call(

@@ -1,4 +1,4 @@
-"""Calls about OS definitions."""
+"""Calls about OS definitions and providers of external storage."""
 
 from __future__ import annotations
 
@@ -33,3 +33,6 @@ INSTANCE_RUN_RENAME = Call(
         Arg("old_name", PLAIN, ht.NonEmptyString),
         Arg("debug_level", PLAIN, ht.NonNegInt),
     ), timeout_s=3600)
+#: -> list of [name, path, valid, diagnose text, parameters [[name, doc]]]
+EXTSTORAGE_DIAGNOSE = Call(
+    "extstorage_diagnose", (), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=300, many=True)

@@ -1,0 +1,97 @@
+"""Calls about what is on disks: wiping, images, snapshots."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+from typing import Any
+
+from ganeti import errors, storage
+from ganeti.backend.registry import serves
+from ganeti.constants.rpc import TIMEOUT_SLOW_S
+from ganeti.objects.disk import Disk
+from ganeti.storage import copy
+from ganeti.storage.base import BlockDevice
+from ganeti.utils import process
+from ganeti.wire import calls
+
+_MIB = 1 << 20
+_ADDRESS = re.compile(r"^(?:https?|ftp)://\S+$")
+
+
+def _existing(disk: Disk) -> BlockDevice:
+    device = storage.device(disk)
+    if not device.exists():
+        raise errors.BlockDeviceError(f"device {device.unique_id} does not exist")
+    return device
+
+
+def _is_block(path: str) -> bool:
+    return stat.S_ISBLK(os.stat(path).st_mode)
+
+
+def _dd(device: BlockDevice, argv: list[str], problem: str) -> None:
+    try:
+        process.run(argv, timeout_s=TIMEOUT_SLOW_S)
+    except errors.CommandError as err:
+        raise device.fail(f"{problem}: {err}") from err
+
+
+@serves(calls.BLOCKDEV_WIPE)
+def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
+    """Overwrite a part of a disk with zeros.
+
+    :raises BlockDeviceError: the part is not all on the disk.
+    """
+    device = _existing(disk)
+    end_mib = device.size_bytes() // _MIB
+    if offset_mib + size_mib > end_mib:
+        raise device.fail(
+            f"cannot wipe up to {offset_mib + size_mib} MiB, it has {end_mib} MiB")
+    argv = copy.wipe_argv(device.path, offset_mib, size_mib)
+    if not _is_block(device.path):
+        argv.append("conv=notrunc")
+    _dd(device, argv, "cannot be wiped")
+
+
+@serves(calls.BLOCKDEV_IMAGE)
+def image(disk: Disk, image: str, size_mib: int) -> None:
+    """Write an image to a disk.
+
+    :raises BlockDeviceError: there is no such image, it is too large, or it cannot be written.
+    """
+    device = _existing(disk)
+    if not _ADDRESS.match(image):
+        _write_image(device, image, size_mib)
+        return
+    with tempfile.TemporaryDirectory(prefix="ganeti-image-") as directory:
+        path = f"{directory}/image"
+        _dd(device, copy.fetch_argv(image, path), f"image {image} cannot be loaded")
+        _write_image(device, path, size_mib)
+
+
+def _write_image(device: BlockDevice, path: str, size_mib: int) -> None:
+    if not os.path.isabs(path) or not os.path.isfile(path):
+        raise device.fail(f"there is no image {path} on this node")
+    image_mib = -(-os.path.getsize(path) // _MIB)
+    if image_mib > size_mib:
+        raise device.fail(f"image {path} has {image_mib} MiB, there is room for {size_mib}")
+    _dd(device, copy.image_argv(path, device.path, size_mib, is_block=_is_block(device.path)),
+        f"image {path} cannot be written")
+
+
+@serves(calls.BLOCKDEV_SNAPSHOT)
+def snapshot(disk: Disk, snapshot_name: str, snapshot_size_mib: int) -> Any:
+    """Make a copy of the present content of a disk.
+
+    :param snapshot_name: empty for the name of the volume with ``.snap`` behind it.
+    :param snapshot_size_mib: how much the copy may differ; 0 for the size of the disk.
+    :returns: ``logical_id`` of the copy.
+    :raises BlockDeviceError: disks of this kind have none, or it fails.
+    """
+    device = _existing(disk)
+    inner = disk.children[0] if disk.children else disk
+    name = snapshot_name or f"{inner.logical_id[1]}.snap"
+    return list(device.snapshot(name, snapshot_size_mib or disk.size))

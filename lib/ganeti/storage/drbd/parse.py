@@ -1,0 +1,261 @@
+"""Readers of ``/proc/drbd`` and of ``drbdsetup show``: pure functions.
+
+``/proc/drbd`` tells the state of all minors and costs no program; that is why everything which only
+needs the state reads it (:func:`parse_proc`). What a minor was configured *with*, only ``show``
+tells (:func:`parse_show`); its language has nested blocks, and is read with pyparsing.
+
+Captured samples of both are in ``test/data/drbd``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pyparsing as pp
+
+from ganeti import errors
+
+UNCONFIGURED = "Unconfigured"
+STANDALONE = "StandAlone"
+CONNECTED = "Connected"
+WF_CONNECTION = "WFConnection"
+#: Connection states in which blocks are being copied, or are about to be.
+RESYNCING = frozenset((
+    "StartingSyncS", "StartingSyncT", "WFBitMapS", "WFBitMapT", "WFSyncUUID",
+    "SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT"))
+#: ... and those in which we receive them.
+SYNC_TARGETS = frozenset(("StartingSyncT", "WFBitMapT", "WFSyncUUID", "SyncTarget", "PausedSyncT"))
+PRIMARY = "Primary"
+UP_TO_DATE = "UpToDate"
+DISKLESS = "Diskless"
+
+_VERSION = re.compile(r"^version:\s*(\d+)\.(\d+)(?:\.(\d+))?")
+_MINOR = re.compile(r"^\s*(\d+):\s+cs:(\S+)(.*)$")
+_STATES = re.compile(r"\b(?:ro|st):([^/\s]+)/(\S+)\s+ds:([^/\s]+)/(\S+)")
+_PERCENT = re.compile(r"sync'ed:\s*([\d.]+)%")
+_FINISH = re.compile(r"finish:\s*(\d+):(\d+):(\d+)")
+_OUT_OF_SYNC = re.compile(r"\boos:(\d+)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MinorState:
+    """One minor as ``/proc/drbd`` shows it; times in seconds, ``out_of_sync_kib`` in KiB."""
+
+    minor: int
+    connection: str
+    local_role: str = ""
+    remote_role: str = ""
+    local_disk: str = ""
+    remote_disk: str = ""
+    sync_percent: float | None = None
+    finish_s: int | None = None
+    out_of_sync_kib: int | None = None
+
+    @property
+    def configured(self) -> bool:
+        """Whether it has local storage or a peer."""
+        return self.connection != UNCONFIGURED
+
+    @property
+    def connected(self) -> bool:
+        """Whether both sides are together and nothing has to be copied."""
+        return self.connection == CONNECTED
+
+    @property
+    def resyncing(self) -> bool:
+        """Whether one side is being brought up to date."""
+        return self.connection in RESYNCING
+
+    @property
+    def standalone(self) -> bool:
+        """Whether it does not even look for its peer."""
+        return self.connection == STANDALONE
+
+    @property
+    def diskless(self) -> bool:
+        """Whether it has no local storage."""
+        return self.local_disk == DISKLESS
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether its local storage has valid content, as far as it knows itself."""
+        return self.local_disk == UP_TO_DATE
+
+    @property
+    def primary(self) -> bool:
+        """Whether it is writable here."""
+        return self.local_role == PRIMARY
+
+
+def parse_version(text: str) -> tuple[int, int, int]:
+    """Version of the kernel module, from ``/proc/drbd``.
+
+    :raises ParseError: it does not begin with one.
+    """
+    for line in text.splitlines():
+        match = _VERSION.match(line)
+        if match:
+            major, middle, release = match.groups()
+            return int(major), int(middle), int(release or 0)
+        if line.strip():
+            break
+    raise errors.ParseError(f"no version of DRBD in {text[:80]!r}")
+
+
+def parse_proc(text: str) -> dict[int, MinorState]:
+    """States of all minors which ``/proc/drbd`` lists.
+
+    :raises ParseError: a minor is described in a way we do not know; carries the line.
+    """
+    blocks: dict[int, list[str]] = {}
+    current: list[str] | None = None
+    for line in text.splitlines():
+        match = _MINOR.match(line)
+        if match:
+            current = blocks[int(match.group(1))] = [line]
+        elif current is not None:
+            current.append(line)
+    return {minor: _state(minor, lines) for minor, lines in blocks.items()}
+
+
+def _state(minor: int, lines: list[str]) -> MinorState:
+    match = _MINOR.match(lines[0])
+    assert match is not None
+    connection, rest = match.group(2), match.group(3)
+    if connection == UNCONFIGURED:
+        return MinorState(minor=minor, connection=connection)
+    states = _STATES.search(rest)
+    if states is None:
+        raise errors.ParseError(f"expected the state of a DRBD minor, found {lines[0]!r:.200}")
+    text = "\n".join(lines)
+    percent, finish, behind = (p.search(text) for p in (_PERCENT, _FINISH, _OUT_OF_SYNC))
+    return MinorState(
+        minor=minor, connection=connection,
+        local_role=states.group(1), remote_role=states.group(2),
+        local_disk=states.group(3), remote_disk=states.group(4),
+        sync_percent=float(percent.group(1)) if percent else None,
+        finish_s=_seconds(finish) if finish else None,
+        out_of_sync_kib=int(behind.group(1)) if behind else None)
+
+
+def _seconds(match: re.Match[str]) -> int:
+    hours, minutes, seconds = (int(part) for part in match.groups())
+    return hours * 3600 + minutes * 60 + seconds
+
+
+# -- drbdsetup show ------------------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Configured:
+    """What a minor was configured with; parts which it does not have are None.
+
+    Addresses are ``(address, port)``.
+    """
+
+    resource: str | None = None
+    minor: int | None = None
+    data_device: str | None = None
+    meta_device: str | None = None
+    meta_index: str | None = None
+    local_address: tuple[str, int] | None = None
+    remote_address: tuple[str, int] | None = None
+    protocol: str | None = None
+    hmac: str | None = None
+    secret: str | None = None
+    dual_primary: bool = False
+
+
+def _grammar() -> pp.ParserElement:
+    """Statements ``words;`` and blocks ``words { ... }``, nested; comments begin with ``#``."""
+    quoted = pp.QuotedString('"', esc_char="\\")
+    plain = pp.Regex(r"[^\s;{}\"#]+")
+    word = quoted | plain
+    block = pp.Forward()
+    statement = pp.Group(pp.OneOrMore(word))("words") + pp.Suppress(";")
+    body = pp.Suppress("{") + pp.Group(pp.ZeroOrMore(block)) + pp.Suppress("}")
+    nested = pp.Group(pp.OneOrMore(word)) + body
+    block <<= pp.Group(nested | statement)
+    return pp.ZeroOrMore(block).ignore(pp.Regex(r"#[^\n]*"))
+
+
+_SHOW = _grammar()
+_IPV6 = re.compile(r"^\[(.*)\]:(\d+)$")
+_YES = ("yes", "allow-two-primaries")
+
+
+def parse_show(text: str) -> Configured:
+    """Read the output of ``drbdsetup show`` for one minor, of 8.3 or 8.4.
+
+    :raises ParseError: it is no such output.
+    """
+    try:
+        tree = _SHOW.parse_string(text, parse_all=True)
+    except pp.ParseException as err:
+        raise errors.ParseError(
+            f"cannot read what drbdsetup shows (line {err.lineno}): {err.line!r:.120}") from err
+    found: dict[str, Any] = {}
+    _collect(tree, (), found)
+    return Configured(**found)
+
+
+def _collect(items: Any, path: tuple[str, ...], found: dict[str, Any]) -> None:
+    for item in items:
+        if "words" in item:
+            _statement(list(item["words"]), path, found)
+            continue
+        heading, body = list(item[0]), item[1]
+        if heading[0] == "resource" and len(heading) == 2:
+            found["resource"] = heading[1]
+        # Where 8.4 has levels for resource and volume, 8.3 has none: leave them out of the path.
+        inner = path if heading[0] in ("resource", "volume") else (*path, heading[0])
+        _collect(body, inner, found)
+
+
+def _statement(given: list[str], path: tuple[str, ...], found: dict[str, Any]) -> None:
+    # Old versions print all options, and mark those that nobody set.
+    values = [value for value in given[1:] if value != "_is_default"]
+    name = given[0]
+    if path == () and name == "protocol" and values:
+        found["protocol"] = values[0]
+    elif path == ("net",):
+        _net_option(name, values, found)
+    elif path == ("_this_host",):
+        _this_host(name, values, found)
+    elif path == ("_remote_host",) and name == "address":
+        found["remote_address"] = _address(values)
+
+
+def _net_option(name: str, values: list[str], found: dict[str, Any]) -> None:
+    if name == "allow-two-primaries":
+        found["dual_primary"] = not values or values[0] in _YES
+    elif name in ("protocol", "cram-hmac-alg", "shared-secret") and values:
+        key = {"cram-hmac-alg": "hmac", "shared-secret": "secret"}.get(name, name)
+        found[key] = values[0]
+
+
+def _this_host(name: str, values: list[str], found: dict[str, Any]) -> None:
+    if name == "address":
+        found["local_address"] = _address(values)
+    elif name == "device" and len(values) == 2 and values[0] == "minor":
+        found["minor"] = _integer(values[1])
+    elif name == "disk" and values:
+        found["data_device"] = values[0]
+    elif name == "meta-disk" and values:
+        found["meta_device"] = values[0]
+        found["meta_index"] = "".join(values[1:]).strip("[]") or None
+
+
+def _address(values: list[str]) -> tuple[str, int]:
+    """``ipv4 192.0.2.1:11000`` or ``ipv6 [2001:db8::1]:11000``."""
+    text = values[-1] if values else ""
+    match = _IPV6.match(text)
+    host, port = match.groups() if match else text.rpartition(":")[::2]
+    return host, _integer(port)
+
+
+def _integer(text: str) -> int:
+    if not text.isdigit():
+        raise errors.ParseError(f"expected a number from drbdsetup, found {text!r:.80}")
+    return int(text)

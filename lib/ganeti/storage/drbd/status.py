@@ -1,0 +1,69 @@
+"""The DRBD kernel module of this machine, as it shows itself: no program is run."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.storage.drbd import parse
+from ganeti.storage.drbd.parse import MinorState
+from ganeti.utils import fs
+
+STATUS_FILE = "/proc/drbd"
+HELPER_FILE = "/sys/module/drbd/parameters/usermode_helper"
+
+
+def _read() -> str:
+    try:
+        return fs.read_file(STATUS_FILE)
+    except FileNotFoundError as err:
+        raise errors.BlockDeviceError(
+            f"there is no {STATUS_FILE}: the DRBD kernel module is not loaded. Load it with"
+            " 'modprobe drbd minor_count=255 usermode_helper=/bin/true'.") from err
+    except OSError as err:
+        raise errors.BlockDeviceError(f"cannot read {STATUS_FILE}: {err.strerror}") from err
+
+
+def _parsed(text: str) -> tuple[tuple[int, int, int], dict[int, MinorState]]:
+    try:
+        return parse.parse_version(text), parse.parse_proc(text)
+    except errors.ParseError as err:
+        raise errors.BlockDeviceError(f"{STATUS_FILE} makes no sense: {err}") from err
+
+
+def loaded() -> bool:
+    """Whether the module is there."""
+    try:
+        _read()
+    except errors.BlockDeviceError:
+        return False
+    return True
+
+
+def version() -> tuple[int, int, int]:
+    """Version of the module.
+
+    :raises BlockDeviceError: it is not loaded; the same below.
+    """
+    return _parsed(_read())[0]
+
+
+def minors() -> dict[int, MinorState]:
+    """All minors that are configured in some way."""
+    return {number: state for number, state in _parsed(_read())[1].items() if state.configured}
+
+
+def minor(number: int) -> MinorState | None:
+    """One minor, None while it has neither storage nor peer."""
+    return minors().get(number)
+
+
+def usermode_helper() -> str:
+    """The program which the module calls when something happens.
+
+    :raises BlockDeviceError: the module is not loaded.
+    """
+    try:
+        return fs.read_file(HELPER_FILE).strip()
+    except OSError as err:
+        raise errors.BlockDeviceError(
+            f"cannot read {HELPER_FILE}: {err.strerror}. Is the DRBD kernel module loaded?"
+        ) from err

@@ -1,0 +1,106 @@
+"""Providers of external storage: directories with a script for each verb.
+
+A provider is looked for in the directories of the search path; the first of its name counts. It is
+usable when all required scripts are executable files and ``parameters.list`` names its parameters.
+Source: ganeti-extstorage-interface(7).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.objects.transfer import ExtStorage
+from ganeti.utils import fs, paths
+
+REQUIRED = ("attach", "create", "detach", "grow", "remove", "setinfo", "verify")
+OPTIONAL = ("close", "open", "snapshot")
+SCRIPTS = tuple(sorted((*REQUIRED, *OPTIONAL)))
+PARAMETERS_FILE = "parameters.list"
+
+_NAME = re.compile(r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$")
+
+
+class Finding(NamedTuple):
+    """A directory that may be a provider; ``provider`` is None when ``problem`` is not empty."""
+
+    name: str
+    path: str
+    problem: str
+    provider: ExtStorage | None
+
+    @property
+    def usable(self) -> bool:
+        """Whether its scripts can be run."""
+        return self.provider is not None
+
+
+def find(name: str) -> ExtStorage:
+    """The provider of this name.
+
+    :raises BlockDeviceError: there is none, or it is not usable; says why.
+    """
+    if not _NAME.match(name):
+        raise errors.BlockDeviceError(f"{name!r:.80} is no name of a storage provider")
+    directories = paths.current().extstorage_search_path
+    for directory in directories:
+        path = f"{directory}/{name}"
+        if os.path.isdir(path):
+            found = inspect(path)
+            if found.provider is None:
+                raise errors.BlockDeviceError(
+                    f"storage provider {name} ({path}) is not usable: {found.problem}")
+            return found.provider
+    raise errors.BlockDeviceError(
+        f"storage provider {name} is not installed on this node (looked in"
+        f" {', '.join(directories)})")
+
+
+def all_providers() -> list[Finding]:
+    """Everything in the search path which looks like a provider, hidden ones included."""
+    found = []
+    for directory in paths.current().extstorage_search_path:
+        try:
+            names = fs.list_visible(directory)
+        except OSError:
+            # Hardly any node has all of the directories.
+            continue
+        found += [inspect(f"{directory}/{name}") for name in sorted(names)
+                  if os.path.isdir(f"{directory}/{name}")]
+    return found
+
+
+def inspect(path: str) -> Finding:
+    """Look whether a directory holds a usable provider."""
+    name = os.path.basename(path)
+    scripts: dict[str, str] = {}
+    for script in SCRIPTS:
+        file = f"{path}/{script}"
+        if not os.path.lexists(file):
+            if script in REQUIRED:
+                return Finding(name, path, f"file {script} is missing", None)
+        elif not os.path.isfile(file):
+            return Finding(name, path, f"{script} is not a regular file", None)
+        elif not os.access(file, os.X_OK):
+            return Finding(name, path, f"file {script} is not executable", None)
+        else:
+            scripts[f"{script}_script"] = file
+    try:
+        text = fs.read_file(f"{path}/{PARAMETERS_FILE}")
+    except OSError as err:
+        return Finding(name, path, f"file {PARAMETERS_FILE} cannot be read: {err.strerror}", None)
+    provider = ExtStorage(
+        name=name, path=path, supported_parameters=tuple(parse_parameters(text)), **scripts)
+    return Finding(name, path, "", provider)
+
+
+def parse_parameters(text: str) -> list[tuple[str, str]]:
+    """Read ``parameters.list``: a name and its description on each line."""
+    found = []
+    for line in text.splitlines():
+        words = line.strip().split(None, 1)
+        if words:
+            found.append((words[0].lower(), words[1] if len(words) > 1 else ""))
+    return found

@@ -1,0 +1,197 @@
+"""Files on a Gluster volume (disk template ``gluster``).
+
+The ``logical_id`` is ``(driver, path)`` with a path relative to the volume; host, port and volume
+are disk parameters. The volume is mounted below the cluster's directory for it, in a directory of
+its own; with ``access=userspace`` the hypervisor talks to the servers itself, and the mount only
+serves OS scripts. A mount stays: other disks may be on the same volume.
+
+Commands are pure functions. Source: mount.glusterfs(8).
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from dataclasses import replace
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_constants
+from ganeti.constants import hv, ssconf
+from ganeti.objects.disk import Disk
+from ganeti.objects.transfer import BlockDevStatus
+from ganeti.storage.base import BlockDevice
+from ganeti.storage.file import FileDevice
+from ganeti.utils import fs, net, paths, process
+
+_TIMEOUT_S = 120.0
+_VOLUME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
+
+
+def mount_argv(address: str, port: int, volume: str, mount_point: str) -> list[str]:
+    """Mount a volume."""
+    return ["mount", "-t", "glusterfs", "-o", f"server-port={port}", f"{address}:/{volume}",
+            mount_point]
+
+
+def umount_argv(mount_point: str) -> list[str]:
+    """Unmount a volume."""
+    return ["umount", mount_point]
+
+
+def uri(address: str, port: int, volume: str, path: str) -> str:
+    """How QEMU reaches a file on a volume."""
+    host = f"[{address}]" if ":" in address else address
+    return f"gluster://{host}:{port}/{volume}/{path}"
+
+
+class Volume:
+    """A Gluster volume as this node uses it.
+
+    :param base: local directory below which volumes are mounted.
+    """
+
+    def __init__(self, host: str, port: int, volume: str, base: str) -> None:
+        if not _VOLUME.match(volume):
+            raise errors.BlockDeviceError(f"{volume!r:.80} is no name of a Gluster volume")
+        self.address = host if net.is_ip(host) else net.resolve(host)
+        self.port = port
+        self.name = volume
+        self.mount_point = f"{base}/{self.address}:{port}.{volume}"
+
+    def mounted(self) -> bool:
+        """Whether it is mounted."""
+        return os.path.ismount(self.mount_point)
+
+    def mount(self) -> None:
+        """Mount it, once.
+
+        :raises BlockDeviceError: that fails.
+        """
+        if self.mounted():
+            return
+        try:
+            fs.make_dirs(self.mount_point, 0o750)
+            process.run(mount_argv(self.address, self.port, self.name, self.mount_point),
+                        timeout_s=_TIMEOUT_S)
+        except (OSError, errors.CommandError) as err:
+            raise errors.BlockDeviceError(
+                f"Gluster volume {self.name} of {self.address} cannot be mounted: {err}") from err
+        if not self.mounted():
+            raise errors.BlockDeviceError(
+                f"Gluster volume {self.name} of {self.address} was mounted on {self.mount_point},"
+                " but is not there")
+
+
+class _MountedFile(FileDevice):
+    """A file in a mounted volume: the list of allowed directories says nothing about it."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        BlockDevice.__init__(self, disk)
+        self._path = path
+
+
+class GlusterDevice(BlockDevice):
+    """A file on a Gluster volume."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__(disk)
+        fields: tuple[Any, ...] = tuple(disk.logical_id)
+        if len(fields) != 2 or not isinstance(fields[1], str):
+            raise errors.BlockDeviceError(
+                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]")
+        self._relative = fields[1]
+        if posixpath.isabs(self._relative) or posixpath.normpath(
+                self._relative) != self._relative or self._relative.startswith(".."):
+            raise errors.BlockDeviceError(
+                f"disk {disk.uuid or disk.iv_name}: path {self._relative!r} is not a path within a"
+                " volume")
+        params = disk.params or {}
+        self._volume = Volume(str(params.get("host", "127.0.0.1")), int(params.get("port", 24007)),
+                              str(params.get("volume", "gv0")), _base_dir())
+
+    @property
+    def path(self) -> str:
+        """The file in the mounted volume."""
+        return f"{self._volume.mount_point}/{self._relative}"
+
+    @property
+    def unique_id(self) -> str:
+        """Volume and path."""
+        return f"{self._volume.name}/{self._relative}"
+
+    def _file(self) -> FileDevice:
+        self._volume.mount()
+        return _MountedFile(self.disk, self.path)
+
+    def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
+        """Make a sparse file, with the directory it is in."""
+        file = self._file()
+        try:
+            fs.make_dirs(os.path.dirname(self.path), 0o750)
+        except OSError as err:
+            raise self.fail("its directory cannot be made", err) from err
+        file.create(size_mib, exclusive=exclusive)
+
+    def remove(self) -> None:
+        """Remove the file."""
+        self._file().remove()
+
+    def exists(self) -> bool:
+        """Whether there is such a file."""
+        return self._file().exists()
+
+    def assemble(self) -> None:
+        """The volume is mounted, the file must be there."""
+        self._file().assemble()
+
+    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
+             exclusive: bool = False) -> None:
+        """Make the file longer."""
+        self._file().grow(amount_mib, dry_run=dry_run, backing_store=backing_store)
+
+    def rename(self, new_id: tuple[object, ...]) -> None:
+        """Rename the file within its volume."""
+        target = GlusterDevice(replace(self.disk, logical_id=tuple(new_id)))
+        self._volume.mount()
+        if target.path == self.path:
+            return
+        if os.path.lexists(target.path):
+            raise self.fail(f"cannot be renamed to {target.path}, which exists")
+        try:
+            fs.make_dirs(os.path.dirname(target.path), 0o750)
+            os.rename(self.path, target.path)
+        except OSError as err:
+            raise self.fail(f"cannot be renamed to {target.path}", err) from err
+        self.disk, self._relative = target.disk, target._relative  # noqa: SLF001  (same class)
+
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return self._file().size_bytes()
+
+    def sync_status(self) -> BlockDevStatus:
+        """Gluster looks after its copies itself."""
+        return self._file().sync_status()
+
+    def uri(self, hypervisor: str) -> str | None:
+        """For KVM, when the disk is to be reached that way."""
+        if (self.disk.params or {}).get("access") != disk_constants.USERSPACE:
+            return None
+        if hypervisor != hv.KVM:
+            raise self.fail(f"hypervisor {hypervisor} cannot reach it without the kernel")
+        volume = self._volume
+        return uri(volume.address, volume.port, volume.name, self._relative)
+
+
+def _base_dir() -> str:
+    """The cluster's directory for mounted volumes, as every node knows it."""
+    here = paths.current()
+    try:
+        found = fs.read_file(here.ssconf_file(ssconf.GLUSTER_STORAGE_DIR)).strip()
+    except OSError as err:
+        raise errors.BlockDeviceError(
+            f"the directory for Gluster volumes is not known here: {err.strerror}") from err
+    if not found:
+        raise errors.BlockDeviceError("the cluster has no directory for Gluster volumes")
+    return here.to_local(found)

@@ -1,0 +1,222 @@
+"""A logical volume as a block device.
+
+Its ``logical_id`` is ``(volume group, name)``. A volume is active from its creation on, and stays
+so; only after a reboot, or when somebody deactivated it, does ``assemble`` have to run a program.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_constants
+from ganeti.objects.disk import Disk
+from ganeti.objects.transfer import BlockDevStatus
+from ganeti.storage.base import BlockDevice
+from ganeti.storage.lvm import argv, facts, parse, place
+from ganeti.storage.lvm.parse import LogicalVolume
+
+_NAME = re.compile(r"^[a-zA-Z0-9+_.-]+$")
+_RESERVED = (".", "..", "snapshot", "pvmove")
+_RESERVED_PARTS = ("_mlog", "_mimage")
+_MIB = 1 << 20
+
+
+def check_name(name: object, what: str) -> str:
+    """A name of a volume group or logical volume.
+
+    :raises BlockDeviceError: LVM would not accept it.
+    """
+    if (not isinstance(name, str) or not _NAME.match(name) or name.startswith("-")
+            or name in _RESERVED or any(part in name for part in _RESERVED_PARTS)):
+        raise errors.BlockDeviceError(f"{name!r:.80} is no name for a {what}")
+    return name
+
+
+class LogicalVolumeDevice(BlockDevice):
+    """A logical volume."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__(disk)
+        fields: tuple[Any, ...] = tuple(disk.logical_id)
+        if len(fields) != 2:
+            raise errors.BlockDeviceError(
+                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [volume group, name]")
+        self.group = check_name(fields[0], "volume group")
+        self.name = check_name(fields[1], "logical volume")
+
+    @property
+    def path(self) -> str:
+        """The link which udev makes."""
+        return f"/dev/{self.group}/{self.name}"
+
+    @property
+    def unique_id(self) -> str:
+        """Group and name."""
+        return f"{self.group}/{self.name}"
+
+    def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
+        """Make the volume, beside the others of its owner where possible."""
+        if size_mib <= 0:
+            raise self.fail(f"a size of {size_mib} MiB is not possible")
+        if self._known() is not None:
+            raise self.fail("the volume exists already, and will not be overwritten")
+        lvm = facts.here()
+        physical = place.usable(lvm.physical(), self.group)
+        if not physical:
+            raise self.fail(
+                f"volume group {self.group} has no physical volume that takes new volumes")
+        if exclusive:
+            try:
+                names = place.exclusive(physical, size_mib, self.disk.spindles)
+            except errors.StorageError as err:
+                raise self.fail(str(err)) from err
+            attempts = [(len(names), tuple(names))]
+        else:
+            free_mib = sum(pv.free for pv in physical)
+            if free_mib < size_mib:
+                raise self.fail(
+                    f"volume group {self.group} has {free_mib:.0f} MiB free, {size_mib} are needed")
+            tag = parse.safe_tag(f"originstname+{owner}") if owner else ""
+            near = place.neighbours(lvm.volumes().values(), self.group, self.name, tag)
+            stripes = int((self.disk.params or {}).get("stripes", 1))
+            attempts = place.candidates(physical, near, size_mib, max(stripes, 1))
+        self._try_to_create(size_mib, attempts)
+
+    def _try_to_create(self, size_mib: int, attempts: list[tuple[int, tuple[str, ...]]]) -> None:
+        problem = ""
+        for stripes, devices in attempts:
+            done = facts.here().change(
+                argv.create_argv(self.group, self.name, size_mib, stripes, devices), check=False)
+            if not done.failed:
+                return
+            problem = done.output.strip() or done.fail_reason
+        raise self.fail(f"cannot be made: {problem}")
+
+    def remove(self) -> None:
+        """Destroy the volume."""
+        if self._known() is not None:
+            self._change(argv.remove_argv(self.group, self.name), "cannot be removed")
+
+    def exists(self) -> bool:
+        """Whether LVM knows it."""
+        return self._known() is not None
+
+    def assemble(self) -> None:
+        """Activate the volume, when it is not."""
+        if self.is_block_device():
+            return
+        self._change(argv.activate_argv(self.unique_id), "cannot be activated")
+        if not self.is_block_device():
+            raise self.fail(f"was activated, but there is no device {self.path}")
+
+    def is_block_device(self) -> bool:
+        """Whether its device is there; costs no program."""
+        try:
+            return stat.S_ISBLK(os.stat(self.path).st_mode)
+        except OSError:
+            return False
+
+    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
+             exclusive: bool = False) -> None:
+        """Add to the volume: next to its end, else on the same device, else anywhere."""
+        if not backing_store:
+            return
+        if amount_mib < 0:
+            raise self.fail(f"cannot grow by {amount_mib} MiB")
+        info = self._require()
+        # LVM rounds up, but stripes are only extended by whole rows of extents.
+        row_kib = max(info.extent_bytes * max(info.stripes, 1) // 1024, 1)
+        amount_kib = -(-amount_mib * 1024 // row_kib) * row_kib
+        devices = info.devices if exclusive else ()
+        problem = ""
+        for policy in argv.GROW_POLICIES:
+            done = facts.here().change(
+                argv.extend_argv(self.path, amount_kib, policy, dry_run=dry_run, devices=devices),
+                check=False)
+            if not done.failed:
+                return
+            problem = done.output.strip() or done.fail_reason
+        raise self.fail(f"cannot grow by {amount_mib} MiB: {problem}")
+
+    def rename(self, new_id: tuple[object, ...]) -> None:
+        """Rename the volume; into another group it cannot go."""
+        if len(new_id) != 2:
+            raise self.fail(f"{list(new_id)} is not [volume group, name]")
+        group, name = check_name(new_id[0], "volume group"), check_name(new_id[1], "logical volume")
+        if group != self.group:
+            raise self.fail(f"cannot go to another volume group ({group}) by renaming")
+        if name == self.name:
+            return
+        volumes = facts.here().volumes()
+        if (group, name) in volumes:
+            if (self.group, self.name) not in volumes:
+                # Run again after an interruption: it was renamed already.
+                self.name = name
+                return
+            raise self.fail(f"cannot be renamed to {name}, which exists")
+        self._change(argv.rename_argv(group, self.name, name), f"cannot be renamed to {name}")
+        self.name = name
+
+    def set_info(self, text: str) -> None:
+        """Let the text be the only tag."""
+        tag = parse.safe_tag(text)
+        present = self._require().tags
+        for old in present:
+            if old != tag:
+                self._change(argv.delete_tag_argv(self.path, old), f"cannot lose its tag {old}")
+        if tag and tag not in present:
+            self._change(argv.add_tag_argv(self.path, tag), f"cannot be tagged {tag}")
+
+    def size_bytes(self) -> int:
+        """Size as LVM knows it; the volume need not be active."""
+        return self._require().size_bytes
+
+    def dimensions(self) -> tuple[int, int | None]:
+        """Size, and how many physical volumes it is on."""
+        info = self._require()
+        return info.size_bytes, len(info.devices)
+
+    def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
+        """Make a snapshot in the same group."""
+        target = check_name(name, "logical volume")
+        free_mib = sum(vg.free_mib for vg in facts.here().groups() if vg.name == self.group)
+        if free_mib < size_mib:
+            raise self.fail(
+                f"no room for a snapshot: volume group {self.group} has {free_mib:.0f} MiB free,"
+                f" {size_mib} are needed")
+        tags = self._require().tags
+        self._change(argv.snapshot_argv(self.path, target, size_mib), "has no snapshot")
+        for tag in tags:
+            self._change(
+                argv.add_tag_argv(f"/dev/{self.group}/{target}", tag), "its snapshot has no tag")
+        return (self.group, target)
+
+    def sync_status(self) -> BlockDevStatus:
+        """Degraded while a physical volume is missing."""
+        info = self._require()
+        degraded = info.degraded
+        return BlockDevStatus(
+            dev_path=self.path, major=info.major, minor=info.minor, is_degraded=degraded,
+            ldisk_status=disk_constants.LDS_FAULTY if degraded else disk_constants.LDS_OKAY)
+
+    def _known(self) -> LogicalVolume | None:
+        try:
+            return facts.here().volumes().get((self.group, self.name))
+        except errors.StorageError as err:
+            raise self.fail(str(err)) from err
+
+    def _require(self) -> LogicalVolume:
+        known = self._known()
+        if known is None:
+            raise self.fail("does not exist")
+        return known
+
+    def _change(self, words: list[str], problem: str) -> None:
+        try:
+            facts.here().change(words)
+        except errors.CommandError as err:
+            raise self.fail(f"{problem}: {err}") from err

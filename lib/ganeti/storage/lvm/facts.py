@@ -1,0 +1,102 @@
+"""What LVM knows, asked at most once in an operation.
+
+A call to ``lvs`` takes as long for all volumes as for one, so the first question reads all of them,
+and the next ones are answered from memory. Every command that changes something forgets what was
+read; so does :meth:`Lvm.forget`, which the node daemon calls before each request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from ganeti import errors
+from ganeti.objects.transfer import LvmPvInfo
+from ganeti.storage.lvm import argv, parse
+from ganeti.storage.lvm.parse import LogicalVolume, VolumeGroup
+from ganeti.utils import process
+
+Run = Callable[..., process.Completed]
+_T = TypeVar("_T")
+
+_TIMEOUT_S = 600.0
+# The daemon's sockets are none of LVM's business; without this it warns about each of them.
+_ENV = {"LVM_SUPPRESS_FD_WARNINGS": "1"}
+
+
+class Lvm:
+    """LVM of this machine.
+
+    :param run: runs programs, as :func:`ganeti.utils.process.run`.
+    """
+
+    def __init__(self, run: Run | None = None) -> None:
+        self._run = run
+        self._volumes: dict[tuple[str, str], LogicalVolume] | None = None
+        self._physical: list[LvmPvInfo] | None = None
+        self._groups: list[VolumeGroup] | None = None
+
+    def forget(self) -> None:
+        """What was read may no longer be true."""
+        self._volumes = self._physical = self._groups = None
+
+    def volumes(self) -> dict[tuple[str, str], LogicalVolume]:
+        """All logical volumes by (group, name).
+
+        :raises StorageError: LVM cannot be asked, or answers something else. The same below.
+        """
+        if self._volumes is None:
+            self._volumes = self._ask(argv.lvs_argv(), parse.parse_lvs)
+        return self._volumes
+
+    def physical(self) -> list[LvmPvInfo]:
+        """All physical volumes, those of no group included."""
+        if self._physical is None:
+            self._physical = self._ask(argv.pvs_argv(), parse.parse_pvs)
+        return self._physical
+
+    def groups(self) -> list[VolumeGroup]:
+        """All volume groups."""
+        if self._groups is None:
+            self._groups = self._ask(argv.vgs_argv(), parse.parse_vgs)
+        return self._groups
+
+    def listed(self, groups: Sequence[str]) -> dict[str, list[object]]:
+        """The short list of :func:`~ganeti.storage.lvm.parse.parse_lv_list`."""
+        return self._ask(argv.lv_list_argv(groups), parse.parse_lv_list)
+
+    def change(self, words: Sequence[str], *, check: bool = True) -> process.Completed:
+        """Run a command which changes something.
+
+        :raises CommandError: it failed and ``check``.
+        """
+        self.forget()
+        run = self._run or process.run
+        return run(words, timeout_s=_TIMEOUT_S, env=_ENV, check=check)
+
+    def _ask(self, words: Sequence[str], read: Callable[[str], _T]) -> _T:
+        run = self._run or process.run
+        try:
+            return read(run(words, timeout_s=_TIMEOUT_S, env=_ENV).stdout)
+        except (errors.CommandError, errors.ParseError) as err:
+            raise errors.StorageError(f"cannot ask LVM: {err}") from err
+
+
+_current = Lvm()
+
+
+def here() -> Lvm:
+    """LVM of this machine, with what this operation has read."""
+    return _current
+
+
+@contextmanager
+def use(lvm: Lvm) -> Iterator[Lvm]:
+    """Let :func:`here` be another one inside the block; for tests."""
+    global _current
+    before, _current = _current, lvm
+    try:
+        yield lvm
+    finally:
+        _current = before

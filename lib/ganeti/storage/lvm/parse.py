@@ -1,0 +1,169 @@
+"""Readers of what LVM prints: pure functions.
+
+LVM puts warnings on its error output; what is read here is the output alone. Captured samples are
+in ``test/data/lvm``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from ganeti import errors
+from ganeti.objects.transfer import LvmPvInfo
+from ganeti.storage.lvm.argv import (
+    GROUP_FIELDS,
+    NODE_LIST_FIELDS,
+    PHYSICAL_FIELDS,
+    SEPARATOR,
+    VOLUME_FIELDS,
+)
+
+_TAG_MAX_CHARS = 128
+_NOT_IN_TAGS = re.compile(r"[^-A-Za-z0-9_+.]")
+# "/dev/sda3(25)": the number is the first extent.
+_DEVICE = re.compile(r"^(.*)\((\d+)\)$")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class LogicalVolume:
+    """A logical volume; ``major`` and ``minor`` are -1 while it is inactive."""
+
+    group: str
+    name: str
+    size_bytes: int
+    attributes: str
+    major: int
+    minor: int
+    extent_bytes: int
+    stripes: int
+    tags: tuple[str, ...]
+    devices: tuple[str, ...]
+
+    @property
+    def degraded(self) -> bool:
+        """Whether one of its physical volumes is missing."""
+        attr = self.attributes
+        # Old versions show a volume with missing parts as virtual, newer ones as partial.
+        return attr[:1] == "v" or attr[8:9] == "p"
+
+    @property
+    def active(self) -> bool:
+        """Whether its device exists."""
+        return self.attributes[4:5] not in ("-", "")
+
+    @property
+    def open(self) -> bool:
+        """Whether somebody uses it."""
+        return self.attributes[5:6] == "o"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeGroup:
+    """A volume group; sizes in MiB."""
+
+    name: str
+    size_mib: float
+    free_mib: float
+    attributes: str
+
+    @property
+    def partial(self) -> bool:
+        """Whether a physical volume is missing."""
+        return self.attributes[3:4] == "p"
+
+
+def parse_lvs(text: str) -> dict[tuple[str, str], LogicalVolume]:
+    """Read the output of ``lvs_argv``: (group, name) -> volume; its segments are put together.
+
+    :raises ParseError: a line with other columns; carries it. The same for all below.
+    """
+    found: dict[tuple[str, str], LogicalVolume] = {}
+    for row in _rows(text, len(VOLUME_FIELDS)):
+        group, name, size, attr, major, minor, extent, stripes, tags, devices = row
+        here = _devices(devices)
+        known = found.get((group, name))
+        if known is not None:
+            more = tuple(dev for dev in here if dev not in known.devices)
+            found[group, name] = dataclasses.replace(known, devices=(*known.devices, *more))
+            continue
+        found[group, name] = LogicalVolume(
+            group=group, name=name, size_bytes=round(_number(size) * 1024), attributes=attr,
+            major=int(_number(major)), minor=int(_number(minor)),
+            extent_bytes=round(_number(extent) * 1024), stripes=int(_number(stripes)),
+            tags=tuple(tag for tag in tags.split(",") if tag), devices=here)
+    return found
+
+
+def _devices(cell: str) -> tuple[str, ...]:
+    names = []
+    for part in cell.split(","):
+        match = _DEVICE.match(part)
+        name = match.group(1) if match else part
+        if name and name not in names:
+            names.append(name)
+    return tuple(names)
+
+
+def parse_pvs(text: str) -> list[LvmPvInfo]:
+    """Read the output of ``pvs_argv``: each physical volume once, with the volumes on it."""
+    found: dict[str, LvmPvInfo] = {}
+    for row in _rows(text, len(PHYSICAL_FIELDS)):
+        name, group, free, attr, size, volume = row
+        # Parts of one physical volume that lie apart are lines of their own; so are missing ones,
+        # all with the same name.
+        known = found.get(name)
+        volumes = known.lv_list or () if known else ()
+        if volume and volume not in volumes:
+            volumes = (*volumes, volume)
+        found[name] = LvmPvInfo(
+            name=name, vg_name=group, size=_number(size), free=_number(free), attributes=attr,
+            lv_list=volumes)
+    return list(found.values())
+
+
+def parse_vgs(text: str) -> list[VolumeGroup]:
+    """Read the output of ``vgs_argv``."""
+    return [
+        VolumeGroup(name=name, size_mib=_number(size), free_mib=_number(free), attributes=attr)
+        for name, free, attr, size in _rows(text, len(GROUP_FIELDS))]
+
+
+def parse_lv_list(text: str) -> dict[str, list[object]]:
+    """Read the output of ``lv_list_argv``: ``vg/lv`` -> [size in MiB as text, inactive, online].
+
+    Volumes of LVM's own (missing, mirror images) are left out: what is virtual is no disk.
+    """
+    found: dict[str, list[object]] = {}
+    for group, name, size, attr in _rows(text, len(NODE_LIST_FIELDS)):
+        if len(attr) < 6:
+            raise errors.ParseError(f"expected attributes of a logical volume, found {attr!r:.80}")
+        if attr[0] == "v":
+            # A volume whose devices are all gone cannot be one of our disks in order.
+            continue
+        found[f"{group}/{name}"] = [size, attr[4] == "-", attr[5] == "o"]
+    return found
+
+
+def safe_tag(text: str) -> str:
+    """A text as LVM accepts it for a tag."""
+    return _NOT_IN_TAGS.sub("_", text)[:_TAG_MAX_CHARS]
+
+
+def _rows(text: str, count: int) -> list[list[str]]:
+    rows = []
+    for line in text.splitlines():
+        if not line.strip():
+            continue
+        row = [cell.strip() for cell in line.split(SEPARATOR)]
+        if len(row) != count:
+            raise errors.ParseError(f"expected {count} columns of LVM, found {line.strip()!r:.200}")
+        rows.append(row)
+    return rows
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as err:
+        raise errors.ParseError(f"expected a number from LVM, found {text!r:.80}") from err

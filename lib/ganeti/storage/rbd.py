@@ -1,0 +1,241 @@
+"""Images in a Ceph cluster (disk template ``rbd``).
+
+The ``logical_id`` is ``("rbd", name)``; the pool is a disk parameter. With ``access=kernelspace``
+the image is mapped to a device of the node; with ``userspace`` the hypervisor talks to Ceph itself,
+and the node maps it all the same, for OS scripts.
+
+Commands and readers are pure functions. Source: rbd(8).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import disk as disk_constants
+from ganeti.constants import hv
+from ganeti.objects.disk import Disk
+from ganeti.objects.transfer import BlockDevStatus
+from ganeti.storage.base import BlockDevice
+from ganeti.utils import process
+from ganeti.wire import json
+
+_TIMEOUT_S = 300.0
+_MIB = 1 << 20
+_NAME = re.compile(r"^[A-Za-z0-9_.][A-Za-z0-9_.+-]*$")
+
+
+def image_argv(verb: Sequence[str], pool: str, name: str, user: str) -> list[str]:
+    """A command about one image; its name comes after the pool."""
+    return ["rbd", *verb, "-p", pool, name, *_user(user)]
+
+
+def create_argv(pool: str, name: str, size_mib: int, user: str) -> list[str]:
+    """Make an image."""
+    return ["rbd", "create", "-p", pool, name, "--size", str(size_mib), *_user(user)]
+
+
+def resize_argv(pool: str, name: str, size_mib: int, user: str) -> list[str]:
+    """Let an image have this size."""
+    return ["rbd", "resize", "-p", pool, name, "--size", str(size_mib), *_user(user)]
+
+
+def info_argv(pool: str, name: str, user: str) -> list[str]:
+    """Print what is known about an image."""
+    return ["rbd", "info", "-p", pool, name, "--format", "json", *_user(user)]
+
+
+def snapshot_argv(pool: str, name: str, snapshot: str, user: str) -> list[str]:
+    """Remember the present content."""
+    return ["rbd", "snap", "create", "-p", pool, name, "--snap", snapshot, *_user(user)]
+
+
+def unmap_argv(device: str, user: str) -> list[str]:
+    """Give a device back."""
+    return ["rbd", "unmap", device, *_user(user)]
+
+
+def mapped_argv() -> list[str]:
+    """Print which images are devices."""
+    return ["rbd", "showmapped", "--format", "json"]
+
+
+def mapped_plain_argv(pool: str) -> list[str]:
+    """The same for programs that know no JSON."""
+    return ["rbd", "showmapped", "-p", pool]
+
+
+def _user(user: str) -> list[str]:
+    return ["--id", user] if user else []
+
+
+def parse_mapped(text: str, pool: str, name: str) -> str | None:
+    """Find the device of an image in what :func:`mapped_argv` prints.
+
+    Old versions print an object with a member for each device, newer ones a list.
+
+    :raises ParseError: it is no such output, or the image has several devices.
+    """
+    found = json.loads(text)
+    rows = list(found.values()) if isinstance(found, dict) else found
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise errors.ParseError(f"expected a list of mapped images, found {text[:80]!r}")
+    return _only([str(row.get("device")) for row in rows
+                  if (row.get("pool"), row.get("name")) == (pool, name)], name)
+
+
+def parse_mapped_plain(text: str, pool: str, name: str) -> str | None:
+    """The same for :func:`mapped_plain_argv`."""
+    devices = []
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if lines and lines[0][0] == "id":
+        lines = lines[1:]
+    for words in lines:
+        if len(words) < 4:
+            raise errors.ParseError(f"expected a mapped image, found {' '.join(words)!r:.80}")
+        if words[1:3] == [pool, name]:
+            devices.append(words[-1])
+    return _only(devices, name)
+
+
+def _only(devices: list[str], name: str) -> str | None:
+    if len(devices) > 1:
+        raise errors.ParseError(f"image {name} has several devices: {', '.join(devices)}")
+    return devices[0] if devices else None
+
+
+def uri(pool: str, name: str, user: str) -> str:
+    """How QEMU reaches an image."""
+    return f"rbd:{pool}/{name}{f':id={user}' if user else ''}"
+
+
+class RbdDevice(BlockDevice):
+    """An image."""
+
+    def __init__(self, disk: Disk) -> None:
+        super().__init__(disk)
+        fields: tuple[Any, ...] = tuple(disk.logical_id)
+        params = disk.params or {}
+        self.name = str(fields[-1]) if fields else ""
+        self._pool = str(params.get("pool", "rbd"))
+        self._user = str(params.get("user-id", "") or "")
+        for value in (self.name, self._pool):
+            if len(fields) != 2 or not _NAME.match(value):
+                raise errors.BlockDeviceError(
+                    f"disk {disk.uuid or disk.iv_name}: id {list(fields)} in pool {self._pool!r} is"
+                    " not the name of an image")
+
+    @property
+    def path(self) -> str:
+        """The device it is mapped to; empty while it is not."""
+        return self._mapped() or ""
+
+    @property
+    def unique_id(self) -> str:
+        """Pool and name."""
+        return f"{self._pool}/{self.name}"
+
+    def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
+        """Make the image; Ceph refuses when it exists."""
+        self._run(create_argv(self._pool, self.name, size_mib, self._user), "cannot be made")
+
+    def remove(self) -> None:
+        """Unmap and destroy the image."""
+        self.shutdown()
+        if self._info() is not None:
+            self._run(image_argv(["rm"], self._pool, self.name, self._user), "cannot be removed")
+
+    def exists(self) -> bool:
+        """Whether it is mapped, or at least there."""
+        return self._mapped() is not None or self._info() is not None
+
+    def assemble(self) -> None:
+        """Map the image, once."""
+        if self._mapped() is None:
+            self._run(image_argv(["map"], self._pool, self.name, self._user), "cannot be mapped")
+            if self._mapped() is None:
+                raise self.fail("was mapped, but has no device")
+
+    def shutdown(self) -> None:
+        """Unmap the image."""
+        device = self._mapped()
+        if device is not None:
+            self._run(unmap_argv(device, self._user), "cannot be unmapped")
+
+    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
+             exclusive: bool = False) -> None:
+        """Resize the image."""
+        if backing_store and not dry_run:
+            size_mib = self.size_bytes() // _MIB + amount_mib
+            self._run(resize_argv(self._pool, self.name, size_mib, self._user),
+                      f"cannot grow by {amount_mib} MiB")
+
+    def rename(self, new_id: tuple[object, ...]) -> None:
+        """Images keep their names."""
+        raise self.fail(f"disks of type '{disk_constants.RBD}' cannot be renamed")
+
+    def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
+        """Remember the present content within the image."""
+        self._run(snapshot_argv(self._pool, self.name, name, self._user), "has no snapshot")
+        return (disk_constants.RBD, f"{self.name}@{name}")
+
+    def size_bytes(self) -> int:
+        """Size as Ceph knows it."""
+        info = self._info()
+        if info is None:
+            raise self.fail("does not exist")
+        return int(info["size"])
+
+    def sync_status(self) -> BlockDevStatus:
+        """Ceph looks after its copies itself."""
+        device = self.path
+        number = os.stat(device).st_rdev if device and os.path.exists(device) else None
+        return BlockDevStatus(
+            dev_path=device, is_degraded=False, ldisk_status=disk_constants.LDS_OKAY,
+            major=None if number is None else os.major(number),
+            minor=None if number is None else os.minor(number))
+
+    def uri(self, hypervisor: str) -> str | None:
+        """For KVM, when the disk is to be reached that way."""
+        if (self.disk.params or {}).get("access") != disk_constants.USERSPACE:
+            return None
+        if hypervisor != hv.KVM:
+            raise self.fail(f"hypervisor {hypervisor} cannot reach it without the kernel")
+        return uri(self._pool, self.name, self._user)
+
+    def _mapped(self) -> str | None:
+        try:
+            done = process.run(mapped_argv(), timeout_s=_TIMEOUT_S, check=False)
+            if not done.failed:
+                try:
+                    return parse_mapped(done.stdout or "{}", self._pool, self.name)
+                except errors.ParseError as err:
+                    if "several" in str(err):
+                        raise
+            plain = process.run(mapped_plain_argv(self._pool), timeout_s=_TIMEOUT_S)
+            return parse_mapped_plain(plain.stdout, self._pool, self.name)
+        except (errors.CommandError, errors.ParseError) as err:
+            raise self.fail(f"cannot tell whether it is mapped: {err}") from err
+
+    def _info(self) -> dict[str, Any] | None:
+        done = self._run(info_argv(self._pool, self.name, self._user), "", check=False)
+        if done.failed:
+            if "No such file" in done.output or "error opening image" in done.output:
+                return None
+            raise self.fail(f"cannot be looked at: {done.output.strip() or done.fail_reason}")
+        try:
+            found = json.loads(done.stdout)
+        except errors.ParseError as err:
+            raise self.fail(f"rbd info makes no sense: {err}") from err
+        if not isinstance(found, dict) or not isinstance(found.get("size"), int):
+            raise self.fail(f"rbd info tells no size: {done.stdout[:80]!r}")
+        return found
+
+    def _run(self, words: list[str], problem: str, *, check: bool = True) -> process.Completed:
+        try:
+            return process.run(words, timeout_s=_TIMEOUT_S, check=check)
+        except errors.CommandError as err:
+            raise self.fail(f"{problem}: {err}") from err
