@@ -20,6 +20,7 @@ one filter expression.
 
 from __future__ import annotations
 
+import gc
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -166,6 +167,17 @@ def run_list(resource: str, default_fields: Sequence[str], values: Values,
     qfilter = both_filters(
         make_filter(arguments, force_filter=bool(values.get("force_filter")), name_field=name_field,
                     numeric=numeric), extra_filter)
+    # A large answer is half a million small lists. Looking for circles in them, which are not
+    # there, would take as long as reading it.
+    gc.disable()
+    try:
+        return _query_and_write(client, resource, fields, qfilter, values, formatters or {})
+    finally:
+        gc.enable()
+
+
+def _query_and_write(client: luxi.Client, resource: str, fields: list[str], qfilter: Any,
+                     values: Values, formatters: Mapping[str, Formatter]) -> int:
     response = client.query(resource, fields, qfilter)
     if values.output_format == "csv":
         _write_csv(response, values)
@@ -173,11 +185,14 @@ def run_list(resource: str, default_fields: Sequence[str], values: Values,
         from ganeti.cli import output
         output.write_data(as_objects(response), values.output_format)
     else:
-        _write_table(response, values, formatters or {})
+        _write_table(response, values, formatters)
     unknown = [field["name"] for field in response["fields"]
                if field["kind"] == const.KIND_UNKNOWN]
     if unknown:
-        terminal.err(f"Warning: unknown fields {', '.join(unknown)}. See"
+        from ganeti.utils import near
+        known = [field["name"] for field in client.query_fields(resource)["fields"]]
+        hints = "".join(near.did_you_mean(name, known) for name in unknown)
+        terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} See"
                      f" '{values.program} list-fields'.")
         return failures.EXIT_UNKNOWN_FIELD
     return failures.EXIT_SUCCESS

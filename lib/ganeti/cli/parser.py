@@ -33,9 +33,8 @@ class ArgumentCountError(errors.GenericError):
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known word, with a blank in front; empty if nothing is near."""
-    import difflib  # only mistakes pay for it
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" Did you mean '{near[0]}'?" if near else ""
+    from ganeti.utils import near  # only mistakes pay for it
+    return near.did_you_mean(word, known)
 
 
 def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:

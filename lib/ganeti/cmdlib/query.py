@@ -30,8 +30,8 @@ from ganeti.query import filter as filter_room
 from ganeti.query.field import HOSTNAME, NODATA, OFFLINE, Mark, Resource
 from ganeti.query.resources import instance as instance_fields
 from ganeti.query.resources import node as node_fields
-from ganeti.query.view import View
-from ganeti.utils import clock, fs, paths
+from ganeti.query.view import View, prefixes
+from ganeti.utils import clock, fs, near, paths
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, OS_DIAGNOSE, TABLE
 
@@ -128,10 +128,14 @@ def _refuse_unknown(
         value = str(field.get(view, item))
         found.add(value)
         if field.compare == HOSTNAME:
-            found.update(filter_room.prefixes(value))
+            found.update(prefixes(value))
     for name in names:
         if str(name) not in found:
-            raise errors.OpPrereqError(f"{resource.name} {name!r} is not known", errors.ECODE_NOENT)
+            known = [str(field.get(view, item)) for item in resource.items(view)]
+            hint = near.did_you_mean(str(name), known)
+            raise errors.OpPrereqError(
+                f"{resource.name} {name!r} is not known{'.' if hint else ''}{hint}",
+                errors.ECODE_NOENT)
 
 
 # -- what a query works on -----------------------------------------------------------------------
@@ -236,8 +240,8 @@ def _os_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dic
                 for uuid, state in found.node_status.items()
                 if uuid in config.nodes
             },
-            "os_hvp": cluster.os_hvp.get(found.name, {}),
-            "osparams": cluster.osparams.get(found.name, {}),
+            "os_hvp": found.os_hvp,
+            "osparams": found.osparams,
         }
         for found in diagnose.collect(cluster, answers)
     ]

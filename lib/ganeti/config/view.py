@@ -27,7 +27,7 @@ from ganeti.objects import (
     fill,
     filled_instance,
 )
-from ganeti.utils import text
+from ganeti.utils import near, text
 
 
 class _Named(Protocol):
@@ -276,7 +276,10 @@ class Questions(abc.ABC):
             raise errors.OpPrereqError(
                 f"{label} name '{name}' is not unique: it fits {', '.join(likely[:5])}",
                 errors.ECODE_NOENT)
-        raise errors.OpPrereqError(f"{label} '{name}' is not in the cluster", errors.ECODE_NOENT)
+        hint = near.did_you_mean(name, index)
+        raise errors.OpPrereqError(
+            f"{label} '{name}' is not in the cluster{'.' if hint else ''}{hint}",
+            errors.ECODE_NOENT)
 
 
 class View(Questions):

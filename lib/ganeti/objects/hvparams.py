@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.utils import text
+from ganeti.utils import near, text
 
 # Types, as they are named to users and in constants of other subjects.
 STRING = "string"
@@ -333,7 +333,9 @@ def check_parameter_syntax(hypervisor: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         parameter = table.get(name)
         if parameter is None:
-            raise errors.HypervisorError(f"hypervisor {hypervisor} has no parameter {name!r}")
+            hint = near.did_you_mean(name, table)
+            raise errors.HypervisorError(
+                f"hypervisor {hypervisor} has no parameter {name!r}{'.' if hint else ''}{hint}")
         problem = parameter.problem(value)
         if problem:
             raise errors.HypervisorError(f"hypervisor parameter {name}: {problem}, not {value!r}")
@@ -391,7 +393,9 @@ def force_types(values: Mapping[str, Any], types: Mapping[str, str],
     for name, value in values.items():
         kind = types.get(name)
         if kind is None:
-            raise errors.TypeEnforcementError(f"unknown parameter {name!r}")
+            hint = near.did_you_mean(str(name), types)
+            raise errors.TypeEnforcementError(
+                f"unknown parameter {name!r}{'.' if hint else ''}{hint}")
         # A dictionary or list has no business here and could not be compared with a set.
         if isinstance(value, (str, int, float)) and value in allowed_values:
             forced[name] = value

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti.query import filter as filter_room
-from ganeti.query.field import UNKNOWN, Field, Mark, Resource, Source, unknown_definition
+from ganeti.query.field import HOSTNAME, UNKNOWN, Field, Mark, Resource, Source, unknown_definition
 from ganeti.utils.text import natural_key
 
 
@@ -62,7 +62,7 @@ def select(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
     """
     compiled = filter_room.compile_filter(qfilter, resource)
     columns = [resource.fields.get(name) for name in names]
-    items = resource.items(view)
+    items = _candidates(resource, view, qfilter)
     if compiled is not None:
         items = [item for item in items if compiled.may_match(view, item)]
     filter_fields = compiled.field_names if compiled is not None else frozenset()
@@ -72,6 +72,17 @@ def select(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
         if compiled is not None and live_needs(resource, tuple(filter_fields)):
             items = [item for item in items if compiled.matches(view, item)]
     return items, columns
+
+
+def _candidates(resource: Resource, view: Any, qfilter: Any) -> list[Any]:
+    """All objects, or the few which a filter can be about."""
+    wanted = filter_room.pinned(qfilter, resource) if resource.table else None
+    if wanted is None:
+        return resource.items(view)
+    name, values = wanted
+    found: list[Any] = view.pick(resource.table, name, values,
+                                 components=resource.fields[name].compare == HOSTNAME)
+    return found
 
 
 def _unknown(view: Any, item: Any) -> Mark:

@@ -81,16 +81,20 @@ class Resource:
 
     :ivar items: all objects, in the order of the answer, from a view.
     :ivar name_field: the field by which objects are named.
+    :ivar table: name of the configuration's table which holds the objects; empty when they come
+        from elsewhere.
     """
 
-    __slots__ = ("fields", "items", "name", "name_field")
+    __slots__ = ("fields", "items", "name", "name_field", "table")
 
     def __init__(self, name: str, fields: Iterable[Field],
-                 items: Callable[[Any], list[Any]], name_field: str = "name") -> None:
+                 items: Callable[[Any], list[Any]], name_field: str = "name",
+                 table: str = "") -> None:
         self.name = name
         self.fields = {field.name: field for field in fields}
         self.items = items
         self.name_field = name_field
+        self.table = table
 
 
 class Source(Protocol):

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.constants import query as query_c
 from ganeti.query.field import HOSTNAME, JOB_ID, TIMESTAMP, Field, Mark, Resource
+from ganeti.query.view import prefixes
+from ganeti.utils import near
 
 if TYPE_CHECKING:
     import pyparsing
@@ -131,7 +133,9 @@ def _want_args(node: Any, count: int) -> None:
 def _find(name: Any, resource: Resource, names: set[str]) -> Field:
     field = resource.fields.get(name) if isinstance(name, str) else None
     if field is None:
-        raise errors.ParameterError(f"there is no field {_shorten(name)} to filter by")
+        hint = near.did_you_mean(name, resource.fields) if isinstance(name, str) else ""
+        raise errors.ParameterError(
+            f"there is no field {_shorten(name)} to filter by{'.' if hint else ''}{hint}")
     names.add(field.name)
     return field
 
@@ -220,12 +224,6 @@ def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Jud
     def stands_for(value: str) -> bool:
         return not wanted.isdisjoint(prefixes(value))
     return _leaf(field, stands_for)
-
-
-def prefixes(name: str) -> list[str]:
-    """``a.b.c`` -> ``a``, ``a.b``, ``a.b.c``: everything that may stand for the name."""
-    parts = name.split(".")
-    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
 
 
 def _is_true(value: Any) -> bool:
@@ -331,6 +329,31 @@ def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
     return names
 
 
+def pinned(qfilter: Any, resource: Resource) -> tuple[str, frozenset[str]] | None:
+    """Names or UUIDs outside which no object can pass this (valid) filter.
+
+    :returns: the field (the resource's name field, or ``uuid``) and its values; None when the
+        filter leaves it open. Lets a query for a few objects look at those few only.
+    """
+    if not isinstance(qfilter, (list, tuple)) or not qfilter:
+        return None
+    op, *args = qfilter
+    if op == OP_AND:
+        return next((found for arg in args if (found := pinned(arg, resource))), None)
+    parts = args if op == OP_OR else [qfilter]
+    values: dict[str, set[str]] = {}
+    for part in parts:
+        if not (isinstance(part, (list, tuple)) and len(part) == 3
+                and part[0] in (OP_EQUAL, OP_EQUAL_LEGACY)
+                and part[1] in (resource.name_field, "uuid") and isinstance(part[2], str)):
+            return None
+        values.setdefault(part[1], set()).add(part[2])
+    if len(values) != 1:
+        return None
+    ((field, wanted),) = values.items()
+    return field, frozenset(wanted)
+
+
 def names_filter(names: Iterable[str | int], name_field: str) -> list[Any] | None:
     """The filter for objects of these names; None for no names, which means everything."""
     parts = [[OP_EQUAL, name_field, name] for name in names]
@@ -368,10 +391,14 @@ def parse(text: str) -> list[Any]:
     try:
         result = _grammar().parse_string(text, parse_all=True)
     except pyparsing.ParseBaseException as err:
-        rest = text[err.column - 1:].strip()
+        column = err.loc + 1
+        rest = text[err.loc:].strip()
         where = f"from {_shorten(rest)}" if rest else "since it ends too early"
+        # Behind an operator there is but one thing that could follow, and pyparsing names it.
+        wanted = f": {err.msg[:1].lower()}{err.msg[1:]}" \
+            if isinstance(err, pyparsing.ParseSyntaxException) else ""
         raise errors.QueryFilterParseError(
-            f"cannot read the filter at column {err.column}, {where}", text, err.column) from err
+            f"cannot read the filter at column {column}, {where}{wanted}", text, column) from err
     except RecursionError as err:
         raise errors.QueryFilterParseError("filter is nested too deeply", text) from err
     tree: list[Any] = result[0]
@@ -385,11 +412,14 @@ def _grammar() -> pyparsing.ParserElement:
     field = pp.Word(pp.alphas, pp.alphanums + "_/.").set_name("field name")
     integer = pp.Regex(r"[+-]?\d+(?![\d.\w])").set_name("integer")
     integer.set_parse_action(lambda tokens: int(tokens[0]))
-    quoted = (pp.QuotedString('"', esc_char="\\") | pp.QuotedString("'", esc_char="\\"))
+    quoted = (pp.QuotedString('"', esc_char="\\") | pp.QuotedString("'", esc_char="\\")).set_name(
+        "text in quotes")
     value = (quoted | integer).set_name("text in quotes or integer")
 
+    # A minus instead of a plus: from here on nothing else can be meant, so an error behind it is
+    # reported where it is, and not where the expression began.
     def binary(operator: str, result: str) -> pp.ParserElement:
-        rule = field + pp.Suppress(pp.Literal(operator)) + value
+        rule = field + pp.Suppress(pp.Literal(operator)) - value
         rule.set_parse_action(lambda tokens: [[result, tokens[0], tokens[1]]])
         return rule
 
@@ -400,15 +430,18 @@ def _grammar() -> pyparsing.ParserElement:
         ("=", OP_EQUAL), ("<", OP_LT), (">", OP_GT))]
 
     keyword = pp.Keyword
-    member = value + pp.Suppress(keyword("in")) + field
-    member.set_parse_action(lambda tokens: [[OP_CONTAINS, tokens[1], tokens[0]]])
-    no_member = value + pp.Suppress(keyword("not") + keyword("in")) + field
-    no_member.set_parse_action(
-        lambda tokens: [[OP_NOT, [OP_CONTAINS, tokens[1], tokens[0]]]])
+    inside = (keyword("not") + keyword("in") | keyword("in")).set_name("'in' or 'not in'")
+
+    def make_member(tokens: pp.ParseResults) -> list[Any]:
+        result = [OP_CONTAINS, tokens[-1], tokens[0]]
+        return [[OP_NOT, result]] if tokens[1] == "not" else [result]
+
+    member = (value - inside - field).set_parse_action(make_member)
 
     expression = pp.Optional(pp.Suppress("m")) + pp.MatchFirst([
         pp.QuotedString(mark, esc_char="\\", unquote_results=False,
-                        convert_whitespace_escapes=False) for mark in "/#^|"])
+                        convert_whitespace_escapes=False) for mark in "/#^|"]).set_name(
+        "a regular expression such as /web[0-9]/")
     flags = pp.Optional(pp.Word("is")("flags"))
     regexp = (expression("pattern") + flags.leave_whitespace()).set_name("regular expression")
 
@@ -432,28 +465,29 @@ def _grammar() -> pyparsing.ParserElement:
 
     matches = []
     for spelling, negate in (("=~", False), ("!~", True)):
-        rule = field + pp.Suppress(spelling) + regexp
+        rule = field + pp.Suppress(spelling) - regexp
         matches.append(rule.set_parse_action(make_regexp(negate)))
     for spelling, negate in (("=*", False), ("!*", True)):
-        rule = field + pp.Suppress(spelling) + quoted
+        rule = field + pp.Suppress(spelling) - quoted
         matches.append(rule.set_parse_action(make_glob(negate)))
 
     truth = ~(keyword("not") | keyword("and") | keyword("or")) + field.copy()
     truth.set_parse_action(lambda tokens: [[OP_TRUE, tokens[0]]])
 
     whole = pp.Forward()
-    in_brackets = pp.Suppress("(") + whole + pp.Suppress(")")
+    in_brackets = pp.Suppress("(") - whole - pp.Suppress(pp.Literal(")").set_name("')'"))
     condition = pp.MatchFirst([
-        no_member, member, *matches, *comparisons, truth, in_brackets]).set_name("condition")
+        member, *matches, *comparisons, truth, in_brackets]).set_name("condition")
     negated = pp.Forward()
-    negated_rule = pp.Suppress(keyword("not")) + negated
+    negated_rule = pp.Suppress(keyword("not").set_name("a condition")) - negated
     negated_rule.set_parse_action(lambda tokens: [[OP_NOT, tokens[0]]])
-    negated <<= negated_rule | condition
-    both = negated + pp.ZeroOrMore(pp.Suppress(keyword("and")) + negated)
+    negated <<= (negated_rule | condition).set_name("a condition")
+    both = negated + pp.ZeroOrMore(pp.Suppress(keyword("and")) - negated)
     both.set_parse_action(
         lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_AND, *tokens]])
-    either = both + pp.ZeroOrMore(pp.Suppress(keyword("or")) + both)
+    either = both + pp.ZeroOrMore(pp.Suppress(keyword("or")) - both)
     either.set_parse_action(
         lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_OR, *tokens]])
     whole <<= either
-    return whole
+    # Columns are those of the text as it was given.
+    return whole.parse_with_tabs()

@@ -69,7 +69,7 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(("words", "hint"), [
-    ([], ""), (["lst"], "unknown command 'lst' of gnt-test. Did you mean 'list'?"),
+    ([], ""), (["lst"], "unknown command 'lst' of gnt-test. Did you mean 'list'"),
     (["zzz"], "unknown command 'zzz'"), (["-x"], "unknown command '-x'")])
 def test_no_or_unknown_command(words: Sequence[str], hint: str,
                                capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,6 +90,7 @@ def test_unknown_field(gnt: Gnt) -> None:
     assert ended.out.splitlines()[:2] == ["Instance         nosuch", "web1.example.com ??"]
     assert "unknown fields nosuch" in ended.err
     assert "gnt-instance list-fields" in ended.err
+    assert "Did you mean 'oper_ram'?" in gnt("instance list -o name,oper_rma").err
 
 
 def test_json(gnt: Gnt) -> None:

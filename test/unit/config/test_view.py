@@ -48,6 +48,15 @@ def test_nodes_are_not_found(view: View, name: str) -> None:
     assert caught.value.ecode == errors.ECODE_NOENT
 
 
+def test_a_misspelt_name_is_guessed(view: View) -> None:
+    with pytest.raises(errors.OpPrereqError,
+                       match=r"instance 'wbe' is not in the cluster\. Did you mean 'web.example"):
+        view.expand_instance("wbe")
+    # Another number is another machine.
+    with pytest.raises(errors.OpPrereqError, match="node 'node77' is not in the cluster$"):
+        view.expand_node("node77")
+
+
 def test_instances(view: View) -> None:
     assert view.expand_instance("web").name == "web.example.com"
     assert view.expand_instance("db.a").name == "db.a.example.com"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.query import filter as filter_room
+from ganeti.query import resources
 from ganeti.query.field import (
     HOSTNAME,
     JOB_ID,
@@ -70,15 +72,22 @@ def test_text_form(text, tree):
     assert filter_room.parse(text) == tree
 
 
-@pytest.mark.parametrize(("text", "column"), [
-    ("", 1), ("and", 4), ("name ==", 6), ("mem == 1.5", 5), ("(up", 4), ("up)", 3), ("a b", 3),
-    ('name == "web', 6), ("name =~ web", 6), ("mem == 5x", 5), ("not", 4), ("up or", 4),
-    ('name =* 5', 6), ("== 5", 1)])
-def test_what_is_no_text_form(text, column):
-    with pytest.raises(errors.QueryFilterParseError) as caught:
+@pytest.mark.parametrize(("text", "column", "wanted"), [
+    ("", 1, "ends too early"), ("and", 4, "ends too early"), ("name ==", 8, "text in quotes"),
+    ("mem == 1.5", 8, "integer"), ("(up", 4, "')'"), ("up)", 3, "from ')'"),
+    ("a b", 3, "from 'b'"), ('name == "web', 9, "text in quotes"), ("name == web", 9, "in quotes"),
+    ("name =~ web", 9, "a regular expression such as"), ("mem == 5x", 8, "integer"),
+    ("not", 4, "a condition"), ("up or", 6, "a condition"), ("up and (a or) b", 13, "a condition"),
+    ("name =* 5", 9, "text in quotes"), ("== 5", 1, "from '== 5'"), ('"a" on tags', 5, "'not in'"),
+    ('"a" in', 7, "field name"), ('a == "b" or (c == "d"', 22, "')'"),
+    # Columns are those of the text as it was given.
+    ("\tup :", 5, "from ':'"), ("up\nand :", 8, "a condition")])
+def test_what_is_no_text_form(text, column, wanted):
+    with pytest.raises(errors.QueryFilterParseError, match=re.escape(wanted)) as caught:
         filter_room.parse(text)
     assert (caught.value.text, caught.value.column) == (text, column)
     assert len(caught.value.details()) == 3
+    assert "{" not in str(caught.value)
 
 
 def test_too_deep_a_text():
@@ -199,3 +208,26 @@ def test_the_list_form_needs_no_parser():
         env={"PYTHONPATH": str(Path(__file__).parents[3] / "lib")},
         capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(("qfilter", "pinned"), [
+    (["==", "name", "a"], ("name", {"a"})),
+    (["|", ["==", "uuid", "a"], ["=", "uuid", "b"]], ("uuid", {"a", "b"})),
+    (["&", ["?", "admin_up"], ["==", "name", "a"]], ("name", {"a"})),
+    (["|", ["==", "name", "a"], ["?", "admin_up"]], None),
+    (["|", ["==", "name", "a"], ["==", "uuid", "b"]], None),
+    (["|"], None),
+    (["!", ["==", "name", "a"]], None),
+    (["==", "name", 5], None),
+    (["==", "os", "a"], None),
+    (None, None),
+])
+def test_which_objects_a_filter_is_about(qfilter, pinned):
+    found = filter_room.pinned(qfilter, resources.lookup("instance"))
+    assert found == (None if pinned is None else (pinned[0], frozenset(pinned[1])))
+
+
+def test_a_misspelt_field_is_guessed():
+    with pytest.raises(errors.ParameterError, match=r"'admin_sate' to filter by\. Did you mean "
+                                                    "'admin_state'?"):
+        filter_room.compile_filter(["==", "admin_sate", "up"], resources.lookup("instance"))

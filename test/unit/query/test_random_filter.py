@@ -12,6 +12,7 @@ from ganeti import errors, objects
 from ganeti.objects import codec
 from ganeti.query import engine, resources
 from ganeti.query import filter as filter_room
+from ganeti.query.field import Resource
 from ganeti.query.view import View
 
 CONFIG = codec.from_dict(objects.ConfigData, json.loads(
@@ -31,6 +32,28 @@ class Nothing:
     def collect(self, view, kinds, items):
         for kind in kinds:
             view.live[kind] = {}
+
+
+# The same fields, but all objects are looked at.
+WITHOUT_INDEX = Resource("instance", INSTANCES.fields.values(), INSTANCES.items)
+CHOICES = st.recursive(
+    st.tuples(st.sampled_from(["==", "=", "!="]), st.sampled_from(["name", "uuid", "os"]),
+              st.sampled_from(["instance1", "instance2.example.com", "inst", "noop",
+                               *list(CONFIG.instances)[:2]])).map(list),
+    lambda inner: st.builds(lambda op, parts: [op, *parts], st.sampled_from(["&", "|", "!"]),
+                            st.lists(inner, min_size=1, max_size=10)), max_leaves=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(CHOICES)
+def test_looking_at_a_few_objects_finds_what_looking_at_all_finds(qfilter):
+    def ask(resource):
+        try:
+            return engine.run(resource, View(CONFIG), ["name"], qfilter, Nothing())
+        except errors.ParameterError:
+            return None
+
+    assert ask(INSTANCES) == ask(WITHOUT_INDEX)
 
 
 @settings(max_examples=400, deadline=None)

@@ -386,5 +386,5 @@ RESOURCE = Resource(
     query_c.INSTANCE,
     [*_FIELDS, *common_fields("instance"), *_nic_fields(), *_disk_fields(),
      *_parameter_fields()],
-    lambda view: by_name(view.config.instances.values()),
+    lambda view: by_name(view.config.instances.values()), table="instances",
 )

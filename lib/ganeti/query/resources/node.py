@@ -133,5 +133,5 @@ RESOURCE = Resource(
      *ndparams.fields(lambda view, node: view.filled_nd(node)),
      *(Field(name, title, kind, doc, _fact(fact), live=LIVE)
        for name, title, kind, doc, fact in _LIVE_FIELDS)],
-    lambda view: by_name(view.config.nodes.values()),
+    lambda view: by_name(view.config.nodes.values()), table="nodes",
 )
