@@ -18,4 +18,5 @@ PROGRAMS = {
     "gnt-network": "ganeti.client.gnt_network",
     "gnt-node": "ganeti.client.gnt_node",
     "gnt-os": "ganeti.client.gnt_os",
+    "gnt-storage": "ganeti.client.gnt_storage",
 }

@@ -6,7 +6,7 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.client import policy_options, tags
+from ganeti.client import group_moves, policy_options, tags
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -200,20 +200,7 @@ def evacuate(values: Values, arguments: list[str]) -> int:
         early_release=values.early_release, sequential=values.sequential,
         force_failover=values.force_failover, **jobs.common_params(values)), values,
         client=client)
-    return wait_for_moves(result, values, client)
-
-
-def wait_for_moves(result: Mapping[str, Any], values: Values, client: Any) -> int:
-    """Wait for the jobs which move instances; the exit code says whether all arrived."""
-    job_set = jobs.JobSet(client, values)
-    job_set.add_submitted(result["jobs"])
-    failed = sum(not outcome.success for outcome in job_set.wait())
-    if failed:
-        terminal.err(f"There were {failed} errors during the evacuation; instances whose job"
-                     " failed are where they were.")
-        return failures.EXIT_FAILURE
-    terminal.out("All instances evacuated successfully.")
-    return failures.EXIT_SUCCESS
+    return group_moves.wait_for_moves(result, values, client)
 
 
 # -- the table ------------------------------------------------------------------------------------
@@ -223,11 +210,6 @@ _GROUP = Argument("group", 1, 1)
 ALLOC_POLICY = Option("--alloc-policy", kind="string", metavar="POLICY",
                       help="whether instances may be placed here: preferred, last_resort or"
                            " unallocable")
-TO_GROUP = Option("--to", kind="string", action="append", dest="to", metavar="<group>",
-                  completion="nodegroup",
-                  help="node group to go to; may be given several times")
-EARLY_RELEASE = opt.flag("--early-release",
-                         help="give up locks as soon as the new disks are in step")
 _PARAMETERS = (
     ALLOC_POLICY, opt.NODE_PARAMETERS, policy_options.DISK_PARAMETERS, opt.HV_STATE,
     opt.DISK_STATE, *policy_options.GROUP_POLICY, opt.DRY_RUN, *_JOB,
@@ -255,7 +237,7 @@ PROGRAM = Program(
         Command("rename", rename, [Argument("group", 2, 2)], [opt.DRY_RUN, *_JOB],
                 "Rename a group", usage="[<options>] <group> <new name>"),
         Command("evacuate", evacuate, [_GROUP], [
-            opt.IALLOCATOR, TO_GROUP, EARLY_RELEASE,
+            opt.IALLOCATOR, group_moves.TO_GROUP, group_moves.EARLY_RELEASE,
             opt.flag("--sequential", help="one instance after the other"),
             opt.flag("--force-failover", help="stop and start instances where they could be"
                      " migrated"),

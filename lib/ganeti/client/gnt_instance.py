@@ -10,7 +10,7 @@ from ganeti.cli import options as opt
 from ganeti.cli import values as value_types
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.client import tags
+from ganeti.client import group_moves, tags
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
 
@@ -577,6 +577,7 @@ PROGRAM = Program(
                      help="only show the command that opens the console"),
             opt.PRIORITY],
                 "Open the console of an instance"),
+        group_moves.CHANGE_GROUP,
         *tags.commands("instance", "instance", "an instance"),
     ],
     aliases={"start": "startup", "stop": "shutdown", "show": "info"},

@@ -8,6 +8,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -137,6 +138,58 @@ def _node_line(path: str, valid: bool, message: str, variants: Sequence[str],
     return text + (" [trusted]" if trusted else " [untrusted]")
 
 
+# -- modify ---------------------------------------------------------------------------------------
+
+NO_CHANGE = "Please give at least one of the parameters."
+
+
+def modify(values: Values, arguments: list[str]) -> int:
+    """``modify``: parameters of the cluster that are about one OS."""
+    from ganeti.opcodes.cluster import OpClusterSetParams
+    name = arguments[0]
+    by_hypervisor = _by_hypervisor(values.hvparams)
+    changes: dict[str, Any] = {
+        "os_hvp": {name: by_hypervisor} if by_hypervisor else None,
+        "osparams": {name: values.osparams} if values.osparams else None,
+        "osparams_private_cluster":
+            {name: values.osparams_private} if values.osparams_private else None,
+        "hidden_os": _list_change(values.hidden, name),
+        "blacklisted_os": _list_change(values.blacklisted, name),
+    }
+    if all(change is None for change in changes.values()):
+        terminal.err(NO_CHANGE)
+        return failures.EXIT_FAILURE
+    jobs.run_opcode(OpClusterSetParams(**changes, **jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def _by_hypervisor(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
+    """``kvm:acpi=no`` options by hypervisor, values in their types.
+
+    :raises OpPrereqError: an unknown hypervisor, or a removal.
+    """
+    from ganeti.cli import values as value_types
+    from ganeti.objects import hvparams
+    found: dict[str, dict[str, Any]] = {}
+    for hypervisor, params in given:
+        if hypervisor not in hvparams.TABLES:
+            raise errors.OpPrereqError(
+                f"unknown hypervisor '{hypervisor}'. Known are:"
+                f" {', '.join(sorted(hvparams.TABLES))}.", errors.ECODE_INVAL)
+        if not isinstance(params, dict):
+            raise errors.OpPrereqError(
+                f"parameters of hypervisor '{hypervisor}' cannot be removed as a whole. Write"
+                f" {hypervisor}:NAME=default.", errors.ECODE_INVAL)
+        types = {key: parameter.type for key, parameter in hvparams.TABLES[hypervisor].items()}
+        found.setdefault(hypervisor, {}).update(
+            value_types.typed_params(params, types, allowed=("default",)))
+    return found
+
+
+def _list_change(wish: bool | None, name: str) -> list[list[str]] | None:
+    return None if wish is None else [["add" if wish else "remove", name]]
+
+
 PROGRAM = Program(
     "gnt-os", "See which operating systems the nodes can install.",
     [
@@ -146,6 +199,20 @@ PROGRAM = Program(
                 "Show variants and parameters of OS definitions"),
         Command("diagnose", diagnose, [], [opt.PRIORITY, opt.OUTPUT_FORMAT],
                 "Show the OS definitions of each node and what is wrong with them"),
+        Command("modify", modify, [Argument("os", 1, 1)], [
+            Option("-H", "--hypervisor-parameters", kind="identkeyval", action="append",
+                   dest="hvparams", metavar="HYPERVISOR:KEY=VALUE,...",
+                   help="hypervisor parameters of instances with this OS"),
+            Option("-O", "--os-parameters", kind="keyval", dest="osparams", default={},
+                   metavar="KEY=VALUE,...", help="parameters of this OS; -KEY gives one back to"
+                   " the definition"),
+            Option("--os-parameters-private", kind="keyprivateval", dest="osparams_private",
+                   default={}, metavar="KEY=VALUE,...", help="the same, kept out of logs"),
+            Option("--hidden", kind="bool", metavar="yes|no", help="whether lists leave it out"),
+            Option("--blacklisted", kind="bool", metavar="yes|no",
+                   help="whether no new instance may have it"),
+            opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
+                "Change the parameters of an OS, hide or forbid it"),
     ],
     aliases={"show": "info"},
 )

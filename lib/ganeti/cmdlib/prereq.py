@@ -258,6 +258,17 @@ def require_instance_bridges(unit: LogicalUnit, instance: FilledInstance, node_u
     require_bridges(unit, [nic.nicparams for nic in instance.nics], node_uuid)
 
 
+def require_allowed_os(unit: LogicalUnit, name: str) -> None:
+    """The OS is not blacklisted, which goes for all of its variants (seed 003 *New OS states*)."""
+    base = name.partition("+")[0]
+    if base in unit.config.cluster().blacklisted_os:
+        raise errors.OpPrereqError(
+            f"OS {base} is blacklisted: it cannot be installed. Use 'gnt-os modify"
+            f" --blacklisted=no {base}'.",
+            errors.ECODE_STATE,
+        )
+
+
 def require_os(
     unit: LogicalUnit,
     node_uuid: str,

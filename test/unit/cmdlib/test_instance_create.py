@@ -242,7 +242,7 @@ def test_two_creations_of_one_name_at_once(master):
         ({"nics": [{"ip": "auto"}]}, errors.ECODE_INVAL, "name check"),
         ({"nics": [{"mac": "01:00:00:00:00:01"}]}, errors.ECODE_INVAL, "unicast"),
         ({"nics": [{"mac": "aa:00:00:00:00:05"}]}, errors.ECODE_NOTUNIQUE, "already in use"),
-        ({"nics": [{"network": "net1"}]}, errors.ECODE_INVAL, "net1"),
+        ({"nics": [{"network": "net1"}]}, errors.ECODE_NOENT, "net1"),
         ({"nics": [{"name": "x"}, {"name": "x"}]}, errors.ECODE_NOTUNIQUE, "two network"),
         (
             {"nics": [{"mode": "routed", "ip": "192.0.2.5", "vlan": "7"}]},

@@ -293,6 +293,9 @@ class LUInstanceCreate(LogicalUnit):
         planned_nics = nics.plan_nics(self, op.nics, self.ip)
         nodes = given or self._place(beparams_filled, wishes, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
+        planned_nics = nics.settle(
+            self, planned_nics, node, conflicts_check=op.conflicts_check
+        )
         self._check_storage(nodes, wishes)
         found = policy.violations(
             self,
@@ -305,6 +308,7 @@ class LUInstanceCreate(LogicalUnit):
         policy.refuse(self, self.name, node, found, ignore=op.ignore_ipolicy)
         prereq.require_hvparams_usable(self, [node.uuid], self.hypervisor, hvparams_filled)
         if op.os_type is not None and not op.no_install:
+            prereq.require_allowed_os(self, op.os_type)
             prereq.require_os(
                 self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant
             )

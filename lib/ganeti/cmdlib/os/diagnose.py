@@ -49,6 +49,8 @@ class OsSummary:
     parameters: list[tuple[str, str]]
     api_versions: list[int]
     trusted: bool
+    os_hvp: dict[str, Any] = field(default_factory=dict)
+    osparams: dict[str, Any] = field(default_factory=dict)
     node_status: dict[str, list[list[Any]]] = field(default_factory=dict)
 
 
@@ -97,6 +99,8 @@ def _merge(
         parameters=_shared([first.parameters for first in firsts]),
         api_versions=sorted(_shared([first.api_versions for first in firsts])),
         trusted=all(first.trusted for first in firsts),
+        os_hvp=dict(cluster.os_hvp.get(name, {})),
+        osparams=dict(cluster.osparams.get(name, {})),
     )
     for uuid in asked:
         summary.node_status[uuid] = [
@@ -165,6 +169,8 @@ _FIELDS: dict[str, Any] = {
     "hidden": lambda s: s.hidden,
     "blacklisted": lambda s: s.blacklisted,
     "trusted": lambda s: s.trusted,
+    "os_hvp": lambda s: s.os_hvp,
+    "osparams": lambda s: s.osparams,
 }
 #: Fields which tell why a definition cannot be used: asking for one shows all definitions.
 _TELLING = frozenset(("valid", "node_status", "hidden", "blacklisted"))

@@ -1,0 +1,52 @@
+"""Moving instances from node group to node group: what ``gnt-group evacuate`` and ``gnt-instance
+change-group`` share, and the latter's row.
+"""
+
+from __future__ import annotations
+
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ganeti import luxi
+
+TO_GROUP = Option("--to", kind="string", action="append", dest="to", metavar="<group>",
+                  completion="nodegroup",
+                  help="node group to go to; may be given several times")
+EARLY_RELEASE = opt.flag("--early-release",
+                         help="give up locks as soon as the new disks are in step")
+
+
+def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Client) -> int:
+    """Wait for the jobs which move instances; the exit code says whether all arrived."""
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"])
+    failed = sum(not outcome.success for outcome in job_set.wait())
+    if failed:
+        terminal.err(f"There were {failed} errors during the evacuation; instances whose job"
+                     " failed are where they were.")
+        return failures.EXIT_FAILURE
+    terminal.out("All instances evacuated successfully.")
+    return failures.EXIT_SUCCESS
+
+
+def change_group(values: Values, arguments: list[str]) -> int:
+    """``change-group``: a job that makes jobs, all of which are waited for."""
+    from ganeti.opcodes.instance import OpInstanceChangeGroup
+    client = jobs.connect()
+    result = jobs.run_opcode(OpInstanceChangeGroup(
+        instance_name=arguments[0], iallocator=values.iallocator, target_groups=values.to or None,
+        early_release=values.early_release, **jobs.common_params(values)), values, client=client)
+    return wait_for_moves(result, values, client)
+
+
+CHANGE_GROUP = Command(
+    "change-group", change_group, [Argument("instance", 1, 1)],
+    [opt.IALLOCATOR, TO_GROUP, EARLY_RELEASE, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
+    "Move an instance to another node group")
