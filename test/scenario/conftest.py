@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from harness import Cluster
+from kvm_node import NAME, TOP, Node, find_qemu
+
+from ganeti.objects.instance import FilledInstance
+from ganeti.utils import paths
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +34,49 @@ def cluster(cluster_directory: Path) -> Iterator[Cluster]:
         yield made
     finally:
         made.destroy()
+
+
+# Guests without daemons around
+
+@pytest.fixture(scope="session")
+def image() -> Path:
+    """The boot image of tiny, built once for the checkout."""
+    if not os.access(find_qemu(), os.X_OK):
+        pytest.skip("QEMU (qemu-system-x86) is not installed")
+    output = TOP / "build/tiny"
+    done = subprocess.run([TOP / "tools/tiny-image", "-o", output], capture_output=True, text=True,
+                          timeout=600, check=False)
+    if done.returncode != 0 and "As root, run:" in done.stderr:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stderr
+    return output
+
+
+@pytest.fixture
+def nodes(image: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Node, Node]]:
+    """Two nodes with shared storage; no guest survives the test."""
+    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
+    (directory / "shared").mkdir()
+    # What QEMU can do is found out once for all nodes of a virtual cluster.
+    monkeypatch.setenv(paths.ENV_VCLUSTER, str(TOP / "build"))
+    both = (Node(directory / "a", image, directory / "shared"),
+            Node(directory / "b", image, directory / "shared"))
+    try:
+        yield both
+    finally:
+        for node in both:
+            node.end_all()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def node(nodes: tuple[Node, Node]) -> Node:
+    return nodes[0]
+
+
+@pytest.fixture
+def guest(node: Node) -> FilledInstance:
+    """An installed guest."""
+    made = node.instance(NAME)
+    node.install(made)
+    return made

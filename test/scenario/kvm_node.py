@@ -24,10 +24,12 @@ from ganeti.backend import blockdev, instance  # noqa: E402
 from ganeti.objects import hvparams  # noqa: E402
 from ganeti.objects.disk import Disk  # noqa: E402
 from ganeti.objects.instance import FilledInstance, FilledNic  # noqa: E402
-from ganeti.utils import paths, text  # noqa: E402
+from ganeti.utils import net, paths, text  # noqa: E402
 
 SHARED = paths.DEFAULT_SHARED_FILE_STORAGE_DIR
 PATIENCE_S = 180.0
+#: The guest that the fixtures of conftest make.
+NAME = "web1.example.com"
 _NAMESPACE = "7a6f7d5e-0000-4000-8000-"
 
 
@@ -149,6 +151,20 @@ class Node:
         wait_until(lambda: len(self.lines(guest)) > more_than, f"{guest.name} prints a line")
         return self.lines(guest)[-1]
 
+    def ask(self, guest: FilledInstance, command: str) -> str:
+        """Type a command into the guest's console and return what it prints.
+
+        The lines the guest prints every second are switched off by the first call.
+        """
+        with net.unix_connect(self.socket(guest, "serial"), PATIENCE_S) as serial:
+            mark = f"end{os.urandom(4).hex()}"
+            before = len(self.console(guest))
+            # The mark is typed in two pieces, so that the echo of the line does not contain it.
+            serial.sendall(f"tick off; {command}; echo {mark[:4]}''{mark[4:]}\n".encode())
+            wait_until(lambda: f"{mark}" in self.console(guest)[before:].replace("''", "\0"),
+                       f"{guest.name} answers {command}")
+        return self.console(guest)[before:]
+
     def leftovers(self) -> list[str]:
         """Files of guests below the run directory; empty when none was forgotten."""
         found = []
@@ -165,6 +181,33 @@ class Node:
         with paths.override(self.paths):
             for name in instance.list_instances(["kvm"], {}):
                 instance.shutdown(self.instance(name, disks=0), 0, [])
+
+
+def move(source: Node, target: Node, guest: FilledInstance, address: str = "127.0.0.31", *,
+         live: bool = True) -> str:
+    """The steps of a migration in the order of the master; the final status."""
+    with paths.override(source.paths):
+        instance.migratable(guest)
+        info = instance.migration_info(guest)
+    target.assemble(guest)
+    with paths.override(target.paths):
+        instance.accept_instance(guest, info, address)
+    with paths.override(source.paths):
+        instance.migrate("cluster", guest, address, live)
+    ended = wait_until(lambda: follow(source, guest), "the migration ends")
+    success = ended == "completed"
+    with paths.override(target.paths):
+        instance.finalize_migration_dst(guest, info, success)
+    with paths.override(source.paths):
+        instance.finalize_migration_src(guest, success, live)
+    return str(ended)
+
+
+def follow(source: Node, guest: FilledInstance) -> str | None:
+    """How the migration ended, or None while it goes on."""
+    with paths.override(source.paths):
+        now = instance.migration_status(guest).status
+    return None if now == "active" else now
 
 
 def find_qemu() -> str:

@@ -18,11 +18,10 @@ import tempfile
 import termios
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kvm_node import PATIENCE_S, TOP, Node, find_qemu, wait_until
+from kvm_node import NAME, PATIENCE_S, TOP, Node, find_qemu, follow, move, wait_until
 
 from ganeti import errors
 from ganeti.backend import blockdev, instance
@@ -31,53 +30,10 @@ from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.instance import FilledInstance
 from ganeti.utils import paths, process
 
-NAME = "web1.example.com"
 HERE = Path(__file__).resolve().parent
 
 pytestmark = pytest.mark.skipif(not os.access(find_qemu(), os.X_OK),
                                 reason="QEMU (qemu-system-x86) is not installed")
-
-
-@pytest.fixture(scope="session")
-def image() -> Path:
-    """The boot image of tiny, built once for the checkout."""
-    output = TOP / "build/tiny"
-    done = subprocess.run([TOP / "tools/tiny-image", "-o", output], capture_output=True, text=True,
-                          timeout=600, check=False)
-    if done.returncode != 0 and "As root, run:" in done.stderr:
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
-    return output
-
-
-@pytest.fixture
-def nodes(image: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Node, Node]]:
-    """Two nodes with shared storage; no guest survives the test."""
-    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
-    (directory / "shared").mkdir()
-    # What QEMU can do is found out once for all nodes of a virtual cluster.
-    monkeypatch.setenv(paths.ENV_VCLUSTER, str(TOP / "build"))
-    both = (Node(directory / "a", image, directory / "shared"),
-            Node(directory / "b", image, directory / "shared"))
-    try:
-        yield both
-    finally:
-        for node in both:
-            node.end_all()
-        shutil.rmtree(directory)
-
-
-@pytest.fixture
-def node(nodes: tuple[Node, Node]) -> Node:
-    return nodes[0]
-
-
-@pytest.fixture
-def guest(node: Node) -> FilledInstance:
-    """An installed guest."""
-    made = node.instance(NAME)
-    node.install(made)
-    return made
 
 
 def status(node: Node, guest: FilledInstance) -> str:
@@ -312,32 +268,6 @@ def test_two_starts_at_once_make_one_guest(node: Node, guest: FilledInstance) ->
 
 
 # Migration
-
-def move(source: Node, target: Node, guest: FilledInstance, address: str = "127.0.0.31", *,
-         live: bool = True) -> str:
-    """The steps of a migration in the order of the master; the final status."""
-    with paths.override(source.paths):
-        instance.migratable(guest)
-        info = instance.migration_info(guest)
-    target.assemble(guest)
-    with paths.override(target.paths):
-        instance.accept_instance(guest, info, address)
-    with paths.override(source.paths):
-        instance.migrate("cluster", guest, address, live)
-    ended = wait_until(lambda: follow(source, guest), "the migration ends")
-    success = ended == "completed"
-    with paths.override(target.paths):
-        instance.finalize_migration_dst(guest, info, success)
-    with paths.override(source.paths):
-        instance.finalize_migration_src(guest, success, live)
-    return str(ended)
-
-
-def follow(source: Node, guest: FilledInstance) -> str | None:
-    with paths.override(source.paths):
-        now = instance.migration_status(guest).status
-    return None if now == "active" else now
-
 
 @pytest.mark.parametrize("live", [True, False])
 def test_migration_there_and_back(nodes: tuple[Node, Node], guest: FilledInstance,

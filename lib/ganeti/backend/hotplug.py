@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from ganeti import errors, hypervisor
+from ganeti import errors, hypervisor, storage
+from ganeti.backend import blockdev
 from ganeti.backend.registry import serves
-from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
+from ganeti.constants.net import (
+    HOTPLUG_ACTION_ADD,
+    HOTPLUG_ACTION_MODIFY,
+    HOTPLUG_ACTION_REMOVE,
+    HOTPLUG_TARGET_DISK,
+)
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
+from ganeti.utils import paths
 from ganeti.wire import calls
 
 
@@ -31,8 +39,27 @@ def hotplug_device(instance: FilledInstance, action: str, dev_type: str, device:
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
         raise errors.HotplugError(f"instance {instance.name} does not run")
-    if action == HOTPLUG_ACTION_ADD:
-        return driver.hot_add(instance, dev_type, device, extra, seq)
-    if action == HOTPLUG_ACTION_REMOVE:
-        return driver.hot_remove(instance, dev_type, device, extra, seq)
-    return driver.hot_modify(instance, dev_type, device, extra, seq)
+    verb = {HOTPLUG_ACTION_ADD: driver.hot_add, HOTPLUG_ACTION_REMOVE: driver.hot_remove,
+            HOTPLUG_ACTION_MODIFY: driver.hot_modify}[action]
+    try:
+        return verb(instance, dev_type, device, extra, seq)
+    finally:
+        if dev_type == HOTPLUG_TARGET_DISK:
+            _renew_links(instance.name, driver)
+
+
+def _renew_links(instance_name: str, driver: hypervisor.base.Hypervisor) -> None:
+    """Let the links lead to the disks which the guest has, in their order.
+
+    Assembling a disk that comes in between has taken the link of the disk that was there, and a
+    reboot finds the disks by their links.
+    """
+    disks = driver.plugged_disks(instance_name)
+    if disks is None:
+        return
+    for index, disk in enumerate(disks):
+        blockdev.make_link(instance_name, index, storage.device(disk).path)
+    index = len(disks)
+    while os.path.islink(paths.current().instance_disk_link(instance_name, index)):
+        blockdev.remove_link(instance_name, index)
+        index += 1

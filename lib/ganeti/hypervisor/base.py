@@ -132,7 +132,8 @@ class Hypervisor(ABC):
                                      f"instances, as was asked for {instance.name}")
 
     # Devices of a running guest. ``device`` is a Disk or a FilledNic, ``extra`` for a disk [link,
-    # uri or None], ``seq`` the place of the device among those of its kind.
+    # uri or None], ``seq`` the place of the device among those of its kind: a new one pushes those
+    # from there on up by one, a removed one lets those behind it move down.
 
     def hotplug_supported(self, instance: FilledInstance) -> None:
         """Check that devices of a running guest can be changed.
@@ -153,7 +154,7 @@ class Hypervisor(ABC):
 
     def hot_remove(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
                    extra: Sequence[Any] | None, seq: int) -> Any:
-        """Unplug a device.
+        """Unplug a device; one that the guest lacks is no error.
 
         :raises HotplugError: it is still plugged in.
         """
@@ -161,11 +162,15 @@ class Hypervisor(ABC):
 
     def hot_modify(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
                    extra: Sequence[Any] | None, seq: int) -> Any:
-        """Give a plugged device other parameters.
+        """Give a plugged device other parameters; it keeps its place in the guest.
 
-        :raises HotplugError: it has the old ones.
+        :raises HotplugError: it has the old ones, or says that the guest is left without it.
         """
         self.hotplug_supported(instance)
+
+    def plugged_disks(self, instance_name: str) -> Sequence[Disk] | None:
+        """The disks a running guest has, in order; None where the hypervisor does not care."""
+        return None
 
     # Migration. On the source: migration_info, migrate, migration_status,
     # finalize_migration_source; on the target: accept_instance, finalize_migration_target.

@@ -108,6 +108,14 @@ class Paths:
     hmac_key = _Under("data_dir", "hmac.key")
     cluster_domain_secret = _Under("data_dir", "cluster-domain-secret")
     known_hosts_file = _Under("data_dir", "known_hosts")
+    # Public SSH keys of all nodes that may become the master, on the master candidates.
+    ssh_public_keys_file = _Under("data_dir", "ganeti_pub_keys")
+
+    # The machine's own files, of which the cluster changes a part when it sets them up.
+    ssh_dir = _Under("root", "root/.ssh")
+    ssh_authorized_keys_file = _Under("ssh_dir", "authorized_keys")
+    ssh_host_key_dir = _Under("root", "etc/ssh")
+    etc_hosts_file = _Under("root", "etc/hosts")
     vnc_password_file = _Under("conf_dir", "vnc-cluster-password")
 
     # What runs now.
@@ -164,6 +172,10 @@ class Paths:
     def ssconf_file(self, key: str) -> str:
         """The file of one simple configuration value, such as ``master_node``."""
         return f"{self.data_dir}/ssconf_{key}"
+
+    def instance_disk_link(self, instance_name: str, index: int) -> str:
+        """Where a hypervisor finds a disk of an instance: a link to its device."""
+        return f"{self.instance_disks_dir}/{instance_name}:{index}"
 
     def pid_file(self, daemon: str) -> str:
         """The pid file of a daemon, named as its program (``ganeti-noded``)."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
@@ -25,6 +25,8 @@ from ganeti.objects.instance import FilledInstance, Nic
 
 PCI_SLOTS = 32
 SCSI_SLOTS = 16
+# A slot has eight functions.
+HOTPLUG_PORTS = 8
 SOCKET_PATH_MAX_BYTES = 107
 
 _SCSI_TYPES = frozenset(("scsi", *hv.KVM_SCSI_DEVICE_TYPES))
@@ -107,6 +109,22 @@ def device_id(kind: str, uuid: str) -> str:
     return f"{kind}-{'-'.join(uuid.split('-')[:3])}"
 
 
+def is_q35(machine: str) -> bool:
+    """Whether a machine type has PCI Express, where the root bus cannot change while it runs."""
+    return "q35" in machine
+
+
+def hotplug_ports(machine: str, reserved: int) -> list[tuple[str, str]]:
+    """Ports for devices that come later: (id, address), all functions of the last reserved slot.
+
+    Empty where none are needed, or where no slot is reserved that could hold them.
+    """
+    if not is_q35(machine) or reserved < 2:
+        return []
+    return [(f"hotplug{number}", f"{reserved - 1:#x}.{number:x}")
+            for number in range(HOTPLUG_PORTS)]
+
+
 class Bus:
     """Free places on the guest's buses; hands out each one once.
 
@@ -114,16 +132,35 @@ class Bus:
     """
 
     def __init__(self, machine: str, reserved: int) -> None:
-        # A q35 machine calls its root bus otherwise.
-        self.pci_name = "pcie.0" if "q35" in machine else "pci.0"
+        # A q35 machine calls its root bus otherwise, and can only change what is behind a port.
+        self._ports_free = [port for port, _ in hotplug_ports(machine, reserved)]
+        self.pci_name = "pcie.0" if is_q35(machine) else "pci.0"
         self._pci_free = list(range(reserved, PCI_SLOTS - 1))
         self._scsi_free = list(range(SCSI_SLOTS))
+        self._running = False
+
+    def claim(self, info: Mapping[str, Any]) -> None:
+        """Take the place of a device of a guest that runs; from now on, places can be plugged."""
+        self._running = True
+        bus = info.get("bus")
+        if bus == self.pci_name and "addr" in info:
+            slot = int(str(info["addr"]), 16)
+            self._pci_free = [free for free in self._pci_free if free != slot]
+        elif bus in self._ports_free:
+            self._ports_free.remove(bus)
+        elif "scsi-id" in info:
+            self._scsi_free = [free for free in self._scsi_free if free != int(info["scsi-id"])]
 
     def pci(self) -> dict[str, Any]:
         """Bus and address of a new PCI device.
 
         :raises HypervisorError: all slots are taken.
         """
+        if self._running and self.pci_name == "pcie.0":
+            if not self._ports_free:
+                raise errors.HypervisorError(
+                    "the guest has no free PCI Express port. A restart gives all devices slots.")
+            return {"bus": self._ports_free.pop(0), "addr": "0x0"}
         if not self._pci_free:
             raise errors.HypervisorError(
                 "the guest has no free PCI slot. A smaller kvm_pci_reservations makes more room.")
@@ -186,13 +223,20 @@ def cache_mode(hvparams: Mapping[str, Any], dev_type: str, *,
     return _CACHE_MODES[mode]
 
 
-def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
-              direct_works: bool = True) -> list[str]:
-    """``-device`` and ``-blockdev`` of one disk."""
+class DiskOptions(NamedTuple):
+    """What makes a disk: the card in the guest, and the block node behind it."""
+
+    device: list[tuple[str, Any]]
+    node: list[tuple[str, Any]]
+
+
+def disk_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
+                 direct_works: bool = True) -> DiskOptions:
+    """Options of the card and of the block node of one disk."""
     info = disk.hvinfo
     write_cache, direct, no_flush = cache_mode(hvparams, disk.disk.get("dev_type", ""),
                                                direct_works=direct_works)
-    device = _place(info) + [("drive", info["id"])]
+    device = [*_place(info), ("drive", info["id"])]
     # scsi-block and scsi-generic pass commands through and have no cache of their own.
     if info["driver"] not in ("scsi-block", "scsi-generic"):
         device.append(("write-cache", write_cache))
@@ -206,7 +250,33 @@ def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool,
         node.append(("read-only", "on"))
     else:
         node.append(("auto-read-only", "off"))
-    return ["-device", f"{info['driver']},{_join(device)}", "-blockdev", _join(node)]
+    return DiskOptions(device, node)
+
+
+def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
+              direct_works: bool = True) -> list[str]:
+    """``-device`` and ``-blockdev`` of one disk."""
+    options = disk_options(disk, hvparams, is_block=is_block, bootable=bootable,
+                           direct_works=direct_works)
+    return ["-device", f"{disk.hvinfo['driver']},{_join(options.device)}",
+            "-blockdev", _join(options.node)]
+
+
+def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> dict[str, Any]:
+    """Options of a command line as arguments of a QMP command.
+
+    :param flat: for ``device_add``, whose only switch here is ``mq``; else dots open a level and
+        every ``on`` and ``off`` is a boolean, as ``blockdev-add`` wants.
+    """
+    result: dict[str, Any] = {}
+    for key, value in options:
+        switch = value in ("on", "off") and (not flat or key == "mq")
+        target = result
+        *levels, last = [key] if flat else key.split(".")
+        for level in levels:
+            target = target.setdefault(level, {})
+        target[last] = value == "on" if switch else value
+    return result
 
 
 def _file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
@@ -219,6 +289,32 @@ def _file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
             ("file.aio", hvparams.get("disk_aio") or "threads")]
 
 
+def nic_device(nic: Mapping[str, Any], hvparams: Mapping[str, Any], *,
+               tap: bool) -> list[tuple[str, Any]]:
+    """Options of the card of one NIC.
+
+    :param tap: it is connected to an interface of the host.
+    """
+    info = nic["hvinfo"]
+    device = [*_place(info), ("netdev", info["id"]), ("mac", nic["mac"])]
+    queues = nic_queues(hvparams)
+    if tap and queues > 1:
+        # A pair of vectors per queue, one for control and one for configuration changes.
+        device += [("mq", "on"), ("vectors", 2 * queues + 2)]
+    return device
+
+
+def nic_queues(hvparams: Mapping[str, Any]) -> int:
+    """Pairs of queues between guest and host; only paravirtual cards have more than one."""
+    paravirtual = hvparams["nic_type"] == "paravirtual"
+    return int(hvparams.get("virtio_net_queues") or 1) if paravirtual else 1
+
+
+def wants_vhost(hvparams: Mapping[str, Any]) -> bool:
+    """Whether the kernel shall carry the packets itself."""
+    return hvparams["nic_type"] == "paravirtual" and bool(hvparams.get("vhost_net"))
+
+
 def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | None, *,
              bootable: bool, vhost_works: bool = True) -> list[str]:
     """``-netdev`` and ``-device`` of one NIC.
@@ -227,19 +323,16 @@ def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | Non
     :param vhost_works: the kernel can carry the packets itself, when ``vhost_net`` asks for it.
     """
     info = nic["hvinfo"]
-    device = _place(info) + [("netdev", info["id"]), ("mac", nic["mac"])]
+    device = nic_device(nic, hvparams, tap=tap is not None)
     if tap is None:
         backend = [("type", "user"), ("id", info["id"])]
     else:
         backend = [("type", "tap"), ("id", info["id"]), ("ifname", tap), ("script", "no"),
                    ("downscript", "no")]
-        queues = int(hvparams.get("virtio_net_queues") or 1)
-        paravirtual = hvparams["nic_type"] == "paravirtual"
-        if paravirtual and queues > 1:
+        queues = nic_queues(hvparams)
+        if queues > 1:
             backend.append(("queues", queues))
-            # A pair of vectors per queue, one for control and one for configuration changes.
-            device += [("mq", "on"), ("vectors", 2 * queues + 2)]
-        if paravirtual and hvparams.get("vhost_net") and vhost_works:
+        if wants_vhost(hvparams) and vhost_works:
             backend.append(("vhost", "on"))
     if bootable:
         device.append(("bootindex", 1))
@@ -295,6 +388,7 @@ def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts, *,
         else:
             machine += ",acpi=off"
     argv += ["-machine", f"{machine},accel={accelerator(hvp, facts)}"]
+    argv += _hotplug_ports(machine, int(hvp.get("kvm_pci_reservations") or 0))
     argv += _removable_media(hvp, boot)
     argv += _kernel(hvp)
     if hvp.get("mem_path"):
@@ -309,6 +403,16 @@ def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts, *,
     argv += shlex.split(hvp.get("kvm_extra") or "")
     if hvp.get("keymap"):
         argv += ["-k", hvp["keymap"]]
+    return argv
+
+
+def _hotplug_ports(machine: str, reserved: int) -> list[str]:
+    argv = []
+    for number, (port, address) in enumerate(hotplug_ports(machine, reserved)):
+        options = [("id", port), ("bus", "pcie.0"), ("addr", address), ("chassis", number + 1)]
+        if number == 0:
+            options.append(("multifunction", "on"))
+        argv += ["-device", f"pcie-root-port,{_join(options)}"]
     return argv
 
 

@@ -1,126 +1,45 @@
 """The verbs of a hypervisor, done with QEMU.
 
-A guest is a QEMU process that daemonised itself; it runs exactly when the process of its pid file
-is alive and carries its name. What else belongs to it are files (:class:`argv.Layout`): sockets,
-the runtime file, tap interfaces. They are removed when the guest is stopped, when its start fails,
-and before its next start after a crash.
-
-Short operations on one guest exclude each other through a byte of a lock file, so that a start
-that comes twice cannot clean up after itself what the first one made.
+A guest is a QEMU process that daemonised itself (:mod:`ganeti.hypervisor.kvm.guests`). What else
+belongs to it are files (:class:`argv.Layout`): sockets, the runtime file, tap interfaces. They are
+removed when the guest is stopped, when its start fails, and before its next start after a crash.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
 import os
 import pwd
-import shutil
-import signal
-import stat
 import time
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ganeti import errors
-from ganeti.constants import hv
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import argv, facts, nic, parse, runtime
+from ganeti.hypervisor.kvm import argv, facts, host, hotplug, nic, parse, runtime
+from ganeti.hypervisor.kvm.guests import KvmGuests
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
+from ganeti.objects import codec
 from ganeti.objects import hvparams as hvparameters
-from ganeti.objects.instance import FilledInstance
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import fs, paths, process, retry
 
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
 _START_TIMEOUT_S = 300.0
-_TERM_TIMEOUT_S = 5.0
-_KILL_TIMEOUT_S = 30.0
-_LOCK_TIMEOUT_S = 60.0
 _STATUS_TRIES = 5
 _STATUS_PAUSE_S = 2.0
-# A console log that has grown beyond this becomes <name>.1 at the next start.
-_CONSOLE_LOG_MAX_BYTES = 4 << 20
-_ERROR_LINES = 5
 
 # Not yet begun, not yet arrived, or sent away: nobody would feel the power button.
 _NOBODY_HOME = frozenset(("prelaunch", "inmigrate", "postmigrate", "guest-panicked"))
 
-_SOCKET_KINDS = ("monitor", "serial", "qmp", "kvmd", "qga")
-_SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
 
-
-class KvmHypervisor(base.Hypervisor):
+class KvmHypervisor(KvmGuests):
     """Guests under QEMU."""
 
-    NAME = hv.KVM
     CAN_MIGRATE = True
-
-    # Where things are
-
-    @staticmethod
-    def layout(instance_name: str) -> argv.Layout:
-        """The files of a guest on this node.
-
-        :raises HypervisorError: the name cannot be a file's.
-        """
-        if "/" in instance_name or instance_name.startswith(".") or not instance_name:
-            raise errors.HypervisorError(f"'{instance_name}' is no instance name")
-        here = paths.current()
-        return argv.Layout(here.kvm_root, here.log_kvm_dir, instance_name)
-
-    @contextlib.contextmanager
-    def _locked(self, instance_name: str) -> Iterator[argv.Layout]:
-        """Exclude other operations on the guest; makes the directories on the way."""
-        layout = self.layout(instance_name)
-        try:
-            for name in _SUBDIRS:
-                fs.make_dirs(f"{layout.kvm_root}/{name}", 0o775)
-            fs.make_dirs(layout.log_dir, 0o750)
-            fd = os.open(f"{layout.kvm_root}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as err:
-            raise errors.HypervisorError(
-                f"cannot prepare the directories for KVM: {err.strerror}: {err.filename}") from err
-        try:
-            # A byte for each name: nothing to remove afterwards. Two names on the same byte wait
-            # for each other, which does no harm.
-            place = zlib.crc32(instance_name.encode())
-
-            def attempt() -> None:
-                try:
-                    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-                except (BlockingIOError, PermissionError) as err:
-                    raise retry.Again from err
-
-            try:
-                retry.until(attempt, timeout_s=_LOCK_TIMEOUT_S, delay=0.05)
-            except errors.RetryTimeout as err:
-                raise errors.HypervisorError(
-                    f"another operation on instance {instance_name} takes more than "
-                    f"{_LOCK_TIMEOUT_S:g} s") from err
-            yield layout
-        finally:
-            os.close(fd)
-
-    # Who runs
-
-    def _process(self, layout: argv.Layout) -> tuple[int, parse.CommandLine] | None:
-        """Pid and command line of the guest's QEMU, or None."""
-        try:
-            pid = int(fs.read_file(layout.pid_file))
-        except (FileNotFoundError, ValueError):
-            return None
-        if not process.is_alive(pid):
-            return None
-        try:
-            command = parse.parse_command_line(fs.read_bytes(f"/proc/{pid}/cmdline"))
-        except OSError:
-            return None
-        # After a crash the kernel may have given the pid to somebody else.
-        return (pid, command) if command and command.name == layout.name else None
 
     def list_instances(self) -> list[str]:
         """Names of the guests whose QEMU is alive."""
@@ -152,7 +71,7 @@ class KvmHypervisor(base.Hypervisor):
             # Busy with another client, or no balloon: the command line is good enough.
             logging.debug("instance %s: memory taken from the command line: %s", layout.name, err)
         return base.InstanceInfo(layout.name, pid, memory_mib, command.vcpus, state,
-                                 _cpu_time_s(pid))
+                                 host.cpu_time_s(pid))
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """This machine, and the version of QEMU when ``kvm_path`` is known and works."""
@@ -261,10 +180,6 @@ class KvmHypervisor(base.Hypervisor):
             self._remove_files(layout)
             return False
 
-    def _refuse_running(self, layout: argv.Layout) -> None:
-        if self._process(layout):
-            raise errors.HypervisorError(f"instance {layout.name} is running already")
-
     def _new_runtime(self, instance: FilledInstance, disks: Sequence[base.AttachedDisk],
                      layout: argv.Layout, qemu: facts.QemuFacts) -> runtime.Runtime:
         hvp = instance.hvparams
@@ -288,21 +203,21 @@ class KvmHypervisor(base.Hypervisor):
         owner = pwd.getpwnam(run_as).pw_uid if run_as else None
         try:
             taps = nic.set_up(record.nics, hvp, layout, tags, owner)
-            host = argv.HostSide(
+            side = argv.HostSide(
                 taps=taps,
-                block_devices=[_is_block_device(disk.path) for disk in record.disks],
-                direct_works=[not paths.is_virtual() or _direct_works(disk.path)
+                block_devices=[host.is_block_device(disk.path) for disk in record.disks],
+                direct_works=[not paths.is_virtual() or host.direct_works(disk.path)
                               for disk in record.disks],
                 incoming=incoming, run_as=run_as,
                 chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
                 # On by default, but a kernel without the module must not keep guests from starting.
-                vhost_works=os.access("/dev/vhost-net", os.R_OK | os.W_OK))
-            if host.chroot:
-                fs.make_dirs(host.chroot, 0o755)
-            _rotate(layout.console_log_file)
+                vhost_works=nic.vhost_works())
+            if side.chroot:
+                fs.make_dirs(side.chroot, 0o755)
+            host.rotate(layout.console_log_file)
             # What an earlier QEMU had to say must not be taken for the words of this one.
             fs.remove_file(layout.log_file)
-            command = argv.shorten_sockets(argv.full_argv(record, layout, qemu, host),
+            command = argv.shorten_sockets(argv.full_argv(record, layout, qemu, side),
                                            layout.control_dir)
             process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
             runtime.save(layout.runtime_file, record)
@@ -317,7 +232,7 @@ class KvmHypervisor(base.Hypervisor):
             self._remove_files(layout)
             if isinstance(err, errors.CommandError):
                 # From the moment QEMU has its log file open, it complains only there.
-                said = _last_lines(err.output) or _last_lines(_read_log(layout.log_file))
+                said = host.last_lines(err.output or host.read_log(layout.log_file))
                 raise errors.HypervisorError(
                     f"cannot start instance {layout.name}: {said or err}") from err
             if isinstance(err, OSError):
@@ -379,45 +294,11 @@ class KvmHypervisor(base.Hypervisor):
             except ConnectionLost:
                 logging.info("instance %s went away while it was asked to", instance_name)
 
-    def _end_process(self, layout: argv.Layout) -> None:
-        """End QEMU and wait until it is gone.
-
-        :raises HypervisorError: it survives SIGKILL (the kernel waits for its storage).
-        """
-        # Ending politely lets QEMU flush and close its images; it needs nothing of the guest.
-        for number, timeout_s in ((signal.SIGTERM, _TERM_TIMEOUT_S),
-                                  (signal.SIGKILL, _KILL_TIMEOUT_S)):
-            found = self._process(layout)
-            if not found:
-                return
-            pid = found[0]
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                return
-            except PermissionError as err:
-                raise errors.HypervisorError(
-                    f"instance {layout.name} runs as another user, cannot end it (pid {pid})"
-                ) from err
-            if _wait_gone(pid, timeout_s):
-                return
-        raise errors.HypervisorError(
-            f"instance {layout.name} does not end (pid {pid}). Its storage may hang.")
-
     def cleanup(self, instance_name: str) -> None:
         """Remove the files of a guest that does not run."""
         with self._locked(instance_name) as layout:
             if not self._process(layout):
                 self._remove_files(layout)
-
-    def _remove_files(self, layout: argv.Layout) -> None:
-        nic.remove(layout)
-        for kind in _SOCKET_KINDS:
-            fs.remove_file(layout.socket(kind))
-        fs.remove_file(layout.socket("console"))
-        fs.remove_file(layout.pid_file)
-        fs.remove_file(layout.runtime_file)
-        shutil.rmtree(layout.chroot_dir, ignore_errors=True)
 
     # Reboot
 
@@ -455,9 +336,111 @@ class KvmHypervisor(base.Hypervisor):
         with Qmp(layout.socket("qmp"), instance.name) as control:
             control.execute("balloon", {"value": memory_mib << 20})
 
-    def _require_running(self, layout: argv.Layout) -> None:
-        if not self._process(layout):
-            raise errors.HypervisorError(f"instance {layout.name} is not running")
+    # Devices while the guest runs
+
+    def hotplug_supported(self, instance: FilledInstance) -> None:
+        """It runs, answers, and we know how it was started."""
+        layout = self.layout(instance.name)
+        try:
+            self._require_running(layout)
+            runtime.load(layout.runtime_file, instance.name)
+            with Qmp(layout.socket("qmp"), instance.name) as control:
+                status = control.execute("query-status").get("status")
+        except errors.HypervisorError as err:
+            raise errors.HotplugError(str(err)) from err
+        if status not in ("running", "paused", "prelaunch"):
+            raise errors.HotplugError(f"instance {instance.name} is in state {status}")
+
+    def hot_add(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
+                extra: Sequence[Any] | None, seq: int) -> None:
+        """Plug a device into the running guest."""
+        def change(control: Qmp, record: runtime.Runtime, qemu: facts.QemuFacts) -> runtime.Runtime:
+            bus = hotplug.used_bus(record, qemu)
+            if isinstance(device, Disk):
+                path, uri = extra or ("", None)
+                return hotplug.add_disk(control, record, device, path, uri, seq, bus,
+                                        _links(instance.name))
+            try:
+                info = argv.nic_hvinfo(device, record.hvparams, bus)
+            except errors.HypervisorError as err:
+                raise errors.HotplugError(str(err)) from err
+            return self._plug_nic(instance, control, record, device, seq, info)
+
+        self._change_devices(instance, dev_type, change)
+
+    def hot_remove(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
+                   extra: Sequence[Any] | None, seq: int) -> None:
+        """Take a device from the running guest."""
+        def change(control: Qmp, record: runtime.Runtime, _: facts.QemuFacts) -> runtime.Runtime:
+            if isinstance(device, Disk):
+                return hotplug.remove_disk(control, record, device, _links(instance.name))
+            return self._unplug_nic(instance, control, record, device)
+
+        self._change_devices(instance, dev_type, change)
+
+    def hot_modify(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
+                   extra: Sequence[Any] | None, seq: int) -> None:
+        """Replace a network card by a changed one in the same place."""
+        def change(control: Qmp, record: runtime.Runtime, _: facts.QemuFacts) -> runtime.Runtime:
+            if isinstance(device, Disk):
+                raise errors.HotplugError(
+                    f"disk {device.uuid}: a disk cannot be modified while the guest runs")
+            device_id = argv.device_id("nic", device.uuid)
+            old = next(((number, known) for number, known in enumerate(record.nics)
+                        if known["hvinfo"]["id"] == device_id), None)
+            if old is None:
+                raise errors.HotplugError(f"the guest has no NIC {device.uuid}")
+            position, known = old
+            record = self._unplug_nic(instance, control, record, device)
+            # Written down at once: if the new card fails, the old one is gone all the same.
+            runtime.save(self.layout(instance.name).runtime_file, record)
+            try:
+                return self._plug_nic(instance, control, record, device, position, known["hvinfo"])
+            except errors.GenericError as err:
+                raise errors.HotplugError(
+                    f"{err}. The guest is left without NIC {device.uuid}.") from err
+
+        self._change_devices(instance, dev_type, change)
+
+    def plugged_disks(self, instance_name: str) -> Sequence[Disk]:
+        """From the runtime file."""
+        record = runtime.load(self.layout(instance_name).runtime_file, instance_name)
+        return [codec.from_dict(Disk, {key: value for key, value in disk.disk.items()
+                                       if key != "hvinfo"}) for disk in record.disks]
+
+    def _unplug_nic(self, instance: FilledInstance, control: Qmp, record: runtime.Runtime,
+                    card: FilledNic) -> runtime.Runtime:
+        record, position = hotplug.remove_nic(control, record, card)
+        if position is not None:
+            nic.unplug(self.layout(instance.name), position, len(record.nics) + 1)
+        return record
+
+    def _plug_nic(self, instance: FilledInstance, control: Qmp, record: runtime.Runtime,
+                  card: FilledNic, index: int, info: Mapping[str, Any]) -> runtime.Runtime:
+        index = min(index, len(record.nics))
+        device = runtime.device_dict(card, info)
+        layout = self.layout(instance.name)
+        run_as = self._run_as(record.hvparams)
+        owner = pwd.getpwnam(run_as).pw_uid if run_as else None
+        with nic.plug(device, index, len(record.nics), record.hvparams, layout, instance.tags,
+                      owner) as side:
+            return hotplug.add_nic(control, record, card, index, info, side)
+
+    def _change_devices(
+            self, instance: FilledInstance, dev_type: str,
+            change: Callable[[Qmp, runtime.Runtime, facts.QemuFacts], runtime.Runtime]) -> None:
+        """Change devices over QMP and write the new record down."""
+        try:
+            with self._locked(instance.name) as layout:
+                self._require_running(layout)
+                record = runtime.load(layout.runtime_file, instance.name)
+                hotplug.check_possible(record, dev_type)
+                qemu = facts.of(record.hvparams["kvm_path"])
+                with Qmp(layout.socket("qmp"), instance.name) as control:
+                    record = change(control, record, qemu)
+                runtime.save(layout.runtime_file, record)
+        except (errors.HypervisorError, OSError) as err:
+            raise errors.HotplugError(f"instance {instance.name}: {err}") from err
 
     # Migration
 
@@ -587,61 +570,6 @@ def _set_migration_capabilities(control: Qmp, hvparams: Mapping[str, Any]) -> No
             {"capability": name, "state": True} for name in wanted]})
 
 
-# Facts of this machine
-
-def _cpu_time_s(pid: int) -> float:
-    try:
-        fields = fs.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _wait_gone(pid: int, timeout_s: float) -> bool:
-    def gone() -> None:
-        if process.is_alive(pid):
-            raise retry.Again
-
-    try:
-        retry.until(gone, timeout_s=timeout_s, delay=(0.01, 1.5, 0.2))
-    except errors.RetryTimeout:
-        return False
-    return True
-
-
-def _is_block_device(path: str) -> bool:
-    """Whether a disk's link leads to a block device.
-
-    :raises HypervisorError: it leads nowhere.
-    """
-    try:
-        return stat.S_ISBLK(os.stat(path).st_mode)
-    except OSError as err:
-        raise errors.HypervisorError(f"disk {path} cannot be used: {err.strerror}") from err
-
-
-def _direct_works(path: str) -> bool:
-    """Whether the file system of a file knows unbuffered access; not all do."""
-    try:
-        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
-    except OSError:
-        return False
-    return True
-
-
-def _rotate(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        if os.path.getsize(path) > _CONSOLE_LOG_MAX_BYTES:
-            os.replace(path, f"{path}.1")
-
-
-def _read_log(path: str) -> str:
-    try:
-        return fs.read_file(path)
-    except OSError:
-        return ""
-
-
-def _last_lines(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return "; ".join(lines[-_ERROR_LINES:])
+def _links(instance_name: str) -> Callable[[int], str]:
+    here = paths.current()
+    return lambda index: here.instance_disk_link(instance_name, index)

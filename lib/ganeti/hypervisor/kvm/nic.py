@@ -17,7 +17,8 @@ import fcntl
 import os
 import shutil
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
@@ -29,6 +30,7 @@ _TIMEOUT_S = 30.0
 
 # linux/if_tun.h
 _TUNSETIFF = 0x400454CA
+_TUNGETIFF = 0x800454D2
 _TUNSETPERSIST = 0x400454CB
 _TUNSETOWNER = 0x400454CC
 _IFF_TAP = 0x0002
@@ -114,12 +116,23 @@ def script_env(tap: str, index: int, nic: Mapping[str, Any], instance_name: str,
     return env
 
 
-def _make_tap(queues: int, owner_uid: int | None) -> str:
+def _open_tap(name: str, queues: int) -> int:
+    """Open an interface, or make one: ``%d`` in the name becomes a free number."""
     flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR | (_IFF_MULTI_QUEUE if queues > 1 else 0)
+    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     try:
-        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
+        fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _make_tap(queues: int, owner_uid: int | None) -> str:
+    try:
+        fd = _open_tap("gnt.tap%d", queues)
         try:
-            answer = fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", b"gnt.tap%d", flags))
+            answer = fcntl.ioctl(fd, _TUNGETIFF, bytes(40))
             if owner_uid is not None:
                 fcntl.ioctl(fd, _TUNSETOWNER, owner_uid)
             fcntl.ioctl(fd, _TUNSETPERSIST, 1)
@@ -140,32 +153,118 @@ def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layou
     """
     for nic in nics:
         check_mode(nic, layout.name)
-    taps: list[str | None] = []
     try:
-        for index, nic in enumerate(nics):
-            if nic["nicparams"]["mode"] == net.NIC_MODE_USER:
-                taps.append(None)
-                continue
-            queues = int(hvparams.get("virtio_net_queues") or 1)
-            tap = _make_tap(queues, owner_uid)
-            taps.append(tap)
+        return [_connect(nic, index, hvparams, layout, tags, owner_uid)
+                for index, nic in enumerate(nics)]
+    except BaseException:
+        remove(layout)
+        raise
+
+
+def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], layout: argv.Layout,
+             tags: Sequence[str], owner_uid: int | None) -> str | None:
+    """Make and connect the interface of one card; a failure leaves its file, see :func:`remove`."""
+    if nic["nicparams"]["mode"] == net.NIC_MODE_USER:
+        return None
+    try:
+        tap = _make_tap(argv.nic_queues(hvparams), owner_uid)
+        try:
             fs.make_dirs(layout.nic_dir, 0o755)
-            fs.write_file(f"{layout.nic_dir}/{index}", tap, mode=0o644, sync=False)
-            script = f"{paths.current().conf_dir}/kvm-vif-bridge"
-            if os.access(script, os.X_OK):
-                process.run([script, tap], timeout_s=_TIMEOUT_S, reset_env=True,
-                            env=script_env(tap, index, nic, layout.name, tags))
-                continue
+            fs.write_file(_tap_file(layout, index), tap, mode=0o644, sync=False)
+        except OSError:
+            _delete([tap])
+            raise
+        script = f"{paths.current().conf_dir}/kvm-vif-bridge"
+        if os.access(script, os.X_OK):
+            process.run([script, tap], timeout_s=_TIMEOUT_S, reset_env=True,
+                        env=script_env(tap, index, nic, layout.name, tags))
+        else:
             for command in up_commands(tap, nic):
                 process.run(command, timeout_s=_TIMEOUT_S)
+    except errors.HypervisorError:
+        raise
     except (errors.GenericError, OSError) as err:
-        _delete([tap for tap in taps if tap])
-        shutil.rmtree(layout.nic_dir, ignore_errors=True)
-        if isinstance(err, errors.HypervisorError):
-            raise
         raise errors.HypervisorError(
             f"cannot set up the network of instance {layout.name}: {err}") from err
-    return taps
+    return tap
+
+
+def _tap_file(layout: argv.Layout, index: int) -> str:
+    return f"{layout.nic_dir}/{index}"
+
+
+# Cards that come and go while the guest runs
+
+@dataclass(frozen=True, slots=True)
+class Plug:
+    """The host's side of a card that is about to come, opened for QEMU."""
+
+    interface: str | None  # None for user networking
+    tap_fds: Sequence[int] = ()  # one for each pair of queues
+    vhost_fds: Sequence[int] = ()  # as many, or none when QEMU itself carries the packets
+
+
+@contextlib.contextmanager
+def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, Any],
+         layout: argv.Layout, tags: Sequence[str] = (),
+         owner_uid: int | None = None) -> Iterator[Plug]:
+    """Make, connect and open the interface of a card; what fails inside takes it away again.
+
+    :param index: position of the card among the cards of the guest.
+    :param count: number of cards so far; those from ``index`` on move up.
+    :raises HypervisorError: nothing is left behind.
+    """
+    check_mode(nic, layout.name)
+    for number in reversed(range(index, count)):
+        _move_tap(layout, number, number + 1)
+    fds: list[int] = []
+    try:
+        tap = _connect(nic, index, hvparams, layout, tags, owner_uid)
+        if tap is None:
+            yield Plug(None)
+            return
+        try:
+            queues = argv.nic_queues(hvparams)
+            taps = [_open_tap(tap, queues) for _ in range(queues)]
+            fds += taps
+            vhosts = ([os.open("/dev/vhost-net", os.O_RDWR | os.O_CLOEXEC) for _ in taps]
+                      if argv.wants_vhost(hvparams) and vhost_works() else [])
+            fds += vhosts
+        except OSError as err:
+            raise errors.HypervisorError(
+                f"cannot open the interface {tap} of instance {layout.name}: {err.strerror}"
+            ) from err
+        yield Plug(tap, taps, vhosts)
+    except BaseException:
+        unplug(layout, index, count + 1)
+        raise
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def unplug(layout: argv.Layout, index: int, count: int) -> None:
+    """Remove the interface of the card at ``index``; the cards after it move down.
+
+    :param count: number of cards before.
+    """
+    path = _tap_file(layout, index)
+    with contextlib.suppress(FileNotFoundError):
+        _delete([fs.read_file(path).strip()])
+        fs.remove_file(path)
+    for number in range(index + 1, count):
+        _move_tap(layout, number, number - 1)
+
+
+def _move_tap(layout: argv.Layout, old: int, new: int) -> None:
+    # A card with user networking has no file.
+    with contextlib.suppress(FileNotFoundError):
+        os.rename(_tap_file(layout, old), _tap_file(layout, new))
+
+
+def vhost_works() -> bool:
+    """Whether this kernel can carry a guest's packets itself."""
+    return os.access("/dev/vhost-net", os.R_OK | os.W_OK)
 
 
 def remove(layout: argv.Layout) -> None:

@@ -9,7 +9,9 @@ Source: docs/interop/qmp-spec.rst of QEMU.
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -72,9 +74,11 @@ class Qmp:
         """End the conversation; another client can then be served."""
         self._socket.close()
 
-    def execute(self, command: str, arguments: dict[str, Any] | None = None) -> Any:
+    def execute(self, command: str, arguments: dict[str, Any] | None = None, *,
+                fds: Sequence[int] = ()) -> Any:
         """Send a command and return what QEMU answers.
 
+        :param fds: open files that go along.
         :raises QmpError: QEMU refuses it.
         :raises HypervisorError: no answer in time, or nonsense.
         """
@@ -82,7 +86,10 @@ class Qmp:
         if arguments:
             request["arguments"] = arguments
         try:
-            self._socket.sendall(json.dumps(request).encode() + b"\n")
+            data = json.dumps(request).encode() + b"\n"
+            if fds:
+                data = data[socket.send_fds(self._socket, [data], list(fds)):]
+            self._socket.sendall(data)
         except OSError as err:
             raise self._lost(command, err) from err
         deadline = self._deadline()
@@ -101,6 +108,27 @@ class Qmp:
                 raise errors.HypervisorError(
                     f"QEMU of instance {self._name} answers {command} with {message!r}")
 
+    def wait_event(self, wanted: Callable[[dict[str, Any]], bool],
+                   timeout_s: float) -> dict[str, Any] | None:
+        """The first event that is wanted, among those that came already and those to come.
+
+        :returns: None when none came in time.
+        :raises HypervisorError: the connection broke.
+        """
+        deadline = time.monotonic() + timeout_s
+        seen = 0
+        while True:
+            for event in self.events[seen:]:
+                if wanted(event):
+                    return event
+            seen = len(self.events)
+            try:
+                message = self._receive(deadline, "an event")
+            except NoAnswer:
+                return None
+            if "event" in message:
+                self.events.append(message)
+
     def _deadline(self) -> float:
         return time.monotonic() + self._timeout_s
 
@@ -117,7 +145,7 @@ class Qmp:
                 data = self._socket.recv(65536)
             except TimeoutError as err:
                 hint = "" if command else " Another program may be connected to it."
-                raise errors.HypervisorError(
+                raise NoAnswer(
                     f"QEMU of instance {self._name} does not answer "
                     f"{command or 'on its control socket'} within {self._timeout_s:g} s"
                     f"{'.' + hint if hint else ''}") from err
@@ -142,6 +170,10 @@ class Qmp:
         during = f" during {command}" if command else ""
         return ConnectionLost(
             f"QEMU of instance {self._name} closed its control socket{during}{reason}")
+
+
+class NoAnswer(errors.HypervisorError):
+    """QEMU said nothing in time."""
 
 
 class ConnectionLost(errors.HypervisorError):

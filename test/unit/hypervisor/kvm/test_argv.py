@@ -287,3 +287,44 @@ def test_short_socket_names() -> None:
 def test_migration_uri() -> None:
     assert argv.migration_uri("192.0.2.1", 8102) == "tcp:192.0.2.1:8102"
     assert argv.migration_uri("2001:db8::1", 8102) == "tcp:[2001:db8::1]:8102"
+
+
+# Devices that come while the guest runs
+
+def test_q35_has_ports_for_devices_to_come() -> None:
+    ports = [word for word in values(base(machine_version="q35"), "-device")
+             if word.startswith("pcie-root-port")]
+    assert ports[0] == ("pcie-root-port,id=hotplug0,bus=pcie.0,addr=0xb.0,chassis=1,"
+                        "multifunction=on")
+    assert ports[7] == "pcie-root-port,id=hotplug7,bus=pcie.0,addr=0xb.7,chassis=8"
+    assert not [word for word in values(base(), "-device") if "root-port" in word]
+    assert argv.hotplug_ports("q35", 0) == []
+
+
+def test_places_of_a_running_guest_are_not_given_twice() -> None:
+    bus = argv.Bus("pc", 12)
+    for info in ({"bus": "pci.0", "addr": "0xc"}, {"bus": "pci.0", "addr": "0xe"},
+                 {"bus": "scsi.0", "channel": 0, "scsi-id": 0, "lun": 0}, {"driver": "ide-hd"}):
+        bus.claim(info)
+    assert [bus.pci()["addr"] for _ in range(3)] == ["0xd", "0xf", "0x10"]
+    assert bus.scsi()["scsi-id"] == 1
+
+
+def test_a_running_q35_guest_gets_ports() -> None:
+    bus = argv.Bus("pc-q35-7.2", 12)
+    bus.claim({"bus": "pcie.0", "addr": "0xc"})
+    bus.claim({"bus": "hotplug0", "addr": "0x0"})
+    assert [bus.pci()["bus"] for _ in range(7)] == [f"hotplug{n}" for n in range(1, 8)]
+    with pytest.raises(errors.HypervisorError, match="no free PCI Express port"):
+        bus.pci()
+
+
+def test_options_as_qmp_arguments() -> None:
+    options = [("driver", "raw"), ("cache.direct", "on"), ("cache.no-flush", "off"),
+               ("file.driver", "file"), ("file.filename", "/dev/fdset/1")]
+    assert argv.qmp_arguments(options) == {
+        "driver": "raw", "cache": {"direct": True, "no-flush": False},
+        "file": {"driver": "file", "filename": "/dev/fdset/1"}}
+    # The cache of a card is a word in QEMU, no switch.
+    assert argv.qmp_arguments([("write-cache", "on"), ("mq", "on"), ("scsi-id", 3)],
+                              flat=True) == {"write-cache": "on", "mq": True, "scsi-id": 3}

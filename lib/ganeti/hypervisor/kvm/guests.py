@@ -1,0 +1,138 @@
+"""The guests of this node: where their files are, whose QEMU is alive, and how one is ended.
+
+A guest runs exactly when the process of its pid file is alive and carries its name. Short
+operations on one guest exclude each other through a byte of a lock file, so that a start that comes
+twice cannot clean up after itself what the first one made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import zlib
+from collections.abc import Iterator
+
+from ganeti import errors
+from ganeti.constants import hv
+from ganeti.hypervisor import base
+from ganeti.hypervisor.kvm import argv, host, nic, parse
+from ganeti.utils import fs, paths, process, retry
+
+_TERM_TIMEOUT_S = 5.0
+_KILL_TIMEOUT_S = 30.0
+_LOCK_TIMEOUT_S = 60.0
+
+_SOCKET_KINDS = ("monitor", "serial", "qmp", "kvmd", "qga")
+_SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
+
+
+class KvmGuests(base.Hypervisor):
+    """What all verbs stand on."""
+
+    NAME = hv.KVM
+
+    @staticmethod
+    def layout(instance_name: str) -> argv.Layout:
+        """The files of a guest on this node.
+
+        :raises HypervisorError: the name cannot be a file's.
+        """
+        if "/" in instance_name or instance_name.startswith(".") or not instance_name:
+            raise errors.HypervisorError(f"'{instance_name}' is no instance name")
+        here = paths.current()
+        return argv.Layout(here.kvm_root, here.log_kvm_dir, instance_name)
+
+    @contextlib.contextmanager
+    def _locked(self, instance_name: str) -> Iterator[argv.Layout]:
+        """Exclude other operations on the guest; makes the directories on the way."""
+        layout = self.layout(instance_name)
+        try:
+            for name in _SUBDIRS:
+                fs.make_dirs(f"{layout.kvm_root}/{name}", 0o775)
+            fs.make_dirs(layout.log_dir, 0o750)
+            fd = os.open(f"{layout.kvm_root}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as err:
+            raise errors.HypervisorError(
+                f"cannot prepare the directories for KVM: {err.strerror}: {err.filename}") from err
+        try:
+            # A byte for each name: nothing to remove afterwards. Two names on the same byte wait
+            # for each other, which does no harm.
+            place = zlib.crc32(instance_name.encode())
+
+            def attempt() -> None:
+                try:
+                    fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                except (BlockingIOError, PermissionError) as err:
+                    raise retry.Again from err
+
+            try:
+                retry.until(attempt, timeout_s=_LOCK_TIMEOUT_S, delay=0.05)
+            except errors.RetryTimeout as err:
+                raise errors.HypervisorError(
+                    f"another operation on instance {instance_name} takes more than "
+                    f"{_LOCK_TIMEOUT_S:g} s") from err
+            yield layout
+        finally:
+            os.close(fd)
+
+    # Who runs
+
+    def _process(self, layout: argv.Layout) -> tuple[int, parse.CommandLine] | None:
+        """Pid and command line of the guest's QEMU, or None."""
+        try:
+            pid = int(fs.read_file(layout.pid_file))
+        except (FileNotFoundError, ValueError):
+            return None
+        if not process.is_alive(pid):
+            return None
+        try:
+            command = parse.parse_command_line(fs.read_bytes(f"/proc/{pid}/cmdline"))
+        except OSError:
+            return None
+        # After a crash the kernel may have given the pid to somebody else.
+        return (pid, command) if command and command.name == layout.name else None
+
+    def _refuse_running(self, layout: argv.Layout) -> None:
+        if self._process(layout):
+            raise errors.HypervisorError(f"instance {layout.name} is running already")
+
+    def _require_running(self, layout: argv.Layout) -> None:
+        if not self._process(layout):
+            raise errors.HypervisorError(f"instance {layout.name} is not running")
+
+    def _end_process(self, layout: argv.Layout) -> None:
+        """End QEMU and wait until it is gone.
+
+        :raises HypervisorError: it survives SIGKILL (the kernel waits for its storage).
+        """
+        # Ending politely lets QEMU flush and close its images; it needs nothing of the guest.
+        for number, timeout_s in ((signal.SIGTERM, _TERM_TIMEOUT_S),
+                                  (signal.SIGKILL, _KILL_TIMEOUT_S)):
+            found = self._process(layout)
+            if not found:
+                return
+            pid = found[0]
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                return
+            except PermissionError as err:
+                raise errors.HypervisorError(
+                    f"instance {layout.name} runs as another user, cannot end it (pid {pid})"
+                ) from err
+            if host.wait_gone(pid, timeout_s):
+                return
+        raise errors.HypervisorError(
+            f"instance {layout.name} does not end (pid {pid}). Its storage may hang.")
+
+    def _remove_files(self, layout: argv.Layout) -> None:
+        nic.remove(layout)
+        for kind in _SOCKET_KINDS:
+            fs.remove_file(layout.socket(kind))
+        fs.remove_file(layout.socket("console"))
+        fs.remove_file(layout.pid_file)
+        fs.remove_file(layout.runtime_file)
+        shutil.rmtree(layout.chroot_dir, ignore_errors=True)

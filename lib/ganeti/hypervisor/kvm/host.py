@@ -1,0 +1,77 @@
+"""Small questions about this machine: its processes, files and logs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+
+from ganeti import errors
+from ganeti.utils import fs, process, retry
+
+# A console log that has grown beyond this becomes <name>.1 at the next start.
+_CONSOLE_LOG_MAX_BYTES = 4 << 20
+_ERROR_LINES = 5
+
+
+def cpu_time_s(pid: int) -> float:
+    """Processor time a process has used; 0 when it is gone."""
+    try:
+        fields = fs.read_bytes(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def wait_gone(pid: int, timeout_s: float) -> bool:
+    """Whether a process ends in time."""
+    def gone() -> None:
+        if process.is_alive(pid):
+            raise retry.Again
+
+    try:
+        retry.until(gone, timeout_s=timeout_s, delay=(0.01, 1.5, 0.2))
+    except errors.RetryTimeout:
+        return False
+    return True
+
+
+def is_block_device(path: str) -> bool:
+    """Whether a disk's link leads to a block device.
+
+    :raises HypervisorError: it leads nowhere.
+    """
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError as err:
+        raise errors.HypervisorError(f"disk {path} cannot be used: {err.strerror}") from err
+
+
+def direct_works(path: str) -> bool:
+    """Whether the file system of a file knows unbuffered access; not all do."""
+    try:
+        os.close(os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
+def rotate(path: str) -> None:
+    """Put a console log that has grown large aside."""
+    with contextlib.suppress(FileNotFoundError):
+        if os.path.getsize(path) > _CONSOLE_LOG_MAX_BYTES:
+            os.replace(path, f"{path}.1")
+
+
+def read_log(path: str) -> str:
+    """A log's text; empty when there is none."""
+    try:
+        return fs.read_file(path)
+    except OSError:
+        return ""
+
+
+def last_lines(text: str) -> str:
+    """The end of a program's complaints, in one line."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return "; ".join(lines[-_ERROR_LINES:])
