@@ -203,6 +203,56 @@ class Transaction:
         self._release_ports(self._drop("disks", disk_uuid))
         self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
 
+    def detach_disk(self, instance_uuid: str, disk_uuid: str) -> None:
+        """Take a disk from an instance; it stays in the configuration, to be attached again."""
+        instance = self._get("instances", instance_uuid)
+        if disk_uuid not in instance.disks:
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: disk {disk_uuid} is not one of its disks")
+        disk = self._get("disks", disk_uuid)
+        self._put(updated(disk, now=self.now, iv_name=""))
+        self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
+
+    def attach_disk(self, instance_uuid: str, disk_uuid: str, index: int = -1) -> None:
+        """Give a disk which belongs to no instance to this one.
+
+        :param index: its place; -1 is after the last.
+        """
+        instance = self._get("instances", instance_uuid)
+        self._get("disks", disk_uuid)
+        for other in self._table("instances").values():
+            if disk_uuid in other.disks:
+                raise errors.ConfigurationError(
+                    f"disk {disk_uuid} belongs to instance {other.name}")
+        place = len(instance.disks) if index == -1 else index
+        if not 0 <= place <= len(instance.disks):
+            raise errors.ConfigurationError(
+                f"instance {instance.name}: a disk cannot be number {index}")
+        self._set_disks(
+            instance, (*instance.disks[:place], disk_uuid, *instance.disks[place:]))
+
+    def add_loose_disk(self, disk: Disk) -> None:
+        """Add a disk which belongs to no instance (yet)."""
+        self._add_disk(disk, f"disk {disk.uuid}")
+
+    def drop_loose_disk(self, disk_uuid: str) -> None:
+        """Forget a disk which belongs to no instance."""
+        for instance in self._table("instances").values():
+            if disk_uuid in instance.disks:
+                raise errors.ConfigurationError(
+                    f"disk {disk_uuid} belongs to instance {instance.name}")
+        self._release_ports(self._drop("disks", disk_uuid))
+
+    def replace_disks(self, instance_uuid: str, disk_uuids: Collection[str]) -> None:
+        """Give an instance other disks, which belong to no other; its old ones become loose."""
+        instance = self._get("instances", instance_uuid)
+        for uuid in disk_uuids:
+            self._get("disks", uuid)
+        for uuid in instance.disks:
+            if uuid not in disk_uuids:
+                self._put(updated(self._get("disks", uuid), now=self.now, iv_name=""))
+        self._set_disks(instance, tuple(disk_uuids))
+
     def update_disk(self, disk: Disk) -> None:
         """Replace a disk by a changed one."""
         for uuid in disk.nodes:

@@ -247,8 +247,9 @@ def _instances(data: ConfigData) -> _Problems:
             if uuid in owners:
                 yield f"{what}: disk {uuid} belongs to instance {owners[uuid]} too"
             owners[uuid] = instance.name
-    for uuid in data.disks:
-        if uuid not in owners:
+    for uuid, disk in data.disks.items():
+        # A disk which was detached on purpose has no number.
+        if uuid not in owners and disk.iv_name:
             yield f"disk {uuid} belongs to no instance"
 
 

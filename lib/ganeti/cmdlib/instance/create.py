@@ -21,7 +21,17 @@ from ganeti import allocator, errors, ht
 from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
-from ganeti.cmdlib.instance import adopt, new_disks, nics, params, policy, run, space, sync
+from ganeti.cmdlib.instance import (
+    adopt,
+    communication,
+    new_disks,
+    nics,
+    params,
+    policy,
+    run,
+    space,
+    sync,
+)
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import DRBD_META_SIZE_MIB, FILE_BASED, INT_MIRRORED, LVM_BASED
@@ -39,7 +49,6 @@ PING_TIMEOUT_S = 2.0
 _REFUSED: dict[str, tuple[object, ...]] = {
     "forthcoming": (False,),
     "commit": (False,),
-    "instance_communication": (False,),
     "helper_startup_timeout": (None,),
     "helper_shutdown_timeout": (None,),
 }
@@ -290,7 +299,10 @@ class LUInstanceCreate(LogicalUnit):
                 f"disk template {self.template} takes neither file driver nor directory",
                 errors.ECODE_INVAL,
             )
-        planned_nics = nics.plan_nics(self, op.nics, self.ip)
+        wanted_nics = list(op.nics)
+        if op.instance_communication:
+            wanted_nics.append(communication.wish(self, self.name))
+        planned_nics = nics.plan_nics(self, wanted_nics, self.ip)
         nodes = given or self._place(beparams_filled, wishes, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
         planned_nics = nics.settle(

@@ -106,10 +106,19 @@ def create_disk(
 
 
 def create_device(
-    unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: str, *, on_primary: bool
+    unit: LogicalUnit,
+    instance: Instance,
+    device: Disk,
+    node_uuid: str,
+    *,
+    on_primary: bool,
+    children: bool = True,
 ) -> None:
-    """Make one device on one node, with what is below it."""
-    for child in device.children:
+    """Make one device on one node, with what is below it.
+
+    :param children: False when what is below is there already.
+    """
+    for child in device.children if children else ():
         create_device(unit, instance, child, node_uuid, on_primary=on_primary)
     unit.rpc.call(
         BLOCKDEV_CREATE,
@@ -160,32 +169,63 @@ def assemble_disks(
     :raises errors.OpExecError: a disk could not be activated; those before it remain active.
     """
     node = unit.config.node(node_uuid or instance.primary_node)
-    all_disks = unit.config.instance_disks(instance)
-    chosen = all_disks if disks is None else disks
-    places = {disk.uuid: index for index, disk in enumerate(all_disks)}
+    places = _places(unit, instance)
+    chosen = unit.config.instance_disks(instance) if disks is None else disks
+    for disk in chosen:
+        _activate_mirrors(unit, instance, disk, places[disk.uuid], node.uuid, ignore_secondaries)
     found = []
     for disk in chosen:
-        for uuid in disk_nodes(disk, node.uuid)[1:]:
-            failure = _assemble(unit, instance, disk, uuid, places[disk.uuid], False).failure
-            if failure is not None:
-                text = (
-                    f"disk {places[disk.uuid]} of instance {instance.name} cannot be activated on"
-                    f" secondary node {unit.config.node(uuid).name}: {why(failure)}"
-                )
-                if not (ignore_secondaries or isinstance(failure, errors.NodeOffline)):
-                    raise errors.OpExecError(text) from failure
-                unit.warn(text)
-    for disk in chosen:
         index = places[disk.uuid]
-        answer = _assemble(unit, instance, disk, node.uuid, index, True)
-        if answer.failure is not None:
-            raise errors.OpExecError(
-                f"disk {index} of instance {instance.name} cannot be activated on node {node.name}:"
-                f" {why(answer.failure)}"
-            ) from answer.failure
-        device = answer.data[0] if answer.data else None
+        device = _activate(unit, instance, disk, index, node.uuid)[0]
         found.append((node.name, f"disk/{index}", device if isinstance(device, str) else None))
     return found
+
+
+def activate_disk(unit: LogicalUnit, instance: Instance, disk: Disk) -> list[Any]:
+    """Make one disk usable on the primary node.
+
+    :returns: the device, its link and how the hypervisor reaches it without the kernel, or None.
+    :raises errors.OpExecError: it could not be activated.
+    """
+    index = _places(unit, instance)[disk.uuid]
+    _activate_mirrors(unit, instance, disk, index, instance.primary_node, False)
+    return _activate(unit, instance, disk, index, instance.primary_node)
+
+
+def _places(unit: LogicalUnit, instance: Instance) -> dict[str, int]:
+    return {uuid: index for index, uuid in enumerate(unit.config.instance(instance.uuid).disks)}
+
+
+def _activate_mirrors(
+    unit: LogicalUnit,
+    instance: Instance,
+    disk: Disk,
+    index: int,
+    primary_node: str,
+    ignore_failures: bool,
+) -> None:
+    for uuid in disk_nodes(disk, primary_node)[1:]:
+        failure = _assemble(unit, instance, disk, uuid, index, False).failure
+        if failure is not None:
+            text = (
+                f"disk {index} of instance {instance.name} cannot be activated on secondary node"
+                f" {unit.config.node(uuid).name}: {why(failure)}"
+            )
+            if not (ignore_failures or isinstance(failure, errors.NodeOffline)):
+                raise errors.OpExecError(text) from failure
+            unit.warn(text)
+
+
+def _activate(
+    unit: LogicalUnit, instance: Instance, disk: Disk, index: int, node_uuid: str
+) -> list[Any]:
+    answer = _assemble(unit, instance, disk, node_uuid, index, True)
+    if answer.failure is not None:
+        raise errors.OpExecError(
+            f"disk {index} of instance {instance.name} cannot be activated on node"
+            f" {answer.node_name}: {why(answer.failure)}"
+        ) from answer.failure
+    return [*(answer.data or ()), None, None, None][:3]
 
 
 def _assemble(

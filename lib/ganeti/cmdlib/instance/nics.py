@@ -82,12 +82,12 @@ def _plan(
     unit: LogicalUnit, index: int, wish: Mapping[str, Any], instance_ip: str | None
 ) -> PlannedNic:
     what = f"network interface {index}"
-    network = _network(unit, what, wish)
-    own = _parameters(what, wish)
+    network = wished_network(unit, what, wish)
+    own = own_parameters(what, wish)
     filled = unit.config.cluster().fill_nic(own)
     if network is None:
-        _check_mode(what, filled)
-    ip = _address(what, wish.get("ip"), instance_ip, network)
+        require_mode(what, filled)
+    ip = checked_address(what, wish.get("ip"), instance_ip, network)
     # With a network the mode is the one of the group's connection, which settle() checks.
     if network is None and filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
@@ -95,7 +95,7 @@ def _plan(
         )
     name = wish.get("name")
     nic = Nic(
-        mac=_mac(unit, what, wish.get("mac", VALUE_AUTO), network),
+        mac=checked_mac(unit, what, wish.get("mac", VALUE_AUTO), network),
         ip=ip,
         name=None if name in (None, VALUE_NONE, "") else str(name),
         network=None if network is None else network.uuid,
@@ -111,12 +111,13 @@ def connection(network_name: str, *, mode: str, link: str, vlan: str) -> dict[st
     :raises errors.OpPrereqError: names the network and what is wrong.
     """
     what = f"network {network_name}"
-    own = _parameters(what, {"mode": mode, "link": link, "vlan": vlan})
-    _check_mode(what, own)
+    own = own_parameters(what, {"mode": mode, "link": link, "vlan": vlan})
+    require_mode(what, own)
     return {key: own.get(key, "") for key in NIC_PARAM_TYPES}
 
 
-def _check_mode(what: str, filled: Mapping[str, Any]) -> None:
+def require_mode(what: str, filled: Mapping[str, Any]) -> None:
+    """The complete parameters of an interface fit together."""
     mode = filled["mode"]
     if mode not in modes():
         raise errors.OpPrereqError(
@@ -131,7 +132,7 @@ def _check_mode(what: str, filled: Mapping[str, Any]) -> None:
         raise errors.OpPrereqError(f"{what}: mode {mode} needs a link", errors.ECODE_INVAL)
 
 
-def _network(unit: LogicalUnit, what: str, wish: Mapping[str, Any]) -> Network | None:
+def wished_network(unit: LogicalUnit, what: str, wish: Mapping[str, Any]) -> Network | None:
     """The network which the interface is to be in."""
     given = wish.get("network")
     if given in (None, "", VALUE_NONE):
@@ -192,7 +193,7 @@ def settled(
             errors.ECODE_INVAL,
         )
     filled = unit.config.cluster().fill_nic(connection)
-    _check_mode(what, filled)
+    require_mode(what, filled)
     ip = _from_pool(unit, what, nic.ip, network, conflicts_check=conflicts_check)
     if filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
@@ -243,7 +244,8 @@ def _from_pool(
 # -- one thing after the other -------------------------------------------------------------------
 
 
-def _parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+def own_parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters which a wish names; ``default`` is none, ``bridge`` is the older ``link``."""
     own = {
         key: str(wish[key]) for key in NIC_PARAM_TYPES if wish.get(key) not in (None, VALUE_DEFAULT)
     }
@@ -263,9 +265,10 @@ def _parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
     return own
 
 
-def _address(
+def checked_address(
     what: str, wish: Any, instance_ip: str | None, network: Network | None
 ) -> str | None:
+    """The address which a wish means; ``pool`` is settled later."""
     if wish in (None, "", VALUE_NONE):
         return None
     if wish == NIC_IP_POOL:
@@ -290,7 +293,8 @@ def _address(
     return str(wish)
 
 
-def _mac(unit: LogicalUnit, what: str, wish: Any, network: Network | None) -> str:
+def checked_mac(unit: LogicalUnit, what: str, wish: Any, network: Network | None) -> str:
+    """A free MAC address, generated or the one that is wished for; it is reserved."""
     if wish in (None, VALUE_AUTO, VALUE_GENERATE):
         prefix = None if network is None else network.mac_prefix
         return unit.config.generate_mac(unit.ctx.ec_id, prefix)

@@ -8,8 +8,8 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import convert_disks, run
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import run
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceRemove
@@ -43,9 +43,9 @@ class LUInstanceRemove(LogicalUnit):
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
-        node = self.config.node(self.instance.primary_node)
         if not self.op.ignore_failures:
-            prereq.require_online(node)
+            for uuid in self.config.instance_nodes(self.instance):
+                prereq.require_online(self.config.node(uuid))
         return self.instance
 
     def exec(self, plan: Instance) -> None:
@@ -74,6 +74,10 @@ class LUInstanceRemove(LogicalUnit):
                     f"disk {index} of instance {instance.name} was not removed: {err}", instance
                 )
         try:
+            convert_disks.clear(self, instance)
+        except errors.RpcError as err:
+            self._tolerate(f"disks of a former kind were not removed: {err}", instance)
+        try:
             disk_work.remove_storage_dir(self, instance, disks)
         except errors.RpcError as err:
             self._tolerate(
@@ -85,8 +89,7 @@ class LUInstanceRemove(LogicalUnit):
             self.warn(problem)
             return
         raise errors.OpExecError(
-            f"{problem}; the instance is still in the configuration, marked down. Repeat the"
-            " command"
+            f"{problem}; the instance stays in the configuration, marked down. Repeat the command"
             " when the cause is gone, or use 'gnt-instance remove --ignore-failures"
             f" {instance.name}'."
         )

@@ -1,0 +1,49 @@
+"""The interface through which a guest talks to its node."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib.instance.device_changes import END, Change
+from ganeti.constants.disk import MOD_ADD, MOD_REMOVE
+from ganeti.constants.net import NIC_IP_POOL
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance
+
+NIC_PREFIX = "ganeti:communication:"
+
+
+def nic_name(instance_name: str) -> str:
+    """Name of the interface."""
+    return f"{NIC_PREFIX}{instance_name}"
+
+
+def wish(unit: LogicalUnit, instance_name: str) -> dict[str, Any]:
+    """The interface as a new one is asked for.
+
+    :raises errors.OpPrereqError: the cluster has no network for it.
+    """
+    network = unit.config.cluster().instance_communication_network
+    if not network:
+        raise errors.OpPrereqError(
+            "the cluster has no network over which guests talk to their nodes. Name one with"
+            " 'gnt-cluster modify --instance-communication-network'.",
+            errors.ECODE_STATE,
+        )
+    return {"name": nic_name(instance_name), "network": network, "ip": NIC_IP_POOL}
+
+
+def changes(unit: LogicalUnit, instance: Instance, wanted: bool) -> list[Change]:
+    """Changes which give an instance the interface, or take it away."""
+    name = nic_name(instance.name)
+    present = [nic for nic in instance.nics if nic.name == name]
+    if wanted and not present:
+        return [Change(MOD_ADD, END, wish(unit, instance.name))]
+    if not wanted and present:
+        return [Change(MOD_REMOVE, present[0].uuid, {})]
+    return []

@@ -1,0 +1,143 @@
+"""Changes to the devices of an instance, as opcodes carry them.
+
+Disks and network interfaces are stacks: by default a device is added to and removed from the end. A
+device is meant by its number, its name or its UUID; ``-1`` is the last one, or the place after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ganeti import errors
+from ganeti.constants.disk import (
+    MOD_ADD,
+    MOD_ATTACH,
+    MOD_DETACH,
+    MOD_MODIFY,
+    MOD_REMOVE,
+)
+
+END = -1
+
+
+class Device(Protocol):
+    """What a disk and a network interface have in common."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def uuid(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change: what to do, to which device (number, name or UUID), with which parameters."""
+
+    action: str
+    ident: int | str
+    params: dict[str, Any]
+
+
+def changes_of(given: Sequence[Sequence[Any]]) -> list[Change]:
+    """Read the changes of an opcode, also in the older form of pairs."""
+    found = []
+    for item in given:
+        if len(item) == 3:
+            action, ident, params = item
+        elif item[0] in (MOD_ADD, MOD_ATTACH, MOD_DETACH, MOD_REMOVE):
+            action, ident, params = item[0], END, item[1]
+        else:
+            action, ident, params = MOD_MODIFY, item[0], item[1]
+        if isinstance(ident, str) and ident.lstrip("-").isdigit():
+            ident = int(ident)
+        found.append(Change(action, ident, dict(params)))
+    return found
+
+
+def find(what: str, devices: Sequence[Device], ident: int | str) -> int:
+    """Number of the device which is meant.
+
+    :param what: kind of device, for errors.
+    :raises errors.OpPrereqError: there is no such device, or its name is not unique.
+    """
+    if isinstance(ident, int):
+        number = ident + len(devices) if ident == END else ident
+        if 0 <= number < len(devices):
+            return number
+        has = f"it has {len(devices)}" if devices else "it has none"
+        shown = "last" if ident == END else str(ident)
+        raise errors.OpPrereqError(f"the instance has no {what} {shown}, {has}", errors.ECODE_NOENT)
+    for match in (
+        [index for index, device in enumerate(devices) if device.uuid == ident],
+        [index for index, device in enumerate(devices) if device.name == ident],
+    ):
+        if len(match) > 1:
+            raise errors.OpPrereqError(
+                f"several {what}s are named {ident!r}. Use the number or the UUID.",
+                errors.ECODE_INVAL,
+            )
+        if match:
+            return match[0]
+    raise errors.OpPrereqError(
+        f"the instance has no {what} with name or UUID {ident!r}", errors.ECODE_NOENT
+    )
+
+
+def place(what: str, devices: Sequence[Device], ident: int | str, limit: int) -> int:
+    """Number which a new device gets.
+
+    :raises errors.OpPrereqError: there are too many, or none can have that number.
+    """
+    if len(devices) >= limit:
+        raise errors.OpPrereqError(
+            f"an instance has at most {limit} {what}s", errors.ECODE_STATE
+        )
+    if not isinstance(ident, int):
+        raise errors.OpPrereqError(
+            f"a new {what} gets a number, not {ident!r}", errors.ECODE_INVAL
+        )
+    number = len(devices) if ident == END else ident
+    if not 0 <= number <= len(devices):
+        raise errors.OpPrereqError(
+            f"a new {what} cannot be number {ident}, the next is {len(devices)}",
+            errors.ECODE_INVAL,
+        )
+    return number
+
+
+def require_no_params(what: str, change: Change) -> None:
+    """A device that goes takes no parameters."""
+    if change.params:
+        raise errors.OpPrereqError(
+            f"parameters {', '.join(sorted(change.params))} have no meaning when a {what} is"
+            f" {_PAST[change.action]}",
+            errors.ECODE_INVAL,
+        )
+
+
+_PAST = {
+    MOD_ADD: "added",
+    MOD_ATTACH: "attached",
+    MOD_DETACH: "detached",
+    MOD_MODIFY: "changed",
+    MOD_REMOVE: "removed",
+}
+
+
+def updated_params(
+    own: Mapping[str, Any],
+    changes: Mapping[str, Any],
+    check: Callable[[Mapping[str, Any]], dict[str, Any]],
+) -> dict[str, Any]:
+    """An object's own parameters after changes; ``default`` and None take one back.
+
+    :param check: checks names and types of those which are set.
+    """
+    gone = {key for key, value in changes.items() if value in (None, "default")}
+    checked = check({key: value for key, value in changes.items() if key not in gone})
+    # Also what is taken back must be a parameter that exists.
+    check({key: "default" for key in gone})
+    return {**{key: value for key, value in own.items() if key not in gone}, **checked}

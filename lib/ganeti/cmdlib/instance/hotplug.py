@@ -1,0 +1,78 @@
+"""Plugging devices of a running guest while its parameters change.
+
+Whether that is possible is asked once, before anything is changed. What could not be plugged stays
+in the configuration and takes effect when the guest is started the next time; that is said, and is
+no error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import why
+from ganeti.constants.net import HOTPLUG_TARGET_DISK, HOTPLUG_TARGET_NIC
+from ganeti.wire.calls import HOTPLUG_DEVICE, HOTPLUG_SUPPORTED
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Disk, Instance, Nic
+
+
+class Plug:
+    """The devices of one running guest, or of one whose devices cannot be changed now.
+
+    :ivar running: the guest runs.
+    :ivar possible: its devices can be changed.
+    """
+
+    def __init__(self, unit: LogicalUnit, instance: Instance, *, wanted: bool) -> None:
+        self._unit = unit
+        self._instance = instance
+        self.running = prereq.is_running(prereq.running_info(unit, instance))
+        self.possible = False
+        if self.running and wanted:
+            answer = unit.rpc.call(
+                HOTPLUG_SUPPORTED, instance.primary_node, instance=instance
+            )
+            self.possible = answer.failure is None
+            if answer.failure is not None:
+                unit.warn(
+                    f"devices of instance {instance.name} cannot be changed while it runs:"
+                    f" {why(answer.failure)}",
+                    hint="Changes take effect when it is started the next time.",
+                )
+
+    def disk(self, action: str, disk: Disk, index: int, link: list[Any] | None = None) -> bool:
+        """Plug a disk; ``link`` as its activation answered. Returns whether the guest has it."""
+        return self._plug(action, HOTPLUG_TARGET_DISK, (disk, self._instance), index, link)
+
+    def nic(self, action: str, nic: Nic, index: int) -> bool:
+        """Plug a network interface."""
+        instance = dataclasses.replace(self._instance, nics=(nic,))
+        filled = self._unit.config.filled(instance).nics[0]
+        return self._plug(action, HOTPLUG_TARGET_NIC, filled, index, None)
+
+    def _plug(self, action: str, kind: str, device: Any, seq: int, extra: list[Any] | None) -> bool:
+        if not self.possible:
+            return False
+        answer = self._unit.rpc.call(
+            HOTPLUG_DEVICE,
+            self._instance.primary_node,
+            instance=self._unit.config.instance(self._instance.uuid),
+            action=action,
+            dev_type=kind,
+            device=device,
+            extra=extra,
+            seq=seq,
+        )
+        if answer.failure is not None:
+            self._unit.warn(
+                f"{kind} {seq} of the running instance {self._instance.name} was not changed:"
+                f" {why(answer.failure)}",
+                hint="The change takes effect when it is started the next time.",
+            )
+            return False
+        self._unit.info(f"{kind} {seq} of the running instance was changed")
+        return True

@@ -1,0 +1,513 @@
+"""Changing an instance: parameters, devices, kind of disks, node, wanted state.
+
+Everything is checked first, the changes to devices in the order given. What needs work on nodes is
+done then (:mod:`disk_changes`, :mod:`convert_disks`); parameters and network interfaces go into the
+configuration in one change at the end. A running guest gets devices plugged at once where its
+hypervisor can, everything else takes effect with its next start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors, ht
+from ganeti.cmdlib import placement, prereq
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
+from ganeti.cmdlib.instance import (
+    communication,
+    convert_disks,
+    device_changes,
+    disk_changes,
+    new_disks,
+    nic_changes,
+    os_params,
+    params,
+    policy,
+    secondary,
+)
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance.hotplug import Plug
+from ganeti.constants.disk import INT_MIRRORED, MOD_ADD, MOD_MODIFY, MOD_REMOVE
+from ganeti.constants.net import (
+    HOTPLUG_ACTION_ADD,
+    HOTPLUG_ACTION_MODIFY,
+    HOTPLUG_ACTION_REMOVE,
+)
+from ganeti.locking import Level
+from ganeti.objects import Instance, Node, fill
+from ganeti.opcodes.instance import OpInstanceSetParams
+from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY
+
+_HOT_ACTIONS = {
+    MOD_ADD: HOTPLUG_ACTION_ADD,
+    MOD_MODIFY: HOTPLUG_ACTION_MODIFY,
+    MOD_REMOVE: HOTPLUG_ACTION_REMOVE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyPlan:
+    """What changes; ``planned`` is the instance with its new parameters and interfaces."""
+
+    instance: Instance
+    planned: Instance
+    nics: nic_changes.NicPlan | None
+    disks: disk_changes.DiskPlan | None
+    conversion: convert_disks.ConversionPlan | None
+    new_primary: Node | None
+    plug: Plug | None
+    results: tuple[tuple[str, Any], ...]
+
+
+class _ModifyHooks(InstanceHooks):
+    """The variables show the new values, before the change too."""
+
+    def environment(self, unit: LogicalUnit, plan: ModifyPlan) -> dict[str, object]:
+        env = super().environment(unit, plan)
+        for key in [key for key in env if key.startswith("INSTANCE_NIC")]:
+            del env[key]
+        present = unit.config.instance(plan.instance.uuid)
+        shown = dataclasses.replace(
+            present,
+            nics=plan.planned.nics,
+            beparams=plan.planned.beparams,
+            hvparams=plan.planned.hvparams,
+        )
+        env.update(filled_instance_env(unit.config, unit.config.filled(shown)))
+        env.update(unit.hook_env(plan))
+        return env
+
+
+@executes(OpInstanceSetParams)
+class LUInstanceSetParams(LogicalUnit):
+    """Change anything of an instance which can be changed in place."""
+
+    op: OpInstanceSetParams
+    HOOKS = _ModifyHooks("instance-modify")
+
+    # -- arguments that need no lock -------------------------------------------
+
+    def expand_names(self) -> None:
+        op = self.op
+        self.nic_mods = device_changes.changes_of(op.nics)
+        self.disk_mods = device_changes.changes_of(op.disks)
+        wanted = (
+            self.nic_mods, self.disk_mods, op.disk_template, op.hvparams, op.beparams, op.osparams,
+            op.osparams_private, op.os_name, op.offline is not None, op.runtime_mem, op.pnode,
+            op.pnode_uuid, op.instance_communication is not None,
+        )
+        if not any(wanted):
+            raise errors.OpPrereqError("no changes are given", errors.ECODE_INVAL)
+        if op.disk_template and self.disk_mods:
+            raise errors.OpPrereqError(
+                "disks cannot be converted and changed in one go", errors.ECODE_INVAL
+            )
+        if op.remote_node and op.iallocator:
+            raise errors.OpPrereqError(
+                "give either a secondary node or an instance allocator, not both",
+                errors.ECODE_INVAL,
+            )
+        if (op.remote_node or op.iallocator) and not op.disk_template:
+            raise errors.OpPrereqError(
+                "a secondary node only has a meaning when disks are converted. Use"
+                " 'gnt-instance replace-disks' to change it.",
+                errors.ECODE_INVAL,
+            )
+        self.new_primary = self._node(op.pnode, op.pnode_uuid)
+        self.secondary = self._node(op.remote_node, op.remote_node_uuid)
+        self.lock_instance(op.instance_name, op.instance_uuid)
+
+    def _node(self, name: str | None, uuid: str | None) -> Node | None:
+        return self.config.expand_node(uuid or name or "") if name or uuid else None
+
+    def declare_locks(self, level: Level) -> None:
+        if self.instance is None:
+            return
+        nodes = set(self.config.instance_nodes(self.instance))
+        nodes.update(node.uuid for node in (self.new_primary, self.secondary) if node)
+        if level is Level.NODEGROUP:
+            self.need(level, {self.config.node(uuid).group for uuid in nodes}, shared=True)
+        elif level in (Level.NODE, Level.NODE_RES):
+            if self.op.iallocator:
+                nodes |= placement.candidates(self.config.snapshot())
+            if level is Level.NODE:
+                self.need(level, nodes, shared=True)
+            elif self.disk_mods or self.op.disk_template or self.op.runtime_mem:
+                self.need(level, nodes)
+
+    # -- hooks -----------------------------------------------------------------
+
+    def hook_env(self, plan: ModifyPlan) -> dict[str, object]:
+        env: dict[str, object] = {}
+        if plan.conversion is not None:
+            env["NEW_DISK_TEMPLATE"] = plan.conversion.template
+        if self.op.runtime_mem:
+            env["RUNTIME_MEMORY"] = self.op.runtime_mem
+        return env
+
+    # -- check -----------------------------------------------------------------
+
+    def check_prereq(self) -> ModifyPlan:
+        assert self.instance is not None
+        op, instance = self.op, self.instance
+        prereq.require_not_forthcoming(instance, "modify")
+        results: list[tuple[str, Any]] = []
+        new_primary = self._check_primary(instance)
+        primary = new_primary or self.config.node(instance.primary_node)
+        # A record can be changed while nobody can be asked; devices and guests cannot.
+        if self.disk_mods or op.disk_template or op.runtime_mem:
+            prereq.require_online(primary)
+        planned = self._parameters(instance, primary, results)
+        nic_plan, planned = self._interfaces(planned, primary, results)
+        disk_plan, conversion = self._disks(instance, results)
+        self._check_policy(instance, planned, disk_plan, primary)
+        plug = None
+        if (nic_plan or disk_plan) and not primary.offline:
+            plug = Plug(self, instance, wanted=op.hotplug)
+        if disk_plan is not None and plug is not None and plug.running and not plug.possible:
+            gone = [s for s in disk_plan.steps if s.action in ("remove", "detach")]
+            if gone:
+                raise errors.OpPrereqError(
+                    f"disk {gone[0].index} of instance {instance.name} is in use, it cannot be"
+                    " taken from a running instance. Stop the instance first.",
+                    errors.ECODE_STATE,
+                )
+        self._check_runtime_memory(instance, results)
+        planned = self._admin_state(planned, results)
+        return ModifyPlan(
+            instance, planned, nic_plan, disk_plan, conversion, new_primary, plug, tuple(results)
+        )
+
+    def dry_run_result(self, plan: ModifyPlan) -> list[list[Any]]:
+        return [list(row) for row in plan.results]
+
+    def _check_primary(self, instance: Instance) -> Node | None:
+        """The node which becomes the primary by hand; nobody moves anything there."""
+        if self.new_primary is None:
+            return None
+        node = self.config.node(self.new_primary.uuid)
+        if node.uuid == instance.primary_node:
+            raise errors.OpPrereqError(
+                f"node {node.name} is the primary node of instance {instance.name} already",
+                errors.ECODE_STATE,
+            )
+        prereq.require_online(node)
+        prereq.require_vm_capable(node)
+        prereq.require_admin_state(
+            instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), "change the primary node of"
+        )
+        disks = self.config.instance_disks(instance)
+        if disk_work.mirrored_internally(disks) and node.uuid not in self.config.secondary_nodes(
+            instance
+        ):
+            raise errors.OpPrereqError(
+                f"node {node.name} is not the secondary node of instance {instance.name}",
+                errors.ECODE_INVAL,
+            )
+        old = self.config.node(instance.primary_node)
+        if old.offline:
+            return node
+        try:
+            info = prereq.running_info(self, instance)
+        except errors.RpcError as err:
+            text = f"node {old.name} does not tell whether it runs the instance: {why(err)}"
+            if not self.op.force:
+                raise errors.OpPrereqError(
+                    f"{text}. Use --force if it certainly does not.", errors.ECODE_STATE
+                ) from err
+            self.warn(text)
+            return node
+        if prereq.is_running(info):
+            raise errors.OpPrereqError(
+                f"instance {instance.name} still runs on node {old.name}", errors.ECODE_STATE
+            )
+        return node
+
+    # -- parameters ------------------------------------------------------------
+
+    def _parameters(
+        self, instance: Instance, primary: Node, results: list[tuple[str, Any]]
+    ) -> Instance:
+        op, cluster = self.op, self.config.cluster()
+        values: dict[str, Any] = {}
+        os_name = op.os_name or instance.os
+        if op.os_name:
+            values["os"] = os_name
+            results.append(("os", os_name))
+        if op.hvparams:
+            values["hvparams"] = device_changes.updated_params(
+                instance.hvparams,
+                op.hvparams,
+                lambda given: params.checked_hvparams(instance.hypervisor, given),
+            )
+            results += [(f"hv/{key}", value) for key, value in sorted(op.hvparams.items())]
+        if op.beparams:
+            given = params.split_memory(op.beparams)
+            values["beparams"] = device_changes.updated_params(
+                instance.beparams, given, params.checked_beparams
+            )
+            results += [(f"be/{key}", value) for key, value in sorted(given.items())]
+        for name, label in (("osparams", "os"), ("osparams_private", "os_private")):
+            changes = getattr(op, name)
+            if changes:
+                merged = os_params.merged(getattr(instance, name), changes)
+                private = name == "osparams_private"
+                values[name] = ht.PrivateDict(merged) if private else merged
+                results += [
+                    (f"{label}/{key}", "<hidden>" if private else changes[key])
+                    for key in sorted(changes)
+                ]
+        planned = dataclasses.replace(instance, **values)
+        filled_hv = fill.fill_hv(cluster, instance.hypervisor, os_name, planned.hvparams)
+        filled_be = fill.fill_be(cluster, planned.beparams)
+        params.require_sane_backend(filled_be)
+        nodes = [primary.uuid, *self.config.secondary_nodes(instance)]
+        if op.hvparams:
+            params.require_hv_syntax(instance.hypervisor, filled_hv)
+            prereq.require_hvparams_usable(self, nodes, instance.hypervisor, filled_hv)
+        if (op.os_name or op.osparams or op.osparams_private) and not op.force:
+            self._check_system(planned, primary, os_name)
+        if op.beparams and not op.force and not primary.offline:
+            self._check_memory(instance, filled_be, filled_hv, primary)
+        return planned
+
+    def _check_system(self, planned: Instance, primary: Node, os_name: str) -> None:
+        if not os_name:
+            raise errors.OpPrereqError(
+                f"instance {planned.name} has no operating system", errors.ECODE_INVAL
+            )
+        osparams = os_params.for_installation(
+            self.config.cluster(), os_name, planned.osparams, planned.osparams_private, {}
+        )
+        prereq.require_online(primary)
+        prereq.require_os(
+            self, primary.uuid, os_name, osparams, force_variant=self.op.force_variant
+        )
+
+    def _check_memory(
+        self,
+        instance: Instance,
+        filled_be: Mapping[str, Any],
+        filled_hv: Mapping[str, Any],
+        primary: Node,
+    ) -> None:
+        """A larger instance can still be started where it is."""
+        before = fill.fill_be(self.config.cluster(), instance.beparams)
+        if filled_be["maxmem"] <= before["maxmem"]:
+            return
+        used_mib = prereq.running_info(self, instance).get("memory", 0)
+        free_mib = prereq.node_facts(
+            self, primary.uuid, instance.hypervisor, filled_hv
+        ).get("memory_free")
+        if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
+            raise errors.OpPrereqError(
+                f"node {primary.name} lacks {filled_be['minmem'] - free_mib - used_mib} MiB to"
+                f" start instance {instance.name} with this memory. Use --force to set it"
+                " nevertheless.",
+                errors.ECODE_NORES,
+            )
+
+    def _admin_state(self, planned: Instance, results: list[tuple[str, Any]]) -> Instance:
+        if self.op.offline is None:
+            return planned
+        wanted = prereq.ADMIN_OFFLINE if self.op.offline else prereq.ADMIN_DOWN
+        allowed = prereq.ADMIN_DOWN if self.op.offline else prereq.ADMIN_OFFLINE
+        if planned.admin_state == wanted:
+            return planned
+        prereq.require_admin_state(
+            planned, (allowed,), "mark offline" if self.op.offline else "mark online"
+        )
+        results.append(("admin_state", wanted))
+        return dataclasses.replace(planned, admin_state=wanted)
+
+    def _check_runtime_memory(self, instance: Instance, results: list[tuple[str, Any]]) -> None:
+        wanted_mib = self.op.runtime_mem
+        if not wanted_mib:
+            return
+        info = prereq.running_info(self, instance)
+        if not prereq.is_running(info):
+            raise errors.OpPrereqError(
+                f"instance {instance.name} does not run", errors.ECODE_STATE
+            )
+        filled = self.config.filled(instance)
+        low, high = filled.beparams["minmem"], filled.beparams["maxmem"]
+        if not self.op.force and not low <= wanted_mib <= high:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} must have between {low} and {high} MiB of memory. Use"
+                " --force to go beyond.",
+                errors.ECODE_INVAL,
+            )
+        more_mib = wanted_mib - int(info.get("memory", 0))
+        if more_mib > 0:
+            prereq.require_free_memory(
+                self,
+                instance.primary_node,
+                f"growing the memory of instance {instance.name}",
+                more_mib,
+                instance.hypervisor,
+                filled.hvparams,
+            )
+        results.append(("runtime_memory", wanted_mib))
+
+    # -- devices ---------------------------------------------------------------
+
+    def _interfaces(
+        self, planned: Instance, primary: Node, results: list[tuple[str, Any]]
+    ) -> tuple[nic_changes.NicPlan | None, Instance]:
+        changes = list(self.nic_mods)
+        if self.op.instance_communication is not None:
+            changes += communication.changes(self, planned, self.op.instance_communication)
+            results.append(
+                ("instance_communication", str(self.op.instance_communication))
+            )
+        if not changes:
+            return None, planned
+        nic_plan = nic_changes.plan(
+            self, planned, primary, changes, conflicts_check=self.op.conflicts_check
+        )
+        for step in nic_plan.steps:
+            results += step.result
+        planned = dataclasses.replace(planned, nics=nic_plan.nics)
+        if not primary.offline and any(step.action != MOD_REMOVE for step in nic_plan.steps):
+            filled = self.config.filled(planned)
+            if self.op.force:
+                try:
+                    prereq.require_instance_bridges(self, filled, primary.uuid)
+                except errors.OpPrereqError as err:
+                    self.warn(str(err))
+            else:
+                prereq.require_instance_bridges(self, filled, primary.uuid)
+        return nic_plan, planned
+
+    def _disks(
+        self, instance: Instance, results: list[tuple[str, Any]]
+    ) -> tuple[disk_changes.DiskPlan | None, convert_disks.ConversionPlan | None]:
+        op = self.op
+        if op.disk_template:
+            conversion = convert_disks.plan(
+                self,
+                instance,
+                op.disk_template,
+                self._choose_secondary(instance),
+                ext_params=op.ext_params,
+                file_driver=op.file_driver,
+                file_storage_dir=op.file_storage_dir,
+            )
+            results.append(("disk_template", op.disk_template))
+            return None, conversion
+        if not self.disk_mods:
+            return None, None
+        for uuid in self.config.secondary_nodes(instance):
+            prereq.require_online(self.config.node(uuid))
+        disk_plan = disk_changes.plan(self, instance, self.disk_mods, op.ext_params)
+        disk_changes.check_room(self, instance, disk_plan)
+        for step in disk_plan.steps:
+            results += step.result
+        return disk_plan, None
+
+    def _choose_secondary(self, instance: Instance) -> Node | None:
+        if self.op.disk_template not in INT_MIRRORED or not self.op.iallocator:
+            return None if self.secondary is None else self.config.node(self.secondary.uuid)
+        return secondary.by_allocator(self, instance, self.op.iallocator)
+
+    def _check_policy(
+        self,
+        instance: Instance,
+        planned: Instance,
+        disk_plan: disk_changes.DiskPlan | None,
+        primary: Node,
+    ) -> None:
+        """New violations of the group's policy are refused, old ones are not our business."""
+        cluster = self.config.cluster()
+        before_be = fill.fill_be(cluster, instance.beparams)
+        after_be = fill.fill_be(cluster, planned.beparams)
+        disks = self.config.instance_disks(instance)
+        old_sizes = [disk.size for disk in disks]
+        template = self.op.disk_template or self.config.disk_template(instance)
+        states = []
+        for beparams, sizes, nic_count, kind in (
+            (before_be, old_sizes, len(instance.nics), self.config.disk_template(instance)),
+            (
+                after_be,
+                old_sizes if disk_plan is None else list(disk_plan.sizes_mib),
+                len(planned.nics),
+                template if disk_plan is None else disk_plan.template,
+            ),
+        ):
+            states.append(
+                policy.violations(
+                    self, primary, beparams=beparams, disk_sizes_mib=sizes, nic_count=nic_count,
+                    disk_template=kind,
+                )
+            )
+        new = [found for found in states[1] if found not in states[0]]
+        policy.refuse(self, instance.name, primary, new, ignore=self.op.ignore_ipolicy)
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: ModifyPlan) -> list[list[Any]]:
+        instance = plan.instance
+        if self.op.runtime_mem:
+            self.rpc.call(
+                INSTANCE_BALLOON_MEMORY,
+                instance.primary_node,
+                instance=instance,
+                memory_mib=self.op.runtime_mem,
+            ).payload()
+        if plan.new_primary is not None:
+            self.config.set_instance_primary(instance.uuid, plan.new_primary.uuid)
+        if plan.disks is not None:
+            disk_changes.carry_out(
+                self,
+                instance.uuid,
+                plan.disks,
+                plan.plug,
+                directory=self._directory(plan),
+                driver=self.op.file_driver,
+                wait_for_sync=self.op.wait_for_sync,
+            )
+        if plan.conversion is not None:
+            convert_disks.carry_out(
+                self,
+                self.config.instance(instance.uuid),
+                plan.conversion,
+                wait_for_sync=self.op.wait_for_sync,
+            )
+        self._record(plan)
+        self._plug_interfaces(plan)
+        return [list(row) for row in plan.results]
+
+    def _directory(self, plan: ModifyPlan) -> str | None:
+        assert plan.disks is not None
+        if plan.disks.template not in disk_work.IN_OWN_DIRECTORY:
+            return None
+        return new_disks.file_directory(
+            self, plan.disks.template, self.op.file_storage_dir, plan.instance.name
+        )
+
+    def _record(self, plan: ModifyPlan) -> None:
+        """Parameters, interfaces and wanted state, in one change."""
+        changes = {
+            name: getattr(plan.planned, name)
+            for name in ("os", "hvparams", "beparams", "osparams", "osparams_private", "nics")
+            if getattr(plan.planned, name) != getattr(plan.instance, name)
+        }
+        state = plan.planned.admin_state
+        with self.config.transaction() as change:
+            if changes:
+                present = change.data.instances[plan.instance.uuid]
+                change.update_instance(
+                    dataclasses.replace(present, **changes), self.ctx.ec_id
+                )
+            if state != plan.instance.admin_state:
+                change.mark_instance(plan.instance.uuid, state)
+
+    def _plug_interfaces(self, plan: ModifyPlan) -> None:
+        if plan.nics is None or plan.plug is None or not plan.plug.running:
+            return
+        for step in plan.nics.steps:
+            plan.plug.nic(_HOT_ACTIONS[step.action], step.nic, step.index)
