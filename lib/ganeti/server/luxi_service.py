@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors, ht, opcodes
 from ganeti.cmdlib import query
+from ganeti.cmdlib.cluster import info
 from ganeti.config.history import Author
-from ganeti.constants import cluster as cluster_const
 from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
 from ganeti.jqueue import explain
-from ganeti.objects import FilterRule, codec
+from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.query import job_rules
 from ganeti.server import luxi_history
@@ -311,20 +311,10 @@ class Service:
     # -- the cluster -----------------------------------------------------------------------------
 
     def _cluster_info(self, request: Request) -> None:
-        request.answer(cluster_info(self._context))
+        request.answer(info.cluster_info(self._context))
 
     def _config_values(self, request: Request, fields: list[str]) -> None:
-        cluster = self._context.config.cluster()
-        values: dict[str, Callable[[], Any]] = {
-            "cluster_name": lambda: cluster.cluster_name,
-            "master_node": lambda: self._context.config.master_node().name,
-            "drain_flag": lambda: self._queue.drained,
-            "watcher_pause": query.watcher_pause,
-            "modify_ssh_setup": lambda: cluster.modify_ssh_setup,
-            "ssh_key_type": lambda: cluster.ssh_key_type,
-            "ssh_key_bits": lambda: cluster.ssh_key_bits,
-        }
-        request.answer([values[name]() if name in values else None for name in fields])
+        request.answer(info.config_values(self._context, fields))
 
     def _config_history(self, request: Request, limit: int | None) -> None:
         request.answer(luxi_history.commits(self._context.config, limit))
@@ -382,45 +372,3 @@ def _refuse_locking(use_locking: bool) -> None:
     if use_locking:
         raise errors.OpPrereqError("queries take no locks; ask with use_locking false",
                                    errors.ECODE_INVAL)
-
-
-def cluster_info(context: MasterContext) -> dict[str, Any]:
-    """The answer to ``QueryClusterInfo``; names are published."""
-    config = context.config
-    cluster = config.cluster()
-    state = codec.to_dict(cluster)
-    collectors = cluster.data_collectors
-    info = {name: state.get(name) for name in (
-        "enabled_hypervisors", "hvparams", "os_hvp", "beparams", "osparams", "ipolicy",
-        "nicparams", "ndparams", "diskparams", "candidate_pool_size", "max_running_jobs",
-        "max_tracked_jobs", "mac_prefix", "master_netdev", "master_netmask",
-        "use_external_mip_script", "volume_group_name", "drbd_usermode_helper",
-        "file_storage_dir", "shared_file_storage_dir", "gluster_storage_dir",
-        "maintain_node_health", "ctime", "mtime", "uuid", "tags", "uid_pool",
-        "default_iallocator", "default_iallocator_params", "reserved_lvs", "prealloc_wipe_disks",
-        "hidden_os", "blacklisted_os", "enabled_disk_templates", "install_image",
-        "instance_communication_network", "zeroing_image", "compression_tools",
-        "enabled_user_shutdown", "modify_ssh_setup", "ssh_key_type", "ssh_key_bits",
-    )}
-    info.update(
-        software_version=cluster_const.RELEASE_VERSION,
-        protocol_version=cluster_const.PROTOCOL_VERSION,
-        config_version=cluster_const.CONFIG_VERSION,
-        os_api_version=cluster_const.OS_API_VERSION,
-        export_version=cluster_const.EXPORT_VERSION,
-        vcs_version=f"(ganeti) version {cluster_const.RELEASE_VERSION}",
-        architecture=query.architecture(),
-        name=cluster.cluster_name,
-        master=config.master_node().name,
-        default_hypervisor=cluster.primary_hypervisor,
-        primary_ip_version=6 if cluster.primary_ip_family == _AF_INET6 else 4,
-        enabled_data_collectors={name: values.get("active", True)
-                                 for name, values in collectors.items()},
-        data_collector_interval={name: values.get("interval")
-                                 for name, values in collectors.items()},
-    )
-    return info
-
-
-# The configuration holds the number of the address family, as the C library has it.
-_AF_INET6 = 10

@@ -18,17 +18,16 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes, why
 from ganeti.cmdlib.cluster import params
+from ganeti.cmdlib.cluster.address import move_address
 from ganeti.cmdlib.cluster.communication import communication_jobs, require_alike
 from ganeti.cmdlib.hooks import ClusterHooks
 from ganeti.cmdlib.instance import policy
 from ganeti.cmdlib.node import candidates
-from ganeti.cmdlib.undo import Undo
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, fill, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
-from ganeti.rpc import master_ip
 from ganeti.utils import paths
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import NODE_CHANGE_MASTER_NETMASK, NODE_VERIFY, OS_VALIDATE
@@ -209,7 +208,8 @@ class LUClusterSetParams(LogicalUnit):
     def exec(self, plan: SetPlan) -> ResultWithJobs | None:
         values = plan.change.values
         if {"master_netdev", "use_external_mip_script"} & set(values):
-            self._move_address(plan)
+            move_address(self, lambda: self._commit(plan), lambda: self._put_back(plan),
+                         force=self.op.force)
         elif values:
             self._commit(plan)
         if "master_netmask" in values and "master_netdev" not in values:
@@ -237,32 +237,6 @@ class LUClusterSetParams(LogicalUnit):
         old = {name: getattr(plan.old, name) for name in plan.change.values}
         with self.config.transaction() as change:
             change.update_cluster(updated(change.data.cluster, **old))
-
-    def _move_address(self, plan: SetPlan) -> None:
-        """Take the address of the master down as it was brought up, and up in the new way."""
-        failure = master_ip.deactivate_master_ip(self.rpc, self.config.snapshot())
-        if failure is not None:
-            self._give_up(f"the address of the master cannot be taken down: {why(failure)}")
-        with Undo(self.warn, hint="Use 'gnt-cluster activate-master-ip'.") as undo:
-            undo.add("the address of the master", self._activate)
-            self._commit(plan)
-            undo.add("the new parameters", self._put_back, plan)
-            failure = master_ip.activate_master_ip(self.rpc, self.config.snapshot())
-            if failure is not None:
-                self._give_up(
-                    f"the address of the master cannot be brought up: {why(failure)}. The"
-                    " parameters are as they were.")
-            undo.commit()
-
-    def _activate(self) -> None:
-        failure = master_ip.activate_master_ip(self.rpc, self.config.snapshot())
-        if failure is not None:
-            raise failure
-
-    def _give_up(self, text: str) -> None:
-        if not self.op.force:
-            raise errors.OpExecError(text)
-        self.warn(text.removesuffix(" The parameters are as they were."))
 
     def _change_netmask(self, old: Cluster) -> None:
         cluster = self.config.cluster()

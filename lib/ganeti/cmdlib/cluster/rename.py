@@ -1,0 +1,98 @@
+"""Giving the cluster another name, another address, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.cluster.address import move_address
+from ganeti.cmdlib.hooks import ClusterHooks
+from ganeti.constants import net as net_c
+from ganeti.constants import node_verify as nv
+from ganeti.objects import updated
+from ganeti.opcodes.cluster import OpClusterRename
+from ganeti.utils import net
+from ganeti.utils.text import comma_join
+from ganeti.wire.calls import NODE_VERIFY
+
+
+@dataclass(frozen=True, slots=True)
+class RenamePlan:
+    """Name and address, old and new."""
+
+    old_name: str
+    old_ip: str
+    name: str
+    ip: str
+
+
+@executes(OpClusterRename)
+class LUClusterRename(LogicalUnit):
+    """Rename the cluster: the new name's address becomes the master's. Result: the new name."""
+
+    op: OpClusterRename
+    HOOKS = ClusterHooks("cluster-rename")
+    REQ_BGL = True
+
+    def hook_env(self, plan: RenamePlan) -> dict[str, object]:
+        return {"OP_TARGET": plan.old_name, "NEW_NAME": self.op.name}
+
+    def hook_nodes(self, plan: RenamePlan) -> tuple[list[str], list[str]]:
+        return [self.config.master_node().uuid], [node.uuid for node in self.config.nodes()]
+
+    def check_prereq(self) -> RenamePlan:
+        cluster = self.config.cluster()
+        prereq.valid_host_name(self.op.name, "cluster name")
+        host = prereq.resolve(self.op.name, "cluster name")
+        plan = RenamePlan(cluster.cluster_name, cluster.master_ip, host.name, host.ip)
+        if (plan.name, plan.ip) == (plan.old_name, plan.old_ip):
+            raise errors.OpPrereqError(
+                f"the cluster is called {plan.name} and has the address {plan.ip} already",
+                errors.ECODE_INVAL)
+        for node in self.config.nodes():
+            if plan.name == node.name or plan.ip in (node.primary_ip, node.secondary_ip):
+                raise errors.OpPrereqError(
+                    f"{plan.name} ({plan.ip}) is a name or an address of node {node.name}",
+                    errors.ECODE_NOTUNIQUE)
+        if net.is_ipv6(plan.ip) != (cluster.primary_ip_family == net_c.IP6_FAMILY):
+            raise errors.OpPrereqError(
+                f"{plan.ip} is of another address family than the cluster", errors.ECODE_INVAL)
+        if plan.ip != plan.old_ip:
+            self._require_free(plan)
+        return plan
+
+    def _require_free(self, plan: RenamePlan) -> None:
+        """No node hears anybody at the new address, be it from where it may."""
+        # All of 127.0.0.0/8 is one machine, which answers for every address.
+        if plan.ip.startswith("127."):
+            return
+        answers = self.rpc.call_many(
+            NODE_VERIFY, [node.uuid for node in self.config.online_nodes()],
+            checks={nv.MASTERIP: [plan.name, plan.ip]}, cluster_name=plan.old_name,
+            all_hvparams={})
+        hear = [answer.node_name for answer in answers.values()
+                if answer.failure is None and answer.data[nv.MASTERIP]]
+        asked = [answer for answer in answers.values() if answer.failure is None]
+        if hear:
+            raise errors.OpPrereqError(
+                f"somebody answers at the address {plan.ip} of {plan.name}; node"
+                f" {comma_join(hear)} can reach it", errors.ECODE_NOTUNIQUE)
+        if not asked:
+            raise errors.OpPrereqError(
+                f"no node could tell whether somebody has the address {plan.ip}",
+                errors.ECODE_ENVIRON)
+
+    def exec(self, plan: RenamePlan) -> str:
+        def to(name: str, ip: str) -> Any:
+            return lambda: self._write(name, ip)
+
+        move_address(self, to(plan.name, plan.ip), to(plan.old_name, plan.old_ip))
+        return plan.name
+
+    def _write(self, name: str, ip: str) -> None:
+        with self.config.transaction() as change:
+            change.update_cluster(
+                updated(change.data.cluster, cluster_name=name, master_ip=ip))

@@ -1,0 +1,111 @@
+"""Correcting recorded sizes of disks by what the nodes have.
+
+A volume may have been rounded up, grown by hand, or an old version may have written down another
+size; what is on record decides about placement and about the size of mirrors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.constants import disk as disk_c
+from ganeti.locking import ALL, Level
+from ganeti.objects import Disk, Instance, updated
+from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS
+
+_MIB = 1 << 20
+Correction = tuple[str, int, str, int]
+
+
+@executes(OpClusterRepairDiskSizes)
+class LUClusterRepairDiskSizes(LogicalUnit):
+    """Correct sizes. Result: (instance, number of the disk, what, new value) each."""
+
+    op: OpClusterRepairDiskSizes
+
+    def expand_names(self) -> None:
+        if self.op.instances:
+            found = [self.config.expand_instance(name).uuid for name in self.op.instances]
+            self.need(Level.INSTANCE, found)
+        else:
+            self.need(Level.INSTANCE, ALL)
+
+    def declare_locks(self, level: Level) -> None:
+        if level is Level.NODE_RES:
+            nodes = {instance.primary_node for instance in self._instances()}
+            self.need(level, nodes, shared=True)
+
+    def _instances(self) -> list[Instance]:
+        held = self.owned(Level.INSTANCE)
+        return [instance for instance in self.config.instances() if instance.uuid in held]
+
+    def check_prereq(self) -> list[Instance]:
+        return [instance for instance in self._instances() if not instance.forthcoming]
+
+    def exec(self, plan: list[Instance]) -> list[Correction]:
+        asked: dict[str, list[tuple[Disk, Instance]]] = {}
+        for instance in plan:
+            pairs = [(disk, instance) for disk in self.config.instance_disks(instance)]
+            if pairs:
+                asked.setdefault(instance.primary_node, []).extend(pairs)
+        answers = self.rpc.call_many(
+            BLOCKDEV_GETDIMENSIONS, asked,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in asked.items()})
+        found: list[Correction] = []
+        for uuid, answer in answers.items():
+            if answer.failure is not None:
+                self.warn(
+                    f"node {answer.node_name} does not tell the sizes of its disks:"
+                    f" {why(answer.failure)}")
+                continue
+            for (disk, instance), dimensions in zip(asked[uuid], answer.data, strict=True):
+                found += self._correct(instance, disk, dimensions)
+        return found
+
+    def _correct(self, instance: Instance, disk: Disk, dimensions: Any) -> list[Correction]:
+        index = instance.disks.index(disk.uuid)
+        label = f"disk {index} of instance {instance.name}"
+        if dimensions is None:
+            self.warn(f"{label} does not exist, its size stays as it is")
+            return []
+        if not _plausible(dimensions):
+            self.warn(f"{label} has a size which cannot be: {dimensions!r:.200}")
+            return []
+        size_mib, spindles = dimensions[0] // _MIB, dimensions[1]
+        changes: dict[str, Any] = {}
+        found: list[Correction] = []
+        if size_mib != disk.size:
+            self.info(f"{label} has {size_mib} MiB, not {disk.size}")
+            changes["size"] = size_mib
+            found.append((instance.name, index, "size", size_mib))
+        if spindles is not None and spindles != disk.spindles and self._exclusive(instance):
+            self.info(f"{label} has {spindles} spindles, not {disk.spindles}")
+            changes["spindles"] = spindles
+            found.append((instance.name, index, "spindles", spindles))
+        children = _grown_children(disk, changes.get("size", disk.size))
+        if children != disk.children:
+            self.info(f"the data below {label} has {changes.get('size', disk.size)} MiB, too")
+            changes["children"] = children
+        if changes:
+            self.config.update_disk(updated(disk, **changes))
+        return found
+
+    def _exclusive(self, instance: Instance) -> bool:
+        data = self.config.snapshot()
+        node = data.nodes[instance.primary_node]
+        return bool(data.cluster.fill_nd(node, data.nodegroups[node.group])["exclusive_storage"])
+
+
+def _plausible(dimensions: Any) -> bool:
+    return (isinstance(dimensions, (list, tuple)) and len(dimensions) == 2
+            and isinstance(dimensions[0], int) and dimensions[0] >= 0)
+
+
+def _grown_children(disk: Disk, size_mib: int) -> tuple[Disk, ...]:
+    """What is below a mirrored disk: its data, the first, is at least as large as the disk."""
+    if disk.dev_type != disk_c.DRBD8 or not disk.children or disk.children[0].size >= size_mib:
+        return disk.children
+    data, *rest = disk.children
+    return (updated(data, size=size_mib), *rest)

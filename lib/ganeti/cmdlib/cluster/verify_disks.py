@@ -1,0 +1,23 @@
+"""Looking for disks which are not usable as they should be: submits a job for each group."""
+
+from __future__ import annotations
+
+from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
+from ganeti.opcodes.cluster import OpClusterVerifyDisks
+from ganeti.opcodes.group import OpGroupVerifyDisks
+
+
+@executes(OpClusterVerifyDisks)
+class LUClusterVerifyDisks(LogicalUnit):
+    """One job for each group, or for the one asked for."""
+
+    op: OpClusterVerifyDisks
+
+    def check_prereq(self) -> list[str]:
+        if self.op.group_name is not None:
+            return [self.config.expand_group(self.op.group_name).name]
+        return [group.name for group in self.config.groups()]
+
+    def exec(self, plan: list[str]) -> ResultWithJobs:
+        return ResultWithJobs(
+            [[OpGroupVerifyDisks(group_name=name, is_strict=self.op.is_strict)] for name in plan])

@@ -1,0 +1,156 @@
+"""Looking for disks that are not usable, and correcting their recorded sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from fakes.config import GROUP, cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.objects import Disk
+from ganeti.opcodes.cluster import OpClusterRepairDiskSizes, OpClusterVerifyDisks
+from ganeti.opcodes.group import OpGroupVerifyDisks
+
+NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
+
+
+def volume(name: str, size: int = 1024) -> Disk:
+    return Disk(dev_type="plain", logical_id=("xenvg", name), size=size,
+                nodes=(uuid_of("node1"),))
+
+
+def plain_of(name: str) -> Disk:
+    return dataclasses.replace(
+        volume(f"{name}-lv"), iv_name="disk/0", uuid=uuid_of(f"{name}-disk0"), serial_no=1)
+
+
+def drbd_of(name: str) -> Disk:
+    return Disk(
+        dev_type="drbd", size=1024, iv_name="disk/0", uuid=uuid_of(f"{name}-disk0"), serial_no=1,
+        nodes=(uuid_of("node1"), uuid_of("node2")),
+        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "secret"),
+        children=(volume(f"{name}-data"), volume(f"{name}-meta", 128)))
+
+
+def cluster_with(*disks: Disk, nodes: int = 3, **changes: Any) -> Master:
+    """An instance for each disk, named as the disk is."""
+    names = [disk.uuid.removeprefix("uuid-").removesuffix("-disk0") for disk in disks]
+    instances = tuple(
+        instance_of(name, **{"admin_state": "up", "disks_active": True, "disks": (disk.uuid,),
+                             "nics": (), **changes})
+        for name, disk in zip(names, disks, strict=True))
+    return Master(cluster_of(nodes, instances, disks))
+
+
+def here(volumes: dict[str, dict[str, list[Any]]]) -> Any:
+    return lambda node, args: volumes.get(node, {})
+
+
+def verify(master: Master, **more: Any) -> Any:
+    return master.run(OpGroupVerifyDisks(group_name="default", **more))
+
+
+def test_a_job_for_each_group() -> None:
+    data = cluster_of(1)
+    other = dataclasses.replace(data.nodegroups[GROUP], name="rack2", uuid="group-2")
+    master = Master(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": other}))
+    assert len(master.run(OpClusterVerifyDisks(is_strict=False))["jobs"]) == 2
+    assert [op.group_name for op, in master.job.submitted] == ["default", "rack2"]
+    assert all(op.is_strict is False for op, in master.job.submitted)
+    master.run(OpClusterVerifyDisks(group_name="rack2"))
+    assert [op.group_name for op, in master.job.submitted] == ["rack2"]
+    master.refused(OpClusterVerifyDisks(group_name="nosuch"), errors.ECODE_NOENT)
+
+
+def test_volumes_are_there_inactive_or_missing() -> None:
+    master = cluster_with(plain_of("good"), plain_of("asleep"), plain_of("gone"))
+    master.rpc.answers["lv_list"] = here({NODE1: {
+        "xenvg/good-lv": ["1024", False, True], "xenvg/asleep-lv": ["1024", True, False]}})
+    silent, inactive, missing = verify(master)
+    assert silent == {}
+    assert inactive == ["asleep.example.com"]
+    assert missing == {"gone.example.com": [[NODE1, "xenvg/gone-lv"]]}
+
+
+def test_both_halves_of_a_mirror() -> None:
+    master = cluster_with(drbd_of("web"))
+    volumes = {"xenvg/web-data": ["1024", False, True], "xenvg/web-meta": ["128", False, True]}
+    master.rpc.answers["lv_list"] = here({NODE1: volumes, NODE2: volumes})
+    master.rpc.answers["drbd_needs_activation"] = lambda node, args: (
+        [uuid_of("web-disk0")] if node == NODE2 else [])
+    assert verify(master) == ({}, ["web.example.com"], {})
+    assert {node for node, _args in master.rpc.of("drbd_needs_activation")} == {NODE1, NODE2}
+    master.rpc.answers["lv_list"] = here({NODE1: volumes, NODE2: {
+        "xenvg/web-meta": ["128", False, True]}})
+    # What is missing cannot be activated.
+    assert verify(master) == ({}, [], {"web.example.com": [[NODE2, "xenvg/web-data"]]})
+
+
+def test_files() -> None:
+    master = cluster_with(disk_of("web"))
+    assert verify(master) == ({}, [], {})
+    master.rpc.answers["blockdev_getdimensions"] = [None]
+    path = disk_of("web").logical_id[1]
+    assert verify(master) == ({}, [], {"web.example.com": [[NODE1, path]]})
+
+
+def test_nobody_looks_at_disks_which_are_not_in_use() -> None:
+    master = cluster_with(plain_of("web"), disks_active=False)
+    assert verify(master) == ({}, [], {})
+    assert master.rpc.of("lv_list") == []
+
+
+def test_nodes_that_do_not_answer() -> None:
+    master = cluster_with(plain_of("web"))
+    master.rpc.errors["lv_list"] = "lvs is missing"
+    assert verify(master) == ({NODE1: "lvs is missing"}, [], {})
+    assert verify(master, is_strict=False) == ({}, [], {})
+    assert master.job.said("lvs is missing")
+    node = dataclasses.replace(
+        master.config.node(uuid_of("node1")), offline=True, master_candidate=False)
+    data = dataclasses.replace(
+        master.config.snapshot(), nodes={**master.config.snapshot().nodes, node.uuid: node})
+    offline = Master(data)
+    assert verify(offline) == ({}, [], {})
+
+
+# -- sizes -----------------------------------------------------------------------
+
+
+def sizes(*dimensions: Any) -> Any:
+    return [None if one is None else [one << 20, None] if isinstance(one, int) else one
+            for one in dimensions]
+
+
+def test_sizes_are_corrected() -> None:
+    master = cluster_with(plain_of("web"), disk_of("file"))
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: sizes(
+        *(2048 if disk.dev_type == "plain" else 1024 for disk in args["disks"]))
+    assert master.run(OpClusterRepairDiskSizes()) == [("web.example.com", 0, "size", 2048)]
+    assert master.config.disk(uuid_of("web-disk0")).size == 2048
+    assert master.job.said("disk 0 of instance web.example.com has 2048 MiB, not 1024")
+    assert len(master.config.writes) == 1
+    assert master.run(OpClusterRepairDiskSizes()) == []
+
+
+def test_what_is_below_a_mirror_grows_with_it() -> None:
+    master = cluster_with(drbd_of("web"))
+    master.rpc.answers["blockdev_getdimensions"] = sizes(1500)
+    assert master.run(OpClusterRepairDiskSizes(instances=["web"])) == [
+        ("web.example.com", 0, "size", 1500)]
+    disk = master.config.disk(uuid_of("web-disk0"))
+    assert [disk.size, *(child.size for child in disk.children)] == [1500, 1500, 128]
+
+
+def test_what_cannot_be_measured_stays() -> None:
+    master = cluster_with(plain_of("one"), plain_of("two"))
+    master.rpc.answers["blockdev_getdimensions"] = [None, [-1, None]]
+    assert master.run(OpClusterRepairDiskSizes()) == []
+    assert master.job.said("does not exist")
+    assert master.job.said("a size which cannot be")
+    master.rpc.errors["blockdev_getdimensions"] = "no answer"
+    assert master.run(OpClusterRepairDiskSizes()) == []
+    assert master.job.said("no answer")
+    assert master.config.writes == []
+    master.refused(OpClusterRepairDiskSizes(instances=["nosuch"]), errors.ECODE_NOENT)
