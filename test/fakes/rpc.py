@@ -111,6 +111,10 @@ class FakeRpc:
             value = None if handler is None else handler(node_name, decoded)
         return Result(node_name, call.result.decode(call.result.encode(value)))
 
+    def _jobqueue_inventory(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return {"live": {}, "plain": {"serial": None, "version": None}, "drained": False,
+                "archive": {}, "archived": {str(part): {} for part in args["parts"]}}
+
     def _version(self, node: str, args: dict[str, Any]) -> int:
         return PROTOCOL_VERSION
 

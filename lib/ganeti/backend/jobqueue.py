@@ -16,12 +16,13 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.utils import filelock, fs, master_state, paths
-from ganeti.wire import calls
+from ganeti.wire import calls, queue_inventory
 from ganeti.wire.queue_store import QueueStore
 
 _log = logging.getLogger(__name__)
@@ -154,6 +155,19 @@ def _move(pairs: list[tuple[str, str]]) -> None:
         touched |= {os.path.dirname(old), os.path.dirname(new)}
     for directory in touched:
         fs.flush_dir(directory)
+
+
+@serves(calls.JOBQUEUE_INVENTORY)
+def inventory(parts: list[int]) -> dict[str, Any]:
+    """What lies in the queue directory; takes no lock, each file is whole at every moment.
+
+    :raises JobQueueError: it cannot be read.
+    """
+    directory = paths.current().queue_dir
+    try:
+        return queue_inventory.take(directory, parts).to_wire()
+    except OSError as err:
+        raise errors.JobQueueError(f"cannot read the job queue in {directory}: {err}") from err
 
 
 @serves(calls.JOBQUEUE_PURGE)

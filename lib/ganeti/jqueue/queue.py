@@ -27,6 +27,7 @@ from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue.catch_up import Here
 from ganeti.jqueue.commit import Batch, Committer
 from ganeti.jqueue.explain import JobFacts, Meter, QueueFacts
 from ganeti.jqueue.filters import FREE, Gate, Verdict, rejection
@@ -38,7 +39,7 @@ from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
-from ganeti.wire.queue_store import SERIAL, VERSION, QueueStore, job_file
+from ganeti.wire.queue_store import QueueStore
 
 _log = logging.getLogger(__name__)
 
@@ -191,7 +192,7 @@ class JobQueue:
         self._meter = Meter()
         self._watches: dict[int, set[Watch]] = {}
         self._log_poked: set[int] = set()
-        self._replicator = None if transport is None else Replicator(transport, self._snapshot)
+        self._replicator = None if transport is None else Replicator(transport, Here(store))
         self._committer = Committer(store, self._lock, send=self._send, show=self._show,
                                     fatal=fatal)
         self._pool = WorkerPool(self._run_job, max_running, fatal)
@@ -721,6 +722,11 @@ class JobQueue:
         if self._replicator is not None:
             self._replicator.set_drained(drained)
 
+    def compare_copies(self) -> None:
+        """Have the candidates' copies compared with this queue, and what differs sent."""
+        if self._replicator is not None:
+            self._replicator.compare()
+
     def set_filters(self, rules: Iterable[FilterRule]) -> None:
         """Other filter rules from now on: every job that no worker has taken up is judged anew."""
         with self._lock:
@@ -895,18 +901,6 @@ class JobQueue:
         if self._replicator is None:
             return _nothing
         return self._replicator.send(files, archived)
-
-    def _snapshot(self, whole: bool) -> dict[str, str]:
-        """Content of the live queue by file name, for a candidate."""
-        with self._lock:
-            replayed = set(self._store.replayed)
-            pictures = [job.picture() for job in self._jobs.values()
-                        if not job.new and (whole or not job.finalized or job.id in replayed)]
-            serial = self._serial
-        files = {job_file(picture.job.id): jobs.encode(picture) for picture in pictures}
-        files[SERIAL] = f"{serial}\n"
-        files[VERSION] = f"{const.QUEUE_VERSION}\n"
-        return files
 
     @staticmethod
     def _waited(begin: Callable[[Done], None]) -> Any:

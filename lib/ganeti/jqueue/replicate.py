@@ -6,12 +6,16 @@ slow candidate gets fewer, larger messages and never holds more than one copy of
 
 A commit waits until all candidates have what it contains, but not long: a candidate that fails or
 takes more than `wait_s` *lags*. Nobody waits for it until it has caught up, and it is tried again
-on its own. When more than half lag, the log has a warning (seed 001 *Job execution*). A candidate
-that joins later gets the whole live queue.
+on its own. When more than half lag, the log has a warning (seed 001 *Job execution*).
+
+Before a candidate is sent anything, and again when it comes back after a failure, both directories
+are compared (:mod:`.catch_up`) and what differs is sent first: neither a newcomer nor a daemon that
+has just started knows what is missing.
 """
 
 from __future__ import annotations
 
+import collections
 import logging
 import threading
 import time
@@ -19,6 +23,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ganeti import errors
+from ganeti.jqueue import catch_up
+from ganeti.wire.queue_inventory import Inventory
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +35,8 @@ RETRY_S = 5.0
 GATHER_S = 0.004
 # A node daemon takes requests of 10 MiB; JSON adds to what is in the files.
 MESSAGE_BYTES = 4 << 20
+# Files that a candidate lacks are read and sent in portions, beside what changes meanwhile.
+_BACKLOG_FILES = 500
 
 
 class Transport(Protocol):
@@ -39,6 +47,9 @@ class Transport(Protocol):
 
     def update(self, node_uuid: str, files: dict[str, str]) -> None:
         """Write files into the candidate's queue directory."""
+
+    def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
+        """What the candidate has; with the jobs in these parts of the archive."""
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         """Move jobs into the candidate's archive."""
@@ -53,20 +64,19 @@ class Transport(Protocol):
 class Replicator:
     """Keeps the candidates up to date.
 
-    :param snapshot: content by name of the live queue; with False only of what may be missing on
-        a candidate that was there before this daemon started.
+    :param here: the queue of this node, which the candidates shall have.
     """
 
     def __init__(
         self,
         transport: Transport,
-        snapshot: Callable[[bool], dict[str, str]],
+        here: catch_up.Here,
         *,
         wait_s: float = WAIT_S,
         retry_s: float = RETRY_S,
     ) -> None:
         self._transport = transport
-        self._snapshot = snapshot
+        self._here = here
         self._wait_s = wait_s
         self._retry_s = retry_s
         # Guards the peers and everything in them; notified when a peer got somewhere.
@@ -79,10 +89,9 @@ class Replicator:
 
     def start(self) -> None:
         """Bring the present candidates up to date, in the background."""
-        files = self._snapshot(False)
         with self.progress:
             for uuid in self._transport.candidates():
-                self._add_peer(uuid, files, purge=False)
+                self._add_peer(uuid)
             self._started = True
 
     def send(self, files: dict[str, str], archived: Sequence[int]) -> Callable[[], None]:
@@ -94,15 +103,12 @@ class Replicator:
             fresh = [uuid for uuid in wanted if uuid not in self._peers]
             for uuid in [uuid for uuid in self._peers if uuid not in wanted]:
                 self._peers.pop(uuid).stop()
+            for uuid in fresh:
+                self._add_peer(uuid)
             for peer in self._peers.values():
                 peer.add(files, archived, number)
-        if fresh:
-            whole = self._snapshot(True)
-            with self.progress:
-                for uuid in fresh:
-                    self._add_peer(uuid, whole, purge=True)
-        if not self._peers:
-            return _nothing
+            if not self._peers:
+                return _nothing
         return lambda: self._wait(number)
 
     def set_drained(self, drained: bool) -> None:
@@ -110,6 +116,12 @@ class Replicator:
         failed = self._transport.set_drained(self._transport.candidates(), drained)
         if failed:
             _log.warning("drain flag of the job queue not changed on %s", ", ".join(failed))
+
+    def compare(self) -> None:
+        """Compare the candidates' copies with this node's queue, in the background."""
+        with self.progress:
+            for peer in self._peers.values():
+                peer.compare()
 
     def lagging(self) -> list[str]:
         """UUIDs of the candidates that are behind."""
@@ -123,7 +135,7 @@ class Replicator:
             self._stopping = True
             peers = list(self._peers.values())
             self.progress.wait_for(
-                lambda: all(peer.idle or peer.lagging for peer in peers),
+                lambda: all(peer.idle or peer.failing for peer in peers),
                 max(0.0, deadline - time.monotonic()))
             for peer in peers:
                 peer.stop()
@@ -131,12 +143,9 @@ class Replicator:
             # A thread may sit in a call to a node that hangs; it ends with the process.
             peer.thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _add_peer(self, uuid: str, files: dict[str, str], *, purge: bool) -> None:
-        peer = _Peer(uuid, self._transport, self.progress, wait_s=self._wait_s,
-                     retry_s=self._retry_s, purge=purge)
-        peer.add(files, (), self._number)
-        # Nobody waits for a newcomer until it has everything.
-        peer.lagging = bool(files) or purge
+    def _add_peer(self, uuid: str) -> None:
+        peer = _Peer(uuid, self._transport, self.progress, self._here, wait_s=self._wait_s,
+                     retry_s=self._retry_s)
         self._peers[uuid] = peer
         peer.thread.start()
 
@@ -167,38 +176,50 @@ class _Peer:
     """One candidate. Everything is guarded by the replicator's condition.
 
     :ivar done: number of the last commit the candidate has completely.
+    :ivar lagging: nobody waits for it.
     :ivar joining: it never had everything yet.
+    :ivar failing: the last message did not arrive.
     """
 
     def __init__(self, uuid: str, transport: Transport, progress: threading.Condition,
-                 *, wait_s: float, retry_s: float, purge: bool) -> None:
+                 here: catch_up.Here, *, wait_s: float, retry_s: float) -> None:
         self.uuid = uuid
         self.done = 0
-        self.lagging = False
+        self.lagging = True
         self.joining = True
         self._transport = transport
         self._progress = progress
+        self._here = here
         self._wait_s = wait_s
         self._retry_s = retry_s
-        self._purge = purge
+        # Since when it may lack more than what stands below; None when both were compared.
+        self._unknown_since: float | None = time.monotonic()
+        # Names of files that it lacks; they are read when their turn comes.
+        self._backlog: collections.deque[str] = collections.deque()
         self._files: dict[str, str] = {}
         self._archived: list[int] = []
         self._number = 0
         self._busy = False
         self._stopping = False
-        self._failing = False
+        self.failing = False
         self.thread = threading.Thread(target=self._run, name=f"jq-peer-{uuid[:8]}", daemon=True)
 
     @property
     def idle(self) -> bool:
         """Whether the candidate has everything."""
-        return not (self._busy or self._purge or self._files or self._archived)
+        return not (self._busy or self._unknown_since is not None or self._backlog or self._files
+                    or self._archived)
 
     def add(self, files: dict[str, str], archived: Sequence[int], number: int) -> None:
         """Queue newer content."""
         self._files.update(files)
         self._archived.extend(archived)
         self._number = number
+        self._progress.notify_all()
+
+    def compare(self) -> None:
+        """Find out what it lacks, as if it had just come back."""
+        self._unknown_since = time.monotonic()
         self._progress.notify_all()
 
     def stop(self) -> None:
@@ -212,26 +233,74 @@ class _Peer:
                 self._progress.wait_for(lambda: self._stopping or not self.idle)
                 if self._stopping:
                     return
-            time.sleep(GATHER_S)
-            with self._progress:
-                purge, files, archived, number = self._take()
-                self._busy = True
-            begun = time.monotonic()
-            error = self._deliver(purge, files, archived)
-            with self._progress:
-                self._busy = False
-                if error is None:
-                    self._delivered(number, time.monotonic() - begun)
-                else:
-                    self._put_back(purge, files, archived, error)
+                since = self._unknown_since
+            error = self._compare(since) if since is not None else self._send_next()
+            if error is not None:
+                with self._progress:
                     self._progress.wait_for(lambda: self._stopping, self._retry_s)
 
-    def _take(self) -> tuple[bool, dict[str, str], list[int], int | None]:
-        """The next message: as many files as fit; the archive only after all of them.
+    # -- what it lacks ---------------------------------------------------------------------------
 
-        The number of the last commit comes with the message that completes it.
-        """
-        purge, self._purge = self._purge, False
+    def _compare(self, since: float) -> errors.GenericError | None:
+        """Find out what it lacks besides what stands in line."""
+        with self._progress:
+            self._busy = True
+        try:
+            plan = catch_up.plan(self.uuid, self._here, since,
+                                 lambda parts: self._transport.inventory(self.uuid, parts))
+            if plan.purge:
+                self._transport.purge(self.uuid)
+            if plan.drained is not None:
+                self._transport.set_drained([self.uuid], plan.drained)
+        except errors.GenericError as err:
+            with self._progress:
+                self._busy = False
+                self._failed(err)
+            return err
+        with self._progress:
+            self._busy = False
+            self._unknown_since = None
+            self._backlog = collections.deque(plan.names)
+            self._archived = plan.moved + self._archived
+            if self.idle:
+                self._delivered(self._number, 0.0)
+        return None
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _send_next(self) -> errors.GenericError | None:
+        time.sleep(GATHER_S)
+        with self._progress:
+            files, size = self._take_files()
+            names = self._take_backlog() if size < MESSAGE_BYTES and not self._files else []
+            archived, number = self._take_rest(names)
+            self._busy = True
+        begun = time.monotonic()
+        left: list[str] = []
+        try:
+            left = self._read(names, files, size)
+            if files:
+                self._transport.update(self.uuid, files)
+            if archived and not left:
+                self._transport.archive(self.uuid, archived)
+        except errors.GenericError as err:
+            with self._progress:
+                self._busy = False
+                self._files = {**files, **self._files}
+                self._archived = archived + self._archived
+                self._failed(err)
+            return err
+        with self._progress:
+            self._busy = False
+            if left:
+                self._backlog.extendleft(reversed(left))
+                self._archived = archived + self._archived
+                number = None
+            self._delivered(number, time.monotonic() - begun)
+        return None
+
+    def _take_files(self) -> tuple[dict[str, str], int]:
+        """As many changed files as fit into a message, and their size."""
         files: dict[str, str] = {}
         size = 0
         for name, text in self._files.items():
@@ -241,43 +310,53 @@ class _Peer:
             size += len(text)
         if len(files) == len(self._files):
             self._files = {}
-            archived, self._archived = self._archived, []
-            return purge, files, archived, self._number
-        for name in files:
-            del self._files[name]
-        return purge, files, [], None
+        else:
+            for name in files:
+                del self._files[name]
+        return files, size
 
-    def _deliver(self, purge: bool, files: dict[str, str], archived: list[int]
-                 ) -> errors.GenericError | None:
-        try:
-            if purge:
-                self._transport.purge(self.uuid)
-            if files:
-                self._transport.update(self.uuid, files)
-            if archived:
-                self._transport.archive(self.uuid, archived)
-        except errors.GenericError as err:
-            return err
-        return None
+    def _take_backlog(self) -> list[str]:
+        return [self._backlog.popleft() for _ in range(min(len(self._backlog), _BACKLOG_FILES))]
+
+    def _take_rest(self, names: Sequence[str]) -> tuple[list[int], int | None]:
+        """The archive only after all files; the number of the last commit with the last message."""
+        if self._files or self._backlog:
+            return [], None
+        archived, self._archived = self._archived, []
+        return archived, self._number
+
+    def _read(self, names: Sequence[str], files: dict[str, str], size: int) -> list[str]:
+        """Add files that it lacks to a message; those for which there is no room are returned.
+
+        What is read now is at least as new as what was changed before.
+        """
+        for place, name in enumerate(names):
+            text = self._here.read(name)
+            if text is None:
+                continue
+            if files and size + len(text) > MESSAGE_BYTES:
+                return list(names[place:])
+            files[name] = text
+            size += len(text)
+        return []
 
     def _delivered(self, number: int | None, took_s: float) -> None:
         if number is not None:
             self.done = number
             # A candidate that still takes long would only be waited for in vain again.
             if took_s < self._wait_s / 2 or self.idle:
-                if self._failing:
+                if self.failing:
                     _log.info("job queue: candidate %s is up to date again", self.uuid)
                 self.lagging = self.joining = False
-            self._failing = False
+            self.failing = False
         self._progress.notify_all()
 
-    def _put_back(self, purge: bool, files: dict[str, str], archived: list[int],
-                  error: errors.GenericError) -> None:
-        self._purge = self._purge or purge
-        self._files = {**files, **self._files}
-        self._archived = archived + self._archived
+    def _failed(self, error: errors.GenericError) -> None:
         self.lagging = True
-        if not self._failing:
+        # It may have been away and be another one when it comes back.
+        self._unknown_since = time.monotonic()
+        self._backlog.clear()
+        if not self.failing:
             _log.info("job queue: candidate %s was not updated: %s", self.uuid, error)
-        self._failing = True
+        self.failing = True
         self._progress.notify_all()

@@ -23,6 +23,7 @@ from ganeti.rpc.runner import RpcRunner
 from ganeti.utils import paths
 from ganeti.wire.calls import (
     CONFIG_REWRITE,
+    JOBQUEUE_INVENTORY,
     JOBQUEUE_PURGE,
     JOBQUEUE_RENAME,
     JOBQUEUE_SET_DRAIN_FLAG,
@@ -31,6 +32,7 @@ from ganeti.wire.calls import (
     WRITE_SSCONF_FILES,
     FileDetails,
 )
+from ganeti.wire.queue_inventory import Inventory
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -165,6 +167,11 @@ class QueueTransport:
         """
         self._runner.call(JOBQUEUE_UPDATE_MANY, node_uuid, files=[
             (f"{self._directory}/{name}", text) for name, text in files.items()]).payload()
+
+    def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
+        """What a candidate's queue directory holds; with the jobs in these parts of the archive."""
+        return Inventory.from_wire(
+            self._runner.call(JOBQUEUE_INVENTORY, node_uuid, parts=list(parts)).payload())
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         """Move jobs into a candidate's archive."""

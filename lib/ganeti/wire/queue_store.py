@@ -56,6 +56,8 @@ _JOB_FILE = re.compile(r"job-([1-9][0-9]*|0)\Z")
 _JOURNAL_FILE = re.compile(r"journal-([0-9]+)\Z")
 _HEADER = re.compile(rb"GJ1 ([0-9a-f]{8}) ([0-9]{1,12})\n")
 _TEMPORARY_PREFIX = ".queue-"
+# What a killed process may leave: our own, and those of fs.write_file.
+_TEMPORARY_FILE = re.compile(r"\.queue-.*|\.(drain|version)\.[0-9]+\.[0-9]+\.new")
 
 SERIAL = "serial"
 VERSION = "version"
@@ -84,7 +86,6 @@ class QueueStore:
         the caller sees to it that there is none.
     :param fault: called with a name before every write, flush, rename and removal; tests let it
         raise :exc:`OSError` or kill the process.
-    :ivar replayed: job ids which the journals of an earlier run held, after :meth:`open`.
     """
 
     def __init__(
@@ -96,7 +97,6 @@ class QueueStore:
         fault: Callable[[str], None] = _no_fault,
     ) -> None:
         self.directory = directory
-        self.replayed: list[int] = []
         self._journal_bytes = journal_bytes
         self._lock_wait_s = lock_wait_s
         self._lock_fd: int | None = None
@@ -184,8 +184,8 @@ class QueueStore:
         try:
             text = fs.read_file(path).strip()
         except FileNotFoundError:
-            self._fault("write version")
-            fs.write_file(path, f"{const.QUEUE_VERSION}\n", mode=const.QUEUE_FILE_MODE)
+            self._replace(VERSION, f"{const.QUEUE_VERSION}\n")
+            self._flush_files([VERSION])
             return
         if text != str(const.QUEUE_VERSION):
             raise errors.JobQueueError(
@@ -195,7 +195,7 @@ class QueueStore:
     def _remove_temporary(self, names: Iterable[str]) -> None:
         """Take away what a killed process was writing."""
         for name in names:
-            if name.startswith(_TEMPORARY_PREFIX):
+            if _TEMPORARY_FILE.fullmatch(name):
                 fs.remove_file(self._path(name))
 
     # -- reading ---------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ class QueueStore:
 
         :raises OSError: the directory cannot be read.
         """
-        return _ids_in(self.directory)
+        return ids_in(self.directory)
 
     def archived_ids(self) -> Iterator[int]:
         """Ids of the archived jobs, ascending.
@@ -214,7 +214,7 @@ class QueueStore:
         """
         parts = [int(name) for name in os.listdir(self._path(ARCHIVE)) if name.isdecimal()]
         for part in sorted(parts):
-            yield from _ids_in(self._path(f"{ARCHIVE}/{part}"))
+            yield from ids_in(self._path(f"{ARCHIVE}/{part}"))
 
     def read_job(self, job_id: int) -> str | None:
         """Text of a live job's file; None when there is none.
@@ -229,6 +229,19 @@ class QueueStore:
         :raises OSError: it cannot be read.
         """
         return self._read(archive_file(job_id))
+
+    def read_published(self, name: str) -> str | None:
+        """Newest text of a file by its name in the directory; None when there is none.
+
+        A job that was archived meanwhile is found under its old name, too.
+
+        :raises OSError: it cannot be read.
+        """
+        text = self._read(name)
+        match = _JOB_FILE.match(name)
+        if text is None and match is not None:
+            text = self._read(archive_file(int(match[1])))
+        return text
 
     def read_serial(self) -> int:
         """The last job id that was given out; 0 in a new queue.
@@ -267,12 +280,13 @@ class QueueStore:
         :raises errors.JobQueueError: the disk refused.
         """
         try:
-            self._fault("drain")
             if drained:
-                fs.write_file(self._path(DRAIN), "", mode=const.QUEUE_FILE_MODE)
+                self._replace(DRAIN, "")
             else:
+                self._fault("remove drain")
                 fs.remove_file(self._path(DRAIN))
-                fs.flush_dir(self.directory)
+            self._fault("flush directory")
+            fs.flush_dir(self.directory)
         except OSError as err:
             raise errors.JobQueueError(f"cannot change the drain flag of the queue: {err}") from err
 
@@ -526,7 +540,6 @@ class QueueStore:
                     number, good = head["after"]
                     valid_bytes[number] = min(good, valid_bytes.get(number, good))
         changed: set[str] = set()
-        jobs: set[int] = set()
         for number, found in zip(numbers, records, strict=True):
             files: dict[str, str] = {}
             archived: list[int] = []
@@ -542,8 +555,6 @@ class QueueStore:
                     # Archived by a later record, which was applied before the crash; it moved a
                     # file that perhaps was never flushed.
                     name = archive_file(int(match[1]))
-                elif match:
-                    jobs.add(int(match[1]))
                 self._replace(name, text)
                 changed.add(name)
             for job_id in archived:
@@ -552,7 +563,6 @@ class QueueStore:
                 except FileNotFoundError:
                     _log.warning("job queue: archived job %d has no file", job_id)
                 changed.add(archive_file(job_id))
-                jobs.discard(job_id)
         if numbers:
             self._flush_files(changed)
             for number in numbers:
@@ -560,15 +570,19 @@ class QueueStore:
                 fs.remove_file(self._path(f"journal-{number}"))
             fs.flush_dir(self.directory)
             _log.info("job queue: replayed %d files from %d journals", len(changed), len(numbers))
-        self.replayed = sorted(jobs)
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
 
 
-def _ids_in(directory: str) -> list[int]:
-    return sorted(int(match[1]) for name in os.listdir(directory)
-                  if (match := _JOB_FILE.match(name)))
+def ids_in(directory: str) -> list[int]:
+    """Ids of the jobs whose files lie in a directory, ascending.
+
+    :raises OSError: it cannot be read.
+    """
+    with os.scandir(directory) as entries:
+        return sorted(int(match[1]) for entry in entries
+                      if (match := _JOB_FILE.match(entry.name)) and not entry.is_dir())
 
 
 def _write_all(fd: int, data: bytes) -> None:

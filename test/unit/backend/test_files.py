@@ -9,6 +9,7 @@ from ganeti import errors
 from ganeti.backend import files, jobqueue, ssconf
 from ganeti.utils import filelock
 from ganeti.wire.calls import FileDetails
+from ganeti.wire.queue_inventory import Inventory
 from ganeti.wire.queue_store import QueueStore
 
 
@@ -188,8 +189,21 @@ def test_queue_copy_is_left_to_a_master_that_begins_here(here):
         assert set(journals) <= set(os.listdir(here.queue_dir))
         store = QueueStore(here.queue_dir, lock_wait_s=0)
         store.open()
-        assert store.replayed == [1]
+        assert store.read_job(1) == "x"
         store.close()
+
+
+def test_queue_tells_what_it_holds(here):
+    jobqueue.update_many([("job-1", "one"), ("serial", "2\n"), ("archive/0/job-2", "two")])
+    found = Inventory.from_wire(jobqueue.inventory([0]))
+    assert found.live.keys() == {1}
+    assert found.plain == {"serial": "2\n", "version": "1\n"}
+    assert found.archived == {0: {2: 3}}
+    jobqueue.settle()
+    os.unlink(here.queue_serial_file)
+    os.mkdir(here.queue_serial_file)
+    with pytest.raises(errors.JobQueueError, match="cannot read the job queue"):
+        jobqueue.inventory([])
 
 
 def test_queue_journals_that_have_grown_are_freed(here, monkeypatch):

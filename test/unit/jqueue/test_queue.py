@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,9 @@ from ganeti.jqueue.queue import Callbacks, JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
-from ganeti.wire.queue_store import QueueStore
+from ganeti.wire import queue_inventory
+from ganeti.wire.queue_inventory import Inventory
+from ganeti.wire.queue_store import QueueStore, archive_file
 
 PATIENCE_S = 60.0
 
@@ -530,6 +533,16 @@ def test_a_stop_names_the_jobs_it_did_not_wait_for(lab: Lab) -> None:
     assert lab.wait(job_id) == "error"
 
 
+def inventory_of(files: dict[str, str], parts: Sequence[int]) -> Inventory:
+    """As a candidate's node daemon would tell it."""
+    with tempfile.TemporaryDirectory() as directory:
+        for name, text in files.items():
+            path = Path(directory, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return queue_inventory.take(directory, parts)
+
+
 class Candidates:
     """Two candidates that may fail or hang."""
 
@@ -552,10 +565,14 @@ class Candidates:
         self.messages.append((uuid, len(files)))
         self.files.setdefault(uuid, {}).update(files)
 
+    def inventory(self, uuid: str, parts: Sequence[int]) -> Inventory:
+        self._check(uuid)
+        return inventory_of(self.files.setdefault(uuid, {}), parts)
+
     def archive(self, uuid: str, job_ids: Sequence[int]) -> None:
         self._check(uuid)
         for job_id in job_ids:
-            self.files[uuid][f"archive/{job_id}"] = self.files[uuid].pop(f"job-{job_id}")
+            self.files[uuid][archive_file(job_id)] = self.files[uuid].pop(f"job-{job_id}")
 
     def purge(self, uuid: str) -> None:
         self._check(uuid)
@@ -564,7 +581,9 @@ class Candidates:
 
     def set_drained(self, uuids: Sequence[str], drained: bool) -> list[str]:
         for uuid in uuids:
-            self.files[uuid]["drain"] = str(drained)
+            self.files[uuid].pop("drain", None)
+            if drained:
+                self.files[uuid]["drain"] = ""
         return sorted(self.failing)
 
 
@@ -588,7 +607,7 @@ def test_candidates_get_everything(tmp_path: Path, caplog: pytest.LogCaptureFixt
         return here == there
 
     until(lambda: same("one") and same("two"))
-    assert "archive/1" in candidates.files["one"]
+    assert "archive/0/job-1" in candidates.files["one"]
     assert len(candidates.messages) < 80, "messages are shared by jobs"
 
     candidates.failing = {"one", "two"}
@@ -600,7 +619,8 @@ def test_candidates_get_everything(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert lab.wait(lab.queue.submit([op("c")])) == "success"
     candidates.files.setdefault("three", {})
     until(lambda: same("three") and same("two"))
-    assert candidates.purged == ["three"]
+    assert "archive/0/job-1" in candidates.files["three"], "a newcomer gets the archive, too"
+    assert candidates.purged == []
     lab.queue.stop()
 
 
