@@ -72,16 +72,23 @@ def can_ask() -> bool:
     return True
 
 
+def ask_line(question: str) -> str | None:
+    """Ask for a line of text.
+
+    :returns: the line without white space around it; None when nobody can be asked.
+    """
+    try:
+        descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "r+b", buffering=0) as tty:
+        tty.write(question.encode(errors="backslashreplace"))
+        return tty.readline(1000).decode(errors="replace").strip()
+
+
 def confirm(question: str) -> bool:
     """Ask a question whose answer is yes or no.
 
     :returns: True only for an explicit yes; False when nobody can be asked.
     """
-    try:
-        descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
-    except OSError:
-        return False
-    with os.fdopen(descriptor, "r+b", buffering=0) as tty:
-        tty.write(f"{question}\ny/[n]: ".encode(errors="backslashreplace"))
-        answer = tty.readline(100)
-    return answer.strip().lower() in (b"y", b"yes")
+    return (ask_line(f"{question}\ny/[n]: ") or "").lower() in ("y", "yes")

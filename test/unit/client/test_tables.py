@@ -30,6 +30,9 @@ ADDED = {
     "--token": "joining without SSH",
     "--token-lifetime": "joining without SSH",
     "--dry-run": "everything that makes a job can show its plan",
+    "--hypervisor": "spelling of 2.0",
+    "--hotplug": "spelling of 3.0",
+    "--hotplug-if-possible": "spelling of 3.0",
 }
 #: Commands which nobody else has.
 OWN = {

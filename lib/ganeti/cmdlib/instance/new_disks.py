@@ -37,6 +37,7 @@ from ganeti.constants.disk import (
     RDWR,
     SHARED_FILE,
 )
+from ganeti.constants.net import VALUE_AUTO
 from ganeti.objects import Disk
 from ganeti.utils import clock
 
@@ -157,8 +158,11 @@ def plan_disk(
     if access in _MODE_LETTERS:
         wish = {**{k: v for k, v in wish.items() if k != "access"}, "mode": _MODE_LETTERS[access]}
     _require_known(template, what, wish)
+    size = wish.get("size")
+    if size == VALUE_AUTO:
+        size = unit.config.cluster().ipolicy["std"]["disk-size"]
     planned: dict[str, Any] = {
-        "size": 0 if wish.get("adopt") else checked_size(what, wish.get("size")),
+        "size": 0 if wish.get("adopt") else checked_size(what, size),
         "mode": checked_mode(what, wish.get("mode") or RDWR),
         "name": checked_name(wish.get("name")),
     }

@@ -89,7 +89,7 @@ class LUInstanceRemove(LogicalUnit):
             self.warn(problem)
             return
         raise errors.OpExecError(
-            f"{problem}; the instance stays in the configuration, marked down. Repeat the command"
-            " when the cause is gone, or use 'gnt-instance remove --ignore-failures"
+            f"{problem}; the instance is still in the configuration, marked down. Repeat the"
+            " command when the cause is gone, or use 'gnt-instance remove --ignore-failures"
             f" {instance.name}'."
         )

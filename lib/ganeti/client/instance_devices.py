@@ -1,0 +1,221 @@
+"""Disks, network interfaces and parameters of an instance, from options to opcode fields.
+
+New instances number their devices (``--disk 0:size=1g``); changes also say what to do with them
+(``--disk add:size=1g``, ``--net 1:remove``, ``--disk data:mode=ro``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.cli import values as value_types
+from ganeti.cli.command import Values
+from ganeti.constants import disk as disk_const
+from ganeti.constants import instance as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def hypervisor(values: Values) -> tuple[str | None, dict[str, Any]]:
+    """Hypervisor and its parameters, from ``-H kvm:kernel_path=...``."""
+    if values.hypervisor is None:
+        return None, {}
+    name, params = values.hypervisor
+    if not isinstance(params, dict):
+        raise errors.ParameterError(name)
+    return name, hypervisor_params(params)
+
+
+def hypervisor_params(params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters in their types.
+
+    :raises TypeEnforcementError: unknown, or of another type.
+    """
+    if not params:
+        return {}
+    from ganeti.objects import hvparams  # a large table; most commands set no parameter
+    return value_types.typed_params(params, hvparams.TYPES, allowed=("default",))
+
+
+def backend(values: Values) -> dict[str, Any]:
+    return value_types.typed_params(values.beparams, const.BE_PARAM_TYPES_WITH_MEMORY,
+                                   allowed=("default",))
+
+
+def _index(text: str, what: str) -> int:
+    if not (text.isdecimal() and text.isascii()):
+        raise errors.OpPrereqError(
+            f"'{text}' is not the number of a {what}. Write it as 0:key=value,...",
+            errors.ECODE_INVAL)
+    return int(text)
+
+
+def numbered(given: Sequence[tuple[str, Any]], what: str, limit: int) -> list[dict[str, Any]]:
+    """Options such as ``0:a=b`` as a list; a number left out gets no parameters.
+
+    :raises OpPrereqError: a number twice, too high, or a removal.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for ident, params in given:
+        number = _index(ident, what)
+        if not isinstance(params, dict):
+            raise errors.OpPrereqError(f"{what} {ident} cannot be removed here",
+                                       errors.ECODE_INVAL)
+        if number in found:
+            raise errors.OpPrereqError(f"{what} {number} is given twice", errors.ECODE_INVAL)
+        if number >= limit:
+            raise errors.OpPrereqError(f"{what} {number}: an instance has at most {limit}",
+                                       errors.ECODE_INVAL)
+        found[number] = params
+    return [found.get(number, {}) for number in range(max(found, default=-1) + 1)]
+
+
+_MAX_DISKS = 16
+_MAX_NICS = 8
+_NIC_KEYS = frozenset(("bridge", "ip", "link", "mac", "mode", "name", "network", "vlan"))
+
+
+def nic_list(values: Values) -> list[dict[str, Any]]:
+    """Network interfaces of a new instance: as given, none, or one with the cluster's defaults.
+
+    :raises OpPrereqError: interfaces and ``--no-nics``, or an unknown key.
+    """
+    if values.no_nics:
+        if values.nics:
+            raise errors.OpPrereqError("give either --net or --no-nics", errors.ECODE_INVAL)
+        return []
+    if not values.nics:
+        return [{}]
+    nics = numbered(values.nics, "network interface", _MAX_NICS)
+    for number, nic in enumerate(nics):
+        if nic.get("bridge") == "auto":
+            del nic["bridge"]
+        unknown = sorted(set(nic) - _NIC_KEYS)
+        if unknown:
+            raise errors.TypeEnforcementError(
+                f"unknown parameter '{unknown[0]}' of network interface {number}. Known are:"
+                f" {', '.join(sorted(_NIC_KEYS))}.")
+    return nics
+
+
+def disk_list(values: Values) -> list[dict[str, Any]]:
+    """Disks of a new instance, from ``--disk`` or ``-s``.
+
+    :raises OpPrereqError: disks for a diskless instance, no disks for another, or both forms.
+    """
+    given = bool(values.disks) or values.sd_size is not None
+    if values.disk_template == disk_const.DISKLESS:
+        if given:
+            raise errors.OpPrereqError("Diskless instance but disk information passed",
+                                       errors.ECODE_INVAL)
+        return []
+    if not given:
+        raise errors.OpPrereqError(
+            "no disk given. Use -s SIZE for one disk, or --disk 0:size=SIZE for each; or"
+            " -t diskless for none.", errors.ECODE_INVAL)
+    if values.disks and values.sd_size is not None:
+        raise errors.OpPrereqError("give either --disk or -s", errors.ECODE_INVAL)
+    if values.sd_size is not None:
+        return [{"size": values.sd_size}]
+    disks = numbered(values.disks, "disk", _MAX_DISKS)
+    return [_disk(number, params) for number, params in enumerate(disks)]
+
+
+def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
+    """One disk; sizes in MiB. Keys nobody knows are parameters of an external provider."""
+    disk = dict(params)
+    # The older word for an image or device which is there already.
+    if "path" in disk and "adopt" not in disk:
+        disk["adopt"] = disk.pop("path")
+    if "size" in disk and "adopt" in disk:
+        raise errors.OpPrereqError(
+            f"disk {number}: a disk that is adopted has its size already", errors.ECODE_INVAL)
+    if "adopt" in disk:
+        disk["size"] = 0
+    elif "size" not in disk:
+        raise errors.OpPrereqError(f"disk {number} has no size. Write {number}:size=10g.",
+                                   errors.ECODE_INVAL)
+    return typed(f"disk {number}", disk)
+
+
+# -- changes ------------------------------------------------------------------------------------
+
+_ACTIONS = disk_const.MOD_ACTIONS_WITH_MODIFY
+
+
+def changes(given: Sequence[tuple[str, Any]], what: str) -> list[list[Any]]:
+    """Options such as ``add:size=1g``, ``1:remove`` or ``data:mode=ro`` as an opcode wants them.
+
+    :returns: ``[action, number or name, parameters]`` each; -1 is the end of the list.
+    :raises OpPrereqError: several actions, or a parameter without value.
+    """
+    found = []
+    for ident, params in given:
+        if not isinstance(params, dict):
+            raise errors.OpPrereqError(
+                f"{what} {ident}: write {ident}:remove to remove it", errors.ECODE_INVAL)
+        action, where, rest = _action(ident, params, what)
+        for key, value in rest.items():
+            if not isinstance(value, str):
+                raise errors.OpPrereqError(
+                    f"{what} {ident}: {key} needs a value", errors.ECODE_INVAL)
+        found.append([action, where, rest])
+    return found
+
+
+def _action(ident: str, params: dict[str, Any], what: str) -> tuple[str, int | str, dict[str, Any]]:
+    if ident in _ACTIONS and ident != disk_const.MOD_MODIFY:
+        return ident, -1, dict(params)
+    number = ident[1:] if ident.startswith("-") else ident
+    where: int | str = int(ident) if number.isdecimal() and number.isascii() else ident
+    asked = [name for name in _ACTIONS if params.get(name) is True]
+    if len(asked) > 1:
+        raise errors.OpPrereqError(
+            f"{what} {ident}: only one of {', '.join(asked)} can be done", errors.ECODE_INVAL)
+    rest = {key: value for key, value in params.items() if key not in asked}
+    return (asked[0] if asked else disk_const.MOD_MODIFY), where, rest
+
+
+def disk_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
+    """Changes to disks; sizes become MiB."""
+    found = changes(given, "disk")
+    for change in found:
+        params = change[2]
+        if change[0] == disk_const.MOD_ADD:
+            if "size" not in params:
+                raise errors.OpPrereqError(
+                    "a new disk needs a size. Write --disk add:size=10g.", errors.ECODE_INVAL)
+            change[2] = typed("new disk", params)
+        elif "spindles" in params:
+            change[2] = typed(f"disk {change[1]}", params)
+    return found
+
+
+def nic_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
+    """Changes to network interfaces.
+
+    :raises TypeEnforcementError: an unknown key.
+    """
+    found = changes(given, "network interface")
+    for _action_name, where, params in found:
+        unknown = sorted(set(params) - _NIC_KEYS)
+        if unknown:
+            raise errors.TypeEnforcementError(
+                f"unknown parameter '{unknown[0]}' of network interface {where}. Known are:"
+                f" {', '.join(sorted(_NIC_KEYS))}.")
+    return found
+
+
+def typed(what: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of a disk with ``size`` in MiB and ``spindles`` as a number."""
+    disk = dict(params)
+    for key, parse in (("size", value_types.parse_size), ("spindles", value_types.parse_int)):
+        if key in disk and disk[key] != "auto":
+            try:
+                disk[key] = parse(str(disk[key]))
+            except errors.ParameterError as err:
+                raise errors.OpPrereqError(f"{what}: {key}: {err}", errors.ECODE_INVAL) from err
+    return disk
