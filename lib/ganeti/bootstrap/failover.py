@@ -19,6 +19,7 @@ may be on some nodes. Running the command once more finishes what was begun.
 from __future__ import annotations
 
 import logging
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -90,12 +91,15 @@ def survey(*, ignore_offline: bool = True) -> Survey:
         raise errors.OpPrereqError(
             f"the master daemon runs on this node ({me}) already. Run the command on the node that"
             " is to become the master.", errors.ECODE_INVAL)
+    if not os.path.exists(here.cluster_conf_file):
+        raise _no_candidate(f"this node ({me}) is no master candidate, so it has no copy of the"
+                            " present configuration", here)
     members = read_members(here.cluster_conf_file)
     own = members.nodes.get(me)
     if own is None:
         raise errors.OpPrereqError(f"this node ({me}) is not in its own configuration",
                                    errors.ECODE_STATE)
-    _require_candidate(own)
+    _require_candidate(own, here)
     runner = AddressRunner(open_client(here))
     voting = Voting(runner, me, members, failover_ballot(me, members,
                                                          ignore_offline=ignore_offline))
@@ -104,7 +108,7 @@ def survey(*, ignore_offline: bool = True) -> Survey:
     return Survey(me, members, voting, votes, judge(voting.ballot, votes.answers), old)
 
 
-def _require_candidate(own: Node) -> None:
+def _require_candidate(own: Node, here: paths.Paths) -> None:
     wrong = None
     if not own.master_candidate:
         wrong = "is no master candidate, so it has no copy of the present configuration"
@@ -113,10 +117,14 @@ def _require_candidate(own: Node) -> None:
     elif own.drained:
         wrong = "is marked drained"
     if wrong is not None:
-        raise errors.OpPrereqError(
-            f"this node ({own.name}) {wrong}. Use one of the nodes that 'gnt-cluster"
-            " master-failover --dry-run' lists on a candidate, or make it a candidate first.",
-            errors.ECODE_STATE)
+        raise _no_candidate(f"this node ({own.name}) {wrong}", here)
+
+
+def _no_candidate(problem: str, here: paths.Paths) -> errors.OpPrereqError:
+    names = fs.read_file(here.ssconf_file(ssconf_const.MASTER_CANDIDATES)).split()
+    return errors.OpPrereqError(
+        f"{problem}. Use one of the candidates ({', '.join(names)}), or make it a candidate"
+        " first.", errors.ECODE_STATE)
 
 
 def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
