@@ -29,7 +29,7 @@ help:
 	@echo "  make check      lint, types, unit, docs, scenario: everything, in some minutes (venv)"
 	@echo "  make lint       ruff over everything                                           (venv)"
 	@echo "  make types      mypy in strict mode over lib                                   (venv)"
-	@echo "  make unit       unit tests                                                     (venv)"
+	@echo "  make unit       unit tests                               (venv; zsh, fish: else some skip)"
 	@echo "  make docs       documentation agrees with the program                          (venv)"
 	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
 	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip)"
@@ -39,7 +39,7 @@ help:
 	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
 	@echo "  make demo-stop  end it and remove its directory"
 	@echo "  make man        man pages into build/man                                       (venv)"
-	@echo "  make completion completion for bash into build/bash_completion                 (venv)"
+	@echo "  make completion completion for bash, zsh and fish into build/completion        (venv)"
 	@echo "  make install    for this machine, below PREFIX=$(PREFIX) (python3-pycurl and others)"
 	@echo "  make clean      remove what was built, not .venv"
 
@@ -55,6 +55,7 @@ types: venv
 	$(VPY) -m mypy
 
 unit: venv
+	-@tools/install-packages zsh fish
 	$(PYTEST) -q $(PARALLEL) test/unit
 
 docs: venv
@@ -83,9 +84,8 @@ man: venv
 	$(VPY) tools/build-man build/man
 
 completion: venv
-	@mkdir -p build
-	$(VPY) tools/build-bash-completion >build/bash_completion.new
-	@mv build/bash_completion.new build/bash_completion
+	$(VPY) tools/build-completion build/completion
+	@echo "For this shell: source build/completion/bash (or fish); zsh: put the directory into fpath."
 
 install:
 	tools/install-ganeti --prefix "$(PREFIX)" --destdir "$(DESTDIR)" --python "$(PYTHON)"
