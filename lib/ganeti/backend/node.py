@@ -9,7 +9,10 @@ from typing import Any
 from ganeti import errors, hypervisor
 from ganeti.backend.registry import serves
 from ganeti.constants import disk, rpc
+from ganeti.objects.transfer import LvmPvInfo
 from ganeti.storage import file as file_storage
+from ganeti.storage.lvm import facts as lvm
+from ganeti.storage.lvm import place
 from ganeti.utils import fs, net, paths
 from ganeti.wire import calls
 
@@ -48,24 +51,54 @@ def _hypervisor_facts(spec: list[Any]) -> dict[str, Any]:
     return hypervisor.of(spec[0]).node_info(spec[1])
 
 
-def _file_space(key: str) -> dict[str, int | None]:
+def _file_space(key: str, _arguments: list[Any]) -> dict[str, int | None]:
     try:
         return {**file_storage.space(key)}
     except errors.FileStoragePathError:
         # The directory is made with the first instance, so one that is missing is no failure.
-        return _unknown(key)
+        return _unknown(key, [])
 
 
-def _unknown(_key: str) -> dict[str, int | None]:
+def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
+    """Space of a volume group; with exclusive storage only empty physical volumes are free."""
+    for group in lvm.here().groups():
+        if group.name == key:
+            free_mib = group.free_mib
+            if _exclusive(arguments):
+                free_mib = sum(pv.free for pv in _empty(key))
+            return {"storage_free": int(free_mib), "storage_size": int(group.size_mib)}
+    return _unknown(key, arguments)
+
+
+def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
+    """Physical volumes of a group, and how many are empty; they only count when they are exclusive.
+    """
+    if not _exclusive(arguments):
+        return {"storage_free": 0, "storage_size": 0}
+    total = [pv for pv in lvm.here().physical() if pv.vg_name == key]
+    return {"storage_free": len(_empty(key)), "storage_size": len(total)}
+
+
+def _exclusive(arguments: list[Any]) -> bool:
+    return bool(arguments and arguments[0])
+
+
+def _empty(group: str) -> list[LvmPvInfo]:
+    return [pv for pv in place.usable(lvm.here().physical(), group) if not pv.lv_list]
+
+
+def _unknown(_key: str, _arguments: list[Any]) -> dict[str, int | None]:
     return {"storage_free": None, "storage_size": None}
 
 
 # Kinds of storage with how free space is found; unknown is a published answer.
-_MEASURES: dict[str, Callable[[str], dict[str, int | None]]] = {
-    disk.FILE: _file_space,
-    disk.SHARED_FILE: _file_space,
-    disk.GLUSTER: _file_space,
-    **dict.fromkeys(("blockdev", "diskless", "ext", "lvm-pv", "lvm-vg", "rados"), _unknown),
+_MEASURES: dict[str, Callable[[str, list[Any]], dict[str, int | None]]] = {
+    disk.ST_FILE: _file_space,
+    disk.ST_SHARED_FILE: _file_space,
+    disk.ST_GLUSTER: _file_space,
+    disk.ST_LVM_VG: _group_space,
+    disk.ST_LVM_PV: _spindles,
+    **dict.fromkeys((disk.ST_BLOCK, disk.ST_DISKLESS, disk.ST_EXT, disk.ST_RADOS), _unknown),
 }
 
 
@@ -75,7 +108,8 @@ def _storage_unit(unit: list[Any]) -> dict[str, Any]:
     kind, key = unit[:2]
     if kind not in _MEASURES:
         raise errors.StorageError(f"unknown kind of storage {kind!r}")
-    return {"type": kind, "name": key, **_MEASURES[kind](key)}
+    arguments = unit[2] if len(unit) == 3 and isinstance(unit[2], list) else []
+    return {"type": kind, "name": key, **_MEASURES[kind](key, arguments)}
 
 
 @serves(calls.BRIDGES_EXIST)

@@ -1,0 +1,97 @@
+"""The system of the machines: built once, kept until its recipe changes; and the project on it.
+
+The cache is ``build/lab`` of the project unless ``GANETI_LAB_CACHE`` names another directory. Two
+runs at a time may want the image; the second one waits for the first.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+RECIPE = Path(__file__).resolve().parent / "recipe"
+#: What the recipe needs, as Debian packages.
+PACKAGES = ("qemu-system-x86", "qemu-utils", "debootstrap", "cpio", "e2fsprogs", "iproute2",
+            "openssh-client", "procps")
+_PROJECT_MIB = 96
+
+
+class CannotBuild(Exception):
+    """This machine cannot build or keep the image; says why."""
+
+
+def cache_dir() -> Path:
+    """Where images are kept."""
+    return Path(os.environ.get("GANETI_LAB_CACHE") or TOP / "build" / "lab")
+
+
+def recipe_hash() -> str:
+    """Changes with every file of the recipe."""
+    digest = hashlib.sha256()
+    for path in sorted(RECIPE.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def built() -> Path:
+    """The directory with base.img, vmlinuz, initrd and id; builds them when they are not there.
+
+    :raises CannotBuild: not root, a program is missing, or a step of the recipe failed.
+    """
+    cache = cache_dir()
+    cache.mkdir(parents=True, exist_ok=True)
+    target = cache / f"image-{recipe_hash()}"
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if (target / "complete").exists():
+            return target
+        _check_tools()
+        for old in cache.glob("image-*"):
+            shutil.rmtree(old)
+        print(f"building the image of the laboratory in {target}", file=sys.stderr, flush=True)
+        try:
+            done = subprocess.run([RECIPE / "build-image", target], stdout=sys.stderr)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+        if done.returncode:
+            raise CannotBuild(f"the recipe failed; its logs are in {target}")
+        (target / "complete").touch()
+    return target
+
+
+def _check_tools() -> None:
+    missing = [name for name in ("debootstrap", "cpio", "mkfs.ext4", "dpkg-deb", "apt-get")
+               if shutil.which(name) is None]
+    if missing:
+        raise CannotBuild(f"building the image needs {', '.join(missing)} (packages:"
+                          f" {' '.join(PACKAGES)})")
+    if os.geteuid() != 0:
+        raise CannotBuild("building the image needs root; once it is built, running does not")
+
+
+def install_project(image: Path) -> None:
+    """Write a file system with the project, installed as on a real machine.
+
+    :param image: the file to write.
+    """
+    tree = image.with_suffix(".tree")
+    shutil.rmtree(tree, ignore_errors=True)
+    subprocess.run(
+        [TOP / "tools/install-ganeti", "--prefix", "/usr", "--destdir", tree, "--python",
+         sys.executable], check=True, stdout=subprocess.DEVNULL)
+    python = sys.executable
+    for path in [*(tree / "usr/sbin").iterdir(), *(tree / "usr/lib/ganeti").iterdir()]:
+        if path.is_file():
+            # The machines have Debian's own.
+            path.write_text(path.read_text().replace(python, "/usr/bin/python3"))
+    image.unlink(missing_ok=True)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-d", tree, image,
+                    f"{_PROJECT_MIB}M"], check=True)
+    shutil.rmtree(tree)

@@ -1,0 +1,275 @@
+"""The machines: brought up together, cut off, broken, and taken down whatever happens.
+
+``with Lab(directory, 3) as lab: lab["node1"].run("uptime")``. What a test does to a machine is done
+from outside (power, cables) or through device-mapper inside (disks); nothing of it needs the help
+of the programs under test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from lab import image, network, qemu
+
+PRIMARY, SECONDARY = 0, 1
+_DISK_MIB = 24 * 1024
+#: Starting takes 10 s of a processor of one's own; the machines may have to share few.
+_START_S = 420.0
+_SSH_FAILED = 255
+
+
+class Failed(Exception):
+    """A command on a machine failed."""
+
+    def __init__(self, machine: str, command: str, done: subprocess.CompletedProcess[str]) -> None:
+        super().__init__(f"{machine}: {command}: exit code {done.returncode}\n{done.stdout}"
+                         f"{done.stderr}")
+        self.done = done
+
+
+class Machine:
+    """One machine, started or not."""
+
+    def __init__(self, lab: Lab, number: int) -> None:
+        self._lab = lab
+        self.number = number
+        self.name = f"node{number}"
+        self.primary_ip = f"{network.PREFIX}.1.{number}"
+        self.secondary_ip = f"{network.PREFIX}.2.{number}"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cards = lab.network.cards(number)
+        directory = lab.directory
+        self.disks = [directory / f"{self.name}.disk{index}" for index in range(2)]
+        addresses = ",".join(lab.network.addresses(number))
+        self._spec = qemu.Spec(
+            name=self.name, directory=directory, image=lab.image, cards=self._cards,
+            disks=self.disks, project=lab.project, memory_mib=lab.memory_mib,
+            arguments=f"lab.name={self.name} lab.addresses={addresses} lab.hosts={lab.hosts()}")
+        self._make_disks()
+
+    def _make_disks(self) -> None:
+        subprocess.run(
+            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b",
+             self._lab.image / "base.img", self._spec.file("qcow2")], check=True)
+        for disk in self.disks:
+            with open(disk, "wb") as stream:
+                stream.truncate(_DISK_MIB << 20)
+
+    # -- power and cables --------------------------------------------------------
+
+    def start(self) -> None:
+        """Switch it on; :meth:`wait` says when it is ready."""
+        self._spec.file("log").unlink(missing_ok=True)
+        self._close_ssh()
+        words = self._lab.network.wrap(qemu.argv(self._spec, qemu.accelerator(self._lab.image)))
+        with open(self._spec.file("out"), "wb") as output:
+            # A session of its own: Ctrl-C is for us, and we take the machines down in order.
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                start_new_session=True)
+
+    def wait(self) -> float:
+        """Wait until it has started; returns the seconds that took.
+
+        :raises TimeoutError: it does not become ready; the end of its console is in the text.
+        """
+        begin = time.monotonic()
+        log = self._spec.file("log")
+        while True:
+            console = log.read_text(errors="replace") if log.exists() else ""
+            if f"lab: {self.name} is ready" in console:
+                return time.monotonic() - begin
+            if self._process is None or self._process.poll() is not None:
+                raise TimeoutError(f"{self.name} ended: {self._spec.file('out').read_text()}")
+            if time.monotonic() - begin > _START_S:
+                raise TimeoutError(f"{self.name} is not ready:\n{console[-3000:]}")
+            time.sleep(0.1)
+
+    def power_off(self) -> None:
+        """Pull the plug."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+        self._close_ssh()
+
+    def cable(self, card: int, *, plugged: bool) -> None:
+        """Plug in or pull out the cable of a card: ``PRIMARY`` or ``SECONDARY``."""
+        qemu.qmp(self._spec.file("qmp"), "set_link", name=f"nic{card}", up=plugged)
+
+    def freeze(self) -> None:
+        """Stop its processors; the world sees a machine that says nothing."""
+        qemu.qmp(self._spec.file("qmp"), "stop")
+
+    def thaw(self) -> None:
+        """Let them go on."""
+        qemu.qmp(self._spec.file("qmp"), "cont")
+
+    # -- disks --------------------------------------------------------------------
+
+    def break_disk(self, index: int) -> None:
+        """From now on every access to spare disk `index` is an error."""
+        self._load_table(index, "error")
+
+    def mend_disk(self, index: int) -> None:
+        """The disk works again, with the content it had."""
+        disk = "/dev/vd" + "bc"[index]
+        self._load_table(index, f"linear {disk} 0")
+
+    def _load_table(self, index: int, target: str) -> None:
+        size = self.run(f"blockdev --getsz /dev/vd{'bc'[index]}").strip()
+        # Without flushing: requests that wait for the broken disk would block this for ever.
+        self.run(f"dmsetup suspend --noflush --nolockfs lab{index} &&"
+                 f" dmsetup load lab{index} --table '0 {size} {target}' &&"
+                 f" dmsetup resume lab{index}")
+
+    # -- commands ------------------------------------------------------------------
+
+    def ssh_argv(self) -> list[str]:
+        """The beginning of a command line which runs something there."""
+        return self._lab.network.wrap([
+            "ssh", "-i", str(self._lab.key), "-o", "StrictHostKeyChecking=no",
+            "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes",
+            "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=30",
+            "-o", "ControlMaster=auto", "-o", f"ControlPath={self._spec.file('ctl')}",
+            "-o", "ControlPersist=600", *self._lab.network.ssh_target(self.number)])
+
+    def call(self, command: str, stdin: str | None = None,
+             timeout_s: float = 900.0) -> subprocess.CompletedProcess[str]:
+        """Run a shell command there, whatever comes of it."""
+        for _attempt in range(2):
+            done = subprocess.run([*self.ssh_argv(), command], input=stdin, text=True,
+                                  stdin=None if stdin is not None else subprocess.DEVNULL,
+                                  capture_output=True, timeout=timeout_s)
+            # ssh's own failure: a connection that just expired.
+            if done.returncode != _SSH_FAILED:
+                break
+            self._close_ssh()
+        return done
+
+    def run(self, command: str, stdin: str | None = None, timeout_s: float = 900.0) -> str:
+        """Run a shell command there; returns what it printed.
+
+        :raises Failed: its exit code is not 0.
+        """
+        done = self.call(command, stdin, timeout_s)
+        if done.returncode:
+            raise Failed(self.name, command, done)
+        return done.stdout
+
+    def spawn(self, command: str) -> subprocess.Popen[str]:
+        """Start a shell command there which goes on; its output can be read."""
+        return subprocess.Popen([*self.ssh_argv(), command], stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                start_new_session=True)
+
+    def write(self, path: str, text: str, mode: int = 0o644) -> None:
+        """Write a file there."""
+        quoted = shlex.quote(path)
+        self.run(f"mkdir -p $(dirname {quoted}); cat >{quoted}; chmod {mode:o} {quoted}", text)
+
+    def _close_ssh(self) -> None:
+        control = self._spec.file("ctl")
+        if control.exists():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run([*self.ssh_argv()[:-1], "-O", "exit", "root@x"],
+                               capture_output=True, timeout=10)
+            control.unlink(missing_ok=True)
+
+
+class Lab:
+    """Several machines with their networks.
+
+    :param directory: for disks, consoles and sockets; removed at the end except for logs.
+    """
+
+    def __init__(self, directory: Path, count: int, *, memory_mib: int = 1024) -> None:
+        self.directory = directory
+        self.memory_mib = memory_mib
+        self.count = count
+        self.network = network.choose(str(os.getpid()))
+        self.machines: list[Machine] = []
+
+    def hosts(self) -> str:
+        """``address:name`` of all machines and of the cluster."""
+        names = [(f"{network.PREFIX}.1.{n}", f"node{n}") for n in range(1, self.count + 1)]
+        return ",".join(f"{ip}:{name}" for ip, name in [*names, (f"{network.PREFIX}.1.200", "lab")])
+
+    def __enter__(self) -> Lab:
+        try:
+            self._up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def _up(self) -> None:
+        self.image = image.built()
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.key = self.directory / "id"
+        shutil.copyfile(self.image / "id", self.key)
+        self.key.chmod(0o600)
+        self.project = self.directory / "project.img"
+        image.install_project(self.project)
+        self.network.up()
+        self.machines = [Machine(self, number) for number in range(1, self.count + 1)]
+        for machine in self.machines:
+            machine.start()
+        for machine in self.machines:
+            machine.wait()
+
+    def __exit__(self, *_details: object) -> None:
+        self.down()
+
+    def __getitem__(self, name: str) -> Machine:
+        return next(machine for machine in self.machines if machine.name == name)
+
+    def __iter__(self) -> Iterator[Machine]:
+        return iter(self.machines)
+
+    def collect_logs(self, target: Path) -> None:
+        """Copy logs of daemons and kernels to `target`/NODE, and the consoles."""
+        target.mkdir(parents=True, exist_ok=True)
+        for machine in self.machines:
+            with contextlib.suppress(OSError):
+                shutil.copy(self.directory / f"{machine.name}.log", target)
+            with contextlib.suppress(subprocess.TimeoutExpired, OSError):
+                with open(target / f"{machine.name}.tar.gz", "wb") as stream:
+                    subprocess.run(
+                        [*machine.ssh_argv(), "dmesg >/var/log/dmesg.txt; cat /proc/drbd"
+                         " >/var/log/drbd.txt 2>/dev/null; lvs >/var/log/lvs.txt 2>&1;"
+                         " tar -cz -C /var/log . 2>/dev/null"],
+                        stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.DEVNULL,
+                        timeout=60)
+
+    def down(self) -> None:
+        """End all machines and remove their files; safe to call at any time."""
+        for machine in self.machines:
+            with contextlib.suppress(Exception):
+                machine.power_off()
+        with contextlib.suppress(Exception):
+            self.network.down()
+        for pattern in ("*.qcow2", "*.disk?", "*.qmp", "*.con", "*.ctl", "project.*", "id"):
+            for path in self.directory.glob(pattern):
+                path.unlink(missing_ok=True)
+
+
+def missing_programs() -> Sequence[str]:
+    """What this machine lacks to run the laboratory."""
+    return [name for name in (qemu.PROGRAM, "qemu-img", "ssh", "mkfs.ext4")
+            if shutil.which(name) is None]
+
+
+def explain(reason: object) -> None:
+    """Say why there is no laboratory today."""
+    print(f"laboratory: skipped: {reason}", file=sys.stderr)
