@@ -127,3 +127,11 @@ def is_uuid(value: str) -> bool:
 def comma_join(names: Iterable[object]) -> str:
     """``a, b, c`` for messages."""
     return ", ".join(str(name) for name in names)
+
+
+_TRANSFER_MAGIC = re.compile(r"^[-_.a-zA-Z0-9]{5,100}$")
+
+
+def is_transfer_magic(word: str) -> bool:
+    """Whether a word can mark a transfer of a disk."""
+    return bool(_TRANSFER_MAGIC.match(word))

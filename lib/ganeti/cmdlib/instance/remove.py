@@ -49,47 +49,65 @@ class LUInstanceRemove(LogicalUnit):
         return self.instance
 
     def exec(self, plan: Instance) -> None:
-        # Marked down first, so that nobody starts it again while it disappears.
-        if plan.admin_state == prereq.ADMIN_UP:
-            self.config.mark_instance(plan.uuid, prereq.ADMIN_DOWN)
-        instance = self.config.instance(plan.uuid)
-        disks = self.config.instance_disks(instance)
-        if not instance.forthcoming:
-            self._stop(instance)
-            self._remove_disks(instance, disks)
-        self.config.remove_instance(instance.uuid)
-
-    def _stop(self, instance: Instance) -> None:
-        try:
-            run.stop(self, instance, self.op.shutdown_timeout)
-        except errors.OpExecError as err:
-            self._tolerate(str(err), instance)
-
-    def _remove_disks(self, instance: Instance, disks: Any) -> None:
-        for index, disk in enumerate(disks):
-            try:
-                disk_work.remove_disk(self, instance, disk)
-            except errors.RpcError as err:
-                self._tolerate(
-                    f"disk {index} of instance {instance.name} was not removed: {err}", instance
-                )
-        try:
-            convert_disks.clear(self, instance)
-        except errors.RpcError as err:
-            self._tolerate(f"disks of a former kind were not removed: {err}", instance)
-        try:
-            disk_work.remove_storage_dir(self, instance, disks)
-        except errors.RpcError as err:
-            self._tolerate(
-                f"the disk directory of instance {instance.name} was not removed: {err}", instance
-            )
-
-    def _tolerate(self, problem: str, instance: Instance) -> None:
-        if self.op.ignore_failures:
-            self.warn(problem)
-            return
-        raise errors.OpExecError(
-            f"{problem}; the instance is still in the configuration, marked down. Repeat the"
-            " command when the cause is gone, or use 'gnt-instance remove --ignore-failures"
-            f" {instance.name}'."
+        remove_instance(
+            self, plan, timeout_s=self.op.shutdown_timeout,
+            ignore_failures=self.op.ignore_failures,
         )
+
+
+def remove_instance(
+    unit: LogicalUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
+) -> None:
+    """Stop an instance, remove its disks, forget it.
+
+    :param timeout_s: how long the guest has to stop by itself.
+    :param ignore_failures: go on when something cannot be removed, and only say so.
+    :raises errors.OpExecError: the instance is still in the configuration, marked down.
+    """
+    # Marked down first, so that nobody starts it again while it disappears.
+    if instance.admin_state == prereq.ADMIN_UP:
+        unit.config.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
+    fresh = unit.config.instance(instance.uuid)
+    if not fresh.forthcoming:
+        try:
+            run.stop(unit, fresh, timeout_s)
+        except errors.OpExecError as err:
+            _tolerate(unit, str(err), fresh, ignore=ignore_failures)
+        _remove_disks(unit, fresh, ignore=ignore_failures)
+    unit.config.remove_instance(fresh.uuid)
+
+
+def _remove_disks(unit: LogicalUnit, instance: Instance, *, ignore: bool) -> None:
+    disks = unit.config.instance_disks(instance)
+    for index, disk in enumerate(disks):
+        try:
+            disk_work.remove_disk(unit, instance, disk)
+        except errors.RpcError as err:
+            _tolerate(
+                unit, f"disk {index} of instance {instance.name} was not removed: {err}",
+                instance, ignore=ignore,
+            )
+    try:
+        convert_disks.clear(unit, instance)
+    except errors.RpcError as err:
+        _tolerate(
+            unit, f"disks of a former kind were not removed: {err}", instance, ignore=ignore
+        )
+    try:
+        disk_work.remove_storage_dir(unit, instance, disks)
+    except errors.RpcError as err:
+        _tolerate(
+            unit, f"the disk directory of instance {instance.name} was not removed: {err}",
+            instance, ignore=ignore,
+        )
+
+
+def _tolerate(unit: LogicalUnit, problem: str, instance: Instance, *, ignore: bool) -> None:
+    if ignore:
+        unit.warn(problem)
+        return
+    raise errors.OpExecError(
+        f"{problem}; the instance is still in the configuration, marked down. Repeat the"
+        " command when the cause is gone, or use 'gnt-instance remove --ignore-failures"
+        f" {instance.name}'."
+    )

@@ -1,0 +1,361 @@
+"""Exporting an instance: to a node of the cluster, or to another cluster.
+
+Where the storage has snapshots (LVM, and what lies on it) the instance is stopped only while they
+are made. Elsewhere it stays down until everything is sent, which the user must allow
+(``long_sleep``). ``admin_state`` stays *up* all the time: if the master dies in between, the
+watcher starts the instance again.
+
+When it is over, well or not, the instance runs again if it ran (and is not to be removed),
+snapshots are gone, and of a failed export nothing is left on the target.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.backup import handshake, transfer
+from ganeti.cmdlib.backup.remove import nodes_with_export
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance.remove import remove_instance
+from ganeti.constants import disk as disk_c
+from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance, Node
+from ganeti.objects.transfer import ImportExportOptions
+from ganeti.opcodes.backup import OpBackupExport, OpBackupPrepare
+from ganeti.utils import paths, signed
+from ganeti.wire.calls import BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
+from ganeti.wire.calls import backup as calls
+
+#: Kinds of disks of which a copy of the moment can be made, or whose parts can.
+_SNAPSHOTS = (disk_c.PLAIN, disk_c.DRBD8)
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteTarget:
+    """The other cluster: our key, whom to trust, and where each disk is awaited."""
+
+    key_name: str
+    ca_pem: str
+    disks: tuple[tuple[str, int, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportPlan:
+    """What is exported to where; ``running`` says whether a guest runs now."""
+
+    instance: Instance
+    source: Node
+    running: bool
+    target: Node | None
+    remote: RemoteTarget | None
+
+
+@executes(OpBackupPrepare)
+class LUBackupPrepare(LogicalUnit):
+    """Prepare an export to another cluster: make a key on the node, and sign what is told."""
+
+    op: OpBackupPrepare
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)
+
+    def check_prereq(self) -> Node:
+        assert self.instance is not None
+        node = self.config.node(self.instance.primary_node)
+        prereq.require_online(node)
+        return node
+
+    def exec(self, plan: Node) -> dict[str, Any] | None:
+        if self.op.mode != EXPORT_REMOTE:
+            return None
+        secret = handshake.domain_secret()
+        name, certificate = self.rpc.call(
+            calls.X509_CERT_CREATE, plan.uuid, validity_s=handshake.CERT_VALIDITY_S).payload()
+
+        return {
+            "handshake": handshake.greeting(secret),
+            "x509_key_name": handshake.signed_key(secret, name),
+            "x509_ca": signed.sign_certificate(secret, certificate, signed.new_salt()),
+        }
+
+
+@executes(OpBackupExport)
+class LUBackupExport(LogicalUnit):
+    """Export an instance."""
+
+    op: OpBackupExport
+    HOOKS = InstanceHooks("instance-export")
+
+    def expand_names(self) -> None:
+        op = self.op
+        self.lock_instance(op.instance_name, op.instance_uuid)
+        self.target: Node | None = None
+        if op.mode == EXPORT_LOCAL:
+            if not isinstance(op.target_node, str):
+                raise errors.OpPrereqError(
+                    "the target of a local export is a node", errors.ECODE_INVAL)
+            self.target = self.config.expand_node(op.target_node_uuid or op.target_node)
+        elif op.x509_key_name is None or op.destination_x509_ca is None:
+            raise errors.OpPrereqError(
+                "an export to another cluster needs the name of our key and the certificate of the"
+                " other side; see OP_BACKUP_PREPARE", errors.ECODE_INVAL)
+        if op.zero_free_space:
+            raise errors.OpPrereqError(
+                "free space cannot be overwritten before an export by this version: it takes a"
+                " helper instance. Overwrite it inside the guest.", errors.ECODE_INVAL)
+        if op.zeroing_timeout_fixed is not None or op.zeroing_timeout_per_mib is not None:
+            raise errors.OpPrereqError(
+                "a time for overwriting is given, but nothing is to be overwritten",
+                errors.ECODE_INVAL)
+        if op.remove_instance and not op.shutdown:
+            raise errors.OpPrereqError(
+                "an instance can be removed after its export only when it was shut down before",
+                errors.ECODE_INVAL)
+        if op.ignore_remove_failures and not op.remove_instance:
+            raise errors.OpPrereqError(
+                "failures of the removal can only be ignored when the instance is to be removed",
+                errors.ECODE_INVAL)
+        transfer.require_compression(self, op.compress)
+
+    def declare_locks(self, level: Level) -> None:
+        assert self.instance is not None
+        if level is Level.NODE:
+            self.lock_nodes_of(self.instance, shared=True)
+            if self.target is not None:
+                self.lock_nodes([self.target.uuid], shared=True)
+        elif level is Level.NODE_RES and self.op.remove_instance:
+            self.need(level, self.config.instance_nodes(self.instance))
+
+    def hook_env(self, plan: ExportPlan) -> dict[str, object]:
+        op = self.op
+        return {
+            "EXPORT_MODE": op.mode,
+            "EXPORT_NODE": plan.target.name if plan.target is not None else op.target_node,
+            "EXPORT_DO_SHUTDOWN": op.shutdown,
+            "SHUTDOWN_TIMEOUT": op.shutdown_timeout,
+            "REMOVE_INSTANCE": op.remove_instance,
+        }
+
+    def hook_nodes(self, plan: ExportPlan) -> tuple[list[str], list[str]]:
+        nodes = [self.config.master_node().uuid, plan.source.uuid]
+        if plan.target is not None:
+            nodes.append(plan.target.uuid)
+        return nodes, nodes
+
+    # -- check -----------------------------------------------------------------
+
+    def check_prereq(self) -> ExportPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "export")
+        source = self.config.node(instance.primary_node)
+        prereq.require_online(source)
+        target = None
+        if self.target is not None:
+            target = self.config.node(self.target.uuid)
+            prereq.require_online(target)
+            prereq.require_not_drained(target)
+        remote = self._remote_target(instance) if self.op.mode == EXPORT_REMOTE else None
+        running = prereq.is_running(prereq.running_info(self, instance))
+        disks = self.config.instance_disks(instance)
+        slow = sorted({disk.dev_type for disk in disks if disk.dev_type not in _SNAPSHOTS})
+        if running and slow and not self.op.long_sleep:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has disks of kind {', '.join(slow)}, which have no"
+                " snapshots: it must stay shut down until they are exported. Allow that with"
+                " --long-sleep.", errors.ECODE_STATE)
+        return ExportPlan(instance, source, running, target, remote)
+
+    def _remote_target(self, instance: Instance) -> RemoteTarget:
+        op, secret = self.op, handshake.domain_secret()
+        given = op.target_node
+        if not isinstance(given, list | tuple) or len(given) != len(instance.disks):
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has {len(instance.disks)} disks; the target must say"
+                " for each where it is awaited", errors.ECODE_INVAL)
+        return RemoteTarget(
+            key_name=handshake.check_key(secret, op.x509_key_name),
+            ca_pem=handshake.check_certificate(
+                secret, op.destination_x509_ca, "certificate of the other cluster"),
+            disks=tuple(handshake.check_disk(secret, index, entry)
+                        for index, entry in enumerate(given)))
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: ExportPlan) -> tuple[bool, list[bool]]:
+        try:
+            arrived = self._export(plan)
+        finally:
+            if plan.remote is not None:
+                # The key was made for this one export.
+                self._best_effort(
+                    "the key for this export", calls.X509_CERT_REMOVE, plan.source.uuid,
+                    name=plan.remote.key_name)
+        if plan.target is not None:
+            self._remove_older(plan.instance.name, plan.target)
+        if self.op.remove_instance:
+            self.feedback(f"Removing instance {plan.instance.name}")
+            remove_instance(
+                self, self.config.instance(plan.instance.uuid),
+                timeout_s=self.op.shutdown_timeout,
+                ignore_failures=self.op.ignore_remove_failures)
+        return True, arrived
+
+    def _export(self, plan: ExportPlan) -> list[bool]:
+        """Send everything; afterwards the instance is as it was."""
+        instance = plan.instance
+        stopped = plan.running and self.op.shutdown
+        if stopped:
+            self.feedback(f"Shutting down instance {instance.name}")
+            run.stop(self, instance, self.op.shutdown_timeout)
+        elif plan.running:
+            self.warn(
+                f"instance {instance.name} goes on running: what it writes meanwhile may be"
+                " exported in part")
+        activated = False
+        snapshots: list[Disk] = []
+        try:
+            if not instance.disks_active:
+                self.feedback(f"Activating disks for {instance.name}")
+                disk_work.assemble_disks(self, instance)
+                activated = True
+            sent = self._disks_to_send(plan, snapshots)
+            again = stopped and not self.op.remove_instance
+            if again and len(snapshots) == len(sent):
+                stopped = not self._restart(instance)
+            return self._send(plan, sent)
+        finally:
+            for snapshot in snapshots:
+                self._best_effort(
+                    f"snapshot {'/'.join(snapshot.logical_id)}", BLOCKDEV_REMOVE, plan.source.uuid,
+                    disk=(snapshot, instance))
+            if stopped and not self.op.remove_instance:
+                self._restart(instance)
+            elif activated:
+                self.feedback(f"Deactivating disks for {instance.name}")
+                self._deactivate(instance)
+
+    def _restart(self, instance: Instance) -> bool:
+        """Start it again; that it does not start must not hide how the export went."""
+        self.feedback(f"Starting instance {instance.name}")
+        try:
+            run.start(self, self.config.instance(instance.uuid))
+        except errors.OpExecError as err:
+            self.warn(str(err), hint=f"Start it with 'gnt-instance startup {instance.name}'.")
+            return False
+        return True
+
+    def _deactivate(self, instance: Instance) -> None:
+        try:
+            disk_work.shutdown_disks(self, instance)
+        except errors.OpExecError as err:
+            self.warn(str(err))
+
+    def _disks_to_send(self, plan: ExportPlan, snapshots: list[Disk]) -> list[Disk]:
+        """A snapshot of each disk which can have one, else the disk; adds to ``snapshots``."""
+        found = []
+        for disk in self.config.instance_disks(plan.instance):
+            snapshot = None
+            if disk.dev_type in _SNAPSHOTS:
+                self.feedback(f"Creating a snapshot of {disk.iv_name} on {plan.source.name}")
+                snapshot = self._snapshot(plan, disk)
+                snapshots.append(snapshot)
+            found.append(snapshot or disk)
+        return found
+
+    def _snapshot(self, plan: ExportPlan, disk: Disk) -> Disk:
+        answer = self.rpc.call(
+            BLOCKDEV_SNAPSHOT, plan.source.uuid, disk=(disk, plan.instance), snapshot_name="",
+            snapshot_size_mib=0)
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"could not make a snapshot of {disk.iv_name} of instance {plan.instance.name} on"
+                f" node {plan.source.name}: {why(answer.failure)}") from answer.failure
+        # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
+        return replace(disk, dev_type=disk_c.PLAIN, logical_id=tuple(answer.data), children=(),
+                       params=None, dynamic_params=None)
+
+    def _send(self, plan: ExportPlan, sent: list[Disk]) -> list[bool]:
+        arrived = (self._send_local(plan, plan.target, sent) if plan.target is not None
+                   else self._send_remote(plan, sent))
+        failed = [f"disk/{index}" for index, ok in enumerate(arrived) if not ok]
+        if failed:
+            raise errors.OpExecError(
+                f"export of instance {plan.instance.name} failed: {', '.join(failed)} did not"
+                " arrive")
+        return arrived
+
+    def _send_local(self, plan: ExportPlan, target: Node, sent: list[Disk]) -> list[bool]:
+        instance = plan.instance
+        unfinished = f"{instance.name}.new"
+        # As all nodes name it; each has it below its own root.
+        base = posixpath.join(paths.Paths().export_dir, unfinished)
+        self._best_effort("", calls.EXPORT_REMOVE, target.uuid, export=unfinished)
+        complete = False
+        try:
+            arrived = transfer.copy_disks(self, instance, [
+                transfer.pair(
+                    self, instance, index,
+                    source=(plan.source, (calls.SCRIPT, (disk, instance, index))),
+                    target=(target, (calls.FILE, posixpath.join(base, disk.uuid))),
+                    compress=self.op.compress)
+                for index, disk in enumerate(sent)
+            ])
+            if all(arrived):
+                self.feedback(f"Finalizing export on {target.name}")
+                answer = self.rpc.call(
+                    calls.FINALIZE_EXPORT, target.uuid, instance=instance,
+                    disks=[(disk, instance) for disk in sent])
+                if answer.failure is not None:
+                    raise errors.OpExecError(
+                        f"export of instance {instance.name} could not be finalized on node"
+                        f" {target.name}: {why(answer.failure)}") from answer.failure
+                complete = True
+        finally:
+            if not complete:
+                self._best_effort(
+                    f"what was exported to node {target.name}", calls.EXPORT_REMOVE, target.uuid,
+                    export=unfinished)
+        return arrived
+
+    def _send_remote(self, plan: ExportPlan, sent: list[Disk]) -> list[bool]:
+        assert plan.remote is not None
+        instance, remote = plan.instance, plan.remote
+        ends = []
+        for index, (disk, (host, port, magic)) in enumerate(
+                zip(sent, remote.disks, strict=True)):
+            self.feedback(f"Sending disk/{index} to {host}:{port}")
+            options = ImportExportOptions(
+                key_name=remote.key_name, ca_pem=remote.ca_pem, compress=self.op.compress,
+                magic=magic, ipv6=transfer.uses_ipv6(self),
+                connect_timeout=transfer.REMOTE_CONNECT_S)
+            ends.append(transfer.End(
+                transfer.EXPORT, plan.source, instance, f"disk/{index}",
+                (calls.SCRIPT, (disk, instance, index)), options, host=host, port=port))
+        transfer.run(self, ends)
+        return [end.ok for end in ends]
+
+    def _remove_older(self, name: str, target: Node) -> None:
+        """An instance has one export; older ones on other nodes go."""
+        having, _silent = nodes_with_export(self, name)
+        older = [uuid for uuid in having if uuid != target.uuid]
+        if older:
+            self.feedback(f"Removing old exports for instance {name}")
+        for uuid in older:
+            node = self.config.node(uuid).name
+            self._best_effort(
+                f"an older export on node {node}", calls.EXPORT_REMOVE, uuid, export=name)
+
+    def _best_effort(self, what: str, call: Any, node_uuid: str, **args: Any) -> None:
+        """Tidy up; what stays is a warning."""
+        answer = self.rpc.call(call, node_uuid, **args)
+        if answer.failure is not None and what:
+            self.warn(f"{what} could not be removed: {why(answer.failure)}")

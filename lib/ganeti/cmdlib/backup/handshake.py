@@ -1,0 +1,132 @@
+"""What two clusters tell each other to move an instance, signed with the secret they share.
+
+A third party carries these texts from one to the other and can neither forge nor change them (seed
+003 *Inter-cluster instance moves*). Shapes are published: tools by others pass them on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.utils import clock, fs, paths, signed, text, x509
+
+VERSION = 0
+GREETING = "Hi, I'm Ganeti"
+#: How long keys made for a move are good.
+CERT_VALIDITY_S = 86400
+
+
+def domain_secret() -> str:
+    """The secret which clusters share that trust each other.
+
+    :raises errors.OpPrereqError: this cluster has none.
+    """
+    try:
+        return fs.read_file(paths.current().cluster_domain_secret).strip()
+    except OSError as err:
+        raise errors.OpPrereqError(
+            f"cannot read the cluster domain secret: {err.strerror}", errors.ECODE_ENVIRON
+        ) from err
+
+
+def greeting(secret: str) -> list[Any]:
+    """What the source cluster says first: ``[version, signature, salt]``."""
+    salt = signed.new_salt()
+    return [VERSION, signed.sign(secret, GREETING, salt), salt]
+
+
+def check_greeting(secret: str, given: Any) -> None:
+    """Check the greeting of another cluster.
+
+    :raises errors.OpPrereqError: it has another form, version or secret.
+    """
+    version, digest, salt = _fields(given, 3, "handshake")
+    if not isinstance(digest, str) or not isinstance(salt, str):
+        raise errors.OpPrereqError("the handshake has a wrong form", errors.ECODE_INVAL)
+    if not signed.is_signed(secret, GREETING, digest, salt):
+        raise errors.OpPrereqError(
+            "the handshake is not signed with this cluster's domain secret. Both clusters need the"
+            " same one: 'gnt-cluster renew-crypto --cluster-domain-secret'.", errors.ECODE_INVAL)
+    if version != VERSION:
+        raise errors.OpPrereqError(
+            f"the other cluster speaks version {version!r} of the protocol for moves, this one"
+            f" {VERSION}", errors.ECODE_INVAL)
+
+
+def signed_key(secret: str, name: str) -> list[Any]:
+    """The name of a key on a node: ``[name, signature, salt]``."""
+    salt = signed.new_salt()
+    return [name, signed.sign(secret, name, salt), salt]
+
+
+def check_key(secret: str, given: Any) -> str:
+    """The name out of such a triple.
+
+    :raises errors.OpPrereqError: it was not made by this cluster.
+    """
+    name, digest, salt = _texts(given, 3, "name of the key")
+    if not signed.is_signed(secret, name, digest, salt):
+        raise errors.OpPrereqError(
+            "the name of the key is not signed with this cluster's domain secret",
+            errors.ECODE_INVAL)
+    return name
+
+
+def _disk_text(index: int, host: str, port: int, magic: str) -> str:
+    return f"{index}:{host}:{port}:{magic}"
+
+
+def signed_disk(secret: str, index: int, host: str, port: int, magic: str) -> list[Any]:
+    """Where a disk is awaited: ``[host, port, magic, signature, salt]``."""
+    salt = signed.new_salt()
+    return [host, port, magic, signed.sign(secret, _disk_text(index, host, port, magic), salt),
+            salt]
+
+
+def check_disk(secret: str, index: int, given: Any) -> tuple[str, int, str]:
+    """Host, port and magic out of such a list.
+
+    :raises errors.OpPrereqError: it is not signed with the shared secret, or for another disk.
+    """
+    host, port, magic, digest, salt = _fields(given, 5, f"target of disk {index}")
+    if not (all(isinstance(value, str) for value in (host, magic, digest, salt))
+            and isinstance(port, int) and 0 < port < 65536 and text.is_transfer_magic(magic)):
+        raise errors.OpPrereqError(f"the target of disk {index} has a wrong form",
+                                   errors.ECODE_INVAL)
+    if not signed.is_signed(secret, _disk_text(index, host, port, magic), digest, salt):
+        raise errors.OpPrereqError(
+            f"the target of disk {index} is not signed with this cluster's domain secret",
+            errors.ECODE_INVAL)
+    return host, port, magic
+
+
+def check_certificate(secret: str, given: Any, what: str) -> str:
+    """The other cluster's certificate, as PEM.
+
+    :raises errors.OpPrereqError: not signed with the shared secret, or not valid now.
+    """
+    if not isinstance(given, str) or not given:
+        raise errors.OpPrereqError(f"{what} is missing", errors.ECODE_INVAL)
+    try:
+        pem = signed.load_certificate(secret, given)
+        severity, problem = x509.check_expiry(pem, clock.now(), what, warn_days=0, error_days=-1)
+    except (errors.SignatureError, errors.X509CertError) as err:
+        raise errors.OpPrereqError(f"{what}: {err}", errors.ECODE_INVAL) from err
+    if severity == x509.SEVERITY_ERROR:
+        raise errors.OpPrereqError(problem, errors.ECODE_INVAL)
+    return pem
+
+
+def _fields(given: Any, count: int, what: str) -> Sequence[Any]:
+    if not isinstance(given, list | tuple) or len(given) != count:
+        raise errors.OpPrereqError(f"the {what} has a wrong form", errors.ECODE_INVAL)
+    return given
+
+
+def _texts(given: Any, count: int, what: str) -> Sequence[str]:
+    found = _fields(given, count, what)
+    if not all(isinstance(value, str) for value in found):
+        raise errors.OpPrereqError(f"the {what} has a wrong form", errors.ECODE_INVAL)
+    return found

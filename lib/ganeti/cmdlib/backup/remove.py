@@ -1,0 +1,60 @@
+"""Removing the exports of an instance from the nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.locking import Level
+from ganeti.opcodes.backup import OpBackupRemove
+from ganeti.wire.calls import backup as calls
+
+
+def nodes_with_export(
+    unit: LogicalUnit, name: str
+) -> tuple[list[str], list[str]]:
+    """Uuids of the nodes which have an export of this name, and names of those which do not say."""
+    nodes = [node.uuid for node in unit.config.nodes() if not node.offline]
+    answers = unit.rpc.call_many(calls.EXPORT_LIST, nodes)
+    having = [uuid for uuid, answer in answers.items()
+              if answer.failure is None and name in answer.data]
+    silent = [answer.node_name for answer in answers.values() if answer.failure is not None]
+    return having, silent
+
+
+@executes(OpBackupRemove)
+class LUBackupRemove(LogicalUnit):
+    """Remove the exports of an instance, which need not exist any more."""
+
+    op: OpBackupRemove
+
+    def expand_names(self) -> None:
+        try:
+            instance = self.config.expand_instance(self.op.instance_name)
+        except errors.OpPrereqError:
+            # The exports of an instance outlive it; then its whole name must be given.
+            self.name = self.op.instance_name
+        else:
+            self.name = instance.name
+            self.need(Level.INSTANCE, [instance.uuid])
+
+    def check_prereq(self) -> list[str]:
+        having, silent = nodes_with_export(self, self.name)
+        for name in silent:
+            self.warn(f"node {name} does not tell its exports")
+        if not having:
+            self.warn(
+                f"there is no export of {self.name}. An export of an instance which is gone needs"
+                " its whole name.")
+        return having
+
+    def exec(self, plan: list[str]) -> Any:
+        kept = []
+        for uuid in plan:
+            answer = self.rpc.call(calls.EXPORT_REMOVE, uuid, export=self.name)
+            if answer.failure is not None:
+                kept.append(f"{answer.node_name} ({why(answer.failure)})")
+        if kept:
+            raise errors.OpExecError(
+                f"exports of {self.name} were not removed from node {', '.join(kept)}")

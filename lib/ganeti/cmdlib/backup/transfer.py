@@ -1,0 +1,280 @@
+"""Copying disks between nodes and clusters: starts both ends, watches them, tidies up.
+
+A disk is sent by an *export* on one node and received by an *import* on another (:mod:`wire call
+table <ganeti.wire.calls.backup>`). Inside a cluster this module starts both: the import first, and
+the export as soon as the import listens. Between clusters it has one end only, and the other
+cluster has the other.
+
+Nodes tell how far their ends are when they are asked; all ends of a node are asked at once.
+Whatever happens, both ends are gone and forgotten when :func:`run` returns.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import why
+from ganeti.constants import net as net_c
+from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
+from ganeti.utils.text import format_unit
+from ganeti.wire.calls import backup as calls
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance, Node
+
+EXPORT, IMPORT = "export", "import"
+
+#: Between two looks: soon at first, for small disks and quick nodes.
+POLL_MIN_S = 0.05
+POLL_MAX_S = 2.0
+POLL_FACTOR = 1.3
+#: Progress is told so often.
+REPORT_EVERY_S = 30.0
+#: A node which does not answer for so long has lost its transfers.
+SILENCE_S = 120.0
+#: Between clusters: how long an import waits for the other side.
+REMOTE_CONNECT_S = 180
+
+
+@dataclass(eq=False, slots=True)
+class End:
+    """One end of the transfer of one disk.
+
+    :ivar io: what is read or written, as in the table of calls.
+    :ivar label: the disk, for people: ``disk/0``.
+    :ivar host: of an export: where the other end listens; likewise ``port``.
+    :ivar partner: the other end, when it is ours.
+    """
+
+    mode: str
+    node: Node
+    instance: Instance
+    label: str
+    io: tuple[str, Any]
+    options: ImportExportOptions
+    host: str = ""
+    port: int = 0
+    partner: End | None = None
+    name: str = ""
+    status: ImportExportStatus | None = None
+    problem: str | None = None
+    done: bool = False
+    heard: float = 0.0
+    reported: float = 0.0
+    told: set[str] = field(default_factory=set)
+
+    @property
+    def ok(self) -> bool:
+        """Whether it came to a good end."""
+        return self.done and self.problem is None
+
+
+def new_magic() -> str:
+    """The word by which the two ends of one transfer know each other."""
+    return secrets.token_hex(16)
+
+
+def pair(
+    unit: LogicalUnit,
+    instance: Instance,
+    index: int,
+    *,
+    source: tuple[Node, tuple[str, Any]],
+    target: tuple[Node, tuple[str, Any]],
+    compress: str,
+) -> tuple[End, End]:
+    """Both ends of a transfer inside the cluster: the import and its export."""
+    options = ImportExportOptions(
+        compress=compress, magic=new_magic(), ipv6=uses_ipv6(unit), connect_timeout=None
+    )
+    label = f"disk/{index}"
+    receiver = End(IMPORT, target[0], instance, label, target[1], options)
+    sender = End(
+        EXPORT, source[0], instance, label, source[1], options, host=target[0].secondary_ip,
+        partner=receiver,
+    )
+    receiver.partner = sender
+    return receiver, sender
+
+
+def uses_ipv6(unit: LogicalUnit) -> bool:
+    """Whether the nodes of the cluster talk IPv6."""
+    return unit.config.cluster().primary_ip_family == net_c.IP6_FAMILY
+
+
+def copy_disks(
+    unit: LogicalUnit, instance: Instance, pairs: Sequence[tuple[End, End]]
+) -> list[bool]:
+    """Copy disks inside the cluster; which of them arrived. What went wrong is a warning."""
+    for receiver, sender in pairs:
+        unit.feedback(
+            f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
+
+    def listening(receiver: End) -> list[End]:
+        assert receiver.partner is not None and receiver.status is not None
+        unit.feedback(f"{receiver.label} is now listening, starting export")
+        receiver.partner.port = receiver.status.listen_port or 0
+        return [receiver.partner]
+
+    run(unit, [receiver for receiver, _sender in pairs], on_listening=listening)
+    return [receiver.ok and sender.ok for receiver, sender in pairs]
+
+
+def run(
+    unit: LogicalUnit,
+    ends: Sequence[End],
+    *,
+    on_listening: Callable[[End], list[End]] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    """Start ends and watch them until all are done, well or not.
+
+    :param on_listening: told about each import which listens now; returns further ends to start.
+    """
+    started: list[End] = []
+    try:
+        _start(unit, ends, started, now())
+        delay_s = POLL_MIN_S
+        while any(not end.done for end in started):
+            sleep(delay_s)
+            delay_s = min(delay_s * POLL_FACTOR, POLL_MAX_S)
+            _look(unit, started, now())
+            for end in list(started):
+                if _newly(end, "listening", _listens(end)) and on_listening is not None:
+                    _start(unit, on_listening(end), started, now())
+                    delay_s = POLL_MIN_S
+                _tell(unit, end, now())
+    finally:
+        _forget(unit, started)
+
+
+def _listens(end: End) -> bool:
+    return end.mode == IMPORT and end.status is not None and end.status.listen_port is not None
+
+
+def _newly(end: End, what: str, holds: bool) -> bool:
+    """Whether something holds for the first time."""
+    if not holds or what in end.told:
+        return False
+    end.told.add(what)
+    return True
+
+
+def _start(unit: LogicalUnit, ends: Sequence[End], started: list[End], now_s: float) -> None:
+    for end in ends:
+        end.heard = end.reported = now_s
+        common = {"options": end.options, "instance": end.instance, "component": end.label}
+        if end.mode == IMPORT:
+            answer = unit.rpc.call(calls.IMPORT_START, end.node.uuid, target=end.io, **common)
+        else:
+            answer = unit.rpc.call(
+                calls.EXPORT_START, end.node.uuid, host=end.host, port=end.port, source=end.io,
+                **common)
+        started.append(end)
+        if answer.failure is not None:
+            _fail(unit, end, f"cannot be started: {why(answer.failure)}")
+        else:
+            end.name = answer.data
+
+
+def _look(unit: LogicalUnit, ends: Sequence[End], now_s: float) -> None:
+    """Ask the nodes about the ends which are not done."""
+    by_node: dict[str, list[End]] = {}
+    for end in ends:
+        if not end.done:
+            by_node.setdefault(end.node.uuid, []).append(end)
+    for uuid, mine in by_node.items():
+        answer = unit.rpc.call(calls.IMPEXP_STATUS, uuid, names=[end.name for end in mine])
+        if answer.failure is not None:
+            for end in mine:
+                if now_s - end.heard > SILENCE_S:
+                    _fail(unit, end, f"its node does not answer: {why(answer.failure)}")
+            continue
+        for end, status in zip(mine, answer.data, strict=True):
+            if status is not None:
+                end.heard, end.status = now_s, status
+            elif now_s - end.heard > SILENCE_S:
+                _fail(unit, end, "its node does not know it any more")
+
+
+def _tell(unit: LogicalUnit, end: End, now_s: float) -> None:
+    """Tell what is new of an end; notice that it is done."""
+    status = end.status
+    if end.done or status is None:
+        return
+    verb = "sending" if end.mode == EXPORT else "receiving"
+    if status.exit_status is not None:
+        if status.exit_status == 0:
+            end.done = True
+            unit.feedback(f"{end.label} finished {verb} data")
+        else:
+            # What it says last is mostly why.
+            output = "; ".join(line for line in (status.recent_output or ())[-5:] if line.strip())
+            said = f" ({output})" if output else ""
+            _fail(unit, end, f"{status.error_message or 'no reason given'}{said}")
+        return
+    if end.mode == EXPORT and _newly(end, "connected", bool(status.connected)):
+        unit.feedback(f"{end.label} is sending data on {end.node.name}")
+        end.reported = now_s
+    if end.mode == EXPORT or end.partner is None:
+        if status.progress_mbytes is not None and now_s - end.reported >= REPORT_EVERY_S:
+            end.reported = now_s
+            unit.feedback(f"{end.label}: {progress_text(status)}")
+
+
+def progress_text(status: ImportExportStatus) -> str:
+    """``512M, 110.5 MiB/s, 25%, ETA 14 s``."""
+    parts = [format_unit(status.progress_mbytes or 0, "h")]
+    if status.progress_throughput is not None:
+        parts.append(f"{status.progress_throughput:.1f} MiB/s")
+    if status.progress_percent is not None:
+        parts.append(f"{status.progress_percent:.0f}%")
+    if status.progress_eta is not None:
+        parts.append(f"ETA {status.progress_eta:.0f} s")
+    return ", ".join(parts)
+
+
+def _fail(unit: LogicalUnit, end: End, problem: str) -> None:
+    if end.done:
+        return
+    end.done, end.problem = True, problem
+    verb = "sent" if end.mode == EXPORT else "received"
+    unit.warn(f"{end.label} could not be {verb} on node {end.node.name}: {problem}")
+    partner = end.partner
+    if partner is None or partner.done:
+        return
+    # Alone it would wait for nothing; whose end never began has nothing to stop.
+    if partner.name:
+        unit.rpc.call(calls.IMPEXP_ABORT, partner.node.uuid, name=partner.name)
+    else:
+        partner.done, partner.problem = True, "the other end failed"
+
+
+def _forget(unit: LogicalUnit, ends: Sequence[End]) -> None:
+    for end in ends:
+        if end.name:
+            answer = unit.rpc.call(calls.IMPEXP_CLEANUP, end.node.uuid, name=end.name)
+            if answer.failure is not None:
+                unit.warn(
+                    f"transfer {end.name} stays on node {end.node.name}: {why(answer.failure)}")
+
+
+def require_compression(unit: LogicalUnit, tool: str) -> None:
+    """The cluster knows the compression tool.
+
+    :raises errors.OpPrereqError: it does not.
+    """
+    known = ("none", *unit.config.cluster().compression_tools)
+    if tool not in known:
+        raise errors.OpPrereqError(
+            f"compression tool {tool!r} is not among those of the cluster: {', '.join(known)}. See"
+            " 'gnt-cluster modify --compression-tools'.",
+            errors.ECODE_INVAL,
+        )
