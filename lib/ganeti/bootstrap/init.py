@@ -117,7 +117,7 @@ def init_cluster(params: InitParams) -> None:
         fs.write_file(
             here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640
         )
-        for daemon in (local.NODED, local.MASTER, local.CONFD):
+        for daemon in (local.NODED, local.MASTER, local.CONFD, local.RAPI):
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
 

@@ -23,6 +23,7 @@ _DAEMON_S = 300.0
 MASTER = "ganeti-masterd"
 NODED = "ganeti-noded"
 CONFD = "ganeti-confd"
+RAPI = "ganeti-rapi"
 
 
 class Undo:

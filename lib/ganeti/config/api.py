@@ -22,6 +22,7 @@ from ganeti.config.store import (
     ConfigStore,
     Distribute,
     DistributionFailure,
+    OnCommit,
     Writer,
     write_config_file,
 )
@@ -152,6 +153,10 @@ class Config(Questions):
     def snapshot(self) -> ConfigData:
         """The present state; never changes."""
         return self._store.snapshot()
+
+    def tell_commits(self, tell: OnCommit) -> None:
+        """Let somebody know of every commit, see :attr:`ConfigStore.on_commit`."""
+        self._store.on_commit = tell
 
     def use_distribution(self, distribute: Distribute) -> None:
         """Say how changes reach other nodes, when that could not be known at the beginning."""

@@ -129,6 +129,9 @@ def write_config_file(path: str, text: bytes | Pieces) -> None:
     fs.write_file(path, text, mode=FILE_MODE, gid=users.kept_group(path))
 
 
+OnCommit = Callable[[ConfigData, ConfigData, set[tuple[str, str]]], None]
+
+
 class _Ticket:
     """One transaction on its way to the disk."""
 
@@ -191,6 +194,9 @@ class ConfigStore:
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
         self.reservations = Reservations(self._holds, self.snapshot)
+        #: Told of every commit: the states before and after, kind and UUID of what is different.
+        #: Must be quick.
+        self.on_commit: OnCommit | None = None
 
     def snapshot(self) -> ConfigData:
         """The present state; never changes, and is on this machine's disk."""
@@ -329,7 +335,9 @@ class ConfigStore:
             written = True
             before, self._committed = self._committed, data
             self._note_ssconf(before, data)
-            self._stale = set()
+            changed, self._stale = self._stale, set()
+            if self.on_commit is not None:
+                self.on_commit(before, data, changed)
             error = "the configuration was written here, but could not be distributed"
             error = self._judge(data, self._send(data, text))
         finally:

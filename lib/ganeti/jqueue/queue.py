@@ -192,6 +192,8 @@ class JobQueue:
         self._meter = Meter()
         self._watches: dict[int, set[Watch]] = {}
         self._log_poked: set[int] = set()
+        #: Told of every job that may be told to have changed; must be quick.
+        self.on_shown: Callable[[list[jobs.QueuedJob]], None] | None = None
         self._replicator = None if transport is None else Replicator(transport, Here(store))
         self._committer = Committer(store, self._lock, send=self._send, show=self._show,
                                     fatal=fatal)
@@ -895,6 +897,8 @@ class JobQueue:
                         op.drop_text()
             for job_id in batch.archive:
                 self._jobs.pop(job_id, None)
+        if self.on_shown is not None:
+            self.on_shown([picture.job for picture in batch.pictures])
         self._tell_watches([picture.job.id for picture in batch.pictures])
 
     def _send(self, files: dict[str, str], archived: Sequence[int]) -> Callable[[], None]:

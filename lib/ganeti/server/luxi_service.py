@@ -26,6 +26,7 @@ from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.query import job_rules
 from ganeti.server import luxi_history
+from ganeti.server.luxi_events import EventLog
 from ganeti.server.luxi_server import Handler, Request
 from ganeti.utils import clock, text
 from ganeti.wire import luxi as wire
@@ -61,10 +62,12 @@ class Service:
     """Answers requests with what the master owns.
 
     :param context: configuration, node calls and queue.
+    :param events: what happens; whoever makes it must also see to it that it is told.
     """
 
-    def __init__(self, context: MasterContext) -> None:
+    def __init__(self, context: MasterContext, events: EventLog | None = None) -> None:
         self._context = context
+        self._events = events or EventLog()
         # The queue must end up with the rules of the last change.
         self._filter_lock = threading.Lock()
         self._handlers = {name: self._handler(name, method)
@@ -92,6 +95,8 @@ class Service:
             "WaitForJobChange": _Method(self._wait_for_change, (
                 ids, ("fields", _FIELDS), ("prev_job_info", ht.Maybe(ht.List)),
                 ("prev_log_serial", ht.Maybe(ht.Int)), ("timeout", _NUMBER))),
+            "WaitForEvents": _Method(self._wait_for_events, (
+                ("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), ("timeout", _NUMBER))),
             "CancelJob": _Method(self._cancel, (ids, ("kill", ht.Bool)), required=1),
             "ChangeJobPriority": _Method(self._change_priority, (ids, ("priority", ht.Int))),
             "ArchiveJob": _Method(self._archive, (ids,)),
@@ -191,6 +196,21 @@ class Service:
         if watch is not None:
             watches.append(watch)
             request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
+
+    def _wait_for_events(self, request: Request, place: list[Any] | None,
+                         timeout_s: float) -> None:
+        # An extension of ours: what happened after a place, at once or when it happens.
+        if place is None:
+            request.answer(self._events.after(None))
+            return
+        epoch, number = place
+
+        def nothing_happened() -> None:
+            if self._events.stop_waiting(request.answer):
+                request.answer(self._events.after((epoch, number)))
+
+        if self._events.wait((epoch, number), request.answer):
+            request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
 
     def _cancel(self, request: Request, job: Any, _kill: bool = False) -> None:
         # Jobs are threads of the master and cannot be killed; "kill" asks no more than the rest.

@@ -90,6 +90,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
                          ("ganeti-noded", NODED), ("ganeti-rapi", RAPI), ("ganeti-mond", MOND)):
         yield Entry(here.log_file(daemon), 0o600, role, MASTERD)
     yield Entry(here.log_jobs_file, 0o600, MASTERD, MASTERD)
+    yield Entry(here.rapi_access_log_file, 0o600, RAPI, MASTERD)
     for path in (here.log_os_dir, here.log_xen_dir, here.log_kvm_dir):
         yield _dir(path, 0o750, NODED, DAEMONS)
 

@@ -202,7 +202,7 @@ def drop_privileges(user: str | None, group: str | None) -> None:
         ) from err
 
 
-def _hand_over(files: Sequence[str], user: str | None, group: str | None) -> None:
+def hand_over(files: Sequence[str], user: str | None, group: str | None) -> None:
     """Give the files that were opened as root to the user who will open them again.
 
     :raises ConfigurationError: unknown user or group.
@@ -298,7 +298,7 @@ def _serve(
     signals = Signals()
     logging.info("%s %s starts", name, __version__)
     try:
-        _hand_over((here.log_file(name), pid_file.path), options.user, options.group)
+        hand_over((here.log_file(name), pid_file.path), options.user, options.group)
         if early_drop:
             drop_privileges(options.user, options.group)
         prepared = prepare(options)

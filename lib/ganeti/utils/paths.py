@@ -151,6 +151,7 @@ class Paths:
     log_extstorage_dir = _Under("log_dir", "extstorage")
     log_commands_file = _Under("log_dir", "commands.log")
     log_jobs_file = _Under("log_dir", "jobs.log")
+    rapi_access_log_file = _Under("log_dir", "rapi-access.log")
     log_watcher_file = _Under("log_dir", "watcher.log")
     log_burnin_file = _Under("log_dir", "burnin.log")
 

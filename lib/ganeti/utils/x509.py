@@ -281,16 +281,22 @@ class FreshContext:
         return tuple(stamps)
 
 
-def plain_server_context(cert_file: str) -> ssl.SSLContext:
+def plain_server_context(cert_file: str, key_file: str | None = None,
+                         chain_file: str | None = None) -> ssl.SSLContext:
     """TLS settings of a server that lets anybody connect and finds out in other ways who it is.
 
+    :param key_file: when the key is not in `cert_file`.
+    :param chain_file: certificates of authorities which are sent with ours.
     :raises X509CertError: the file cannot be read, or key and certificate do not fit.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.set_ciphers(CIPHERS)
-        context.load_cert_chain(cert_file)
+        context.load_cert_chain(cert_file, key_file)
+        if chain_file:
+            # Found there when our own is sent.
+            context.load_verify_locations(cafile=chain_file)
     except (OSError, ValueError) as err:
         raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
     return context

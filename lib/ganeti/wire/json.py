@@ -21,6 +21,11 @@ _ENCODER = simplejson.JSONEncoder(
     namedtuple_as_object=False, use_decimal=False,
 )
 _DECODER = simplejson.JSONDecoder()
+# With blanks, as other programs of this kind write it and as people read it over HTTP.
+_SPACED = simplejson.JSONEncoder(
+    ensure_ascii=True, allow_nan=False, check_circular=False, namedtuple_as_object=False,
+    use_decimal=False,
+)
 # Newlines after each item make a file readable with line tools; used for files people open.
 _PRETTY = simplejson.JSONEncoder(
     indent="  ", ensure_ascii=True, allow_nan=False, sort_keys=True, namedtuple_as_object=False,
@@ -47,15 +52,49 @@ def dumps_pretty(value: Any) -> str:
         raise errors.ProgrammerError(f"cannot be written as JSON: {err}") from err
 
 
+def dumps_spaced(value: Any) -> str:
+    """As :func:`dumps`, with a blank after each colon and comma, for answers over HTTP."""
+    try:
+        return str(_SPACED.encode(value))
+    except (TypeError, ValueError, RecursionError) as err:
+        raise errors.ProgrammerError(f"cannot be written as JSON: {err}") from err
+
+
 def loads(text: str | bytes) -> Any:
     """Read JSON text.
 
     :raises errors.ParseError: not JSON, not UTF-8, nested too deeply, or ``NaN``/``Infinity``.
     """
+    return _loads(_DECODER, text)
+
+
+def loads_strict(text: str | bytes) -> Any:
+    """As :func:`loads`; an object which says the same key twice is refused.
+
+    :raises errors.ParseError: as :func:`loads`, or a key came twice.
+    """
+    return _loads(_STRICT, text)
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _value in pairs:
+            if key in seen:
+                raise ValueError(f"key {key[:100]!r} came twice in one object")
+            seen.add(key)
+    return found
+
+
+_STRICT = simplejson.JSONDecoder(object_pairs_hook=_no_duplicates)
+
+
+def _loads(decoder: simplejson.JSONDecoder, text: str | bytes) -> Any:
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-        return _DECODER.decode(text)
+        return decoder.decode(text)
     except UnicodeDecodeError as err:
         raise errors.ParseError(f"not UTF-8: {err}") from err
     except RecursionError as err:

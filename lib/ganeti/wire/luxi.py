@@ -37,7 +37,8 @@ METHODS = (
 
 
 # Ours: other masters do not have these.
-EXTENSIONS = ("ExplainJob", "QueryConfigHistory", "QueryConfigChanges", "QueryConfigAt")
+EXTENSIONS = ("ExplainJob", "QueryConfigHistory", "QueryConfigChanges", "QueryConfigAt",
+              "WaitForEvents")
 
 
 class Splitter:

@@ -90,7 +90,8 @@ def test_init(vc: Path, daemons: Daemons) -> None:
         assert os.stat(secret).st_mode & 0o007 == 0, secret
     assert os.stat(here.cluster_conf_file).st_mode & 0o777 == 0o640
     assert daemons.calls == [
-        ("start", "ganeti-noded"), ("start", "ganeti-masterd"), ("start", "ganeti-confd")]
+        ("start", "ganeti-noded"), ("start", "ganeti-masterd"), ("start", "ganeti-confd"),
+        ("start", "ganeti-rapi")]
     with pytest.raises(errors.OpPrereqError, match="already belongs to a cluster"):
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
 

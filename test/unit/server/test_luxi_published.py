@@ -30,6 +30,7 @@ OWN_METHODS = {
     "QueryConfigHistory": "who changed the configuration, and when (gnt-cluster history)",
     "QueryConfigChanges": "what was changed",
     "QueryConfigAt": "the configuration as it was",
+    "WaitForEvents": "what happened to jobs and instances, as it happens",
 }
 #: Keys of the cluster information nobody else has.
 OWN_KEYS: dict[str, str] = {}

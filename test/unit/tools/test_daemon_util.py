@@ -58,7 +58,7 @@ def test_published_commands(capsys: pytest.CaptureFixture[str]) -> None:
         (["nonsense"], "unknown command 'nonsense'"),
         (["check"], "usage: daemon-util check <daemon>"),
         (["start", "ganeti-x"], "'ganeti-x' is not a daemon"),
-        (["stop", "ganeti-rapi"], "ganeti-rapi is not installed"),
+        (["stop", "ganeti-mond"], "ganeti-mond is not installed"),
         (["check-exitcode", "x"], "not an exit code"),
     ],
 )

@@ -49,6 +49,7 @@ PUBLISHED = {
     "LOG/conf-daemon.log": (0o600, "confd", "masterd"),
     "LOG/node-daemon.log": (0o600, "noded", "masterd"),
     "LOG/rapi-daemon.log": (0o600, "rapi", "masterd"),
+    "LOG/rapi-access.log": (0o600, "rapi", "masterd"),
     "LOG/monitoring-daemon.log": (0o600, "mond", "masterd"),
     "LOG/os": (0o750, "noded", "daemons"),
     "LOG/xen": (0o750, "noded", "daemons"),

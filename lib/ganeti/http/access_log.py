@@ -1,0 +1,79 @@
+"""The access log: a line for each exchange, in the form that programs for web servers read.
+
+``host - user [time] "request" status bytes "referer" "agent"``, known as the combined log format.
+What a client sent is escaped, so a line is always a line and says nothing in another's name.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from typing import Final
+
+from ganeti import errors
+from ganeti.http.event_server import Exchange
+
+_log = logging.getLogger(__name__)
+
+_ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
+    ord('"'): '\\"', ord("\\"): "\\\\"}
+
+
+def format_line(exchange: Exchange, now: float) -> str:
+    """The line of one exchange.
+
+    :param now: seconds since 1970.
+    """
+    stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(now))
+    line, referer, agent, user = (
+        text.translate(_ESCAPES) for text in (exchange.line or "-", exchange.referer,
+                                              exchange.agent, exchange.user.replace(" ", "_")))
+    return (f'{exchange.peer} - {user} [{stamp}] "{line}" {exchange.status}'
+            f' {exchange.sent or "-"} "{referer}" "{agent}"\n')
+
+
+class AccessLog:
+    """The file, written to without waiting.
+
+    :raises ConfigurationError: it cannot be opened.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._fd = self._open()
+        except OSError as err:
+            raise errors.ConfigurationError(
+                f"cannot open access log {path}: {err.strerror}") from err
+        self._failing = False
+
+    def write(self, exchange: Exchange) -> None:
+        """Write down an exchange; a full disk is reported once, and serving goes on."""
+        line = format_line(exchange, time.time()).encode("utf-8", "backslashreplace")
+        try:
+            os.write(self._fd, line)
+        except OSError as err:
+            if not self._failing:
+                _log.error("cannot write %s: %s", self.path, err.strerror)
+            self._failing = True
+        else:
+            self._failing = False
+
+    def reopen(self) -> None:
+        """Go on in a new file of the same name; keep the old one when that fails."""
+        try:
+            fresh = self._open()
+        except OSError as err:
+            _log.error("cannot open access log %s again: %s", self.path, err.strerror)
+            return
+        old, self._fd = self._fd, fresh
+        os.close(old)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def _open(self) -> int:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        return os.open(self.path, flags, 0o600)

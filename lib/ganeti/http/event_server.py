@@ -1,0 +1,462 @@
+"""An HTTP server which keeps many clients: one loop, a coroutine for each connection.
+
+The other server (:mod:`ganeti.http.server`) forks, because a node call may hang or crash. This one
+is for daemons which only translate, and whose clients stay connected: an idle client costs a
+coroutine and a file descriptor. What is served is an :class:`Application`; it sees the head of a
+request first and may refuse it there, before a byte of the body was accepted, so a client without
+a password cannot make us hold ten megabytes for it.
+
+What a client can do to us is bounded. It has :data:`HEAD_S` for the TLS handshake and for the head
+of a request once it began, :data:`BODY_S` for the body, :data:`IDLE_S` between requests, and must
+take some of the answer every :data:`WRITE_S`; else it is told so, where that is possible, and
+disconnected. Bodies which are being received share :data:`BODIES_BYTES`. Requests of one
+connection are answered one after the other; while one is served, no more is read than fits into
+its small buffer. When more clients come than may, the one that was idle longest goes.
+
+The loop must never wait: an application which has to compute for long does it in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import ssl
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from ganeti import errors
+from ganeti.http import messages
+from ganeti.http.messages import Head, Refused, Response
+
+_log = logging.getLogger(__name__)
+
+HEAD_S = 10.0
+BODY_S = 60.0
+IDLE_S = 300.0
+WRITE_S = 30.0
+_TLS_END_S = 5.0
+# A refused client may still be sending; it reads the answer only if we take that for a moment.
+_LINGER_S = 2.0
+BODIES_BYTES = 128 << 20
+_PIECE_BYTES = 1 << 18
+_BACKLOG = 512
+
+
+class Limits(NamedTuple):
+    """How patient the server is; tests are less so.
+
+    :ivar clients: connections at the same time.
+    """
+
+    clients: int = 4000
+    head_s: float = HEAD_S
+    body_s: float = BODY_S
+    idle_s: float = IDLE_S
+    write_s: float = WRITE_S
+    bodies_bytes: int = BODIES_BYTES
+
+
+class Incoming(NamedTuple):
+    """Who asks for what.
+
+    :ivar peer: address of the client.
+    """
+
+    head: Head
+    peer: str
+
+
+class Exchange(NamedTuple):
+    """One request and how it was answered, for the access log.
+
+    :ivar sent: bytes of the body.
+    """
+
+    peer: str
+    user: str
+    line: str
+    status: int
+    sent: int
+    referer: str
+    agent: str
+    seconds: float
+
+
+class Accepted(NamedTuple):
+    """A request whose head was found good.
+
+    :ivar answer: called with the body.
+    """
+
+    user: str
+    answer: Callable[[bytes], Awaitable[Response]]
+
+
+class Application(Protocol):
+    """What is served."""
+
+    async def begin(self, incoming: Incoming) -> Accepted | Response:
+        """Look at the head of a request: go on, or refuse it at once.
+
+        :raises Refused: refuse it with an error.
+        """
+
+    def refusal(self, refused: Refused) -> Response:
+        """The answer that says why a request is refused."""
+
+
+class _Gone(Exception):
+    """The client is no longer there, or is sent away."""
+
+
+class Server:
+    """Serves an application on listening sockets.
+
+    :param tls: returns the TLS settings; None for plain HTTP.
+    :param note: told of each exchange.
+    """
+
+    def __init__(self, application: Application, *, tls: ssl.SSLContext | None = None,
+                 limits: Limits | None = None,
+                 note: Callable[[Exchange], None] = lambda _exchange: None,
+                 server_name: str = "Ganeti") -> None:
+        self._application = application
+        self._tls = tls
+        self._limits = limits or Limits()
+        self._note = note
+        self.server_name = server_name
+        self._servers: list[asyncio.Server] = []
+        # In the order in which they became idle.
+        self._idle: dict[_Connection, None] = {}
+        self._connections: dict[_Connection, asyncio.Task[None]] = {}
+        self._bodies_bytes = 0
+
+    @property
+    def clients(self) -> int:
+        """How many are connected."""
+        return len(self._connections)
+
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Begin to accept."""
+        for listener in listeners:
+            secure = self._tls is not None
+            self._servers.append(await asyncio.start_server(
+                self._connected, sock=listener, ssl=self._tls, backlog=_BACKLOG,
+                limit=messages.MAX_HEAD_BYTES,
+                ssl_handshake_timeout=self._limits.head_s if secure else None,
+                ssl_shutdown_timeout=_TLS_END_S if secure else None))
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """Accept nothing more; answer what was begun, within the grace."""
+        for server in self._servers:
+            server.close()
+        for connection in list(self._idle):
+            self._connections[connection].cancel()
+        tasks = list(self._connections.values())
+        if tasks:
+            for connection in self._connections:
+                connection.last = True
+            _done, late = await asyncio.wait(tasks, timeout=grace_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._connections) >= self._limits.clients and not self._make_room():
+            writer.transport.abort()
+            return
+        connection = _Connection(self, reader, writer)
+        self._connections[connection] = task
+        try:
+            await connection.serve()
+        except (_Gone, OSError, errors.GenericError, asyncio.IncompleteReadError) as err:
+            _log.debug("client %s lost: %r", connection.peer, err)
+        except asyncio.CancelledError:
+            # From stop() or to make room; whoever cancelled us does not wait for more.
+            _log.debug("client %s sent away", connection.peer)
+        finally:
+            self._connections.pop(connection, None)
+            self._idle.pop(connection, None)
+            await _close(writer)
+
+    def _make_room(self) -> bool:
+        for connection in self._idle:
+            del self._idle[connection]
+            self._connections[connection].cancel()
+            return True
+        return False
+
+    # -- called by connections -------------------------------------------------------------------
+
+    def set_idle(self, connection: _Connection, idle: bool) -> None:
+        """A connection has nothing to do, or has again."""
+        if idle:
+            self._idle[connection] = None
+        else:
+            self._idle.pop(connection, None)
+
+    def hold(self, size: int) -> None:
+        """Account for the body of a request.
+
+        :raises Refused: too many of them are being received.
+        """
+        if self._bodies_bytes + size > self._limits.bodies_bytes:
+            raise Refused(503, "too many large requests at once", headers=[("Retry-After", "5")])
+        self._bodies_bytes += size
+
+    def unhold(self, size: int) -> None:
+        """A body is done with."""
+        self._bodies_bytes -= size
+
+    @property
+    def application(self) -> Application:
+        return self._application
+
+    @property
+    def limits(self) -> Limits:
+        return self._limits
+
+    def note(self, exchange: Exchange) -> None:
+        """An exchange is over."""
+        self._note(exchange)
+
+
+async def _close(writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.CancelledError, RuntimeError):
+        if writer.transport.is_closing():
+            return
+        writer.close()
+
+
+class _Connection:
+    """One client."""
+
+    def __init__(self, server: Server, reader: asyncio.StreamReader,
+                 writer: asyncio.StreamWriter) -> None:
+        self._server = server
+        self._reader = reader
+        self._writer = writer
+        self._held = 0
+        peer = writer.get_extra_info("peername")
+        self.peer: str = peer[0] if isinstance(peer, tuple) else "-"
+        self.last = False
+
+    async def serve(self) -> None:
+        """Answer requests until the client, or we, have had enough."""
+        while not self.last:
+            try:
+                data = await self._read_head()
+            except Refused as err:
+                await self._answer("-", "-", None, self._refusal(err), keep=False,
+                                   began=time.monotonic())
+                await self._linger()
+                return
+            if data is None or not await self._exchange(data):
+                return
+
+    async def _read_head(self) -> bytes | None:
+        """The next head; None when the client leaves."""
+        limits = self._server.limits
+        self._server.set_idle(self, True)
+        try:
+            async with asyncio.timeout(limits.idle_s):
+                first = await self._reader.read(1)
+                # An empty line before a request is no request; old clients send one after a body.
+                while first in (b"\r", b"\n"):
+                    first = await self._reader.read(1)
+        except TimeoutError:
+            return None
+        finally:
+            self._server.set_idle(self, False)
+        if not first:
+            return None
+        try:
+            async with asyncio.timeout(limits.head_s):
+                rest = await self._reader.readuntil(b"\r\n\r\n")
+        except TimeoutError:
+            raise Refused(408, f"no whole request came within {limits.head_s:g} s") from None
+        except asyncio.LimitOverrunError:
+            raise Refused(
+                431, f"the head of a request may have {messages.MAX_HEAD_BYTES} bytes") from None
+        except asyncio.IncompleteReadError:
+            return None
+        return first + rest[:-4]
+
+    async def _exchange(self, data: bytes) -> bool:
+        """Serve one request; whether the connection stays."""
+        began = time.monotonic()
+        line = data.split(b"\r\n", 1)[0].decode("latin-1")[:2000]
+        head: Head | None = None
+        user = "-"
+        body_taken = False
+        keep = False
+        try:
+            head = messages.parse_head(data)
+            body_taken = head.length == 0
+            keep = head.keep_alive and not self.last
+            accepted = await self._server.application.begin(Incoming(head, self.peer))
+            if isinstance(accepted, Response):
+                response = accepted
+            else:
+                user = accepted.user
+                body = b"" if body_taken else await self._read_body(head)
+                body_taken = True
+                response = await accepted.answer(body)
+        except Refused as err:
+            response = self._refusal(err)
+            keep = keep and err.status not in (408, 413)
+        finally:
+            self._server.unhold(self._held)
+            self._held = 0
+        keep = keep and body_taken and not self.last
+        await self._answer(user, line, head, response, keep=keep, began=began)
+        if not keep and not body_taken:
+            await self._linger()
+        return keep
+
+    def _refusal(self, refused: Refused) -> Response:
+        return self._server.application.refusal(refused)
+
+    def _hold(self, size: int) -> None:
+        self._server.hold(size)
+        self._held += size
+
+    async def _read_body(self, head: Head) -> bytes:
+        limits = self._server.limits
+        if head.expects_continue:
+            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            async with asyncio.timeout(limits.body_s):
+                if head.length >= 0:
+                    self._hold(head.length)
+                    return await self._reader.readexactly(head.length)
+                return await self._read_chunks()
+        except TimeoutError:
+            raise Refused(408, f"no whole body came within {limits.body_s:g} s") from None
+        except asyncio.LimitOverrunError:
+            raise Refused(400, "a chunk of the body does not begin with its size") from None
+
+    async def _read_chunks(self) -> bytes:
+        parts: list[bytes] = []
+        total = 0
+        while True:
+            size = messages.chunk_size((await self._reader.readuntil(b"\r\n"))[:-2])
+            if size == 0:
+                break
+            total += size
+            if total > messages.MAX_BODY_BYTES:
+                raise Refused(413,
+                              f"a request body may have {messages.MAX_BODY_BYTES} bytes")
+            self._hold(size)
+            parts.append(await self._reader.readexactly(size))
+            if await self._reader.readexactly(2) != b"\r\n":
+                raise Refused(400, "a chunk of the body is longer than it says")
+        # What may follow the last chunk, headers of no interest to us.
+        for _ in range(messages.MAX_HEADERS):
+            if await self._reader.readuntil(b"\r\n") == b"\r\n":
+                return b"".join(parts)
+        raise Refused(431, "too many headers after the body")
+
+    async def _answer(self, user: str, line: str, head: Head | None, response: Response, *,
+                      keep: bool, began: float) -> None:
+        headers = [*response.headers, ("Server", self._server.server_name)]
+        body = response.body
+        without_body = head is not None and head.method == "HEAD"
+        sent = 0
+        try:
+            if isinstance(body, bytes):
+                start = messages.render_head(response.status, headers, length=len(body),
+                                             close=not keep, now=time.time())
+                sent = await self._send(start, b"" if without_body else body)
+            else:
+                start = messages.render_head(response.status, headers, length=None,
+                                             close=not keep, now=time.time())
+                await self._send(start, b"")
+                async with contextlib.AsyncExitStack() as stack:
+                    if isinstance(body, AsyncGenerator):
+                        stack.push_async_callback(body.aclose)
+                    async for piece in body:
+                        sent += len(piece)
+                        await self._send(b"%x\r\n" % len(piece), piece + b"\r\n")
+                await self._send(b"0\r\n\r\n", b"")
+        finally:
+            fields = head.headers if head is not None else {}
+            self._server.note(Exchange(
+                self.peer, user, line, response.status, sent, fields.get("referer", "-"),
+                fields.get("user-agent", "-"), time.monotonic() - began))
+
+    async def _send(self, start: bytes, body: bytes) -> int:
+        """Send, as fast as the client takes it; what it does not take stays in one place."""
+        if len(start) + len(body) <= _PIECE_BYTES:
+            self._writer.write(start + body)
+            await self._drain()
+            return len(body)
+        self._writer.write(start)
+        view = memoryview(body)
+        for place in range(0, len(body), _PIECE_BYTES):
+            self._writer.write(view[place:place + _PIECE_BYTES])
+            await self._drain()
+        return len(body)
+
+    async def _drain(self) -> None:
+        transport = self._writer.transport
+        if transport.is_closing():
+            raise _Gone("the connection is closed")
+        if transport.get_write_buffer_size() == 0:
+            return
+        try:
+            async with asyncio.timeout(self._server.limits.write_s):
+                await self._writer.drain()
+        except TimeoutError:
+            transport.abort()
+            raise _Gone("the client does not take its answer") from None
+
+    async def _linger(self) -> None:
+        """Let a client that is still sending see its answer before the connection ends."""
+        with contextlib.suppress(TimeoutError, OSError):
+            if self._writer.can_write_eof():
+                self._writer.write_eof()
+            async with asyncio.timeout(_LINGER_S):
+                while await self._reader.read(_PIECE_BYTES):
+                    pass
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    :raises OSError: the address cannot be served.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and address == "::":
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        sock.bind((address, port))
+        sock.listen(_BACKLOG)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def client_limit(wanted: int) -> int:
+    """How many clients the number of open files allows; raises it as far as we may."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A client may need a connection to the master as well.
+    needed = 2 * wanted + 100
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    open_files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if open_files == resource.RLIM_INFINITY:
+        return wanted
+    return max(1, min(wanted, (open_files - 100) // 2))

@@ -1,0 +1,221 @@
+"""What HTTP/1.1 messages look like: reading the head of a request, writing that of an answer.
+
+Pure functions over bytes, without sockets; :mod:`ganeti.http.event_server` is built on them. The
+reader is strict where leniency would let two programs understand one message in two ways: line
+ends are CRLF, a header has no blank before its colon and no second line, a body has one length.
+
+Source: RFC 9110 *HTTP Semantics*, RFC 9112 *HTTP/1.1*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from ganeti import errors
+
+MAX_HEAD_BYTES = 1 << 16
+MAX_HEADERS = 100
+MAX_BODY_BYTES = 10 << 20
+
+JSON = "application/json"
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_REQUEST_LINE = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+) (\S+) HTTP/(\d)\.(\d)")
+
+
+class Refused(errors.GenericError):
+    """A request which is answered with an error; `status` says which.
+
+    :ivar headers: to be sent with the answer.
+    """
+
+    def __init__(self, status: int, message: str = "", *,
+                 headers: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__(message or HTTPStatus(status).phrase)
+        self.status = status
+        self.headers = tuple(headers)
+
+
+class Head(NamedTuple):
+    """The head of a request.
+
+    :ivar line: the first line as it came, for the log.
+    :ivar path: with its percent signs; :func:`decode_path` takes them out.
+    :ivar headers: names in lower case; what came several times is joined with commas.
+    :ivar length: bytes of the body that follows; -1 when it comes in chunks.
+    """
+
+    line: str
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    length: int
+    keep_alive: bool
+    expects_continue: bool
+
+
+class Response:
+    """An answer.
+
+    :ivar body: all of it, or an iterator which makes it while it is being sent.
+    """
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self, status: int, body: bytes | AsyncIterator[bytes] = b"",
+                 headers: Sequence[tuple[str, str]] = ()) -> None:
+        self.status = status
+        self.body = body
+        self.headers = list(headers)
+
+
+def parse_head(data: bytes) -> Head:
+    """Read the head of a request, without the empty line that ends it.
+
+    :raises Refused: 400 for what is no head, 413, 431, 501 and 505 for one that we do not serve.
+    """
+    # Every byte is a character here, so nothing can be lost; what text it is, the path decides.
+    lines = data.decode("latin-1").split("\r\n")
+    match = _REQUEST_LINE.fullmatch(lines[0])
+    if match is None:
+        raise Refused(400, "the first line is not that of an HTTP request")
+    method, target, major, minor = match.groups()
+    if major != "1":
+        raise Refused(505, f"HTTP version {major}.{minor} is not supported")
+    headers = _headers(lines[1:])
+    if minor != "0" and "host" not in headers:
+        raise Refused(400, "the request has no Host header")
+    path, query = _target(target)
+    options = {word.strip().lower() for word in headers.get("connection", "").split(",")}
+    keep_alive = "close" not in options if minor != "0" else "keep-alive" in options
+    return Head(lines[0], method, path, query, headers, _length(headers), keep_alive,
+                minor != "0" and headers.get("expect", "").lower() == "100-continue")
+
+
+def _headers(lines: Sequence[str]) -> dict[str, str]:
+    if len(lines) > MAX_HEADERS:
+        raise Refused(431, f"the request has more than {MAX_HEADERS} headers")
+    found: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or _TOKEN.fullmatch(name) is None or "\n" in value or "\0" in value:
+            raise Refused(400, f"not a header: {line[:80]!r}")
+        name, value = name.lower(), value.strip(" \t")
+        if name in found:
+            if name in ("content-length", "host", "authorization", "content-type"):
+                raise Refused(400, f"header {name} came twice")
+            value = f"{found[name]}, {value}"
+        found[name] = value
+    return found
+
+
+def _target(target: str) -> tuple[str, str]:
+    if not target.startswith("/"):
+        try:
+            parts = urlsplit(target)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https"):
+            raise Refused(400, f"not a path: {target[:80]!r}")
+        return parts.path or "/", parts.query
+    path, _, query = target.partition("#")[0].partition("?")
+    return path, query
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    coding = headers.get("transfer-encoding")
+    length = headers.get("content-length")
+    if coding is not None:
+        if length is not None:
+            raise Refused(400, "the request has both Content-Length and Transfer-Encoding")
+        if coding.lower() != "chunked":
+            raise Refused(501, f"transfer encoding {coding[:40]!r} is not supported")
+        return -1
+    if length is None:
+        return 0
+    if not (length.isascii() and length.isdigit()):
+        raise Refused(400, f"Content-Length is not a number: {length[:40]!r}")
+    # So many digits cannot be converted, and need not.
+    if len(length) > 18 or int(length) > MAX_BODY_BYTES:
+        raise Refused(413, f"a request body may have {MAX_BODY_BYTES} bytes")
+    return int(length)
+
+
+def chunk_size(line: bytes) -> int:
+    """The size in the first line of a chunk.
+
+    :raises Refused: it is not one.
+    """
+    digits = line.partition(b";")[0].strip()
+    if not re.fullmatch(rb"[0-9a-fA-F]{1,16}", digits):
+        raise Refused(400, "a chunk of the body does not begin with its size")
+    return int(digits, 16)
+
+
+def decode_path(path: str) -> str:
+    """A path without percent signs.
+
+    :raises Refused: it is not UTF-8.
+    """
+    try:
+        # The target was read as Latin-1, so this gives its bytes back.
+        return unquote_to_bytes(path.encode("latin-1")).decode("utf-8")
+    except UnicodeDecodeError as err:
+        raise Refused(400, "the path is not UTF-8") from err
+
+
+def parse_query(query: str) -> dict[str, list[str]]:
+    """Arguments of a query string in their order; a name may come several times.
+
+    :raises Refused: it is not UTF-8.
+    """
+    found: dict[str, list[str]] = {}
+    for piece in query.split("&") if query else ():
+        if not piece:
+            continue
+        name, _, value = piece.replace("+", " ").partition("=")
+        try:
+            key = unquote_to_bytes(name.encode("latin-1")).decode("utf-8")
+            text = unquote_to_bytes(value.encode("latin-1")).decode("utf-8")
+        except UnicodeDecodeError as err:
+            raise Refused(400, "the query is not UTF-8") from err
+        found.setdefault(key, []).append(text)
+    return found
+
+
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
+
+
+def render_head(status: int, headers: Sequence[tuple[str, str]], *, length: int | None,
+                close: bool, now: float) -> bytes:
+    """The head of an answer.
+
+    :param length: bytes of the body; None when it comes in chunks.
+    :param now: seconds since 1970.
+    """
+    lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}"]
+    lines += [f"{name}: {value}" for name, value in headers]
+    lines.append(f"Date: {_date(int(now))}")
+    if length is None:
+        lines.append("Transfer-Encoding: chunked")
+    elif status not in (204, 304):
+        lines.append(f"Content-Length: {length}")
+    lines.append("Connection: close" if close else "Connection: keep-alive")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
+
+
+_last_date = (0, "")
+
+
+def _date(second: int) -> str:
+    """The same text is sent many times a second."""
+    global _last_date
+    if _last_date[0] != second:
+        _last_date = second, formatdate(second, usegmt=True)
+    return _last_date[1]

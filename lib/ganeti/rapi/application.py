@@ -1,0 +1,204 @@
+"""From a request to an answer: finding the resource, checks, rights, representation.
+
+The order in which a request is looked at decides what a client learns: path (404), method (501),
+who it is (401, 429) and what that user may (403), representation (406, 415), then the body (400),
+the state of the object (412), and at last the master. Until the body is wanted none of it is read.
+
+At most `at_once` requests are with the master at a time; others wait in line. Those which only
+wait (for a job, for events) do not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.http import messages
+from ganeti.http.event_server import Accepted, Incoming
+from ganeti.http.messages import JSON, Refused, Response
+from ganeti.rapi import failures, openapi, pages, represent
+from ganeti.rapi.call import Call, State
+from ganeti.rapi.declare import DELETE, GET, POST, PUT, Job, Operation, Read, Resource
+from ganeti.rapi.events import Hub
+from ganeti.rapi.master import Master
+from ganeti.rapi.resources import RESOURCES, TABLES
+from ganeti.rapi.users import User, Users
+from ganeti.wire import json
+
+_log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 20
+_NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
+_NUMBER: Final = re.compile(r"[0-9]+")
+_PATTERNS: Final = {"job_id": _NUMBER, "disk_index": _NUMBER}
+_KNOWN_METHODS: Final = (GET, PUT, POST, DELETE, "HEAD")
+
+
+class Router:
+    """Finds the resource of a path."""
+
+    def __init__(self, resources: Sequence[Resource]) -> None:
+        self._tree: dict[str, Any] = {}
+        for resource in resources:
+            place = self._tree
+            for word in _segments(resource.path):
+                if word.startswith("{"):
+                    place["{}"] = place.get("{}", (word[1:-1], {}))
+                    place = place["{}"][1]
+                else:
+                    place = place.setdefault(word, {})
+            place[""] = resource
+
+    def find(self, path: str) -> tuple[Resource, dict[str, str]]:
+        """The resource, and what the names in its path stand for.
+
+        :raises Refused: 404 when there is none.
+        """
+        place = self._tree
+        uri: dict[str, str] = {}
+        for word in _segments(path):
+            if word and word in place:
+                place = place[word]
+            elif "{}" in place:
+                name, place = place["{}"]
+                if _PATTERNS.get(name, _NAME).fullmatch(word) is None:
+                    raise Refused(404)
+                uri[name] = word
+            else:
+                raise Refused(404)
+        resource = place.get("")
+        if resource is None:
+            raise Refused(404)
+        return resource, uri
+
+
+def _segments(path: str) -> list[str]:
+    return [] if path == "/" else path[1:].split("/")
+
+
+class RestApplication:
+    """What the daemon serves.
+
+    :param require_authentication: nothing at all without a password.
+    :param at_once: requests with the master at a time.
+    :param hub: where events come from.
+    """
+
+    def __init__(self, master: Master, users: Users, *, require_authentication: bool = False,
+                 at_once: int = AT_ONCE, hub: Hub | None = None,
+                 resources: Sequence[Resource] = RESOURCES) -> None:
+        self._master = master
+        self._users = users
+        self._require_authentication = require_authentication
+        self._slots = asyncio.Semaphore(at_once)
+        self._state = State(hub or Hub(master), openapi.description, pages.page)
+        self._router = Router(resources)
+
+    # -- what the server calls -------------------------------------------------------------------
+
+    async def begin(self, incoming: Incoming) -> Accepted | Response:
+        """Look at the head of a request."""
+        head = incoming.head
+        resource, uri = self._router.find(messages.decode_path(head.path))
+        method = GET if head.method == "HEAD" else head.method
+        operation = resource.operations.get(method)
+        if operation is None:
+            allowed = ", ".join(_allowed(resource))
+            raise Refused(501, f"method {head.method} is unsupported for path"
+                               f" {head.path[:200]}", headers=[("Allow", allowed)])
+        user = await self._user(operation, resource, method, incoming)
+        media_type = represent.choose(
+            head.headers.get("accept"), "" if isinstance(operation, Job) else operation.produces)
+        query = messages.parse_query(head.query)
+        if head.length and _media_type(head.headers.get("content-type")) != JSON:
+            raise Refused(415, f"the body must be {JSON}")
+
+        async def answer(body: bytes) -> Response:
+            return await self._answer(resource, operation, uri, query, head.headers, media_type,
+                                      body)
+
+        return Accepted(user.name if user is not None else "-", answer)
+
+    def refusal(self, refused: Refused) -> Response:
+        """The answer that says why a request is refused."""
+        return represent.error_response(refused)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    async def _user(self, operation: Operation, resource: Resource, method: str,
+                    incoming: Incoming) -> User | None:
+        self._users.refresh_if_unwatched()
+        user = await self._users.identify(
+            incoming.head.headers.get("authorization"), incoming.peer)
+        needed = operation.access
+        if user is None:
+            if needed or self._require_authentication:
+                raise self._users.challenge()
+        elif not user.may(needed, resource.handler, method):
+            raise Refused(403)
+        return user
+
+    async def _answer(self, resource: Resource, operation: Operation, uri: Mapping[str, str],
+                      query: Mapping[str, list[str]], headers: Mapping[str, str],
+                      media_type: str, raw: bytes) -> Response:
+        try:
+            body = json.loads_strict(raw) if raw else None
+        except errors.ParseError as err:
+            raise Refused(400, f"cannot parse the body: {err}") from err
+        try:
+            call = Call(self._master, resource.handler, operation, uri, query, body,
+                        headers=headers, state=self._state)
+            if isinstance(operation, Job) or not operation.waits:
+                async with self._slots:
+                    value = await self._run(resource, operation, call)
+            else:
+                value = await self._run(resource, operation, call)
+            return await self._represent(call, value, media_type)
+        except errors.GenericError as err:
+            raise failures.refusal(err) from err
+        except Exception as err:  # noqa: BLE001 -- the door of a REST request
+            _log.exception("internal error at %s", resource.path)
+            raise Refused(500, f"internal error: {type(err).__name__}. The log of the REST daemon"
+                               " has the details.") from err
+
+    async def _run(self, resource: Resource, operation: Operation, call: Call) -> Any:
+        wanted = call.headers.get("if-match")
+        if wanted is not None and resource.tagged:
+            current = await TABLES[resource.tagged].current_etag(
+                self._master, next(iter(call.uri.values())))
+            if not represent.tag_matches(wanted, current, weak=False):
+                raise Refused(412, f"the {resource.tagged} has changed",
+                              headers=[("ETag", current)])
+        if isinstance(operation, Job):
+            return await call.submit()
+        return await operation.run(call)
+
+    async def _represent(self, call: Call, value: Any, media_type: str) -> Response:
+        headers = [("Content-Type", media_type)]
+        if isinstance(value, AsyncIterator):
+            return Response(200, value, [*headers, ("Cache-Control", "no-store")])
+        if isinstance(value, bytes):
+            body = value
+        else:
+            body = await represent.render(value, media_type)
+        if not isinstance(call.operation, Read):
+            return Response(200, body, headers)
+        etag = call.etag or represent.content_etag(body)
+        headers += [("ETag", etag), ("Vary", "Accept"), ("Cache-Control", "no-cache")]
+        wanted = call.headers.get("if-none-match")
+        if wanted is not None and represent.tag_matches(wanted, etag, weak=True):
+            return Response(304, b"", headers[1:])
+        return Response(200, body, headers)
+
+
+def _allowed(resource: Resource) -> list[str]:
+    found = [method for method in _KNOWN_METHODS if method in resource.operations]
+    return [*found, "HEAD"] if GET in found else found
+
+
+def _media_type(content_type: str | None) -> str:
+    return (content_type or "").partition(";")[0].strip().lower()

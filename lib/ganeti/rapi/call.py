@@ -1,0 +1,213 @@
+"""One request while it is being served: what it says, checked against the declaration.
+
+The argument of every function behind a resource. Checks of the query and of the body are here, so
+that each of these functions may rely on what was declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from ganeti import errors, ht
+from ganeti.http.messages import Refused
+from ganeti.opcodes.base import OpCode
+from ganeti.rapi import declare
+from ganeti.rapi.declare import Change, Field, Job, Operation, Query, Read
+from ganeti.rapi.events import Hub
+from ganeti.rapi.master import Master
+from ganeti.utils import clock
+
+_USER_SOURCE: Final = "gnt:user"
+_LIBRARY_SOURCE: Final = "gnt:library:rlib2:"
+
+
+class State(NamedTuple):
+    """What resources about the server itself need of it.
+
+    :ivar description: makes the OpenAPI description.
+    :ivar page: makes the documentation in HTML.
+    """
+
+    hub: Hub
+    description: Callable[[], dict[str, Any]]
+    page: Callable[[], str]
+
+
+class Call:
+    """A request for an operation.
+
+    :ivar uri: values of the names in the path.
+    :ivar query: every declared argument by its name, converted.
+    :ivar body: the body, checked; an empty dictionary when there is none.
+    :ivar given: names of the query's arguments which the client sent.
+    :ivar etag: set by the operation to what names this state of the object.
+    """
+
+    def __init__(self, master: Master, handler: str, operation: Operation, uri: Mapping[str, str],
+                 query: Mapping[str, list[str]], body: Any, *, headers: Mapping[str, str],
+                 state: State) -> None:
+        self.master = master
+        self.handler = handler
+        self.operation = operation
+        self.uri = uri
+        self.headers = headers
+        self.state = state
+        self.given = frozenset(query)
+        self.query = {one.name: _value(one, query.get(one.name)) for one in operation.query}
+        self.etag = ""
+        self._reason = query.get(declare.REASON.name, [""])[0]
+        fields = operation.fields
+        self.body: Any = body
+        if isinstance(operation, Read | Change) and isinstance(fields, Mapping):
+            self.body = check_fields(body, fields)
+
+    def opcodes(self) -> list[OpCode]:
+        """The opcodes which the request asks for, checked, with their reason.
+
+        :raises Refused: 400 with what is wrong with the request.
+        """
+        job = self.operation
+        assert isinstance(job, Job)
+        try:
+            built = self._built(job)
+            for op in built:
+                op.validate()
+        except errors.OpPrereqError as err:
+            raise Refused(400, f"invalid request: {err}") from err
+        except errors.ParameterError as err:
+            raise Refused(400, str(err)) from err
+        for op in built:
+            op.reason = [*(op.reason or ()), *self.reason()]
+        return built
+
+    def user_reason(self) -> list[list[Any]]:
+        """What the user gave as a reason, as a trail."""
+        return [[_USER_SOURCE, self._reason, clock.now_ns()]] if self._reason else []
+
+    def reason(self) -> list[list[Any]]:
+        """Why this is done, as a trail."""
+        return [*self.user_reason(), [_LIBRARY_SOURCE + self.handler, "", clock.now_ns()]]
+
+    async def submit(self) -> int:
+        """Submit what is asked for as one job; its number.
+
+        :raises Refused: 400 with what is wrong with the request.
+        :raises errors.GenericError: the master refused it, or is not there.
+        """
+        return await self.master.submit(self.opcodes())
+
+    def fixed_params(self, job: Job) -> dict[str, Any]:
+        """Parameters that the path, the query and the resource itself decide."""
+        found = dict(job.fixed)
+        for name, value in self.uri.items():
+            param = job.uri.get(name, name)
+            if param in job.opcode.PARAMS and param not in found:
+                found[param] = value
+        for one in job.query:
+            if one.param and (one.name in self.given or one.default is not None):
+                found[one.param] = self.query[one.name]
+        return found
+
+    def _built(self, job: Job) -> list[OpCode]:
+        fields = job.fields
+        if isinstance(fields, ht.Type):
+            if not fields.check(self.body):
+                raise Refused(400, f"the body must be {fields}, not {_short(self.body)}")
+            assert job.build is not None
+            return job.build(self, {})
+        if self.body is not None and not isinstance(self.body, dict):
+            raise Refused(400, "the body must be a JSON object")
+        body = dict(self.body or {})
+        if job.build is None:
+            if body and not job.body:
+                raise Refused(400, "this resource takes no body")
+            return [build_opcode(job, body, self.fixed_params(job))]
+        if fields is None:
+            return job.build(self, body)
+        common = {name: body.pop(name) for name in declare.BODY_COMMON if name in body}
+        built = job.build(self, check_fields(body, fields))
+        for number, op in enumerate(built):
+            for name, value in common.items():
+                # Later opcodes of a job come after the first one anyway.
+                if name != "depends" or number == 0:
+                    setattr(op, name, value)
+        return built
+
+
+def build_opcode(job: Job, body: dict[str, Any], fixed: Mapping[str, Any]) -> OpCode:
+    """An opcode from a body and from what is fixed.
+
+    :raises Refused: the body says something which it may not.
+    :raises errors.OpPrereqError: the opcode has no such parameter.
+    """
+    for name, param in job.rename.items():
+        if name in body and name != param:
+            if param in body:
+                raise Refused(400, f"'{name}' and '{param}' are the same parameter, give one")
+            body[param] = body.pop(name)
+    for name in body:
+        if name in job.forbidden:
+            raise Refused(403, f"parameter '{name}' cannot be changed from here")
+        if name in fixed or name in job.static_params():
+            raise Refused(400, f"parameter '{name}' cannot be given in the body")
+        if name not in job.opcode.PARAMS or name == "reason" and "reason" not in job.rename:
+            raise Refused(400, f"the body has an unknown parameter '{name}'")
+    if job.adjust is not None:
+        job.adjust(body)
+    return job.opcode(**body, **fixed)
+
+
+def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
+    """A body with its defaults filled in.
+
+    :raises Refused: it is no object, or one of its members is unknown, missing or of another kind.
+    """
+    if body is None:
+        body = {}
+    if not isinstance(body, dict):
+        raise Refused(400, "the body must be a JSON object")
+    unknown = sorted(set(body) - set(fields))
+    if unknown:
+        raise Refused(400, f"the body has an unknown parameter '{unknown[0]}'")
+    found = {}
+    for name, field in fields.items():
+        if name in body:
+            if not field.type.check(body[name]):
+                raise Refused(400, f"parameter '{name}' must be {field.type},"
+                                   f" not {_short(body[name])}")
+            found[name] = body[name]
+        elif field.required:
+            raise Refused(400, f"required parameter '{name}' is missing")
+        else:
+            found[name] = field.default
+    return found
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else text[:100] + "..."
+
+
+def _value(one: Query, given: Sequence[str] | None) -> Any:
+    if one.kind == declare.MANY:
+        return list(given or ())
+    if not given:
+        if one.required:
+            raise Refused(400, f"query argument '{one.name}' is missing")
+        return one.default
+    text = given[0]
+    if one.kind == declare.TEXT:
+        if one.choices and text not in one.choices:
+            raise Refused(400, f"query argument '{one.name}' must be one of "
+                               f"{', '.join(one.choices)}, not '{text[:100]}'")
+        return text
+    if one.kind == declare.WORDS:
+        return [word for word in text.split(",") if word]
+    try:
+        number = int(text) if len(text) < 20 else None
+    except ValueError:
+        number = None
+    if number is None:
+        raise Refused(400, f"query argument '{one.name}' must be a number, not '{text[:100]}'")
+    return bool(number) if one.kind == declare.FLAG else number

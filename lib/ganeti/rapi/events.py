@@ -1,0 +1,164 @@
+"""Events: what happens to jobs and instances, for clients that would otherwise ask again and again.
+
+The master keeps its last events in memory and lets us wait for the next
+(:mod:`ganeti.server.luxi_events`). One :class:`Hub` waits for all clients of this daemon, so a
+thousand of them cost the master one connection. Each client has a place in the hub's copy of the
+events and is sent what comes after it; one that is too slow, or comes back after too long, is told
+by an event ``reset`` that something is missing, and has to look at the objects again.
+
+An event's id is ``<epoch>-<number>``. The epoch is that of the master daemon's process: numbers of
+another one mean nothing, which again ends in ``reset``.
+
+Source: WHATWG HTML, *Server-sent events*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from ganeti import errors
+from ganeti.rapi.master import Master
+from ganeti.wire import json
+
+_log = logging.getLogger(__name__)
+
+JOB, INSTANCE = "job", "instance"
+KINDS: Final = (JOB, INSTANCE)
+# Proxies and clients take a longer silence for a dead connection.
+_HEARTBEAT_S: Final = 15.0
+_WAIT_S: Final = 60
+_RETRY_S: Final = 1.0
+_KEPT: Final = 5000
+_AT_ONCE: Final = 500
+
+_Place = tuple[str, int]
+
+
+class Hub:
+    """Waits for the events of the master, as long as anybody listens."""
+
+    def __init__(self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S) -> None:
+        self._master = master
+        self.heartbeat_s = heartbeat_s
+        self._events: deque[list[Any]] = deque(maxlen=_KEPT)
+        self._epoch = ""
+        self._last = 0
+        self._changed = asyncio.Condition()
+        self._listeners = 0
+        self._task: asyncio.Task[None] | None = None
+        self.closed = False
+
+    async def look(self) -> None:
+        """Learn where we are, before anything is promised to a client.
+
+        :raises errors.GenericError: the master is not there.
+        """
+        if self._task is None:
+            self._take(await self._master.call("WaitForEvents", None, 0))
+
+    def join(self, wanted: str | None) -> _Place:
+        """Begin to listen.
+
+        :param wanted: the id of the last event which the client has seen.
+        :returns: the place after which it wants events.
+        """
+        self._listeners += 1
+        if self._task is None:
+            self._task = asyncio.create_task(self._follow())
+        epoch, _, number = (wanted or "").rpartition("-")
+        if epoch and number.isascii() and number.isdigit() and len(number) < 19:
+            return epoch, int(number)
+        return self._epoch, self._last
+
+    def leave(self) -> None:
+        """A client is gone."""
+        self._listeners -= 1
+        if self._listeners == 0 and self._task is not None:
+            self._task.cancel()
+            self._task = None
+            self._events.clear()
+            self._epoch = ""
+
+    async def after(self, place: _Place) -> tuple[list[list[Any]], _Place, bool]:
+        """Events after a place, at once or after at most a heartbeat.
+
+        :returns: the events, the new place, and whether some are missing before them.
+        """
+        async with self._changed:
+            if place == (self._epoch, self._last) and not self.closed:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self.heartbeat_s):
+                        await self._changed.wait()
+            here = self._epoch, self._last
+            epoch, number = place
+            first = self._last - len(self._events)
+            if epoch != self._epoch or not first <= number <= self._last:
+                return [], here, True
+            found = [event for event in self._events if event[0] > number]
+            return found[:_AT_ONCE], (epoch, found[:_AT_ONCE][-1][0]) if found else here, False
+
+    async def close(self) -> None:
+        """Let all clients go."""
+        self.closed = True
+        if self._task is not None:
+            self._task.cancel()
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                answer = await self._master.call(
+                    "WaitForEvents", [self._epoch, self._last], _WAIT_S)
+            except errors.GenericError as err:
+                _log.info("events are not to be had now: %s", err)
+                await asyncio.sleep(_RETRY_S)
+                continue
+            async with self._changed:
+                if self._take(answer):
+                    self._changed.notify_all()
+
+    def _take(self, answer: dict[str, Any]) -> bool:
+        """Add what the master told; whether it is anything new."""
+        events = answer["events"]
+        if answer["epoch"] != self._epoch or answer["lost"]:
+            self._events.clear()
+        new = bool(events) or answer["epoch"] != self._epoch
+        self._epoch = answer["epoch"]
+        self._last = answer["last"]
+        self._events.extend(events)
+        return new
+
+
+async def stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIterator[bytes]:
+    """The text of a stream, from now on or from after an event.
+
+    :raises errors.GenericError: the master is not there.
+    """
+    await hub.look()
+    return _stream(hub, kinds, last)
+
+
+async def _stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIterator[bytes]:
+    place = hub.join(last)
+    try:
+        yield f"retry: {int(_RETRY_S * 1000)}\n\n".encode("ascii")
+        while not hub.closed:
+            events, place, lost = await hub.after(place)
+            parts = []
+            if lost:
+                parts.append(f"id: {place[0]}-{place[1]}\nevent: reset\n"
+                             'data: {"reason": "events are missing, look at the objects again"}'
+                             "\n\n")
+            for number, kind, data in events:
+                if kind in kinds:
+                    parts.append(f"id: {place[0]}-{number}\nevent: {kind}\n"
+                                 f"data: {json.dumps_spaced(data)}\n\n")
+            yield "".join(parts).encode("ascii") if parts else b": still here\n\n"
+    finally:
+        hub.leave()

@@ -1,0 +1,179 @@
+"""Talking to the master daemon without waiting for it in a thread.
+
+A :class:`Master` keeps connections to the master's local socket and lends each request one of them,
+so requests of different clients never wait for each other here, and a client that waits for a job
+costs a file descriptor. Reading the answer is the same as in :mod:`ganeti.luxi`, and so are the
+errors; what differs is that a master which does not run is reported at once, because an HTTP client
+has its own idea of when to try again.
+
+A connection kept from before a restart of the master looks alive until it is used. A question sent
+into such a one is asked again on a fresh connection; a request that changes something never is,
+because the first may have been heard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, luxi
+from ganeti.constants import luxi as const
+from ganeti.opcodes.base import OpCode
+from ganeti.utils import net
+from ganeti.wire import luxi as wire
+
+TIMEOUT_S: Final = float(const.READ_WRITE_TIMEOUT_S)
+_CONNECT_S: Final = 5.0
+_IDLE_CONNECTIONS: Final = 32
+# What is not in here is safe to be asked twice.
+_CHANGING: Final = frozenset((
+    "SubmitJob", "SubmitJobToDrainedQueue", "SubmitManyJobs", "CancelJob", "ChangeJobPriority",
+    "ArchiveJob", "AutoArchiveJobs", "ReplaceFilter", "DeleteFilter", "SetDrainFlag",
+    "SetWatcherPause",
+))
+
+
+class _Link(asyncio.Protocol):
+    """One connection; one request at a time."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+        self._parts: list[bytes] = []
+        self._waiter: asyncio.Future[bytes] | None = None
+        self.transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.WriteTransport)
+        self.transport = transport
+
+    @property
+    def usable(self) -> bool:
+        return self.transport is not None and not self.transport.is_closing()
+
+    async def ask(self, request: bytes, timeout_s: float) -> bytes:
+        """Send a request and wait for its answer; the connection is closed unless it came."""
+        assert self.transport is not None
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            self.transport.write(request)
+            async with asyncio.timeout(timeout_s):
+                return await self._waiter
+        except TimeoutError:
+            raise errors.LuxiTimeout(f"no answer from the master for {timeout_s:g} s") from None
+        finally:
+            done, self._waiter = self._waiter, None
+            if not done.done() or done.cancelled() or done.exception() is not None:
+                self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None or self._waiter.done():
+            # Nobody asked for this; whatever it is, the next answer would be mistaken.
+            if self.transport is not None:
+                self.transport.abort()
+            return
+        # One request, one answer: the mark that ends it can only be the last byte.
+        self._parts.append(data)
+        if data.endswith(wire.ETX):
+            answer = b"".join(self._parts)[:-1]
+            self._parts.clear()
+            self._waiter.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._parts.clear()
+        self._master.forget(self)
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(errors.ConnectionClosedError(
+                "the master closed the connection before it answered"))
+
+
+class Master:
+    """The master daemon of this node.
+
+    :param address: path of its socket; None for the usual one.
+    """
+
+    def __init__(self, address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._address = luxi.default_address() if address is None else address
+        self._timeout_s = timeout_s
+        self._idle: deque[_Link] = deque()
+
+    async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
+        """Send one request and return its result.
+
+        :raises errors.NoMasterError: no master daemon runs here.
+        :raises errors.LuxiPermissionError: this daemon's user may not open the socket.
+        :raises errors.LuxiTimeout: no answer in time.
+        :raises errors.ConnectionClosedError: the master went away before it answered.
+        :raises errors.GenericError: what the master reported.
+        """
+        request = wire.encode_request(method, args)
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        while True:
+            link, used = await self._take()
+            try:
+                answer = await link.ask(request, limit_s)
+            except errors.ConnectionClosedError:
+                if used and method not in _CHANGING:
+                    continue
+                raise
+            break
+        if link.usable and len(self._idle) < _IDLE_CONNECTIONS:
+            self._idle.append(link)
+        elif link.transport is not None:
+            link.transport.close()
+        return wire.parse_answer(answer)
+
+    async def submit(self, ops: Sequence[OpCode]) -> int:
+        """Submit a job and return its id; it is on disk then.
+
+        :raises errors.JobQueueDrainError: the queue takes no jobs now.
+        :raises errors.JobQueueFull: too many jobs wait.
+        """
+        return int(await self.call("SubmitJob", [op.to_dict() for op in ops]))
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            transport = self._idle.pop().transport
+            if transport is not None:
+                transport.close()
+
+    def forget(self, link: _Link) -> None:
+        """A connection is gone."""
+        if link in self._idle:
+            self._idle.remove(link)
+
+    async def _take(self) -> tuple[_Link, bool]:
+        """A connection, and whether it was used before."""
+        while self._idle:
+            link = self._idle.pop()
+            if link.usable:
+                return link, True
+        loop = asyncio.get_running_loop()
+        # Connecting waits only when the master is too busy to accept.
+        sock = await loop.run_in_executor(None, self._connect)
+        sock.setblocking(False)
+        _transport, link = await loop.create_unix_connection(lambda: _Link(self), sock=sock)
+        return link, False
+
+    def _connect(self) -> socket.socket:
+        try:
+            return net.unix_connect(self._address, _CONNECT_S)
+        except PermissionError as err:
+            raise errors.LuxiPermissionError(
+                f"no permission to talk to the master at {self._address}. The user of this daemon"
+                " must be a member of the daemons' group.") from err
+        except TimeoutError as err:
+            raise errors.LuxiTimeout("the master daemon accepts no connection") from err
+        except OSError as err:
+            if err.errno in (errno.ENOENT, errno.ECONNREFUSED):
+                # Says who is, when this node is not.
+                luxi.check_master()
+                raise errors.NoMasterError(
+                    "the master daemon (ganeti-masterd) does not run") from err
+            raise errors.LuxiError(
+                f"cannot connect to the master daemon: {err.strerror}") from err

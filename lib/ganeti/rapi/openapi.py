@@ -1,0 +1,214 @@
+"""The OpenAPI 3.1 description, made from the declarations of the resources."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from ganeti import ht
+from ganeti.constants import cluster as cluster_const
+from ganeti.constants import query as query_const
+from ganeti.http.messages import JSON
+from ganeti.rapi import declare, represent, schema
+from ganeti.rapi.declare import GET, READ, Field, Job, Operation, Query, Resource
+from ganeti.rapi.resources import RESOURCES
+
+_ABOUT: Final = (
+    "Jobs are submitted and answered with their number; `GET /2/jobs/{job_id}` and"
+    " `GET /2/events` tell what becomes of them. Objects have an `ETag`, which changes when their"
+    " configuration does: send it in `If-Match` with a change, or in `If-None-Match` with a `GET`."
+    " Live values, such as the memory of a guest, do not change the tag.")
+_NAMES: Final = r"^[A-Za-z0-9_.-]+$"
+_NUMBERS: Final = ("job_id", "disk_index")
+# Which fields of queries an object of a resource has.
+_KINDS: Final = {"instances": query_const.INSTANCE, "nodes": query_const.NODE,
+                 "groups": query_const.GROUP, "networks": query_const.NETWORK,
+                 "jobs": query_const.JOB, "filters": query_const.FILTER, "os": query_const.OS}
+_SCHEMES: Final[dict[str, dict[str, Any]]] = {
+    declare.FLAG: {"enum": [0, 1]}, declare.NUMBER: {"type": "integer"},
+                   declare.TEXT: {"type": "string"}}
+_ERRORS: Final = {
+    "400": "the request is wrong", "401": "wrong password, or none", "403": "not for this user",
+    "404": "there is no such object", "406": "not to be had in the form asked for",
+    "409": "it contradicts the present state", "412": "the object has changed (If-Match)",
+    "413": "the body is too large", "415": "the body is not JSON",
+    "429": "too many wrong passwords from this address", "500": "internal error",
+    "502": "no master daemon here", "503": "not now", "504": "the master does not answer",
+}
+
+
+@cache
+def description() -> dict[str, Any]:
+    """The whole description."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Ganeti remote API", "version": str(cluster_const.RAPI_VERSION),
+                 "description": _ABOUT},
+        "paths": {resource.path: _path(resource) for resource in RESOURCES},
+        "components": {
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "schemas": {"Error": {
+                "type": "object", "required": ["code", "message", "explain"],
+                "properties": {"code": {"type": "integer"}, "message": {"type": "string"},
+                               "explain": {"type": "string"}}}},
+            "responses": {f"E{code}": {
+                "description": text,
+                "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
+            } for code, text in _ERRORS.items()},
+        },
+    }
+
+
+def _path(resource: Resource) -> dict[str, Any]:
+    names = [word[1:-1] for word in resource.path.split("/") if word.startswith("{")]
+    found: dict[str, Any] = {}
+    if names:
+        found["parameters"] = [{
+            "name": name, "in": "path", "required": True,
+            "schema": ({"type": "string", "pattern": "^[0-9]+$"} if name in _NUMBERS
+                       else {"type": "string", "pattern": _NAMES}),
+        } for name in names]
+    for method, operation in resource.operations.items():
+        found[method.lower()] = _operation(resource, method, operation)
+    return found
+
+
+def _operation(resource: Resource, method: str, operation: Operation) -> dict[str, Any]:
+    parameters = [_parameter(query) for query in operation.query]
+    if isinstance(operation, Job):
+        parameters.append(_parameter(declare.REASON))
+    found: dict[str, Any] = {
+        "operationId": f"{resource.handler}_{method}",
+        "summary": operation.doc,
+        "tags": [_subject(resource)],
+    }
+    if parameters:
+        found["parameters"] = parameters
+    body = request_body(operation)
+    if body is not None:
+        found["requestBody"] = {"required": _needs_body(operation),
+                                "content": {JSON: {"schema": body}}}
+    produces = "" if isinstance(operation, Job) else operation.produces
+    if produces:
+        content: dict[str, Any] = {produces: {"schema": {"type": "string"}}}
+    else:
+        shape = _result(resource, operation)
+        content = {JSON: {"schema": shape}, represent.YAML: {"schema": shape}}
+    codes = ["400", "401", "403", "404", "406", "409", "429", "500", "502", "503", "504"]
+    if resource.tagged:
+        codes.append("412")
+    if body is not None:
+        codes += ["413", "415"]
+    found["responses"] = {
+        "200": {"description": operation.result.doc, "content": content},
+        **{code: {"$ref": f"#/components/responses/E{code}"} for code in sorted(codes)},
+    }
+    if method == GET and not isinstance(operation, Job) and not produces:
+        found["responses"]["304"] = {"description": "not changed (If-None-Match)"}
+    if isinstance(operation, Job):
+        found["x-opcode"] = operation.opcode.OP_ID
+    found["x-rights"] = sorted(operation.access)
+    # Where anybody may come, a password is accepted too.
+    found["security"] = [{"basic": []}] if operation.access else [{}, {"basic": []}]
+    return found
+
+
+def _subject(resource: Resource) -> str:
+    words = resource.path.strip("/").split("/")
+    known = words[1] if len(words) > 1 else ""
+    return known.partition("-")[0] if known in (*_KINDS, "query", "instances-multi-alloc") else (
+        "cluster")
+
+
+def _parameter(query: Query) -> dict[str, Any]:
+    found: dict[str, Any] = {"name": query.name, "in": "query", "description": query.doc}
+    if query.required or query.kind == declare.MANY:
+        found["required"] = True
+    if query.kind == declare.WORDS:
+        found["schema"] = {"type": "array", "items": {"type": "string"}}
+        found["style"], found["explode"] = "form", False
+    elif query.kind == declare.MANY:
+        found["schema"] = {"type": "array", "minItems": 1,
+                           "items": {"type": "string", "minLength": 1}}
+        found["style"], found["explode"] = "form", True
+    else:
+        found["schema"] = dict(_SCHEMES[query.kind])
+        if query.choices:
+            found["schema"] = {"enum": list(query.choices)}
+        if query.default is not None:
+            found["schema"]["default"] = (
+                int(query.default) if query.kind == declare.FLAG else query.default)
+    return found
+
+
+def request_body(operation: Operation) -> dict[str, Any] | None:
+    """The schema of a body; None where there is none."""
+    fields = body_fields(operation)
+    if isinstance(operation.fields, ht.Type):
+        return schema.of(operation.fields)
+    if not fields:
+        return None
+    properties = {}
+    for name, field in fields.items():
+        properties[name] = {**schema.of(field.type), "description": field.doc}
+        if not field.required and field.default is not None:
+            properties[name]["default"] = field.default
+    found: dict[str, Any] = {"type": "object", "properties": properties,
+                             "additionalProperties": False}
+    required = [name for name, field in fields.items() if field.required]
+    if required:
+        found["required"] = required
+    return found
+
+
+def body_fields(operation: Operation) -> dict[str, Field]:
+    """What a body may hold, by name."""
+    if isinstance(operation, Job):
+        if not operation.body and not operation.fields:
+            return {}
+        found = {name: field for name, (_param, field) in operation.body_params().items()}
+        for name in operation.forbidden:
+            found.pop(name, None)
+        return {**operation.extra, **found}
+    return dict(operation.fields or {})
+
+
+def _needs_body(operation: Operation) -> bool:
+    return (isinstance(operation.fields, ht.Type)
+            or any(field.required for field in body_fields(operation).values()))
+
+
+def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
+    result = operation.result
+    if not result.fields:
+        return schema.of(result.type)
+    one = schema.of_object(_kind(resource), result.fields)
+    if result.type is ht.Dict:
+        return one
+    # A list: of names, or of objects when asked for in bulk.
+    return {"type": "array", "items": {"anyOf": [{"type": "string"}, one]} if _kind(
+        resource) == query_const.OS else {"anyOf": [_REFERENCE, one]}}
+
+
+_REFERENCE: Final = {
+    "type": "object", "required": ["uri"], "properties": {"uri": {"type": "string"}}}
+
+
+def _kind(resource: Resource) -> str:
+    return _KINDS.get(_subject(resource) if "/os" not in resource.path else "os", "")
+
+
+def rights(operation: Operation) -> str:
+    """Who may do this, in words."""
+    if not operation.access:
+        return "anybody"
+    return "read or write" if READ in operation.access else "write"
+
+
+def subjects() -> dict[str, Sequence[Resource]]:
+    """The resources by subject."""
+    found: dict[str, list[Resource]] = {}
+    for resource in RESOURCES:
+        found.setdefault(_subject(resource), []).append(resource)
+    return dict(sorted(found.items()))

@@ -1,0 +1,119 @@
+"""Answers as bytes: which representation a client wants, and making it.
+
+JSON is what programs get; YAML is for people who ask for it (``Accept: application/yaml``). An
+answer with an error is JSON unless the client asked for YAML.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import html
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, Final
+
+from ganeti.http.messages import JSON, Refused, Response
+from ganeti.wire import json
+
+YAML: Final = "application/yaml"
+_YAML_NAMES: Final = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
+
+_one_yaml = asyncio.Lock()
+
+
+def choose(accept: str | None, produces: str = "") -> str:
+    """The media type to answer with.
+
+    :param produces: the only one there is, when it is neither JSON nor YAML.
+    :raises Refused: 406 when none of those that the client accepts can be had.
+    """
+    if not accept or accept == "*/*":
+        return produces or JSON
+    offers = (produces,) if produces else (JSON, *_YAML_NAMES)
+    best, best_quality = "", 0.0
+    ranges = [_range(word) for word in accept.split(",") if word.strip()]
+    for offer in offers:
+        quality = _quality(offer, ranges)
+        if quality > best_quality:
+            best, best_quality = offer, quality
+    if not best:
+        raise Refused(406, f"can be had as {produces or f'{JSON} or {YAML}'}")
+    return YAML if best in _YAML_NAMES else best
+
+
+def _range(word: str) -> tuple[str, float]:
+    name, *parameters = word.split(";")
+    quality = 1.0
+    for parameter in parameters:
+        key, _, value = parameter.strip().partition("=")
+        if key.lower() == "q":
+            try:
+                quality = min(1.0, max(0.0, float(value)))
+            except ValueError:
+                quality = 0.0
+    return name.strip().lower(), quality
+
+
+def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
+    """What the most exact range that fits says."""
+    kind = offer.partition("/")[0]
+    for wanted in (offer, f"{kind}/*", "*/*"):
+        found = [quality for name, quality in ranges if name == wanted]
+        if found:
+            return max(found)
+    return 0.0
+
+
+async def render(value: Any, media_type: str) -> bytes:
+    """A value in a representation, with a line end."""
+    text = json.dumps_spaced(value)
+    if media_type == YAML:
+        # Slow for a long list; others are served meanwhile, and one such at a time.
+        async with _one_yaml:
+            return await asyncio.to_thread(_yaml, text)
+    return text.encode("ascii") + b"\n"
+
+
+def _yaml(text: str) -> bytes:
+    import yaml
+
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    found: str = yaml.dump(json.loads(text), Dumper=dumper, sort_keys=False, allow_unicode=True,
+                           default_flow_style=False)
+    return found.encode("utf-8", "backslashreplace")
+
+
+def content_etag(body: bytes) -> str:
+    """The tag of something that has no serial number."""
+    return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+
+
+def tag_matches(wanted: str, etag: str, *, weak: bool) -> bool:
+    """Whether a tag is among those of ``If-Match`` or ``If-None-Match``.
+
+    :param weak: also when the client has only a weak form of it.
+    """
+    if wanted.strip() == "*":
+        return True
+    for word in wanted.split(","):
+        one = word.strip()
+        if weak:
+            one = one.removeprefix("W/")
+        if one == etag:
+            return True
+    return False
+
+
+def error_body(status: int, message: str) -> dict[str, Any]:
+    """What the body of an error says."""
+    known = HTTPStatus(status)
+    return {"code": status, "message": html.escape(message or known.phrase),
+            "explain": known.description or known.phrase}
+
+
+def error_response(refused: Refused, *, extra: Mapping[str, str] | None = None) -> Response:
+    """The answer to a request that is refused."""
+    body = json.dumps_spaced(error_body(refused.status, str(refused))).encode("ascii") + b"\n"
+    headers = [("Content-Type", JSON), *refused.headers, *(extra or {}).items()]
+    return Response(refused.status, body, headers)

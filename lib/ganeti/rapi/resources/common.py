@@ -1,0 +1,129 @@
+"""What several resources share: reading objects, lists of them, their tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from ganeti import errors, ht
+from ganeti.http.messages import Refused
+from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
+from ganeti.rapi import declare
+from ganeti.rapi.call import Call
+from ganeti.rapi.declare import DELETE, GET, PUT, Job, Query, Read, Resource, Result
+
+Adjust = Callable[[dict[str, Any]], None]
+
+_TAG: Final = Query("tag", "a tag; may be given several times", declare.MANY, param="tags")
+TAGS: Final = Result(ht.ListOf(ht.NonEmptyString), "the tags")
+NULL: Final = Result(ht.NoneType, "null")
+
+
+def _same(_values: dict[str, Any]) -> None:
+    """Leave an object as it is."""
+
+
+class Table:
+    """One kind of object: how to list and to show it.
+
+    :param method: the master's question, which takes names, fields and a flag.
+    :param path: the resource of the list.
+    :param id_name: under which name the short list shows the identifier.
+    :param adjust: changes an object before it is shown.
+    """
+
+    def __init__(self, kind: str, method: str, path: str, fields: Sequence[str], *,
+                 id_name: str = "name", adjust: Adjust = _same) -> None:
+        self.kind = kind
+        self._method = method
+        self._path = path
+        self.fields = tuple(fields)
+        self._id_name = id_name
+        self._adjust = adjust
+
+    async def list(self, call: Call) -> list[dict[str, Any]]:
+        """Names and paths, or with ``bulk=1`` whole objects."""
+        if call.query["bulk"]:
+            rows = await call.master.call(self._method, [], self.fields, False)
+            return [self._object(row) for row in rows]
+        rows = await call.master.call(self._method, [], ["name"], False)
+        return uris(self._path, self._id_name, [row[0] for row in rows])
+
+    async def show(self, call: Call) -> dict[str, Any]:
+        """The object which the path names.
+
+        :raises Refused: 404 when there is none.
+        """
+        (name,) = call.uri.values()
+        rows = await call.master.call(self._method, [name], self.fields, False)
+        if not rows:
+            raise Refused(404)
+        found = self._object(rows[0])
+        call.etag = etag(found["uuid"], found["serial_no"])
+        return found
+
+    def _object(self, row: Sequence[Any]) -> dict[str, Any]:
+        found = dict(zip(self.fields, row, strict=True))
+        self._adjust(found)
+        return found
+
+    async def current_etag(self, call_master: Any, name: str) -> str:
+        """The tag of the object as it is now.
+
+        :raises Refused: 404 when there is none.
+        """
+        rows = await call_master.call(self._method, [name], ["uuid", "serial_no"], False)
+        if not rows:
+            raise Refused(404)
+        return etag(*rows[0])
+
+    def list_result(self) -> Result:
+        return Result(ht.ListOf(ht.Dict), f"[{{{self._id_name}, uri}}], or with bulk whole objects",
+                      self.fields)
+
+    def object_result(self) -> Result:
+        return Result(ht.Dict, f"the {self.kind}", self.fields)
+
+
+def etag(uuid: str, serial_no: int) -> str:
+    """What names a state of an object."""
+    return f'"{uuid}-{serial_no}"'
+
+
+def uris(path: str, id_name: str, names: Sequence[Any]) -> list[dict[str, Any]]:
+    """The short form of a list, sorted."""
+    return [{id_name: name, "uri": f"{path}/{name}"} for name in sorted(names)]
+
+
+def tags_resource(path: str, handler: str, kind: str, question: str) -> Resource:
+    """The tags of the object in the path, or of the cluster.
+
+    :param question: the master's word for the kind.
+    """
+    of = "of the cluster" if kind == "cluster" else f"of a {question}"
+
+    async def read(call: Call) -> Any:
+        name = next(iter(call.uri.values()), "")
+        return await call.master.call("QueryTags", question, name)
+
+    def change(opcode: type[OpTagsSet] | type[OpTagsDel], doc: str) -> Job:
+        def build(call: Call, _body: Mapping[str, Any]) -> list[Any]:
+            if not call.query["tag"]:
+                raise Refused(400, "query argument 'tag' is missing. It names a tag, and may be"
+                                   " given several times.")
+            return [opcode(kind=kind, name=next(iter(call.uri.values()), None),
+                           tags=call.query["tag"], dry_run=call.query["dry-run"])]
+
+        return Job(opcode, doc, (_TAG, declare.DRY_RUN), fields={}, build=build)
+
+    return Resource(path, handler, {
+        GET: Read(read, f"List the tags {of}.", TAGS),
+        PUT: change(OpTagsSet, f"Add tags {of}."),
+        DELETE: change(OpTagsDel, f"Remove tags {of}."),
+    }, tagged="" if kind == "cluster" else question)
+
+
+def not_found(err: errors.GenericError) -> bool:
+    """Whether an error says that there is no such thing."""
+    return (isinstance(err, errors.JobLost)
+            or isinstance(err, errors.OpPrereqError) and err.ecode == errors.ECODE_NOENT)

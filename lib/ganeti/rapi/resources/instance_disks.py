@@ -1,0 +1,83 @@
+"""The disks of an instance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ganeti.constants import query as query_const
+from ganeti.http.messages import Refused
+from ganeti.opcodes.instance import (
+    OpInstanceActivateDisks,
+    OpInstanceDeactivateDisks,
+    OpInstanceGrowDisk,
+    OpInstanceRecreateDisks,
+    OpInstanceReplaceDisks,
+)
+from ganeti.rapi import declare
+from ganeti.rapi.call import Call, build_opcode
+from ganeti.rapi.declare import FORCE, POST, PUT, Job, Query, Resource
+from ganeti.rapi.resources.instances import PATH
+
+
+def _grow(call: Call, body: Mapping[str, Any]) -> list[Any]:
+    text = call.uri["disk_index"]
+    # More digits than any disk has; the opcode says what is wrong with the number.
+    fixed = {**call.fixed_params(_GROW), "disk": int(text[:9])}
+    if "disk" in body:
+        raise Refused(400, "parameter 'disk' cannot be given in the body")
+    return [build_opcode(_GROW, dict(body), fixed)]
+
+
+def _numbers(disks: Any) -> Any:
+    """``"0,1"`` and ``["0", 1]`` as numbers; something else as it is, for the opcode to refuse.
+
+    :raises Refused: a text that is no list of numbers.
+    """
+    if not isinstance(disks, str):
+        return disks
+    words = [word.strip() for word in disks.split(",") if word.strip()]
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        raise Refused(400, f"'disks' must be numbers separated by commas, not '{disks[:100]}'")
+    return [int(word) for word in words]
+
+
+def _replace(call: Call, body: Mapping[str, Any]) -> list[Any]:
+    values = dict(body)
+    if not values:
+        values = {name: call.query[name] for name in ("remote_node", "mode", "disks", "iallocator")
+                  if name in call.given}
+    if "disks" in values:
+        values["disks"] = _numbers(values["disks"])
+        if values["disks"] is None:
+            del values["disks"]
+    return [build_opcode(_REPLACE, values, call.fixed_params(_REPLACE))]
+
+
+_GROW: Final = Job(OpInstanceGrowDisk, "Make a disk larger.", body=True,
+                   uri={"disk_index": "disk"}, build=_grow)
+_REPLACE: Final = Job(
+    OpInstanceReplaceDisks, "Replace disks that are kept on two nodes.",
+    (Query("disks", "older form of the body's: 0,1", declare.TEXT),
+     Query("mode", "older form of the body's", declare.TEXT),
+     Query("remote_node", "older form of the body's", declare.TEXT),
+     Query("iallocator", "older form of the body's", declare.TEXT)),
+    body=True, build=_replace)
+
+RESOURCES: Final = (
+    Resource(f"{PATH}/activate-disks", "instances_name_activate_disks", {
+        PUT: Job(OpInstanceActivateDisks, "Make the disks usable on the instance's nodes.",
+                 (Query("ignore_size", "1: take the size of disks as it is", default=False,
+                        param="ignore_size"),)),
+    }, tagged=query_const.INSTANCE),
+    Resource(f"{PATH}/deactivate-disks", "instances_name_deactivate_disks", {
+        PUT: Job(OpInstanceDeactivateDisks, "Take the disks down.", (FORCE,)),
+    }, tagged=query_const.INSTANCE),
+    Resource(f"{PATH}/recreate-disks", "instances_name_recreate_disks", {
+        POST: Job(OpInstanceRecreateDisks, "Make lost disks again, empty.", body=True),
+    }, tagged=query_const.INSTANCE),
+    Resource(f"{PATH}/replace-disks", "instances_name_replace_disks", {POST: _REPLACE},
+             tagged=query_const.INSTANCE),
+    Resource(f"{PATH}/disk/{{disk_index}}/grow", "instances_name_disk_grow", {POST: _GROW},
+             tagged=query_const.INSTANCE),
+)

@@ -1,0 +1,132 @@
+"""Shapes as JSON Schema (2020-12), which is what OpenAPI 3.1 speaks.
+
+The words of :mod:`ganeti.ht` say how they were made, so most of a schema follows from the word; the
+few that stand for themselves are in a table. Fields of objects are described by the tables which
+queries use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ganeti import errors, ht
+from ganeti.constants import query as query_const
+from ganeti.query import resources
+
+Schema = dict[str, Any]
+
+_PLAIN: Final[dict[str, Schema]] = {
+    "any": {},
+    "none": {"type": "null"},
+    "bool": {"type": "boolean"},
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "nonempty-str": {"type": "string", "minLength": 1},
+    "list(any)": {"type": "array"},
+    "object(any)": {"type": "object"},
+    "job-id": {"anyOf": [{"type": "integer", "minimum": 0},
+                         {"type": "string", "pattern": "^[0-9]+$"}]},
+    "disk-index": {"type": "integer", "minimum": 0},
+    "ipv4-address": {"type": "string", "format": "ipv4"},
+    "ipv6-address": {"type": "string", "format": "ipv6"},
+    "ipv4-network": {"type": "string", "description": "address/bits"},
+    "ipv6-network": {"type": "string", "description": "address/bits"},
+}
+
+# What a field of a query may hold; anything may be missing.
+_KINDS: Final[dict[str, Schema]] = {
+    query_const.KIND_TEXT: {"type": ["string", "null"]},
+    query_const.KIND_BOOL: {"type": ["boolean", "null"]},
+    query_const.KIND_NUMBER: {"type": ["integer", "null"]},
+    query_const.KIND_FLOAT: {"type": ["number", "null"]},
+    query_const.KIND_UNIT: {"type": ["number", "null"]},
+    query_const.KIND_TIMESTAMP: {"type": ["number", "null"]},
+    query_const.KIND_OTHER: {},
+    query_const.KIND_UNKNOWN: {},
+}
+
+
+def of(word: ht.Type) -> Schema:
+    """The schema of a word.
+
+    :raises errors.ProgrammerError: a word that stands for itself is not in the table.
+    """
+    if not word.made_of:
+        try:
+            return dict(_PLAIN[word.name])
+        except KeyError:
+            raise errors.ProgrammerError(f"no schema for {word.name}") from None
+    form, *parts = word.made_of
+    found: Schema = _FORMS[form](*parts)
+    return found
+
+
+def _maybe(inner: ht.Type) -> Schema:
+    found = of(inner)
+    if not found:
+        return found
+    kind = found.get("type")
+    if isinstance(kind, str) and "enum" not in found:
+        return {**found, "type": [kind, "null"]}
+    return {"anyOf": [found, {"type": "null"}]}
+
+
+def _or(*inner: ht.Type) -> Schema:
+    found = [of(one) for one in inner]
+    return {"anyOf": found} if all(found) else {}
+
+
+def _one_of(*values: Any) -> Schema:
+    # Tables of constants are sets, whose order changes from run to run.
+    return {"enum": sorted(values, key=lambda value: (str(type(value)), value))}
+
+
+def _object(_key: ht.Type, inner: ht.Type) -> Schema:
+    found = of(inner)
+    return {"type": "object", **({"additionalProperties": found} if found else {})}
+
+
+def _tuple(*inner: ht.Type) -> Schema:
+    return {"type": "array", "prefixItems": [of(one) for one in inner], "items": False,
+            "minItems": len(inner)}
+
+
+def _shape(every: dict[str, ht.Type], required: Sequence[str]) -> Schema:
+    found: Schema = {"type": "object",
+                     "properties": {name: of(one) for name, one in every.items()},
+                     "additionalProperties": False}
+    if required:
+        found["required"] = list(required)
+    return found
+
+
+_FORMS: Final[dict[str, Any]] = {
+    "maybe": _maybe,
+    "or": _or,
+    "and": lambda *inner: of(inner[0]),
+    "one-of": _one_of,
+    "list": lambda inner: {"type": "array", **({"items": of(inner)} if of(inner) else {})},
+    "object": _object,
+    "tuple": _tuple,
+    "shape": _shape,
+    "named": of,
+    "nonneg": lambda inner: {**of(inner), "minimum": 0},
+    "pos": lambda inner: {**of(inner), "exclusiveMinimum": 0},
+    "neg": lambda inner: {**of(inner), "exclusiveMaximum": 0},
+}
+
+
+def of_object(what: str, fields: Sequence[str]) -> Schema:
+    """The schema of an object that is shown with these fields.
+
+    :param what: the kind of object that queries know; empty for one they do not.
+    """
+    table = resources.lookup(what).fields if what else {}
+    properties: Schema = {}
+    for name in fields:
+        field = table.get(name)
+        properties[name] = {} if field is None else {
+            **_KINDS[field.kind], "description": field.doc}
+    return {"type": "object", "properties": properties}

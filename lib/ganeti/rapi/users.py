@@ -1,0 +1,250 @@
+"""Who may use the REST interface, and for what.
+
+The users file has a line for each user: name, password (:mod:`ganeti.rapi.passwords`), and what the
+user may, separated by commas::
+
+    # comment
+    jack    {SCRYPT}...      write
+    jill    {HA1}...         @operator,nodes_name_role
+    probe   secret           @readonly
+
+============================ ===================================================================
+``write``, ``@admin``        everything
+``read``, ``@readonly``      what only looks, also where looking needs a right
+``@operator``                as ``read``; start, stop, reboot, move instances; wait for and cancel
+                             jobs
+``<resource>``               everything at a resource, by its name (``instances_name_tags``)
+``<resource>:<METHOD>``      one method there (``nodes_name_role:PUT``)
+============================ ===================================================================
+
+A user without any right may still do what needs none. A line that cannot be understood lets nobody
+in and is reported; the others hold. When the file cannot be read at all, the last one read holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, NamedTuple
+
+from ganeti import errors
+from ganeti.http.messages import Refused
+from ganeti.rapi import passwords
+from ganeti.rapi.declare import READ, WRITE
+from ganeti.rapi.passwords import Password
+from ganeti.utils import fs
+
+_log = logging.getLogger(__name__)
+
+_CHALLENGE: Final = (("WWW-Authenticate", f'Basic realm="{passwords.REALM}"'),)
+_OPERATED: Final = (
+    "instances_name_startup", "instances_name_shutdown", "instances_name_reboot",
+    "instances_name_migrate", "instances_name_failover", "instances_name_activate_disks",
+    "instances_name_deactivate_disks", "jobs_id", "jobs_id_wait", "events",
+)
+_ROLES: Final[Mapping[str, frozenset[str]]] = {
+    "@admin": frozenset({WRITE, READ}),
+    "@readonly": frozenset({READ}),
+    "@operator": frozenset({READ, *_OPERATED}),
+}
+# So many wrong passwords within this time, and an address has to wait until it is over.
+FAILURES: Final = 10
+WINDOW_S: Final = 60.0
+_MOST_ADDRESSES: Final = 10_000
+_MOST_KNOWN: Final = 1_000
+_LOOK_S: Final = 2.0
+# Each takes 32 MiB while it runs.
+_CHECKS_AT_ONCE: Final = 2
+
+
+class User(NamedTuple):
+    """One line of the file."""
+
+    name: str
+    password: Password
+    rights: frozenset[str]
+
+    def may(self, needed: Collection[str], handler: str, method: str) -> bool:
+        """Whether one of the rights that suffice is there."""
+        return (not needed or WRITE in self.rights or not self.rights.isdisjoint(needed)
+                or handler in self.rights or f"{handler}:{method}" in self.rights)
+
+
+def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], list[str]]:
+    """Read the users file.
+
+    :param handlers: names of resources; another word is reported.
+    :returns: the users by name, and what is wrong with the file.
+    """
+    users: dict[str, User] = {}
+    problems = []
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        if len(words) not in (2, 3):
+            problems.append(f"line {number} is not 'user password [right,...]'")
+            continue
+        if words[0] in users:
+            problems.append(f"line {number}: user '{words[0]}' is there twice, the first counts")
+            continue
+        try:
+            password = passwords.parse(words[1])
+        except errors.ParseError as err:
+            problems.append(f"line {number}: {err}")
+            continue
+        rights: set[str] = set()
+        for word in words[2].split(",") if len(words) == 3 else ():
+            rights |= _ROLES.get(word, {word})
+            if word not in _ROLES and word not in (READ, WRITE) and (
+                    word.partition(":")[0] not in handlers):
+                problems.append(f"line {number}: '{word}' is no right")
+        users[words[0]] = User(words[0], password, frozenset(rights))
+    return users, problems
+
+
+class Users:
+    """The users file, as it is now.
+
+    :param path: need not exist: then there are no users.
+    """
+
+    def __init__(self, path: str, handlers: Collection[str] = (), *,
+                 clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._handlers = handlers
+        self._clock = clock
+        self._users: dict[str, User] = {}
+        self._stamp: tuple[int, int, int] | None = None
+        self._read = False
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        # Who has shown a password need not wait for the slow check again.
+        self._known: OrderedDict[bytes, User] = OrderedDict()
+        self._key = os.urandom(32)
+        self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
+        #: Whether somebody calls :meth:`refresh` when the file changes.
+        self.watched = False
+        self._looked = 0.0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Read the file again if it changed."""
+        try:
+            found = os.stat(self._path)
+            stamp = (found.st_ino, found.st_mtime_ns, found.st_size)
+        except FileNotFoundError:
+            stamp = None
+        except OSError as err:
+            _log.error("going on with the users as they were: %s", err)
+            return
+        if self._read and stamp == self._stamp:
+            return
+        try:
+            text = fs.read_file(self._path) if stamp else ""
+        except (OSError, UnicodeDecodeError) as err:
+            _log.error("going on with the users as they were: cannot read %s: %s",
+                       self._path, err)
+            return
+        self._stamp = stamp
+        self._read = True
+        self._users, problems = parse(text, self._handlers)
+        self._known.clear()
+        for problem in problems:
+            _log.warning("%s: %s", self._path, problem)
+        _log.info("%d users may use the interface", len(self._users))
+
+    def refresh_if_unwatched(self) -> None:
+        """Look at the file from time to time, where nobody tells of changes."""
+        if not self.watched and self._clock() - self._looked > _LOOK_S:
+            self._looked = self._clock()
+            self.refresh()
+
+    async def identify(self, authorization: str | None, address: str) -> User | None:
+        """Who a request comes from; None for one without credentials.
+
+        :raises Refused: 401 for wrong credentials, 429 for one wrong try too many.
+        """
+        if authorization is None:
+            return None
+        credentials = _decode(authorization)
+        if credentials is None:
+            raise Refused(401, headers=_CHALLENGE)
+        name, password = credentials
+        key = hmac.digest(self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"),
+                          "sha256")
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        self._check_address(address)
+        user = self._users.get(name)
+        if not await self._check(user, name, password):
+            self._note_failure(address, name)
+            raise Refused(401, headers=_CHALLENGE)
+        assert user is not None
+        if self._users.get(name) is user:
+            self._known[key] = user
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+        return user
+
+    def challenge(self) -> Refused:
+        """What to raise when somebody has to say who he is."""
+        return Refused(401, headers=_CHALLENGE)
+
+    async def _check(self, user: User | None, name: str, password: str) -> bool:
+        # Who asks for a user that does not exist waits as long as for a wrong password.
+        slow = (user.password.slow if user is not None
+                else any(one.password.slow for one in self._users.values()))
+        if not slow:
+            return user is not None and passwords.matches(user.password, name, password)
+        async with self._checks:
+            if user is None:
+                await asyncio.to_thread(passwords.waste_time)
+                return False
+            return await asyncio.to_thread(passwords.matches, user.password, name, password)
+
+    def _check_address(self, address: str) -> None:
+        times = self._failures.get(address)
+        if times is None:
+            return
+        now = self._clock()
+        times[:] = [one for one in times if now - one < WINDOW_S]
+        if not times:
+            del self._failures[address]
+        elif len(times) >= FAILURES:
+            wait_s = int(WINDOW_S - (now - times[0])) + 1
+            raise Refused(429, "too many wrong passwords from this address",
+                          headers=[("Retry-After", str(wait_s))])
+
+    def _note_failure(self, address: str, name: str) -> None:
+        _log.warning("wrong password for user %r from %s", name[:64], address)
+        times = self._failures.setdefault(address, [])
+        times.append(self._clock())
+        del times[:-FAILURES]
+        self._failures.move_to_end(address)
+        if len(self._failures) > _MOST_ADDRESSES:
+            self._failures.popitem(last=False)
+
+
+def _decode(authorization: str) -> tuple[str, str] | None:
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        raw = base64.b64decode(encoded.strip(), validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        # Older clients send Latin-1.
+        text = raw.decode("latin-1")
+    name, colon, password = text.partition(":")
+    return (name, password) if colon and name else None

@@ -1,0 +1,212 @@
+"""The REST daemon ``ganeti-rapi``: start-up, TLS, files that change; the rest is in the room rapi.
+
+It runs where it is started, normally on the master, and needs nothing but the master's local socket
+and three files: certificate, users, logs. On a node which is not the master, and while no master
+daemon runs, it serves what needs no master and answers 502 to the rest, saying why; when the master
+is there again so is everything else.
+
+One loop serves all clients (:mod:`ganeti.http.event_server`). It is started after privileges were
+dropped, on a socket and with a certificate which were opened before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import gc
+import logging
+import os
+import socket
+import ssl
+import struct
+import sys
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, NoReturn
+
+from ganeti import __version__, errors
+from ganeti.http import event_server
+from ganeti.http.access_log import AccessLog
+from ganeti.rapi.application import AT_ONCE, RestApplication
+from ganeti.rapi.events import Hub
+from ganeti.rapi.master import Master
+from ganeti.rapi.resources import RESOURCES
+from ganeti.rapi.users import Users
+from ganeti.utils import daemon, fs, inotify, net, paths, x509
+
+NAME: Final = "ganeti-rapi"
+PORT: Final = 5080
+_STOP_S: Final = 5.0
+_SIOCGIFADDR: Final = 0x8915
+_ANY: Final = "0.0.0.0"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """What this daemon has beside the options of all."""
+    add = parser.add_argument
+    add("-i", "--interface", metavar="NAME", help="serve the address of this interface")
+    add("--max-clients", type=_positive, default=AT_ONCE, metavar="NUMBER",
+        help=f"requests worked on at the same time (default {AT_ONCE})")
+    add("--no-ssl", action="store_true", help="serve plain HTTP, without TLS")
+    add("-K", "--ssl-key", metavar="FILE", help="private key, instead of the one in rapi.pem")
+    add("-C", "--ssl-cert", metavar="FILE", help="certificate, instead of the one in rapi.pem")
+    add("--ssl-chain", metavar="FILE", help="certificates between ours and a known authority's")
+    add("--require-authentication", action="store_true",
+        help="answer nothing at all without a password")
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or not 0 < int(text) <= 100_000:
+        raise argparse.ArgumentTypeError(f"not a number above 0: {text}")
+    return int(text)
+
+
+class Prepared(NamedTuple):
+    """What is ready before privileges are dropped."""
+
+    sock: socket.socket
+    tls: ssl.SSLContext | None
+    access_log: AccessLog
+    watch: inotify.DirectoryWatch | None
+
+
+def check(options: argparse.Namespace) -> None:
+    """Refuse what cannot work.
+
+    :raises Refuse: options that exclude each other, or there is no certificate.
+    """
+    here = paths.current()
+    if options.interface and options.bind:
+        raise daemon.Refuse("options --interface and --bind exclude each other")
+    if options.no_ssl:
+        if options.ssl_key or options.ssl_cert or options.ssl_chain:
+            raise daemon.Refuse("options --ssl-... make no sense with --no-ssl")
+        return
+    if bool(options.ssl_key) != bool(options.ssl_cert):
+        raise daemon.Refuse("options --ssl-key and --ssl-cert go together")
+    if not options.ssl_cert and not os.path.exists(here.rapi_cert_file):
+        raise daemon.Refuse(
+            f"there is no certificate to show: {here.rapi_cert_file} is missing. A cluster is made"
+            " by gnt-cluster init, a node joins by gnt-node add; --no-ssl does without.")
+
+
+def prepare(options: argparse.Namespace) -> Prepared:
+    """Open the socket, the certificate and the access log.
+
+    :raises ConfigurationError: the address or the interface cannot be served.
+    :raises X509CertError: the certificate cannot be used.
+    """
+    here = paths.current()
+    tls = None
+    if not options.no_ssl:
+        tls = x509.plain_server_context(
+            options.ssl_cert or here.rapi_cert_file, options.ssl_key, options.ssl_chain)
+    address = options.bind or _default_address(options.interface)
+    try:
+        sock = event_server.listen(address, options.port)
+    except OSError as err:
+        raise errors.ConfigurationError(
+            f"cannot serve {address} port {options.port}: {err.strerror}") from err
+    fs.make_dirs(here.rapi_data_dir, 0o750)
+    access_log = AccessLog(here.rapi_access_log_file)
+    daemon.hand_over((access_log.path, here.rapi_data_dir), options.user, options.group)
+    # Before the file is first read, so that no change falls between the two.
+    watch = inotify.watch(here.rapi_data_dir)
+    logging.info("serving %s port %d%s", address, options.port, "" if tls else ", without TLS")
+    return Prepared(sock, tls, access_log, watch)
+
+
+def _default_address(interface: str | None) -> str:
+    if interface:
+        return _interface_address(interface)
+    if not paths.is_virtual():
+        return _ANY
+    try:
+        return net.resolve(net.hostname())
+    except errors.ResolverError as err:
+        raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
+
+
+def _interface_address(interface: str) -> str:
+    request = struct.pack("256s", interface.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
+        except OSError as err:
+            raise errors.ConfigurationError(
+                f"interface {interface} has no IPv4 address: {err.strerror}") from err
+    return socket.inet_ntoa(answer[20:24])
+
+
+def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+    """Serve until a signal says to stop."""
+    gc.collect()
+    gc.freeze()
+    asyncio.run(_serve(options, prepared, signals))
+    return None
+
+
+async def _serve(options: argparse.Namespace, prepared: Prepared,
+                 signals: daemon.Signals) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    users = Users(paths.current().rapi_users_file,
+                  {resource.handler for resource in RESOURCES})
+    master = Master()
+    hub = Hub(master)
+    application = RestApplication(
+        master, users, require_authentication=options.require_authentication,
+        at_once=options.max_clients, hub=hub)
+    most = event_server.Limits()
+    limits = most._replace(clients=event_server.client_limit(most.clients))
+    server = event_server.Server(application, tls=prepared.tls, limits=limits,
+                                 note=prepared.access_log.write,
+                                 server_name=f"Ganeti {__version__}")
+
+    def on_signal() -> None:
+        for number in signals.take():
+            if number in daemon.STOP_SIGNALS:
+                stop.set()
+            else:
+                prepared.access_log.reopen()
+                users.refresh()
+
+    loop.add_reader(signals.fileno(), on_signal)
+    watch = prepared.watch
+    if watch is not None:
+        users.watched = True
+
+        def on_change() -> None:
+            if watch.take():
+                users.refresh()
+
+        loop.add_reader(watch.fileno(), on_change)
+    loop.set_exception_handler(_report)
+    await server.start([prepared.sock])
+    try:
+        await stop.wait()
+    finally:
+        await hub.close()
+        await server.stop(_STOP_S)
+        master.close()
+        for source in (signals, watch):
+            if source is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    loop.remove_reader(source.fileno())
+
+
+def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What went wrong where nobody was waiting for it."""
+    error = context.get("exception")
+    if isinstance(error, OSError | ssl.SSLError | TimeoutError):
+        # A client that went away, or does not speak TLS.
+        logging.debug("%s: %s", context.get("message"), error)
+    else:
+        logging.error("%s", context.get("message"), exc_info=error)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of ``ganeti-rapi``."""
+    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
+                port=net.service_port(NAME, PORT), add_options=add_options)
