@@ -273,12 +273,15 @@ class JobSet:
     """Several jobs, submitted together and awaited one after the other.
 
     :param verbose: say which jobs were submitted.
+    :param quiet: neither say that, nor which one is awaited.
     """
 
-    def __init__(self, client: luxi.Client, values: Values, *, verbose: bool = True) -> None:
+    def __init__(self, client: luxi.Client, values: Values, *, verbose: bool = True,
+                 quiet: bool = False) -> None:
         self._client = client
         self._values = values
-        self._verbose = verbose
+        self._verbose = verbose and not quiet
+        self._quiet = quiet
         self._queue: list[tuple[str, list[OpCode]]] = []
         self._jobs: list[_Job] = []
 
@@ -359,7 +362,8 @@ class JobSet:
 
     def _wait_for(self, job: _Job) -> Outcome:
         assert job.job_id is not None
-        terminal.out(f"Waiting for job {job.job_id}{_for(job.name)} ...")
+        if not self._quiet:
+            terminal.out(f"Waiting for job {job.job_id}{_for(job.name)} ...")
         try:
             results = wait_for_job(self._client, job.job_id)
         except errors.JobLost as err:

@@ -53,6 +53,7 @@ def parameters(values: Values) -> dict[str, Any]:
         name: values.get(name) for name in _PLAIN if values.get(name) is not None}
     found.update((name, cluster_init.names(values.get(name))) for name in _LISTS
                  if values.get(name) is not None)
+    _require_known(found)
     found.update((name, [list(part) for part in cluster_init.uid_pool(values.get(name))])
                  for name in _UID_POOLS if values.get(name) is not None)
     if values.reserved_lvs is not None:
@@ -92,6 +93,18 @@ def parameters(values: Values) -> dict[str, Any]:
             name: _microseconds(name, value)
             for name, value in values.data_collector_interval.items()}
     return found
+
+
+def _require_known(params: dict[str, Any]) -> None:
+    """Catch a slip here; the master knows opcodes by their types only."""
+    from ganeti.constants import disk, hv
+    for name, what, known in (("enabled_hypervisors", "hypervisor", hv.ALL),
+                              ("enabled_disk_templates", "disk template", disk.TEMPLATES)):
+        for word in params.get(name) or ():
+            if word not in known:
+                raise errors.OpPrereqError(
+                    f"there is no {what} '{word}'. Known are: {', '.join(sorted(known))}.",
+                    errors.ECODE_INVAL)
 
 
 def _default_ratios(values: Values) -> dict[str, str]:

@@ -8,11 +8,16 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
 from ganeti.client import (
+    cluster_admin,
+    cluster_disks,
+    cluster_epo,
     cluster_history,
     cluster_master,
     cluster_modify,
+    cluster_nodes,
     cluster_options,
     cluster_renew,
+    tags,
 )
 from ganeti.constants import verify as verify_const
 
@@ -153,6 +158,11 @@ PROGRAM = Program(
             opt.DRY_RUN, opt.PRIORITY],
                 "Check configuration, nodes and instances"),
         *cluster_modify.COMMANDS,
+        *cluster_admin.COMMANDS,
+        *tags.commands("cluster", None, "the cluster"),
+        *cluster_nodes.COMMANDS,
+        *cluster_disks.COMMANDS,
+        cluster_epo.COMMAND,
         *cluster_master.COMMANDS,
         cluster_history.COMMAND,
         cluster_renew.COMMAND,

@@ -110,16 +110,31 @@ def ssh_argv(name: str, command: Sequence[str], *, known_hosts: str, address: st
     :param identity: file with the private key to use, instead of those ssh finds.
     :param batch: never ask for a password; else ssh asks on the terminal.
     """
-    argv = ["ssh", "-oEscapeChar=none", "-oStrictHostKeyChecking=yes",
-            f"-oUserKnownHostsFile={known_hosts}", "-oGlobalKnownHostsFile=/dev/null",
-            f"-oHostKeyAlias={known_name(name, port)}", "-oCheckHostIP=no",
-            f"-oConnectTimeout={_CONNECT_S}", f"-oBatchMode={'yes' if batch else 'no'}",
-            "-oClearAllForwardings=yes", "-oForwardAgent=no", f"-p{port}"]
+    argv = ["ssh", "-oEscapeChar=none", *_options(name, known_hosts, port, batch=batch),
+            f"-p{port}"]
     if identity is not None:
         argv += ["-i", identity, "-oIdentitiesOnly=yes"]
     # The other side's shell takes the command apart again.
     words = " ".join(text.shell_quote(word) for word in command)
     return [*argv, f"-l{user}", "--", address or name, words]
+
+
+def scp_argv(name: str, path: str, *, known_hosts: str, address: str, port: int = PORT,
+             user: str = LOGIN_USER) -> list[str]:
+    """Copy a file to the same place on another machine, with its mode and times; parameters as of
+    :func:`ssh_argv`."""
+    host = f"[{address}]" if ":" in address else address
+    return ["scp", "-pq", *_options(name, known_hosts, port, batch=True), f"-P{port}", "--", path,
+            f"{user}@{host}:{path}"]
+
+
+def _options(name: str, known_hosts: str, port: int, *, batch: bool) -> list[str]:
+    """What holds for every connection: strict about host keys, and nothing is forwarded."""
+    return ["-oStrictHostKeyChecking=yes", f"-oUserKnownHostsFile={known_hosts}",
+            "-oGlobalKnownHostsFile=/dev/null", f"-oHostKeyAlias={known_name(name, port)}",
+            "-oCheckHostIP=no", f"-oConnectTimeout={_CONNECT_S}",
+            f"-oBatchMode={'yes' if batch else 'no'}", "-oClearAllForwardings=yes",
+            "-oForwardAgent=no"]
 
 
 def scan(name: str, address: str, port: int) -> list[HostKey]:

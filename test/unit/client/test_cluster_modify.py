@@ -71,6 +71,8 @@ def test_options(gnt: Gnt, master: FakeMaster, line: str, wanted: dict[str, Any]
     ("-H fake:nosuch=b", "nosuch"),
     ("-B vcpus=default", "vcpus"),
     ("-D nosuch:a=b", "unknown disk template"),
+    ("--enabled-disk-templates file,nosuch", "no disk template 'nosuch'"),
+    ("--enabled-hypervisors nosuch", "no hypervisor 'nosuch'"),
     ("--uid-pool 20-10", "range '20-10' is empty"),
     ("--master-netmask x", "netmask"),
     ("--enabled-data-collectors lv=perhaps", "data collector lv"),
