@@ -6,44 +6,16 @@ import json
 import os
 import resource
 import signal
-import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import PATIENCE_S, Cluster, alive, wait_until
+from harness import Cluster, alive, wait_until
+from luxi_client import Luxi
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
-
-
-class Luxi:
-    """A bare client: one connection, one request at a time."""
-
-    def __init__(self, cluster: Cluster, master: str) -> None:
-        path = cluster.path(master, "var/run/ganeti/socket/ganeti-master")
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(PATIENCE_S)
-        self.sock.connect(str(path))
-
-    def send(self, method: str, *args: Any) -> None:
-        self.sock.sendall(json.dumps({"method": method, "args": args}).encode() + b"\x03")
-
-    def receive(self) -> Any:
-        data = b""
-        while not data.endswith(b"\x03"):
-            chunk = self.sock.recv(1 << 16)
-            if not chunk:
-                raise ConnectionResetError
-            data += chunk
-        answer = json.loads(data[:-1])
-        assert answer["success"], answer
-        return answer["result"]
-
-    def call(self, method: str, *args: Any) -> Any:
-        self.send(method, *args)
-        return self.receive()
 
 
 @pytest.fixture(scope="module")

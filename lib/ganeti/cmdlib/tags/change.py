@@ -34,7 +34,7 @@ class LUTagsSet(_LUTagsChange):
         return obj
 
     def exec(self, plan: Any) -> None:
-        objects.store(self.config, self.op.kind, plan, {*plan.tags, *self.op.tags})
+        objects.change(self.config, self.op.kind, plan, add=self.op.tags)
 
 
 @executes(OpTagsDel)
@@ -51,4 +51,4 @@ class LUTagsDel(_LUTagsChange):
         return obj
 
     def exec(self, plan: Any) -> None:
-        objects.store(self.config, self.op.kind, plan, set(plan.tags) - set(self.op.tags))
+        objects.change(self.config, self.op.kind, plan, remove=self.op.tags)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
+from ganeti.cmdlib import prereq
 from ganeti.constants import tags as tags_c
 from ganeti.locking import Level
 from ganeti.objects import updated
@@ -55,17 +56,27 @@ def fresh(config: Config, kind: str, obj: Any) -> Any:
     return config.cluster() if kind == tags_c.CLUSTER else find(config, kind, obj.uuid)
 
 
-def store(config: Config, kind: str, obj: Any, tags: set[str]) -> None:
-    """Give the object these tags."""
-    changed = updated(obj, tags=tuple(sorted(tags)))
+def change(config: Config, kind: str, obj: Any, *, add: Collection[str] = (),
+           remove: Collection[str] = ()) -> None:
+    """Add and remove tags of an object whose lock is held; of the cluster, which has no lock."""
+    if kind == tags_c.CLUSTER:
+        # Other jobs may do the same at this moment: what counts is the state inside.
+        with config.transaction() as transaction:
+            prereq.require_tags(add, transaction.data.cluster.tags)
+            transaction.update_cluster(_changed(transaction.data.cluster, add, remove))
+        return
     write: dict[str, Callable[[Any], None]] = {
-        tags_c.CLUSTER: config.update_cluster,
         tags_c.INSTANCE: config.update_instance,
         tags_c.NODEGROUP: config.update_group,
         tags_c.NODE: config.update_node,
         tags_c.NETWORK: config.update_network,
     }
-    write[kind](changed)
+    write[kind](_changed(obj, add, remove))
+
+
+def _changed(obj: Any, add: Iterable[str], remove: Iterable[str]) -> Any:
+    tags = {*obj.tags, *add}.difference(remove)
+    return updated(obj, tags=tuple(sorted(tags)))
 
 
 def every_path(config: Config) -> list[tuple[str, Any]]:
