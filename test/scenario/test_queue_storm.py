@@ -2,8 +2,8 @@
 
 The clients do what real ones do: they submit many jobs at once, with priorities and dependencies,
 cancel some, wait for some, and when the connection breaks they connect anew and repeat what was not
-answered. Executions are counted in the master's log, where each opcode leaves a line when it begins,
-and, for the jobs which set a tag, in the history of the configuration.
+answered. Executions are counted in the master's log, where each opcode leaves a line when it
+begins, and, for the jobs which set a tag, in the history of the configuration.
 
 Five nodes, 2,000 jobs and ten kills; ``GANETI_LONG=1`` makes it 10,000 jobs and forty kills.
 """

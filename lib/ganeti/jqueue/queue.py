@@ -567,6 +567,8 @@ class JobQueue:
             waiter = _Waiter()
             self._committer.touch(job).when_durable(lambda err: waiter.done(None, err))
         waiter.wait()
+        _log.info("job %d begins with %s (%d of %d)", job.id, op.summary(),
+                  job.ops.index(op) + 1, len(job.ops))
 
     def op_logged(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, kind: str,
                   message: Any) -> None:
