@@ -85,13 +85,16 @@ class Node:
 
     def install(self, guest: FilledInstance, **env: str) -> subprocess.CompletedProcess[str]:
         """Create the disks and run the OS definition's create script."""
+        self.create_disks(guest)
+        result = self.run_script("create", guest, **env)
+        assert result.returncode == 0, result.stdout + result.stderr
+        return result
+
+    def create_disks(self, guest: FilledInstance) -> None:
         with paths.override(self.paths):
             blockdev.file_storage_dir_create(f"{SHARED}/{guest.name}")
             for disk in guest.disks_info:
                 blockdev.create(disk, disk.size, guest.name, True, "", False)
-        result = self.run_script("create", guest, **env)
-        assert result.returncode == 0, result.stdout + result.stderr
-        return result
 
     def run_script(self, script: str, guest: FilledInstance,
                    **env: str) -> subprocess.CompletedProcess[str]:
@@ -211,6 +214,8 @@ def follow(source: Node, guest: FilledInstance) -> str | None:
 
 
 def find_qemu() -> str:
+    if os.environ.get("GANETI_TEST_QEMU"):
+        return os.environ["GANETI_TEST_QEMU"]
     for directory in ("/usr/bin", "/usr/local/bin"):
         if os.access(f"{directory}/qemu-system-x86_64", os.X_OK):
             return f"{directory}/qemu-system-x86_64"

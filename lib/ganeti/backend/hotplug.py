@@ -58,7 +58,9 @@ def _renew_links(instance_name: str, driver: hypervisor.base.Hypervisor) -> None
     if disks is None:
         return
     for index, disk in enumerate(disks):
-        blockdev.make_link(instance_name, index, storage.device(disk).path)
+        device = storage.device(disk)
+        if device.uri(driver.NAME) is None:
+            blockdev.make_link(instance_name, index, device.path)
     index = len(disks)
     while os.path.islink(paths.current().instance_disk_link(instance_name, index)):
         blockdev.remove_link(instance_name, index)

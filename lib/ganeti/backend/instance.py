@@ -46,6 +46,11 @@ def _attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     try:
         for index, disk in enumerate(instance.disks_info):
             device = storage.device(disk)
+            uri = device.uri(instance.hypervisor)
+            if uri is not None:
+                # No device of this node stands in between.
+                attached.append(AttachedDisk(disk, "", uri))
+                continue
             if not device.exists():
                 raise errors.BlockDeviceError(
                     f"disk {index} of instance {instance.name}: "

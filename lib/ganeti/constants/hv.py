@@ -42,6 +42,10 @@ KVM_DISK_TYPES = ("ide", "mtd", "paravirtual", "pflash", "scsi", "scsi-block", "
                   "scsi-generic", "scsi-hd", "sd")
 KVM_SCSI_DEVICE_TYPES = ("scsi-block", "scsi-cd", "scsi-generic", "scsi-hd")
 KVM_SCSI_CONTROLLER_TYPES = ("dc390", "lsi", "megasas", "virtio-scsi-pci")
+KVM_FIRMWARE_UEFI = "uefi"
+KVM_FIRMWARES = ("bios", KVM_FIRMWARE_UEFI)
+KVM_TPM_2 = "2.0"
+KVM_TPM_VERSIONS = ("1.2", KVM_TPM_2)
 KVM_FLAG_VALUES = ("disabled", "enabled")
 KVM_MOUSE_TYPES = ("mouse", "tablet")
 KVM_NIC_TYPES = ("e1000", "i82551", "i82557b", "i82559er", "ne2k_isa", "ne2k_pci",

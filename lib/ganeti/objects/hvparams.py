@@ -182,6 +182,9 @@ _KVM = (
     HvParam("disk_cache", STRING, "default", one_of=hv.KVM_CACHE_TYPES, required=True),
     HvParam("disk_discard", STRING, "ignore", one_of=hv.KVM_DISCARD_TYPES),
     HvParam("disk_type", STRING, "paravirtual", one_of=hv.KVM_DISK_TYPES, required=True),
+    HvParam("firmware", STRING, "", one_of=hv.KVM_FIRMWARES),
+    HvParam("firmware_path", STRING, "", node_check=FILE),
+    HvParam("firmware_vars_path", STRING, "", node_check=FILE),
     HvParam("floppy_image_path", STRING, "", node_check=FILE),
     HvParam("initrd_path", STRING, "", node_check=FILE),
     HvParam("kernel_args", STRING, "ro"),
@@ -219,6 +222,7 @@ _KVM = (
     HvParam("spice_use_tls", BOOL, False),
     HvParam("spice_use_vdagent", BOOL, True),
     HvParam("spice_zlib_glz_wan_compression", STRING, "", one_of=hv.KVM_SPICE_WAN_COMPRESSION),
+    HvParam("tpm_version", STRING, "", one_of=hv.KVM_TPM_VERSIONS),
     HvParam("usb_devices", STRING, ""),
     HvParam("usb_mouse", STRING, "", one_of=hv.KVM_MOUSE_TYPES),
     HvParam("use_chroot", BOOL, False),
@@ -367,6 +371,12 @@ def _check_kvm_combinations(params: Mapping[str, Any]) -> None:
     if get("security_model") in ("none", "pool") and get("security_domain"):
         raise errors.HypervisorError(
             "hypervisor parameter security_domain: means nothing without security_model user")
+    if bool(get("firmware_path")) != bool(get("firmware_vars_path")):
+        raise errors.HypervisorError(
+            "hypervisor parameters firmware_path and firmware_vars_path: set both or none")
+    if get("vnc_bind_address") and get("spice_bind"):
+        raise errors.HypervisorError(
+            "hypervisor parameters vnc_bind_address and spice_bind: only one of them can be set")
 
 
 def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

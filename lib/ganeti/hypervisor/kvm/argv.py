@@ -11,7 +11,8 @@ Source: qemu(1), versions 5.2 to 9; the options a version lacks are chosen by :c
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,9 +23,11 @@ from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Nic
+from ganeti.wire import json
 
 PCI_SLOTS = 32
 SCSI_SLOTS = 16
+GLUSTER_PORT = 24007
 # A slot has eight functions.
 HOTPLUG_PORTS = 8
 SOCKET_PATH_MAX_BYTES = 107
@@ -32,9 +35,18 @@ SOCKET_PATH_MAX_BYTES = 107
 _SCSI_TYPES = frozenset(("scsi", *hv.KVM_SCSI_DEVICE_TYPES))
 _DISK_DRIVERS = {"paravirtual": "virtio-blk-pci", "ide": "ide-hd", "scsi": "scsi-hd"}
 _CDROM_DRIVERS = {"paravirtual": "virtio-blk-pci", "scsi": "scsi-cd", "scsi-cd": "scsi-cd"}
+_CDROM_SCSI_TYPES = frozenset(("scsi", "scsi-cd"))
+# Controllers of the nineties know eight addresses, one of which is their own.
+_SMALL_SCSI_CONTROLLERS = frozenset(("lsi", "dc390"))
+_SMALL_SCSI_SLOTS = 7
+CDROM_SCSI_IDS = (6, 5)
+_CDROMS = ("cdrom_image_path", "cdrom2_image_path")
 _NIC_DRIVERS = {"paravirtual": "virtio-net-pci"}
-# Disk types that QEMU only takes in its old -drive form, which has no name to address a disk by.
+# Flash and memory cards: the machines of virtual servers have no place for them.
 UNSUPPORTED_DISK_TYPES = frozenset(("mtd", "pflash", "sd"))
+
+# The interface that the systems of its time know.
+_TPM_CARDS = {"1.2": "tpm-tis", hv.KVM_TPM_2: "tpm-crb"}
 
 # hvparam disk_cache -> (write-cache of the device, direct, no-flush).
 _CACHE_MODES = {
@@ -45,6 +57,27 @@ _CACHE_MODES = {
 }
 
 
+#: Names of disks that belong to the firmware and not to the guest.
+UEFI_DISK = "efivars"
+TPM_DISK = "tpm"
+_PARAMETERS = {UEFI_DISK: "firmware=uefi", TPM_DISK: "tpm_version"}
+
+
+class Ovmf(NamedTuple):
+    """The files of the UEFI firmware on a node."""
+
+    code: str
+    variables: str  # the template
+    variables_size: int  # bytes
+
+
+class SpiceFiles(NamedTuple):
+    """What SPICE identifies itself with on a node."""
+
+    authority: str = ""
+    certificate: str = ""  # with its key
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Files of one guest on this node."""
@@ -52,6 +85,7 @@ class Layout:
     kvm_root: str
     log_dir: str
     name: str
+    spice: SpiceFiles = SpiceFiles()
 
     @property
     def pid_file(self) -> str:
@@ -81,6 +115,31 @@ class Layout:
     def chroot_dir(self) -> str:
         """Empty directory for ``use_chroot``."""
         return f"{self.kvm_root}/chroot/{self.name}"
+
+    @property
+    def uid_file(self) -> str:
+        """The user id it runs with, when it was taken from the pool."""
+        return f"{self.kvm_root}/uid/{self.name}"
+
+    @property
+    def shutdown_file(self) -> str:
+        """There when the guest was shut down from inside."""
+        return f"{self.control_dir}/{self.name}.shutdown"
+
+    @property
+    def tpm_socket(self) -> str:
+        """Between QEMU and the TPM."""
+        return self.socket("tpm")
+
+    @property
+    def tpm_pid_file(self) -> str:
+        """Written by the TPM."""
+        return f"{self.control_dir}/{self.name}.tpm.pid"
+
+    @property
+    def tpm_log_file(self) -> str:
+        """The TPM's messages."""
+        return f"{self.log_dir}/{self.name}.tpm.log"
 
     @property
     def log_file(self) -> str:
@@ -129,14 +188,17 @@ class Bus:
     """Free places on the guest's buses; hands out each one once.
 
     Slots below ``reserved`` are left to the devices to which QEMU gives a slot itself.
+
+    :param scsi: addresses for SCSI disks.
     """
 
-    def __init__(self, machine: str, reserved: int) -> None:
+    def __init__(self, machine: str, reserved: int, *, scsi: Sequence[int] = range(SCSI_SLOTS)
+                 ) -> None:
         # A q35 machine calls its root bus otherwise, and can only change what is behind a port.
         self._ports_free = [port for port, _ in hotplug_ports(machine, reserved)]
         self.pci_name = "pcie.0" if is_q35(machine) else "pci.0"
         self._pci_free = list(range(reserved, PCI_SLOTS - 1))
-        self._scsi_free = list(range(SCSI_SLOTS))
+        self._scsi_free = list(scsi)
         self._running = False
 
     def claim(self, info: Mapping[str, Any]) -> None:
@@ -176,6 +238,21 @@ class Bus:
         return {"bus": "scsi.0", "channel": 0, "scsi-id": self._scsi_free.pop(0), "lun": 0}
 
 
+def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
+    """The bus of a guest, without any device yet."""
+    small = hvparams.get("scsi_controller_type") in _SMALL_SCSI_CONTROLLERS
+    drives = [number for number, _ in enumerate(_CDROMS) if hvparams.get(_CDROMS[number])]
+    taken = {CDROM_SCSI_IDS[number] for number in drives
+             if _cdrom_type(hvparams) in _CDROM_SCSI_TYPES}
+    return Bus(machine, int(hvparams.get("kvm_pci_reservations") or 0),
+               scsi=[slot for slot in range(_SMALL_SCSI_SLOTS if small else SCSI_SLOTS)
+                     if slot not in taken])
+
+
+def _cdrom_type(hvparams: Mapping[str, Any]) -> str:
+    return str(hvparams.get("cdrom_disk_type") or hvparams["disk_type"])
+
+
 def disk_hvinfo(disk: Disk, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
     """Driver, id and place of a disk.
 
@@ -183,7 +260,8 @@ def disk_hvinfo(disk: Disk, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, 
     """
     disk_type = hvparams["disk_type"]
     if disk_type in UNSUPPORTED_DISK_TYPES:
-        raise errors.HypervisorError(f"disk type {disk_type} is not supported by this version")
+        raise errors.HypervisorError(
+            f"disk type {disk_type} is no disk of a machine that guests run on here")
     info = {"driver": _DISK_DRIVERS.get(disk_type, disk_type), "id": device_id("disk", disk.uuid)}
     if disk_type in _SCSI_TYPES:
         return info | bus.scsi()
@@ -262,6 +340,45 @@ def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool,
             "-blockdev", _join(options.node)]
 
 
+def special_disk(disks: Sequence[RuntimeDisk], hvparams: Mapping[str, Any],
+                 name: str) -> RuntimeDisk | None:
+    """The disk that belongs to the firmware when the parameters say so, else None.
+
+    :param name: :data:`UEFI_DISK` or :data:`TPM_DISK`.
+    :raises HypervisorError: they ask for it, and the guest has no disk of this name.
+    """
+    wanted = (hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI if name == UEFI_DISK
+              else bool(hvparams.get("tpm_version")))
+    if not wanted:
+        return None
+    for disk in disks:
+        if disk.disk.get("name") == name:
+            return disk
+    raise errors.HypervisorError(
+        f"parameter {_PARAMETERS[name]} needs a small disk named {name}, as made by "
+        f"gnt-instance modify --disk add:size=4M,name={name}")
+
+
+def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
+    argv: list[str] = []
+    variables = special_disk(runtime.disks, runtime.hvparams, UEFI_DISK)
+    if variables is not None and host.ovmf is not None:
+        code = [("driver", "raw"), ("node-name", "uefi-code"), ("read-only", "on"),
+                ("file.driver", "file"), ("file.filename", host.ovmf.code)]
+        is_block = host.block_devices[runtime.disks.index(variables)]
+        node = [("driver", "raw"), ("node-name", variables.hvinfo["id"]), ("offset", 0),
+                # The disk is larger; the firmware looks for its variables right below its code.
+                ("size", host.ovmf.variables_size),
+                *_file_options(variables, runtime.hvparams, is_block=is_block)]
+        argv += ["-blockdev", _join(code), "-blockdev", _join(node),
+                 "-machine", f"pflash0=uefi-code,pflash1={variables.hvinfo['id']}"]
+    if special_disk(runtime.disks, runtime.hvparams, TPM_DISK) is not None:
+        argv += ["-chardev", f"socket,id=tpm0,path={escape(layout.tpm_socket)}",
+                 "-tpmdev", "emulator,id=tpm0,chardev=tpm0", "-device", _TPM_CARDS[
+                     runtime.hvparams["tpm_version"]] + ",tpmdev=tpm0"]
+    return argv
+
+
 def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> dict[str, Any]:
     """Options of a command line as arguments of a QMP command.
 
@@ -282,11 +399,55 @@ def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> 
 def _file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
                   is_block: bool) -> list[tuple[str, Any]]:
     if disk.uri is not None:
-        raise errors.HypervisorError(
-            f"disk access through {disk.uri.split(':')[0]} URIs is not supported by this version. "
-            "Use access=kernelspace.")
+        return [(f"file.{key}", value) for key, value in uri_options(disk.uri)]
     return [("file.driver", "host_device" if is_block else "file"), ("file.filename", disk.path),
             ("file.aio", hvparams.get("disk_aio") or "threads")]
+
+
+def uri_options(uri: str) -> list[tuple[str, Any]]:
+    """How QEMU itself reaches a disk: the options of its driver.
+
+    :param uri: ``rbd:pool/volume[:key=value...]``, ``gluster://server[:port]/volume/path``, or
+        ``json:{"driver": ...}`` with the options of any driver.
+    :raises HypervisorError: none of these.
+    """
+    scheme, _, rest = uri.partition(":")
+    if scheme == "rbd":
+        image, *settings = rest.split(":")
+        pool, _, volume = image.partition("/")
+        options: list[tuple[str, Any]] = [("driver", "rbd"), ("pool", pool), ("image", volume)]
+        names = {"id": "user", "conf": "conf"}
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            if key not in names:
+                raise errors.HypervisorError(f"disk {uri}: setting {key} is not known")
+            options.append((names[key], value))
+        if pool and volume:
+            return options
+    elif scheme == "json":
+        try:
+            return list(_flat(json.loads(rest)))
+        except (errors.ParseError, TypeError) as err:
+            raise errors.HypervisorError(f"disk {uri}: {err}") from err
+    elif scheme.partition("+")[0] == "gluster":
+        parts = urllib.parse.urlsplit(uri)
+        volume, _, path = parts.path.lstrip("/").partition("/")
+        if parts.hostname and volume and path:
+            return [("driver", "gluster"), ("volume", volume), ("path", path),
+                    ("server.0.type", "inet"), ("server.0.host", parts.hostname),
+                    ("server.0.port", str(parts.port or GLUSTER_PORT))]
+    raise errors.HypervisorError(f"disk access through {uri} is not supported by this hypervisor")
+
+
+def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested options in the form of a command line, with dots between the levels."""
+    pairs = (options.items() if isinstance(options, dict)
+             else ((str(number), value) for number, value in enumerate(options)))
+    for key, value in pairs:
+        if isinstance(value, (dict, list)):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", ("on" if value else "off") if isinstance(value, bool) else value
 
 
 def nic_device(nic: Mapping[str, Any], hvparams: Mapping[str, Any], *,
@@ -418,7 +579,7 @@ def _hotplug_ports(machine: str, reserved: int) -> list[str]:
 
 def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
     argv = []
-    for number, parameter in ((1, "cdrom_image_path"), (2, "cdrom2_image_path")):
+    for number, parameter in enumerate(_CDROMS, start=1):
         image = hvp.get(parameter)
         if not image:
             continue
@@ -428,8 +589,11 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
         scheme = image.partition("://")[0] if "://" in image else "file"
         node += [("file.driver", scheme),
                  ("file.filename" if scheme == "file" else "file.url", image)]
-        disk_type = hvp.get("cdrom_disk_type") or hvp["disk_type"]
+        disk_type = _cdrom_type(hvp)
         device: list[tuple[str, Any]] = [("drive", node_name)]
+        if disk_type in _CDROM_SCSI_TYPES:
+            device = [("bus", "scsi.0"), ("channel", 0), ("scsi-id", CDROM_SCSI_IDS[number - 1]),
+                      ("lun", 0), *device]
         if number == 1 and boot == "cdrom":
             device.append(("bootindex", 1))
         argv += ["-blockdev", _join(node),
@@ -437,8 +601,10 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
     if hvp.get("floppy_image_path"):
         node = [("driver", "raw"), ("node-name", "floppy1"), ("file.driver", "file"),
                 ("file.filename", hvp["floppy_image_path"])]
-        device = [("drive", "floppy1")] + ([("bootindex", 1)] if boot == "floppy" else [])
-        argv += ["-blockdev", _join(node), "-device", f"floppy,{_join(device)}"]
+        argv += ["-blockdev", _join(node), "-device", "floppy,drive=floppy1"]
+        if boot == "floppy":
+            # The order is a matter of the controller, which is part of the machine.
+            argv += ["-global", "isa-fdc.bootindexA=1"]
     return argv
 
 
@@ -475,7 +641,7 @@ def _display(instance: FilledInstance, layout: Layout) -> list[str]:
     if vnc:
         return _vnc(instance, vnc, layout)
     if spice:
-        return _spice(instance, spice)
+        return _spice(instance, spice, layout)
     return ["-display", "none"]
 
 
@@ -509,14 +675,20 @@ def _vnc(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
     return [*argv, "-vnc", address]
 
 
-def _spice(instance: FilledInstance, bind: str) -> list[str]:
+def _spice(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
     hvp = instance.hvparams
-    if hvp.get("spice_use_tls"):
-        raise errors.HypervisorError(
-            f"instance {instance.name}: SPICE with TLS is not supported by this version")
     if instance.network_port is None:
         raise errors.HypervisorError(f"instance {instance.name} has no network port for SPICE")
-    options: list[tuple[str, Any]] = [("addr", bind), ("port", instance.network_port)]
+    options: list[tuple[str, Any]] = [("addr", bind)]
+    if hvp.get("spice_use_tls"):
+        options += [("tls-port", instance.network_port),
+                    ("x509-cacert-file", layout.spice.authority),
+                    ("x509-key-file", layout.spice.certificate),
+                    ("x509-cert-file", layout.spice.certificate)]
+        if hvp.get("spice_tls_ciphers"):
+            options.append(("tls-ciphers", hvp["spice_tls_ciphers"]))
+    else:
+        options.append(("port", instance.network_port))
     if not hvp.get("spice_password_file"):
         options.append(("disable-ticketing", "on"))
     if hvp.get("spice_ip_version"):
@@ -574,6 +746,7 @@ class HostSide:
     run_as: str | None = None  # user to become
     chroot: str | None = None
     vhost_works: bool = True
+    ovmf: Ovmf | None = None  # the firmware, for guests with UEFI
 
 
 def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide) -> list[str]:
@@ -590,10 +763,15 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
         argv += ["-incoming", migration_uri(*host.incoming)]
     argv += ["-qmp", f"unix:{layout.socket('qmp')},server,nowait",
              "-qmp", f"unix:{layout.socket('kvmd')},server,nowait"]
+    argv += _firmware(runtime, layout, host)
+    special = [special_disk(runtime.disks, hvp, name) for name in (UEFI_DISK, TPM_DISK)]
+    bootable = boot == "disk"
     for number, disk in enumerate(runtime.disks):
-        argv += disk_argv(disk, hvp, is_block=host.block_devices[number],
-                          bootable=boot == "disk" and number == 0,
+        if disk in special:
+            continue
+        argv += disk_argv(disk, hvp, is_block=host.block_devices[number], bootable=bootable,
                           direct_works=host.direct_works[number])
+        bootable = False
     argv.append("-S")
     return argv + _confinement(facts, host)
 

@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import logging
 import os
-import pwd
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import argv, facts, host, hotplug, nic, parse, runtime
+from ganeti.hypervisor.kvm import (
+    argv,
+    confine,
+    facts,
+    firmware,
+    host,
+    hotplug,
+    nic,
+    parse,
+    runtime,
+)
 from ganeti.hypervisor.kvm.guests import KvmGuests
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
 from ganeti.objects import codec
@@ -30,6 +40,8 @@ from ganeti.utils import fs, paths, process, retry
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
 _START_TIMEOUT_S = 300.0
 _STATUS_TRIES = 5
+# Copies of the memory that are sent before post-copy.
+_POSTCOPY_ROUNDS = 2
 _STATUS_PAUSE_S = 2.0
 
 # Not yet begun, not yet arrived, or sent away: nobody would feel the power button.
@@ -93,9 +105,11 @@ class KvmHypervisor(KvmGuests):
                 raise errors.HypervisorError(
                     f"parameter {parameter}: {path} is not a {kind} on this node")
         qemu = facts.of(hvparams["kvm_path"])
-        if hvparams.get("disk_type") in argv.UNSUPPORTED_DISK_TYPES:
-            raise errors.HypervisorError(
-                f"parameter disk_type: {hvparams['disk_type']} is not supported by this version")
+        for parameter in ("disk_type", "cdrom_disk_type"):
+            if hvparams.get(parameter) in argv.UNSUPPORTED_DISK_TYPES:
+                raise errors.HypervisorError(
+                    f"parameter {parameter}: {hvparams[parameter]} is no disk of a machine that "
+                    "guests run on here. It is known for the sake of older configurations.")
         cache = hvparams.get("disk_cache")
         if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
@@ -103,7 +117,11 @@ class KvmHypervisor(KvmGuests):
             hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
         except errors.ParseError as err:
             raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
-        self._run_as(hvparams)
+        confine.check(hvparams)
+        if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
+            firmware.find_ovmf(hvparams)
+        if hvparams.get("tpm_version"):
+            firmware.find_swtpm()
         if hvparams.get("kvm_flag") == "enabled" and not os.access("/dev/kvm", os.R_OK | os.W_OK):
             raise errors.HypervisorError("parameter kvm_flag: enabled, but /dev/kvm cannot be used")
         machine = hvparams.get("machine_version")
@@ -124,24 +142,6 @@ class KvmHypervisor(KvmGuests):
         except errors.HypervisorError as err:
             return str(err)
         return None
-
-    def _run_as(self, hvparams: Mapping[str, Any]) -> str | None:
-        """The user that QEMU is to become, or None."""
-        model = hvparams.get("security_model") or "none"
-        if model == "none":
-            return None
-        if model != "user":
-            raise errors.HypervisorError(
-                f"parameter security_model: {model} is not supported by this version. Use user.")
-        user = hvparams.get("security_domain") or ""
-        try:
-            pwd.getpwnam(user)
-        except KeyError as err:
-            raise errors.HypervisorError(
-                f"parameter security_domain: there is no user '{user}'") from err
-        if os.geteuid() != 0:
-            raise errors.HypervisorError("parameter security_model: user needs root to become it")
-        return str(user)
 
     # Start
 
@@ -184,7 +184,7 @@ class KvmHypervisor(KvmGuests):
                      layout: argv.Layout, qemu: facts.QemuFacts) -> runtime.Runtime:
         hvp = instance.hvparams
         command = argv.base_argv(instance, layout, qemu, console_log=paths.is_virtual())
-        bus = argv.Bus(argv.machine_type(hvp, qemu), int(hvp["kvm_pci_reservations"]))
+        bus = argv.bus_of(argv.machine_type(hvp, qemu), hvp)
         nics = tuple(runtime.device_dict(card, argv.nic_hvinfo(card, hvp, bus))
                      for card in instance.nics)
         attached = tuple(
@@ -199,27 +199,27 @@ class KvmHypervisor(KvmGuests):
         """Run QEMU from a runtime record; all or nothing. The caller holds the lock."""
         self._remove_files(layout)
         hvp = record.hvparams
-        run_as = self._run_as(hvp)
-        owner = pwd.getpwnam(run_as).pw_uid if run_as else None
         try:
-            taps = nic.set_up(record.nics, hvp, layout, tags, owner)
-            side = argv.HostSide(
-                taps=taps,
-                block_devices=[host.is_block_device(disk.path) for disk in record.disks],
-                direct_works=[not paths.is_virtual() or host.direct_works(disk.path)
-                              for disk in record.disks],
-                incoming=incoming, run_as=run_as,
-                chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
-                # On by default, but a kernel without the module must not keep guests from starting.
-                vhost_works=nic.vhost_works())
-            if side.chroot:
-                fs.make_dirs(side.chroot, 0o755)
-            host.rotate(layout.console_log_file)
-            # What an earlier QEMU had to say must not be taken for the words of this one.
-            fs.remove_file(layout.log_file)
-            command = argv.shorten_sockets(argv.full_argv(record, layout, qemu, side),
-                                           layout.control_dir)
-            process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
+            with confine.user_for(hvp, layout) as run_as:
+                taps = nic.set_up(record.nics, hvp, layout, tags, run_as.uid if run_as else None)
+                side = argv.HostSide(
+                    taps=taps,
+                    block_devices=[disk.uri is None and host.is_block_device(disk.path)
+                                   for disk in record.disks],
+                    direct_works=[disk.uri is not None or not paths.is_virtual()
+                                  or host.direct_works(disk.path) for disk in record.disks],
+                    incoming=incoming, run_as=run_as.word if run_as else None,
+                    chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
+                    # On by default, but a kernel without it must not keep guests from starting.
+                    vhost_works=nic.vhost_works(), ovmf=self._firmware(record, layout))
+                if side.chroot:
+                    fs.make_dirs(side.chroot, 0o755)
+                host.rotate(layout.console_log_file)
+                # What an earlier QEMU had to say must not be taken for the words of this one.
+                fs.remove_file(layout.log_file)
+                command = argv.shorten_sockets(argv.full_argv(record, layout, qemu, side),
+                                               layout.control_dir)
+                process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
             runtime.save(layout.runtime_file, record)
             self._prepare(record, layout)
             with Qmp(layout.socket("qmp"), layout.name) as control:
@@ -239,6 +239,20 @@ class KvmHypervisor(KvmGuests):
                 raise errors.HypervisorError(
                     f"cannot start instance {layout.name}: {err}") from err
             raise
+
+    def _firmware(self, record: runtime.Runtime, layout: argv.Layout) -> argv.Ovmf | None:
+        """Get what UEFI and TPM remember ready, and start the TPM."""
+        hvp = record.hvparams
+        tpm = argv.special_disk(record.disks, hvp, argv.TPM_DISK)
+        if tpm is not None:
+            firmware.start_tpm(hvp["tpm_version"], tpm.path, layout)
+        variables = argv.special_disk(record.disks, hvp, argv.UEFI_DISK)
+        if variables is None:
+            return None
+        ovmf = firmware.find_ovmf(hvp)
+        if variables.uri is None:
+            firmware.prepare_variables(variables.path, ovmf)
+        return ovmf
 
     def _prepare(self, record: runtime.Runtime, layout: argv.Layout) -> None:
         """What is told to QEMU over QMP before the guest runs its first instruction."""
@@ -354,8 +368,8 @@ class KvmHypervisor(KvmGuests):
     def hot_add(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
                 extra: Sequence[Any] | None, seq: int) -> None:
         """Plug a device into the running guest."""
-        def change(control: Qmp, record: runtime.Runtime, qemu: facts.QemuFacts) -> runtime.Runtime:
-            bus = hotplug.used_bus(record, qemu)
+        def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
+            bus = hotplug.used_bus(record)
             if isinstance(device, Disk):
                 path, uri = extra or ("", None)
                 return hotplug.add_disk(control, record, device, path, uri, seq, bus,
@@ -371,7 +385,7 @@ class KvmHypervisor(KvmGuests):
     def hot_remove(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
                    extra: Sequence[Any] | None, seq: int) -> None:
         """Take a device from the running guest."""
-        def change(control: Qmp, record: runtime.Runtime, _: facts.QemuFacts) -> runtime.Runtime:
+        def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             if isinstance(device, Disk):
                 return hotplug.remove_disk(control, record, device, _links(instance.name))
             return self._unplug_nic(instance, control, record, device)
@@ -381,7 +395,7 @@ class KvmHypervisor(KvmGuests):
     def hot_modify(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
                    extra: Sequence[Any] | None, seq: int) -> None:
         """Replace a network card by a changed one in the same place."""
-        def change(control: Qmp, record: runtime.Runtime, _: facts.QemuFacts) -> runtime.Runtime:
+        def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             if isinstance(device, Disk):
                 raise errors.HotplugError(
                     f"disk {device.uuid}: a disk cannot be modified while the guest runs")
@@ -420,24 +434,22 @@ class KvmHypervisor(KvmGuests):
         index = min(index, len(record.nics))
         device = runtime.device_dict(card, info)
         layout = self.layout(instance.name)
-        run_as = self._run_as(record.hvparams)
-        owner = pwd.getpwnam(run_as).pw_uid if run_as else None
+        owner = confine.current_uid(record.hvparams, layout)
         with nic.plug(device, index, len(record.nics), record.hvparams, layout, instance.tags,
                       owner) as side:
             return hotplug.add_nic(control, record, card, index, info, side)
 
     def _change_devices(
             self, instance: FilledInstance, dev_type: str,
-            change: Callable[[Qmp, runtime.Runtime, facts.QemuFacts], runtime.Runtime]) -> None:
+            change: Callable[[Qmp, runtime.Runtime], runtime.Runtime]) -> None:
         """Change devices over QMP and write the new record down."""
         try:
             with self._locked(instance.name) as layout:
                 self._require_running(layout)
                 record = runtime.load(layout.runtime_file, instance.name)
                 hotplug.check_possible(record, dev_type)
-                qemu = facts.of(record.hvparams["kvm_path"])
                 with Qmp(layout.socket("qmp"), instance.name) as control:
-                    record = change(control, record, qemu)
+                    record = change(control, record)
                 runtime.save(layout.runtime_file, record)
         except (errors.HypervisorError, OSError) as err:
             raise errors.HotplugError(f"instance {instance.name}: {err}") from err
@@ -521,7 +533,10 @@ class KvmHypervisor(KvmGuests):
             try:
                 with Qmp(layout.socket("qmp"), instance.name) as control:
                     answer = control.execute("query-migrate")
-                status = parse.parse_migration_status(answer)
+                    status = parse.parse_migration_status(answer)
+                    if status.status == "active" and _should_arrive(answer, instance.hvparams):
+                        # The guest goes on over there now and fetches the rest when it needs it.
+                        control.execute("migrate-start-postcopy")
             except (errors.HypervisorError, errors.ParseError) as err:
                 problem = err
                 logging.warning("migration of instance %s: %s", instance.name, err)
@@ -529,6 +544,9 @@ class KvmHypervisor(KvmGuests):
             if status.status in ("failed", "cancelled"):
                 logging.error("migration of instance %s %s: %s", instance.name, status.status,
                               answer.get("error-desc", "no reason given"))
+            if status.status == "completed":
+                logging.info("migration of instance %s: %s ms, of which it stood still %s ms",
+                             instance.name, answer.get("total-time"), answer.get("downtime"))
             return status
         raise errors.HypervisorError(
             f"cannot follow the migration of instance {instance.name}: {problem}") from problem
@@ -560,6 +578,15 @@ class KvmHypervisor(KvmGuests):
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
             control.execute("cont")
+
+
+def _should_arrive(answer: Mapping[str, Any], hvparams: Mapping[str, Any]) -> bool:
+    """Whether a migration that may be finished by post-copy has copied all memory often enough."""
+    if "postcopy-ram" not in (hvparams.get("migration_caps") or "").split(":"):
+        return False
+    ram = answer.get("ram")
+    rounds = ram.get("dirty-sync-count") if isinstance(ram, dict) else None
+    return isinstance(rounds, int) and rounds >= _POSTCOPY_ROUNDS
 
 
 def _set_migration_capabilities(control: Qmp, hvparams: Mapping[str, Any]) -> None:

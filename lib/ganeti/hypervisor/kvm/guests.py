@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import argv, host, nic, parse
+from ganeti.hypervisor.kvm import argv, firmware, host, nic, parse
 from ganeti.utils import fs, paths, process, retry
 
 _TERM_TIMEOUT_S = 5.0
@@ -43,7 +43,8 @@ class KvmGuests(base.Hypervisor):
         if "/" in instance_name or instance_name.startswith(".") or not instance_name:
             raise errors.HypervisorError(f"'{instance_name}' is no instance name")
         here = paths.current()
-        return argv.Layout(here.kvm_root, here.log_kvm_dir, instance_name)
+        return argv.Layout(here.kvm_root, here.log_kvm_dir, instance_name,
+                           argv.SpiceFiles(here.spice_cacert_file, here.spice_cert_file))
 
     @contextlib.contextmanager
     def _locked(self, instance_name: str) -> Iterator[argv.Layout]:
@@ -133,6 +134,9 @@ class KvmGuests(base.Hypervisor):
         for kind in _SOCKET_KINDS:
             fs.remove_file(layout.socket(kind))
         fs.remove_file(layout.socket("console"))
+        firmware.end_tpm(layout)
+        fs.remove_file(layout.uid_file)
+        fs.remove_file(layout.shutdown_file)
         fs.remove_file(layout.pid_file)
         fs.remove_file(layout.runtime_file)
         shutil.rmtree(layout.chroot_dir, ignore_errors=True)

@@ -28,9 +28,8 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
 from ganeti.hypervisor.kvm import argv, host, nic
-from ganeti.hypervisor.kvm.facts import QemuFacts
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
-from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict
+from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Nic
 
@@ -59,10 +58,11 @@ def check_possible(record: Runtime, kind: str) -> None:
                                   "instance runs")
 
 
-def used_bus(record: Runtime, facts: QemuFacts) -> argv.Bus:
+def used_bus(record: Runtime) -> argv.Bus:
     """The free places of a running guest."""
-    hvp = record.hvparams
-    bus = argv.Bus(argv.machine_type(hvp, facts), int(hvp.get("kvm_pci_reservations") or 0))
+    # As it was started: what is the default machine may have changed with a new QEMU since.
+    machine = next(iter(words_of(record, "-machine")), "").partition(",")[0]
+    bus = argv.bus_of(machine, record.hvparams)
     for device in (*record.nics, *(disk.disk for disk in record.disks)):
         bus.claim(device["hvinfo"])
     return bus

@@ -116,9 +116,14 @@ def script_env(tap: str, index: int, nic: Mapping[str, Any], instance_name: str,
     return env
 
 
-def _open_tap(name: str, queues: int) -> int:
+def _open_tap(name: str, hvparams: Mapping[str, Any]) -> int:
     """Open an interface, or make one: ``%d`` in the name becomes a free number."""
-    flags = _IFF_TAP | _IFF_NO_PI | _IFF_VNET_HDR | (_IFF_MULTI_QUEUE if queues > 1 else 0)
+    flags = _IFF_TAP | _IFF_NO_PI
+    if argv.nic_queues(hvparams) > 1:
+        flags |= _IFF_MULTI_QUEUE
+    # Whether guest and host tell each other about checksums and large packets.
+    if hvparams["nic_type"] == "paravirtual" and hvparams.get("vnet_hdr", True):
+        flags |= _IFF_VNET_HDR
     fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", name.encode(), flags))
@@ -128,9 +133,9 @@ def _open_tap(name: str, queues: int) -> int:
     return fd
 
 
-def _make_tap(queues: int, owner_uid: int | None) -> str:
+def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None) -> str:
     try:
-        fd = _open_tap("gnt.tap%d", queues)
+        fd = _open_tap("gnt.tap%d", hvparams)
         try:
             answer = fcntl.ioctl(fd, _TUNGETIFF, bytes(40))
             if owner_uid is not None:
@@ -167,7 +172,7 @@ def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], la
     if nic["nicparams"]["mode"] == net.NIC_MODE_USER:
         return None
     try:
-        tap = _make_tap(argv.nic_queues(hvparams), owner_uid)
+        tap = _make_tap(hvparams, owner_uid)
         try:
             fs.make_dirs(layout.nic_dir, 0o755)
             fs.write_file(_tap_file(layout, index), tap, mode=0o644, sync=False)
@@ -224,8 +229,7 @@ def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, 
             yield Plug(None)
             return
         try:
-            queues = argv.nic_queues(hvparams)
-            taps = [_open_tap(tap, queues) for _ in range(queues)]
+            taps = [_open_tap(tap, hvparams) for _ in range(argv.nic_queues(hvparams))]
             fds += taps
             vhosts = ([os.open("/dev/vhost-net", os.O_RDWR | os.O_CLOEXEC) for _ in taps]
                       if argv.wants_vhost(hvparams) and vhost_works() else [])

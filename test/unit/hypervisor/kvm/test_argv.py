@@ -191,8 +191,6 @@ def test_spice() -> None:
     assert values(words, "-spice") == [
         "addr=127.0.0.1,port=11000,disable-ticketing=on,ipv4=on,playback-compression=off"]
     assert values(words, "-vga") == ["qxl"]
-    with pytest.raises(errors.HypervisorError, match="TLS"):
-        base(spice_bind="127.0.0.1", spice_use_tls=True, network_port=11000)
 
 
 @pytest.mark.parametrize("port", [None, 80])
@@ -235,10 +233,36 @@ def test_read_only_disk_and_comma_in_its_path() -> None:
     assert words[3].endswith(",read-only=on")
 
 
-def test_disk_by_uri_is_refused() -> None:
-    with pytest.raises(errors.HypervisorError, match="rbd URIs"):
-        argv.disk_argv(attached(disk(), uri="rbd:pool/x"), params(), is_block=False,
-                       bootable=False)
+@pytest.mark.parametrize("uri, wanted", [
+    ("rbd:pool/x", {"driver": "rbd", "pool": "pool", "image": "x"}),
+    ("rbd:pool/x:id=admin:conf=/etc/c", {"driver": "rbd", "pool": "pool", "image": "x",
+                                         "user": "admin", "conf": "/etc/c"}),
+    ("gluster://[2001:db8::1]/vol/a/b", {
+        "driver": "gluster", "volume": "vol", "path": "a/b", "server.0.type": "inet",
+        "server.0.host": "2001:db8::1", "server.0.port": "24007"}),
+    ('json:{"driver": "nbd", "server": {"port": 1}, "tls": true, "list": [7]}', {
+        "driver": "nbd", "server.port": 1, "tls": "on", "list.0": 7}),
+])
+def test_disk_by_uri(uri: str, wanted: dict[str, Any]) -> None:
+    assert dict(argv.uri_options(uri)) == wanted
+
+
+@pytest.mark.parametrize("uri", ["", "rbd:pool", "rbd:pool/x:key=1", "gluster://host/vol",
+                                 "http://host/x", "json:[", "json:7"])
+def test_disk_by_another_uri_is_refused(uri: str) -> None:
+    with pytest.raises(errors.HypervisorError, match="disk "):
+        argv.uri_options(uri)
+
+
+@pytest.mark.parametrize("params_, name", [({"firmware": "uefi"}, "efivars"),
+                                           ({"tpm_version": "2.0"}, "tpm")])
+def test_firmware_asks_for_its_disk(params_: dict[str, Any], name: str) -> None:
+    plain = attached(disk(name="data"))
+    assert argv.special_disk([plain], params(), name) is None
+    with pytest.raises(errors.HypervisorError, match=f"needs a small disk named {name}"):
+        argv.special_disk([plain], params(**params_), name)
+    own = attached(disk(name=name))
+    assert argv.special_disk([plain, own], params(**params_), name) is own
 
 
 def test_queues_of_a_nic() -> None:
