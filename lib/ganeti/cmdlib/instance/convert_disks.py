@@ -71,14 +71,19 @@ def clear(unit: LogicalUnit, instance: Instance) -> None:
 
     :raises errors.RpcError: something could not be destroyed; it keeps its mark.
     """
-    for disk in marked(unit, instance):
+    disks = marked(unit, instance)
+    for disk in disks:
         disk_work.remove_disk(unit, instance, disk, _nodes_of(disk, instance))
-        if disk_work.storage_dir([disk]) != disk_work.storage_dir(
-            unit.config.instance_disks(instance)
-        ):
-            disk_work.remove_storage_dir(unit, instance, [disk])
+    used = disk_work.storage_dir(unit.config.instance_disks(instance))
+    for disk in disks:
+        # Files of one kind lie in one directory, which goes when they all have gone.
+        if disk_work.storage_dir([disk]) != used:
+            node = disk.nodes[0] if disk.nodes else None
+            disk_work.remove_storage_dir(unit, instance, [disk], node)
+    if disks:
         with unit.config.transaction() as change:
-            change.drop_loose_disk(disk.uuid)
+            for disk in disks:
+                change.drop_loose_disk(disk.uuid)
 
 
 def _nodes_of(disk: Disk, instance: Instance) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ CHANGEABLE = frozenset(("size", "mode", "spindles"))
 
 @dataclass(frozen=True, slots=True)
 class RecreatePlan:
-    """``disks`` are index and disk as it will be; ``nodes`` are new ones, primary first."""
+    """Index and disk as it will be; ``nodes`` are new ones, primary first."""
 
     instance: Instance
     disks: tuple[tuple[int, Disk], ...]
@@ -134,6 +134,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
                 "on other nodes all disks must be made again, not only some", errors.ECODE_INVAL
             )
         nodes = self._place(instance) if moves else ()
+        if not moves:
+            chosen = self._missing(instance, chosen)
         self._check_room(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
 
@@ -198,14 +200,13 @@ class LUInstanceRecreateDisks(LogicalUnit):
     # -- act -------------------------------------------------------------------
 
     def exec(self, plan: RecreatePlan) -> None:
-        missing = self._missing(plan)
         self._record(plan)
         instance = self.config.instance(plan.instance.uuid)
         disks = self.config.instance_disks(instance)
         hint = f"Repeat 'gnt-instance recreate-disks {instance.name}' when the cause is gone."
         with Undo(self.warn, hint=hint) as undo:
             disk_work.create_storage_dir(self, instance, disks)
-            for index, _disk in missing:
+            for index, _disk in plan.disks:
                 disk = disks[index]
                 self.feedback(f"* making disk {index}, size {disk.size} MiB")
                 undo.add(f"disk {index}", disk_work.remove_disk, self, instance, disk)
@@ -217,7 +218,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
                         f" {hint}"
                     ) from err
             undo.commit()
-        mirrored = [disks[i] for i, _d in missing if disks[i].dev_type in INT_MIRRORED]
+        mirrored = [disks[i] for i, _d in plan.disks if disks[i].dev_type in INT_MIRRORED]
         if mirrored:
             disk_work.assemble_disks(self, instance, disks=mirrored)
             try:
@@ -225,34 +226,41 @@ class LUInstanceRecreateDisks(LogicalUnit):
             finally:
                 disk_work.shutdown_disks(self, instance, disks=mirrored)
 
-    def _missing(self, plan: RecreatePlan) -> list[tuple[int, Disk]]:
-        """Those which do not exist; on other nodes that is all of them."""
-        if plan.nodes:
-            return list(plan.disks)
+    def _missing(
+        self, instance: Instance, chosen: list[tuple[int, Disk]]
+    ) -> list[tuple[int, Disk]]:
+        """Those of the chosen disks which do not exist.
+
+        :raises errors.OpPrereqError: none is missing, or one which was named is there.
+        """
         present: set[int] = set()
-        stored = self.config.instance_disks(plan.instance)
-        for uuid in self.config.instance_nodes(plan.instance):
-            chosen = [(i, stored[i]) for i, _disk in plan.disks]
+        stored = self.config.instance_disks(instance)
+        for uuid in self.config.instance_nodes(instance):
             answer = self.rpc.call(
                 BLOCKDEV_GETDIMENSIONS,
                 uuid,
-                disks=[(_storage_of(disk), plan.instance) for _index, disk in chosen],
+                disks=[(_storage_of(stored[index]), instance) for index, _disk in chosen],
             )
-            found = answer.payload()
-            present |= {i for (i, _d), size in zip(chosen, found, strict=True) if size is not None}
+            sizes = answer.payload()
+            present |= {
+                index for (index, _disk), size in zip(chosen, sizes, strict=True)
+                if size is not None
+            }
         if self.changes and present:
-            raise errors.OpExecError(
-                f"disk {', '.join(str(i) for i in sorted(present))} of instance"
-                f" {plan.instance.name} exists and will not be overwritten; nothing was changed"
+            raise errors.OpPrereqError(
+                f"disk {', '.join(str(i) for i in sorted(present))} of instance {instance.name}"
+                " exists and will not be overwritten",
+                errors.ECODE_EXISTS,
             )
-        if len(present) == len(plan.disks):
-            raise errors.OpExecError(
-                f"all disks of instance {plan.instance.name} exist; nothing was changed. To get"
-                " empty ones, reinstall it, or remove the disks first."
+        if len(present) == len(chosen):
+            raise errors.OpPrereqError(
+                f"all disks of instance {instance.name} exist. To get empty ones, reinstall it, or"
+                " remove the disks first.",
+                errors.ECODE_EXISTS,
             )
         for index in sorted(present):
             self.info(f"disk {index} exists and is kept")
-        return [(index, disk) for index, disk in plan.disks if index not in present]
+        return [(index, disk) for index, disk in chosen if index not in present]
 
     def _record(self, plan: RecreatePlan) -> None:
         """Write down what the disks will be, and where."""
