@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import why
-from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance import mirror, run
 from ganeti.cmdlib.instance.disks import assemble_disks, shutdown_disks
 from ganeti.cmdlib.instance.policy import require_policy
 from ganeti.cmdlib.undo import Undo
-from ganeti.constants.disk import EXT_MIRRORED
+from ganeti.constants.disk import INT_MIRRORED, MIRRORED
 from ganeti.constants.hv import CAN_MIGRATE
 from ganeti.wire.calls import (
     ACCEPT_INSTANCE,
@@ -88,7 +88,7 @@ class CleanupPlan:
 def require_mirrored(unit: LogicalUnit, instance: Instance, action: str) -> None:
     """:raises errors.OpPrereqError: no other node has the disks of the instance."""
     template = unit.config.disk_template(instance)
-    if template not in EXT_MIRRORED:
+    if template not in MIRRORED:
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: its disks ({template}) exist on its primary"
             " node only",
@@ -246,6 +246,8 @@ def move_running(
         for the clean-up mode.
     """
     instance, source, target = plan.instance, plan.source, plan.target
+    mirrored = unit.config.disk_template(instance) in INT_MIRRORED
+    mirror.require_good_copy(unit, instance, target, alone=False, ignore=False)
     unit.feedback(
         f"Moving instance {instance.name} from {source.name} to {target.name} while it runs"
     )
@@ -257,15 +259,21 @@ def move_running(
     info = unit.rpc.call(MIGRATION_INFO, source.uuid, instance=instance).payload()
     hint = f"Look at it with 'gnt-instance migrate --cleanup {instance.name}'."
     with Undo(unit.warn, hint=hint) as undo:
-        undo.add(
-            f"active disks of {instance.name} on node {target.name}",
-            shutdown_disks,
-            unit,
-            instance,
-            target.uuid,
-        )
+        if mirrored:
+            undo.add(
+                f"disks of {instance.name} writable on node {target.name}",
+                mirror.one_writer, unit, instance, target, sleep,
+            )
+        else:
+            undo.add(
+                f"active disks of {instance.name} on node {target.name}",
+                shutdown_disks, unit, instance, target.uuid,
+            )
         unit.feedback(f"* activating its disks on {target.name}")
-        assemble_disks(unit, instance, target.uuid)
+        if mirrored:
+            mirror.allow_two_writers(unit, instance, target, sleep)
+        else:
+            assemble_disks(unit, instance, target.uuid)
         undo.add(
             f"the receiving side of {instance.name} on node {target.name}",
             _forget_on_target,
@@ -300,7 +308,7 @@ def move_running(
         undo.commit()
     # The guest runs on the target: that must be known before anything else happens.
     unit.config.set_instance_primary(instance.uuid, target.uuid)
-    _finish(unit, plan, info)
+    _finish(unit, plan, info, sleep)
 
 
 class _SourceSilent(errors.GenericError):
@@ -371,7 +379,9 @@ def _stay_on_source(unit: LogicalUnit, instance: Instance, source: Node, live: b
     ).payload()
 
 
-def _finish(unit: LogicalUnit, plan: MovePlan, info: object) -> None:
+def _finish(
+    unit: LogicalUnit, plan: MovePlan, info: object, sleep: Callable[[float], None]
+) -> None:
     """Tidy both sides after a complete transfer; what fails here is reported, the guest is safe."""
     instance, source, target = plan.instance, plan.source, plan.target
     moved = unit.config.instance(instance.uuid)
@@ -391,7 +401,10 @@ def _finish(unit: LogicalUnit, plan: MovePlan, info: object) -> None:
     if answer.failure is not None:
         problems.append(f"node {target.name} could not complete it: {why(answer.failure)}")
     try:
-        shutdown_disks(unit, instance, source.uuid)
+        if unit.config.disk_template(instance) in INT_MIRRORED:
+            mirror.one_writer(unit, moved, source, sleep)
+        else:
+            shutdown_disks(unit, instance, source.uuid)
     except errors.GenericError as err:
         problems.append(str(err))
     if problems:
@@ -414,6 +427,10 @@ def move_stopped(
     :raises errors.OpExecError: the text says on which node it is now.
     """
     instance, source, target = plan.instance, plan.source, plan.target
+    if instance.disks_active:
+        mirror.require_good_copy(
+            unit, instance, target, alone=source.offline, ignore=ignore_consistency
+        )
     unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")
     if source.offline:
         unit.warn(f"node {source.name} is offline: not stopping the instance there")
@@ -425,7 +442,8 @@ def move_stopped(
         return
     unit.feedback(f"* starting it on {target.name}")
     try:
-        run.start(unit, unit.config.instance(instance.uuid))
+        # The old node has the other half now; it may be dead.
+        run.start(unit, unit.config.instance(instance.uuid), ignore_secondaries=True)
     except errors.OpExecError as err:
         raise errors.OpExecError(
             f"{err}. The instance was stopped and belongs to node {target.name} now, marked to run."
@@ -468,15 +486,21 @@ def _stop_on_source(
 
 
 def plan_cleanup(unit: LogicalUnit, instance: Instance) -> CleanupPlan:
-    """Look up the nodes which may run the instance: its group's."""
+    """Look up the nodes which may run the instance: its group's, or the two of a mirrored one."""
     require_mirrored(unit, instance, "clean up after a migration of")
     source = unit.config.node(instance.primary_node)
     nodes = tuple(
         node
-        for node in unit.config.nodes()
-        if node.group == source.group and node.vm_capable and not node.offline
+        for node in _possible(unit, instance, source)
+        if node.vm_capable and not node.offline
     )
     return CleanupPlan(instance, source, nodes)
+
+
+def _possible(unit: LogicalUnit, instance: Instance, source: Node) -> list[Node]:
+    if unit.config.disk_template(instance) in INT_MIRRORED:
+        return [unit.config.node(uuid) for uuid in unit.config.instance_nodes(instance)]
+    return [node for node in unit.config.nodes() if node.group == source.group]
 
 
 def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
@@ -527,8 +551,14 @@ def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
             info=None,
             success=True,
         ).payload()
-    for node in plan.nodes:
-        if node.uuid != winner.uuid:
+    others = [node for node in plan.nodes if node.uuid != winner.uuid]
+    if unit.config.disk_template(instance) in INT_MIRRORED:
+        # Where a half is not active, it is now; then the two meet with one writer.
+        assemble_disks(unit, unit.config.instance(instance.uuid), ignore_secondaries=True)
+    for node in others:
+        if unit.config.disk_template(instance) in INT_MIRRORED:
+            mirror.one_writer(unit, unit.config.instance(instance.uuid), node)
+        else:
             shutdown_disks(unit, instance, node.uuid)
     unit.feedback("* done")
 
