@@ -68,7 +68,8 @@ scenario: venv
 
 scenario-long: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
-	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py
+	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py \
+		test/unit/cmdlib/test_interruptions.py
 
 # For example: make bench BENCH="--sections all --json now.json"
 bench: venv
