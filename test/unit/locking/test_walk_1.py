@@ -1,0 +1,13 @@
+"""A third of a million operations as jobs do it; see :mod:`.pair`.
+
+``LOCK_OPERATIONS`` makes the walk longer. The walks are files of their own, so that they can run
+beside each other.
+"""
+
+from __future__ import annotations
+
+from .pair import HABITS, walk
+
+
+def test_walk() -> None:
+    walk(20130927, HABITS[0])
