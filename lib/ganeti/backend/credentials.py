@@ -19,7 +19,7 @@ from ganeti.backend import jobqueue
 from ganeti.backend.master_vote import DEMOTED_SUFFIX
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf
-from ganeti.utils import daemonize, fs, net, paths, users, x509
+from ganeti.utils import daemonize, fs, net, paths, ssh_keys, users, x509
 from ganeti.wire import calls
 
 SSL = "ssl"
@@ -103,7 +103,7 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
 
     Guests and their disks stay; so do the logs.
 
-    :param modify_ssh_setup: nothing of SSH is set up by this version, so there is nothing to undo.
+    :param modify_ssh_setup: the cluster set SSH up: its keys may no longer log in here.
     :raises ConfigurationError: the master daemon runs here; nothing was removed.
     :raises QuitGanetiException: always after success; asks the daemon to end.
     """
@@ -111,6 +111,8 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     if daemonize.read_pid(here.pid_file("ganeti-masterd")) is not None:
         raise errors.ConfigurationError(
             "the master daemon runs on this node, so the node cannot leave the cluster")
+    if modify_ssh_setup:
+        ssh_keys.forget(here)
     jobqueue.remove_jobs()
     # The server certificate goes last: as long as it is there the call can be made again.
     secret = [here.noded_client_cert_file, here.rapi_cert_file, here.hmac_key,

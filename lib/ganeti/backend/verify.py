@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ganeti import errors, ht, hypervisor
 from ganeti.backend import node as node_facts
 from ganeti.backend import os as os_definitions
+from ganeti.backend import ssh as ssh_files
 from ganeti.backend import verify_storage
 from ganeti.backend.registry import serves
 from ganeti.constants import cluster as cluster_c
@@ -248,6 +249,16 @@ def _setup(_argument: Any, _request: _Request) -> list[str]:
     return problems
 
 
+def _ssh_setup(argument: Any, _request: _Request) -> list[str]:
+    """``[authorized keys, known hosts, public keys, candidates]`` -> what differs here."""
+    return ssh_files.problems(argument)
+
+
+def _ssh_clutter(argument: Any, _request: _Request) -> list[str]:
+    """Names of all nodes -> keys said to be theirs which the cluster did not put here."""
+    return ssh_files.clutter(argument)
+
+
 def _ignored(_argument: Any, _request: _Request) -> None:
     """The names of nodes which run no guests are an argument for other checks."""
 
@@ -280,6 +291,8 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.OOB_PATHS: (_PATHS, _oob_paths),
     nv.OSLIST: (ht.Any, _os_list),
     nv.SHARED_FILE_STORAGE_PATH: (_PATH, _storage_path),
+    nv.SSH_CLUTTER: (_NAMES, _ssh_clutter),
+    nv.SSH_SETUP: (ht.Tuple(_NAMES, ht.Str, ht.Str, _NAMES), _ssh_setup),
     nv.TIME: (ht.Any, _time),
     nv.USERSCRIPTS: (_PATHS, _user_scripts),
     nv.VERSION: (ht.Any, _version),

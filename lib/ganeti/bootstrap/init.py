@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -28,7 +29,7 @@ from ganeti.objects import (
     hvparams,
     ipolicy,
 )
-from ganeti.utils import clock, fs, paths, process, text
+from ganeti.utils import clock, fs, paths, process, ssh, ssh_keys, text
 from ganeti.utils import net as utils_net
 from ganeti.wire import json
 
@@ -209,12 +210,8 @@ def build_config(
 
     :raises OpPrereqError: a parameter is wrong.
     """
-    if not paths.is_virtual() and (params.modify_ssh_setup or params.modify_etc_hosts):
-        raise errors.OpPrereqError(
-            "this version sets up neither SSH nor /etc/hosts. Use --no-ssh-init and"
-            " --no-etc-hosts.",
-            errors.ECODE_ENVIRON,
-        )
+    if params.modify_ssh_setup:
+        _require_ssh()
     stamp = clock.now() if now is None else now
     node_uuid, group_uuid = text.new_uuid(), text.new_uuid()
     try:
@@ -333,7 +330,7 @@ def _build_cluster(
         diskparams=_diskparams(params),
         candidate_pool_size=pool_size,
         modify_etc_hosts=params.modify_etc_hosts and not paths.is_virtual(),
-        modify_ssh_setup=params.modify_ssh_setup and not paths.is_virtual(),
+        modify_ssh_setup=params.modify_ssh_setup,
         maintain_node_health=params.maintain_node_health,
         uid_pool=cluster_rules.uid_ranges(params.uid_pool),
         default_iallocator=params.default_iallocator or "",
@@ -358,7 +355,7 @@ def _build_cluster(
         enabled_user_shutdown=params.enabled_user_shutdown,
         data_collectors=cluster_rules.data_collectors({}, None, None),
         ssh_key_type=key_type,
-        ssh_key_bits=params.ssh_key_bits or const.SSH_KEY_BITS_DEFAULT,
+        ssh_key_bits=ssh_keys.key_bits(key_type, params.ssh_key_bits),
         ctime=stamp,
         mtime=stamp,
         uuid=text.new_uuid(),
@@ -415,6 +412,22 @@ def _ipolicy(params: InitParams, templates: Sequence[str]) -> dict[str, Any]:
     ipolicy.check_syntax(policy, filled=True)
     cluster_rules.policy_templates(policy, templates, "the instance policy")
     return policy
+
+
+def _require_ssh() -> None:
+    """Refuse to look after SSH where there is none.
+
+    :raises OpPrereqError: a program or the host's keys are missing.
+    """
+    if shutil.which("ssh-keygen") is None:
+        raise errors.OpPrereqError(
+            "there is no program ssh-keygen, so SSH cannot be set up. Install the SSH client, or"
+            " use --no-ssh-init.", errors.ECODE_ENVIRON)
+    directory = paths.current().ssh_host_key_dir
+    if not any(os.path.exists(f"{directory}/ssh_host_{kind}_key.pub") for kind in ssh.KEY_TYPES):
+        raise errors.OpPrereqError(
+            f"there is no SSH host key in {directory}, so SSH cannot be set up. Install an SSH"
+            " server, or use --no-ssh-init.", errors.ECODE_ENVIRON)
 
 
 def _host_key() -> str:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import job, ssconf
-from ganeti.utils import daemonize, fs, paths, process, x509
+from ganeti.utils import daemonize, fs, paths, process, ssh_keys, x509
 
 # Starting includes reading the configuration; bounds a hang, not the speed.
 _DAEMON_S = 300.0
@@ -172,6 +172,7 @@ def remove_state(here: paths.Paths) -> None:
     for path in (here.cluster_conf_file, here.master_state_file, here.watcher_pausefile,
                  here.server_ca_file, *credential_files(here)):
         fs.remove_file(path)
+    ssh_keys.forget(here)
     if os.path.isdir(here.renewal_dir):
         shutil.rmtree(here.renewal_dir)
     if os.path.isdir(here.data_dir):
@@ -195,6 +196,19 @@ def daemon_util(*words: str, env: Mapping[str, str] | None = None) -> None:
     except errors.CommandError as err:
         reason = err.output.strip() or str(err)
         raise errors.OpExecError(f"cannot {' '.join(words)}: {reason}") from err
+
+
+def leave_other_cluster(here: paths.Paths, env: Mapping[str, str] | None = None) -> None:
+    """Stop a node's daemons and remove what makes it a node; its cluster is not told.
+
+    :param env: variables that name another node than this one.
+    :raises OpPrereqError: the master daemon runs there; nothing was done.
+    """
+    if running_daemon(here, MASTER) is not None:
+        raise errors.OpPrereqError("the master daemon runs on this machine", errors.ECODE_STATE)
+    for daemon in (CONFD, NODED):
+        daemon_util("stop", daemon, env=env)
+    remove_state(here)
 
 
 def running_daemon(here: paths.Paths, name: str) -> int | None:

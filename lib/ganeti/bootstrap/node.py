@@ -61,34 +61,39 @@ def _is_prepared(host: net.Hostname) -> errors.RpcError | None:
     return None
 
 
-def setup_node(host: net.Hostname, access: remote.Access | None = None) -> None:
+def setup_node(
+    host: net.Hostname, access: remote.Access | None = None, *, force_join: bool = False
+) -> None:
     """Give a machine the cluster's credentials and start its node daemon.
 
     A machine that has this cluster's credentials already only gets its daemon started.
 
     :param host: full name and address of the machine.
     :param access: how to get at a real machine over SSH; None does without.
+    :param force_join: take it out of another cluster, which is not told.
     :raises OpPrereqError: not possible, or it belongs to another cluster; nothing was changed.
     :raises OpExecError: its daemon does not start; the credentials are removed again.
     """
     with local.Undo() as undo:
-        _set_up(host, undo, access)
+        _set_up(host, undo, access, force_join)
 
 
 @contextlib.contextmanager
 def node_setup(
-    host: net.Hostname, access: remote.Access | None = None
+    host: net.Hostname, access: remote.Access | None = None, *, force_join: bool = False
 ) -> Iterator[Callable[[], object]]:
     """As :func:`setup_node`, undone when the block (the job that adds the node) fails.
 
     The block gets a function that makes what was done stay, whatever comes.
     """
     with local.Undo() as undo:
-        _set_up(host, undo, access)
+        _set_up(host, undo, access, force_join)
         yield undo.keep
 
 
-def _set_up(host: net.Hostname, undo: local.Undo, access: remote.Access | None) -> None:
+def _set_up(
+    host: net.Hostname, undo: local.Undo, access: remote.Access | None, force_join: bool
+) -> None:
     renewal.require_none_pending(paths.current())
     if not paths.is_virtual():
         failure = _is_prepared(host)
@@ -98,16 +103,19 @@ def _set_up(host: net.Hostname, undo: local.Undo, access: remote.Access | None) 
             raise errors.OpPrereqError(
                 f"{failure}, and it may not be prepared over SSH", errors.ECODE_ENVIRON
             )
-        remote.set_up(host, access, undo)
+        remote.set_up(host, access, undo, force_join=force_join)
         return
     root = _root_of(host.name)
     there = paths.Paths(root)
     shared = local.read_credentials(paths.current())
     env = {paths.ENV_ROOT: root, paths.ENV_HOSTNAME: host.name}
+    if local.cluster_traces(there) and force_join and local.read_credentials(there) != shared:
+        local.leave_other_cluster(there, env=env)
     if local.cluster_traces(there):
         if local.read_credentials(there) != shared:
             raise errors.OpPrereqError(
-                f"node {host.name} has credentials of another cluster. Remove it there first.",
+                f"node {host.name} has credentials of another cluster. Remove it there first, or"
+                " use --force-join.",
                 errors.ECODE_STATE,
             )
     else:

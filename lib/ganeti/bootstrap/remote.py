@@ -104,9 +104,12 @@ def _run(host: net.Hostname, access: Access, here: paths.Paths, keys: list[ssh.H
         return process.run(argv, timeout_s=_SETUP_S, stdin=stdin, terminal=True).output
 
 
-def set_up(host: net.Hostname, access: Access, undo: local.Undo) -> None:
+def set_up(
+    host: net.Hostname, access: Access, undo: local.Undo, *, force_join: bool = False
+) -> None:
     """Give a machine the cluster's credentials and start its daemons, over SSH.
 
+    :param force_join: take it out of another cluster, which is not told.
     :param undo: gets the step that takes it back.
     :raises OpPrereqError: the host key was not accepted; nothing was done.
     :raises OpExecError: it cannot be reached, or could not be prepared; it is as before.
@@ -115,7 +118,8 @@ def set_up(host: net.Hostname, access: Access, undo: local.Undo) -> None:
     keys = accepted_keys(host, access, here)
     access.say(f"Preparing {host.name} over SSH")
     try:
-        _run(host, access, here, keys, stdin=message(host, here))
+        options = ("--force-join",) if force_join else ()
+        _run(host, access, here, keys, *options, stdin=message(host, here))
     except errors.CommandError as err:
         raise errors.OpExecError(
             f"cannot prepare {host.name} over SSH: {err.output.strip() or err}") from err

@@ -107,7 +107,7 @@ def add(values: Values, arguments: list[str]) -> int:
     access = remote.Access(int(port), check_key=values.ssh_key_check, confirm=terminal.confirm,
                            say=terminal.out)
     # What was prepared on the machine is undone when the master does not take it in.
-    with bootstrap.node_setup(host, access) as keep:
+    with bootstrap.node_setup(host, access, force_join=values.force_join) as keep:
         try:
             jobs.run_opcode(opcode, values, client=client)
         except (jobs.WaitInterrupted, errors.LuxiError):

@@ -3,7 +3,8 @@
 Run over SSH by ``gnt-node add``. The input is a JSON object with the cluster's name, credentials
 and ssconf values; nothing of it is ever on a command line. A machine of another cluster is refused;
 when something fails everything is as before. ``--undo`` stops the daemons and removes what makes
-this machine a node; it is for a machine that the master did not take in.
+this machine a node; it is for a machine that the master did not take in. ``--force-join`` takes it
+out of another cluster first, which is not told.
 """
 
 from __future__ import annotations
@@ -64,10 +65,12 @@ def parse(text: str) -> dict[str, object]:
     return found
 
 
-def check_machine(told: dict[str, object], here: paths.Paths) -> None:
+def check_machine(told: dict[str, object], here: paths.Paths, *, force_join: bool = False) -> bool:
     """Refuse a machine that is another one, or of another cluster.
 
-    :raises OpPrereqError: it is.
+    :param force_join: the latter does not matter.
+    :returns: whether it is of another cluster.
+    :raises OpPrereqError: it is refused.
     """
     own = net.hostname()
     if own != str(told[remote.NODE_NAME]).lower():
@@ -76,9 +79,12 @@ def check_machine(told: dict[str, object], here: paths.Paths) -> None:
     if os.path.exists(here.noded_cert_file):
         present = x509.digest_file(here.noded_cert_file)
         if present != x509.digest(str(told[remote.CERTIFICATE])):
+            if force_join:
+                return True
             raise errors.OpPrereqError(
-                f"{own} belongs to another cluster: {here.noded_cert_file} exists",
-                errors.ECODE_STATE)
+                f"{own} belongs to another cluster: {here.noded_cert_file} exists. Use"
+                " --force-join to take it out of that.", errors.ECODE_STATE)
+    return False
 
 
 def set_up(told: dict[str, object], here: paths.Paths) -> None:
@@ -108,12 +114,7 @@ def take_back(here: paths.Paths) -> None:
 
     :raises OpPrereqError: the master daemon runs here.
     """
-    if local.running_daemon(here, local.MASTER) is not None:
-        raise errors.OpPrereqError(
-            "the master daemon runs on this machine", errors.ECODE_STATE)
-    for daemon in reversed(_DAEMONS):
-        local.daemon_util("stop", daemon)
-    local.remove_state(here)
+    local.leave_other_cluster(here)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -122,6 +123,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
     parser.add_argument("-v", "--verbose", action="store_true", help="say more")
     parser.add_argument("--dry-run", action="store_true", help="only check")
+    parser.add_argument("--force-join", action="store_true",
+                        help="take this machine out of another cluster first")
     parser.add_argument("--undo", action="store_true", help="take it back")
     return parser
 
@@ -135,7 +138,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             take_back(here)
             return EXIT_SUCCESS
         told = parse(sys.stdin.read())
-        check_machine(told, here)
+        foreign = check_machine(told, here, force_join=options.force_join)
+        if foreign and not options.dry_run:
+            local.leave_other_cluster(here)
         if not options.dry_run:
             set_up(told, here)
     except (errors.GenericError, OSError) as err:

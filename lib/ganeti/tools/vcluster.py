@@ -306,8 +306,11 @@ def _say(message: str) -> None:
     print(message, flush=True)
 
 
-def _make_node(cluster: VirtualCluster, node: Node) -> None:
-    """Lay out a node's directory, without credentials: those come by init and node add."""
+def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
+    """Lay out a node's directory, without credentials: those come by init and node add.
+
+    :param ssh: with a host key, as an SSH server would have it.
+    """
     here = cluster.paths(node)
     for directory, mode in (
         (here.data_dir, 0o755),
@@ -329,6 +332,11 @@ def _make_node(cluster: VirtualCluster, node: Node) -> None:
         f"{paths.DEFAULT_FILE_STORAGE_DIR}\n{paths.DEFAULT_SHARED_FILE_STORAGE_DIR}\n",
         mode=0o644,
     )
+    if ssh:
+        fs.make_dirs(here.ssh_host_key_dir)
+        process.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{node.name}", "-f",
+             f"{here.ssh_host_key_dir}/ssh_host_ed25519_key"], timeout_s=_COMMAND_S, log=False)
     if os.path.isdir(f"{cluster.directory}/os/tiny"):
         os.symlink(f"{cluster.directory}/os/tiny", here.to_local("/srv/ganeti/os/tiny"))
 
@@ -370,6 +378,11 @@ def kvm_parameters(cluster: VirtualCluster, qemu: str) -> dict[str, str]:
     return found
 
 
+def _has_ssh(cluster: VirtualCluster) -> bool:
+    """Was it made with ``--ssh``?"""
+    return os.path.isdir(cluster.paths(cluster.nodes[0]).ssh_host_key_dir)
+
+
 def init_argv(cluster: VirtualCluster, qemu: str | None) -> list[str]:
     """The ``gnt-cluster init`` of a virtual cluster."""
     hypervisors = ["fake"] if qemu is None else ["kvm", "fake"]
@@ -377,7 +390,7 @@ def init_argv(cluster: VirtualCluster, qemu: str | None) -> list[str]:
         hypervisors.reverse()
     argv = [
         "gnt-cluster", "init",
-        "--no-ssh-init", "--no-etc-hosts",
+        *([] if _has_ssh(cluster) else ["--no-ssh-init"]), "--no-etc-hosts",
         "--master-netdev", "lo",
         "--enabled-hypervisors", ",".join(hypervisors),
         "--enabled-disk-templates", "diskless,file,sharedfile",
@@ -404,6 +417,7 @@ def create(
     hypervisor: str | None = None,
     cluster_name: str = CLUSTER_NAME,
     tiny: bool | None = None,
+    ssh: bool = False,
     keep_failed: bool = False,
     say: Callable[[str], None] = print,
 ) -> VirtualCluster:
@@ -412,6 +426,7 @@ def create(
     :param directory: must not exist, or be empty.
     :param hypervisor: the default one, ``kvm`` or ``fake``; None takes kvm when there is a QEMU.
     :param tiny: install the example system; None does so for kvm.
+    :param ssh: let the cluster look after SSH keys, in the nodes' own directories.
     :param say: told what has been done, a line each.
     :raises ParameterError: a wrong argument.
     :raises OpExecError: a step failed; carries what it printed.
@@ -437,7 +452,7 @@ def create(
         )
         cluster = VirtualCluster(directory, cluster_name, network, chosen, members)
         try:
-            _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, say)
+            _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, ssh, say)
         except BaseException:
             if keep_failed:
                 say(f"what is there of it stays in {directory}")
@@ -450,7 +465,7 @@ def create(
 
 
 def _create(
-    cluster: VirtualCluster, qemu: str | None, tiny: bool, say: Callable[[str], None]
+    cluster: VirtualCluster, qemu: str | None, tiny: bool, ssh: bool, say: Callable[[str], None]
 ) -> None:
     fs.make_dirs(cluster.directory)
     with _locked(cluster.directory):
@@ -460,7 +475,7 @@ def _create(
         if _install_tiny(cluster, build=tiny):
             say("the OS definition 'tiny' is ready")
         for node in cluster.nodes:
-            _make_node(cluster, node)
+            _make_node(cluster, node, ssh=ssh)
         _write_programs(cluster)
         first = cluster.nodes[0]
         _run(cluster, first, *init_argv(cluster, qemu))
@@ -509,7 +524,7 @@ def add_node(directory: str, *, join: bool = True) -> Node:
             raise errors.ConfigurationError(f"port {net.NODED_PORT} of {node.ip} is taken")
         bigger = cluster._replace(nodes=(*cluster.nodes, node))
         try:
-            _make_node(bigger, node)
+            _make_node(bigger, node, ssh=_has_ssh(bigger))
             _write(bigger)
             _write_programs(bigger)
             if join:
@@ -734,6 +749,9 @@ def _parser() -> argparse.ArgumentParser:
         "--tiny", action=argparse.BooleanOptionalAction, help="install the OS definition 'tiny'"
     )
     one.add_argument(
+        "--ssh", action="store_true", help="let the cluster look after SSH keys of the nodes"
+    )
+    one.add_argument(
         "--keep-failed", action="store_true", help="leave what there is when creating fails"
     )
     one.add_argument("directory")
@@ -790,6 +808,7 @@ def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> N
             hypervisor=options.hypervisor,
             cluster_name=options.name,
             tiny=options.tiny,
+            ssh=options.ssh,
             keep_failed=options.keep_failed,
             say=_say,
         )

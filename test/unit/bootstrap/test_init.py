@@ -22,6 +22,7 @@ GOOD: dict[str, Any] = {
     "enabled_hypervisors": ["fake"],
     "enabled_disk_templates": ["diskless", "file"],
     "nicparams": {"mode": "user", "link": ""},
+    "modify_ssh_setup": False,
 }
 
 
@@ -156,9 +157,26 @@ def test_a_real_machine_needs_what_is_there(
     params = bootstrap.InitParams(**GOOD)
     with pytest.raises(errors.OpPrereqError, match="Correct /etc/hosts"):
         init.check_names(params)
+
+
+@pytest.mark.usefixtures("vc")
+def test_ssh_needs_a_program_and_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    params = bootstrap.InitParams(**{**GOOD, "modify_ssh_setup": True})
     host = net.Hostname("a", "192.0.2.1")
-    with pytest.raises(errors.OpPrereqError, match="--no-ssh-init"):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(errors.OpPrereqError, match="no program ssh-keygen.*--no-ssh-init"):
         init.build_config(params, host, host)
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    with pytest.raises(errors.OpPrereqError, match="no SSH host key.*--no-ssh-init"):
+        init.build_config(params, host, host)
+    directory = Path(paths.current().ssh_host_key_dir)
+    directory.mkdir(parents=True)
+    (directory / "ssh_host_rsa_key.pub").touch()
+    found = init.build_config(params, host, host).cluster
+    assert (found.modify_ssh_setup, found.ssh_key_type, found.ssh_key_bits) == (True, "rsa", 2048)
+    with pytest.raises(errors.OpPrereqError, match="256 or 384 or 521 bits"):
+        init.build_config(bootstrap.InitParams(**{
+            **GOOD, "ssh_key_type": "ecdsa", "ssh_key_bits": 2048}), host, host)
 
 
 @pytest.mark.parametrize(("answer", "refusal"), [
@@ -236,8 +254,10 @@ def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
     bootstrap.setup_node(host)  # once more does no harm
     Path(theirs.hmac_key).chmod(0o600)
     Path(theirs.hmac_key).write_text("other\n")
-    with pytest.raises(errors.OpPrereqError, match="another cluster"):
+    with pytest.raises(errors.OpPrereqError, match="another cluster.*--force-join"):
         bootstrap.setup_node(host)
+    bootstrap.setup_node(host, force_join=True)
+    assert Path(theirs.hmac_key).read_text() == Path(mine.hmac_key).read_text()
     with pytest.raises(errors.OpPrereqError, match="no node node9"):
         bootstrap.setup_node(net.Hostname("node9.example.com", "127.9.8.9"))
 

@@ -44,10 +44,12 @@ class Setup:
         self.error: Exception | None = None
 
     @contextlib.contextmanager
-    def __call__(self, host: Any, access: Any) -> Iterator[Callable[[], object]]:
+    def __call__(
+        self, host: Any, access: Any, *, force_join: bool
+    ) -> Iterator[Callable[[], object]]:
         if self.error is not None:
             raise self.error
-        self.events.append(f"prepare {host.name}")
+        self.events.append(f"prepare {host.name}" + (" by force" if force_join else ""))
         kept = False
 
         def keep() -> None:
@@ -153,6 +155,11 @@ def test_add(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
               "vm_capable": None, "ndparams": None, "hv_state": None, "disk_state": None,
               "node_setup": True}
     assert {name: sent[name] for name in wanted} == wanted
+
+
+def test_add_by_force(gnt: Gnt, setup: Setup) -> None:
+    assert gnt("node add --force-join node2").code == 0
+    assert setup.events == ["prepare node2.example.com by force"]
 
 
 def test_add_options(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:

@@ -75,7 +75,7 @@ def test_a_network_with_a_listener_is_passed_over() -> None:
 def test_layout_of_a_node(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path)
     for node in cluster.nodes:
-        vcluster._make_node(cluster, node)
+        vcluster._make_node(cluster, node, ssh=False)
     shared = tmp_path / "node2.example.com/srv/ganeti/shared-file-storage"
     assert os.readlink(shared) == str(tmp_path / "shared")
     allowed = (tmp_path / "node1.example.com/etc/ganeti/file-storage-paths").read_text()
@@ -98,7 +98,7 @@ def test_programs_run_as_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         " *sys.argv[1:])\n"
     )
     for node in cluster.nodes:
-        vcluster._make_node(cluster, node)
+        vcluster._make_node(cluster, node, ssh=False)
     vcluster._write(cluster)
     vcluster._write_programs(cluster)
     show = f"{cluster.directory}/bin/gnt-show"
@@ -200,7 +200,7 @@ def test_destroy_ends_daemons_and_guests_of_this_cluster_only(tmp_path: Path) ->
     try:
         for cluster in clusters:
             for node in cluster.nodes:
-                vcluster._make_node(cluster, node)
+                vcluster._make_node(cluster, node, ssh=False)
             vcluster._write(cluster)
             member = {paths.ENV_VCLUSTER: cluster.directory}
             spawn(cluster, "ganeti-noded", **member)

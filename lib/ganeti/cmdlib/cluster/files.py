@@ -28,6 +28,7 @@ _SHAPES = {
 }
 
 
+
 def shape(name: str) -> tuple[int, str, str]:
     """Mode, owner and group of a file that all nodes share; they all have the same users.
 
@@ -38,10 +39,15 @@ def shape(name: str) -> tuple[int, str, str]:
     return mode, who.roles[owner].user, who.group(group)
 
 
-def common_files() -> dict[str, tuple[int, str, str]]:
-    """Local path to (mode, owner, group) of the files which all nodes share and which exist."""
+def common_files(*, etc_hosts: bool) -> dict[str, tuple[int, str, str]]:
+    """Local path to (mode, owner, group) of the files which all nodes share and which exist.
+
+    :param etc_hosts: ``/etc/hosts`` is one of them, because the cluster looks after it.
+    """
     here = paths.current()
     named = {str(getattr(here, name)): shape(name) for name in _SHAPES}
+    if etc_hosts:
+        named[here.etc_hosts_file] = (0o644, "root", "root")
     return {path: shape for path, shape in named.items() if os.path.exists(path)}
 
 
@@ -81,7 +87,9 @@ def distribute_files(unit: LogicalUnit, node_uuids: Sequence[str] | None = None)
     targets = [uuid for uuid in node_uuids if uuid != master]
     if not targets:
         return
-    for path, shape in common_files().items():
+    for path, shape in common_files(
+        etc_hosts=unit.config.cluster().modify_etc_hosts
+    ).items():
         answers = unit.rpc.call_many(UPLOAD_FILE, targets, file=read_details(path, *shape))
         for answer in answers.values():
             if answer.failure is not None:

@@ -1,9 +1,10 @@
-"""The first job of a cluster, submitted by its initialisation: tells the hooks."""
+"""The first job of a cluster, submitted by its initialisation: SSH, ``/etc/hosts``, hooks."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import ClusterHooks
 from ganeti.opcodes.cluster import OpClusterPostInit
@@ -11,7 +12,7 @@ from ganeti.opcodes.cluster import OpClusterPostInit
 
 @executes(OpClusterPostInit)
 class LUClusterPostInit(LogicalUnit):
-    """Run the hooks which follow the initialisation."""
+    """Set up what needs the daemons, and run the hooks which follow the initialisation."""
 
     op: OpClusterPostInit
     HOOKS = ClusterHooks("cluster-init")
@@ -24,4 +25,6 @@ class LUClusterPostInit(LogicalUnit):
         return [], [self.config.master_node().uuid]
 
     def exec(self, plan: Any) -> bool:
+        ssh_keys.name_in_etc_hosts(self, self.config.master_node(), add=True)
+        ssh_keys.distribute(self)
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.locking import ALL, Level
@@ -12,7 +13,8 @@ from ganeti.opcodes.cluster import OpClusterRedistConf
 
 @executes(OpClusterRedistConf)
 class LUClusterRedistConf(LogicalUnit):
-    """Send the configuration to everybody, and copy the common files."""
+    """Send the configuration to everybody, copy the common files, distribute SSH keys, compare
+    the job queues."""
 
     op: OpClusterRedistConf
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
+from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.cluster.files import read_details, shape
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
@@ -35,6 +36,7 @@ from ganeti.objects import Node, updated
 from ganeti.opcodes.cluster import OpClusterRenewCrypto
 from ganeti.rpc import Result
 from ganeti.utils import fs, paths, x509
+from ganeti.utils import ssh_keys as utils_keys
 from ganeti.wire.calls import (
     NODE_CRYPTO_ACTIVATE,
     NODE_CRYPTO_IDENTITY,
@@ -79,10 +81,7 @@ class LUClusterRenewCrypto(LogicalUnit):
         here = paths.current()
         cluster = self.config.cluster()
         if self.op.renew_ssh_keys:
-            # What is not set up by this version is not renewed by it either.
-            raise errors.OpPrereqError(
-                "the SSH keys of the nodes are left alone by this version: neither init nor node"
-                " add distributes them", errors.ECODE_INVAL)
+            self._check_ssh()
         files = tuple(name for name in COMMON_FILES if os.path.exists(pending_file(name)))
         server_pem = None
         if os.path.exists(pending_file("noded_cert_file")):
@@ -103,6 +102,22 @@ class LUClusterRenewCrypto(LogicalUnit):
             self._require_answers(nodes)
         return RenewPlan(nodes, files, server_pem, client_certs=bool(
             server_pem is not None or self.op.node_certificates or unfinished))
+
+    def _check_ssh(self) -> None:
+        cluster = self.config.cluster()
+        if not ssh_keys.is_managed(cluster):
+            raise errors.OpPrereqError(
+                "this cluster was made with --no-ssh-init: the SSH keys of its nodes are left"
+                " alone", errors.ECODE_INVAL)
+        self.ssh_kind = self.op.ssh_key_type or cluster.ssh_key_type
+        # The length is kept as long as the kind is.
+        bits = self.op.ssh_key_bits
+        if bits is None and self.ssh_kind == cluster.ssh_key_type:
+            bits = cluster.ssh_key_bits
+        try:
+            self.ssh_bits = utils_keys.key_bits(self.ssh_kind, bits)
+        except errors.ParameterError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
 
     def _require_answers(self, nodes: tuple[Node, ...]) -> None:
         """A node that missed a step would be cut off by the next, so all must be there."""
@@ -129,6 +144,8 @@ class LUClusterRenewCrypto(LogicalUnit):
             self.rpc.trust_changed()
             self._everywhere(plan.nodes, self.rpc.call_many(
                 NODE_CRYPTO_STATE, _uuids(plan.nodes)), "does not answer")
+        if self.op.renew_ssh_keys:
+            ssh_keys.renew(self, kind=self.ssh_kind, bits=self.ssh_bits)
         for name in ("noded_cert_file", *plan.files):
             fs.remove_file(pending_file(name))
         directory = paths.current().renewal_dir

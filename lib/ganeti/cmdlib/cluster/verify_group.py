@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ganeti.cmdlib import locks, prereq
+from ganeti.cmdlib import locks, prereq, ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.cluster.files import common_files
 from ganeti.cmdlib.cluster.findings import Findings
@@ -132,6 +132,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             return True
         online = [node for node in plan.nodes if not node.offline]
         findings.section(f"Asking {len(online)} node(s)")
+        self.ssh_problems: list[str] = []
         gathered = self._gather(plan, online)
         findings.section("Comparing files")
         self._files(findings, online, gathered)
@@ -145,6 +146,8 @@ class LUClusterVerifyGroup(LogicalUnit):
         self._disks(findings, plan)
         findings.section("Looking for unknown instances")
         self._orphans(findings, online, gathered)
+        for problem in self.ssh_problems:
+            findings.report("ENODESSH", "", problem)
         if CHECK_NPLUSONE_MEM not in self.op.skip_checks:
             findings.section("Checking memory for the failure of a node")
             self._nplusone(findings, online, gathered)
@@ -157,7 +160,8 @@ class LUClusterVerifyGroup(LogicalUnit):
     def _checks(self, plan: VerifyPlan, nodes: list[Node]) -> dict[str, Any]:
         cluster = self.config.cluster()
         here = paths.current()
-        files = [here.to_virtual(path) for path in common_files()]
+        files = [here.to_virtual(path) for path in common_files(
+            etc_hosts=cluster.modify_etc_hosts)]
         checks: dict[str, Any] = {
             nv.CLIENT_CERT: None,
             nv.FILELIST: [*files, here.to_virtual(here.cluster_conf_file)],
@@ -300,6 +304,9 @@ class LUClusterVerifyGroup(LogicalUnit):
         seconds = answer[0] + answer[1] / 1e6
         early = gathered.asked_at - seconds
         late = seconds - gathered.answered_at
+        for check in (nv.SSH_SETUP, nv.SSH_CLUTTER):
+            for problem in answer.get(check) or ():
+                findings.report("ENODESSH", node.name, problem)
         skew = max(early, late)
         findings.check(
             skew > MAX_CLOCK_SKEW_S,
@@ -361,7 +368,9 @@ class LUClusterVerifyGroup(LogicalUnit):
                 continue
             sums[node.uuid] = listed
         answered = [node for node in online if node.uuid in sums]
-        for path in (here.to_virtual(path) for path in common_files()):
+        for path in (here.to_virtual(path) for path in common_files(
+            etc_hosts=self.config.cluster().modify_etc_hosts
+        )):
             self._compare(findings, path, answered, sums)
         candidates = [node for node in answered if node.master_candidate]
         if len(self._variants(configuration, candidates, sums)) > 1:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import prereq
+from ganeti.cmdlib import prereq, ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.cmdlib.hooks import NodeHooks
@@ -224,4 +224,11 @@ class LUNodeAdd(LogicalUnit):
             else:
                 change.add_node(node, self.ctx.ec_id)
             change.set_candidate_cert(node.uuid, plan.digest)
-        distribute_files(self, [node.uuid])
+        if plan.readd and not node.master_candidate:
+            candidates.give_up(self, node)
+        if not plan.readd:
+            ssh_keys.name_in_etc_hosts(self, node, add=True)
+        # All nodes get a new /etc/hosts.
+        everybody = self.config.cluster().modify_etc_hosts and not plan.readd
+        distribute_files(self, None if everybody else [node.uuid])
+        ssh_keys.distribute(self)

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ganeti import errors
+from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import why
 from ganeti.objects import updated
 from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_DEMOTE_FROM_MC
@@ -109,7 +110,14 @@ def keep_pool_size(unit: LogicalUnit) -> None:
     For a changed ``candidate_pool_size``. The master stays; of the others the last ones by name go.
     All nodes must be locked.
     """
+    before = unit.config.master_candidates()
     fill_pool(unit)
+    _shrink_pool(unit)
+    if unit.config.master_candidates() != before:
+        ssh_keys.distribute(unit)
+
+
+def _shrink_pool(unit: LogicalUnit) -> None:
     for node in reversed(unit.config.nodes()):
         data = unit.config.snapshot()
         if present_count(data) <= data.cluster.candidate_pool_size:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors
+from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.node import candidates
 from ganeti.objects import Node
@@ -55,6 +57,10 @@ class LUNodeRemove(LogicalUnit):
             self.hooks.post_on([plan.uuid])
         candidates.fill_pool(self, without=[plan.uuid])
         self.config.remove_node(plan.uuid)
+        ssh_keys.distribute(self)
+        ssh_keys.name_in_etc_hosts(self, plan, add=False)
+        if self.config.cluster().modify_etc_hosts:
+            distribute_files(self)
         if plan.offline:
             self.warn(
                 f"node {plan.name} was offline and could not be told that it left the cluster",

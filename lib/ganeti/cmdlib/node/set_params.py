@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
+from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.node import candidates, roles
@@ -246,10 +247,15 @@ class LUNodeSetParams(LogicalUnit):
                 change.set_candidate_cert(new.uuid, digest)
         else:
             self.config.update_node(new)
-        if plan.old.master_candidate and not new.master_candidate:
+        returns = plan.old.offline and not new.offline
+        if (plan.old.master_candidate or returns) and not new.master_candidate:
+            # Who was offline when it was demoted has its old copies still.
             candidates.give_up(self, new)
         if plan.transition.leaves and self.op.auto_promote:
             candidates.fill_pool(self, without=[new.uuid])
+        if (plan.transition.leaves or plan.transition.enlists or new.offline != plan.old.offline
+                or new.ndparams != plan.old.ndparams):
+            ssh_keys.distribute(self)
         if new.offline and not plan.old.offline:
             names = [instance.name for instance in self.config.node_instances(new.uuid)[0]]
             if names:
