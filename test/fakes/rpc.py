@@ -129,6 +129,9 @@ class FakeRpc:
         }
         return ["boot-id", [], [dict(facts) for _ in args["hv_specs"]]]
 
+    def _export_list(self, node: str, args: dict[str, Any]) -> list[str]:
+        return []
+
     def _instance_info(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         state = self.running.get((args["instance_name"], node))
         return {} if state is None else {"memory": 128, "state": state, "time": 1.0, "vcpus": 1}
@@ -218,6 +221,7 @@ ASKING = frozenset(
         calls.BLOCKDEV_FIND,
         calls.BLOCKDEV_GETDIMENSIONS,
         calls.BRIDGES_EXIST,
+        calls.backup.EXPORT_LIST,
         calls.HYPERVISOR_VALIDATE_PARAMS,
         calls.IALLOCATOR_RUNNER,
         calls.INSTANCE_GET_MIGRATION_STATUS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 #: Programs that exist, by module.
 PROGRAMS = {
+    "gnt-backup": "ganeti.client.gnt_backup",
     "gnt-cluster": "ganeti.client.gnt_cluster",
     "gnt-debug": "ganeti.client.gnt_debug",
     "gnt-filter": "ganeti.client.gnt_filter",

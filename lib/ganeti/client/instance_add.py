@@ -10,17 +10,34 @@ from ganeti.client import instance_devices
 from ganeti.constants import disk as disk_const
 from ganeti.constants import instance as const
 
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def add(values: Values, arguments: list[str]) -> int:
     """``add``."""
+    return create(
+        values, arguments[0], mode=const.CREATE, os_type=values.os,
+        force_variant=values.force_variant, no_install=values.no_install, start=values.start,
+        forthcoming=values.forthcoming, commit=values.commit,
+        instance_communication=bool(values.instance_communication))
+
+
+def create(values: Values, name: str, **others: Any) -> int:
+    """Make an instance; also from an export (``gnt-backup import``).
+
+    :param others: fields of the opcode which not both commands have.
+    """
     from ganeti.opcodes.instance import OpInstanceCreate
     pnode, _, snode = (values.node or "").partition(":")
     hypervisor, hvparams = instance_devices.hypervisor(values)
+    # What is not said of an import is as in the export.
+    anew = others["mode"] == const.CREATE
     jobs.run_opcode(OpInstanceCreate(
-        instance_name=arguments[0],
-        mode=const.CREATE,
-        disks=instance_devices.disk_list(values),
-        nics=instance_devices.nic_list(values),
+        instance_name=name,
+        disks=instance_devices.disk_list(values) if anew or values.disks or values.sd_size else [],
+        nics=instance_devices.nic_list(values) if anew or values.nics else [],
         disk_template=values.disk_template,
         pnode=pnode or None,
         snode=snode or None,
@@ -29,13 +46,9 @@ def add(values: Values, arguments: list[str]) -> int:
         hypervisor=hypervisor,
         hvparams=hvparams,
         beparams=instance_devices.backend(values),
-        os_type=values.os,
         osparams=values.osparams,
         osparams_private=values.osparams_private,
         osparams_secret=values.osparams_secret,
-        force_variant=values.force_variant,
-        no_install=values.no_install,
-        start=values.start,
         wait_for_sync=values.wait_for_sync,
         name_check=values.name_check,
         ip_check=values.ip_check,
@@ -44,12 +57,10 @@ def add(values: Values, arguments: list[str]) -> int:
         opportunistic_locking=values.opportunistic_locking,
         file_driver=values.file_driver,
         file_storage_dir=values.file_storage_dir,
-        forthcoming=values.forthcoming,
-        commit=values.commit,
         tags=[tag for tag in (values.tags or "").split(",") if tag],
-        instance_communication=bool(values.instance_communication),
         helper_startup_timeout=values.helper_startup_timeout,
         helper_shutdown_timeout=values.helper_shutdown_timeout,
+        **others,
         **jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
 
@@ -58,7 +69,8 @@ def _ignored(values: Values, text: str) -> None:
     """An option which asks for what is the default now."""
 
 
-_ADD_OPTIONS = (
+#: Options of every command that makes an instance.
+OPTIONS = (
     Option("-t", "--disk-template", choices=sorted(disk_const.TEMPLATES), metavar="TEMPL",
            help="how the disks are stored"),
     Option("--disk", kind="identkeyval", action="append", dest="disks",
@@ -68,18 +80,12 @@ _ADD_OPTIONS = (
     Option("--net", kind="identkeyval", action="append", dest="nics", metavar="N[:KEY=VALUE,...]",
            help="one network interface: mac, ip, mode, link, network, name, vlan"),
     opt.flag("--no-nics", help="no network interface"),
-    Option("-o", "--os-type", kind="string", dest="os", metavar="<os>", completion="os",
-           help="operating system to install, with its variant: debian+minimal"),
     Option("-O", "--os-parameters", kind="keyval", dest="osparams", default={},
            metavar="KEY=VALUE,...", help="parameters of the operating system"),
     Option("--os-parameters-private", kind="keyprivateval", dest="osparams_private", default={},
            metavar="KEY=VALUE,...", help="parameters kept out of logs and listings"),
     Option("--os-parameters-secret", kind="keyprivateval", dest="osparams_secret", default={},
            metavar="KEY=VALUE,...", help="parameters used once and never stored"),
-    opt.flag("--force-variant", help="accept a variant the operating system does not list"),
-    opt.flag("--no-install", help="make the disks, install nothing"),
-    opt.flag("--no-start", dest="start", default=True, value=False,
-             help="do not start it afterwards"),
     opt.flag("--no-wait-for-sync", dest="wait_for_sync", default=True, value=False,
              help="do not wait until mirrored disks are in sync"),
     Option("-n", "--node", kind="string", metavar="<pnode>[:<snode>]", completion="pnode:snode",
@@ -91,9 +97,6 @@ _ADD_OPTIONS = (
     opt.BACKEND,
     Option("-H", "--hypervisor-parameters", kind="identkeyval", dest="hypervisor",
            metavar="HYPERVISOR[:KEY=VALUE,...]", help="hypervisor and its parameters"),
-    Option("--hypervisor", kind="identkeyval", dest="hypervisor",
-           metavar="HYPERVISOR[:KEY=VALUE,...]", help="older spelling of"
-           " --hypervisor-parameters"),
     Option("--file-storage-dir", kind="string", metavar="<DIR>",
            help="directory below the cluster's for file disks"),
     Option("--file-driver", choices=("blktap", "blktap2", "loop"), metavar="<DRIVER>",
@@ -108,15 +111,28 @@ _ADD_OPTIONS = (
              help="let an address be in a network it does not belong to"),
     opt.IGNORE_IPOLICY,
     Option("--tags", kind="string", metavar="TAG,...", help="tags to put on it"),
-    opt.flag("--forthcoming", help="only reserve the resources"),
-    opt.flag("--commit", help="make the instance that was reserved with --forthcoming"),
-    Option("-c", "--communication", kind="bool", dest="instance_communication", metavar="yes|no",
-           help="give it an interface to talk to its node"),
     Option("--helper-startup-timeout", kind="int", metavar="SECONDS",
            help="how long the helper guest may take to start"),
     Option("--helper-shutdown-timeout", kind="int", metavar="SECONDS",
            help="how long the helper guest may take to stop"),
     opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS,
+)
+
+_ADD_OPTIONS = (
+    *OPTIONS,
+    Option("-o", "--os-type", kind="string", dest="os", metavar="<os>", completion="os",
+           help="operating system to install, with its variant: debian+minimal"),
+    opt.flag("--force-variant", help="accept a variant the operating system does not list"),
+    opt.flag("--no-install", help="make the disks, install nothing"),
+    opt.flag("--no-start", dest="start", default=True, value=False,
+             help="do not start it afterwards"),
+    Option("--hypervisor", kind="identkeyval", dest="hypervisor",
+           metavar="HYPERVISOR[:KEY=VALUE,...]", help="older spelling of"
+           " --hypervisor-parameters"),
+    opt.flag("--forthcoming", help="only reserve the resources"),
+    opt.flag("--commit", help="make the instance that was reserved with --forthcoming"),
+    Option("-c", "--communication", kind="bool", dest="instance_communication", metavar="yes|no",
+           help="give it an interface to talk to its node"),
 )
 
 ADD = Command(

@@ -19,6 +19,7 @@ from typing import Any
 
 from ganeti import allocator, errors, ht
 from ganeti.cmdlib import placement, prereq
+from ganeti.cmdlib.backup import imports
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
 from ganeti.cmdlib.instance import (
@@ -87,6 +88,8 @@ class LUInstanceCreate(LogicalUnit):
     # -- arguments that need no lock -------------------------------------------
 
     def expand_names(self) -> None:
+        # What is imported completes the wishes, so it comes first.
+        self.imported = imports.prepare(self, self.op)
         self._check_arguments()
         self.name, self.ip = self._check_name()
         cluster = self.config.cluster()
@@ -171,11 +174,6 @@ class LUInstanceCreate(LogicalUnit):
 
     def _check_arguments(self) -> None:
         op = self.op
-        if op.mode != CREATE:
-            raise errors.OpPrereqError(
-                f"instances can only be made in mode {CREATE!r} by this version, not {op.mode!r}",
-                errors.ECODE_INVAL,
-            )
         for name, harmless in _REFUSED.items():
             if getattr(op, name) not in harmless:
                 raise errors.OpPrereqError(
@@ -185,7 +183,7 @@ class LUInstanceCreate(LogicalUnit):
         if op.no_install and op.start:
             self.info("the OS is not installed, so the instance will not be started")
             op.start = False
-        if op.os_type is None and not op.no_install:
+        if op.os_type is None and not op.no_install and self.imported is None:
             raise errors.OpPrereqError("no operating system is given", errors.ECODE_INVAL)
         if op.ip_check and not op.name_check:
             raise errors.OpPrereqError(
@@ -269,7 +267,8 @@ class LUInstanceCreate(LogicalUnit):
             nics=[(planned.nic, planned.filled) for planned in plan.nics],
             disks=disks or [_nameless(plan.disk_template, wish) for wish in plan.disk_wishes],
         )
-        return {"ADD_MODE": self.op.mode, **env}
+        source = {} if self.imported is None else self.imported.hook_env()
+        return {"ADD_MODE": self.op.mode, **source, **env}
 
     def hook_nodes(self, plan: CreatePlan) -> tuple[list[str], list[str]]:
         nodes = [self.config.master_node().uuid, *(node.uuid for node in plan.nodes)]
@@ -320,7 +319,8 @@ class LUInstanceCreate(LogicalUnit):
         policy.refuse(self, self.name, node, found, ignore=op.ignore_ipolicy)
         prereq.require_hvparams_usable(self, [node.uuid], self.hypervisor, hvparams_filled)
         if op.os_type is not None and not op.no_install:
-            prereq.require_allowed_os(self, op.os_type)
+            if op.mode == CREATE:
+                prereq.require_allowed_os(self, op.os_type)
             prereq.require_os(
                 self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant
             )
@@ -580,27 +580,33 @@ class LUInstanceCreate(LogicalUnit):
             ) from err
 
     def _install(self, plan: CreatePlan, instance: Instance) -> None:
-        self.feedback("* running the OS's create script")
         try:
             disk_work.assemble_disks(self, instance)
-            answer = self.rpc.call(
-                INSTANCE_OS_ADD,
-                plan.node.uuid,
-                instance=(instance, None, None, plan.osparams_all),
-                reinstall=False,
-                debug_level=self.op.debug_level or 0,
-            )
-            if answer.failure is not None:
-                raise errors.OpExecError(
-                    f"could not install OS {instance.os} for instance {instance.name} on node"
-                    f" {plan.node.name}: {why(answer.failure)}"
-                ) from answer.failure
-        except errors.OpExecError:
+            if self.imported is None:
+                self._run_create_script(plan, instance)
+            else:
+                self.imported.run(self, instance, self.op.compress)
+        except (errors.OpExecError, errors.RpcError):
             # That they stay active is the smaller problem, and must not hide the greater one.
             self._attempt("active disks", disk_work.shutdown_disks, self, instance)
             raise
         if not self.op.start:
             disk_work.shutdown_disks(self, instance)
+
+    def _run_create_script(self, plan: CreatePlan, instance: Instance) -> None:
+        self.feedback("* running the OS's create script")
+        answer = self.rpc.call(
+            INSTANCE_OS_ADD,
+            plan.node.uuid,
+            instance=(instance, None, None, plan.osparams_all),
+            reinstall=False,
+            debug_level=self.op.debug_level or 0,
+        )
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"could not install OS {instance.os} for instance {instance.name} on node"
+                f" {plan.node.name}: {why(answer.failure)}"
+            ) from answer.failure
 
     def _start(self, instance: Instance) -> None:
         self.feedback("* starting the instance")

@@ -1,0 +1,159 @@
+"""What an export says about its instance (``config.ini``), as wishes for a new one.
+
+Exports by other versions are read, too: keys which nobody knows any more are left out, with a
+warning, and the older ``memory`` stands for both bounds. The text comes from a file that people may
+have edited, so everything is checked again like any wish of a user.
+"""
+
+from __future__ import annotations
+
+import configparser
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import hv as hv_c
+from ganeti.constants.instance import BE_PARAM_TYPES
+from ganeti.objects import hvparams as hv
+
+VERSION = "0"
+_EMPTY = (None, "", "None", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedDisk:
+    """A disk: its size in MiB, its name, and the file with its data."""
+
+    size_mib: int
+    name: str | None
+    dump: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """An instance as it was when it was exported."""
+
+    name: str
+    os: str
+    disk_template: str | None
+    hypervisor: str | None
+    disks: tuple[ExportedDisk, ...]
+    nics: tuple[dict[str, str], ...]
+    tags: tuple[str, ...]
+    hvparams: dict[str, Any]
+    beparams: dict[str, Any]
+    osparams: dict[str, str]
+    osparams_private: dict[str, str]
+
+
+def parse(text: str, warn: Callable[[str], None]) -> Exported:
+    """Read ``config.ini``.
+
+    :param warn: told what is left out.
+    :raises errors.OpPrereqError: not the description of an export.
+    """
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]  # keys keep their case
+    try:
+        parser.read_string(text)
+        export, instance = dict(parser["export"]), dict(parser["instance"])
+    except (configparser.Error, KeyError) as err:
+        raise _wrong(f"its description cannot be read: {err}") from err
+    version = export.get("version", VERSION)
+    if version != VERSION:
+        raise _wrong(f"it has version {version}, only {VERSION} is known")
+
+    def section(name: str) -> dict[str, str]:
+        return dict(parser[name]) if parser.has_section(name) else {}
+
+    hypervisor = instance.get("hypervisor")
+    return Exported(
+        name=instance.get("name", ""),
+        os=export.get("os", ""),
+        disk_template=instance.get("disk_template"),
+        hypervisor=hypervisor,
+        disks=tuple(_disks(instance)),
+        nics=tuple(_nics(instance)),
+        tags=tuple(instance.get("tags", "").split()),
+        hvparams=_hvparams(hypervisor, section("hypervisor"), warn),
+        beparams=_beparams(instance, section("backend"), warn),
+        osparams=section("os"),
+        osparams_private=section("os_private"),
+    )
+
+
+def _wrong(what: str) -> errors.OpPrereqError:
+    return errors.OpPrereqError(f"the export cannot be used: {what}", errors.ECODE_ENVIRON)
+
+
+def _number(section: Mapping[str, str], key: str) -> int:
+    try:
+        return int(section.get(key, "0"))
+    except ValueError:
+        raise _wrong(f"{key} is {section[key]!r:.80}, not a number") from None
+
+
+def _disks(instance: Mapping[str, str]) -> Iterable[ExportedDisk]:
+    for index in range(_number(instance, "disk_count")):
+        size_mib = _number(instance, f"disk{index}_size")
+        if size_mib < 1:
+            raise _wrong(f"disk {index} has no size")
+        name, dump = instance.get(f"disk{index}_name"), instance.get(f"disk{index}_dump")
+        if dump is not None and ("/" in dump or dump.startswith(".")):
+            raise _wrong(f"{dump!r:.80} is not the name of a file of it")
+        yield ExportedDisk(size_mib, None if name in _EMPTY else name, dump or None)
+
+
+def _nics(instance: Mapping[str, str]) -> Iterable[dict[str, str]]:
+    for index in range(_number(instance, "nic_count")):
+        found = {}
+        for key in ("mac", "ip", "network", "name", "link", "mode", "vlan"):
+            value = instance.get(f"nic{index}_{key}")
+            if value not in _EMPTY:
+                found[key] = str(value)
+        if "network" in found:
+            # The connection of the network says how it is attached.
+            for key in ("link", "mode", "vlan"):
+                found.pop(key, None)
+        yield found
+
+
+def _hvparams(
+    hypervisor: str | None, given: Mapping[str, str], warn: Callable[[str], None]
+) -> dict[str, Any]:
+    table = hv.TABLES.get(hypervisor or "", {})
+    types = {name: parameter.type for name, parameter in table.items()}
+    return _typed(
+        {key: value for key, value in given.items() if key not in hv_c.GLOBAL_PARAMS}, types,
+        f"parameters of hypervisor {hypervisor}", warn)
+
+
+def _beparams(
+    instance: Mapping[str, str], given: Mapping[str, str], warn: Callable[[str], None]
+) -> dict[str, Any]:
+    known = {key: instance[key] for key in ("maxmem", "minmem", "vcpus") if key in instance}
+    if "memory" in instance:
+        known.setdefault("maxmem", instance["memory"])
+        known.setdefault("minmem", instance["memory"])
+    older = {"memory": given["memory"]} if "memory" in given else {}
+    for memory in older.values():
+        known.setdefault("maxmem", memory)
+        known.setdefault("minmem", memory)
+    return _typed(
+        {**known, **{key: value for key, value in given.items() if key not in older}},
+        BE_PARAM_TYPES, "backend parameters", warn)
+
+
+def _typed(
+    given: Mapping[str, str], types: Mapping[str, str], what: str, warn: Callable[[str], None]
+) -> dict[str, Any]:
+    unknown = sorted(set(given) - set(types))
+    if unknown:
+        warn(f"{what} of the export are not known here and left out: {', '.join(unknown)}")
+    # None was written as text; it says that nothing was set.
+    kept = {key: value for key, value in given.items() if key in types and value != "None"}
+    try:
+        return hv.force_types(kept, types)
+    except errors.TypeEnforcementError as err:
+        raise _wrong(f"{what}: {err}") from err
