@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def instances_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
     """Uuids of the instances with their primary node in a group, as configured now."""
     data = unit.config.snapshot()
+    # An instance whose node does not exist is in no group; verification says so.
+    nodes = {node.uuid for node in data.nodes.values() if node.group == group_uuid}
     return frozenset(
-        instance.uuid
-        for instance in data.instances.values()
-        if data.nodes[instance.primary_node].group == group_uuid
+        instance.uuid for instance in data.instances.values() if instance.primary_node in nodes
     )
 
 

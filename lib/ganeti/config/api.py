@@ -282,6 +282,15 @@ class Config(Questions):
             found.append(pair[1])
         return tuple(found)
 
+    def reserved_minors(self, node_uuid: str) -> frozenset[int]:
+        """DRBD minors of a node which operations have taken whose disks are not on record yet."""
+        taken = self._store.reservations.taken(reservations.MINOR)
+        return frozenset(minor for uuid, minor in taken if uuid == node_uuid)
+
+    def reserved_volumes(self) -> frozenset[str]:
+        """The same for logical volumes, as ``vg/lv``."""
+        return self._store.reservations.taken(reservations.LV)
+
     def new_uuid(self, ec_id: str) -> str:
         """Take a UUID nobody has."""
         return self._store.reservations.new_uuid(ec_id)

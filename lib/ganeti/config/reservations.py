@@ -87,6 +87,11 @@ class Reservations:
         with self._mutex:
             return self._taken.get((kind, value), ec_id) != ec_id
 
+    def taken(self, kind: str) -> frozenset[Any]:
+        """All values of a kind which some execution has taken."""
+        with self._mutex:
+            return frozenset(value for known, value in self._taken if known == kind)
+
     def new_uuid(self, ec_id: str) -> str:
         """A UUID nobody has."""
         while True:

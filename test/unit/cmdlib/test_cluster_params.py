@@ -246,9 +246,17 @@ def test_allocator_has_to_exist(tmp_path: Any) -> None:
         assert master.config.cluster().default_iallocator == ""
 
 
-def test_etc_hosts_stay_as_they_are() -> None:
-    assert "/etc/hosts" in refused(Master(cluster_of(1)), errors.ECODE_ENVIRON,
-                                   modify_etc_hosts=True)
+def test_etc_hosts_get_all_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/hosts").write_text("127.0.0.1 localhost\n")
+    with paths.override(paths.Paths(str(tmp_path))):
+        master = Master(cluster_of(2))
+        assert "virtual cluster" in refused(master, errors.ECODE_ENVIRON, modify_etc_hosts=True)
+        monkeypatch.setattr(paths, "is_virtual", lambda: False)
+        change(master, modify_etc_hosts=True)
+    assert [args["name"] for _node, args in master.rpc.of("etc_hosts_modify")] == [NODE1, NODE2]
+    assert NODE2 in [node for node, _args in master.rpc.of("upload_file")]
+    assert master.config.cluster().modify_etc_hosts is True
 
 
 # -- what follows ----------------------------------------------------------------

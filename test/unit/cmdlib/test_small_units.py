@@ -51,8 +51,8 @@ def test_two_units_for_one_opcode_are_a_mistake():
         base.executes(OpTestDelay)(type("Second", (base.LogicalUnit,), {}))
 
 
-BIG_LOCK = {"OP_CLUSTER_DESTROY", "OP_CLUSTER_POST_INIT", "OP_CLUSTER_RENEW_CRYPTO",
-            "OP_NODE_ADD", "OP_NODE_REMOVE", "OP_TEST_ALLOCATOR"}
+BIG_LOCK = {"OP_CLUSTER_DESTROY", "OP_CLUSTER_POST_INIT", "OP_CLUSTER_RENAME",
+            "OP_CLUSTER_RENEW_CRYPTO", "OP_NODE_ADD", "OP_NODE_REMOVE", "OP_TEST_ALLOCATOR"}
 
 
 def test_the_big_lock_is_for_few():

@@ -15,29 +15,37 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import prereq
+from ganeti.cmdlib import prereq, ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes, why
 from ganeti.cmdlib.cluster import params
 from ganeti.cmdlib.cluster.address import move_address
 from ganeti.cmdlib.cluster.communication import communication_jobs, require_alike
+from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.cmdlib.hooks import ClusterHooks
 from ganeti.cmdlib.instance import policy
 from ganeti.cmdlib.node import candidates
 from ganeti.constants import disk as disk_c
+from ganeti.constants import hv
 from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, fill, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.utils import paths
 from ganeti.utils.text import comma_join
-from ganeti.wire.calls import NODE_CHANGE_MASTER_NETMASK, NODE_VERIFY, OS_VALIDATE
+from ganeti.wire.calls import (
+    NODE_CHANGE_MASTER_NETMASK,
+    NODE_ENSURE_DAEMON,
+    NODE_VERIFY,
+    OS_VALIDATE,
+)
 
 MIN_VG_MIB = 20 * 1024
 _SHOWN = 10
 # What nodes are asked about, and what has to agree with the instances which exist.
 _NODE_PARAMS = ("hvparams", "enabled_hypervisors", "os_hvp", "osparams", "osparams_private_cluster",
                 "vg_name", "drbd_helper", "file_storage_dir", "shared_file_storage_dir",
-                "gluster_storage_dir", "enabled_disk_templates", "candidate_pool_size")
+                "gluster_storage_dir", "enabled_disk_templates", "candidate_pool_size",
+                "modify_etc_hosts")
 _INSTANCE_PARAMS = ("hvparams", "enabled_hypervisors", "os_hvp", "beparams", "nicparams",
                     "ndparams", "ipolicy", "enabled_disk_templates", "vg_name", "drbd_helper")
 _GROUP_PARAMS = ("ipolicy", "enabled_disk_templates", "instance_communication_network")
@@ -105,9 +113,10 @@ class LUClusterSetParams(LogicalUnit):
         self.warn(text)
 
     def _check_etc_hosts(self, change: params.Change) -> None:
-        if change.values.get("modify_etc_hosts"):
+        if change.values.get("modify_etc_hosts") and paths.is_virtual():
             raise errors.OpPrereqError(
-                "this version does not write /etc/hosts of the nodes", errors.ECODE_ENVIRON)
+                "the nodes of a virtual cluster share the /etc/hosts of their machine, which stays"
+                " as it is", errors.ECODE_ENVIRON)
 
     def _check_allocator(self, change: params.Change) -> None:
         name = change.values.get("default_iallocator")
@@ -219,10 +228,28 @@ class LUClusterSetParams(LogicalUnit):
         queue = self.ctx.master.queue
         if "max_running_jobs" in values and queue is not None:
             queue.set_max_running(values["max_running_jobs"])
+        if values.get("modify_etc_hosts"):
+            for node in self.config.nodes():
+                ssh_keys.name_in_etc_hosts(self, node, add=True)
+            distribute_files(self)
+        if {"enabled_user_shutdown", "enabled_hypervisors"} & set(values):
+            self._ensure_kvm_daemon()
         if self.op.instance_communication_network:
             jobs = communication_jobs(self, self.op.instance_communication_network)
             return ResultWithJobs(jobs) if jobs else None
         return None
+
+    def _ensure_kvm_daemon(self) -> None:
+        """Let the daemon that notices shutdowns from inside run where it has work."""
+        cluster = self.config.cluster()
+        wanted = cluster.enabled_user_shutdown and hv.KVM in cluster.enabled_hypervisors
+        nodes = [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
+        answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon="ganeti-kvmd",
+                                     run=wanted)
+        for answer in answers.values():
+            if answer.failure is not None:
+                self.warn(f"node {answer.node_name}: ganeti-kvmd could not be"
+                          f" {'started' if wanted else 'stopped'}: {why(answer.failure)}")
 
     def _commit(self, plan: SetPlan) -> None:
         values = plan.change.values

@@ -13,6 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib import locks, prereq, ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.cluster import (
+    verify_layout,
+    verify_programs,
+    verify_queue,
+    verify_storage,
+)
 from ganeti.cmdlib.cluster.files import common_files
 from ganeti.cmdlib.cluster.findings import Findings
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
@@ -29,7 +35,7 @@ from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.utils import clock, paths
-from ganeti.wire.calls import ALL_INSTANCES_INFO, BLOCKDEV_GETDIMENSIONS, NODE_INFO, NODE_VERIFY
+from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, NODE_VERIFY
 
 if TYPE_CHECKING:
     from ganeti.rpc import Result
@@ -126,28 +132,39 @@ class LUClusterVerifyGroup(LogicalUnit):
 
     def exec(self, plan: VerifyPlan) -> bool:
         findings = self.findings = Findings(self.feedback, self.op)
+        self.ssh_problems: list[str] = []
         findings.section(f"Checking group '{plan.group.name}'")
         if not plan.nodes:
             findings.section("The group has no nodes, nothing to check")
             return True
         online = [node for node in plan.nodes if not node.offline]
         findings.section(f"Asking {len(online)} node(s)")
-        self.ssh_problems: list[str] = []
         gathered = self._gather(plan, online)
         findings.section("Comparing files")
         self._files(findings, online, gathered)
+        findings.section("Comparing the copies of the job queue")
+        verify_queue.compare_copies(
+            self, findings, [node for node in online if node.uuid in gathered.verify])
         findings.section("Checking nodes")
+        for problem in self.ssh_problems:
+            findings.report("ENODESSH", "", problem)
         for node in online:
             self._node(findings, node, gathered)
+        verify_layout.exclusion_tags(self, findings, plan.nodes)
+        storage = verify_storage.StorageCheck(self, findings, online, gathered.verify)
+        storage.nodes()
+        storage.versions()
+        storage.physical_sizes(plan.group)
         self._operating_systems(findings, online, gathered)
         findings.section("Checking instances")
         for instance in plan.instances:
             self._instance(findings, instance, gathered)
-        self._disks(findings, plan)
+        verify_layout.instances(self, findings, plan.instances)
+        storage.disks(plan.instances)
+        findings.section("Looking for unknown volumes")
+        storage.volumes()
         findings.section("Looking for unknown instances")
         self._orphans(findings, online, gathered)
-        for problem in self.ssh_problems:
-            findings.report("ENODESSH", "", problem)
         if CHECK_NPLUSONE_MEM not in self.op.skip_checks:
             findings.section("Checking memory for the failure of a node")
             self._nplusone(findings, online, gathered)
@@ -172,6 +189,15 @@ class LUClusterVerifyGroup(LogicalUnit):
             nv.TIME: None,
             nv.VERSION: None,
         }
+        if ssh_keys.is_managed(cluster):
+            argument, self.ssh_problems = ssh_keys.verification(self)
+            if argument is not None:
+                checks[nv.SSH_SETUP] = argument
+            if self.op.verify_clutter:
+                checks[nv.SSH_CLUTTER] = [node.name for node in self.config.nodes()]
+        exclusive = bool(cluster.fill_nd_group(plan.group)["exclusive_storage"])
+        checks.update(verify_storage.node_checks(cluster, exclusive))
+        checks.update(verify_programs.node_checks(self))
         bridges = self._bridges()
         if bridges:
             checks[nv.BRIDGES] = bridges
@@ -278,6 +304,9 @@ class LUClusterVerifyGroup(LogicalUnit):
             warning=True,
         )
         self._time(findings, node, answer.get(nv.TIME), gathered)
+        for check in (nv.SSH_SETUP, nv.SSH_CLUTTER):
+            for problem in answer.get(check) or ():
+                findings.report("ENODESSH", node.name, problem)
         for problem in answer.get(nv.NODESETUP) or ():
             findings.report("ENODESETUP", node.name, f"is not set up well: {problem}")
         if node.vm_capable:
@@ -294,6 +323,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         missing = answer.get(nv.BRIDGES) or []
         text = f"does not have the bridges {', '.join(missing)}"
         findings.check(bool(missing), "ENODENET", node.name, text)
+        verify_programs.node(self, findings, node, answer)
         self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
 
     @staticmethod
@@ -304,9 +334,6 @@ class LUClusterVerifyGroup(LogicalUnit):
         seconds = answer[0] + answer[1] / 1e6
         early = gathered.asked_at - seconds
         late = seconds - gathered.answered_at
-        for check in (nv.SSH_SETUP, nv.SSH_CLUTTER):
-            for problem in answer.get(check) or ():
-                findings.report("ENODESSH", node.name, problem)
         skew = max(early, late)
         findings.check(
             skew > MAX_CLOCK_SKEW_S,
@@ -503,28 +530,6 @@ class LUClusterVerifyGroup(LogicalUnit):
                 other = self.config.node(uuid).name
                 text = f"runs on node {other}, but belongs to node {node.name}"
                 findings.report("EINSTANCEWRONGNODE", instance.name, text)
-
-    def _disks(self, findings: Findings, plan: VerifyPlan) -> None:
-        """Every disk exists on its instance's primary node."""
-        per_node: dict[str, list[tuple[Any, Instance]]] = {}
-        for instance in plan.instances:
-            if instance.forthcoming or self.config.node(instance.primary_node).offline:
-                continue
-            disks = self.config.instance_disks(instance)
-            per_node.setdefault(instance.primary_node, []).extend((d, instance) for d in disks)
-        asked = {uuid: pairs for uuid, pairs in per_node.items() if pairs}
-        if not asked:
-            return
-        answers = self.rpc.call_many(
-            BLOCKDEV_GETDIMENSIONS,
-            list(asked),
-            per_node={uuid: {"disks": pairs} for uuid, pairs in asked.items()},
-        )
-        for uuid, dimensions in self._data(answers).items():
-            name = self.config.node(uuid).name
-            for (disk, instance), found in zip(asked[uuid], dimensions, strict=True):
-                text = f"{disk.iv_name} does not exist on node {name}"
-                findings.check(found is None, "EINSTANCEMISSINGDISK", instance.name, text)
 
     def _orphans(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
         known = {instance.name for instance in self.config.snapshot().instances.values()}

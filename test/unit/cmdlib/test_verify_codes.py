@@ -1,0 +1,344 @@
+"""Every published code of ``gnt-cluster verify`` is reported for at least one injected fault.
+
+Each row breaks one thing in a healthy cluster which has everything: LVM, DRBD, files, Gluster,
+exclusive storage in a group of its own, out-of-band helpers, a script for the master's address.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.config import GROUP, cluster_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.bootstrap import local
+from ganeti.constants import disk as disk_c
+from ganeti.constants import verify as verify_const
+from ganeti.objects import BlockDevStatus, ConfigData, Disk
+from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
+from ganeti.utils import clock, paths
+
+NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
+VG = "xenvg"
+EXCLUSIVE = {"exclusive_storage": True}
+
+
+def volume(name: str, size: int = 1024) -> Disk:
+    return Disk(dev_type="plain", logical_id=(VG, name), size=size, spindles=1)
+
+
+def plain(name: str) -> Disk:
+    return dataclasses.replace(
+        volume(f"{name}-lv"), iv_name="disk/0", nodes=(uuid_of("node1"),),
+        uuid=uuid_of(f"{name}-disk0"), serial_no=1)
+
+
+def mirror(name: str, second: str = "node2", minor: int = 0) -> Disk:
+    first = uuid_of("node1")
+    return Disk(
+        dev_type="drbd", size=1024, iv_name="disk/0", serial_no=1, spindles=1,
+        uuid=uuid_of(f"{name}-disk{minor}"), nodes=(first, uuid_of(second)),
+        logical_id=(first, uuid_of(second), 11000 + minor, minor, minor, "secret"),
+        children=(volume(f"{name}-data{minor}"), volume(f"{name}-meta{minor}", 128)))
+
+
+def healthy() -> ConfigData:
+    disks = (plain("flat"), mirror("web"))
+    instances = tuple(
+        instance_of(name, admin_state="up", disks_active=True, disks=(disk.uuid,))
+        for name, disk in zip(("flat", "web"), disks, strict=True))
+    data = cluster_of(
+        3, instances, disks, volume_group_name=VG, drbd_usermode_helper="/bin/true",
+        enabled_disk_templates=("diskless", "drbd", "file", "gluster", "plain", "sharedfile"),
+        use_external_mip_script=True)
+    return dataclasses.replace(data, cluster=dataclasses.replace(
+        data.cluster, ndparams={**data.cluster.ndparams, "oob_program": "/bin/oob"}))
+
+
+FACTS: dict[str, Any] = {
+    "vglist": {VG: 100000.0},
+    "lvlist": {f"{VG}/{name}": ["1024", False, True] for name in
+               ("flat-lv", "web-data0", "web-meta0")},
+    "pvlist": [["/dev/sda", VG, 50000.0, 1.0, "a--", []]],
+    "drbd-version": [8, 4, 11],
+    "drbd-list": [0],
+    "drbd-helper": [True, "/bin/true"],
+    "master-ip": True,
+}
+# The third node has no disk.
+FREE = {"lvlist": {}, "drbd-list": []}
+
+
+class Cluster:
+    """A healthy cluster to be broken."""
+
+    def __init__(self, data: ConfigData) -> None:
+        self.node_facts: dict[str, dict[str, Any]] = {NODE2: {"lvlist": {
+            f"{VG}/web-data0": ["1024", False, True], f"{VG}/web-meta0": ["128", False, True]}},
+            NODE3: dict(FREE)}
+        self.become(data)
+
+    def become(self, data: ConfigData) -> None:
+        """Be configured otherwise."""
+        self.master = master = Master(data)
+        master.config.verify = list  # type: ignore[method-assign,assignment]
+        master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
+        usual = master.rpc._node_verify
+        master.rpc.answers["node_verify"] = lambda node, args: {
+            name: self.node_facts.get(node, {}).get(name, FACTS.get(name, known))
+            for name, known in usual(node, args).items()}
+        master.rpc.answers["blockdev_getmirrorstatus_multi"] = lambda node, args: [
+            [True, BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False,
+                                  ldisk_status=disk_c.LDS_OKAY)] for _ in args["disks"]]
+        for instance in data.instances.values():
+            if instance.admin_state == "up" and instance.primary_node in data.nodes:
+                node = data.nodes[instance.primary_node].name
+                master.rpc.run(instance.name.split(".")[0], node.split(".")[0])
+
+    @property
+    def data(self) -> ConfigData:
+        return self.master.config.snapshot()
+
+    def tell(self, node: str, **facts: Any) -> None:
+        """Let a node say something else."""
+        self.node_facts.setdefault(node, {}).update(
+            {name.replace("_", "-"): value for name, value in facts.items()})
+
+    def instance(self, name: str, **changes: Any) -> None:
+        data = self.data
+        changed = dataclasses.replace(data.instances[uuid_of(name)], **changes)
+        self.become(dataclasses.replace(
+            data, instances={**data.instances, changed.uuid: changed}))
+
+    def node(self, number: int, **changes: Any) -> None:
+        data = self.data
+        changed = dataclasses.replace(data.nodes[uuid_of(f"node{number}")], **changes)
+        self.become(dataclasses.replace(data, nodes={**data.nodes, changed.uuid: changed}))
+
+    def cluster(self, **changes: Any) -> None:
+        data = self.data
+        self.become(dataclasses.replace(
+            data, cluster=dataclasses.replace(data.cluster, **changes)))
+
+    def add(self, name: str, *disks: Disk, **changes: Any) -> None:
+        data = self.data
+        new = instance_of(name, nics=(), disks=tuple(disk.uuid for disk in disks), **changes)
+        self.become(dataclasses.replace(
+            data, instances={**data.instances, new.uuid: new},
+            disks={**data.disks, **{disk.uuid: disk for disk in disks}}))
+
+    def findings(self) -> list[list[str]]:
+        """Severity, code, kind, name, text of everything that is found."""
+        log: list[str] = []
+        for op in (OpClusterVerifyConfig(error_codes=True),
+                   OpClusterVerifyGroup(group_name="default", error_codes=True)):
+            self.master.run(op)
+            log += self.master.job.log
+        return [line[4:].split(":", 4) for line in log
+                if line.startswith(("  - ERROR:", "  - WARNING:"))]
+
+
+@pytest.fixture(scope="module")
+def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the files of a node; making certificates takes a while."""
+    root = tmp_path_factory.mktemp("root")
+    local.write_credentials(paths.Paths(str(root)), local.new_credentials(), NODE1)
+    return root
+
+
+@pytest.fixture
+def broken(credentials: Path) -> Iterator[Cluster]:
+    with paths.override(paths.Paths(str(credentials))):
+        yield Cluster(healthy())
+
+
+def no_certificate(c: Cluster) -> None:
+    os.rename(paths.current().noded_cert_file, paths.current().noded_cert_file + ".away")
+
+
+def contradiction(c: Cluster) -> None:
+    c.master.config.verify = lambda: ["it contradicts itself"]  # type: ignore[method-assign]
+
+
+def failing_hook(c: Cluster) -> None:
+    c.master.rpc.answers["hooks_runner"] = lambda node, args: [["x", 1, "no"]]
+
+
+def no_group(c: Cluster) -> None:
+    c.node(3, group="gone")
+
+
+def exclusive(c: Cluster) -> None:
+    c.cluster(ndparams={**c.data.cluster.ndparams, **EXCLUSIVE})
+
+
+def no_spindles(c: Cluster) -> None:
+    exclusive(c)
+    data = c.data
+    disk = dataclasses.replace(data.disks[uuid_of("flat-disk0")], spindles=None)
+    c.become(dataclasses.replace(data, disks={**data.disks, disk.uuid: disk}))
+
+
+def sizes_differ(c: Cluster) -> None:
+    exclusive(c)
+    c.tell(NODE2, pvlist=[["/dev/sdb", VG, 70000.0, 1.0, "a--", []]])
+
+
+def two_groups(c: Cluster) -> None:
+    data = c.data
+    other = dataclasses.replace(data.nodegroups[GROUP], name="rack2", uuid="group-2")
+    c.become(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": other}))
+    c.node(2, group="group-2")
+
+
+def two_secondaries(c: Cluster) -> None:
+    other = dataclasses.replace(mirror("web", "node3", 1), iv_name="disk/1")
+    data = c.data
+    web = data.instances[uuid_of("web")]
+    c.become(dataclasses.replace(
+        data, disks={**data.disks, other.uuid: other}, instances={
+            **data.instances, web.uuid: dataclasses.replace(web, disks=(*web.disks, other.uuid))}))
+
+
+def together(c: Cluster) -> None:
+    c.cluster(tags=("htools:iextags:service",))
+    for name in ("flat", "web"):
+        c.instance(name, tags=("service:dns",))
+
+
+def mirrors_say(state: Any) -> Callable[[Cluster], None]:
+    def inject(c: Cluster) -> None:
+        c.master.rpc.answers["blockdev_getmirrorstatus_multi"] = lambda node, args: [
+            [not isinstance(state, str), state] for _ in args["disks"]]
+    return inject
+
+
+def status(**values: Any) -> BlockDevStatus:
+    return BlockDevStatus(dev_path="/dev/drbd0", **values)
+
+
+def tells(node: str, **facts: Any) -> Callable[[Cluster], None]:
+    return lambda c: c.tell(node, **facts)
+
+
+def answers(call: str, problem: str) -> Callable[[Cluster], None]:
+    def inject(c: Cluster) -> None:
+        c.master.rpc.errors[call, NODE2] = errors.NodeCallFailed(NODE2, call, problem)
+    return inject
+
+
+#: Code, how it comes about, what the text has to contain.
+FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
+    ("ECLUSTERCERT", no_certificate, "server.pem does not exist"),
+    ("ECLUSTERCFG", contradiction, "it contradicts itself"),
+    ("ECLUSTERCLIENTCERT", tells(NODE2, client_cert=[None, "other"]), NODE2),
+    ("ECLUSTERDANGLINGINST", lambda c: c.instance("flat", primary_node="gone"), "flat"),
+    ("ECLUSTERDANGLINGNODES", no_group, "gone"),
+    ("ECLUSTERFILECHECK", tells(NODE2, filelist={}), "missing on node2"),
+    ("EEXTAGS", together, "flat.example.com, web.example.com share the exclusive tag service:dns"),
+    ("EGROUPDIFFERENTPVSIZE", sizes_differ, "/dev/sdb on node2.example.com has 70000"),
+    ("EINSTANCEBADNODE", lambda c: c.node(2, offline=True, master_candidate=False),
+     "secondary node node2.example.com is offline"),
+    ("EINSTANCEBADNODE", lambda c: c.node(1, vm_capable=False), "not meant to run instances"),
+    ("EINSTANCEDOWN", lambda c: c.master.rpc.running.clear(), "does not run"),
+    ("EINSTANCEFAULTYDISK", mirrors_say("no such minor"), "no such minor"),
+    ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True)), "not in step"),
+    ("EINSTANCEFAULTYDISK", mirrors_say(status(ldisk_status=disk_c.LDS_FAULTY)),
+     "lost its storage"),
+    ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True, sync_percent=42.0)), "42 %"),
+    ("EINSTANCELAYOUT", two_secondaries, "node2.example.com, node3.example.com"),
+    ("EINSTANCEMISSINGCFGPARAMETER", no_spindles, "spindles of disk 0"),
+    ("EINSTANCEMISSINGDISK", tells(NODE2, lvlist={}), f"{VG}/web-data0 is missing on node {NODE2}"),
+    ("EINSTANCEPOLICY", lambda c: c.instance("web", beparams={"vcpus": 99}), "cpu-count"),
+    ("EINSTANCESPLITGROUPS", two_groups, "default, rack2"),
+    ("EINSTANCEUNSUITABLENODE", exclusive, "template drbd"),
+    ("EINSTANCEWRONGNODE", lambda c: c.master.rpc.run("web", "node3"), NODE3),
+    ("ENODEDRBD", tells(NODE2, drbd_list=[0, 7]), "minor 7 is in use"),
+    ("ENODEDRBD", tells(NODE2, drbd_list=[]), "minor 0 of instance web.example.com is not active"),
+    ("ENODEDRBD", tells(NODE2, drbd_list="no module"), "no module"),
+    ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[True, "/bin/false"]), "/bin/false"),
+    ("ENODEDRBDHELPER", tells(NODE2, drbd_helper=[False, "no module"]), "no module"),
+    ("ENODEDRBDVERSION", tells(NODE2, drbd_version=[8, 3, 11]), "others have 8.4.11"),
+    ("ENODEDRBDVERSION", tells(NODE2, drbd_version="no module"), "no module"),
+    ("ENODEFILECHECK", tells(NODE2, filelist="unreadable"), "checksums"),
+    ("ENODEFILESTORAGEPATHS", tells(NODE1, allowed_file_storage_paths=["/etc"]), "/etc"),
+    ("ENODEFILESTORAGEPATHUNUSABLE", tells(NODE2, file_storage_path="no directory"), "no dir"),
+    ("ENODEGLUSTERSTORAGEPATHUNUSABLE", tells(NODE2, gluster_storage_path="not mounted"),
+     "not mounted"),
+    ("ENODEHOOKS", failing_hook, "hook x failed"),
+    ("ENODEHV", tells(NODE2, hypervisor={"kvm": "no QEMU"}), "no QEMU"),
+    ("ENODELVM", tells(NODE2, vglist={}), f"no volume group {VG}"),
+    ("ENODELVM", tells(NODE2, vglist={VG: 100.0}), "at least 20480"),
+    ("ENODELVM", tells(NODE2, vglist="no vgs"), "no vgs"),
+    ("ENODELVM", tells(NODE2, lvlist="no lvs"), "no lvs"),
+    ("ENODELVM", tells(NODE2, pvlist="no pvs"), "no pvs"),
+    ("ENODELVM", tells(NODE2, pvlist=[["/dev/a:b", VG, 50000.0, 1.0, "a--", []]]), "a colon"),
+    ("ENODELVM", lambda c: (exclusive(c), c.tell(
+        NODE2, exclusive_pvs=[["/dev/sda", ["a", "b"]]]))[0], "several volumes (a, b)"),
+    ("ENODEN1", lambda c: c.master.rpc.free_mib.update({NODE2: 1}), "cannot take over"),
+    ("ENODENET", tells(NODE2, node_net_test={NODE1: "no route"}), "no route"),
+    ("ENODENET", tells(NODE2, master_ip=False), "cannot reach the address 192.0.2.100"),
+    ("ENODENET", tells(NODE1, master_ip=False), "does not have the address 192.0.2.100"),
+    ("ENODEOOBPATH", tells(NODE2, oob_paths=["program /bin/oob does not exist"]), "/bin/oob"),
+    ("ENODEORPHANINSTANCE", lambda c: c.master.rpc.run("ghost", "node3"), "ghost"),
+    ("ENODEORPHANLV", tells(NODE3, lvlist={f"{VG}/old": ["1", True, False]}), f"{VG}/old"),
+    ("ENODEOS", tells(NODE2, oslist=[]), "lacks OS noop"),
+    ("ENODERPC", answers("node_verify", "it is tired"), "it is tired"),
+    ("ENODESETUP", tells(NODE2, nodesetup=["no /proc"]), "no /proc"),
+    ("ENODESHAREDFILESTORAGEPATHUNUSABLE", tells(NODE2, shared_file_storage_path="no dir"),
+     "no dir"),
+    ("ENODETIME", tells(NODE2, time=[0, 0]), "its clock is behind"),
+    ("ENODEUSERSCRIPTS", tells(NODE2, user_scripts=["/etc/ganeti/scripts/master-ip-setup"]),
+     "master-ip-setup"),
+    ("ENODEVERSION", tells(NODE2, version=[1, "1.0"]), "speaks protocol 1"),
+]
+
+#: Where SSH is set up by the cluster; tested with that.
+ELSEWHERE = {"ENODESSH"}
+
+
+def test_a_healthy_cluster(broken: Cluster) -> None:
+    assert broken.findings() == []
+
+
+def test_every_published_code_is_in_the_table() -> None:
+    assert {code for code, _inject, _text in FAULTS} | ELSEWHERE == set(verify_const.ALL_CODES)
+
+
+@pytest.mark.parametrize(("code", "inject", "text"), FAULTS)
+def test_fault(broken: Cluster, code: str, inject: Callable[[Cluster], None], text: str) -> None:
+    inject(broken)
+    moved = paths.current().noded_cert_file + ".away"
+    try:
+        found = broken.findings()
+    finally:
+        if os.path.exists(moved):
+            os.rename(moved, paths.current().noded_cert_file)
+    mine = [row for row in found if row[1] == code]
+    assert mine, found
+    assert any(text in row[4] or text in row[3] for row in mine), mine
+    assert {row[2] for row in mine} == {verify_const.OBJECT_OF[code]}
+
+
+def test_reserved_and_foreign_volumes_are_left_alone(broken: Cluster) -> None:
+    broken.cluster(reserved_lvs=(f"{VG}/swap.*",))
+    broken.tell(NODE3, lvlist={f"{VG}/swap1": ["1", True, False],
+                               f"{VG}/coming": ["1", True, False],
+                               "other/root": ["1", True, False]}, drbd_list=[5])
+    broken.master.config.reserve_lv(f"{VG}/coming", "job")
+    broken.master.config.allocate_minors([uuid_of("node3")] * 6, "job")
+    assert broken.findings() == []
+
+
+def test_mirrors_that_are_not_in_use_need_no_minor(broken: Cluster) -> None:
+    broken.instance("web", admin_state="down", disks_active=False)
+    for node in (NODE1, NODE2):
+        broken.tell(node, drbd_list=[])
+    assert broken.findings() == []
+    assert broken.master.rpc.of("blockdev_getmirrorstatus_multi") == []
