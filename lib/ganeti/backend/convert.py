@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -46,19 +47,33 @@ def copy(source: str, target: str, size: int) -> None:
         try:
             # A new file reads as zeros where nothing was written, a block device does not.
             sparse = stat.S_ISREG(os.fstat(writing).st_mode)
-            offset = 0
+            offset = _data_from(reading, 0, size) if sparse else 0
             while offset < size:
                 block = os.pread(reading, min(_BLOCK, size - offset), offset)
                 if not block:
                     raise OSError(f"{source} ends after {offset} of {size} bytes")
-                if not (sparse and block == _ZEROS[: len(block)]):
+                zeros = block == _ZEROS[: len(block)]
+                if not (sparse and zeros):
                     _write(writing, block, offset)
                 offset += len(block)
+                if zeros and sparse:
+                    offset = _data_from(reading, offset, size)
             os.fsync(writing)
         finally:
             os.close(writing)
     finally:
         os.close(reading)
+
+
+def _data_from(descriptor: int, offset: int, size: int) -> int:
+    """Where the next data of a file begin; ``size`` when only a hole follows."""
+    try:
+        return min(os.lseek(descriptor, offset, os.SEEK_DATA), size)
+    except OSError as err:
+        if err.errno == errno.ENXIO:
+            return size
+        # Not every file system, and no block device, knows about holes.
+        return offset
 
 
 def _write(descriptor: int, block: bytes, offset: int) -> None:

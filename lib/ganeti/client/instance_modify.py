@@ -10,6 +10,9 @@ from ganeti.cli.options import Option
 from ganeti.client import instance_devices
 from ganeti.constants import disk as disk_const
 
+#: Changes which a running guest may get only later.
+_LATER = ("be/", "disk", "hv/", "nic")
+
 
 def modify(values: Values, arguments: list[str]) -> int:
     """``modify``."""
@@ -60,8 +63,9 @@ def modify(values: Values, arguments: list[str]) -> int:
         terminal.out(f"Modified instance {arguments[0]}")
         for what, value in result:
             terminal.out(f" - {what} -> {value}")
-        terminal.out("What a running guest was not given at once takes effect with its next start"
-                     " by the cluster; a restart from inside is not enough.")
+        if any(what.lower().startswith(_LATER) for what, _value in result):
+            terminal.out("What a running guest was not given at once takes effect with its next"
+                         " start by the cluster; a restart from inside is not enough.")
     return failures.EXIT_SUCCESS
 
 

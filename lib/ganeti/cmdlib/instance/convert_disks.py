@@ -5,6 +5,7 @@ change of the configuration puts the new ones in the place of the old ones. The 
 configuration from the beginning, as disks which belong to no instance and carry a mark
 (:func:`mark`); after the change it is the old ones which carry it. Whatever has the mark can be
 destroyed, and is: by the end of the conversion, by the next one, or when the instance is removed.
+Moves and replacements of disks use the same mark.
 
 Between ``plain`` and ``drbd`` nothing is copied by us: a volume becomes the data below a mirror, or
 the other way round.
@@ -66,6 +67,17 @@ def marked(unit: LogicalUnit, instance: Instance) -> list[Disk]:
     ]
 
 
+def loose_part(unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: str) -> Disk:
+    """A device on one node as a marked disk, so that it is not lost track of."""
+    return dataclasses.replace(
+        device,
+        name=mark(instance.uuid),
+        iv_name="",
+        nodes=(node_uuid,),
+        uuid=unit.config.new_uuid(unit.ctx.ec_id),
+    )
+
+
 def clear(unit: LogicalUnit, instance: Instance) -> None:
     """Destroy what an interrupted conversion has left.
 
@@ -77,8 +89,8 @@ def clear(unit: LogicalUnit, instance: Instance) -> None:
     used = disk_work.storage_dir(unit.config.instance_disks(instance))
     for disk in disks:
         # Files of one kind lie in one directory, which goes when they all have gone.
-        if disk_work.storage_dir([disk]) != used:
-            node = disk.nodes[0] if disk.nodes else None
+        node = _nodes_of(disk, instance)[0]
+        if disk_work.storage_dir([disk]) != used or node != instance.primary_node:
             disk_work.remove_storage_dir(unit, instance, [disk], node)
     if disks:
         with unit.config.transaction() as change:
@@ -299,16 +311,6 @@ def _exchange(
 # -- between volumes and mirrors of volumes --------------------------------------
 
 
-def _loose_part(unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: str) -> Disk:
-    """One volume on one node as a marked disk, so that it is not lost track of."""
-    return dataclasses.replace(
-        device,
-        name=mark(instance.uuid),
-        nodes=(node_uuid,),
-        uuid=unit.config.new_uuid(unit.ctx.ec_id),
-    )
-
-
 def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan) -> None:
     """Volumes become the data below mirrors, under their old names; the rest is made new."""
     assert conversion.secondary is not None
@@ -326,7 +328,7 @@ def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: Conversi
         data = dataclasses.replace(data, logical_id=before.logical_id)
         made.append(dataclasses.replace(disk, children=(data, meta)))
     parts = [
-        (index, node, _loose_part(unit, instance, device, node))
+        (index, node, loose_part(unit, instance, device, node))
         for index, disk in enumerate(made)
         for node, device in (
             (primary, disk.children[1]), (secondary, disk.children[0]),
@@ -373,7 +375,7 @@ def _mirror_to_plain(unit: LogicalUnit, instance: Instance) -> None:
             data, meta = disk.children
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
-                    change.add_loose_disk(_loose_part(unit, instance, device, node))
+                    change.add_loose_disk(loose_part(unit, instance, device, node))
             change.release_port(disk.logical_id[2])
             change.update_disk(
                 dataclasses.replace(

@@ -158,6 +158,8 @@ class LUInstanceSetParams(LogicalUnit):
         results: list[tuple[str, Any]] = []
         new_primary = self._check_primary(instance)
         primary = new_primary or self.config.node(instance.primary_node)
+        if new_primary is not None:
+            results.append(("pnode", new_primary.name))
         # A record can be changed while nobody can be asked; devices and guests cannot.
         if self.disk_mods or op.disk_template or op.runtime_mem:
             prereq.require_online(primary)

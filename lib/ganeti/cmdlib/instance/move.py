@@ -1,0 +1,232 @@
+"""Moving an instance whose disks are on one node: they are copied to another one.
+
+The new disks are made on the target under their present names and filled while the old ones stay as
+they are. One change of the configuration then says that the instance is on the target, and only
+after it the old disks are destroyed. What is not, or not any more, a disk of the instance carries
+the mark of :mod:`~ganeti.cmdlib.instance.convert_disks`: when the master dies, the next move, or
+the removal of the instance, destroys it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.backup import transfer
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import convert_disks, policy, run, space
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.disk import COPYABLE
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance, Node
+from ganeti.opcodes.instance import OpInstanceMove
+from ganeti.wire.calls import BLOCKDEV_ASSEMBLE, BLOCKDEV_SHUTDOWN, INSTANCE_SHUTDOWN
+from ganeti.wire.calls.backup import RAW
+
+
+@dataclass(frozen=True, slots=True)
+class CopyPlan:
+    """``up``: it shall run on the target afterwards."""
+
+    instance: Instance
+    source: Node
+    target: Node
+    up: bool
+
+
+@executes(OpInstanceMove)
+class LUInstanceMove(LogicalUnit):
+    """Stop an instance, copy its disks to another node, start it there."""
+
+    op: OpInstanceMove
+    HOOKS = InstanceHooks("instance-move")
+
+    def expand_names(self) -> None:
+        op = self.op
+        self.target = self.config.expand_node(op.target_node_uuid or op.target_node)
+        transfer.require_compression(self, op.compress)
+        self.lock_instance(op.instance_name, op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
+            uuids = {self.instance.primary_node, self.target.uuid}
+            self.need(level, uuids, shared=level is Level.NODE)
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return {
+            "TARGET_NODE": self.target.name, "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout
+        }
+
+    def hook_nodes(self, plan: CopyPlan) -> tuple[list[str], list[str]]:
+        nodes = [self.config.master_node().uuid, plan.source.uuid, plan.target.uuid]
+        return nodes, nodes
+
+    def check_prereq(self) -> CopyPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "move")
+        prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "move")
+        source = self.config.node(instance.primary_node)
+        target = self.config.node(self.target.uuid)
+        if source.uuid == target.uuid:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} is already on node {target.name}", errors.ECODE_STATE
+            )
+        for index, disk in enumerate(self.config.instance_disks(instance)):
+            if disk.dev_type not in COPYABLE:
+                raise errors.OpPrereqError(
+                    f"disk {index} of instance {instance.name} is of kind {disk.dev_type}, which is"
+                    " not copied to another node. Use migrate or failover.",
+                    errors.ECODE_STATE,
+                )
+        prereq.require_online(source)
+        prereq.require_target(target)
+        filled = self.config.filled(instance)
+        policy.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
+        prereq.require_instance_bridges(self, filled, target.uuid)
+        up = instance.admin_state == prereq.ADMIN_UP
+        if up:
+            prereq.require_free_memory(
+                self,
+                target.uuid,
+                f"running instance {instance.name}",
+                filled.beparams["minmem"],
+                instance.hypervisor,
+                filled.hvparams,
+            )
+        space.require_free_space(self, [target.uuid], space.volumes_mib(filled.disks_info))
+        return CopyPlan(instance, source, target, up)
+
+    # -- act -------------------------------------------------------------------
+
+    def exec(self, plan: CopyPlan) -> None:
+        instance = plan.instance
+        disks = self.config.instance_disks(instance)
+        self._stop(plan)
+        with Undo(self.warn) as undo:
+            if plan.up:
+                # Whatever fails before the change, it goes on where it was.
+                undo.add(f"instance {instance.name} stopped", self._start_again, instance)
+            self._copy(plan, disks, undo)
+            self._record(plan, disks)
+            undo.commit()
+        self._destroy_source(plan, disks)
+        if plan.up:
+            self._start(plan)
+
+    def _stop(self, plan: CopyPlan) -> None:
+        instance, source = plan.instance, plan.source
+        self.info(f"Shutting down instance {instance.name} on source node {source.name}")
+        answer = self.rpc.call(
+            INSTANCE_SHUTDOWN,
+            source.uuid,
+            instance=instance,
+            timeout_s=self.op.shutdown_timeout,
+            reason=list(self.op.reason or []),
+        )
+        if answer.failure is not None:
+            text = (
+                f"could not shut down instance {instance.name} on node {source.name}:"
+                f" {why(answer.failure)}"
+            )
+            if not self.op.ignore_consistency:
+                raise errors.OpExecError(text)
+            self.warn(text, hint="Make sure that it does not run there.")
+
+    def _record(self, plan: CopyPlan, disks: Sequence[Disk]) -> None:
+        """The disks on the target are the instance's now, those on the source are not any more."""
+        instance = plan.instance
+        with self.config.transaction() as change:
+            for loose in convert_disks.marked(self, instance):
+                change.drop_loose_disk(loose.uuid)
+            for disk in disks:
+                change.add_loose_disk(
+                    convert_disks.loose_part(self, instance, disk, plan.source.uuid)
+                )
+            change.set_instance_primary(instance.uuid, plan.target.uuid)
+
+    def _start_again(self, instance: Instance) -> None:
+        run.start(self, self.config.instance(instance.uuid))
+
+    def _copy(self, plan: CopyPlan, disks: Sequence[Disk], undo: Undo) -> None:
+        instance, target = plan.instance, plan.target
+        undo.add(
+            f"disks of {instance.name} on node {target.name}", convert_disks.clear, self, instance
+        )
+        convert_disks.clear(self, instance)
+        with self.config.transaction() as change:
+            for disk in disks:
+                change.add_loose_disk(
+                    convert_disks.loose_part(self, instance, disk, target.uuid)
+                )
+        disk_work.create_storage_dir(self, instance, disks, target.uuid)
+        for index, disk in enumerate(disks):
+            self.feedback(f"* making disk {index} on node {target.name}")
+            try:
+                disk_work.create_device(self, instance, disk, target.uuid, on_primary=True)
+            except errors.RpcError as err:
+                raise errors.OpExecError(
+                    f"could not create disk {index} of instance {instance.name} on node"
+                    f" {target.name}: {why(err)}"
+                ) from err
+        disk_work.assemble_disks(self, instance)
+        pairs = []
+        for index, disk in enumerate(disks):
+            answer = self.rpc.call(
+                BLOCKDEV_ASSEMBLE,
+                target.uuid,
+                disk=(disk, instance),
+                instance=instance,
+                on_primary=True,
+                index=index,
+            )
+            if answer.failure is not None:
+                raise errors.OpExecError(
+                    f"disk {index} cannot be activated on node {target.name}:"
+                    f" {why(answer.failure)}"
+                ) from answer.failure
+            io = (RAW, (disk, instance))
+            pairs.append(
+                transfer.pair(
+                    self, instance, index, source=(plan.source, io), target=(target, io),
+                    compress=self.op.compress,
+                )
+            )
+        arrived = transfer.copy_disks(self, instance, pairs)
+        failed = [str(index) for index, ok in enumerate(arrived) if not ok]
+        if failed:
+            raise errors.OpExecError(
+                f"disk {', '.join(failed)} of instance {instance.name} could not be copied to node"
+                f" {target.name}"
+            )
+
+    def _destroy_source(self, plan: CopyPlan, disks: Sequence[Disk]) -> None:
+        self.feedback(f"* removing the disks on the source node {plan.source.name}")
+        try:
+            for disk in disks:
+                self.rpc.call(
+                    BLOCKDEV_SHUTDOWN, plan.source.uuid, disk=(disk, plan.instance)
+                ).payload()
+            convert_disks.clear(self, self.config.instance(plan.instance.uuid))
+        except errors.RpcError as err:
+            self.warn(
+                f"disks of instance {plan.instance.name} stay on node {plan.source.name}:"
+                f" {why(err)}",
+                hint="The next move, or the removal of the instance, destroys them.",
+            )
+
+    def _start(self, plan: CopyPlan) -> None:
+        instance = self.config.instance(plan.instance.uuid)
+        self.feedback(f"* starting the instance on the target node {plan.target.name}")
+        try:
+            run.start(self, instance)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err}. Instance {instance.name} is on node {plan.target.name} now, marked to run:"
+                f" start it again with 'gnt-instance startup {instance.name}'."
+            ) from err
