@@ -210,7 +210,7 @@ def render_head(status: int, headers: Sequence[tuple[str, str]], *, length: int 
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")
 
 
-_last_date = (0, "")
+_last_date = (-1, "")
 
 
 def _date(second: int) -> str:

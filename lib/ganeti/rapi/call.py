@@ -116,12 +116,19 @@ class Call:
                 raise Refused(400, f"the body must be {fields}, not {_short(self.body)}")
             assert job.build is not None
             return job.build(self, {})
-        if self.body is not None and not isinstance(self.body, dict):
-            raise Refused(400, "the body must be a JSON object")
-        body = dict(self.body or {})
+        takes_body = job.body or bool(fields)
+        given = self.body
+        if given is not None and not isinstance(given, dict):
+            if takes_body:
+                raise Refused(400, "the body must be a JSON object")
+            # Known clients send the tags here as well as in the query.
+            given = None
+        body = dict(given or {})
+        if not takes_body:
+            for name in body:
+                if name not in declare.BODY_COMMON:
+                    raise Refused(400, f"this resource takes no parameter '{name}' in a body")
         if job.build is None:
-            if body and not job.body:
-                raise Refused(400, "this resource takes no body")
             return [build_opcode(job, body, self.fixed_params(job))]
         if fields is None:
             return job.build(self, body)

@@ -31,8 +31,9 @@ async def _query(call: Call) -> Any:
 
 async def _query_filtered(call: Call) -> Any:
     body = call.body
-    if body["filter"] is not None and body["qfilter"] is not None:
-        raise Refused(400, "'filter' and 'qfilter' are the same parameter, give one")
+    # Clients which do not know what the server is used to send both.
+    if None not in (body["filter"], body["qfilter"]) and body["filter"] != body["qfilter"]:
+        raise Refused(400, "'filter' and 'qfilter' are the same parameter, and differ")
     fields = body["fields"] or call.query["fields"]
     if not fields:
         raise Refused(400, "required parameter 'fields' is missing")

@@ -1,0 +1,300 @@
+"""The event server against clients that are good, slow, greedy and broken."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import resource
+import ssl
+import threading
+import time
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.http_lab import WAIT_S, HttpLab, receive_all, receive_answer
+from ganeti.http import messages
+from ganeti.http.event_server import Accepted, Incoming, Limits, client_limit
+from ganeti.http.messages import Refused, Response
+from ganeti.utils import x509
+
+
+class Echo:
+    """Answers with the method and the size of the body; ``/no`` is refused by its head."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.stopped = 0
+
+    async def begin(self, incoming: Incoming) -> Accepted | Response:
+        path = incoming.head.path
+        if path == "/no":
+            raise Refused(403, headers=[("X-Why", "so")])
+        if path == "/early":
+            return Response(202, b"early")
+
+        async def answer(body: bytes) -> Response:
+            if path == "/large":
+                return Response(200, b"x" * (32 << 20))
+            if path == "/stream":
+                return Response(200, self._stream())
+            if path == "/wait":
+                await asyncio.to_thread(self.gate.wait, WAIT_S)
+            return Response(200, f"{incoming.head.method} {len(body)}".encode())
+
+        return Accepted("somebody", answer)
+
+    async def _stream(self) -> AsyncIterator[bytes]:
+        try:
+            for word in (b"one", b"two"):
+                yield word
+        finally:
+            self.stopped += 1
+
+    def refusal(self, refused: Refused) -> Response:
+        return Response(refused.status, str(refused).encode(), list(refused.headers))
+
+
+Start = Callable[..., HttpLab]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    labs = []
+
+    def begin(**options: object) -> HttpLab:
+        labs.append(HttpLab(Echo, **options))  # type: ignore[arg-type]
+        return labs[-1]
+
+    yield begin
+    for lab in labs:
+        lab.close()
+
+
+def request(path: str = "/", method: str = "GET", body: bytes = b"", *headers: str) -> bytes:
+    lines = [f"{method} {path} HTTP/1.1", "Host: h", *headers]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode() + body
+
+
+def test_keep_alive_and_pipelining(start: Start) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(request())
+        status, headers, body = receive_answer(sock)
+        assert (status, body) == (200, b"GET 0") and headers["connection"] == "keep-alive"
+        sock.sendall(request("/", "PUT", b"abc") + request("/no") + b"\r\n"
+                     + request("/", "POST", b"x" * 1000, "Connection: close"))
+        text = receive_all(sock).decode()
+    assert re.findall(r"HTTP/1.1 (\d+)", text) == ["200", "403", "200"]
+    assert text.index("PUT 3") < text.index("Forbidden") < text.index("POST 1000")
+    assert [one.status for one in lab.exchanges] == [200, 200, 403, 200]
+    assert lab.exchanges[0].user == "somebody" and lab.exchanges[0].line == "GET / HTTP/1.1"
+
+
+def test_a_request_byte_by_byte(start: Start) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        for byte in request("/", "PUT", b"abc"):
+            sock.sendall(bytes([byte]))
+        assert receive_answer(sock)[2] == b"PUT 3"
+
+
+def test_head_and_chunks_and_continue(start: Start) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(request("/", "HEAD"))
+        data = sock.recv(65536)
+        assert b"Content-Length: 6" in data and data.endswith(b"\r\n\r\n")
+        sock.sendall(request("/", "PUT", b"", "Transfer-Encoding: chunked")
+                     + b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: z\r\n\r\n")
+        assert receive_answer(sock)[2] == b"PUT 5"
+        sock.sendall(request("/", "PUT", b"", "Expect: 100-continue", "Content-Length: 2"))
+        assert sock.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        sock.sendall(b"ab")
+        assert receive_answer(sock)[2] == b"PUT 2"
+
+
+def test_a_refused_body_is_not_wanted(start: Start) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(request("/no", "PUT", b"", "Expect: 100-continue",
+                             f"Content-Length: {messages.MAX_BODY_BYTES}"))
+        text = receive_all(sock)
+    assert text.startswith(b"HTTP/1.1 403") and b"X-Why: so" in text and b"100 Continue" not in text
+    # Who sends it all the same still sees the answer.
+    with lab.connect() as sock:
+        sock.sendall(request("/early", "PUT", b"x" * 300_000))
+        assert b"202 Accepted" in receive_all(sock)
+
+
+@pytest.mark.parametrize(("data", "status"), [
+    (b"GET\r\n\r\n", 400),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+    (b"\xff" * 100 + b"\r\n\r\n", 400),
+    (b"GET / HTTP/3.0\r\n\r\n", 505),
+    (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
+    (request("/", "PUT", b"", "Content-Length: 99999999"), 413),
+    (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"zz\r\n", 400),
+    (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"1\r\nabc\r\n", 400),
+    (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"fffffff\r\n", 413),
+])
+def test_nonsense_is_answered_and_the_connection_ends(start: Start, data: bytes,
+                                                      status: int) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(data)
+        text = receive_all(sock)
+    assert text.startswith(f"HTTP/1.1 {status} ".encode()), text
+    assert b"Connection: close" in text
+    with lab.connect() as sock:
+        sock.sendall(request())
+        assert receive_answer(sock)[0] == 200
+
+
+def test_slow_clients_are_sent_away(start: Start) -> None:
+    lab = start(limits=Limits(head_s=0.2, body_s=0.2, idle_s=0.2))
+    with lab.connect() as head, lab.connect() as body, lab.connect() as idle:
+        head.sendall(b"GET / HT")
+        body.sendall(request("/", "PUT", b"", "Content-Length: 5") + b"ab")
+        assert receive_all(head).startswith(b"HTTP/1.1 408")
+        assert receive_all(body).startswith(b"HTTP/1.1 408")
+        assert receive_all(idle) == b""
+
+
+def test_a_client_that_does_not_take_its_answer(start: Start) -> None:
+    lab = start(limits=Limits(write_s=0.2))
+    with lab.connect() as sock, lab.connect() as other:
+        sock.sendall(request("/large"))
+        while lab.server.clients == 2:
+            other.sendall(request())
+            assert receive_answer(other)[0] == 200
+        assert 0 < len(receive_all(sock)) < 32 << 20
+
+
+def test_a_client_that_leaves(start: Start) -> None:
+    lab = start()
+    for data in (b"", b"GET /", request("/", "PUT", b"", "Content-Length: 5") + b"ab",
+                 request("/large")):
+        sock = lab.connect()
+        sock.sendall(data)
+        sock.close()
+    _wait_for(lambda: lab.server.clients == 0)
+
+
+def test_more_clients_than_may(start: Start) -> None:
+    """The one that was idle longest goes."""
+    lab = start(limits=Limits(clients=2))
+    first, second = lab.connect(), lab.connect()
+    for sock in (first, second):
+        sock.sendall(request())
+        assert receive_answer(sock)[0] == 200
+    with lab.connect() as third:
+        third.sendall(request())
+        assert receive_answer(third)[0] == 200
+        assert receive_all(first) == b""
+        second.sendall(request())
+        assert receive_answer(second)[0] == 200
+    first.close()
+    second.close()
+
+
+def test_a_stream(start: Start) -> None:
+    lab = start()
+    with lab.connect() as sock:
+        sock.sendall(request("/stream", "GET", b"", "Connection: close"))
+        text = receive_all(sock)
+    assert text.endswith(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") and b"chunked" in text
+
+
+def test_bodies_share_what_there_is(start: Start) -> None:
+    lab = start(limits=Limits(bodies_bytes=1000))
+    with lab.connect() as sock, lab.connect() as other:
+        sock.sendall(request("/", "PUT", b"", "Content-Length: 900", "Expect: 100-continue"))
+        assert b"100 Continue" in sock.recv(65536)
+        other.sendall(request("/", "PUT", b"y" * 200))
+        status, headers, _body = receive_answer(other)
+        assert status == 503 and headers["retry-after"] == "5"
+        sock.sendall(b"x" * 900)
+        assert receive_answer(sock)[2] == b"PUT 900"
+    with lab.connect() as sock:
+        sock.sendall(request("/", "PUT", b"y" * 200))
+        assert receive_answer(sock)[2] == b"PUT 200"
+
+
+def test_many_clients_and_little_memory(start: Start) -> None:
+    """Hundreds of idle clients, of clients that never finish, and one that works."""
+    lab = start()
+    clients = [lab.connect() for _ in range(500)]
+    try:
+        for number, sock in enumerate(clients):
+            sock.sendall(request() if number % 2 else b"GET / HTTP/1.1\r\nHost: h")
+        for sock in clients[1::2]:
+            assert receive_answer(sock)[0] == 200
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with lab.connect() as sock:
+            for _ in range(20):
+                sock.sendall(request("/", "PUT", b"z" * (5 << 20)))
+                assert receive_answer(sock)[2] == f"PUT {5 << 20}".encode()
+        assert lab.server.clients >= 500
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100 << 10
+    finally:
+        for sock in clients:
+            sock.close()
+
+
+def test_what_was_begun_is_answered_at_the_end(start: Start) -> None:
+    lab = start()
+    sock = lab.connect()
+    sock.sendall(request("/wait"))
+    idle = lab.connect()
+    echo = lab.server.application
+    assert isinstance(echo, Echo)
+    _wait_for(lambda: lab.server.clients == 2)
+    stopping = threading.Thread(target=lab.call, args=(lab.server.stop(WAIT_S),))
+    stopping.start()
+    assert receive_all(idle) == b""
+    echo.gate.set()
+    status, headers, _body = receive_answer(sock)
+    assert status == 200 and headers["connection"] == "close"
+    stopping.join(WAIT_S)
+
+
+def test_tls(start: Start, tmp_path: Path) -> None:
+    pem = tmp_path / "rapi.pem"
+    pem.write_text(x509.create_self_signed())
+    lab = start(tls=x509.plain_server_context(str(pem)), limits=Limits(head_s=0.5))
+    context = x509.pinning_client_context()
+    plain = lab.connect()
+    silent = lab.connect()
+    plain.sendall(request())
+    with context.wrap_socket(lab.connect()) as sock:
+        assert sock.version() in ("TLSv1.2", "TLSv1.3")
+        sock.sendall(request("/large"))
+        assert len(receive_answer(sock)[2]) == 32 << 20
+        sock.sendall(request("/", "PUT", b"x" * (9 << 20)))
+        assert receive_answer(sock)[2] == f"PUT {9 << 20}".encode()
+    assert b"HTTP" not in receive_all(plain)
+    assert receive_all(silent) == b""
+    old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        old.maximum_version = ssl.TLSVersion.TLSv1_1
+    with pytest.raises((ssl.SSLError, ConnectionError)), old.wrap_socket(lab.connect()):
+        pass
+    plain.close()
+    silent.close()
+
+
+def test_how_many_clients() -> None:
+    assert 1 <= client_limit(50) <= 50
+
+
+def _wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
