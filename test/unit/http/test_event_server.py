@@ -169,6 +169,7 @@ def test_a_client_that_does_not_take_its_answer(start: Start) -> None:
     lab = start(limits=Limits(write_s=0.2))
     with lab.connect() as sock, lab.connect() as other:
         sock.sendall(request("/large"))
+        _wait_for(lambda: lab.server.clients == 2)
         while lab.server.clients == 2:
             other.sendall(request())
             assert receive_answer(other)[0] == 200
