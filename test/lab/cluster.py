@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from lab.machines import Lab, Machine
 
 NAME = "lab"
 GROUP = "xenvg"
+# Instances here are smaller than any policy expects.
+_BOUNDS = ("min:memory-size=32,cpu-count=1,disk-count=1,disk-size=16,nic-count=0,spindle-use=1/"
+           "max:memory-size=8192,cpu-count=8,disk-count=16,disk-size=1048576,nic-count=8,"
+           "spindle-use=12")
 
 
 class Cluster:
@@ -25,7 +30,8 @@ class Cluster:
         self.gnt("cluster", "init", "--secondary-ip", self.master.secondary_ip,
                  "--master-netdev", "eth0", "--vg-name", GROUP,
                  "--enabled-disk-templates", "drbd,plain", "--enabled-hypervisors", "fake",
-                 "--drbd-usermode-helper", "/bin/true", "--no-etc-hosts", *options, NAME)
+                 "--drbd-usermode-helper", "/bin/true", "--no-etc-hosts",
+                 "--ipolicy-bounds-specs", _BOUNDS, *options, NAME)
         for machine in self.lab.machines[1:]:
             self.gnt("node", "add", "--secondary-ip", machine.secondary_ip,
                      "--no-ssh-key-check", machine.name)
@@ -48,6 +54,31 @@ class Cluster:
         out = self.gnt(program, "list", "--no-headers", "--separator=|", "-o", ",".join(fields),
                        name)
         return out.strip().split("|")
+
+    def add(self, name: str, nodes: str, *words: str, template: str = "drbd",
+            size: str = "256M") -> None:
+        """Create an instance, which is not started: ``nodes`` is ``node1:node2``, say."""
+        self.gnt("instance", "add", "-t", template, "--disk", f"0:size={size}", "-n", nodes,
+                 "-B", "minmem=64,maxmem=64", "--no-nics", "--no-install", "-o", "tiny",
+                 "--no-name-check", "--no-ip-check", *words, name)
+
+    def remove(self, name: str) -> None:
+        """Remove an instance, whatever state it is in."""
+        self.gnt("instance", "remove", "-f", "--shutdown-timeout=0", name)
+
+    def nodes_of(self, name: str) -> tuple[str, str]:
+        """Primary and secondary node of an instance."""
+        primary, secondary = self.fields("instance", name, "pnode", "snodes")
+        return primary, secondary
+
+    def wait_for_node(self, name: str, timeout_s: float = 300.0) -> None:
+        """Wait until the node daemon of a node answers the master."""
+        deadline = time.monotonic() + timeout_s
+        while self.master.call(f"gnt-node list -o mtotal --no-headers {name} | grep -q '[0-9]'"
+                               ).returncode:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} does not answer")
+            time.sleep(1)
 
     def config(self) -> dict[str, Any]:
         """The configuration as it is stored."""

@@ -8,12 +8,12 @@ of the programs under test.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -72,10 +72,11 @@ class Machine:
         self._close_ssh()
         words = self._lab.network.wrap(qemu.argv(self._spec, qemu.accelerator(self._lab.image)))
         with open(self._spec.file("out"), "wb") as output:
-            # A session of its own: Ctrl-C is for us, and we take the machines down in order.
+            # A session of its own: Ctrl-C is for us, and we take the machines down in order. But
+            # when we are killed, nobody does that: then the kernel ends them.
             self._process = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True)
+                start_new_session=True, preexec_fn=_end_with_parent)
 
     def wait(self) -> float:
         """Wait until it has started; returns the seconds that took.
@@ -213,8 +214,15 @@ class Lab:
             raise
         return self
 
-    def _up(self) -> None:
+    def prepare(self) -> None:
+        """Build what is needed to start.
+
+        :raises CannotBuild: this machine cannot.
+        """
         self.image = image.built()
+
+    def _up(self) -> None:
+        self.prepare()
         self.directory.mkdir(parents=True, exist_ok=True)
         self.key = self.directory / "id"
         shutil.copyfile(self.image / "id", self.key)
@@ -264,12 +272,12 @@ class Lab:
                 path.unlink(missing_ok=True)
 
 
+def _end_with_parent() -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 def missing_programs() -> Sequence[str]:
     """What this machine lacks to run the laboratory."""
     return [name for name in (qemu.PROGRAM, "qemu-img", "ssh", "mkfs.ext4")
             if shutil.which(name) is None]
-
-
-def explain(reason: object) -> None:
-    """Say why there is no laboratory today."""
-    print(f"laboratory: skipped: {reason}", file=sys.stderr)

@@ -1,0 +1,61 @@
+"""One laboratory and one cluster for all tests; logs are kept, and everything is taken down.
+
+Where there can be none (a program is missing, the image cannot be built), the tests are skipped
+with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import drbd, image, machines
+from lab.cluster import Cluster
+
+_WRITER = Path(__file__).resolve().parent / "writer.py"
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
+    """Three machines, running."""
+    missing = machines.missing_programs()
+    if missing:
+        pytest.skip(f"the laboratory needs {', '.join(missing)}")
+    # Ended politely from outside is the same as Ctrl-C: the machines must go.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    count = int(os.environ.get("GANETI_LAB_MACHINES", "3"))
+    try:
+        found = machines.Lab(tmp_path_factory.mktemp("lab"), count)
+        found.prepare()
+    except image.CannotBuild as err:
+        pytest.skip(f"no image for the laboratory: {err}")
+    try:
+        with found:
+            yield found
+            found.collect_logs(image.cache_dir() / "logs")
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture(scope="session")
+def cluster(lab: machines.Lab) -> Cluster:
+    """A cluster of all machines, with the writer of blocks on each."""
+    found = Cluster(lab)
+    found.make()
+    for machine in lab:
+        machine.write(drbd.WRITER, _WRITER.read_text(), 0o755)
+    return found
+
+
+@pytest.fixture(autouse=True)
+def _logs_of_failures(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What the machines say right after a test failed, beside the logs of the whole run."""
+    failed_before = request.session.testsfailed
+    yield
+    if request.session.testsfailed > failed_before and "lab" in request.fixturenames:
+        found: machines.Lab = request.getfixturevalue("lab")
+        found.collect_logs(image.cache_dir() / "logs" / request.node.name)

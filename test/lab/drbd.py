@@ -1,0 +1,96 @@
+"""DRBD as a test sees it: the kernel's own words, and a program that writes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+import time
+
+from ganeti.storage.drbd.parse import MinorState, parse_proc
+from lab.machines import Machine
+
+#: Where ``writer.py`` is on the machines.
+WRITER = "/root/writer.py"
+
+
+def minors(machine: Machine) -> dict[int, MinorState]:
+    """Minors in use on a machine."""
+    found = parse_proc(machine.run("cat /proc/drbd"))
+    return {number: state for number, state in found.items() if state.configured}
+
+
+def wait_for(machine: Machine, minor: int, what: str, timeout_s: float = 300.0) -> MinorState:
+    """Wait until ``connection local/remote`` of a minor matches a regular expression."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        state = minors(machine).get(minor)
+        text = "" if state is None else f"{state.connection} {state.local_disk}/{state.remote_disk}"
+        if state is not None and re.search(what, text):
+            return state
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{machine.name}: minor {minor} is {text!r}, not {what!r}")
+        time.sleep(0.3)
+
+
+def volumes(machine: Machine) -> list[str]:
+    """Logical volumes of the cluster's group."""
+    return sorted(machine.run("lvs --noheadings -o lv_name xenvg").split())
+
+
+class Writer:
+    """A process on a machine which writes to a device, as a guest would."""
+
+    def __init__(self, machine: Machine, device: str, first: int = 1) -> None:
+        self.confirmed = first - 1
+        self._machine = machine
+        self._process = machine.spawn(f"exec python3 {WRITER} write {device} {first}")
+        self.output: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith("confirmed "):
+                # A line that the end cut short is no promise.
+                if line.endswith("\n"):
+                    self.confirmed = int(line.split()[1])
+            else:
+                self.output.append(line)
+
+    def wait_for(self, number: int, timeout_s: float = 120.0) -> None:
+        """Wait until this many blocks are confirmed."""
+        deadline = time.monotonic() + timeout_s
+        while self.confirmed < number:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the writer ended: {''.join(self.output)}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"only {self.confirmed} blocks were written")
+            time.sleep(0.1)
+
+    def more(self, count: int) -> None:
+        """Wait for so many more blocks."""
+        self.wait_for(self.confirmed + count)
+
+    def stop(self) -> int:
+        """End it; returns the last block that was confirmed."""
+        self._machine.call(f"pkill -9 -f '^python3 {WRITER}'")
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait until nothing more can come from it, its machine being gone, say."""
+        try:
+            self._process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._reader.join(timeout=20)
+        return self.confirmed
+
+
+def check(machine: Machine, device: str, last: int) -> None:
+    """All blocks up to `last` are on the device.
+
+    :raises Failed: some are not.
+    """
+    machine.run(f"python3 {WRITER} check {device} {last}")

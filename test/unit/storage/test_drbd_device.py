@@ -1,0 +1,425 @@
+"""A mirrored disk on one node, over a kernel module that is a dictionary."""
+
+from __future__ import annotations
+
+import pytest
+
+from ganeti import errors
+from ganeti.backend import blockdev
+from ganeti.backend import drbd as calls
+from ganeti.objects import Disk
+from ganeti.storage.drbd import device, status
+from ganeti.storage.lvm.device import LogicalVolumeDevice
+from ganeti.utils.process import Completed
+
+SECRET = "c0ffee"
+DATA, META = "/dev/xenvg/d0_data", "/dev/xenvg/d0_meta"
+OTHER = "/dev/xenvg/other_data"
+
+
+def plain(name, size=1024):
+    return Disk(dev_type="plain", logical_id=("xenvg", name), size=size, params={"stripes": 1})
+
+
+def mirrored(**changes):
+    fields = {
+        "dev_type": "drbd", "size": 1024, "uuid": "disk-uuid", "iv_name": "disk/0",
+        "logical_id": ("node-a", "node-b", 11000, 0, 4, SECRET),
+        "children": (plain("d0_data"), plain("d0_meta", 128)),
+        "params": {"resync-rate": 61440, "protocol": "A", "disabled-barriers": "n"},
+        "dynamic_params": {"local-ip": "192.0.2.1", "remote-ip": "192.0.2.2", "port": 11000,
+                           "local-minor": 0, "remote-minor": 4}, **changes}
+    return Disk(**fields)
+
+
+class Kernel:
+    """DRBD 8.4 with one minor, driven by the commands; nothing else is understood."""
+
+    def __init__(self):
+        self.commands = []
+        self.failing = {}
+        self.resource = self.data = self.meta = self.peer = self.secret = None
+        self.dual = self.primary = False
+        self.connection, self.local, self.remote = "StandAlone", "Inconsistent", "DUnknown"
+        self.meta_sectors = 128 * 2048
+
+    def state(self):
+        if self.data is None and self.peer is None:
+            return ""
+        return (f" 0: cs:{self.connection} ro:{'Primary' if self.primary else 'Secondary'}/Unknown"
+                f" ds:{self.local if self.data else 'Diskless'}/{self.remote} C r---\n    oos:0\n")
+
+    def show(self):
+        net = remote = address = disk = ""
+        if self.peer:
+            dual = "allow-two-primaries yes;" if self.dual else ""
+            net = f'net {{ cram-hmac-alg "md5"; shared-secret "{self.secret}"; {dual} }}'
+            remote = f"_remote_host {{ address ipv4 {self.peer}; }}"
+            address = "address ipv4 192.0.2.1:11000;"
+        if self.data:
+            disk = f'disk "{self.data}"; meta-disk "{self.meta}";'
+        return (f"resource {self.resource} {{ options {{ }} {net} {remote} _this_host {{ {address}"
+                f" volume 0 {{ device minor 0; {disk} }} }} }}")
+
+    def run(self, words, *, timeout_s, check=True, **_options):
+        words = [str.__str__(word) for word in words]
+        self.commands.append(words)
+        name = words[1] if words[0] == "drbdsetup" else words[0]
+        code, out = 0, ""
+        if name in self.failing:
+            code, out = 11, self.failing[name]
+        else:
+            out = getattr(self, "do_" + name.replace("-", "_"), lambda words: "")(words) or ""
+        if code and check:
+            raise errors.CommandError(words, code, out)
+        return Completed(tuple(words), code, out, "", None)
+
+    def do_new_resource(self, words):
+        self.resource = words[2]
+
+    def do_attach(self, words):
+        assert self.data is None, "attached twice"
+        self.data, self.meta = words[3:5]
+
+    def do_connect(self, words):
+        self.peer = words[4].partition(":")[2]
+        self.secret = words[words.index("--shared-secret") + 1]
+        self.dual = "--allow-two-primaries" in words
+        self.connection = "WFConnection"
+
+    def do_disconnect(self, words):
+        self.peer = self.secret = None
+        self.connection = "StandAlone"
+
+    def do_detach(self, words):
+        self.data = self.meta = None
+
+    def do_down(self, words):
+        assert words[2] == self.resource
+        self.resource = self.data = self.meta = self.peer = None
+
+    def do_primary(self, words):
+        self.primary = True
+
+    def do_secondary(self, words):
+        self.primary = False
+
+    def do_show(self, words):
+        return self.show()
+
+    def do_blockdev(self, words):
+        return f"{self.meta_sectors}\n"
+
+    def verbs(self):
+        """The commands in short, without those that only look."""
+        short = [words[1] if words[0] == "drbdsetup" else words[-1] if words[0] == "drbdmeta"
+                 else words[0] for words in self.commands]
+        return [verb for verb in short if verb not in ("show", "blockdev")]
+
+    def ours(self, *, connected=True):
+        """What a finished assembly leaves."""
+        self.resource, self.data, self.meta = "resource0", DATA, META
+        if connected:
+            self.peer, self.secret = "192.0.2.2:11000", SECRET
+            self.connection, self.local, self.remote = "Connected", "UpToDate", "UpToDate"
+
+
+@pytest.fixture
+def kernel(monkeypatch):
+    found = Kernel()
+    monkeypatch.setattr(status, "_read", lambda: f"version: 8.4.11 (api:1)\n{found.state()}")
+    monkeypatch.setattr(device.process, "run", found.run)
+    monkeypatch.setattr(LogicalVolumeDevice, "is_block_device", lambda self: True)
+    return found
+
+
+FRESH = ["new-resource", "new-minor", "apply-al", "attach", "disk-options", "new-resource",
+         "new-minor", "connect"]
+
+
+def test_activation_takes_a_constant_number_of_commands(kernel):
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == FRESH
+    assert (kernel.data, kernel.meta, kernel.peer) == (DATA, META, "192.0.2.2:11000")
+
+
+def test_other_minors_cost_nothing(kernel, monkeypatch):
+    others = "".join(f" {n}: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C\n"
+                     for n in range(1, 200))
+    monkeypatch.setattr(status, "_read", lambda: f"version: 8.4.11\n{kernel.state()}{others}")
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == FRESH
+
+
+def test_assembling_again_changes_nothing(kernel):
+    kernel.ours()
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == []
+
+
+def test_what_is_missing_is_added(kernel):
+    kernel.ours(connected=False)
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["new-resource", "new-minor", "connect"]
+
+
+def test_after_a_split_brain_it_looks_for_its_peer_again(kernel):
+    kernel.ours()
+    kernel.connection = "StandAlone"
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs()[-1] == "connect"
+    assert "down" not in kernel.verbs()
+
+
+def test_storage_that_was_lost_is_attached_again(kernel):
+    kernel.ours()
+    kernel.data = kernel.meta = None
+    device.DrbdDevice(mirrored()).assemble()
+    assert "attach" in kernel.verbs() and "connect" not in kernel.verbs()
+
+
+def test_with_another_peer_it_is_disconnected_first(kernel):
+    kernel.ours()
+    kernel.peer = "192.0.2.77:11000"
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["disconnect", "new-resource", "new-minor", "connect"]
+
+
+def test_with_another_secret_it_is_not_adopted(kernel):
+    kernel.ours()
+    kernel.secret = "somebody else's"
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs()[0] == "disconnect"
+    assert kernel.secret == SECRET
+
+
+def test_minor_of_somebody_else_is_taken_down(kernel):
+    kernel.ours()
+    kernel.resource, kernel.data = "users-own", OTHER
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.commands[1] == ["drbdsetup", "down", "users-own"]
+    assert kernel.verbs()[1:] == FRESH
+
+
+def test_minor_of_somebody_else_in_use_is_refused(kernel):
+    kernel.ours()
+    kernel.data = OTHER
+    kernel.failing["down"] = "State change failed: Device is held open by someone"
+    with pytest.raises(errors.BlockDeviceError, match=f"in use by something else .*{OTHER}.*held"):
+        device.DrbdDevice(mirrored()).assemble()
+    assert kernel.data == OTHER
+
+
+def test_diskless_minor_with_another_peer_is_not_ours(kernel):
+    kernel.ours()
+    kernel.data = kernel.meta = None
+    kernel.peer = "192.0.2.77:11000"
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.verbs() == ["down", *FRESH]
+
+
+def test_half_an_assembly_is_taken_down(kernel):
+    kernel.failing["connect"] = "Local address is in use"
+    with pytest.raises(errors.BlockDeviceError, match="address is in use"):
+        device.DrbdDevice(mirrored()).assemble()
+    assert kernel.state() == ""
+
+
+def test_creation_writes_metadata(kernel):
+    device.DrbdDevice(mirrored()).create(1024)
+    assert kernel.verbs() == ["dd", "create-md"]
+    assert kernel.commands[-1] == ["drbdmeta", "--force", "/dev/drbd0", "v08", META,
+                                   "flex-external", "create-md"]
+
+
+@pytest.mark.parametrize("size_mib", [64, 2048])
+def test_metadata_device_of_a_wrong_size(kernel, size_mib):
+    kernel.meta_sectors = size_mib * 2048
+    with pytest.raises(errors.BlockDeviceError, match=f"has {size_mib} MiB, it must have between"):
+        device.DrbdDevice(mirrored()).create(1024)
+    assert kernel.verbs() == []
+
+
+def test_creation_on_both_nodes(kernel, monkeypatch):
+    monkeypatch.setattr(LogicalVolumeDevice, "set_info", lambda self, text: None)
+    monkeypatch.setattr(blockdev, "_note_owner", lambda *args: None)
+    blockdev.create(mirrored(), 1024, "web1", True, "info", False)
+    assert kernel.commands[-1] == ["drbdsetup", "primary", "0", "--force"]
+    kernel.primary = False
+    kernel.do_down(["", "", kernel.resource])
+    blockdev.create(mirrored(), 1024, "web1", False, "info", False)
+    assert not kernel.primary and kernel.peer
+
+
+def test_no_half_on_this_node():
+    with pytest.raises(errors.BlockDeviceError, match="no half on this node"):
+        device.DrbdDevice(mirrored(dynamic_params=None))
+
+
+@pytest.mark.parametrize("changes", [
+    {"logical_id": ("a", "b")}, {"children": (plain("x"),)}])
+def test_wrong_shapes(changes):
+    with pytest.raises(errors.BlockDeviceError, match="disk-uuid"):
+        device.DrbdDevice(mirrored(**changes))
+
+
+def test_opening_never_forces(kernel):
+    kernel.ours()
+    one = device.DrbdDevice(mirrored())
+    one.open()
+    one.open()
+    assert kernel.verbs() == ["primary"]
+    assert kernel.commands[-1] == ["drbdsetup", "primary", "0"]
+    one.close()
+    one.close()
+    assert kernel.verbs() == ["primary", "secondary"]
+
+
+def test_opening_what_is_not_active(kernel):
+    with pytest.raises(errors.BlockDeviceError, match="is not active"):
+        device.DrbdDevice(mirrored()).open()
+
+
+def test_two_writers_and_back(kernel):
+    kernel.ours()
+    calls.disconnect_net([mirrored()])
+    calls.disconnect_net([mirrored()])
+    calls.attach_net([mirrored()], True)
+    assert kernel.dual
+    # With two writers only the synchronous protocol is safe.
+    connect = kernel.commands[-1]
+    assert connect[connect.index("--protocol") + 1] == "C"
+    calls.attach_net([mirrored()], True)
+    with pytest.raises(errors.BlockDeviceError, match="connected in another way"):
+        calls.attach_net([mirrored()], False)
+    calls.disconnect_net([mirrored()])
+    calls.attach_net([mirrored()], False)
+    assert not kernel.dual
+    connect = kernel.commands[-1]
+    assert connect[connect.index("--protocol") + 1] == "A"
+
+
+def test_disconnecting_takes_a_moment(kernel):
+    kernel.ours()
+    real, waits = kernel.do_disconnect, []
+    kernel.do_disconnect = lambda words: real(words) if len(waits) > 2 else None
+    device.DrbdDevice(mirrored()).disconnect_net(sleep=waits.append)
+    assert kernel.connection == "StandAlone" and len(waits) == 3
+
+
+def test_waiting_for_the_peer(kernel):
+    kernel.ours()
+    kernel.connection = "WFConnection"
+    states = iter(["WFConnection", "SyncTarget"])
+
+    def sleep(_seconds):
+        kernel.connection = next(states)
+
+    assert calls._wait_sync([device.DrbdDevice(mirrored())], sleep) == [False, 0.0]
+    kernel.connection = "Connected"
+    assert calls.wait_sync([mirrored()]) == [True, 100.0]
+
+
+@pytest.mark.parametrize(("connection", "local", "expected"), [
+    ("Connected", "UpToDate", []), ("WFConnection", "UpToDate", []),
+    ("StandAlone", "UpToDate", ["disk-uuid"]), ("SyncTarget", "Inconsistent", []),
+    ("Connected", "Diskless", ["disk-uuid"])])
+def test_needs_activation(kernel, connection, local, expected):
+    kernel.ours()
+    kernel.connection, kernel.local = connection, local
+    assert calls.needs_activation([mirrored()]) == expected
+
+
+def test_what_is_missing_needs_activation(kernel):
+    assert calls.needs_activation([mirrored(), plain("x")]) == ["disk-uuid"]
+
+
+@pytest.mark.parametrize(("connection", "local", "remote", "degraded", "ldisk", "percent"), [
+    ("Connected", "UpToDate", "UpToDate", False, 1, None),
+    ("WFConnection", "UpToDate", "DUnknown", True, 1, None),
+    ("Connected", "UpToDate", "Diskless", True, 1, None),
+    ("SyncTarget", "Inconsistent", "UpToDate", True, 2, 0.0),
+    ("Connected", "Diskless", "UpToDate", True, 4, None),
+    ("StandAlone", "Inconsistent", "DUnknown", True, 4, None),
+])
+def test_status(kernel, connection, local, remote, degraded, ldisk, percent):
+    kernel.ours()
+    kernel.connection, kernel.local, kernel.remote = connection, local, remote
+    found = device.DrbdDevice(mirrored()).sync_status()
+    assert (found.dev_path, found.major, found.minor) == ("/dev/drbd0", 147, 0)
+    assert (found.is_degraded, found.ldisk_status, found.sync_percent) == (degraded, ldisk, percent)
+
+
+def test_new_storage_below(kernel):
+    kernel.ours()
+    old, new = mirrored().children, (plain("n_data"), plain("n_meta", 128))
+    with pytest.raises(errors.BlockDeviceError, match="has storage already"):
+        calls.add_children(mirrored(), new)
+    with pytest.raises(errors.BlockDeviceError, match="n_data"):
+        calls.remove_children(mirrored(), new)
+    calls.remove_children(mirrored(), old)
+    calls.remove_children(mirrored(), old)
+    assert kernel.data is None
+    calls.add_children(mirrored(), new)
+    assert (kernel.data, kernel.meta) == ("/dev/xenvg/n_data", "/dev/xenvg/n_meta")
+    assert "create-md" in kernel.verbs()
+
+
+def test_last_good_copy_is_not_detached(kernel):
+    kernel.ours()
+    kernel.primary, kernel.remote = True, "Inconsistent"
+    with pytest.raises(errors.BlockDeviceError, match="while its peer's is Inconsistent"):
+        calls.remove_children(mirrored(), mirrored().children)
+    assert kernel.data == DATA
+
+
+def test_growing_in_two_passes(kernel, monkeypatch):
+    kernel.ours()
+    grown = []
+    monkeypatch.setattr(LogicalVolumeDevice, "grow",
+                        lambda self, amount, **rest: grown.append((self.name, amount, rest)))
+    one = device.DrbdDevice(mirrored())
+    one.grow(64, dry_run=False, backing_store=True)
+    assert grown == [("d0_data", 64, {"dry_run": False, "backing_store": True,
+                                      "exclusive": False})]
+    one.grow(64, dry_run=True, backing_store=False)
+    assert kernel.verbs() == []
+    one.grow(64, dry_run=False, backing_store=False)
+    assert kernel.commands[-1] == ["drbdsetup", "resize", "0", "--size", "1088m"]
+
+
+def test_shutdown_of_what_is_not_there(kernel):
+    device.DrbdDevice(mirrored()).shutdown()
+    assert kernel.commands == []
+    kernel.ours()
+    device.DrbdDevice(mirrored()).shutdown()
+    assert kernel.state() == ""
+
+
+def test_pause_and_resume(kernel):
+    kernel.ours()
+    assert calls.pause_resume_sync([mirrored(), plain("x")], True) == [[True, None], [True, None]]
+    kernel.connection = "PausedSyncS"
+    calls.pause_resume_sync([mirrored()], False)
+    assert kernel.verbs() == ["pause-sync", "resume-sync"]
+    kernel.failing["pause-sync"] = "no"
+    ((ok, text),) = calls.pause_resume_sync([mirrored()], True)
+    assert not ok and "no" in text
+
+
+def test_module_that_is_not_loaded(monkeypatch, tmp_path):
+    monkeypatch.setattr(status, "STATUS_FILE", str(tmp_path / "drbd"))
+    monkeypatch.setattr(status, "HELPER_FILE", str(tmp_path / "helper"))
+    one = device.DrbdDevice(mirrored())
+    one.shutdown()
+    with pytest.raises(errors.BlockDeviceError, match="modprobe drbd"):
+        one.assemble()
+    with pytest.raises(errors.BlockDeviceError, match="kernel module loaded"):
+        calls.helper()
+    (tmp_path / "helper").write_text("/bin/true\n")
+    assert calls.helper() == "/bin/true"
+
+
+def test_disks_that_are_not_mirrored():
+    with pytest.raises(errors.BlockDeviceError, match="not mirrored"):
+        calls.attach_net([plain("x")], False)
