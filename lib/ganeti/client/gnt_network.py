@@ -178,7 +178,7 @@ def connect(values: Values, arguments: list[str]) -> int:
     given = value_types.typed_params(values.nicparams, net.NIC_PARAM_TYPES)
     if not {"mode", "link"} <= set(given):
         given = {**client.query_cluster_info()["nicparams"]["default"], **given}
-        if given["mode"] not in net.NIC_MODES:
+        if given["mode"] not in net.NIC_MODES and "mode" not in values.nicparams:
             raise errors.OpPrereqError(
                 f"a network cannot be connected in mode {given['mode']}, which is the cluster's"
                 " default. Write -N mode=bridged,link=BRIDGE.", errors.ECODE_INVAL)
