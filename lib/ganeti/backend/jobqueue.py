@@ -23,7 +23,7 @@ from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.utils import filelock, fs, master_state, paths
 from ganeti.wire import calls, queue_inventory
-from ganeti.wire.queue_store import QueueStore
+from ganeti.wire.queue_store import VERSION, QueueStore
 
 _log = logging.getLogger(__name__)
 
@@ -109,8 +109,11 @@ def _flush_old(store: QueueStore) -> None:
 
 @serves(calls.JOBQUEUE_UPDATE)
 def update(file_name: str, content: str) -> None:
-    """Write one file."""
-    update_many([(file_name, content)])
+    """Write one file.
+
+    :raises JobQueueError: as :func:`update_many`; a copy is begun where there was none.
+    """
+    _update({_relative(file_name): content})
 
 
 @serves(calls.JOBQUEUE_UPDATE_MANY)
@@ -118,9 +121,17 @@ def update_many(files: list[tuple[str, str]]) -> None:
     """Write several files; either all names are good or nothing is written.
 
     :raises JobQueueError: not a file of the queue, or a master daemon runs here, or the disk
-        refuses; nothing was changed.
+        refuses, or there is no copy here to which changes could be made; nothing was changed.
     """
     texts = {_relative(name): text for name, text in files}
+    version_file = paths.current().queue_version_file
+    if VERSION not in texts and not os.path.exists(version_file):
+        # A new disk, perhaps. The master compares, and sends the version with all the rest.
+        raise errors.JobQueueError(f"there is no copy of the job queue here ({version_file})")
+    _update(texts)
+
+
+def _update(texts: dict[str, str]) -> None:
     with _writing() as store:
         store.commit(texts)
         store.apply()

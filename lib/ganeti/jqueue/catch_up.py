@@ -33,12 +33,14 @@ class Plan(NamedTuple):
     """What has to happen for a copy to be the same.
 
     :ivar purge: the copy must be emptied before.
-    :ivar names: files to send.
+    :ivar first: content of small files which have to be there first, by name.
+    :ivar names: files to send after that.
     :ivar moved: jobs to be archived after that.
     :ivar drained: set the drain flag so; None when it is right.
     """
 
     purge: bool
+    first: dict[str, str]
     names: list[str]
     moved: list[int]
     drained: bool | None
@@ -110,7 +112,9 @@ def plan(candidate: str, here: Here, since: float,
         theirs: dict[int, dict[int, int]] = {}
     else:
         theirs = ask(found.parts).archived if found.parts else {}
-    names = [*found.files, *map(job_file, found.moved)]
+    first = {name: text for name, text in mine.plain.items()
+             if name in found.files and text is not None}
+    names = [name for name in (*found.files, *map(job_file, found.moved)) if name not in first]
     moved = set(found.moved)
     for part in found.parts:
         sizes = theirs.get(part, {})
@@ -118,7 +122,7 @@ def plan(candidate: str, here: Here, since: float,
                   if sizes.get(job_id) != size and job_id not in moved]
     if names:
         _log.info("job queue: candidate %s lacks %d files", candidate, len(names))
-    return Plan(bool(unknown), names, found.moved, drained)
+    return Plan(bool(unknown), first, names, found.moved, drained)
 
 
 def _is_text(text: str) -> bool:

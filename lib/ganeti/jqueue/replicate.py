@@ -261,6 +261,8 @@ class _Peer:
             self._busy = False
             self._unknown_since = None
             self._backlog = collections.deque(plan.names)
+            # First of all: a node takes no changes to a copy which it does not have.
+            self._files = {**plan.first, **self._files}
             self._archived = plan.moved + self._archived
             if self.idle:
                 self._delivered(self._number, 0.0)

@@ -98,7 +98,8 @@ def visible(here):
 
 def test_queue_update_and_archive(here):
     jobqueue.update(f"{QUEUE}/job-7", "seven")
-    jobqueue.update_many([("job-8", "eight"), ("serial", "8\n"), ("archive/0/job-1", "one")])
+    jobqueue.update_many([("version", "1\n"), ("job-8", "eight"), ("serial", "8\n"),
+                          ("archive/0/job-1", "one")])
     assert visible(here) == ["archive", "job-7", "job-8", "serial", "version"]
     assert stat.S_IMODE(os.stat(f"{here.queue_dir}/job-8").st_mode) == 0o640
     pair = [f"{QUEUE}/job-7", f"{QUEUE}/archive/0/job-7"]
@@ -138,7 +139,7 @@ def test_queue_of_a_running_master_is_its_own(here):
 
 
 def test_queue_write_that_fails_leaves_the_old(here, monkeypatch):
-    jobqueue.update_many([("job-1", "old"), ("job-2", "old")])
+    jobqueue.update_many([("version", "1\n"), ("job-1", "old"), ("job-2", "old")])
 
     def full(fd):
         raise OSError(28, "No space left on device")
@@ -193,8 +194,18 @@ def test_queue_copy_is_left_to_a_master_that_begins_here(here):
         store.close()
 
 
+def test_queue_changes_need_a_copy(here):
+    """Otherwise a node with a new disk would have the newest jobs and no others."""
+    with pytest.raises(errors.JobQueueError, match="there is no copy of the job queue here"):
+        jobqueue.update_many([("job-9", "nine")])
+    assert not os.path.exists(f"{here.queue_dir}/job-9")
+    jobqueue.update_many([("job-9", "nine"), ("version", "1\n")])
+    jobqueue.update_many([("job-10", "ten")])
+
+
 def test_queue_tells_what_it_holds(here):
-    jobqueue.update_many([("job-1", "one"), ("serial", "2\n"), ("archive/0/job-2", "two")])
+    jobqueue.update_many([("version", "1\n"), ("job-1", "one"), ("serial", "2\n"),
+                          ("archive/0/job-2", "two")])
     found = Inventory.from_wire(jobqueue.inventory([0]))
     assert found.live.keys() == {1}
     assert found.plain == {"serial": "2\n", "version": "1\n"}

@@ -26,3 +26,6 @@ class LUClusterRedistConf(LogicalUnit):
             name = self.config.node(failure.node_uuid).name
             self.warn(f"node {name} did not take the {failure.what}: {failure.message}")
         distribute_files(self)
+        ssh_keys.distribute(self)
+        if self.ctx.master.queue is not None:
+            self.ctx.master.queue.compare_copies()
