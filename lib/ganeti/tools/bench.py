@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,9 +21,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import __version__, errors
+from ganeti.tools import bench_query as query
 from ganeti.tools import bench_queue as queue
 from ganeti.tools import vcluster
-from ganeti.utils import clock, fs, net, paths, process
+from ganeti.utils import clock, fs, paths, process
 from ganeti.wire import json
 
 _STEP_S = 600.0
@@ -199,60 +198,50 @@ def backlog(cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds
 
 def whole_command(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
     """``gnt-instance list`` from start to end."""
-    node = cluster.nodes[0]
-    argv = [f"{cluster.directory}/bin/gnt-instance", "list"]
-    env = vcluster.environment(cluster, node)
-
-    def one() -> None:
-        process.run(argv, timeout_s=_STEP_S, env=env, log=False)
-
-    one()  # warms the file cache and writes byte code
-    return figure(
-        "instance_list", "gnt-instance list, whole command", "ms",
-        [_timed(one) * 1000 for _ in range(rounds)], budget=1000,
-    )  # fmt: skip
+    return figure("instance_list", "gnt-instance list, whole command", "ms",
+                  query.whole_command_ms(cluster, ("gnt-instance", "list"), rounds), budget=1000)
 
 
 def first_request(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
-    """From starting ``gnt-instance list`` to its first byte on the master's socket.
+    """From starting ``gnt-instance list`` to its first byte on the master's socket."""
+    return figure("first_request", "gnt-instance list to first request", "ms",
+                  query.first_request_ms(cluster, "gnt-instance", "list", rounds), budget=100)
 
-    The socket belongs to this measurement, so that the master's own speed does not count.
-    """
-    samples = []
-    with tempfile.TemporaryDirectory(prefix="gnt-bench-") as directory:
-        here = paths.Paths(directory)
-        real = cluster.paths(cluster.nodes[0])
-        fs.make_dirs(here.socket_dir)
-        fs.make_dirs(here.data_dir)
-        for name in fs.list_visible(real.data_dir):
-            # The command may look who is master before it connects.
-            if name.startswith("ssconf_"):
-                shutil.copy(f"{real.data_dir}/{name}", here.data_dir)
-        env = process.environment(
-            {**vcluster.environment(cluster, cluster.nodes[0]), paths.ENV_ROOT: directory}
-        )
-        program = vcluster.programs()["gnt-instance"]
-        with net.unix_listen(here.master_socket) as listener:
-            listener.settimeout(_STEP_S)
-            for _ in range(rounds):
-                started = time.perf_counter()
-                child = subprocess.Popen(
-                    [sys.executable, program, "list"],
-                    env=env,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                )
-                try:
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.settimeout(_STEP_S)
-                        connection.recv(1)
-                    samples.append((time.perf_counter() - started) * 1000)
-                finally:
-                    child.kill()
-                    child.wait()
-    return figure("first_request", "gnt-instance list to first request", "ms", samples, budget=100)
+
+def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figure]:
+    """List commands with so many instances and jobs."""
+    found = query.lists(cluster, size, rounds)
+    commands = (
+        ("instances", "gnt-instance list", found.instances_ms, 1000),
+        ("config", "gnt-instance list, configuration", found.instances_config_ms, 500),
+        ("one", "gnt-instance list of one", found.one_instance_ms, 200),
+        ("nodes", "gnt-node list", found.nodes_ms, 1000),
+        ("jobs", "gnt-job list", found.jobs_ms, 1000),
+    )
+    rows = (
+        ("config_row", "row of 6 fields, configuration", found.config_row_us),
+        ("live_row", "row of 6 fields, with live data", found.live_row_us),
+    )
+    return [
+        *(figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples, budget=budget)
+          for key, title, samples, budget in commands),
+        *(figure(f"{key}_{size}", f"{title}, {size}", "us", samples)
+          for key, title, samples in rows),
+    ]
+
+
+def start_up(cluster: vcluster.VirtualCluster, rounds: int) -> list[Figure]:
+    """Every command to its first request, beside an interpreter which does nothing."""
+    bare = figure("bare_python", "python, start to end", "ms", query.bare_python_ms(rounds))
+    figures = [bare]
+    for program, command in query.existing():
+        samples = query.first_request_ms(cluster, program, command, rounds)
+        key, title = program.replace("-", "_"), f"{program} {command}"
+        figures.append(figure(f"first_{key}", f"{title} to first request", "ms", samples,
+                              budget=100))
+        figures.append(figure(f"first_{key}_ratio", f"  of bare python, {program}", "times",
+                              [sample / bare.value for sample in samples]))
+    return figures
 
 
 def master_start(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
@@ -296,6 +285,16 @@ def _backlog(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
                    5 if quick else 100)  # fmt: skip
 
 
+def _lists(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    rounds = 2 if quick else 9
+    return [one for size in ((10, 100) if quick else (10, 1000, 10000))
+            for one in lists(cluster, size, rounds)]
+
+
+def _start_up(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    return start_up(cluster, 2 if quick else 15)
+
+
 class Section(NamedTuple):
     """Some figures and the sizes of the clusters on which they are measured."""
 
@@ -308,6 +307,8 @@ class Section(NamedTuple):
 _RATES = {1: 1000.0, 5: 500.0}
 SECTIONS = {
     "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
+    "startup": Section("every command to its first request", (1,), _start_up),
+    "lists": Section("lists of 10, 1000 and 10000 instances and jobs", (3,), _lists),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),
     "backlog": Section("10000 jobs queued and 50000 archived", (1,), _backlog),

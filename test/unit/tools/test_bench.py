@@ -69,3 +69,12 @@ def test_percentile() -> None:
     assert bench_queue.percentile(range(100), 99) == 99
     assert bench_queue.percentile(range(1000), 99) == 990
     assert bench_queue.percentile([5], 50) == 5
+
+
+def test_lists_are_measured_with_commands_that_exist() -> None:
+    from ganeti.client import PROGRAMS
+    from ganeti.tools import bench_query
+    from ganeti.tools.completion import tables
+    programs = {program.name: program for program in tables.load()}
+    assert {name for name, _ in bench_query.FIRST_REQUESTS} == set(PROGRAMS)
+    assert all(programs[name].find(command) for name, command in bench_query.FIRST_REQUESTS)

@@ -1,0 +1,44 @@
+"""Commands start fast: what they import before their first request is little.
+
+100 ms from start to first request is measured by ``make bench`` (section *startup*); here it is
+made sure that nobody adds what would use them up.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import simplejson
+
+from ganeti.client import PROGRAMS
+from ganeti.utils import process
+
+#: Modules which cost milliseconds each, and which no command needs before it has an answer.
+HEAVY = (
+    "OpenSSL", "argparse", "ast", "asyncio", "csv", "cryptography", "dataclasses", "difflib",
+    "email", "getpass", "http", "inspect", "ipaddress", "json", "logging", "pathlib", "pycurl",
+    "pyparsing", "random", "shutil", "ssl", "subprocess", "tempfile", "textwrap", "threading",
+    "tokenize", "traceback", "unittest", "urllib", "uuid", "yaml",
+)
+#: Rooms of the master and of nodes.
+ROOMS = ("allocator", "backend", "bootstrap", "cmdlib", "config", "hypervisor", "jqueue", "locking",
+         "mcpu", "objects", "query", "rapi", "rpc", "server", "storage", "tools")
+
+
+@pytest.mark.programs
+def test_programs_import_nothing_heavy() -> None:
+    site = Path(simplejson.__file__).parents[1]
+    lib = Path(__file__).parents[3] / "lib"
+    # Without what the interpreter's own start-up brings in for the tests' environment.
+    script = (
+        "import importlib, sys\n"
+        f"for name in {sorted(PROGRAMS.values())!r}:\n"
+        "    importlib.import_module(name)\n"
+        "print(*sys.modules)\n")
+    done = process.run([sys.executable, "-S", "-c", script], timeout_s=120,
+                       env={"PYTHONPATH": f"{lib}:{site}"})
+    loaded = set(done.stdout.split())
+    assert not loaded & set(HEAVY)
+    assert not loaded & {f"ganeti.{room}" for room in ROOMS}
