@@ -30,7 +30,7 @@ class Cluster:
         self.gnt("cluster", "init", "--secondary-ip", self.master.secondary_ip,
                  "--master-netdev", "eth0", "--vg-name", GROUP,
                  "--enabled-disk-templates", "drbd,plain", "--enabled-hypervisors", "fake",
-                 "--drbd-usermode-helper", "/bin/true", "--no-etc-hosts",
+                 "--drbd-usermode-helper", "/bin/true", "--no-ssh-init", "--no-etc-hosts",
                  "--ipolicy-bounds-specs", _BOUNDS, *options, NAME)
         for machine in self.lab.machines[1:]:
             self.gnt("node", "add", "--secondary-ip", machine.secondary_ip,

@@ -27,7 +27,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
         pytest.skip(f"the laboratory needs {', '.join(missing)}")
     # Ended politely from outside is the same as Ctrl-C: the machines must go.
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    count = int(os.environ.get("GANETI_LAB_MACHINES", "3"))
+    count = int(os.environ.get("LAB_MACHINES", "3"))
     try:
         found = machines.Lab(tmp_path_factory.mktemp("lab"), count)
         found.prepare()

@@ -1,6 +1,6 @@
 """The system of the machines: built once, kept until its recipe changes; and the project on it.
 
-The cache is ``build/lab`` of the project unless ``GANETI_LAB_CACHE`` names another directory. Two
+The cache is ``build/lab`` of the project unless ``LAB_CACHE`` names another directory. Two
 runs at a time may want the image; the second one waits for the first.
 """
 
@@ -28,7 +28,7 @@ class CannotBuild(Exception):
 
 def cache_dir() -> Path:
     """Where images are kept."""
-    return Path(os.environ.get("GANETI_LAB_CACHE") or TOP / "build" / "lab")
+    return Path(os.environ.get("LAB_CACHE") or TOP / "build" / "lab")
 
 
 def recipe_hash() -> str:

@@ -112,7 +112,7 @@ class Multicast:
 
 def choose(name: str) -> Namespace | Multicast:
     """The better one of those this user may have."""
-    wanted = os.environ.get("GANETI_LAB_NETWORK", "")
+    wanted = os.environ.get("LAB_NETWORK", "")
     if wanted != "multicast" and Namespace.possible():
         return Namespace(name)
     return Multicast()

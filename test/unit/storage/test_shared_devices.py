@@ -1,0 +1,342 @@
+"""Disks which several nodes see: rbd, gluster, blockdev, and those of external providers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors, storage
+from ganeti.objects import Disk
+from ganeti.storage import blockdev, gluster, rbd
+from ganeti.storage.ext import device as ext
+from ganeti.storage.ext import provider
+from ganeti.utils import paths
+from ganeti.utils.process import Completed
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "rbd"
+NAME = "d7ab910a-4933-4ffe-88d0-faf2ce31390a.rbd.disk0"
+
+
+def disk(dev_type, *logical_id, size=100, **fields):
+    return Disk(dev_type=dev_type, logical_id=logical_id, size=size, uuid="u1", **fields)
+
+
+# -- rbd --------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("file", "read", "expected"), [
+    ("json_output_ok.txt", rbd.parse_mapped, "/dev/rbd3"),
+    ("json_output_empty.txt", rbd.parse_mapped, None),
+    ("json_output_no_matches.txt", rbd.parse_mapped, None),
+    ("plain_output_new_ok.txt", rbd.parse_mapped_plain, "/dev/rbd3"),
+    ("plain_output_new_empty.txt", rbd.parse_mapped_plain, None),
+    ("plain_output_new_no_matches.txt", rbd.parse_mapped_plain, None),
+    ("plain_output_old_ok.txt", rbd.parse_mapped_plain, "/dev/rbd3"),
+    ("plain_output_old_empty.txt", rbd.parse_mapped_plain, None),
+    ("plain_output_old_no_matches.txt", rbd.parse_mapped_plain, None),
+])
+def test_mapped_images(file, read, expected):
+    assert read((DATA / file).read_text(), "rbd", NAME) == expected
+
+
+@pytest.mark.parametrize(("file", "read"), [
+    ("json_output_extra_matches.txt", rbd.parse_mapped),
+    ("plain_output_new_extra_matches.txt", rbd.parse_mapped_plain),
+    ("plain_output_old_extra_matches.txt", rbd.parse_mapped_plain),
+    ("output_invalid.txt", rbd.parse_mapped),
+    ("output_invalid.txt", rbd.parse_mapped_plain)])
+def test_mapped_images_that_make_no_sense(file, read):
+    with pytest.raises(errors.ParseError):
+        read((DATA / file).read_text(), "rbd", NAME)
+
+
+def test_newer_list_of_mapped_images():
+    text = json.dumps([{"id": "0", "pool": "p", "namespace": "", "name": NAME, "snap": "-",
+                        "device": "/dev/rbd0"}])
+    assert rbd.parse_mapped(text, "p", NAME) == "/dev/rbd0"
+
+
+class Ceph:
+    """``rbd`` with one image."""
+
+    def __init__(self):
+        self.commands = []
+        self.size = None
+        self.mapped = False
+
+    def run(self, words, *, timeout_s, check=True):
+        self.commands.append(" ".join(words))
+        verb, code, out = words[1], 0, ""
+        if verb == "create":
+            self.size = int(words[words.index("--size") + 1])
+        elif verb == "resize":
+            self.size = int(words[words.index("--size") + 1])
+        elif verb == "rm":
+            self.size = None
+        elif verb in ("map", "unmap"):
+            self.mapped = verb == "map"
+        elif verb == "showmapped":
+            out = json.dumps([{"pool": "pool1", "name": "img", "device": "/dev/rbd7"}]
+                             if self.mapped else [])
+        elif verb == "info" and self.size is None:
+            code, out = 2, "rbd: error opening image img: (2) No such file or directory"
+        elif verb == "info":
+            out = json.dumps({"name": "img", "size": self.size << 20})
+        if code and check:
+            raise errors.CommandError(words, code, out)
+        return Completed(tuple(words), code, out, "", None)
+
+    def changes(self):
+        found = [line for line in self.commands if line.split()[1] not in ("showmapped", "info")]
+        self.commands.clear()
+        return found
+
+
+@pytest.fixture
+def ceph(monkeypatch):
+    found = Ceph()
+    monkeypatch.setattr(rbd.process, "run", found.run)
+    return found
+
+
+def image(**params):
+    return storage.device(disk("rbd", "rbd", "img", params={"pool": "pool1", **params}))
+
+
+def test_life_of_an_image(ceph):
+    one = image()
+    assert not one.exists()
+    one.remove()
+    assert ceph.changes() == []
+    one.create(100)
+    one.assemble()
+    one.assemble()
+    assert (one.path, one.size_bytes()) == ("/dev/rbd7", 100 << 20)
+    one.grow(20, dry_run=True, backing_store=True)
+    one.grow(20, dry_run=False, backing_store=False)
+    one.grow(20, dry_run=False, backing_store=True)
+    one.shutdown()
+    one.shutdown()
+    one.remove()
+    assert ceph.changes() == [
+        "rbd create -p pool1 img --size 100", "rbd map -p pool1 img",
+        "rbd resize -p pool1 img --size 120", "rbd unmap /dev/rbd7", "rbd rm -p pool1 img"]
+
+
+def test_user_of_an_image(ceph):
+    one = image(**{"user-id": "vm"})
+    one.create(1)
+    one.assemble()
+    assert ceph.changes() == ["rbd create -p pool1 img --size 1 --id vm",
+                              "rbd map -p pool1 img --id vm"]
+
+
+def test_image_without_the_kernel(ceph):
+    assert image().uri("kvm") is None
+    assert image(access="userspace").uri("kvm") == "rbd:pool1/img"
+    assert image(access="userspace", **{"user-id": "vm"}).uri("kvm") == "rbd:pool1/img:id=vm"
+    with pytest.raises(errors.BlockDeviceError, match="xen-pvm cannot reach it"):
+        image(access="userspace").uri("xen-pvm")
+
+
+def test_image_with_a_bad_name():
+    with pytest.raises(errors.BlockDeviceError, match="not the name of an image"):
+        storage.device(disk("rbd", "rbd", "--pool", params={"pool": "p"}))
+
+
+# -- gluster ----------------------------------------------------------------------
+
+@pytest.fixture
+def volume(tmp_path, monkeypatch):
+    """A Gluster volume, mounted by a program that makes a directory."""
+    here = paths.Paths(str(tmp_path / "node1"))
+    commands = []
+
+    def mount(words, *, timeout_s):
+        commands.append(words)
+        monkeypatch.setattr(os.path, "ismount", lambda path: path == words[-1])
+
+    monkeypatch.setattr(gluster.process, "run", mount)
+    with paths.override(here):
+        file = Path(here.ssconf_file("gluster_storage_dir"))
+        file.parent.mkdir(parents=True)
+        file.write_text("/srv/gluster\n")
+        yield commands
+
+
+def file_on_gluster(path="ganeti/u1.gluster.disk0", **params):
+    return storage.device(disk("gluster", "loop", path, params={
+        "host": "192.0.2.7", "port": 24007, "volume": "gv0", **params}))
+
+
+def test_life_of_a_file_on_gluster(volume):
+    one = file_on_gluster()
+    one.create(4)
+    assert one.exists() and one.size_bytes() == 4 << 20
+    assert one.path.endswith("/srv/gluster/192.0.2.7:24007.gv0/ganeti/u1.gluster.disk0")
+    one.grow(1, dry_run=False, backing_store=True)
+    one.assemble()
+    one.rename(("loop", "ganeti/new"))
+    assert one.size_bytes() == 5 << 20
+    one.remove()
+    assert not one.exists()
+    (command,) = volume
+    assert command[:6] == ["mount", "-t", "glusterfs", "-o", "server-port=24007", "192.0.2.7:/gv0"]
+
+
+def test_gluster_without_the_kernel(volume):
+    assert file_on_gluster().uri("kvm") is None
+    assert file_on_gluster(access="userspace").uri("kvm") == (
+        "gluster://192.0.2.7:24007/gv0/ganeti/u1.gluster.disk0")
+    assert file_on_gluster(access="userspace", host="2001:db8::1").uri("kvm") == (
+        "gluster://[2001:db8::1]:24007/gv0/ganeti/u1.gluster.disk0")
+
+
+@pytest.mark.parametrize("path", ["/abs", "../up", "a/../../b", "a//b"])
+def test_path_outside_of_the_volume(volume, path):
+    with pytest.raises(errors.BlockDeviceError, match="not a path within a volume"):
+        file_on_gluster(path)
+
+
+# -- blockdev ---------------------------------------------------------------------
+
+def test_device_of_the_administrator(tmp_path, monkeypatch):
+    monkeypatch.setattr(blockdev, "ROOT", f"{tmp_path}/")
+    (tmp_path / "lun").write_bytes(b"")
+    one = storage.device(disk("blockdev", "manual", f"{tmp_path}/lun"))
+    assert not one.exists()
+    for verb in (one.assemble, lambda: one.create(1)):
+        with pytest.raises(errors.BlockDeviceError, match="no block device on this node"):
+            verb()
+    one.remove()
+    assert (tmp_path / "lun").exists()
+    with pytest.raises(errors.BlockDeviceError, match="cannot grow"):
+        one.grow(1, dry_run=False, backing_store=True)
+
+
+@pytest.mark.parametrize("logical_id", [
+    ("manual", "/dev/sda"), ("manual", "/dev/disk/../sda"), ("auto", "/dev/disk/x"), ("manual",)])
+def test_devices_that_may_not_be_adopted(logical_id):
+    with pytest.raises(errors.BlockDeviceError, match="u1"):
+        storage.device(disk("blockdev", *logical_id))
+
+
+# -- external providers -----------------------------------------------------------
+
+@pytest.fixture
+def shop(tmp_path):
+    """A provider whose volumes are files; every script notes what it was told."""
+    with paths.override(paths.Paths(str(tmp_path / "node1"))) as here:
+        top = Path(here.extstorage_search_path[0]) / "shop"
+        top.mkdir(parents=True)
+        told = 'env | grep -E "^(VOL|EXTP)_" | sort | tr "\\n" " "'
+        note = f'echo "${{0##*/}} $({told})" >>{top}/log; file=$EXTP_DIR/$VOL_NAME'
+        bodies = {"attach": f"{note}; [ -e $file ] || exit 1; echo $file; echo kvm:file:$VOL_NAME",
+                  "create": f"{note}; truncate -s ${{VOL_SIZE}}M $EXTP_DIR/$VOL_NAME",
+                  "remove": f"{note}; rm -f $EXTP_DIR/$VOL_NAME",
+                  "grow": f"{note}; truncate -s ${{VOL_NEW_SIZE}}M $EXTP_DIR/$VOL_NAME",
+                  "verify": '[ "$EXTP_DIR" != /wrong ] || { echo "no such shelf"; exit 1; }'}
+        for script in provider.REQUIRED:
+            path = top / script
+            path.write_text(f"#!/bin/sh\n{bodies.get(script, note)}\n")
+            path.chmod(0o755)
+        (top / "parameters.list").write_text("dir where the files are\nspeed\n")
+        yield top
+
+
+def in_shop(top, **fields):
+    fields = {"params": {"access": "kernelspace", "dir": str(top)}, **fields}
+    return storage.device(disk("ext", "shop", "v1.ext.disk0", **fields))
+
+
+@pytest.mark.programs
+def test_life_of_a_volume(shop):
+    one = in_shop(shop, name="data")
+    assert not one.exists()
+    one.create(3)
+    one = in_shop(shop, name="data")
+    one.set_info("a text")
+    one.assemble()
+    one.open()
+    assert one.path == str(shop / "v1.ext.disk0") and one.size_bytes() == 3 << 20
+    one.grow(2, dry_run=False, backing_store=True)
+    assert one.size_bytes() == 102 << 20
+    one.shutdown()
+    one.remove()
+    assert not one.exists()
+    lines = [line.strip() for line in (shop / "log").read_text().splitlines()]
+    base = f"EXTP_DIR={shop} VOL_CNAME=data"
+    told = "VOL_NAME=v1.ext.disk0"
+    assert [line for line in lines if not line.startswith("attach")] == [
+        f"create {base} {told} VOL_SIZE=3 VOL_UUID=u1",
+        f"setinfo {base} VOL_METADATA=a_text {told} VOL_UUID=u1",
+        f"grow {base} {told} VOL_NEW_SIZE=102 VOL_SIZE=100 VOL_UUID=u1",
+        f"detach {base} {told} VOL_UUID=u1",
+        f"remove {base} {told} VOL_UUID=u1"]
+    # Once for each time its device was not known, not for each question.
+    assert sum(line.startswith("attach") for line in lines) == 3
+    logs = os.listdir(paths.current().log_extstorage_dir)
+    assert any(name.startswith("create-shop-v1.ext.disk0-") for name in logs)
+    assert not any(name.startswith("attach") for name in logs)
+
+
+@pytest.mark.programs
+def test_failing_script_is_quoted(shop):
+    (shop / "create").write_text("#!/bin/sh\necho the shelf is full; exit 3\n")
+    with pytest.raises(errors.BlockDeviceError, match="create of its provider.*is full"):
+        in_shop(shop).create(1)
+
+
+@pytest.mark.programs
+def test_volume_without_the_kernel(shop):
+    params = {"access": "userspace", "dir": str(shop)}
+    in_shop(shop, params=params).create(1)
+    one = in_shop(shop, params=params)
+    assert one.uri("kvm") == "file:v1.ext.disk0"
+    with pytest.raises(errors.BlockDeviceError, match="xen-pvm no way"):
+        one.uri("xen-pvm")
+    with pytest.raises(errors.BlockDeviceError, match="makes no snapshots"):
+        one.snapshot("s", 1)
+
+
+@pytest.mark.programs
+def test_parameters_are_verified(shop):
+    ext.verify_parameters("shop", {"dir": "/here", "access": "userspace"})
+    with pytest.raises(errors.BlockDeviceError, match="no parameter colour"):
+        ext.verify_parameters("shop", {"colour": "red"})
+    with pytest.raises(errors.BlockDeviceError, match="no such shelf"):
+        ext.verify_parameters("shop", {"dir": "/wrong"})
+
+
+def test_finding_providers(shop):
+    (found,) = provider.all_providers()
+    assert found.usable
+    assert found.provider.supported_parameters == (("dir", "where the files are"), ("speed", ""))
+    assert found.provider.snapshot_script is None
+    (shop / "detach").chmod(0o644)
+    with pytest.raises(errors.BlockDeviceError, match="detach is not executable"):
+        provider.find("shop")
+    (shop / "detach").unlink()
+    with pytest.raises(errors.BlockDeviceError, match="detach is missing"):
+        provider.find("shop")
+    with pytest.raises(errors.BlockDeviceError, match="not installed on this node"):
+        provider.find("kiosk")
+    with pytest.raises(errors.BlockDeviceError, match="no name of"):
+        provider.find("../shop")
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("/dev/x\n", ("/dev/x", {})),
+    ("\nkvm:rbd:a/b\nxen-pvm:phy:/x\n", ("", {"kvm": "rbd:a/b", "xen-pvm": "phy:/x"}))])
+def test_output_of_attach(text, expected):
+    assert ext.parse_attach(text) == expected
+
+
+@pytest.mark.parametrize("text", ["/dev/x\nnonsense\n", "/dev/x\nkvm:\n", "/d\nkvm:a\nkvm:b\n"])
+def test_output_of_attach_that_makes_no_sense(text):
+    with pytest.raises(errors.ParseError):
+        ext.parse_attach(text)
+
+
