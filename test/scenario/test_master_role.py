@@ -1,124 +1,27 @@
 """The master's role under faults: whatever happens, nobody obeys two masters and nothing
 acknowledged is lost.
 
-After each fault :func:`settled` looks at all nodes: one master, whose epoch everybody knows; the
-same whole configuration on all candidates; and every change that was acknowledged is in it.
+After each fault :meth:`Lab.settled` looks at all nodes: one master, whose epoch everybody knows;
+the same whole configuration on all candidates; and every change that was acknowledged is in it.
 ``GANETI_LONG=1`` (``make scenario-long``) runs the slow ones, too.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, Cluster, alive, wait_until
+from harness import PATIENCE_S, alive, wait_until
+from role_lab import INSTANCE, MASTERD, NODED, Lab, make_lab, present
 
 LONG = pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; GANETI_LONG=1 runs it")
-MASTERD = "ganeti-masterd"
-NODED = "ganeti-noded"
-INSTANCE = "web.example.com"
-ADD_TAGS = ("gnt-instance", "add-tags", INSTANCE)
-
-
-class Lab:
-    """A cluster, and what was acknowledged in it."""
-
-    def __init__(self, cluster: Cluster, count: int) -> None:
-        self.cluster = cluster
-        self.nodes = [f"node{number}.example.com" for number in range(1, count + 1)]
-        self.tags: list[str] = []
-        self.number = 0
-
-    # -- what a user does ------------------------------------------------------------------------
-
-    def change(self, node: str) -> bool:
-        """Add a tag through the master on a node; whether it was acknowledged."""
-        self.number += 1
-        tag = f"tag{self.number}"
-        done = self.cluster.on(node, *ADD_TAGS, tag)
-        if done.exit_code == 0:
-            self.tags.append(tag)
-        return done.exit_code == 0
-
-    def failover(self, node: str, *options: str) -> None:
-        self.cluster.on(node, "gnt-cluster", "master-failover", *options).ok()
-
-    # -- what is there ---------------------------------------------------------------------------
-
-    def file(self, node: str, name: str) -> Path:
-        return self.cluster.path(node, f"var/lib/ganeti/{name}")
-
-    def epoch(self, node: str) -> int:
-        return int(self.file(node, "ssconf_master_epoch").read_text())
-
-    def last_job(self, node: str) -> tuple[str, int]:
-        """Epoch and number of the newest job a node has, by what it would say in a vote."""
-        ids = [int(path.name[4:]) for path in self.file(node, "queue").glob("job-*")]
-        state = self.file(node, "master_state").read_text()
-        (label,) = [line for line in state.splitlines() if line.startswith("queue ")]
-        return label, max([int(self.file(node, "queue/serial").read_text()), *ids])
-
-    def config(self, node: str) -> dict[str, object]:
-        found: dict[str, object] = json.loads(self.file(node, "config.data").read_text())
-        return found
-
-    def master_runs(self, node: str) -> bool:
-        try:
-            return alive(self.cluster.pid(node, MASTERD))
-        except (FileNotFoundError, ValueError):
-            return False
-
-    def masters(self) -> list[str]:
-        return [node for node in self.nodes if self.master_runs(node)]
-
-    def log(self, node: str) -> str:
-        return self.cluster.path(node, "var/log/ganeti/master-daemon.log").read_text()
-
-    def settled(self, master: str) -> None:
-        """One master; everybody agrees; nothing acknowledged is missing; everything is whole."""
-        candidates = self.nodes
-        wait_until(lambda: self.masters() == [master], f"only {master} runs a master daemon")
-        # A change makes sure that the master can still commit, and reaches everybody.
-        assert self.change(master)
-        wait_until(lambda: len({self.epoch(node) for node in self.nodes}) == 1, "one epoch")
-        wait_until(lambda: len({self.file(node, "config.data").read_bytes()
-                                for node in candidates}) == 1, "one configuration")
-        wait_until(lambda: {self.file(node, "ssconf_master_node").read_text().strip()
-                            for node in self.nodes} == {master}, "one master in ssconf")
-        config = self.config(master)
-        instances = config["instances"]
-        assert isinstance(instances, dict)
-        (instance,) = instances.values()
-        kept = set(instance["tags"])
-        assert set(self.tags) <= kept, f"lost: {set(self.tags) - kept}"
-        assert "ERROR" not in self.cluster.on(master, "gnt-cluster", "verify").ok().text
-        wait_until(lambda: {self.last_job(node) for node in candidates} == {
-            self.last_job(master)}, "one job queue")
-
-
-def make_lab(count: int) -> Iterator[Lab]:
-    directory = Path(tempfile.mkdtemp(prefix="gnt-"))
-    cluster = Cluster(directory / "vc", count, "--hypervisor", "fake")
-    cluster.create.ok()
-    cluster.make_os("noop")
-    cluster.run("gnt-instance", "add", "-t", "diskless", "--no-nics", "--no-start", "-o", "noop",
-                "-n", cluster.master, INSTANCE).ok()
-    try:
-        yield Lab(cluster, count)
-    finally:
-        cluster.destroy()
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 @pytest.fixture(scope="module")
 def three() -> Iterator[Lab]:
     yield from make_lab(3)
@@ -130,12 +33,6 @@ def whole_network(request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("three", "five"):
         if name in request.fixturenames:
             request.getfixturevalue(name).cluster.cut()
-
-
-def present(lab: Lab) -> tuple[str, list[str]]:
-    """The master and the others."""
-    (master,) = lab.masters()
-    return master, [node for node in lab.nodes if node != master]
 
 
 def test_dry_run_and_refusals(three: Lab) -> None:

@@ -90,10 +90,14 @@ class Offer:
     def __init__(self, host: net.Hostname, address: str, *, lifetime_s: int = LIFETIME_S,
                  here: paths.Paths | None = None,
                  now: Callable[[], float] = clock.now,
+                 monotonic: Callable[[], float] = clock.monotonic,
                  on_stranger: Callable[[str], None] = lambda text: None) -> None:
         self._here = here or paths.current()
         renewal.require_none_pending(self._here)
         self._now = now
+        self._monotonic = monotonic
+        # The clock of the day may be put back, the other one stands still while we sleep.
+        self._deadline = monotonic() + lifetime_s
         self._on_stranger = on_stranger
         self._context = x509.plain_server_context(self._here.noded_cert_file)
         family = socket.AF_INET6 if net.is_ipv6(address) else socket.AF_INET
@@ -137,7 +141,7 @@ class Offer:
         poll.register(self._sock, select.POLLIN)
         poll.register(self._wake, select.POLLIN)
         while True:
-            left_s = self.token.expires - self._now()
+            left_s = self._left_s()
             if left_s <= 0:
                 self.close()
                 raise JoinError(
@@ -149,6 +153,10 @@ class Offer:
                     return self._winner
             if self._sock.fileno() in ready:
                 self._accept()
+
+    def _left_s(self) -> float:
+        """How long the token is good, by the stricter of two clocks."""
+        return min(self.token.expires - self._now(), self._deadline - self._monotonic())
 
     def _accept(self) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
@@ -187,7 +195,7 @@ class Offer:
 
     def _spend(self, machine: Machine) -> bool:
         with self._lock:
-            if self._winner is not None or self._now() >= self.token.expires:
+            if self._winner is not None or self._left_s() <= 0:
                 return False
             self._winner = machine
         self._waker.send(b"!")

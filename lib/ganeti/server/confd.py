@@ -54,12 +54,10 @@ class Source:
     """
 
     def __init__(self, here: paths.Paths, responder: Responder, *,
-                 monotonic: Callable[[], float] = time.monotonic,
-                 now: Callable[[], float] = clock.now) -> None:
+                 monotonic: Callable[[], float] = time.monotonic) -> None:
         self._here = here
         self._responder = responder
         self._monotonic = monotonic
-        self._now = now
         self._stamps: dict[str, _Stamp | None] = {}
         self._next_look = 0.0
         self._earliest = 0.0
@@ -102,7 +100,7 @@ class Source:
             key = fs.read_bytes(path)
         except OSError as err:
             logging.error("cannot read %s, so nothing is answered: %s", path, err.strerror)
-        self._responder.use_key(key, self._now(), keep_old_s=OLD_KEY_S)
+        self._responder.use_key(key, self._monotonic(), keep_old_s=OLD_KEY_S)
 
     def _read_config(self) -> None:
         path = self._here.cluster_conf_file
@@ -238,7 +236,7 @@ def _serve(sock: socket.socket, responder: Responder) -> None:
             # An answer to somebody who is gone comes back as an error here.
             logging.debug("cannot receive: %s", err)
             continue
-        reply = responder.answer(datagram, clock.now())
+        reply = responder.answer(datagram, clock.now(), clock.monotonic())
         if reply is not None:
             with contextlib.suppress(OSError):
                 sock.sendto(reply, peer)

@@ -43,8 +43,9 @@ CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH"
 SEVERITY_WARNING = "WARNING"
 SEVERITY_ERROR = "ERROR"
 
-# A clock that is a little behind on some node must not refuse a certificate made just now.
-_BACKDATE = datetime.timedelta(hours=1)
+# A clock that is behind on some node, by a time zone for instance, must not refuse a certificate
+# made just now.
+_BACKDATE = datetime.timedelta(days=1)
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 

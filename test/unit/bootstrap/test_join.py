@@ -296,6 +296,20 @@ def test_an_expired_token(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lab.traces == []
 
 
+@pytest.mark.parametrize("put_s", [-86400.0, 86400.0])
+def test_the_masters_clock_is_put(lab: Lab, put_s: float) -> None:
+    """Put back, it does not make the token live longer; put forward, it ends it."""
+    now, tick = [1_000_000.0], [50.0]
+    with lab.offer(now=lambda: now[0], monotonic=lambda: tick[0]) as (offer, came):
+        token = offer.token
+        now[0] += put_s
+        tick[0] += join.LIFETIME_S if put_s < 0 else 1
+        with pytest.raises(JoinError):
+            lab.join(token)
+    assert isinstance(came[0], JoinError) and "before it expired" in str(came[0])
+    assert lab.traces == []
+
+
 def test_a_taken_back_token(lab: Lab) -> None:
     with lab.offer() as (offer, came):
         token = offer.token

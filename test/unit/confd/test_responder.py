@@ -14,13 +14,13 @@ from ganeti.constants import confd as const
 sys.path.insert(0, str(Path(__file__).parents[1] / "config"))
 from samples import small_cluster  # noqa: E402
 
-KEY, NOW = b"k1", 1_000_000.0
+KEY, NOW, TICK = b"k1", 1_000_000.0, 5_000.0
 
 
 @pytest.fixture
 def one() -> responder.Responder:
     made = responder.Responder()
-    made.use_key(KEY, NOW, keep_old_s=60)
+    made.use_key(KEY, TICK, keep_old_s=60)
     made.facts = Facts(small_cluster(1))
     return made
 
@@ -30,7 +30,7 @@ def request(key: bytes = KEY, now: float = NOW, *, kind: int = 0, rsalt: str = "
 
 
 def test_an_answer(one: responder.Responder) -> None:
-    answer = one.answer(request(), NOW)
+    answer = one.answer(request(), NOW, TICK)
     assert answer is not None
     assert protocol.unpack_reply([KEY], answer) == ("r", protocol.Reply(0, 3010000, 0))
     assert one.counts == {responder.ANSWERED: 1}
@@ -47,41 +47,56 @@ def test_an_answer(one: responder.Responder) -> None:
     (protocol.pack(KEY, "\u0661", {}), responder.BAD_SALT),
     (protocol.pack(KEY, str(int(NOW)), {"protocol": 1}), responder.MALFORMED)])
 def test_silence(one: responder.Responder, datagram: bytes, why: str) -> None:
-    assert one.answer(datagram, NOW) is None
+    assert one.answer(datagram, NOW, TICK) is None
     assert one.counts == {why: 1}
 
 
 @pytest.mark.parametrize("skew_s", [-const.MAX_CLOCK_SKEW_S, const.MAX_CLOCK_SKEW_S])
 def test_the_clocks_may_differ_a_little(one: responder.Responder, skew_s: float) -> None:
-    assert one.answer(request(now=NOW + skew_s), NOW) is not None
+    assert one.answer(request(now=NOW + skew_s), NOW, TICK) is not None
 
 
 def test_a_replay_gets_no_answer_as_long_as_its_time_is_good(one: responder.Responder) -> None:
     ahead = request(now=NOW + const.MAX_CLOCK_SKEW_S)
-    assert one.answer(ahead, NOW) is not None
+    assert one.answer(ahead, NOW, TICK) is not None
     for later in (0, 1, 299, 600):
-        assert one.answer(ahead, NOW + later) is None
+        assert one.answer(ahead, NOW + later, TICK + later) is None
     assert one.counts[responder.REPLAYED] == 4
-    assert one.answer(ahead, NOW + 601) is None
+    assert one.answer(ahead, NOW + 601, TICK + 601) is None
     assert one.counts[responder.BAD_SALT] == 1
     # What was seen is forgotten once it can do no harm.
-    assert one.answer(request(now=NOW + 2000, rsalt="x"), NOW + 2000) is not None
+    assert one.answer(request(now=NOW + 2000, rsalt="x"), NOW + 2000, TICK + 2000) is not None
     assert len(one._seen) == 1
 
 
+def test_the_clock_is_put_forward_and_back(one: responder.Responder) -> None:
+    """What was answered before is no fresh request afterwards."""
+    seen = request(now=NOW)
+    assert one.answer(seen, NOW, TICK) is not None
+    day = 86400
+    assert one.answer(seen, NOW + day, TICK + 1) is None
+    assert one.answer(request(now=NOW + day, rsalt="x"), NOW + day, TICK + 2) is not None
+    assert one.answer(seen, NOW, TICK + 3) is None
+    assert one.counts[responder.REPLAYED] == 1
+    # Nor does an old key live longer.
+    one.use_key(b"k2", TICK + 4, keep_old_s=60)
+    assert one.answer(request(KEY, now=NOW - day, rsalt="y"), NOW - day, TICK + 65) is None
+    assert one.answer(request(b"k2", now=NOW - day, rsalt="z"), NOW - day, TICK + 66) is not None
+
+
 def test_the_key_before_is_good_for_a_while(one: responder.Responder) -> None:
-    one.use_key(b"k2", NOW, keep_old_s=60)
-    assert one.answer(request(b"k2", rsalt="1"), NOW) is not None
-    old = one.answer(request(KEY, rsalt="2"), NOW)
+    one.use_key(b"k2", TICK, keep_old_s=60)
+    assert one.answer(request(b"k2", rsalt="1"), NOW, TICK) is not None
+    old = one.answer(request(KEY, rsalt="2"), NOW, TICK)
     assert old is not None and protocol.unpack_reply([KEY], old)[0] == "2"
-    assert one.answer(request(KEY, rsalt="3"), NOW + 61) is None
-    one.use_key(None, NOW, keep_old_s=60)
-    assert one.answer(request(b"k2", rsalt="4"), NOW) is None
+    assert one.answer(request(KEY, rsalt="3"), NOW + 61, TICK + 61) is None
+    one.use_key(None, TICK, keep_old_s=60)
+    assert one.answer(request(b"k2", rsalt="4"), NOW, TICK) is None
 
 
 def test_without_configuration_everything_is_an_error(one: responder.Responder) -> None:
     one.facts = None
-    answer = one.answer(request(), NOW)
+    answer = one.answer(request(), NOW, TICK)
     assert answer is not None
     assert protocol.unpack_reply([KEY], answer)[1] == protocol.Reply(1, const.ERROR_INTERNAL, 0)
 
@@ -89,7 +104,7 @@ def test_without_configuration_everything_is_an_error(one: responder.Responder) 
 def test_an_answer_that_fits_no_datagram(one: responder.Responder) -> None:
     one.facts = Facts(small_cluster(1, osparams={"noop": {"big": "x" * 70000}}))
     asked = protocol.pack_request(KEY, protocol.Request(10, "", "r"), NOW)
-    answer = one.answer(asked, NOW)
+    answer = one.answer(asked, NOW, TICK)
     assert answer is not None and len(answer) < 1000
     reply = protocol.unpack_reply([KEY], answer)[1]
     assert reply.status == const.STATUS_ERROR and "datagram" in reply.answer
