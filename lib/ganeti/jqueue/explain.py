@@ -12,7 +12,7 @@ Answers are made of plain values for the wire. A *reason* has a ``kind``, a ``te
 ``filter``      ``rule`` (uuid), ``action``, ``limit``
 ``worker``      ``position`` in line (from 1), ``limit`` of jobs that run at once
 ``cancel``      it was canceled and has not come to a point where it can stop
-``disk``        its last change is not written yet, so nothing may be told or done
+``disk``        its last change could not be written for a while, so nothing may be told or done
 ``ending``      the master daemon ends; the job goes on when it is back
 ``starting``    nothing is in its way, it is about to go on
 =============== ==================================================================================
@@ -40,6 +40,8 @@ STARTING = "starting"
 
 # A chain through a busy cluster may touch very many jobs; the first ones are what helps.
 MAX_CHAIN = 50
+# Writing a change takes some milliseconds; what takes longer is worth telling.
+WRITING_S = 1.0
 # Names in one line of text.
 _MAX_NAMED = 5
 
@@ -74,6 +76,7 @@ class QueueFacts(NamedTuple):
 
     :ivar line: jobs that wait for a worker, the next one first.
     :ivar ended: how many jobs ended in the last minute.
+    :ivar now: when this was so, in seconds since the epoch.
     """
 
     line: tuple[int, ...] = ()
@@ -83,6 +86,7 @@ class QueueFacts(NamedTuple):
     ending: bool = False
     unfinished: int = 0
     ended: int = 0
+    now: float = 0.0
 
 
 class Meter:
@@ -180,7 +184,7 @@ def explain_briefly(scene: Scene, job_ids: Iterable[int]) -> list[dict[str, Any]
 def reasons(scene: Scene, job: JobFacts) -> list[Reason]:
     """Why a job does not go on; empty for one that is at work or has ended."""
     found: list[Reason] = []
-    if job.real_status != job.status:
+    if job.real_status != job.status and scene.queue.now - (job.since or 0.0) >= WRITING_S:
         found.append(_reason(
             DISK, f"its change from {job.status} to {job.real_status} is not on disk yet"))
     if job.real_status in const.FINALIZED:

@@ -805,9 +805,10 @@ class JobQueue:
     def look(self) -> QueueFacts:
         """The queue as a whole."""
         with self._lock:
+            now = self._now()
             return QueueFacts(tuple(self._pool.line()), frozenset(self._pool.busy()),
                               self._pool.limit, self._drained, self._stopping,
-                              self._unfinished, self._meter.total(self._now()[0]))
+                              self._unfinished, self._meter.total(now[0]), clock.merge(now))
 
     def facts(self, job_id: int) -> JobFacts | None:
         """One job, also an archived one; None for an unknown one."""

@@ -217,7 +217,10 @@ def test_a_running_job_may_wait_for_a_lock_too(stage: Stage) -> None:
 
 
 def test_a_change_that_the_disk_has_not_got(stage: Stage) -> None:
-    stage.job(5, "running", "success", opcode=1)
+    stage.job(5, "running", "success", opcode=1, since=1000.0)
+    stage.queue = QueueFacts(now=1000.01)
+    assert stage.explain(5)["reasons"] == [], "every change takes some milliseconds"
+    stage.queue = QueueFacts(now=1003.0)
     reason = stage.reason(5)
     assert reason["kind"] == "disk"
     assert reason["text"] == "its change from running to success is not on disk yet"
