@@ -7,11 +7,12 @@ One cluster of three nodes for all tests, which leave it as they find it.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, Finished, alive
+from harness import PATIENCE_S, Cluster, Finished, alive
 
 NODE1, NODE2, NODE3 = NODES = [f"node{number}.example.com" for number in (1, 2, 3)]
 ADD = ("gnt-instance", "add", "-t", "sharedfile", "-s", "1g", "-o", "noop", "--no-nics")
@@ -245,6 +246,36 @@ esac > /dev/null
     gnt(cluster, "modify", "--node-parameters=oob_program=default").ok()
     for name in ("web", "stays", "down"):
         cluster.run("gnt-instance", "remove", "-f", name).ok()
+
+
+# -- debugging -------------------------------------------------------------------
+
+
+def test_the_job_queue_tests_itself(cluster: Cluster) -> None:
+    shown = cluster.run("gnt-debug", "test-jobqueue").ok().stdout
+    assert shown.endswith("Job queue test successful\n")
+
+
+def test_secrets_stay_nowhere(cluster: Cluster) -> None:
+    word = "unspeakable-7261"
+    shown = cluster.run("gnt-debug", "test-osparams", f"--os-parameters-secret=a={word}").ok()
+    assert f"secret parameter a has {len(word)} characters" in shown.stdout
+    found = [path for path in cluster.directory.rglob("*")
+             if path.is_file() and word.encode() in path.read_bytes()]
+    assert found == []
+
+
+def test_a_delay_that_is_ended_early(cluster: Cluster) -> None:
+    waiting = cluster.start("gnt-debug", "delay", "-i", "3600")
+    assert waiting.stdout is not None
+    path = waiting.stdout.readline().split("'")[1]
+    # The name is too long for some machines, but not from its directory.
+    script = ("import os, socket, sys; os.chdir(os.path.dirname(sys.argv[1]));"
+              " socket.socket(socket.AF_UNIX).connect('sock')")
+    cluster.run(sys.executable, "-c", script, path).ok()
+    out, err = waiting.communicate(timeout=PATIENCE_S)
+    assert waiting.returncode == 0, err
+    assert "ended early" in out
 
 
 # -- verification ----------------------------------------------------------------

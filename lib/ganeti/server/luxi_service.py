@@ -383,8 +383,10 @@ class Service:
 def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
     """Build opcodes; the queue checks their parameters.
 
-    :raises errors.GenericError: an opcode, or one of its parameters, is unknown.
+    :raises errors.GenericError: there is none, or one or one of its parameters is unknown.
     """
+    if not ops:
+        raise errors.GenericError("a job needs at least one opcode")
     return [opcodes.from_dict(values) for values in ops]
 
 

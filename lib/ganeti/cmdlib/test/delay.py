@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.test.rendezvous import Rendezvous
+from ganeti.constants.job import LOG_DELAY_TEST
 from ganeti.locking import Level
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.wire.calls import TEST_DELAY
@@ -33,9 +35,10 @@ class LUTestDelay(LogicalUnit):
             raise errors.OpPrereqError(
                 f"the duration must not be negative, it is {self.op.duration}", errors.ECODE_INVAL
             )
-        if self.op.interruptible:
+        if self.op.interruptible and (self.op.on_nodes or self.op.on_node_uuids):
             raise errors.OpPrereqError(
-                "interruptible delays are not part of this version", errors.ECODE_INVAL
+                "only a delay on the master can be ended early, not one on nodes",
+                errors.ECODE_INVAL,
             )
         names = [*self.op.on_nodes, *(self.op.on_node_uuids or [])]
         self.nodes = tuple(dict.fromkeys(self.config.expand_node(name).uuid for name in names))
@@ -50,10 +53,24 @@ class LUTestDelay(LogicalUnit):
         for number in range(plan.rounds):
             if self.op.repeat:
                 self.info(f"round {number + 1} of {plan.rounds}")
-            if plan.on_master and plan.duration_s > 0:
+            if self.op.interruptible:
+                if self._wait(plan.duration_s):
+                    self.info("the delay was ended early")
+                    return
+            elif plan.on_master and plan.duration_s > 0:
                 time.sleep(plan.duration_s)
             if not plan.node_uuids:
                 continue
             answers = self.rpc.call_many(TEST_DELAY, plan.node_uuids, duration_s=plan.duration_s)
             for answer in answers.values():
                 answer.payload()
+
+    def _wait(self, duration_s: float) -> bool:
+        """Wait until the time is over or somebody connects to the socket named in the log."""
+        callbacks = self.ctx.callbacks
+        with Rendezvous() as place:
+            callbacks.feedback(LOG_DELAY_TEST, [place.path])
+            visitor = place.arrived(duration_s, callbacks.check_cancel)
+            if visitor is not None:
+                visitor.close()
+            return visitor is not None

@@ -1,0 +1,311 @@
+"""``gnt-debug``: the job queue under test, secret parameters, and who holds which lock.
+
+``test-jobqueue`` runs jobs that stop at known points and looks at each whether the queue says what
+it should. It changes nothing in the cluster, and any running master can be tested with it.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.constants import job as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ganeti import luxi
+    from ganeti.opcodes.base import OpCode
+
+_PREFIX = "TESTMSG="
+_POLL_S = 60
+_CONNECT_S = 30.0
+_SETTLE_S = 20.0
+_PAUSE_S = 0.02
+_MESSAGES = ("first", "", "with blanks and 'quotes'", "ümläut", "a" * 1000, "[1, 2]", "last")
+_REQUESTED = "Opcode failure was requested"
+# Where a job stops -> the status which its opcode has there.
+_STATUS_AT = {"expandnames": "waiting", "exec": "running", "startmsg": "running",
+              "logmsg": "running"}
+
+
+def _require(condition: object, text: str) -> None:
+    if not condition:
+        raise errors.OpExecError(f"job queue test failed: {text}")
+
+
+def test_jobqueue(values: Values, arguments: list[str]) -> int:
+    """``test-jobqueue``."""
+    client = jobs.connect()
+    _test_submission(client)
+    _test_dependencies(client, values)
+    for title, failing in (("job success", [False]),
+                           ("multiple successful opcodes", [False, False]),
+                           ("job failure", [True]),
+                           ("partial job failure", [False, False, True, False])):
+        terminal.out(f"Testing {title}")
+        _Walk(client, values, failing).run()
+    _test_cancel(client, values)
+    terminal.out("Job queue test successful")
+    return failures.EXIT_SUCCESS
+
+
+def _test_submission(client: luxi.Client) -> None:
+    terminal.out("Testing job submission")
+    good: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
+    wanted = [([good], True), ([{**good, "priority": 10}], True), ([good, good], True),
+              ([], False), ([{"OP_ID": "OP_NOSUCH"}], False), ([{**good, "duration": "x"}], False),
+              ([{**good, "priority": 99}], False), ([good, {**good, "nosuch": 1}], False)]
+    rows = client.call("SubmitManyJobs", [ops for ops, _ in wanted])
+    for (ops, taken), (success, answer) in zip(wanted, rows, strict=True):
+        _require(success is taken, f"{ops} was {'taken' if success else 'refused'}: {answer}")
+    terminal.out("Job submission tests were successful")
+
+
+def _test_dependencies(client: luxi.Client, values: Values) -> None:
+    from ganeti.opcodes.test import OpTestDelay
+    terminal.out("Testing job dependencies")
+    # Counted backwards in the same submission, with the states in which the other may end.
+    depends: tuple[list[list[Any]], ...] = (
+        [], [[-1, []]], [], [[-1, ["success"]]], [[-1, []], [-4, ["success"]]])
+    job_set = jobs.JobSet(client, values)
+    for needed in depends:
+        job_set.add("", OpTestDelay(duration=0.0, depends=needed or None,
+                                    **_without_dry_run(values)))
+    outcomes = job_set.wait()
+    _require(all(outcome.success for outcome in outcomes), "a job with dependencies failed")
+    ids = sorted(outcome.job_id for outcome in outcomes if outcome.job_id is not None)
+    rows = client.query_jobs(ids, ["start_ts", "end_ts"])
+    for number, needed in enumerate(depends):
+        for back, _states in needed:
+            begun, ended = rows[number][0], rows[number + back][1]
+            _require(list(begun) >= list(ended),
+                     f"job {ids[number]} began before job {ids[number + back]} had ended")
+    terminal.out("Job dependency tests were successful")
+
+
+def _without_dry_run(values: Values) -> dict[str, Any]:
+    return {key: value for key, value in jobs.common_params(values).items() if key != "dry_run"}
+
+
+def _visit(path: str) -> None:
+    """Let the job go on: connect, and go away again."""
+    from ganeti.utils import net
+    try:
+        net.unix_connect(path, _CONNECT_S).close()
+    except OSError as err:
+        raise errors.OpExecError(f"cannot connect to the job's socket {path}: {err}") from err
+
+
+class _Walk:
+    """One job from submission to its end, looked at wherever it stops.
+
+    :param failing: for each opcode, whether it is to fail.
+    """
+
+    def __init__(self, client: luxi.Client, values: Values, failing: Sequence[bool]) -> None:
+        from ganeti.opcodes.test import OpTestJqueue
+        self._client = client
+        self._failing = failing
+        ops: list[OpCode] = [OpTestJqueue(
+            notify_waitlock=True, notify_exec=True, log_messages=list(_MESSAGES), fail=fail,
+            **_without_dry_run(values)) for fail in failing]
+        self._job_id = client.submit_job(ops)
+        self._messages: list[str] = []
+        self._stops: list[str] = []
+        self._expected = 0
+
+    def run(self) -> None:
+        """Follow the job.
+
+        :raises OpExecError: something is not as it should be; says what.
+        """
+        info: list[Any] | None = None
+        serial: int | None = None
+        while True:
+            answer = self._client.wait_for_job_change_once(
+                self._job_id, ["status"], info, serial, _POLL_S)
+            if answer is None:
+                continue
+            known, entries = answer
+            _require(known is not None, f"job {self._job_id} is gone")
+            info = known
+            for entry_serial, timestamp, kind, message in entries:
+                _require(serial is None or entry_serial > serial, "log entries are out of order")
+                serial = entry_serial
+                self._entry(timestamp, kind, message)
+            if not entries and info is not None and info[0] in const.FINALIZED:
+                break
+        self._check_end(str(info[0]) if info else "")
+
+    def _entry(self, timestamp: Sequence[int], kind: str, message: Any) -> None:
+        if kind == const.LOG_JQUEUE_TEST:
+            path, where, argument = message
+            self._stop(where, argument)
+            _visit(path)
+        elif isinstance(message, str) and message.startswith(_PREFIX):
+            self._messages.append(message.removeprefix(_PREFIX))
+        else:
+            terminal.out(jobs.format_log_entry(timestamp, kind, message))
+
+    def _stop(self, where: str, argument: Any) -> None:
+        self._stops.append(where)
+        current = self._stops.count("expandnames") - 1
+        wanted = _STATUS_AT.get(where)
+        _require(wanted is not None, f"the job stopped at an unknown point, {where}")
+        # A state is told when the other candidates have it, a log line at once.
+        deadline = time.monotonic() + _SETTLE_S
+        while True:
+            ((status, states),) = self._client.query_jobs([self._job_id], ["status", "opstatus"])
+            if status == states[current] == wanted or time.monotonic() > deadline:
+                break
+            time.sleep(_PAUSE_S)
+        _require(status == wanted and states[current] == wanted,
+                 f"at {where} the job is {status} and its opcode {states[current]}, not {wanted}")
+        done = ["success"] * current
+        _require(list(states[:current]) == done, f"opcodes before the {current + 1}. are {states}")
+        _require(all(state == "queued" for state in states[current + 1:]),
+                 f"opcodes after the {current + 1}. are {states}")
+        if where == "startmsg":
+            self._expected += argument
+        elif where == "logmsg":
+            seen = len(self._messages) - current * len(_MESSAGES)
+            _require(seen == argument, f"{argument} messages were sent, {seen} have arrived")
+
+    def _check_end(self, status: str) -> None:
+        run = next((number + 1 for number, fail in enumerate(self._failing) if fail),
+                   len(self._failing))
+        _require(self._messages == list(_MESSAGES) * run, "messages are missing or changed")
+        _require(self._expected == len(_MESSAGES) * run, "not all opcodes announced messages")
+        ((states,),) = self._client.query_jobs([self._job_id], ["opstatus"])
+        if not any(self._failing):
+            _require(status == "success", f"the job ended as {status}")
+            _require(jobs.job_result(self._client, self._job_id) == [True] * run,
+                     "the results are not those of the opcodes")
+            return
+        _require(status == "error", f"the job ended as {status}, though it had to fail")
+        wanted = ["success"] * (run - 1) + ["error"] * (len(self._failing) - run + 1)
+        _require(list(states) == wanted, f"the opcodes ended as {states}")
+        try:
+            jobs.job_result(self._client, self._job_id)
+        except errors.OpExecError as err:
+            _require(_REQUESTED in str(err), f"the job failed otherwise: {err}")
+            terminal.out(f"Ignoring error for 'job fail' test: {_REQUESTED}")
+        else:
+            _require(False, "a failed job has results")
+
+
+def _test_cancel(client: luxi.Client, values: Values) -> None:
+    """A job that waits can be canceled; it does not execute."""
+    from ganeti.opcodes.test import OpTestJqueue
+    terminal.out("Testing job cancellation")
+    job_id = client.submit_job([OpTestJqueue(notify_waitlock=True, notify_exec=True,
+                                             **_without_dry_run(values))])
+    info: list[Any] | None = None
+    serial: int | None = None
+    canceled = False
+    while True:
+        answer = client.wait_for_job_change_once(job_id, ["status"], info, serial, _POLL_S)
+        if answer is None:
+            continue
+        info, entries = answer
+        for entry_serial, _timestamp, kind, _message in entries:
+            serial = entry_serial
+            if kind == const.LOG_JQUEUE_TEST:
+                _require(not canceled, "a canceled job went on")
+                success, text = client.cancel_job(job_id)
+                _require(success, f"job {job_id} could not be canceled: {text}")
+                canceled = True
+        if info is not None and not entries and info[0] in const.FINALIZED:
+            break
+    _require(info is not None and info[0] == "canceled", f"the canceled job ended as {info}")
+
+
+def test_osparams(values: Values, arguments: list[str]) -> int:
+    """``test-osparams``."""
+    from ganeti.opcodes.test import OpTestOsParams
+    jobs.run_opcode(OpTestOsParams(
+        osparams_secret=values.osparams_secret or None, **jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+# -- locks, by the names of another daemon --------------------------------------------------------
+
+def wconfd(values: Values, arguments: list[str]) -> int:
+    """``wconfd``: what programs ask the configuration daemon of other versions."""
+    command, rest = arguments[0], arguments[1:]
+    known = {"echo": _echo, "listlocks": _list_locks, "listalllocks": _list_all_locks,
+             "listalllocksstatus": _list_status, "listlockswaitingstatus": _list_waiting,
+             "cleanuplocks": _nothing_to_do, "flushconfig": _nothing_to_do}
+    run = known.get(command)
+    if run is None:
+        raise errors.OpPrereqError(
+            f"'{command}' is none of {', '.join(sorted(known))}", errors.ECODE_INVAL)
+    run(jobs.connect(), rest)
+    return failures.EXIT_SUCCESS
+
+
+def _locks(client: luxi.Client) -> list[list[Any]]:
+    """Name, mode, owners and who waits, of all locks that somebody holds or waits for."""
+    rows = client.query("lock", ["name", "mode", "owner", "pending"])["data"]
+    plain = [[cell[1] for cell in row] for row in rows]
+    return [row for row in plain if row[2] or row[3]]
+
+
+def _echo(client: luxi.Client, words: Sequence[str]) -> None:
+    client.query_config_values(["cluster_name"])
+    terminal.out(" ".join(words))
+
+
+def _list_locks(client: luxi.Client, words: Sequence[str]) -> None:
+    if len(words) != 1 or not words[0].isdecimal():
+        raise errors.OpPrereqError("'wconfd listlocks' needs the number of a job",
+                                   errors.ECODE_INVAL)
+    for name, mode, owners, _pending in _locks(client):
+        if words[0] in (owners or ()):
+            terminal.out(f"{name} {mode}")
+
+
+def _list_all_locks(client: luxi.Client, words: Sequence[str]) -> None:
+    for name, _mode, owners, _pending in _locks(client):
+        if owners:
+            terminal.out(name)
+
+
+def _list_status(client: luxi.Client, words: Sequence[str]) -> None:
+    for name, mode, owners, _pending in _locks(client):
+        if owners:
+            terminal.out(f"{name} {mode} {','.join(owners)}")
+
+
+def _list_waiting(client: luxi.Client, words: Sequence[str]) -> None:
+    for name, _mode, _owners, pending in _locks(client):
+        for mode, waiting in pending or ():
+            terminal.out(f"{name} {mode} {','.join(waiting)}")
+
+
+def _nothing_to_do(client: luxi.Client, words: Sequence[str]) -> None:
+    client.query_config_values(["cluster_name"])
+    terminal.out("Locks end with their jobs and every change is on disk when it is made; there is"
+                 " nothing to do.")
+
+
+#: Rows of the table of ``gnt-debug``.
+COMMANDS = (
+    Command("test-jobqueue", test_jobqueue, [], [opt.PRIORITY],
+            "Run jobs which show whether the job queue works"),
+    Command("test-osparams", test_osparams, [], [
+        Option("--os-parameters-secret", kind="keyprivateval", dest="osparams_secret", default={},
+               metavar="KEY=VALUE,...", help="OS parameters kept out of logs and never stored"),
+        *opt.SUBMIT_OPTIONS],
+            "See whether secret parameters arrive"),
+    Command("wconfd", wconfd, [Argument("unknown", 1)], [],
+            "Ask for locks as the configuration daemon of other versions is asked",
+            usage="<command> [<argument>...]"),
+)

@@ -1,0 +1,61 @@
+"""A job which tells a test program where it is, for ``gnt-debug test-jobqueue``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.test.rendezvous import Rendezvous
+from ganeti.constants.job import LOG_JQUEUE_TEST
+from ganeti.opcodes.test import OpTestJqueue
+
+# Published words: where the job is, and what precedes a message.
+AT_EXPAND_NAMES, AT_EXEC, AT_MESSAGE, AT_FIRST_MESSAGE = (
+    "expandnames", "exec", "logmsg", "startmsg")
+PREFIX = "TESTMSG="
+
+_CONNECT_S = 60.0
+_STAY_S = 60.0
+
+
+@executes(OpTestJqueue)
+class LUTestJqueue(LogicalUnit):
+    """Stop where asked, log messages, end well or badly."""
+
+    op: OpTestJqueue
+
+    def expand_names(self) -> None:
+        if self.op.notify_waitlock:
+            self.info("Expanding names")
+            self._meet(AT_EXPAND_NAMES, None)
+
+    def exec(self, plan: Any) -> bool:
+        if self.op.notify_exec:
+            self.info("Executing")
+            self._meet(AT_EXEC, None)
+        if self.op.log_messages:
+            self._meet(AT_FIRST_MESSAGE, len(self.op.log_messages))
+            for number, message in enumerate(self.op.log_messages, 1):
+                self.info(f"Sending log message {number}")
+                self.feedback(f"{PREFIX}{message}")
+                self._meet(AT_MESSAGE, number)
+        if self.op.fail:
+            raise errors.OpExecError("Opcode failure was requested")
+        return True
+
+    def _meet(self, where: str, argument: Any) -> None:
+        """Let the program look, and go on when it has.
+
+        :raises errors.OpExecError: nobody came, or did not go.
+        """
+        callbacks = self.ctx.callbacks
+        with Rendezvous() as place:
+            callbacks.feedback(LOG_JQUEUE_TEST, [place.path, where, argument])
+            visitor = place.arrived(_CONNECT_S, callbacks.check_cancel)
+            if visitor is None:
+                raise errors.OpExecError(
+                    f"no client connected within {_CONNECT_S:g} s while the job was at {where}")
+            if not place.left(visitor, _STAY_S, callbacks.check_cancel):
+                raise errors.OpExecError(
+                    f"the client did not go within {_STAY_S:g} s while the job was at {where}")

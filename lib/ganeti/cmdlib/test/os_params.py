@@ -1,0 +1,26 @@
+"""Whether secret parameters arrive, and stay nowhere; for ``gnt-debug test-osparams``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.opcodes.test import OpTestOsParams
+
+
+@executes(OpTestOsParams)
+class LUTestOsParams(LogicalUnit):
+    """Name the secret parameters, without their values: a job's log is kept."""
+
+    op: OpTestOsParams
+
+    def check_prereq(self) -> list[str]:
+        if not self.op.osparams_secret:
+            raise errors.OpPrereqError("no secret OS parameters are given", errors.ECODE_INVAL)
+        return sorted(self.op.osparams_secret)
+
+    def exec(self, plan: Any) -> None:
+        secrets = self.op.osparams_secret or {}
+        for name in plan:
+            self.info(f"secret parameter {name} has {len(str(secrets[name]))} characters")

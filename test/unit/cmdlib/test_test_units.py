@@ -1,0 +1,124 @@
+"""Units for tests: jobs that stop where a program looks at them, delays, secret parameters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fakes.config import cluster_of
+from fakes.master import FakeJob, Master
+from ganeti import errors
+from ganeti.cmdlib.test import jqueue, rendezvous
+from ganeti.constants.job import LOG_DELAY_TEST, LOG_JQUEUE_TEST
+from ganeti.opcodes.test import OpTestDelay, OpTestJqueue, OpTestOsParams
+from ganeti.utils import net, paths
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Any) -> Iterator[paths.Paths]:
+    with paths.override(paths.Paths(str(tmp_path))):
+        yield paths.current()
+
+
+class Visited(FakeJob):
+    """A job whose every stop is visited by somebody from another thread."""
+
+    def __init__(self, visit: bool = True) -> None:
+        super().__init__(1)
+        self.visit = visit
+        self.stops: list[tuple[str, Any]] = []
+        self.threads: list[threading.Thread] = []
+
+    def feedback(self, *args: Any) -> None:
+        if args[0] not in (LOG_JQUEUE_TEST, LOG_DELAY_TEST):
+            super().feedback(*args)
+            return
+        path, *rest = args[1]
+        self.stops.append(tuple(rest) if rest else (args[0], None))
+        if self.visit:
+            thread = threading.Thread(target=lambda: net.unix_connect(path, 30).close())
+            self.threads.append(thread)
+            thread.start()
+
+
+def run(op: Any, job: Visited) -> Any:
+    master = Master(cluster_of(1))
+    master.jobs.append(job)
+    try:
+        return master.run(op, job)
+    finally:
+        for thread in job.threads:
+            thread.join(30)
+
+
+def test_a_job_stops_at_each_point(here: paths.Paths) -> None:
+    job = Visited()
+    assert run(OpTestJqueue(notify_waitlock=True, notify_exec=True, log_messages=["a", "b"]),
+               job) is True
+    assert job.stops == [("expandnames", None), ("exec", None), ("startmsg", 2), ("logmsg", 1),
+                         ("logmsg", 2)]
+    assert [line for line in job.log if line.startswith(jqueue.PREFIX)] == [
+        "TESTMSG=a", "TESTMSG=b"]
+    # The sockets are gone.
+    import os
+    assert os.listdir(here.run_dir) == []
+
+
+def test_a_job_that_has_to_fail() -> None:
+    with pytest.raises(errors.OpExecError, match="Opcode failure was requested"):
+        run(OpTestJqueue(fail=True), Visited())
+
+
+def test_a_job_that_nobody_visits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jqueue, "_CONNECT_S", 0.01)
+    with pytest.raises(errors.OpExecError, match="no client connected"):
+        run(OpTestJqueue(notify_exec=True), Visited(visit=False))
+
+
+def test_a_visitor_who_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jqueue, "_STAY_S", 0.01)
+    held: list[Any] = []
+
+    class Staying(Visited):
+        def feedback(self, *args: Any) -> None:
+            if args[0] == LOG_JQUEUE_TEST:
+                held.append(net.unix_connect(args[1][0], 30))
+
+    with pytest.raises(errors.OpExecError, match="did not go"):
+        run(OpTestJqueue(notify_exec=True), Staying())
+    for one in held:
+        one.close()
+
+
+def test_a_job_that_waits_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "_STEP_S", 0.01)
+    job = Visited(visit=False)
+
+    def stop(*args: Any) -> None:
+        job.cancel = True
+
+    monkeypatch.setattr(job, "feedback", stop)
+    with pytest.raises(errors.JobCanceled):
+        run(OpTestJqueue(notify_waitlock=True), job)
+
+
+def test_a_delay_is_ended_early() -> None:
+    job = Visited()
+    assert run(OpTestDelay(duration=3600.0, interruptible=True), job) is None
+    assert job.said("ended early")
+    job = Visited(visit=False)
+    run(OpTestDelay(duration=0.01, interruptible=True, repeat=2), job)
+    assert len(job.stops) == 2
+    Master(cluster_of(1)).refused(
+        OpTestDelay(duration=1.0, interruptible=True, on_nodes=["node1"]), errors.ECODE_INVAL)
+
+
+def test_secret_parameters_are_named_only() -> None:
+    master = Master(cluster_of(1))
+    master.run(OpTestOsParams(osparams_secret={"password": "geheim"}))
+    assert master.job.said("secret parameter password has 6 characters")
+    assert not master.job.said("geheim")
+    master.refused(OpTestOsParams(), errors.ECODE_INVAL)
