@@ -26,6 +26,8 @@ DEVELOPMENT = [
     "pytest",
     "pytest-xdist",
     "hypothesis",
+    "openapi-spec-validator",
+    "schemathesis",
     "ruff",
     "mypy",
     "docutils",

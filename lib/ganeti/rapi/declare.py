@@ -13,7 +13,7 @@ documentation wants to know stands in the declaration, and nothing is said twice
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ganeti import ht
@@ -114,23 +114,26 @@ class Job(NamedTuple):
     access: frozenset[str] = WRITERS
     result: Result = JOB_ID
 
-    def body_params(self) -> dict[str, tuple[str, Field]]:
-        """What may stand in the body: its name -> the opcode's parameter, and what it is."""
-        if isinstance(self.fields, ht.Type):
+    def body_fields(self, path_names: Iterable[str]) -> dict[str, Field]:
+        """What may stand in the body, by name.
+
+        :param path_names: names in the path of the resource.
+        """
+        if isinstance(self.fields, ht.Type) or not (self.body or self.fields):
             return {}
+        found = dict(self.extra)
         if self.fields is not None:
-            found = {name: (name, field) for name, field in self.fields.items()}
+            found.update(self.fields)
         else:
-            taken = self.static_params()
+            taken = {*self.static_params(), *path_names, *COMMON_PARAMS, *self.forbidden}
             names = {param: name for name, param in self.rename.items()}
-            found = {
-                names.get(name, name): (
-                    name, Field(param.type, param.doc, param.default, param.required))
-                for name, param in self.opcode.PARAMS.items()
-                if name not in taken and name not in COMMON_PARAMS}
+            for name, param in self.opcode.PARAMS.items():
+                if name not in taken:
+                    found[names.get(name, name)] = Field(param.type, param.doc, param.default,
+                                                         param.required)
         for name in BODY_COMMON:
             param = COMMON_PARAMS[name]
-            found[name] = name, Field(param.type, param.doc, param.default)
+            found[name] = Field(param.type, param.doc, param.default)
         return found
 
     def static_params(self) -> set[str]:
@@ -184,4 +187,14 @@ class Resource(NamedTuple):
     handler: str
     operations: Mapping[str, Operation]
     tagged: str = ""
-    hidden: bool = False
+
+    def names(self) -> list[str]:
+        """The names in the path."""
+        return [word[1:-1] for word in self.path.split("/") if word.startswith("{")]
+
+    def body_fields(self, method: str) -> dict[str, Field]:
+        """What the body of a method may hold, by name."""
+        operation = self.operations[method]
+        if isinstance(operation, Job):
+            return operation.body_fields(self.names())
+        return dict(operation.fields or {})

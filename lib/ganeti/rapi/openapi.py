@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -61,7 +61,7 @@ def description() -> dict[str, Any]:
 
 
 def _path(resource: Resource) -> dict[str, Any]:
-    names = [word[1:-1] for word in resource.path.split("/") if word.startswith("{")]
+    names = resource.names()
     found: dict[str, Any] = {}
     if names:
         found["parameters"] = [{
@@ -85,9 +85,10 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     }
     if parameters:
         found["parameters"] = parameters
-    body = request_body(operation)
+    fields = resource.body_fields(method)
+    body = request_body(operation, fields)
     if body is not None:
-        found["requestBody"] = {"required": _needs_body(operation),
+        found["requestBody"] = {"required": _needs_body(operation, fields),
                                 "content": {JSON: {"schema": body}}}
     produces = "" if isinstance(operation, Job) else operation.produces
     if produces:
@@ -142,9 +143,8 @@ def _parameter(query: Query) -> dict[str, Any]:
     return found
 
 
-def request_body(operation: Operation) -> dict[str, Any] | None:
+def request_body(operation: Operation, fields: Mapping[str, Field]) -> dict[str, Any] | None:
     """The schema of a body; None where there is none."""
-    fields = body_fields(operation)
     if isinstance(operation.fields, ht.Type):
         return schema.of(operation.fields)
     if not fields:
@@ -162,21 +162,9 @@ def request_body(operation: Operation) -> dict[str, Any] | None:
     return found
 
 
-def body_fields(operation: Operation) -> dict[str, Field]:
-    """What a body may hold, by name."""
-    if isinstance(operation, Job):
-        if not operation.body and not operation.fields:
-            return {}
-        found = {name: field for name, (_param, field) in operation.body_params().items()}
-        for name in operation.forbidden:
-            found.pop(name, None)
-        return {**operation.extra, **found}
-    return dict(operation.fields or {})
-
-
-def _needs_body(operation: Operation) -> bool:
+def _needs_body(operation: Operation, fields: Mapping[str, Field]) -> bool:
     return (isinstance(operation.fields, ht.Type)
-            or any(field.required for field in body_fields(operation).values()))
+            or any(field.required for field in fields.values()))
 
 
 def _result(resource: Resource, operation: Operation) -> dict[str, Any]:

@@ -40,21 +40,21 @@ def page() -> str:
         " <a href='/2/openapi.json'>OpenAPI description</a></p><ul>"
     ]
     subjects = openapi.subjects()
-    parts += [f"<li><a href='#{name}'>{name}</a>" for name in subjects]
+    parts += [f"<li><a href='#about-{name}'>{name}</a>" for name in subjects]
     parts.append("</ul>")
     for name, resources in subjects.items():
-        parts.append(f"<h2 id='{name}'>{name}</h2>")
+        parts.append(f"<h2 id='about-{name}'>{name}</h2>")
         for resource in resources:
             parts.append(f"<h3 id='{resource.handler}'>{html.escape(resource.path)}</h3>")
             for method, operation in resource.operations.items():
-                parts.append(_html_operation(method, operation))
+                parts.append(_html_operation(resource, method, operation))
     return "".join(parts) + "\n"
 
 
-def _html_operation(method: str, operation: Operation) -> str:
+def _html_operation(resource: Resource, method: str, operation: Operation) -> str:
     rows = "".join(
         f"<tr><td><code>{html.escape(name)}</code><td class=r>{html.escape(kind)}"
-        f"<td>{html.escape(text)}" for name, kind, text in _arguments(operation))
+        f"<td>{html.escape(text)}" for name, kind, text in _arguments(resource, method))
     table = f"<table>{rows}</table>" if rows else ""
     if rows.count("<tr>") > 8:
         table = f"<details><summary>arguments</summary>{table}</details>"
@@ -73,8 +73,9 @@ def _marked(text: str) -> str:
                    for number, piece in enumerate(pieces))
 
 
-def _arguments(operation: Operation) -> Iterator[tuple[str, str, str]]:
+def _arguments(resource: Resource, method: str) -> Iterator[tuple[str, str, str]]:
     """Name, kind and text of everything that may be given."""
+    operation = resource.operations[method]
     for query in operation.query:
         yield (f"?{query.name}", "required" if query.required else _default(query.default),
                query.doc)
@@ -82,7 +83,7 @@ def _arguments(operation: Operation) -> Iterator[tuple[str, str, str]]:
         values = operation.fields.made_of[1:]
         yield "(body)", str(operation.fields), ", ".join(map(str, values))
         return
-    for name, field in openapi.body_fields(operation).items():
+    for name, field in resource.body_fields(method).items():
         kind = f"{field.type}, required" if field.required else str(field.type)
         yield name, kind, field.doc
 
@@ -111,8 +112,8 @@ def _rst_resource(resource: Resource) -> list[str]:
     lines = [title, "~" * len(title), "", f"Name of the resource: ``{resource.handler}``", ""]
     for method, operation in resource.operations.items():
         lines += [f"**{method}**: {operation.doc} For {openapi.rights(operation)}. Returns"
-                  f" {operation.result.doc}{_opcode(operation)}.".replace("*:", "*:"), ""]
-        for name, kind, text in _arguments(operation):
+                  f" {operation.result.doc}{_opcode(operation)}.", ""]
+        for name, kind, text in _arguments(resource, method):
             lines.append(f"- ``{name}`` ({kind}): {text}")
         if lines[-1]:
             lines.append("")

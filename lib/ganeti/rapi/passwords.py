@@ -26,7 +26,7 @@ from ganeti import errors
 REALM: Final = "Ganeti Remote API"
 
 # 32 MiB and some hundredths of a second for each try.
-_SCRYPT_N, _SCRYPT_R, _SCRYPT_P = 1 << 15, 8, 3
+SCRYPT_COST: Final = (1 << 15, 8, 3)
 _SCRYPT_BYTES: Final = 32
 # What a file may demand of us.
 _SCRYPT_MOST_MEMORY: Final = 256 << 20
@@ -86,10 +86,9 @@ def matches(password: Password, user: str, given: str) -> bool:
         hashlib.sha256(password.value.encode("utf-8", "surrogatepass")).digest())
 
 
-def hashed(given: str) -> str:
+def hashed(given: str, cost: tuple[int, int, int] = SCRYPT_COST) -> str:
     """A password in the form that is safe to keep."""
     salt = os.urandom(16)
-    cost = _SCRYPT_N, _SCRYPT_R, _SCRYPT_P
     digest = _scrypt(given.encode(), salt, cost, _SCRYPT_BYTES)
     n, r, p = cost
     return f"{{SCRYPT}}{n},{r},{p}${_b64(salt)}${_b64(digest)}"
@@ -97,7 +96,7 @@ def hashed(given: str) -> str:
 
 def waste_time() -> None:
     """Take as long as checking a password of the slow form."""
-    _scrypt(b"", b"0123456789abcdef", (_SCRYPT_N, _SCRYPT_R, _SCRYPT_P), _SCRYPT_BYTES)
+    _scrypt(b"", b"0123456789abcdef", SCRYPT_COST, _SCRYPT_BYTES)
 
 
 def _scrypt(password: bytes, salt: bytes, cost: tuple[int, int, int], size: int) -> bytes:

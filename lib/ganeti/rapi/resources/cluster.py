@@ -72,8 +72,7 @@ def _pair(entry: Any) -> tuple[str, str]:
 
 
 RESOURCES: Final = (
-    Resource("/", "R_root", {GET: Read(_nothing, "Nothing; shows that somebody is there.", NULL)},
-             hidden=True),
+    Resource("/", "R_root", {GET: Read(_nothing, "Nothing; shows that somebody is there.", NULL)}),
     Resource("/2", "R_2", {GET: Read(_nothing, "Nothing; shows that this version is there.",
                                      NULL)}),
     Resource("/version", "R_version", {

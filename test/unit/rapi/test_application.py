@@ -1,0 +1,338 @@
+"""Requests over a real socket to the application, in front of a master that is made up."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.http_lab import HttpLab, receive_all, receive_answer
+from ganeti import errors
+from ganeti.rapi.application import RestApplication
+from ganeti.rapi.master import Master
+from ganeti.rapi.users import Users
+
+UUID = "11111111-2222-4333-8444-555555555555"
+
+
+class FakeMaster(Master):
+    """Keeps what it was asked; answers from a table of functions."""
+
+    def __init__(self) -> None:
+        super().__init__("/nonexistent")
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+        self.answers: dict[str, Any] = {
+            "SubmitJob": 12,
+            "QueryInstances": lambda names, fields, lock: [
+                [self.value(name, field) for field in fields] for name in names or ["b", "a"]],
+        }
+
+    @staticmethod
+    def value(name: str, field: str) -> Any:
+        return {"name": name, "uuid": UUID, "serial_no": 3,
+                "beparams": {"maxmem": 64, "minmem": 32}}.get(field)
+
+    async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
+        self.asked.append((method, args))
+        answer = self.answers[method]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(*args) if callable(answer) else answer
+
+    @property
+    def ops(self) -> list[dict[str, Any]]:
+        method, args = self.asked[-1]
+        assert method == "SubmitJob"
+        return list(args[0])
+
+
+class Rest:
+    """Requests, one connection each."""
+
+    def __init__(self, lab: HttpLab, master: FakeMaster) -> None:
+        self.lab = lab
+        self.master = master
+
+    def __call__(self, method: str, path: str, body: Any = None, user: str | None = "root:pw",
+                 raw: bytes | None = None, **headers: str) -> tuple[int, Any, dict[str, str]]:
+        data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {path} HTTP/1.1", "Host: h", "Connection: close"]
+        if user is not None:
+            lines.append("Authorization: Basic " + base64.b64encode(user.encode()).decode())
+        if data:
+            lines.append(f"Content-Length: {len(data)}")
+            headers.setdefault("content_type", "application/json")
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        with self.lab.connect() as sock:
+            sock.sendall(("\r\n".join(lines) + "\r\n\r\n").encode() + data)
+            status, found, text = receive_answer(sock)
+        kind = found.get("content-type")
+        return status, json.loads(text) if kind == "application/json" else text, found
+
+    def job(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """The only opcode of the job that a request submits."""
+        status, value, _headers = self(method, path, body)
+        assert (status, value) == (200, 12), value
+        (op,) = self.master.ops
+        return op
+
+
+@pytest.fixture
+def rest(tmp_path: Path) -> Iterator[Rest]:
+    file = tmp_path / "users"
+    file.write_text("root pw write\nlook pw read\nnone pw\n")
+    master = FakeMaster()
+    lab = HttpLab(lambda: RestApplication(master, Users(str(file))))
+    yield Rest(lab, master)
+    lab.close()
+
+
+def test_lists(rest: Rest) -> None:
+    assert rest("GET", "/2/instances", user=None)[1] == [
+        {"id": "a", "uri": "/2/instances/a"}, {"id": "b", "uri": "/2/instances/b"}]
+    status, found, _headers = rest("GET", "/2/instances?bulk=1")
+    assert [one["name"] for one in found] == ["b", "a"]
+    assert found[0]["beparams"] == {"maxmem": 64, "minmem": 32, "memory": 64}
+    assert rest("GET", "/2/instances?bulk=x")[0] == 400
+
+
+def test_path_and_method(rest: Rest) -> None:
+    for path in ("/3", "/2/nosuch", "/2/instances/", "/2/instances/a/b/c", "/2/jobs/abc",
+                 "/2/instances/a%2Fb", "/2/instances/a%20b", "//2", "/2/instances/%C3%A4"):
+        status, body, _headers = rest("GET", path)
+        assert (status, body["code"], body["message"]) == (404, 404, "Not Found"), path
+    status, body, headers = rest("PATCH", "/2/info")
+    assert status == 501 and headers["allow"] == "GET, HEAD"
+    assert body["message"] == "method PATCH is unsupported for path /2/info"
+    assert rest("GET", "/2/instances/%ff")[0] == 400
+
+
+def test_rights(rest: Rest) -> None:
+    assert rest("PUT", "/2/tags?tag=x", user=None)[0] == 401
+    assert rest("PUT", "/2/tags?tag=x", user="look:pw")[0] == 403
+    assert rest("PUT", "/2/tags?tag=x", user="root:no")[0] == 401
+    assert rest("GET", "/2", user="root:no")[0] == 401
+    assert rest("GET", "/2", user="none:pw")[0] == 200
+    status, _body, headers = rest("GET", "/2/query/node?fields=name", user=None)
+    assert status == 401 and headers["www-authenticate"] == 'Basic realm="Ganeti Remote API"'
+    assert not rest.master.asked
+
+
+def test_nothing_without_a_password(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text("none pw\n")
+    master = FakeMaster()
+    lab = HttpLab(lambda: RestApplication(master, Users(str(file)), require_authentication=True))
+    rest = Rest(lab, master)
+    assert rest("GET", "/2", user=None)[0] == 401
+    assert rest("GET", "/2", user="none:pw")[0] == 200
+    lab.close()
+
+
+def test_a_job(rest: Rest) -> None:
+    op = rest.job("PUT", "/2/instances/web/startup?dry-run=1&force=1&reason=why+not")
+    assert (op["OP_ID"], op["instance_name"], op["dry_run"], op["force"]) == (
+        "OP_INSTANCE_STARTUP", "web", True, True)
+    assert [entry[:2] for entry in op["reason"]] == [
+        ["gnt:user", "why not"], ["gnt:library:rlib2:instances_name_startup", ""]]
+
+
+def test_bodies_that_are_refused(rest: Rest) -> None:
+    path = "/2/instances/web/shutdown"
+    for body, fragment in ((["x"], "must be a JSON object"), ({"nosuch": 1}, "nosuch"),
+                           ({"dry_run": True}, "dry_run"),
+                           ({"instance_name": "x"}, "instance_name"),
+                           ({"timeout": "x"}, "timeout"), ({"reason": []}, "reason"),
+                           ({"OP_ID": "OP_CLUSTER_DESTROY"}, "OP_ID")):
+        status, found, _headers = rest("PUT", path, body)
+        assert status == 400 and fragment in found["message"], found
+    for raw, fragment in ((b"notjson", "invalid JSON"), (b'{"timeout":1,"timeout":2}', "twice"),
+                          (b"[" * 100_000, "nested"), (b'{"a":"\xff"}', "UTF-8"),
+                          (b'{"timeout": NaN}', "JSON"), (b"1" * 5000, "JSON")):
+        status, found, _headers = rest("PUT", path, raw=raw)
+        assert status == 400 and fragment in found["message"], found
+    assert rest("PUT", path, {}, content_type="text/plain")[0] == 415
+    assert rest("PUT", path, {}, content_type="application/json; charset=utf-8")[0] == 200
+    assert rest("PUT", "/2/modify", {"compression_tools": ["x"]})[0] == 403
+    assert rest("PUT", "/2/instances/web/startup", {"nosuch": 1})[0] == 400
+    # The tags are in the query; what a known client says beside it is not looked at.
+    assert rest("PUT", "/2/tags?tag=a", ["a"])[0] == 200
+
+
+def test_creating(rest: Rest) -> None:
+    body = {"__version__": 1, "name": "web", "mode": "create", "disks": [], "nics": [],
+            "os": "tiny", "disk_template": "diskless", "depends": [[3, ["success"]]],
+            "hvparams": {"usb_devices": "a b"}}
+    op = rest.job("POST", "/2/instances", body)
+    assert (op["instance_name"], op["os_type"], op["depends"]) == ("web", "tiny",
+                                                                   [[3, ["success"]]])
+    assert op["hvparams"] == {"usb_devices": "a,b"}
+    for version, fragment in ((0, "no longer"), (2, "not supported"), ("1", "number")):
+        status, found, _headers = rest("POST", "/2/instances", {**body, "__version__": version})
+        assert status == 400 and fragment in found["message"]
+    assert rest("POST", "/2/instances", {**body, "instance_name": "other"})[0] == 400
+    op = rest.job("POST", "/2/instances-multi-alloc", {"instances": [body], "iallocator": "hail"})
+    assert op["instances"][0]["OP_ID"] == "OP_INSTANCE_CREATE"
+    assert op["instances"][0]["instance_name"] == "web"
+    assert rest("POST", "/2/instances-multi-alloc", {})[0] == 400
+    assert rest("POST", "/2/instances-multi-alloc", {"instances": [{"name": "x"}]})[0] == 400
+
+
+@pytest.mark.parametrize(("method", "path", "body", "wanted"), [
+    ("PUT", "/2/instances/web/tags?tag=a&tag=b", None, {"kind": "instance", "name": "web",
+                                                        "tags": ["a", "b"]}),
+    ("DELETE", "/2/tags?tag=a", None, {"kind": "cluster", "name": None}),
+    ("PUT", "/2/groups/g/tags?tag=a", None, {"kind": "nodegroup", "name": "g"}),
+    ("PUT", "/2/nodes/n/role", "drained", {"drained": True, "offline": None}),
+    ("PUT", "/2/nodes/n/role?force=1&auto-promote=1", "regular",
+     {"drained": False, "offline": False, "master_candidate": False, "force": True,
+      "auto_promote": True}),
+    ("POST", "/2/instances/web/reboot?type=soft", {"shutdown_timeout": 3},
+     {"reboot_type": "soft", "shutdown_timeout": 3, "ignore_secondaries": False}),
+    ("POST", "/2/instances/web/reboot", None, {"reboot_type": "hard"}),
+    ("POST", "/2/instances/web/disk/2/grow", {"amount": 5}, {"disk": 2, "amount": 5}),
+    ("POST", "/2/instances/web/replace-disks?mode=replace_auto&disks=0,1", None,
+     {"mode": "replace_auto", "disks": [0, 1]}),
+    ("POST", "/2/instances/web/replace-disks?mode=replace_auto",
+     {"mode": "replace_on_primary", "disks": "3"}, {"mode": "replace_on_primary", "disks": [3]}),
+    ("POST", "/2/nodes/n/migrate?live=0", {"mode": "live"}, {"mode": "non-live"}),
+    ("POST", "/2/nodes/n/migrate", {"mode": "live"}, {"mode": "live"}),
+    ("GET", "/2/nodes/n/storage?storage_type=file&output_fields=name,free", None,
+     {"nodes": ["n"], "storage_type": "file", "output_fields": ["name", "free"]}),
+    ("PUT", "/2/nodes/n/storage/modify?storage_type=lvm-pv&name=x&allocatable=0", None,
+     {"changes": {"allocatable": False}}),
+    ("PUT", "/2/nodes/n/storage/modify?storage_type=lvm-pv&name=x", None, {"changes": {}}),
+    ("GET", "/2/instances/web/info?static=1", None, {"instances": ["web"], "static": True}),
+    ("PUT", "/2/instances/web/modify", {"custom_beparams": {"vcpus": 2}},
+     {"beparams": {"vcpus": 2}}),
+    ("POST", "/2/groups", {"name": "g"}, {"group_name": "g"}),
+    ("POST", "/2/groups", {"group_name": "g"}, {"group_name": "g"}),
+    ("DELETE", "/2/instances/web", None, {"ignore_failures": False}),
+    ("PUT", "/2/instances/web/export", {"destination": "n"}, {"target_node": "n"}),
+])
+def test_what_becomes_of_a_request(rest: Rest, method: str, path: str, body: Any,
+                                   wanted: dict[str, Any]) -> None:
+    op = rest.job(method, path, body)
+    assert {name: op[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("PUT", "/2/tags", None),
+    ("PUT", "/2/nodes/n/role", "master"),
+    ("PUT", "/2/nodes/n/role", "nonsense"),
+    ("PUT", "/2/nodes/n/role", None),
+    ("POST", "/2/nodes/n/migrate?live=1&mode=live", None),
+    ("POST", "/2/nodes/n/migrate", {"live": True, "mode": "live"}),
+    ("POST", "/2/instances/web/reboot?type=never", None),
+    ("POST", "/2/instances/web/replace-disks?mode=replace_auto&disks=x", None),
+    ("POST", "/2/instances/web/disk/99999999999999999999/grow", {"amount": 5}),
+    ("POST", "/2/instances/web/reinstall?os=x", {"os": "y"}),
+    ("GET", "/2/nodes/n/storage?storage_type=file", None),
+    ("GET", "/2/nodes/n/storage?output_fields=name&storage_type=x", None),
+    ("PUT", "/2/query/node", {"fields": ["name"], "filter": ["a"], "qfilter": ["b"]}),
+    ("PUT", "/2/query/node", {}),
+    ("GET", "/2/query/node", None),
+    ("POST", "/2/filters", {"nosuch": 1}),
+    ("GET", "/2/jobs/1/wait", {"fields": "x"}),
+])
+def test_requests_that_are_wrong(rest: Rest, method: str, path: str, body: Any) -> None:
+    assert rest(method, path, body)[0] == 400
+    assert not rest.master.asked
+
+
+def test_reinstalling_is_one_job(rest: Rest) -> None:
+    assert rest("POST", "/2/instances/web/reinstall", {"os": "x", "comment": "c"})[0] == 200
+    assert [op["OP_ID"] for op in rest.master.ops] == [
+        "OP_INSTANCE_SHUTDOWN", "OP_INSTANCE_REINSTALL", "OP_INSTANCE_STARTUP"]
+    assert all(op["comment"] == "c" for op in rest.master.ops)
+    assert rest("POST", "/2/instances/web/reinstall?os=x&nostartup=1")[0] == 200
+    assert [op["OP_ID"] for op in rest.master.ops][1:] == ["OP_INSTANCE_REINSTALL"]
+
+
+def test_tags_of_states(rest: Rest) -> None:
+    tag = f'"{UUID}-3"'
+    status, body, headers = rest("GET", "/2/instances/web")
+    assert status == 200 and headers["etag"] == tag
+    status, text, headers = rest("GET", "/2/instances/web", if_none_match=f'"x", W/{tag}')
+    assert (status, text, headers["etag"]) == (304, b"", tag)
+    assert rest("GET", "/2/instances/web", if_none_match='"x"')[0] == 200
+    status, body, headers = rest("PUT", "/2/instances/web/startup", if_match='"other"')
+    assert status == 412 and headers["etag"] == tag and "changed" in body["message"]
+    assert rest.master.asked[-1][0] == "QueryInstances"
+    assert rest("PUT", "/2/instances/web/startup", if_match=tag)[0] == 200
+    # What has no serial number has a tag, too.
+    first = rest("GET", "/2/features")[2]["etag"]
+    assert rest("GET", "/2/features", if_none_match=first)[0] == 304
+    assert "etag" not in rest("PUT", "/2/instances/web/startup")[2]
+
+
+def test_representations(rest: Rest) -> None:
+    status, text, headers = rest("GET", "/2/features", accept="application/yaml")
+    assert status == 200 and headers["content-type"] == "application/yaml"
+    assert text.startswith(b"- instance-create-reqv1\n")
+    assert rest("GET", "/2/features", accept="text/html")[0] == 406
+    assert rest("GET", "/2/doc", accept="text/html")[1].startswith(b"<!DOCTYPE html>")
+    assert rest("GET", "/2/openapi.json")[1]["openapi"] == "3.1.0"
+
+
+@pytest.mark.parametrize(("err", "status"), [
+    (errors.NoMasterError("the master daemon does not run"), 502),
+    (errors.JobQueueFull(), 503),
+    (errors.JobQueueDrainError("the queue is drained"), 503),
+    (errors.LuxiTimeout("x"), 504),
+    (RuntimeError("secret"), 500),
+])
+def test_a_master_that_fails(rest: Rest, err: Exception, status: int) -> None:
+    rest.master.answers["SubmitJob"] = err
+    found, body, headers = rest("PUT", "/2/instances/web/startup")
+    assert (found, body["code"]) == (status, status) and "secret" not in body["message"]
+    assert ("retry-after" in headers) == (status in (502, 503, 504))
+
+
+def test_jobs(rest: Rest) -> None:
+    rest.master.answers["QueryJobs"] = lambda ids, fields: (
+        [[3], [1]] if ids is None else [None if ids == [9] else list(fields)])
+    assert [job["id"] for job in rest("GET", "/2/jobs")[1]] == [1, 3]
+    assert rest("GET", "/2/jobs/1")[1]["oplog"] == "oplog"
+    assert rest("GET", "/2/jobs/9")[0] == 404
+    assert rest("GET", "/2/jobs/" + "9" * 40)[0] == 404
+    rest.master.answers["WaitForJobChange"] = "nochange"
+    assert rest("GET", "/2/jobs/1/wait", {"fields": ["status"]})[:2] == (200, None)
+    rest.master.answers["WaitForJobChange"] = [["running"], None]
+    assert rest("GET", "/2/jobs/1/wait", {"fields": ["status"]})[1] == {
+        "job_info": ["running"], "log_entries": []}
+    rest.master.answers["CancelJob"] = [True, "x"]
+    assert rest("DELETE", "/2/jobs/1")[1] == [True, "x"]
+
+
+def test_console(rest: Rest) -> None:
+    rows = {"data": [[[0, {"kind": "msg", "message": "m", "port": None}], [0, True]]]}
+    rest.master.answers["Query"] = rows
+    assert rest("GET", "/2/instances/web/console")[1] == {"kind": "msg", "message": "m"}
+    rest.master.answers["Query"] = {"data": [[[3, None], [0, False]]]}
+    assert rest("GET", "/2/instances/web/console")[0] == 503
+    rest.master.answers["Query"] = {"data": []}
+    assert rest("GET", "/2/instances/web/console")[0] == 404
+
+
+def test_operating_systems(rest: Rest) -> None:
+    rest.master.answers["Query"] = {"data": [
+        [[0, value] for value in row] for row in (
+            ("b", True, ["x", "y"], [["p", "text"]], [20], False, False, True),
+            ("a", True, [], [], [20], False, False, True),
+            ("hidden", True, [], [], [20], False, True, True),
+            ("broken", False, None, None, None, False, False, True))]}
+    assert rest("GET", "/2/os")[1] == ["a", "b+x", "b+y"]
+    found = rest("GET", "/2/os?bulk=1")[1]
+    assert len(found) == 4 and found[0]["parameters"] == [{"name": "p", "description": "text"}]
+
+
+def test_head(rest: Rest) -> None:
+    with rest.lab.connect() as sock:
+        sock.sendall(b"HEAD /2/features HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        text = receive_all(sock)
+    assert text.startswith(b"HTTP/1.1 200") and text.endswith(b"\r\n\r\n")

@@ -1,0 +1,120 @@
+"""The declarations against the published interface; every difference is named with its reason."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ganeti.opcodes.base import COMMON_PARAMS
+from ganeti.rapi.declare import BODY_COMMON, Job, Operation
+from ganeti.rapi.resources import RESOURCES, cluster, groups, instances, jobs, networks, nodes
+from ganeti.server import rapi
+from ganeti.utils import daemon
+
+PUBLISHED = json.loads(
+    (Path(__file__).resolve().parents[2] / "data" / "rapi.json").read_text(encoding="utf-8"))
+OURS = {resource.path: resource for resource in RESOURCES}
+
+OWN_RESOURCES = {
+    "/2/doc": "the documentation, for people",
+    "/2/events": "what happens, so that nobody has to ask again and again",
+    "/2/openapi.json": "the description, for programs",
+}
+# What a published member of a body is called here.
+OTHER_BODIES = {
+    ("/2/filters", "POST"), ("/2/filters/{filter_uuid}", "PUT"), ("/2/jobs/{job_id}/wait", "GET"),
+    ("/2/query/{resource}", "PUT"),  # these belong to no opcode; the table words them differently
+    ("/2/instances/{instance_name}/reinstall", "POST"),  # several opcodes
+    ("/2/instances-multi-alloc", "POST"),  # the table has the opcode's: a list of anything
+}
+# A job according to the table, a plain question here: nothing waits in the queue to be told.
+NO_JOB = {("/2/os", "GET"): "operating systems are a question to the nodes, which needs no locks"}
+OPTIONS_OF_ALL = {"--user", "--group", "--version", "-h/--help"}
+
+CASES = [(path, method) for path, resource in sorted(PUBLISHED["resources"].items())
+         for method in resource["methods"]]
+
+
+def operation(path: str, method: str) -> Operation:
+    return OURS[path].operations[method]
+
+
+def test_resources_and_methods() -> None:
+    ours = {(path, method) for path, one in OURS.items() for method in one.operations}
+    own = {(path, "GET") for path in OWN_RESOURCES}
+    assert ours - own == set(CASES)
+    assert own <= ours and len(CASES) == 84
+
+
+@pytest.mark.parametrize("path", sorted(PUBLISHED["resources"]))
+def test_names_of_resources(path: str) -> None:
+    assert OURS[path].handler == PUBLISHED["resources"][path]["handler"]
+
+
+@pytest.mark.parametrize(("path", "method"), CASES)
+def test_method(path: str, method: str) -> None:
+    wanted = PUBLISHED["resources"][path]["methods"][method]
+    ours = operation(path, method)
+    rights = {"none": set(), "write": {"write"}, "read/write": {"read", "write"}}
+    assert set(ours.access) == rights[wanted["access"]]
+    assert isinstance(ours, Job) == (wanted["submits_job"] and (path, method) not in NO_JOB)
+    if isinstance(ours, Job):
+        assert wanted["opcode"] == ours.opcode.OP_ID
+    assert set(wanted["query"]) <= {query.name for query in ours.query}
+    extra = {query.name for query in ours.query} - set(wanted["query"])
+    assert not extra
+
+
+@pytest.mark.parametrize(("path", "method"), CASES)
+def test_body(path: str, method: str) -> None:
+    wanted: dict[str, Any] = PUBLISHED["resources"][path]["methods"][method]
+    ours = operation(path, method)
+    found = OURS[path].body_fields(method)
+    published = set(wanted.get("body", {})) - set(wanted.get("forbidden", ()))
+    members = set(found) - (set(BODY_COMMON) - published) - {"__version__"}
+    assert members == published
+    if not isinstance(ours, Job):
+        return
+    assert dict(ours.rename) == wanted.get("renames", {})
+    assert list(ours.forbidden) == wanted.get("forbidden", [])
+    if (path, method) in OTHER_BODIES:
+        return
+    for name in published:
+        kind, required, default = wanted["body"][name]
+        field = found[name]
+        assert (str(field.type), field.required) == (kind, required), name
+        assert required or field.default == default, name
+
+
+def test_common_parameters_of_bodies() -> None:
+    assert set(BODY_COMMON) < set(COMMON_PARAMS)
+
+
+def test_fields_of_objects() -> None:
+    fields = PUBLISHED["fields"]
+    assert list(instances.TABLE.fields) == fields["instances"]
+    assert list(nodes.TABLE.fields) == fields["nodes"]
+    assert list(groups.TABLE.fields) == fields["groups"]
+    assert list(networks.TABLE.fields) == fields["networks"]
+    results = {path: OURS[path].operations["GET"].result.fields for path in OURS
+               if "GET" in OURS[path].operations}
+    assert list(results["/2/jobs"]) == fields["jobs"]
+    assert list(results["/2/jobs/{job_id}"]) == fields["job"]
+    assert list(results["/2/os"]) == fields["os"]
+    assert list(results["/2/filters"]) == fields["filters"]
+    assert jobs.RESOURCES
+
+
+def test_features() -> None:
+    assert sorted(cluster.FEATURES) == PUBLISHED["features"]
+
+
+def test_options_of_the_daemon() -> None:
+    parser = daemon.build_parser("ganeti-rapi", port=rapi.PORT, add_options=rapi.add_options)
+    ours = {"/".join(action.option_strings) for action in parser._actions}
+    assert ours == set(PUBLISHED["daemon_options"]) | OPTIONS_OF_ALL
+    options = parser.parse_args([])
+    assert (options.port, options.max_clients) == (5080, 20)
