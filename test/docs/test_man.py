@@ -14,12 +14,13 @@ from ganeti import client
 from ganeti.cli import failures
 from ganeti.cli import options as opt
 from ganeti.cli.command import Program
+from ganeti.objects import hvparams
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 COMMON_SECTION = "Options of all commands"
 
 PAGES = [*sorted(client.PROGRAMS), "ganeti", "ganeti-confd", "ganeti-iallocator", "ganeti-join",
-         "ganeti-masterd", "ganeti-noded", "ganeti-os-interface"]
+         "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-noded", "ganeti-os-interface"]
 
 
 def tree(name: str) -> nodes.document:
@@ -60,6 +61,19 @@ def test_page_can_be_rendered(name: str) -> None:
     assert document.astext().startswith(name)
     fields = [field[0].astext() for field in document.findall(nodes.field)]
     assert fields[:2] == ["Manual section", "Manual group"]
+
+
+def test_every_parameter_of_kvm_is_explained_with_its_default() -> None:
+    text = (MAN / "ganeti-kvm.rst").read_text(encoding="utf-8")
+    explained = dict(re.findall(r"``(\w+)``(?: \(`*([^`)]*)`*\))?", "\n".join(
+        line for line in text.splitlines() if line.startswith("``"))))
+    for name, parameter in hvparams.TABLES["kvm"].items():
+        assert name in explained, name
+        shown = explained[name]
+        if shown:
+            default = parameter.default
+            wanted = ("yes" if default else "no") if isinstance(default, bool) else str(default)
+            assert shown == wanted, name
 
 
 def test_no_page_without_its_program() -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from harness import Cluster, alive, wait_until
 
+from ganeti.utils import net
+
 pytestmark = pytest.mark.skipif(
     shutil.which("qemu-system-x86_64") is None, reason="QEMU (qemu-system-x86) is not installed"
 )
@@ -98,3 +100,36 @@ def test_qemu_that_dies_at_start_says_why(cluster: Cluster) -> None:
         cluster.run("gnt-instance", "remove", "--force", NAME).ok()
     assert not cluster.path(node, f"var/run/ganeti/kvm-hypervisor/pid/{NAME}").exists()
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
+
+
+def test_shutdown_from_inside_is_the_users_wish(cluster: Cluster) -> None:
+    """Not after a crash, and not before the administrator allows it."""
+    node = cluster.node_names[0]
+
+    def state() -> list[list[str]]:
+        return cluster.rows("gnt-instance", "list", "-o", "status")
+
+    def power_off() -> None:
+        wait_until(lambda: "shell on the serial console" in console(cluster, node),
+                   "somebody listens to the keyboard")
+        with net.unix_connect(str(cluster.path(
+                node, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial")), 60) as serial:
+            serial.sendall(b"\npower off\n")
+            wait_until(lambda: state() != [["running"]], "the guest has switched itself off")
+
+    cluster.run("gnt-cluster", "modify", "--user-shutdown=yes").ok()
+    assert cluster.on(node, "daemon-util", "check", "ganeti-kvmd").exit_code == 0
+    cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", node,
+                "-H", "kvm:user_shutdown=yes", NAME).ok()
+    power_off()
+    wait_until(lambda: state() == [["USER_down"]], "the list says who wanted it")
+    cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log").unlink()
+    cluster.run("gnt-instance", "start", NAME).ok()
+    assert state() == [["running"]]
+    os.kill(qemu_pid(cluster, node), signal.SIGKILL)
+    wait_until(lambda: state() == [["ERROR_down"]], "a crash is a crash")
+    cluster.run("gnt-instance", "shutdown", NAME).ok()
+    assert state() == [["ADMIN_down"]]
+    cluster.run("gnt-instance", "remove", "--force", NAME).ok()
+    cluster.run("gnt-cluster", "modify", "--user-shutdown=no").ok()
+    assert cluster.on(node, "daemon-util", "check", "ganeti-kvmd").exit_code != 0

@@ -552,6 +552,30 @@ def test_guest_of_root_runs_without_privileges(nodes: tuple[Node, Node]) -> None
     assert "going down (off)" in second.console(guest)
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving up privileges needs root")
+def test_each_guest_has_a_user_id_of_its_own(node: Node) -> None:
+    """Two ids, two guests; a third must wait until one is free again."""
+    pool = Path(node.paths.ssconf_file("uid_pool"))
+    pool.parent.mkdir(parents=True, exist_ok=True)
+    guests = [node.instance(f"{name}.example.com", disks=0, security_model="pool")
+              for name in ("one", "two", "three")]
+    with pytest.raises(errors.HypervisorError, match="pool of user ids is empty"):
+        node.start(guests[0])
+    pool.write_text("64201\n64203-64203\n")
+    for guest in guests[:2]:
+        node.start(guest, paused=True)
+    uids = {os.stat(f"/proc/{node.pid(guest)}").st_uid for guest in guests[:2]}
+    assert uids == {64201, 64203}
+    with pytest.raises(errors.HypervisorError, match="no user id of the cluster's pool is free"):
+        node.start(guests[2])
+    node.shutdown(guests[0], 0)
+    node.start(guests[2], paused=True)
+    assert os.stat(f"/proc/{node.pid(guests[2])}").st_uid in uids
+    for guest in guests:
+        node.shutdown(guest, 0)
+    assert node.leftovers() == []
+
+
 def _can_unshare() -> bool:
     """Whether a namespace with mounts of its own can be had: not in every chroot or container."""
     if os.geteuid() != 0 or not os.path.exists("/dev/net/tun"):

@@ -24,6 +24,7 @@ _COMMAND_TIMEOUT_S = 30.0
 _SCRIPT_TIMEOUT_S = 240.0
 _DAEMON_TIMEOUT_S = 280.0
 _PROBE_TIMEOUT_S = 2.0
+_ENSURE_TIMEOUT_S = 50.0
 _ANNOUNCEMENTS = 3
 
 
@@ -150,6 +151,25 @@ def stop_master() -> None:
     :raises OpExecError: one does not stop.
     """
     _run_daemon_util([paths.daemon_util(), "stop-master"], "stop")
+
+
+#: Daemons that may be asked for; the others run always, or with the master.
+_OPTIONAL_DAEMONS = frozenset(("ganeti-kvmd",))
+
+
+@serves(calls.NODE_ENSURE_DAEMON)
+def ensure_daemon(daemon: str, run: bool) -> None:
+    """Start or stop a daemon that only some clusters need.
+
+    :raises OpExecError: it is none of these, or does not start or stop.
+    """
+    if daemon not in _OPTIONAL_DAEMONS:
+        raise errors.OpExecError(f"'{daemon:.80}' is no daemon that may be started or stopped here")
+    verb = "start" if run else "stop"
+    try:
+        process.run([paths.daemon_util(), verb, daemon], timeout_s=_ENSURE_TIMEOUT_S)
+    except errors.CommandError as err:
+        raise errors.OpExecError(f"cannot {verb} {daemon}: {err}") from err
 
 
 def _run_daemon_util(argv: list[str], verb: str) -> None:

@@ -414,6 +414,10 @@ def force_types(values: Mapping[str, Any], types: Mapping[str, str],
     return forced
 
 
+_WORDS_FOR_BOOLS = {"true": True, "yes": True, "on": True,
+                    "false": False, "no": False, "off": False, "": False}
+
+
 def _forced(name: str, value: Any, kind: str) -> Any:
     if kind in (STRING, MAYBE_STRING):
         if isinstance(value, str) or (value is None and kind == MAYBE_STRING):
@@ -423,8 +427,8 @@ def _forced(name: str, value: Any, kind: str) -> Any:
     elif kind == BOOL:
         if isinstance(value, bool):
             return value
-        if isinstance(value, str) and value.lower() in ("true", "false", ""):
-            return value.lower() == "true"
+        if isinstance(value, str) and value.lower() in _WORDS_FOR_BOOLS:
+            return _WORDS_FOR_BOOLS[value.lower()]
         if value in (0, 1, None):
             return bool(value)
     elif isinstance(value, (str, int, float)) and not isinstance(value, bool):

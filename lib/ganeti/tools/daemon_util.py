@@ -22,11 +22,13 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ganeti import errors
+from ganeti.constants import ssconf
 from ganeti.tools import ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, paths, process, retry, users
 
 # In the order of starting; stopping goes backwards.
-START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-mond", "ganeti-masterd", "ganeti-rapi")
+START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-kvmd", "ganeti-mond", "ganeti-masterd",
+               "ganeti-rapi")
 MASTER_DAEMONS = ("ganeti-masterd", "ganeti-rapi")
 
 EXIT_SUCCESS = 0
@@ -59,6 +61,21 @@ def installed() -> list[str]:
     return [
         name for name in START_ORDER if os.access(f"{paths.daemon_dir()}/{name}", os.X_OK)
     ]
+
+
+def wanted(daemon: str) -> bool:
+    """Whether this cluster has work for a daemon: ganeti-kvmd is for some clusters only."""
+    if daemon != "ganeti-kvmd":
+        return True
+    return ("kvm" in _ssconf(ssconf.HYPERVISOR_LIST).split()
+            and _ssconf(ssconf.ENABLED_USER_SHUTDOWN).strip() == "True")
+
+
+def _ssconf(key: str) -> str:
+    try:
+        return fs.read_file(paths.current().ssconf_file(key))
+    except OSError:
+        return ""
 
 
 def parse_defaults(text: str) -> dict[str, list[str]]:
@@ -233,7 +250,7 @@ def _masters() -> list[str]:
 _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "daemon-pidfile": (1, 1, "<daemon>", _pid_file),
     "daemon-executable": (1, 1, "<daemon>", lambda name: _say(executable(name))),
-    "list-start-daemons": (0, 0, "", lambda: _say("\n".join(installed()))),
+    "list-start-daemons": (0, 0, "", lambda: _say("\n".join(filter(wanted, installed())))),
     "list-stop-daemons": (0, 0, "", lambda: _say("\n".join(reversed(installed())))),
     "is-daemon-name": (1, 1, "<name>", _is_daemon_name),
     "check": (1, 1, "<daemon>", _check),
@@ -242,7 +259,8 @@ _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "check-and-start": (1, 1, "<daemon>", start),
     "start-master": (0, 0, "", lambda: _start_many(_masters())),
     "stop-master": (0, 0, "", lambda: _stop_many(_masters()[::-1])),
-    "start-all": (0, 0, "", lambda: check_config() or _start_many(installed())),
+    "start-all": (0, 0, "", lambda: check_config() or _start_many(
+        [name for name in installed() if wanted(name)])),
     "stop-all": (0, 0, "", lambda: _stop_many(installed()[::-1])),
     "rotate-logs": (1, 1, "<daemon>", rotate_logs),
     "rotate-all-logs": (0, 0, "", lambda: max([rotate_logs(name) for name in installed()])),

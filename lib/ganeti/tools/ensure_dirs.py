@@ -87,7 +87,8 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.instance_reason_dir, 0o755, NODED, NODED)
     yield _dir(here.log_dir, 0o770, MASTERD, DAEMONS)
     for daemon, role in (("ganeti-masterd", MASTERD), ("ganeti-confd", CONFD),
-                         ("ganeti-noded", NODED), ("ganeti-rapi", RAPI), ("ganeti-mond", MOND)):
+                         ("ganeti-noded", NODED), ("ganeti-kvmd", NODED),
+                         ("ganeti-rapi", RAPI), ("ganeti-mond", MOND)):
         yield Entry(here.log_file(daemon), 0o600, role, MASTERD)
     yield Entry(here.log_jobs_file, 0o600, MASTERD, MASTERD)
     yield Entry(here.rapi_access_log_file, 0o600, RAPI, MASTERD)

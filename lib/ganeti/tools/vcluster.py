@@ -36,6 +36,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.tools import daemon_util
 from ganeti.utils import filelock, fs, net, paths, process, retry, text
 from ganeti.wire import json
 
@@ -49,7 +50,7 @@ _STATE_VERSION = 1
 _TRIES = 200
 # Bounds a hang; a cluster of three takes a few seconds.
 _COMMAND_S = 600.0
-_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-confd", "ganeti-noded")
+_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-kvmd", "ganeti-confd", "ganeti-noded")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 # A guest for rehearsal is small; the usual minimum of 1 GiB of disk would refuse it.
@@ -549,7 +550,11 @@ def start(directory: str) -> None:
             if not os.path.exists(cluster.paths(node).noded_cert_file):
                 _say(f"{node.name} is not in the cluster")
                 continue
-            for daemon in ("ganeti-noded", "ganeti-confd"):
+            # Which daemons this node needs, it knows itself; those of the master come last.
+            listed = _run(cluster, node, "daemon-util", "list-start-daemons")
+            for daemon in listed.stdout.split():
+                if daemon in daemon_util.MASTER_DAEMONS:
+                    continue
                 try:
                     _run(cluster, node, "daemon-util", "start", daemon)
                 except errors.OpExecError as err:

@@ -12,9 +12,13 @@ from typing import Any
 
 
 class DirectoryWatch:
-    """Tells the names of files that came, changed or went in one directory."""
+    """Tells the names of files that came, changed or went in one directory.
 
-    def __init__(self, directory: str) -> None:
+    :param created: also at the moment when a file is made, before it has any content; for sockets,
+        which never get any.
+    """
+
+    def __init__(self, directory: str, *, created: bool = False) -> None:
         """:raises OSError: the directory cannot be watched."""
         import pyinotify  # type: ignore[import-untyped,unused-ignore]
 
@@ -23,7 +27,7 @@ class DirectoryWatch:
         self._overflow = pyinotify.IN_Q_OVERFLOW
         self._notifier = pyinotify.Notifier(self._manager, self._note, timeout=0)
         mask = (pyinotify.IN_CLOSE_WRITE | pyinotify.IN_MOVED_TO | pyinotify.IN_MOVED_FROM
-                | pyinotify.IN_DELETE)
+                | pyinotify.IN_DELETE | (pyinotify.IN_CREATE if created else 0))
         try:
             self._manager.add_watch(directory, mask, quiet=False)
         except pyinotify.WatchManagerError as err:
@@ -53,10 +57,10 @@ class DirectoryWatch:
         self._names.add("" if event.mask & self._overflow else event.name)
 
 
-def watch(directory: str) -> DirectoryWatch | None:
+def watch(directory: str, *, created: bool = False) -> DirectoryWatch | None:
     """Watch a directory, or None when that cannot be done here."""
     try:
-        return DirectoryWatch(directory)
+        return DirectoryWatch(directory, created=created)
     except (OSError, ImportError) as err:
         logging.info("changes in %s are only noticed by looking: %s", directory, err)
         return None

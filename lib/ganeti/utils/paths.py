@@ -30,6 +30,7 @@ DEFAULT_SHARED_FILE_STORAGE_DIR = "/srv/ganeti/shared-file-storage"
 
 _LOG_BASE = {
     "ganeti-confd": "conf-daemon",
+    "ganeti-kvmd": "kvm-daemon",
     "ganeti-masterd": "master-daemon",
     "ganeti-mond": "monitoring-daemon",
     "ganeti-noded": "node-daemon",

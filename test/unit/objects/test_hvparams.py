@@ -14,6 +14,10 @@ from ganeti.objects import hvparams, ipolicy
 PUBLISHED = json.loads((Path(__file__).parents[2] / "data/published.json").read_text())
 
 
+# Beyond the published ones; their defaults change nothing.
+OURS = {hv.KVM: ("firmware", "firmware_path", "firmware_vars_path", "tpm_version")}
+
+
 @pytest.mark.parametrize("name", hv.ALL)
 def test_tables_are_as_published(name):
     mine = {p.name: [p.type, p.default, p.required, sorted(p.one_of) or None, bool(p.node_check)]
@@ -21,6 +25,8 @@ def test_tables_are_as_published(name):
     wanted = {key: list(value) for key, value in PUBLISHED["hvparams"][name].items()}
     if "migration_mode" in wanted:
         wanted["migration_mode"][3] = sorted(hv.MIGRATION_MODES)
+    for parameter in OURS.get(name, ()):
+        del mine[parameter]
     assert mine == wanted
 
 

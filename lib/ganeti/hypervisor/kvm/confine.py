@@ -15,14 +15,14 @@ import logging
 import os
 import pwd
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
 from ganeti.constants import ssconf
 from ganeti.hypervisor.kvm.argv import Layout
-from ganeti.utils import filelock, fs, paths
+from ganeti.utils import filelock, fs, paths, process
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,16 @@ def parse_pool(text: str) -> list[range]:
     return pool
 
 
-def uids_in_use() -> set[int]:
-    """Real ids of all processes."""
+def uids_in_use(candidates: Collection[int]) -> set[int]:
+    """Those of the ids which a living process has."""
     found = set()
     for name in os.listdir("/proc"):
         if name.isdigit():
             # A process that ends in between has no id any more.
             with contextlib.suppress(OSError):
-                found.add(os.stat(f"/proc/{name}").st_uid)
+                uid = os.stat(f"/proc/{name}").st_uid
+                if uid in candidates and process.is_alive(int(name)):
+                    found.add(uid)
     return found
 
 
@@ -122,7 +124,7 @@ def _from_pool(layout: Layout) -> Iterator[RunAs]:
     random.shuffle(candidates)
     directory = paths.current().uid_pool_dir
     fs.make_dirs(directory, 0o750)
-    used = uids_in_use()
+    used = uids_in_use(set(candidates))
     for uid in candidates:
         if uid in used:
             continue
@@ -130,17 +132,18 @@ def _from_pool(layout: Layout) -> Iterator[RunAs]:
         try:
             lock.acquire(timeout_s=0)
         except errors.LockError:
+            lock.close()
             continue
         try:
             # Another start may have come between the look and the lock.
-            if uid in uids_in_use():
+            if uids_in_use({uid}):
                 continue
             fs.write_file(layout.uid_file, str(uid), mode=0o644, sync=False)
             logging.info("instance %s runs as user id %d", layout.name, uid)
             yield RunAs(uid, _word(uid))
             return
         finally:
-            lock.release()
+            lock.close()
     raise errors.HypervisorError(
         f"no user id of the cluster's pool is free for instance {layout.name} "
         f"({len(candidates)} ids)")

@@ -69,7 +69,24 @@ class KvmHypervisor(KvmGuests):
         """Facts from the command line; memory as ballooned, when QEMU answers."""
         layout = self.layout(instance_name)
         found = self._process(layout)
-        return self._info(layout, *found) if found else None
+        if found:
+            return self._info(layout, *found)
+        if os.path.exists(layout.shutdown_file):
+            return base.InstanceInfo(instance_name, 0, 0, 0, base.SHUTDOWN, 0.0)
+        return None
+
+    def all_info(self) -> list[base.InstanceInfo]:
+        """Also of guests that were shut down from inside, as the daemon ganeti-kvmd has noted."""
+        names = set(self.list_instances())
+        suffix = ".shutdown"
+        try:
+            names.update(name.removesuffix(suffix)
+                         for name in fs.list_visible(f"{paths.current().kvm_root}/ctrl")
+                         if name.endswith(suffix))
+        except FileNotFoundError:
+            pass
+        found = (self.instance_info(name) for name in sorted(names))
+        return [info for info in found if info is not None]
 
     def _info(self, layout: argv.Layout, pid: int, command: parse.CommandLine) -> base.InstanceInfo:
         memory_mib, state = command.memory_mib, base.RUNNING

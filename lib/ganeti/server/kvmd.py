@@ -1,0 +1,191 @@
+"""Notices guests that are shut down from inside; the program ``ganeti-kvmd``.
+
+When a guest powers itself off, its QEMU ends as after a crash. This daemon listens on a control
+socket of every QEMU of the node (the one named ``<instance>.kvmd``, which nobody else uses), and
+when QEMU says that the guest itself wanted the end, it leaves an empty file
+``<instance>.shutdown`` beside the socket. The hypervisor shows such an instance as shut down, not
+as failed; starting it, or shutting it down officially, removes the file.
+
+It runs on nodes of a cluster with ``enabled_user_shutdown`` and the hypervisor kvm. It owns nothing
+and may be restarted at any time; what happens in between looks like a crash of the guest.
+
+Source: seed 004 (daemons), QEMU's QMP reference (event ``SHUTDOWN``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import select
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple, NoReturn
+
+from ganeti import errors
+from ganeti.utils import daemon, fs, inotify, net, paths
+from ganeti.wire import json
+
+NAME = "ganeti-kvmd"
+
+_SUFFIX = ".kvmd"
+# New sockets are also looked for when inotify says nothing.
+_LOOK_S = 5.0
+_CONNECT_S = 2.0
+# QEMU's events are a few hundred bytes; more without an end is no QEMU.
+_LINE_MAX_BYTES = 1 << 20
+
+
+class Monitor:
+    """The connection to one QEMU.
+
+    :raises OSError: nobody listens on the socket.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.instance_name = os.path.basename(path).removesuffix(_SUFFIX)
+        self._marker = f"{path.removesuffix(_SUFFIX)}.shutdown"
+        self._buffer = b""
+        self._socket = net.unix_connect(path, _CONNECT_S)
+        # Events come after this; its answer and the greeting are read with them.
+        self._socket.sendall(b'{"execute": "qmp_capabilities"}\n')
+        self._socket.setblocking(False)
+
+    def fileno(self) -> int:
+        """Readable when QEMU says something."""
+        return self._socket.fileno()
+
+    def close(self) -> None:
+        """Leave."""
+        self._socket.close()
+
+    def read(self) -> bool:
+        """Take what QEMU says; whether it may say more."""
+        try:
+            data = self._socket.recv(65536)
+        except BlockingIOError:
+            return True
+        except OSError:
+            data = b""
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._note(line)
+        return bool(data) and len(self._buffer) <= _LINE_MAX_BYTES
+
+    def _note(self, line: bytes) -> None:
+        if not by_guest(line):
+            return
+        logging.info("instance %s was shut down from inside", self.instance_name)
+        try:
+            fs.write_file(self._marker, "", mode=0o644, sync=False)
+        except OSError as err:
+            logging.error("cannot write %s: %s", self._marker, err.strerror)
+
+
+def by_guest(line: bytes) -> bool:
+    """Whether a message of QEMU says that the guest has switched itself off."""
+    try:
+        message = json.loads(line)
+    except errors.ParseError:
+        return False
+    if not isinstance(message, dict) or message.get("event") != "SHUTDOWN":
+        return False
+    data = message.get("data")
+    # A reset with -no-reboot ends QEMU, too, and is no shutdown.
+    return isinstance(data, dict) and data.get("reason") == "guest-shutdown"
+
+
+class Watcher:
+    """All QEMUs of the node.
+
+    :param directory: where the control sockets are.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._monitors: dict[str, Monitor] = {}
+
+    def look(self) -> None:
+        """Connect to those that are new."""
+        try:
+            names = [name for name in os.listdir(self._directory) if name.endswith(_SUFFIX)]
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name not in self._monitors:
+                # One that does not listen yet is found the next time; a stale socket never.
+                with contextlib.suppress(OSError):
+                    self._monitors[name] = Monitor(f"{self._directory}/{name}")
+                    logging.info("following instance %s", self._monitors[name].instance_name)
+
+    def monitors(self) -> list[Monitor]:
+        """The connections."""
+        return list(self._monitors.values())
+
+    def read(self, ready: set[int]) -> None:
+        """Take what has come on these file descriptors."""
+        for name, monitor in list(self._monitors.items()):
+            if monitor.fileno() in ready and not monitor.read():
+                monitor.close()
+                del self._monitors[name]
+
+    def close(self) -> None:
+        """Leave all of them."""
+        for monitor in self._monitors.values():
+            monitor.close()
+        self._monitors.clear()
+
+
+class _Prepared(NamedTuple):
+    watcher: Watcher
+    changes: inotify.DirectoryWatch | None
+
+
+def check(options: argparse.Namespace) -> None:
+    """Only where guests of KVM can be.
+
+    :raises Refuse: this machine is no node.
+    """
+    here = paths.current()
+    if not os.path.exists(here.noded_cert_file):
+        raise daemon.Refuse(
+            f"this machine belongs to no cluster: {here.noded_cert_file} is missing. "
+            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+
+
+def prepare(options: argparse.Namespace) -> _Prepared:
+    """Look for guests that run."""
+    directory = f"{paths.current().kvm_root}/ctrl"
+    fs.make_dirs(directory, 0o775)
+    watcher = Watcher(directory)
+    # Before the first look, so that no guest falls between the two.
+    changes = inotify.watch(directory, created=True)
+    watcher.look()
+    return _Prepared(watcher, changes)
+
+
+def run(options: argparse.Namespace, prepared: _Prepared, signals: daemon.Signals) -> int | None:
+    """Listen until a signal says to stop."""
+    watcher, changes = prepared
+    while True:
+        poll = select.poll()
+        for one in (signals, changes, *watcher.monitors()):
+            if one is not None:
+                poll.register(one.fileno(), select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(_LOOK_S * 1000)}
+        if signals.fileno() in ready and any(number in daemon.STOP_SIGNALS
+                                             for number in signals.take()):
+            watcher.close()
+            return None
+        if changes is not None and changes.fileno() in ready:
+            changes.take()
+        watcher.read(ready)
+        watcher.look()
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of ``ganeti-kvmd``."""
+    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run)
+
+
