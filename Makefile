@@ -17,7 +17,7 @@ PYTEST = $(VPY) -m pytest
 PARALLEL ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario scenario-long bench demo demo-stop man \
+.PHONY: help venv check lint types unit docs scenario scenario-long lab lab-shell bench demo demo-stop man \
 	completion install clean
 
 help:
@@ -34,6 +34,9 @@ help:
 	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
 	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip)"
 	@echo "  make scenario-long  the slow ones, too: broken networks, more of the model     (venv)"
+	@echo "  make lab        virtual machines with real LVM and DRBD, and the tests in them; at most"
+	@echo "                  25 minutes (venv; qemu-system-x86, debootstrap, cpio; root to build)"
+	@echo "  make lab-shell  a cluster of three such machines, and a shell on its master"
 	@echo "  make bench      latency and throughput on a virtual cluster                    (venv)"
 	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
 	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
@@ -70,6 +73,13 @@ scenario-long: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py \
 		test/unit/cmdlib/test_interruptions.py
+
+# For example: make lab LAB="-k migrate test/lab/test_life.py"
+lab: venv
+	@tools/lab test $(LAB)
+
+lab-shell: venv
+	@tools/lab shell
 
 # For example: make bench BENCH="--sections all --json now.json"
 bench: venv

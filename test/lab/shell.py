@@ -1,0 +1,47 @@
+"""A laboratory for people: ``tools/lab shell`` starts a cluster and opens a shell on its master.
+
+The other nodes are reached from there with ssh. Everything is taken down when the shell ends.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from lab import image, qemu
+from lab.cluster import Cluster
+from lab.machines import Lab, missing_programs
+
+
+def main() -> int:
+    """Exit code: that of the shell, or 1 when there can be no laboratory."""
+    missing = missing_programs()
+    if missing:
+        print(f"the laboratory needs {', '.join(missing)} (packages: {' '.join(image.PACKAGES)})",
+              file=sys.stderr)
+        return 1
+    count = int(sys.argv[1])
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gntlab-") as directory:
+        try:
+            lab = Lab(Path(directory), count)
+            lab.prepare()
+        except image.CannotBuild as err:
+            print(f"no image for the laboratory: {err}", file=sys.stderr)
+            return 1
+        print(f"starting {count} machines ({qemu.accelerator(lab.image)}) ...", flush=True)
+        with lab:
+            print("making a cluster of them ...", flush=True)
+            cluster = Cluster(lab)
+            cluster.make()
+            print(f"ready after {time.monotonic() - begin:.0f} s. The other nodes: ssh node2 ..."
+                  " Everything is gone when you leave.", flush=True)
+            argv = cluster.master.ssh_argv()
+            return subprocess.run([*argv[:-1], "-t", argv[-1]]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""Proof 3: a disk dies, on the secondary and on the primary; repair restores redundancy."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import drbd
+from lab.cluster import Cluster
+
+NAME = "disks"
+DEVICE = "/dev/drbd0"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def instance(cluster: Cluster) -> None:
+    """A running instance; its volumes are on the first disk of two."""
+    cluster.add(NAME, "node2:node3")
+    cluster.gnt("instance", "startup", NAME)
+    for name in ("node2", "node3"):
+        cluster.lab[name].run("pvcreate -q /dev/mapper/lab1 && vgextend -q xenvg /dev/mapper/lab1")
+
+
+@pytest.mark.parametrize(("broken", "mode"), [("node3", "-s"), ("node2", "-p")])
+def test_a_disk_dies(cluster: Cluster, broken: str, mode: str) -> None:
+    primary, machine = cluster.lab["node2"], cluster.lab[broken]
+    writer = drbd.Writer(primary, DEVICE)
+    writer.wait_for(100)
+    machine.break_disk(0)
+    # The guest notices nothing, and what it wrote is on the other node.
+    writer.more(300)
+    last = writer.stop()
+    drbd.wait_for(machine, 0, "Diskless/UpToDate$")
+    assert "EINSTANCEFAULTYDISK" in cluster.fails("cluster", "verify", "--error-codes")
+    cluster.gnt("node", "repair-storage", "--ignore-consistency", broken, "lvm-vg", "xenvg")
+    assert machine.run("vgs --noheadings -o vg_attr xenvg").strip()[3] == "-"
+    cluster.gnt("instance", "replace-disks", mode, NAME)
+    for name in ("node2", "node3"):
+        drbd.wait_for(cluster.lab[name], 0, "^Connected UpToDate/UpToDate")
+    drbd.check(primary, DEVICE, last)
+    places = machine.run("lvs --noheadings -o devices xenvg")
+    assert "lab1" in places and "lab0" not in places
+    # The other node really has it, too.
+    cluster.gnt("instance", "migrate", "-f", NAME)
+    drbd.check(cluster.lab["node3"], DEVICE, last)
+    cluster.gnt("instance", "migrate", "-f", NAME)
+
+
+def test_end(cluster: Cluster) -> None:
+    cluster.remove(NAME)
+    for name in ("node2", "node3"):
+        machine = cluster.lab[name]
+        machine.mend_disk(0)
+        # As after buying a new disk: the old records are worth nothing.
+        machine.run("wipefs -qa /dev/mapper/lab0; pvcreate -q -ff -y /dev/mapper/lab0 &&"
+                    " vgextend -q xenvg /dev/mapper/lab0 && vgreduce -q xenvg /dev/mapper/lab1 &&"
+                    " pvremove -q /dev/mapper/lab1")
+        assert drbd.volumes(machine) == []

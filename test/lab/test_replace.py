@@ -1,0 +1,92 @@
+"""Proof 1, continued: every way to get another half, and to go from one kind of disk to another."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import drbd
+from lab.cluster import Cluster
+
+NAME = "replace"
+BLOCKS = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def instance(cluster: Cluster) -> None:
+    """A running instance on node1 and node2, with a few blocks."""
+    cluster.add(NAME, "node1:node2")
+    cluster.gnt("instance", "startup", NAME)
+    writer = drbd.Writer(cluster.lab["node1"], "/dev/drbd0")
+    writer.wait_for(BLOCKS)
+    writer.stop()
+
+
+def settled(cluster: Cluster) -> None:
+    """Both halves are together, the data are there, and nothing else is on any machine."""
+    primary, secondary = cluster.nodes_of(NAME)
+    minor = next(iter(drbd.minors(cluster.lab[primary])))
+    for name in (primary, secondary):
+        drbd.wait_for(cluster.lab[name], minor_of(cluster, name), "^Connected UpToDate/UpToDate")
+    drbd.check(cluster.lab[primary], f"/dev/drbd{minor}", BLOCKS)
+    for machine in cluster.lab:
+        expected = 2 if machine.name in (primary, secondary) else 0
+        assert len(drbd.volumes(machine)) == expected, machine.name
+        assert len(drbd.minors(machine)) == expected // 2, machine.name
+
+
+def minor_of(cluster: Cluster, name: str) -> int:
+    (minor,) = drbd.minors(cluster.lab[name])
+    return minor
+
+
+def test_on_the_secondary(cluster: Cluster) -> None:
+    before = drbd.volumes(cluster.lab["node2"])
+    cluster.gnt("instance", "replace-disks", "-s", NAME)
+    settled(cluster)
+    # The new volumes got the names of the old ones.
+    assert drbd.volumes(cluster.lab["node2"]) == before
+
+
+def test_on_the_primary(cluster: Cluster) -> None:
+    cluster.gnt("instance", "replace-disks", "-p", NAME)
+    settled(cluster)
+
+
+@pytest.mark.parametrize("early", [(), ("--early-release",)])
+def test_on_a_new_secondary(cluster: Cluster, early: tuple[str, ...]) -> None:
+    target = "node3" if cluster.nodes_of(NAME)[1] == "node2" else "node2"
+    cluster.gnt("instance", "replace-disks", "-n", target, *early, NAME)
+    assert cluster.nodes_of(NAME) == ("node1", target)
+    settled(cluster)
+
+
+def test_to_plain_and_back(cluster: Cluster) -> None:
+    cluster.gnt("instance", "shutdown", NAME)
+    cluster.gnt("instance", "modify", "-t", "plain", NAME)
+    for machine in cluster.lab:
+        assert drbd.minors(machine) == {}
+        assert len(drbd.volumes(machine)) == (1 if machine.name == "node1" else 0)
+    cluster.gnt("instance", "activate-disks", NAME)
+    (volume,) = drbd.volumes(cluster.lab["node1"])
+    drbd.check(cluster.lab["node1"], f"/dev/xenvg/{volume}", BLOCKS)
+    cluster.gnt("instance", "deactivate-disks", NAME)
+    cluster.gnt("instance", "modify", "-t", "drbd", "-n", "node3", NAME)
+    cluster.gnt("instance", "startup", NAME)
+    assert cluster.nodes_of(NAME) == ("node1", "node3")
+    settled(cluster)
+
+
+def test_a_lost_volume_is_made_again(cluster: Cluster) -> None:
+    cluster.gnt("instance", "shutdown", NAME)
+    cluster.gnt("instance", "recreate-disks", "-n", "node2:node3", NAME)
+    assert cluster.nodes_of(NAME) == ("node2", "node3")
+    cluster.gnt("instance", "startup", NAME)
+    for name in ("node2", "node3"):
+        drbd.wait_for(cluster.lab[name], minor_of(cluster, name), "^Connected UpToDate/UpToDate")
+
+
+def test_end(cluster: Cluster) -> None:
+    cluster.remove(NAME)
+    for machine in cluster.lab:
+        # Disks on nodes that were given up by making them again are the administrator's.
+        assert drbd.minors(machine) == {}, machine.name
