@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness import Cluster, alive, wait_until
+from harness import Cluster, Finished, alive, wait_until
 
 MASTERD = "ganeti-masterd"
 NODED = "ganeti-noded"
@@ -73,6 +73,9 @@ class Lab:
     def log(self, node: str) -> str:
         return self.cluster.path(node, "var/log/ganeti/master-daemon.log").read_text()
 
+    def verify(self, master: str, *options: str) -> Finished:
+        return self.cluster.on(master, "gnt-cluster", "verify", *options)
+
     def settled(self, master: str, *verify: str) -> None:
         """One master; everybody agrees; nothing acknowledged is missing; everything is whole.
 
@@ -93,9 +96,12 @@ class Lab:
         (instance,) = instances.values()
         kept = set(instance["tags"])
         assert set(self.tags) <= kept, f"lost: {set(self.tags) - kept}"
-        assert "ERROR" not in self.cluster.on(master, "gnt-cluster", "verify", *verify).ok().text
         wait_until(lambda: {self.last_job(node) for node in candidates} == {
             self.last_job(master)}, "one job queue")
+        # Who was away is brought up to date in the background.
+        wait_until(lambda: "copy of the job queue" not in self.verify(master, *verify).text,
+                   "all jobs are on all candidates")
+        assert "ERROR" not in self.verify(master, *verify).ok().text
 
 
 def make_lab(count: int) -> Iterator[Lab]:

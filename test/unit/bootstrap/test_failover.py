@@ -1,0 +1,368 @@
+"""Moving the master's role, step by step, with nodes that fail at any of them.
+
+The configuration of this node (node2) is a real file; the other nodes are a model that votes,
+promises, and remembers what it was told (:class:`Nodes`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.config import cluster_of, uuid_of
+from ganeti import errors
+from ganeti.bootstrap import failover, local
+from ganeti.config.store import CONFIG, DistributionFailure
+from ganeti.objects import MasterVote, codec
+from ganeti.rpc import Result
+from ganeti.utils import master_state, paths
+from ganeti.utils.master_state import Epoch
+
+OLD, ME, THIRD = NODES = [f"node{number}.example.com" for number in (1, 2, 3)]
+VOTE, CLAIM = "master_vote", "master_claim"
+STOP, START = "node_stop_master", "node_start_master_daemons"
+
+
+class Nodes:
+    """All nodes as the calls of a failover see them; ``errors[call, node]`` lets one fail."""
+
+    def __init__(self) -> None:
+        self.serial = dict.fromkeys(NODES, 7)
+        self.jobs = dict.fromkeys(NODES, 3)
+        self.master = dict.fromkeys(NODES, OLD)
+        self.promised = dict.fromkeys(NODES, Epoch(4, uuid_of("node1")))
+        self.errors: dict[tuple[str, str], Exception] = {}
+        self.events: list[tuple[str, str]] = []
+        self.no_voting: bool | None = None
+        #: Nodes which do not take the new configuration.
+        self.deaf: set[str] = set()
+
+    def call_addresses(self, call, addresses, **args):
+        return {name: self._answer(call.name, name, args) for name in addresses}
+
+    def _answer(self, call: str, node: str, args: dict[str, object]) -> Result:
+        if call not in (VOTE, CLAIM):
+            self.events.append((call, node))
+        failure = self.errors.get((call, node), self.errors.get(("any", node)))
+        if failure is not None:
+            return Result(node, failure=failure)
+        if call == CLAIM:
+            self.promised[node] = master_state.parse(str(args["epoch"]))
+        if call == START:
+            self.no_voting = bool(args["no_voting"])
+        if call in (VOTE, CLAIM):
+            return Result(node, MasterVote(
+                master=self.master[node], epoch=str(self.promised[node]),
+                config_epoch=f"4 {uuid_of('node1')}", config_serial=self.serial[node],
+                config_digest=f"d{self.serial[node]}", queue_epoch=f"4 {uuid_of('node1')}",
+                last_job=self.jobs[node]))
+        return Result(node, None)
+
+    def silent(self, *names: str) -> None:
+        for name in names:
+            self.errors["any", name] = errors.NodeUnreachable(name, "call", "no connection")
+
+    def steps(self) -> list[tuple[str, str]]:
+        """What was done, without votes and promises."""
+        return self.events
+
+
+class Runner:
+    """In place of both runners."""
+
+    nodes: Nodes
+
+    def __init__(self, *args: object) -> None:
+        self.epoch: Epoch | None = None
+
+    def call_addresses(self, call, addresses, **args):
+        return self.nodes.call_addresses(call, addresses, **args)
+
+    def use_epoch(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+
+
+class Distributor:
+    """Brings the new configuration to the candidates of the model."""
+
+    nodes: Nodes
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+
+    def __call__(self, wanted):
+        assert self.runner.epoch is not None, "distributed without an epoch"
+        self.nodes.events.append(("commit", ""))
+        failures = []
+        for uuid in wanted.candidates:
+            name = f"{uuid.removeprefix('uuid-')}.example.com"
+            if name in self.nodes.deaf or ("any", name) in self.nodes.errors:
+                failures.append(DistributionFailure(uuid, CONFIG, "no connection"))
+        return failures
+
+
+@pytest.fixture
+def nodes() -> Nodes:
+    return Nodes()
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: Nodes
+) -> Iterator[paths.Paths]:
+    monkeypatch.setenv(paths.ENV_HOSTNAME, ME)
+    monkeypatch.setattr(Runner, "nodes", nodes, raising=False)
+    monkeypatch.setattr(Distributor, "nodes", nodes, raising=False)
+    for name, value in (("AddressRunner", Runner), ("RpcRunner", Runner),
+                        ("ConfigDistributor", Distributor), ("open_client", lambda *args: None),
+                        ("take_down_at", lambda runner, data, uuid: nodes.events.append(
+                            ("take down", uuid)))):
+        monkeypatch.setattr(failover, name, value)
+    found = paths.Paths(str(tmp_path / ME))
+    for directory in (found.data_dir, found.lock_dir, found.run_dir):
+        os.makedirs(directory)
+    with paths.override(found):
+        write(found, cluster_of(3))
+        Path(found.ssconf_file("master_node")).write_text(f"{OLD}\n")
+        Path(found.ssconf_file("master_candidates")).write_text("\n".join(NODES) + "\n")
+        yield found
+
+
+def write(here: paths.Paths, data) -> None:
+    data = dataclasses.replace(data, serial_no=7)
+    Path(here.cluster_conf_file).write_text(json.dumps(codec.to_dict(data)))
+
+
+def master_now(here: paths.Paths) -> str:
+    uuid: str = json.loads(Path(here.cluster_conf_file).read_text())["cluster"]["master_node"]
+    return uuid
+
+
+def run(**options) -> tuple[list[str], list[str]]:
+    """Warnings and what was said."""
+    said: list[str] = []
+    return failover.failover(say=said.append, **options), said
+
+
+# -- it works --------------------------------------------------------------------
+
+def test_the_steps_in_their_order(here: paths.Paths, nodes: Nodes) -> None:
+    warnings, said = run()
+    assert warnings == []
+    assert nodes.steps() == [
+        (STOP, OLD), ("commit", ""), ("take down", uuid_of("node1")), (START, ME)]
+    assert nodes.no_voting is False
+    assert master_now(here) == uuid_of("node2")
+    assert set(nodes.promised.values()) == {Epoch(5, uuid_of("node2"))}
+    assert master_state.read().config == Epoch(5, uuid_of("node2"))
+    assert said[0] == f"stopping the master daemon on {OLD}"
+    assert "3 of 3 nodes obey epoch 5" in said[1]
+
+
+def test_the_dry_run_changes_nothing(here: paths.Paths, nodes: Nodes) -> None:
+    before = Path(here.cluster_conf_file).read_bytes()
+    found = failover.survey()
+    assert found.verdict.won and found.old.name == OLD and found.me == ME
+    assert Path(here.cluster_conf_file).read_bytes() == before
+    assert nodes.steps() == [] and {epoch.number for epoch in nodes.promised.values()} == {4}
+
+
+def test_a_dead_master_is_not_waited_for(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.silent(OLD)
+    warnings, _ = run()
+    assert [step for step in nodes.steps() if step[0] == STOP] == []
+    assert "was not stopped. It will end by itself" in warnings[0]
+    assert master_now(here) == uuid_of("node2")
+
+
+def test_an_old_master_that_cannot_be_stopped(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.errors[STOP, OLD] = errors.NodeCallFailed(OLD, STOP, "it hangs")
+    warnings, _ = run()
+    assert "could not be stopped" in warnings[0] and "it hangs" in warnings[0]
+    assert master_now(here) == uuid_of("node2")
+
+
+def test_an_address_that_stays_up(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failover, "take_down_at", lambda runner, data, uuid: "no such device")
+    warnings, _ = run()
+    assert "may still be up" in warnings[0] and "no such device" in warnings[0]
+
+
+def test_the_master_itself_whose_daemon_is_missing(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.master = dict.fromkeys(NODES, ME)
+    write(here, cluster_of(3, master_node=uuid_of("node2")))
+    _, said = run()
+    assert "only its daemon does not run" in said[0]
+    assert nodes.steps() == [(START, ME)]
+
+
+# -- refusals: nothing is done ---------------------------------------------------
+
+def test_without_a_quorum(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.silent(OLD, THIRD)
+    with pytest.raises(errors.OpPrereqError, match="only 1 of 3 nodes answer.*--no-voting"):
+        run()
+    assert nodes.steps() == []
+
+
+@pytest.mark.parametrize("what", ["serial", "jobs"])
+def test_somebody_has_something_newer(here: paths.Paths, nodes: Nodes, what: str) -> None:
+    getattr(nodes, what)[THIRD] += 1
+    with pytest.raises(errors.OpPrereqError, match=f"{THIRD}.*newer|newer.*{THIRD}"):
+        run()
+    assert nodes.steps() == []
+
+
+@pytest.mark.parametrize(("changes", "text"), [
+    ({"master_candidate": False}, "is no master candidate"),
+    ({"offline": True}, "is marked offline"),
+    ({"drained": True}, "is marked drained"),
+])
+def test_a_node_in_another_role(
+    here: paths.Paths, nodes: Nodes, changes: dict[str, bool], text: str
+) -> None:
+    write(here, cluster_of(3, node_changes={2: changes}))
+    with pytest.raises(errors.OpPrereqError, match=f"{text}.*{OLD}, {ME}, {THIRD}"):
+        failover.survey()
+
+
+def test_a_node_without_configuration(here: paths.Paths) -> None:
+    os.unlink(here.cluster_conf_file)
+    with pytest.raises(errors.OpPrereqError, match="is no master candidate, so it has no copy"):
+        failover.survey()
+
+
+def test_a_machine_of_no_cluster(here: paths.Paths) -> None:
+    os.unlink(here.cluster_conf_file)
+    os.unlink(here.ssconf_file("master_node"))
+    with pytest.raises(errors.OpPrereqError, match="belongs to no cluster"):
+        failover.survey()
+
+
+def test_a_stranger_in_its_own_configuration(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(paths.ENV_HOSTNAME, "node9.example.com")
+    with pytest.raises(errors.OpPrereqError, match="not in its own configuration"):
+        failover.survey()
+
+
+def test_where_the_master_daemon_runs(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "running_daemon", lambda where, name: 42)
+    with pytest.raises(errors.OpPrereqError, match="runs on this node"):
+        failover.survey()
+
+
+# -- failures on the way ---------------------------------------------------------
+
+def test_the_old_master_got_something_newer_before_it_stopped(
+    here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The votes are counted once more; the old master goes on."""
+    answer = nodes._answer
+
+    def stop(call, node, args):
+        if call == STOP:
+            nodes.serial[OLD] = nodes.serial[THIRD] = 8
+        return answer(call, node, args)
+
+    monkeypatch.setattr(nodes, "_answer", stop)
+    with pytest.raises(errors.OpPrereqError, match="newer"):
+        run()
+    assert nodes.steps() == [(STOP, OLD), (START, OLD)]
+    assert {epoch.number for epoch in nodes.promised.values()} == {4}
+    assert master_now(here) == uuid_of("node1")
+
+
+def test_too_few_promises(here: paths.Paths, nodes: Nodes) -> None:
+    for name in (OLD, THIRD):
+        nodes.errors[CLAIM, name] = errors.NodeUnreachable(name, CLAIM, "cut off")
+    with pytest.raises(errors.OpPrereqError, match="cut off"):
+        run()
+    assert nodes.steps() == [(STOP, OLD), (START, OLD)]
+    assert master_now(here) == uuid_of("node1")
+
+
+def test_the_old_master_does_not_start_again(here: paths.Paths, nodes: Nodes) -> None:
+    """Both are told: why it failed, and what is left."""
+    for name in (OLD, THIRD):
+        nodes.errors[CLAIM, name] = errors.NodeUnreachable(name, CLAIM, "cut off")
+    nodes.errors[START, OLD] = errors.NodeCallFailed(OLD, START, "port is taken")
+    with pytest.raises(errors.OpExecError) as caught:
+        run()
+    for text in ("cut off", "port is taken", f"the master daemon of {OLD} is stopped"):
+        assert text in str(caught.value)
+
+
+def test_a_commit_without_majority(here: paths.Paths, nodes: Nodes) -> None:
+    """The change may be somewhere, so the old master is left alone; run again, it is finished."""
+    nodes.deaf = {OLD, THIRD}
+    with pytest.raises(errors.OpExecError, match="There is no master now. Run this command once"):
+        run()
+    assert (START, OLD) not in nodes.steps() and (START, ME) not in nodes.steps()
+    nodes.deaf = set()
+    nodes.events.clear()
+    run()
+    assert nodes.steps()[-1] == (START, ME)
+    assert master_now(here) == uuid_of("node2")
+    assert nodes.promised[ME].number > 5
+
+
+def test_a_minority_that_misses_the_commit(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.deaf = {THIRD}
+    run()
+    assert nodes.steps()[-1] == (START, ME)
+
+
+def test_a_daemon_that_does_not_start(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.errors[START, ME] = errors.NodeCallFailed(ME, START, "no memory")
+    with pytest.raises(errors.OpExecError, match="no memory.*daemon-util start-master"):
+        run()
+    assert master_now(here) == uuid_of("node2")
+
+
+# -- overriding ------------------------------------------------------------------
+
+def test_without_voting(here: paths.Paths, nodes: Nodes) -> None:
+    """Alone, and against others which have something newer."""
+    nodes.silent(OLD, THIRD)
+    warnings, _ = run(no_voting=True)
+    assert nodes.no_voting is True
+    assert master_now(here) == uuid_of("node2")
+    assert any("was not stopped" in text for text in warnings)
+
+
+def test_without_voting_although_others_are_newer(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.serial[THIRD] = 9
+    run(no_voting=True)
+    assert master_now(here) == uuid_of("node2")
+    assert {epoch.number for epoch in nodes.promised.values()} == {5}
+
+
+def test_not_even_this_nodes_daemon_answers(here: paths.Paths, nodes: Nodes) -> None:
+    nodes.silent(*NODES)
+    with pytest.raises(errors.OpPrereqError, match="itself does not answer"):
+        run(no_voting=True)
+    assert master_now(here) == uuid_of("node1")
+
+
+def test_nodes_marked_offline_do_not_count_unless_wanted(
+    here: paths.Paths, nodes: Nodes
+) -> None:
+    """They do at the start of the daemon, which is told not to vote, with a warning."""
+    gone = {"offline": True, "master_candidate": False}
+    write(here, cluster_of(3, node_changes={1: gone, 3: gone}))
+    nodes.silent(OLD, THIRD)
+    with pytest.raises(errors.OpPrereqError, match="only 1 of 3"):
+        run(ignore_offline=False)
+    warnings, _ = run()
+    assert nodes.no_voting is True
+    assert any("too few nodes are there" in text for text in warnings)
+    assert master_now(here) == uuid_of("node2")
