@@ -84,11 +84,11 @@ def _node(help_text: str, *names: str, action: str | None = None, dest: str = "n
 PROGRAM = Program(
     "gnt-backup", "Exports of instances, and instances made from them.",
     [
-        Command("list", list_exports, [], [
+        Command("list", list_exports, [Argument("unknown")], [
             _node("only exports on this node; may be given several times", "-n", "--node",
                   action="append", dest="nodes"),
-            *(option for option in opt.LIST_OPTIONS if option is not opt.FILTER)],
-                "List the exports on the nodes"),
+            *opt.LIST_OPTIONS],
+                "List the exports on the nodes", usage="[<options>] [<export>...|<filter>]"),
         Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
                 "List the fields that list can show", usage="[<options>] [<field>...]"),
         Command("export", export, [Argument("instance", 1, 1)], [

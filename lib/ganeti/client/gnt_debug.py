@@ -46,7 +46,7 @@ def list_locks(values: Values, arguments: list[str]) -> int:
         formatters["name"] = _Names(client).label
 
     def show() -> int:
-        return listing.run_list("lock", LOCK_FIELDS, values, [], formatters=formatters,
+        return listing.run_list("lock", LOCK_FIELDS, values, arguments, formatters=formatters,
                                 client=client)
 
     if not values.interval:
@@ -170,11 +170,12 @@ PROGRAM = Program(
             Option("-r", "--repeat", kind="int", default=0, help="wait so many times"),
             opt.PRIORITY, *opt.SUBMIT_OPTIONS],
                 "Run a job that only takes time", usage="[<options>] <duration>"),
-        Command("locks", list_locks, [], [
-            opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT, opt.VERBOSE_LIST,
+        Command("locks", list_locks, [Argument("unknown")], [
+            *opt.LIST_OPTIONS,
             Option("--interval", kind="int", metavar="SECONDS",
                    help="show again every SECONDS")],
-                "Show who holds which lock and who waits for it"),
+                "Show who holds which lock and who waits for it",
+                usage="[<options>] [<lock>...|<filter>]"),
         debug_allocator.COMMAND,
         *debug_queue.COMMANDS,
         Command("submit-job", submit_job, [Argument("file", 1)], [

@@ -84,7 +84,7 @@ PROGRAM = Program(
     [
         Command("add", add, [], _RULE_OPTIONS, "Add a rule; prints its UUID"),
         Command("list", list_filters, [Argument("filter")],
-                [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT, opt.VERBOSE_LIST],
+                opt.LIST_OPTIONS,
                 "List the rules in the order in which they are applied"),
         Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
                 "List the fields that list can show", usage="[<options>] [<field>...]"),

@@ -225,7 +225,7 @@ PROGRAM = Program(
             opt.DRY_RUN, *_JOB],
                 "Move nodes to a group", usage="[<options>] <group> <node>..."),
         Command("list", list_groups, [Argument("group")],
-                [option for option in opt.LIST_OPTIONS if option is not opt.UNITS],
+                opt.LIST_OPTIONS,
                 "List node groups", usage="[<options>] [<group>...|<filter>]"),
         Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
                 "List the fields that list can show", usage="[<options>] [<field>...]"),
@@ -241,7 +241,7 @@ PROGRAM = Program(
             opt.flag("--sequential", help="one instance after the other"),
             opt.flag("--force-failover", help="stop and start instances where they could be"
                      " migrated"),
-            *opt.SUBMIT_OPTIONS],
+            opt.DRY_RUN, *opt.SUBMIT_OPTIONS],
                 "Move all instances of a group to other groups"),
         Command("show-ispecs-cmd", show_ispecs_cmd, [Argument("group")], [
             opt.flag("--include-defaults", help="also what a group has from the cluster")],

@@ -293,8 +293,7 @@ PROGRAM = Program(
     "gnt-job", "Look at jobs, wait for them, stop them, put them away.",
     [
         Command("list", list_jobs, [Argument("jobid")],
-                [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT, opt.VERBOSE_LIST, opt.FILTER,
-                 _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
+                [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
                 "List jobs and their states"),
         Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
                 "List the fields that list can show", usage="[<options>] [<field>...]"),

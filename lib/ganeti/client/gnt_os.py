@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ganeti import errors
-from ganeti.cli import failures, jobs, main, terminal
+from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
@@ -33,8 +33,20 @@ def os_names(name: str, variants: Sequence[str] | None) -> list[str]:
     return [f"{name}+{variant}" for variant in variants] if variants else [name]
 
 
+def _format_pairs(value: Any) -> str:
+    """Parameters with their meaning: only the names."""
+    return listing.join_list(pair[0] for pair in value)
+
+
+LIST_FIELDS = ("name", "valid", "variants")
+_FORMATTERS: dict[str, listing.Formatter] = {
+    "variants": listing.join_list, "api_versions": listing.join_list, "parameters": _format_pairs}
+
+
 def list_os(values: Values, arguments: list[str]) -> int:
-    """``list``."""
+    """``list``: what can be installed; with fields or a filter, the definitions behind it."""
+    if values.output is not None or arguments or values.force_filter:
+        return listing.run_list("os", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
     rows = _diagnose(values, ("name", "variants"))
     names = [name for os_name, variants in rows for name in os_names(os_name, variants)]
     if values.output_format in opt.DATA_FORMATS:
@@ -44,6 +56,11 @@ def list_os(values: Values, arguments: list[str]) -> int:
     for line in names if values.no_headers else ["Name", *names]:
         terminal.out(line)
     return failures.EXIT_SUCCESS
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("os", values, arguments)
 
 
 _INFO_FIELDS = ("name", "valid", "variants", "parameters", "api_versions", "blacklisted", "hidden",
@@ -193,8 +210,10 @@ def _list_change(wish: bool | None, name: str) -> list[list[str]] | None:
 PROGRAM = Program(
     "gnt-os", "See which operating systems the nodes can install.",
     [
-        Command("list", list_os, [], [opt.NO_HEADERS, opt.PRIORITY, opt.OUTPUT_FORMAT],
+        Command("list", list_os, [Argument("os")], [*opt.LIST_OPTIONS, opt.PRIORITY],
                 "List what can be installed on all nodes"),
+        Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
+                "List the fields that list can show", usage="[<options>] [<field>...]"),
         Command("info", show_info, [Argument("os")], [opt.PRIORITY, opt.OUTPUT_FORMAT],
                 "Show variants and parameters of OS definitions"),
         Command("diagnose", diagnose, [], [opt.PRIORITY, opt.OUTPUT_FORMAT],

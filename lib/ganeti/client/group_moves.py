@@ -25,6 +25,8 @@ EARLY_RELEASE = opt.flag("--early-release",
 
 def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Client) -> int:
     """Wait for the jobs which move instances; the exit code says whether all arrived."""
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
     failed = sum(not outcome.success for outcome in job_set.wait())
@@ -48,5 +50,5 @@ def change_group(values: Values, arguments: list[str]) -> int:
 
 CHANGE_GROUP = Command(
     "change-group", change_group, [Argument("instance", 1, 1)],
-    [opt.IALLOCATOR, TO_GROUP, EARLY_RELEASE, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
+    [opt.IALLOCATOR, TO_GROUP, EARLY_RELEASE, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
     "Move an instance to another node group")

@@ -69,7 +69,7 @@ def power(values: Values, arguments: list[str]) -> int:
         if not names:
             terminal.err("Please provide at least one node for this command")
             return failures.EXIT_FAILURE
-        if not values.force:
+        if not (values.force or values.dry_run):
             code = nodes.ask(f"Power {command} the nodes {', '.join(names)}?")
             if code is not None:
                 return code
@@ -83,6 +83,8 @@ def power(values: Values, arguments: list[str]) -> int:
         node_names=names, command=f"power-{command}", ignore_status=values.ignore_status,
         timeout=values.oob_timeout, power_delay=values.power_delay, **common))
     result = jobs.run_opcodes(opcodes, values)[-1]
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     return _show_answers(
         result, values, lambda data: [_power_text(data) if command == "status" else "invoked"])
 
@@ -97,6 +99,13 @@ def health(values: Values, arguments: list[str]) -> int:
     result = jobs.run_opcode(OpOobCommand(
         node_names=arguments, command="health", timeout=values.oob_timeout,
         **jobs.common_params(values)), values)
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+        output.write_data([{
+            "node": name, "items": dict(data) if status == query_const.RS_NORMAL else None}
+            for (_, name), (status, data) in result], values.output_format)
+        failed = any(status != query_const.RS_NORMAL for _, (status, _) in result)
+        return failures.EXIT_FAILURE if failed else failures.EXIT_SUCCESS
     return _show_answers(
         result, values, lambda data: [f"{item}={status}" for item, status in data] or [""])
 
@@ -163,6 +172,8 @@ def restricted_command(values: Values, arguments: list[str]) -> int:
     result = jobs.run_opcode(OpRestrictedCommand(
         command=arguments[0], nodes=names, use_locking=values.do_locking,
         **jobs.common_params(values)), values, client=client)
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     code = failures.EXIT_SUCCESS
     for name, (success, text) in zip(names, result, strict=True):
         terminal.out(RULER)
@@ -271,6 +282,12 @@ def list_drbd(values: Values, arguments: list[str]) -> int:
     if not answer.ok:
         terminal.err(f"The configuration daemons do not know node {arguments[0]}")
         return failures.EXIT_FAILURE
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+        names = ("node", "minor", "instance", "disk", "role", "peer")
+        output.write_data([dict(zip(names, row, strict=True)) for row in answer.answer],
+                          values.output_format)
+        return failures.EXIT_SUCCESS
     columns = [table.Column("Node"), table.Column("Minor", True), table.Column("Instance"),
                table.Column("Disk"), table.Column("Role"), table.Column("PeerNode")]
     rows = [[str(cell) for cell in row] for row in answer.answer]
@@ -314,11 +331,11 @@ COMMANDS = [
         OOB_TIMEOUT, POWER_DELAY, AUTO_PROMOTE, opt.FORCE,
         opt.flag("--ignore-status", help="switch off nodes that are not marked offline, and do not"
                  " mark them"),
-        opt.NO_HEADERS, opt.SEPARATOR, *_JOB],
+        opt.NO_HEADERS, opt.SEPARATOR, opt.DRY_RUN, *_JOB],
             "Switch nodes, or show whether they are on",
             usage="[<options>] on|off|cycle|status [<node>...]"),
     Command("health", health, [Argument("node")],
-            [OOB_TIMEOUT, opt.NO_HEADERS, opt.SEPARATOR, opt.PRIORITY],
+            [OOB_TIMEOUT, opt.NO_HEADERS, opt.SEPARATOR, opt.PRIORITY, opt.OUTPUT_FORMAT],
             "Show what the hardware of nodes says of itself"),
     Command("powercycle", powercycle, [Argument("node", 1, 1)], [
         opt.flag("--yes", dest="confirm", help="do not ask"),
@@ -328,7 +345,7 @@ COMMANDS = [
             [Argument("unknown", 1, 1), Argument("node")], [
                 opt.NODE_GROUP, SHOW_NAMES,
                 opt.flag("--sync", dest="do_locking", help="hold the nodes while it runs"),
-                *_JOB],
+                opt.DRY_RUN, *_JOB],
             "Run a command prepared by the administrator on nodes",
             usage="[<options>] <command> [<node>...]"),
     Command("list-storage", list_storage, [Argument("node")], [
@@ -357,6 +374,7 @@ COMMANDS = [
         Option("-o", "--output", kind="string", metavar="FIELDS", help="the columns, comma"
                " separated; +a,b adds to the default ones"), opt.PRIORITY],
             "List logical volumes of nodes"),
-    Command("list-drbd", list_drbd, [Argument("node", 1, 1)], [opt.NO_HEADERS, opt.SEPARATOR],
+    Command("list-drbd", list_drbd, [Argument("node", 1, 1)],
+            [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
             "List the DRBD minors of a node"),
 ]

@@ -36,7 +36,7 @@ def evacuate(values: Values, arguments: list[str]) -> int:
     if not found:
         terminal.err(f"No instances to evacuate from node(s) {name}, exiting.")
         return failures.EXIT_SUCCESS
-    if not values.force:
+    if not (values.force or values.dry_run):
         code = nodes.ask(f"Move instance(s) {', '.join(found)} away from node {name}?")
         if code is not None:
             return code
@@ -44,6 +44,8 @@ def evacuate(values: Values, arguments: list[str]) -> int:
         node_name=name, mode=mode, remote_node=values.dst_node, iallocator=values.iallocator,
         early_release=values.early_release, ignore_soft_errors=values.ignore_soft_errors,
         **jobs.common_params(values)), values, client=client)
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     errors_seen = _wait(client, values, result)
     if errors_seen:
         terminal.out(f"There were {errors_seen} errors during the evacuation.")
@@ -64,7 +66,7 @@ def migrate(values: Values, arguments: list[str]) -> int:
     if not pinst:
         terminal.out(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
-    if not values.force:
+    if not (values.force or values.dry_run):
         code = nodes.ask(f"Migrate instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
@@ -73,6 +75,8 @@ def migrate(values: Values, arguments: list[str]) -> int:
         target_node=values.dst_node, iallocator=values.iallocator,
         allow_runtime_changes=values.allow_runtime_chgs, ignore_ipolicy=values.ignore_ipolicy,
         **jobs.common_params(values)), values, client=client)
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     errors_seen = _wait(client, values, result)
     if errors_seen:
         terminal.out(f"There were {errors_seen} errors during the node migration.")
@@ -91,7 +95,7 @@ def failover(values: Values, arguments: list[str]) -> int:
     if not pinst:
         terminal.err(f"No primary instances on node {name}, exiting.")
         return failures.EXIT_SUCCESS
-    if not values.force:
+    if not (values.force or values.dry_run):
         code = nodes.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
@@ -109,22 +113,20 @@ def failover(values: Values, arguments: list[str]) -> int:
     if failed:
         terminal.out("There were errors during the failover:\n"
                      f"{failed} error(s) out of {len(pinst)} instance(s).")
-    else:
+    elif not values.dry_run:
         terminal.out(f"All {len(pinst)} instance(s) failed over successfully.")
     # Published: the text says what happened, the exit code only that all was tried.
     return failures.EXIT_SUCCESS
 
 
 def _wait(client: luxi.Client, values: Values, result: Any) -> int:
-    """Wait for the jobs which a job has made; how many failed. Nothing came of a dry run."""
-    if result is None:
-        return 0
+    """Wait for the jobs which a job has made; how many failed."""
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
     return sum(not outcome.success for outcome in job_set.wait())
 
 
-_JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
+_JOB = (opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
 
 COMMANDS = [
     Command("evacuate", evacuate, [Argument("node", 1, 1)], [
@@ -149,6 +151,6 @@ COMMANDS = [
     Command("failover", failover, [Argument("node", 1, 1)], [
         opt.FORCE, opt.IALLOCATOR,
         opt.flag("--ignore-consistency", help="go on although the disks are not in order"),
-        opt.PRIORITY],
+        opt.DRY_RUN, opt.PRIORITY],
             "Stop all primary instances of a node and start them elsewhere"),
 ]

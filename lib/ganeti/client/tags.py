@@ -30,9 +30,10 @@ def commands(kind: str, argument: str | None, what: str) -> list[Command]:
     :param what: how the summaries name the object.
     """
     names = [Argument(argument, 1, 1)] if argument else []
-    changing = (FROM, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
+    changing = (FROM, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
     return [
-        Command("list-tags", _lister(kind), names, [], f"List the tags of {what}"),
+        Command("list-tags", _lister(kind), names, [opt.OUTPUT_FORMAT],
+                f"List the tags of {what}"),
         Command("add-tags", _changer(kind, add=True), [*names, Argument("unknown")], changing,
                 f"Add tags to {what}", usage=_usage(argument)),
         Command("remove-tags", _changer(kind, add=False), [*names, Argument("unknown")], changing,
@@ -48,7 +49,12 @@ def _lister(kind: str) -> Callable[[Values, list[str]], int]:
     def list_tags(values: Values, arguments: list[str]) -> int:
         """``list-tags``."""
         name = arguments[0] if arguments else ""
-        for tag in sorted(jobs.connect().query_tags(kind, name)):
+        tags = sorted(jobs.connect().query_tags(kind, name))
+        if values.output_format in opt.DATA_FORMATS:
+            from ganeti.cli import output
+            output.write_data([{"tag": tag} for tag in tags], values.output_format)
+            return failures.EXIT_SUCCESS
+        for tag in tags:
             terminal.out(tag)
         return failures.EXIT_SUCCESS
     return list_tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -259,3 +260,32 @@ def test_tags(program: str, kind: str, gnt: Gnt, master: FakeMaster, tmp_path: P
     assert params(master.opcodes()[-1], "OP_ID", "tags") == ["OP_TAGS_DEL", ["a"]]
     assert "no tags to add" in gnt(f"{program} add-tags x").err
     assert "nonexistent" in gnt(f"{program} add-tags --from {tmp_path}/nonexistent x").err
+
+
+@pytest.mark.parametrize("line", [
+    "node evacuate --dry-run", "node migrate --dry-run", "node failover --dry-run"])
+def test_a_dry_run_asks_nobody_and_claims_nothing(line: str, gnt: Gnt, master: FakeMaster) -> None:
+    master.answers["QueryInstances"] = lambda names, fields, lock: [
+        [name, "sharedfile"] for name in names]
+    done = gnt(line, NODE2)
+    assert (done.code, done.err) == (0, "")
+    assert "successfully" not in done.out
+    assert all(op["dry_run"] for op in master.opcodes()) and master.opcodes()
+
+
+@pytest.mark.parametrize("command", ["power --dry-run off", "restricted-command --dry-run check"])
+def test_a_dry_run_needs_no_result(command: str, gnt: Gnt, master: FakeMaster) -> None:
+    done = gnt(f"node {command}", NODE2)
+    assert (done.code, done.err) == (0, "")
+    assert all(op["dry_run"] for op in master.opcodes()) and master.opcodes()
+
+
+def test_formats_of_health_and_tags(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_OOB_COMMAND"] = [
+        [[0, NODE2], [0, [["PSU0", "OK"]]]], [[0, "node1"], [2, None]]]
+    done = gnt("node health --output=json")
+    assert json.loads(done.out) == [{"node": NODE2, "items": {"PSU0": "OK"}},
+                                    {"node": "node1", "items": None}]
+    assert done.code == 1
+    master.answers["QueryTags"] = lambda kind, name: ["web", "db"]
+    assert gnt("node list-tags --output=csv", NODE2).out == "tag\ndb\nweb\n"

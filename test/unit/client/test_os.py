@@ -108,3 +108,19 @@ def test_failure(gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt("os list")
     assert (ended.code, ended.out) == (1, "")
     assert ended.err == "Failure: command execution error:\nno node answers\n"
+
+
+def test_definitions_by_fields_and_filters(gnt: Gnt, master: FakeMaster) -> None:
+    master.fields["os"] = [
+        {"name": name, "title": name.title(), "kind": kind, "doc": name}
+        for name, kind in (("name", "text"), ("valid", "bool"), ("variants", "other"),
+                           ("parameters", "other"))]
+    master.rows["os"] = [TINY, NOOP]
+    assert gnt("os list --no-headers -o +parameters tiny").out \
+        == "tiny Y plain,net size,fail\n"
+    assert gnt("os list --no-headers --separator=: -F 'not valid'").code == 0
+    assert master.requests[-1] == ("Query", [
+        "os", ["name", "valid", "variants"], ["!", ["?", "valid"]]])
+    assert [row["name"] for row in json.loads(gnt("os list -o name -o json").out)] \
+        == ["tiny", "noop"]
+    assert gnt("os list-fields --no-headers name").out.startswith("name Text Name")
