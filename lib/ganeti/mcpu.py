@@ -196,6 +196,8 @@ class Processor:
             unit.info("dry run: everything is checked, nothing is done")
             unit.feedback(describe.plan_text(unit, plan, passed))
             return unit.dry_run_result(plan)
+        # The last moment at which nothing has been changed.
+        unit.ctx.callbacks.check_cancel()
         try:
             result = unit.exec(plan)
             result = hooks.post(result)

@@ -188,6 +188,17 @@ def test_a_cancelled_job_does_not_begin(master, probe):
     assert "exec" not in probe.phases
 
 
+def test_a_running_job_is_cancelled_before_it_changes_anything(master, probe):
+    """The checks and the hooks before may have taken long."""
+    job = master.new_job()
+    probe.check_prereq = lambda self: setattr(job, "cancel", True) or "plan"
+    with pytest.raises(errors.JobCanceled):
+        master.run(OpProbe(), job)
+    assert job.started
+    assert "exec" not in probe.phases
+    assert master.locks.owners() == []
+
+
 def test_an_instance_removed_while_waiting_is_said_so(master, probe):
     uuid = uuid_of("web")
     other = Owner(99, "remover")

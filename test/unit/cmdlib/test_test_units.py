@@ -11,7 +11,7 @@ import pytest
 from fakes.config import cluster_of
 from fakes.master import FakeJob, Master
 from ganeti import errors
-from ganeti.cmdlib.test import jqueue, rendezvous
+from ganeti.cmdlib.test import delay, jqueue, rendezvous
 from ganeti.constants.job import LOG_DELAY_TEST, LOG_JQUEUE_TEST
 from ganeti.opcodes.test import OpTestDelay, OpTestJqueue, OpTestOsParams
 from ganeti.utils import net, paths
@@ -114,6 +114,23 @@ def test_a_delay_is_ended_early() -> None:
     assert len(job.stops) == 2
     Master(cluster_of(1)).refused(
         OpTestDelay(duration=1.0, interruptible=True, on_nodes=["node1"]), errors.ECODE_INVAL)
+
+
+def test_a_delay_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between rounds, and also while it sleeps."""
+    monkeypatch.setattr(delay, "_SLICE_S", 0.001)
+    for op in (OpTestDelay(duration=3600.0), OpTestDelay(duration=0.0, repeat=1000000000)):
+        job = Visited(visit=False)
+        calls: list[int] = []
+
+        def check(job: Visited = job, calls: list[int] = calls) -> None:
+            calls.append(1)
+            if len(calls) > 30:
+                raise errors.JobCanceled("canceled")
+
+        monkeypatch.setattr(job, "check_cancel", check)
+        with pytest.raises(errors.JobCanceled):
+            run(op, job)
 
 
 def test_secret_parameters_are_named_only() -> None:

@@ -502,7 +502,8 @@ class LUInstanceCreate(LogicalUnit):
             "", self._attempt, "active disks", disk_work.shutdown_disks, self, instance
         )
         disk_work.assemble_disks(self, instance)
-        in_step = sync.wait_for_sync(self, instance, once=not self.op.wait_for_sync)
+        in_step = sync.wait_for_sync(
+            self, instance, once=not self.op.wait_for_sync, cancelable=True)
         if self.op.wait_for_sync and not in_step:
             raise errors.OpExecError(
                 f"disks of instance {self.name} are degraded after all was sent"

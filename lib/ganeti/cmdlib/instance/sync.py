@@ -35,14 +35,17 @@ def wait_for_sync(
     disks: Sequence[Disk] | None = None,
     *,
     once: bool = False,
+    cancelable: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
     """Wait until the mirrored disks of an instance are in step.
 
     :param disks: these of its disks; all by default.
     :param once: look once and go on, as long as none of them is broken.
+    :param cancelable: the caller can undo everything, so the job may be canceled meanwhile.
     :returns: whether none of them is degraded now.
     :raises errors.OpExecError: the primary node does not answer.
+    :raises errors.JobCanceled: somebody canceled the job.
     """
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     mirrored = [disk for disk in chosen if disk.dev_type in INT_MIRRORED]
@@ -52,6 +55,8 @@ def wait_for_sync(
     node = unit.config.node(instance.primary_node)
     silent, degraded_left = 0, DEGRADED_POLLS
     while True:
+        if cancelable:
+            unit.ctx.callbacks.check_cancel()
         answer = unit.rpc.call(
             BLOCKDEV_GETMIRRORSTATUS, node.uuid, disks=(mirrored, instance)
         )

@@ -13,6 +13,9 @@ from ganeti.locking import Level
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.wire.calls import TEST_DELAY
 
+# How long a canceled job may sleep on.
+_SLICE_S = 0.5
+
 
 @dataclass(frozen=True, slots=True)
 class DelayPlan:
@@ -51,6 +54,7 @@ class LUTestDelay(LogicalUnit):
 
     def exec(self, plan: DelayPlan) -> None:
         for number in range(plan.rounds):
+            self.ctx.callbacks.check_cancel()
             if self.op.repeat:
                 self.info(f"round {number + 1} of {plan.rounds}")
             if self.op.interruptible:
@@ -58,12 +62,19 @@ class LUTestDelay(LogicalUnit):
                     self.info("the delay was ended early")
                     return
             elif plan.on_master and plan.duration_s > 0:
-                time.sleep(plan.duration_s)
+                self._sleep(plan.duration_s)
             if not plan.node_uuids:
                 continue
             answers = self.rpc.call_many(TEST_DELAY, plan.node_uuids, duration_s=plan.duration_s)
             for answer in answers.values():
                 answer.payload()
+
+    def _sleep(self, duration_s: float) -> None:
+        """Wait until the time is over; somebody may cancel the job meanwhile."""
+        until = time.monotonic() + duration_s
+        while (left_s := until - time.monotonic()) > 0:
+            time.sleep(min(left_s, _SLICE_S))
+            self.ctx.callbacks.check_cancel()
 
     def _wait(self, duration_s: float) -> bool:
         """Wait until the time is over or somebody connects to the socket named in the log."""
