@@ -11,11 +11,13 @@ arguments).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fakes.config import FakeConfig
 from ganeti import errors
+from ganeti.config import ssconf
 from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import BlockDevStatus, MigrationStatus
@@ -95,7 +97,9 @@ class FakeRpc:
 
     def _answer(self, call: Call, node_name: str, args: dict[str, Any]) -> Result:
         decoded = call.decode_args(call.encode_args(args, self.config))
-        self.calls.append((call.name, node_name, decoded))
+        if call is not calls.HOOKS_PRESENT:
+            # Whether hooks are asked for or run makes no difference to any test but one.
+            self.calls.append((call.name, node_name, decoded))
         failure = self.errors.get((call.name, node_name), self.errors.get(call.name))
         if isinstance(failure, str):
             failure = errors.NodeCallFailed(node_name, call.name, failure)
@@ -186,6 +190,9 @@ class FakeRpc:
     def _os_diagnose(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [["noop", "/usr/share/ganeti/os/noop", True, "", [], [], [20], True]]
 
+    def _hooks_present(self, node: str, args: dict[str, Any]) -> bool:
+        return True
+
     def _hooks_runner(self, node: str, args: dict[str, Any]) -> list[Any]:
         return []
 
@@ -195,12 +202,21 @@ class FakeRpc:
     def _node_verify_light(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return self._node_verify(node, args)
 
+    def _checksum(self, path: str) -> str:
+        """Of a file which is as it should be."""
+        _directory, prefix, key = path.rpartition("/ssconf_")
+        if not prefix:
+            return "sum"
+        text = ssconf.values(self.config.snapshot())[key]
+        return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
     def _node_verify(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         known = self.config.node_by_name(node)
         good: dict[str, Any] = {
             "version": [PROTOCOL_VERSION, RELEASE_VERSION],
             "time": self.answers.get("time", lambda _node: None)(node),
-            "filelist": {path: "sum" for path in args["checks"].get("filelist") or ()},
+            "filelist": {
+                path: self._checksum(path) for path in args["checks"].get("filelist") or ()},
             "hypervisor": {name: None for name in args["checks"].get("hypervisor") or ()},
             "node-net-test": {},
             "nodesetup": [],
@@ -221,6 +237,7 @@ ASKING = frozenset(
         calls.BLOCKDEV_FIND,
         calls.BLOCKDEV_GETDIMENSIONS,
         calls.BRIDGES_EXIST,
+        calls.backup.EXPORT_INFO,
         calls.backup.EXPORT_LIST,
         calls.HYPERVISOR_VALIDATE_PARAMS,
         calls.IALLOCATOR_RUNNER,

@@ -71,6 +71,7 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
     :param instance_list: of `data`, when the caller keeps one.
     """
     from ganeti.constants import cluster as cluster_const
+    from ganeti.objects import fill
 
     cluster = data.cluster
     nodes = sorted(data.nodes.values(), key=lambda node: _natural_key(node.name))
@@ -80,7 +81,7 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         raise errors.ConfigurationError(
             f"master node {cluster.master_node} is not in the configuration")
     ssh_ports = [
-        f"{node.name}={cluster.fill_nd(node, data.nodegroups[node.group])['ssh_port']}"
+        f"{node.name}={fill.fill_nd(cluster, data.nodegroups.get(node.group), node)['ssh_port']}"
         for node in nodes]
     found = {
         const.CLUSTER_NAME: _line(cluster.cluster_name),

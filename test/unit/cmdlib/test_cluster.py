@@ -192,6 +192,49 @@ def node_answer(master, node, **changes):
     master.rpc.answers["node_verify"] = answer
 
 
+def node_file(master, node, path, checksum):
+    """Let one file of a node have another checksum, or (None) be missing."""
+    usual = master.rpc._node_verify
+
+    def answer(name, args):
+        found = usual(name, args)
+        if name == node and path in found["filelist"]:
+            if checksum is None:
+                del found["filelist"][path]
+            else:
+                found["filelist"][path] = checksum
+        return found
+
+    master.rpc.answers["node_verify"] = answer
+
+
+@pytest.mark.parametrize("checksum", ["older", None])
+def test_facts_that_a_node_missed(master, root, checksum):
+    path = root.to_virtual(root.ssconf_file("cluster_tags"))
+    node_file(master, NODE2, path, checksum)
+    assert master.run(group()) is False
+    (line,) = findings(master, "ECLUSTERFILECHECK")
+    assert f"file {path} is missing or old on {NODE2}" in line
+
+
+def test_facts_written_meanwhile_are_no_finding(master, root):
+    path = root.to_virtual(root.ssconf_file("cluster_tags"))
+    usual = master.rpc._node_verify
+    asked = []
+
+    def answer(name, args):
+        found = usual(name, args)
+        if name == NODE2:
+            asked.append(len(args["checks"]))
+            if len(asked) < 3:
+                found["filelist"][path] = "older"
+        return found
+
+    master.rpc.answers["node_verify"] = answer
+    assert master.run(group()) is True
+    assert asked[1:] == [1, 1]
+
+
 def test_a_healthy_group(master):
     assert master.run(group()) is True
     assert findings(master) == []
@@ -264,7 +307,7 @@ def test_the_form_for_people(master):
 
 
 def test_files_which_differ(master, root):
-    node_answer(master, NODE3, filelist={root.to_virtual(root.cluster_conf_file): "other"})
+    node_file(master, NODE3, root.to_virtual(root.cluster_conf_file), "other")
     assert master.run(group()) is False
     (line,) = findings(master, "ECLUSTERFILECHECK")
     assert f"version 1 on {NODE1}, {NODE2}; version 2 on {NODE3}" in line
@@ -279,7 +322,7 @@ def test_a_configuration_written_meanwhile_is_no_finding(master, root):
         asked.append(name)
         found = usual(name, args)
         if name == NODE3 and asked.count(NODE3) == 1:
-            found["filelist"] = {path: "older"}
+            found["filelist"][path] = "older"
         return found
 
     master.rpc.answers["node_verify"] = answer
@@ -292,7 +335,8 @@ def test_only_candidates_need_the_configuration(root):
     certs = {uuid_of("node1"): "AA:00"}
     master = Master(cluster_of(2, node_changes=changes, candidate_certs=certs))
     master.rpc.answers["time"] = lambda node: list(clock.split(clock.now()))
-    node_answer(master, NODE2, filelist={})
+    here = paths.current()
+    node_file(master, NODE2, here.to_virtual(here.cluster_conf_file), None)
     assert master.run(group()) is True
 
 

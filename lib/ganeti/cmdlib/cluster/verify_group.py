@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 from ganeti.cmdlib import locks, prereq, ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.cluster import (
+    verify_files,
     verify_layout,
     verify_programs,
     verify_queue,
     verify_storage,
+    verify_systems,
 )
-from ganeti.cmdlib.cluster.files import common_files
 from ganeti.cmdlib.cluster.findings import Findings
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
 from ganeti.cmdlib.instance import policy
-from ganeti.cmdlib.os import diagnose
 from ganeti.constants import node_verify as nv
 from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
@@ -34,7 +34,7 @@ from ganeti.constants.verify import CHECK_HVPARAM_ASSESSMENT, CHECK_NPLUSONE_MEM
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node, NodeGroup
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
-from ganeti.utils import clock, paths
+from ganeti.utils import clock
 from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, NODE_VERIFY
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         findings.section(f"Asking {len(online)} node(s)")
         gathered = self._gather(plan, online)
         findings.section("Comparing files")
-        self._files(findings, online, gathered)
+        verify_files.FileCheck(self, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
         verify_queue.compare_copies(
             self, findings, [node for node in online if node.uuid in gathered.verify])
@@ -155,7 +155,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         storage.nodes()
         storage.versions()
         storage.physical_sizes(plan.group)
-        self._operating_systems(findings, online, gathered)
+        verify_systems.compare(findings, online, gathered.verify)
         findings.section("Checking instances")
         for instance in plan.instances:
             self._instance(findings, instance, gathered)
@@ -176,12 +176,9 @@ class LUClusterVerifyGroup(LogicalUnit):
 
     def _checks(self, plan: VerifyPlan, nodes: list[Node]) -> dict[str, Any]:
         cluster = self.config.cluster()
-        here = paths.current()
-        files = [here.to_virtual(path) for path in common_files(
-            etc_hosts=cluster.modify_etc_hosts)]
         checks: dict[str, Any] = {
             nv.CLIENT_CERT: None,
-            nv.FILELIST: [*files, here.to_virtual(here.cluster_conf_file)],
+            nv.FILELIST: verify_files.listed(self),
             nv.HYPERVISOR: list(cluster.enabled_hypervisors),
             nv.NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
             nv.NODESETUP: None,
@@ -376,129 +373,6 @@ class LUClusterVerifyGroup(LogicalUnit):
         else:
             text = f"master candidate {node.name} has another certificate than the one listed"
             findings.check(listed != digest, "ECLUSTERCLIENTCERT", "", text)
-
-    # -- files -----------------------------------------------------------------
-
-    def _files(self, findings: Findings, online: list[Node], gathered: Gathered) -> None:
-        here = paths.current()
-        configuration = here.to_virtual(here.cluster_conf_file)
-        sums: dict[str, dict[str, str]] = {}
-        for node in online:
-            answer = gathered.verify.get(node.uuid)
-            if answer is None:
-                continue
-            listed = answer.get(nv.FILELIST)
-            if not isinstance(listed, dict):
-                findings.report(
-                    "ENODEFILECHECK", node.name, "does not tell the checksums of its files"
-                )
-                continue
-            sums[node.uuid] = listed
-        answered = [node for node in online if node.uuid in sums]
-        for path in (here.to_virtual(path) for path in common_files(
-            etc_hosts=self.config.cluster().modify_etc_hosts
-        )):
-            self._compare(findings, path, answered, sums)
-        candidates = [node for node in answered if node.master_candidate]
-        if len(self._variants(configuration, candidates, sums)) > 1:
-            # It may have been written between two answers: look once more.
-            sums.update(self._ask_again(configuration, candidates))
-        self._compare(findings, configuration, candidates, sums)
-
-    def _ask_again(self, path: str, nodes: list[Node]) -> dict[str, dict[str, str]]:
-        cluster = self.config.cluster()
-        answers = self.rpc.call_many(
-            NODE_VERIFY,
-            [node.uuid for node in nodes],
-            checks={nv.FILELIST: [path]},
-            cluster_name=cluster.cluster_name,
-            all_hvparams={},
-        )
-        return {
-            uuid: answer.data[nv.FILELIST]
-            for uuid, answer in answers.items()
-            if answer.failure is None
-        }
-
-    @staticmethod
-    def _variants(
-        path: str, nodes: list[Node], sums: dict[str, dict[str, str]]
-    ) -> dict[str, list[str]]:
-        """Checksum to the names of the nodes which have it."""
-        found: dict[str, list[str]] = {}
-        for node in nodes:
-            checksum = sums[node.uuid].get(path)
-            if checksum is not None:
-                found.setdefault(checksum, []).append(node.name)
-        return found
-
-    def _compare(
-        self, findings: Findings, path: str, nodes: list[Node], sums: dict[str, dict[str, str]]
-    ) -> None:
-        missing = [node.name for node in nodes if path not in sums[node.uuid]]
-        text = f"file {path} is missing on {', '.join(missing)}"
-        findings.check(bool(missing), "ECLUSTERFILECHECK", "", text)
-        variants = self._variants(path, nodes, sums)
-        shown = "; ".join(
-            f"version {number} on {', '.join(names)}"
-            for number, names in enumerate(variants.values(), 1)
-        )
-        text = f"file {path} differs between nodes: {shown}"
-        findings.check(len(variants) > 1, "ECLUSTERFILECHECK", "", text)
-
-    # -- operating systems -----------------------------------------------------
-
-    def _operating_systems(
-        self, findings: Findings, online: list[Node], gathered: Gathered
-    ) -> None:
-        """All nodes should have the same definitions as the first one which answers."""
-        per_node: dict[str, dict[str, diagnose.NodeOs]] = {}
-        for node in online:
-            answer = gathered.verify.get(node.uuid)
-            if answer is None or not node.vm_capable:
-                continue
-            rows = answer.get(nv.OSLIST)
-            if not isinstance(rows, list):
-                findings.report("ENODEOS", node.name, "does not tell its OS definitions")
-                continue
-            found: dict[str, diagnose.NodeOs] = {}
-            for row in rows:
-                name, definition = diagnose.parse_row(row)
-                if name in found:
-                    text = f"OS {name} is found twice: {definition.path} is hidden by another"
-                    findings.report("ENODEOS", node.name, text, warning=True)
-                    continue
-                found[name] = definition
-            per_node[node.name] = found
-        if not per_node:
-            return
-        base_name, base = next(iter(per_node.items()))
-        for node_name, found in per_node.items():
-            for name, definition in found.items():
-                text = f"OS {name} is not valid: {definition.message}"
-                findings.check(not definition.valid, "ENODEOS", node_name, text)
-            if node_name != base_name:
-                self._compare_systems(findings, base_name, base, node_name, found)
-
-    @staticmethod
-    def _compare_systems(
-        findings: Findings,
-        base_name: str,
-        base: dict[str, diagnose.NodeOs],
-        node_name: str,
-        found: dict[str, diagnose.NodeOs],
-    ) -> None:
-        for name in sorted(set(base) | set(found)):
-            if name not in found:
-                findings.report("ENODEOS", node_name, f"lacks OS {name}, which {base_name} has")
-                continue
-            if name not in base:
-                findings.report("ENODEOS", node_name, f"has OS {name}, which {base_name} lacks")
-                continue
-            for what in ("api_versions", "variants", "parameters"):
-                here, there = getattr(found[name], what), getattr(base[name], what)
-                text = f"OS {name}: {what.replace('_', ' ')} differ from those on {base_name}"
-                findings.check(set(here) != set(there), "ENODEOS", node_name, text)
 
     # -- instances -------------------------------------------------------------
 
