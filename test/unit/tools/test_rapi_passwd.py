@@ -1,0 +1,90 @@
+"""The program which writes the users file of the REST interface."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from ganeti.rapi import passwords, users
+from ganeti.tools import rapi_passwd
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(rapi_passwd, "hashed",
+                        lambda text: passwords.hashed(text, (1 << 5, 8, 1)))
+    return tmp_path / "rapi" / "users"
+
+
+def run(file: Path, *words: str, password: str | None = None,
+        monkeypatch: pytest.MonkeyPatch | None = None) -> int:
+    if monkeypatch is not None and password is not None:
+        monkeypatch.setattr("sys.stdin", io.StringIO(password + "\n"))
+    return rapi_passwd.main([*words, "--file", str(file)])
+
+
+def test_a_new_user(file: Path, monkeypatch: pytest.MonkeyPatch,
+                    capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file, "jack", "--rights", "@readonly,tags:PUT", "--stdin", password="pw",
+               monkeypatch=monkeypatch) == 0
+    assert "pw" not in file.read_text() and "jack" in capsys.readouterr().out
+    assert file.stat().st_mode & 0o777 == 0o640
+    found, problems = users.parse(file.read_text(), {"tags"})
+    assert not problems and found["jack"].rights == {"read", "tags:PUT"}
+    assert passwords.matches(found["jack"].password, "jack", "pw")
+
+
+def test_other_lines_stay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.parent.mkdir()
+    file.write_text("# ours\n\njill {HA1}x  write\njack old write\n")
+    file.chmod(0o660)
+    assert run(file, "jack", "--stdin", password="new", monkeypatch=monkeypatch) == 0
+    lines = file.read_text().splitlines()
+    assert lines[:3] == ["# ours", "", "jill {HA1}x  write"]
+    assert lines[3].startswith("jack {SCRYPT}") and lines[3].endswith(" write")
+    assert file.stat().st_mode & 0o777 == 0o660
+    assert run(file, "jill", "--delete") == 0
+    assert "jill" not in file.read_text() and len(file.read_text().splitlines()) == 3
+
+
+def test_asking(file: Path, monkeypatch: pytest.MonkeyPatch,
+                capsys: pytest.CaptureFixture[str]) -> None:
+    answers = iter(["one", "two", "pw", "pw"])
+    monkeypatch.setattr("getpass.getpass", lambda prompt: next(answers))
+    assert run(file, "jack") == 1
+    assert "differ" in capsys.readouterr().err and not file.exists()
+    assert run(file, "jack") == 0
+
+
+@pytest.mark.parametrize(("words", "fragment"), [
+    (["a b", "--stdin"], "cannot be the name"),
+    (["#x", "--stdin"], "cannot be the name"),
+    (["jack", "--stdin", "--rights", "nonsense"], "'nonsense' is no right"),
+    (["jack", "--stdin", "--rights", "a b"], "no list of rights"),
+    (["jack", "--delete"], "there is no user 'jack'"),
+    (["jack", "--stdin"], "empty password"),
+])
+def test_mistakes(file: Path, words: list[str], fragment: str, monkeypatch: pytest.MonkeyPatch,
+                  capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(file, *words, password="", monkeypatch=monkeypatch) == 1
+    assert fragment in capsys.readouterr().err
+    assert not file.exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--list", "x"], ["x", "--delete", "--stdin"]])
+def test_wrong_options(file: Path, words: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        run(file, *words)
+    assert caught.value.code == 2
+
+
+def test_listing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.parent.mkdir()
+    file.write_text("jack secret write\njill pw @readonly\nmute pw\n")
+    assert run(file, "--list") == 0
+    out = capsys.readouterr().out
+    assert out.splitlines() == ["jack cleartext write", "jill cleartext read", "mute cleartext -"]
+    file.write_text("jack {X}y\n")
+    assert run(file, "--list") == 1
