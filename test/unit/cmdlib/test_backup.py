@@ -1,0 +1,501 @@
+"""Exports and imports: what is asked of the nodes, and what is left when something fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.backend import exports
+from ganeti.cmdlib.backup import handshake, transfer
+from ganeti.constants.hv import STATE_RUNNING
+from ganeti.objects import Disk
+from ganeti.objects.transfer import ImportExportStatus
+from ganeti.opcodes.backup import OpBackupExport, OpBackupPrepare, OpBackupRemove
+from ganeti.opcodes.instance import OpInstanceCreate
+from ganeti.utils import paths, signed, x509
+
+NODE1, NODE2, NODE3 = (f"node{n}.example.com" for n in (1, 2, 3))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Nothing happens between two looks."""
+    monkeypatch.setattr(transfer, "POLL_MIN_S", 0.0)
+
+
+class Nodes:
+    """Transfers which succeed after two looks, unless somebody says otherwise.
+
+    ``outcome[mode]`` is the error of all ends of that mode.
+    """
+
+    def __init__(self, master):
+        self.outcome = {}
+        self.looks = {}
+        self.cleaned = []
+        self.aborted = []
+        answers = master.rpc.answers
+        answers["import_start"] = lambda node, args: self.start("import", node, args)
+        answers["export_start"] = lambda node, args: self.start("export", node, args)
+        answers["impexp_status"] = lambda node, args: [self.look(name) for name in args["names"]]
+        answers["impexp_cleanup"] = lambda node, args: self.cleaned.append(args["name"])
+        answers["impexp_abort"] = lambda node, args: self.aborted.append(args["name"])
+
+    def start(self, mode, node, args):
+        name = f"{mode}-{args['component'].replace('/', '-')}-{node}"
+        self.looks[name] = 0
+        return name
+
+    def look(self, name):
+        mode = name.split("-")[0]
+        if name in self.aborted:
+            return ImportExportStatus(exit_status=1, error_message="the transfer was aborted")
+        self.looks[name] += 1
+        others = [n for n in self.looks if n != name and n.split("-")[2] == name.split("-")[2]]
+        if mode == "import" and not others and self.looks[name] < 20:
+            port = 5000 if self.looks[name] > 1 else None
+            return ImportExportStatus(listen_port=port, connected=False)
+        error = self.outcome.get(mode)
+        # An import has its data only when the export has sent them.
+        waits = mode == "import" and "export" in self.outcome
+        if error is None and (waits or self.looks[name] < 3):
+            return ImportExportStatus(listen_port=5000, connected=True, progress_mbytes=1.0)
+        if error is None:
+            return ImportExportStatus(listen_port=5000, connected=True, exit_status=0)
+        if error == "silent":
+            return None
+        return ImportExportStatus(exit_status=1, error_message=error,
+                                  recent_output=("line 1", "the cause"))
+
+
+def exporting(template="file", *, running=True, disks=1, **changes):
+    """A running instance on the first node, and nodes which transfer."""
+    mine = tuple(disk_of("web", index, template) for index in range(disks))
+    instance = instance_of("web", disks=tuple(d.uuid for d in mine), admin_state="up",
+                           disks_active=True, **changes)
+    master = Master(cluster_of(3, (instance,), mine, compression_tools=("gzip",)))
+    if running:
+        master.rpc.run("web", "node1")
+    return master, Nodes(master)
+
+
+def export(**changes):
+    return OpBackupExport(**{
+        "instance_name": "web", "target_node": "node2", "long_sleep": True, **changes})
+
+
+def acting(master):
+    skipped = ("impexp_status", "impexp_cleanup", "export_list", "hooks_runner")
+    return [name for name in master.rpc.acting() if name not in skipped]
+
+
+# -- export to a node ------------------------------------------------------------
+
+
+def test_export():
+    master, nodes = exporting(disks=2)
+    assert master.run(export(compress="gzip")) == (True, [True, True])
+    assert acting(master) == [
+        "instance_shutdown", "export_remove", "import_start", "import_start", "export_start",
+        "export_start", "finalize_export", "blockdev_assemble", "blockdev_assemble",
+        "instance_start"]
+    ((to, first), _) = master.rpc.of("import_start")
+    assert (to, first["target"]) == (NODE2, (
+        "file", f"/var/lib/ganeti/export/web.example.com.new/{uuid_of('web-disk0')}"))
+    ((source, sent), _) = master.rpc.of("export_start")
+    assert (source, sent["host"], sent["port"], sent["source"][0]) == (
+        NODE1, "192.0.2.2", 5000, "script")
+    assert sent["options"].magic == first["options"].magic
+    assert (first["options"].compress, first["options"].key_name) == ("gzip", None)
+    assert sorted(nodes.cleaned) == sorted(nodes.looks)
+    assert [node for name, _phase, node in master.rpc.hooks() if name == "instance-export"] == [
+        NODE1, NODE2] * 2
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    assert {key: env[f"GANETI_{key}"] for key in (
+        "EXPORT_MODE", "EXPORT_NODE", "EXPORT_DO_SHUTDOWN", "REMOVE_INSTANCE",
+        "SHUTDOWN_TIMEOUT")} == {
+        "EXPORT_MODE": "local", "EXPORT_NODE": NODE2, "EXPORT_DO_SHUTDOWN": "True",
+        "REMOVE_INSTANCE": "False", "SHUTDOWN_TIMEOUT": "120"}
+    assert master.config.instances()[0].admin_state == "up"
+
+
+def test_an_older_export_elsewhere_goes():
+    master, _nodes = exporting()
+    master.rpc.answers["export_list"] = lambda node, args: (
+        ["web.example.com"] if node != NODE1 else [])
+    master.run(export())
+    assert [node for node, args in master.rpc.of("export_remove")
+            if args["export"] == "web.example.com"] == [NODE3]
+
+
+def test_a_stopped_instance_gets_its_disks_for_the_export_only():
+    master, _nodes = exporting(running=False)
+    master.config.mark_instance(uuid_of("web"), "down")
+    master.config.set_disks_active(uuid_of("web"), False)
+    master.run(export(long_sleep=False))
+    assert acting(master)[0] == "blockdev_assemble"
+    assert acting(master)[-1] == "blockdev_shutdown"
+    assert "instance_start" not in acting(master)
+
+
+def test_with_snapshots_it_runs_again_before_anything_is_sent():
+    disk = Disk(dev_type="plain", logical_id=("xenvg", "lv"), iv_name="disk/0", size=1024,
+                nodes=(uuid_of("node1"),), uuid=uuid_of("web-disk0"), serial_no=1)
+    instance = instance_of("web", disks=(disk.uuid,), admin_state="up", disks_active=True)
+    master = Master(cluster_of(2, (instance,), (disk,), enabled_disk_templates=("plain",)))
+    master.rpc.run("web", "node1")
+    Nodes(master)
+    master.rpc.answers["blockdev_snapshot"] = ["xenvg", "lv.snap"]
+    master.run(export(long_sleep=False))
+    calls = acting(master)
+    assert calls.index("instance_start") < calls.index("import_start")
+    assert calls[-1] == "blockdev_remove"
+    ((_node, sent),) = master.rpc.of("export_start")
+    assert sent["source"][1][0].logical_id == ("xenvg", "lv.snap")
+    ((_node, args),) = master.rpc.of("finalize_export")
+    assert [found.uuid for found in args["disks"]] == [disk.uuid]
+    ((_node, args),) = master.rpc.of("blockdev_remove")
+    assert args["disk"].logical_id == ("xenvg", "lv.snap")
+
+
+def test_removing_it_afterwards():
+    master, _nodes = exporting()
+    master.run(export(remove_instance=True, long_sleep=False))
+    assert master.config.instances() == ()
+    assert "instance_start" not in acting(master)
+    assert acting(master)[-3:] == ["instance_shutdown", "blockdev_remove",
+                                   "file_storage_dir_remove"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "text"),
+    [("export", "could not be sent on node node1.example.com: no space (line 1; the cause)"),
+     ("import", "could not be received on node node2.example.com: no space")])
+def test_a_transfer_that_fails(mode, text):
+    master, nodes = exporting()
+    nodes.outcome[mode] = "no space"
+    assert "disk/0 did not arrive" in master.failed(export())
+    assert master.job.said(text)
+    # It runs again, nothing is on the target, and the other end was told to end.
+    assert master.rpc.where("web") == ["node1"]
+    assert [args["export"] for _node, args in master.rpc.of("export_remove")] == [
+        "web.example.com.new"] * 2
+    assert "finalize_export" not in acting(master)
+    assert len(nodes.aborted) == 1
+    assert sorted(nodes.cleaned) == sorted(nodes.looks)
+
+
+@pytest.mark.parametrize("call", ["import_start", "export_start", "finalize_export"])
+def test_a_step_that_fails(call):
+    master, nodes = exporting()
+    master.rpc.errors[call] = "disk on fire"
+    master.failed(export())
+    assert master.rpc.where("web") == ["node1"]
+    assert master.rpc.of("export_remove")[-1][1]["export"] == "web.example.com.new"
+    assert sorted(nodes.cleaned) == sorted(nodes.looks)
+
+
+def test_a_node_that_forgets_a_transfer(monkeypatch):
+    master, nodes = exporting()
+    nodes.outcome["export"] = "silent"
+    monkeypatch.setattr(transfer, "SILENCE_S", 0.05)
+    master.failed(export())
+    assert master.job.said("does not know it any more")
+    assert master.rpc.where("web") == ["node1"]
+
+
+def test_an_instance_that_does_not_start_again_is_a_warning():
+    master, _nodes = exporting()
+    master.rpc.errors["instance_start"] = "no memory"
+    assert master.run(export()) == (True, [True])
+    assert master.job.said("no memory")
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"target_node": "x"}, errors.ECODE_NOENT, "'x'"),
+        ({"target_node": ["x"]}, errors.ECODE_INVAL, "is a node"),
+        ({"instance_name": "x"}, errors.ECODE_NOENT, "'x'"),
+        ({"compress": "zip"}, errors.ECODE_INVAL, "zip"),
+        ({"long_sleep": False}, errors.ECODE_STATE, "--long-sleep"),
+        ({"shutdown": False, "remove_instance": True}, errors.ECODE_INVAL, "shut down"),
+        ({"ignore_remove_failures": True}, errors.ECODE_INVAL, "removed"),
+        ({"zero_free_space": True}, errors.ECODE_INVAL, "free space"),
+        ({"zeroing_timeout_fixed": 5}, errors.ECODE_INVAL, "overwriting"),
+        ({"mode": "remote", "target_node": []}, errors.ECODE_INVAL, "OP_BACKUP_PREPARE"),
+    ],
+)
+def test_an_export_is_refused(changes, ecode, fragment):
+    master, _nodes = exporting()
+    assert fragment in master.refused(export(**changes), ecode)
+
+
+def test_the_target_must_be_usable():
+    master, _nodes = exporting()
+    node = master.config.expand_node("node2")
+    from ganeti.objects import updated
+    master.config.update_node(updated(node, drained=True))
+    assert "drained" in master.refused(export(), errors.ECODE_STATE)
+
+
+# -- remove ----------------------------------------------------------------------
+
+
+def test_remove():
+    master, _nodes = exporting()
+    master.rpc.answers["export_list"] = lambda node, args: (
+        ["web.example.com", "gone.example.com"] if node == NODE2 else [])
+    master.run(OpBackupRemove(instance_name="web"))
+    master.run(OpBackupRemove(instance_name="gone.example.com"))
+    assert master.rpc.of("export_remove") == [
+        (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")]
+    master.run(OpBackupRemove(instance_name="nosuch"))
+    assert master.job.said("no export of nosuch")
+    master.rpc.errors["export_remove"] = "busy"
+    assert f"{NODE2} (busy)" in master.failed(OpBackupRemove(instance_name="web"))
+
+
+# -- import ----------------------------------------------------------------------
+
+
+def description(master, changes):
+    """What an export of the instance would say."""
+    instance = master.config.filled(master.config.instances()[0])
+    text = exports.describe(instance, instance.disks_info, 1)
+    for old, new in dict(changes).items():
+        text = text.replace(old.replace("__", " = "), new)
+    return text
+
+
+def importing(changes=()):
+    """The second node has an export of ``web``, whose instance is gone."""
+    master, nodes = exporting(
+        disks=2, running=False, tags=("blue", "fast"), beparams={"maxmem": 512, "minmem": 256},
+        osparams={"size": "big"})
+    text = description(master, changes)
+    master.config.remove_instance(uuid_of("web"))
+    master.rpc.answers["export_list"] = lambda node, args: (
+        ["web.example.com"] if node == NODE2 else [])
+    master.rpc.answers["export_info"] = text
+    return master, nodes
+
+
+def anew(name="web", **changes):
+    return OpInstanceCreate(**{
+        "instance_name": f"{name}.example.com", "mode": "import", "disks": [], "nics": [],
+        "pnode": "node1", "src_path": "web.example.com", "start": False, "name_check": False,
+        "ip_check": False, **changes})
+
+
+def test_import():
+    master, nodes = importing()
+    assert master.run(anew()) == [NODE1]
+    (instance,) = master.config.instances()
+    assert (instance.os, instance.tags, instance.osparams) == (
+        "noop", ("blue", "fast"), {"size": "big"})
+    assert (instance.beparams["maxmem"], instance.beparams["minmem"]) == (512, 256)
+    assert instance.nics[0].mac == "aa:00:00:00:00:03"
+    assert [disk.size for disk in master.config.instance_disks(instance)] == [1024, 1024]
+    ((source, sent), _) = master.rpc.of("export_start")
+    assert (source, sent["source"]) == (NODE2, (
+        "file", f"/var/lib/ganeti/export/web.example.com/{uuid_of('web-disk0')}"))
+    ((to, received), _) = master.rpc.of("import_start")
+    assert (to, received["target"][0], received["target"][1][1]) == (NODE1, "script", 0)
+    assert "instance_run_rename" not in acting(master)
+    assert "instance_os_add" not in acting(master)
+    env = master.rpc.of("hooks_runner")[0][1]["env"]
+    assert (env["GANETI_ADD_MODE"], env["GANETI_SRC_NODE"], env["GANETI_SRC_PATH"]) == (
+        "import", NODE2, "/var/lib/ganeti/export/web.example.com")
+    assert sorted(nodes.cleaned) == sorted(nodes.looks)
+
+
+def test_a_copy_has_another_address_and_is_told_its_name():
+    master, _nodes = importing()
+    master.run(anew("copy"))
+    (instance,) = master.config.instances()
+    assert instance.nics[0].mac != "aa:00:00:00:00:03"
+    ((_node, args),) = master.rpc.of("instance_run_rename")
+    assert (args["instance"].name, args["old_name"]) == ("copy.example.com", "web.example.com")
+
+
+def test_what_the_user_says_goes_first():
+    master, _nodes = importing()
+    master.run(anew(
+        beparams={"memory": 256}, tags=["mine"], nics=[{}, {}], osparams_secret={"size": "small"},
+        disks=[{"size": 2048}, {"size": 1024}, {"size": 1500}], disk_template="sharedfile",
+        identify_defaults=True))
+    (instance,) = master.config.instances()
+    # What equals the cluster's defaults is the cluster's again.
+    assert instance.beparams == {"maxmem": 256, "minmem": 256}
+    assert (instance.tags, len(instance.nics), instance.osparams) == (("mine",), 2, {})
+    disks = master.config.instance_disks(instance)
+    assert [(disk.dev_type, disk.size) for disk in disks] == [
+        ("sharedfile", 2048), ("sharedfile", 1024), ("sharedfile", 1500)]
+    assert len(master.rpc.of("import_start")) == 2
+
+
+def test_an_import_that_fails_leaves_nothing():
+    master, nodes = importing()
+    nodes.outcome["import"] = "no space"
+    assert "did not arrive" in master.failed(anew())
+    assert master.config.instances() == ()
+    assert acting(master).count("blockdev_remove") == 2
+    assert acting(master).index("blockdev_shutdown") < acting(master).index("blockdev_remove")
+
+
+def test_values_nobody_knows_any_more():
+    master, _nodes = importing({
+        "auto_balance__": "colour = blue\nauto_balance = ",
+        "nic0_network__None": "nic0_network = gone"})
+    master.run(anew())
+    assert master.job.said("left out: colour")
+    assert master.job.said("network gone of the export is not known")
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ({"version__0": "version = 7"}, "version 7"),
+        ({"disk_count__2": "disk_count = many"}, "disk_count is 'many'"),
+        ({"disk0_size__1024": "disk0_size = 0"}, "disk 0 has no size"),
+        ({"disk0_dump__": "disk0_dump = ../"}, "not the name of a file"),
+        ({"maxmem__512": "maxmem = lots"}, "maxmem"),
+        ({"[instance]": "[instant]"}, "cannot be read"),
+    ],
+)
+def test_a_damaged_export_is_refused(text, fragment):
+    master, _nodes = importing(text)
+    assert fragment in master.refused(anew(), errors.ECODE_ENVIRON)
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"src_path": "nosuch"}, errors.ECODE_INVAL, "no node has an export 'nosuch'"),
+        ({"src_path": "/srv/x"}, errors.ECODE_INVAL, "--src-node"),
+        ({"src_node": "x"}, errors.ECODE_NOENT, "'x'"),
+        ({"disks": [{"size": 1024}]}, errors.ECODE_INVAL, "has 2 disks"),
+        ({"disks": [{"size": 1024}, {"size": 5}]}, errors.ECODE_INVAL, "at least 1024 MiB"),
+        ({"disk_template": "diskless"}, errors.ECODE_INVAL, "cannot be diskless"),
+    ],
+)
+def test_an_import_is_refused(changes, ecode, fragment):
+    master, _nodes = importing()
+    assert fragment in master.refused(anew(**changes), ecode)
+
+
+# -- between clusters ------------------------------------------------------------
+
+
+@pytest.fixture
+def secret(tmp_path):
+    with paths.override(paths.Paths(str(tmp_path))) as here:
+        from pathlib import Path
+        Path(here.data_dir).mkdir(parents=True)
+        Path(here.cluster_domain_secret).write_text("s3cret\n")
+        yield "s3cret"
+
+
+@pytest.fixture(scope="module")
+def certificate():
+    return x509.certificate_part(x509.create_self_signed())
+
+
+def test_prepare(secret, certificate):
+    master, _nodes = exporting()
+    master.rpc.answers["x509_cert_create"] = ["key-1", certificate]
+    found = master.run(OpBackupPrepare(instance_name="web", mode="remote"))
+    handshake.check_greeting(secret, found["handshake"])
+    assert handshake.check_key(secret, found["x509_key_name"]) == "key-1"
+    assert handshake.check_certificate(secret, found["x509_ca"], "it") == certificate
+    assert master.run(OpBackupPrepare(instance_name="web", mode="local")) is None
+
+
+def test_remote_export(secret, certificate):
+    master, _nodes = exporting()
+    op = export(
+        mode="remote", x509_key_name=handshake.signed_key(secret, "key-1"),
+        destination_x509_ca=signed.sign_certificate(secret, certificate, "5a17"),
+        target_node=[handshake.signed_disk(secret, 0, "198.51.100.7", 4711, "magic-word")])
+    assert master.run(op) == (True, [True])
+    ((_node, sent),) = master.rpc.of("export_start")
+    options = sent["options"]
+    assert (sent["host"], sent["port"], options.key_name, options.ca_pem, options.magic) == (
+        "198.51.100.7", 4711, "key-1", certificate, "magic-word")
+    assert master.rpc.of("x509_cert_remove") == [(NODE1, {"name": "key-1"})]
+    assert "finalize_export" not in acting(master)
+    # The same for another disk, or another port.
+    master.rpc.calls.clear()
+    disk = op.target_node[0]
+    for forged in ([disk[0], 4712, *disk[2:]], ["198.51.100.8", *disk[1:]], disk[:4], "disk"):
+        op.target_node = [forged]
+        master.refused(op, errors.ECODE_INVAL)
+    op.target_node = [handshake.signed_disk(secret, 1, "198.51.100.7", 4711, "magic-word")]
+    assert "not signed" in master.refused(op, errors.ECODE_INVAL)
+
+
+def test_remote_import(secret, certificate):
+    master = Master(cluster_of(2))
+    nodes = Nodes(master)
+    # The other side is not ours: our ends succeed by themselves.
+    nodes.looks["other-disk-0"] = 0
+    master.rpc.answers["x509_cert_create"] = ["key-2", certificate]
+    logged = []
+    job = master.new_job()
+    plain = job.feedback
+    job.feedback = lambda *args: (logged.append(args) if len(args) > 1 else plain(*args))
+    op = anew(
+        mode="remote-import", disks=[{"size": 1024}], nics=[{}], disk_template="file",
+        os_type="noop", source_handshake=handshake.greeting(secret),
+        source_instance_name="old.example.com",
+        source_x509_ca=signed.sign_certificate(secret, certificate, "5a17"), src_path=None)
+    master.run(op, job)
+    ((kind, told),) = logged
+    assert kind == "remote-import"
+    host, port, magic = handshake.check_disk(secret, 0, told["disks"][0])
+    assert (host, port) == ("192.0.2.1", 5000)
+    assert handshake.check_certificate(secret, told["x509_ca"], "it") == certificate
+    ((_node, args),) = master.rpc.of("import_start")
+    assert (args["options"].magic, args["options"].key_name) == (magic, "key-2")
+    assert args["options"].connect_timeout == transfer.REMOTE_CONNECT_S + 120
+    assert master.rpc.of("x509_cert_remove") == [(NODE1, {"name": "key-2"})]
+    assert master.rpc.of("instance_run_rename")[0][1]["old_name"] == "old.example.com"
+
+
+def test_who_does_not_know_the_secret_is_refused(secret, certificate):
+    master = Master(cluster_of(1))
+
+    def op(**changes):
+        return anew(**{
+            "mode": "remote-import", "disks": [{"size": 64}], "disk_template": "file",
+            "os_type": "noop", "source_handshake": handshake.greeting(secret),
+            "source_instance_name": "old", "src_path": None,
+            "source_x509_ca": signed.sign_certificate(secret, certificate, "5a17"), **changes})
+
+    wrong = (
+        ({"source_handshake": None}, "handshake"),
+        ({"source_handshake": handshake.greeting("other")}, "domain secret"),
+        ({"source_handshake": [0, 5, None]}, "wrong form"),
+        ({"source_handshake": ["x"]}, "wrong form"),
+        ({"source_x509_ca": certificate}, "not signed"),
+        ({"source_x509_ca": signed.sign_certificate("other", certificate, "1")}, "domain secret"),
+        ({"source_x509_ca": None}, "missing"),
+        ({"source_instance_name": None}, "the name it has there"),
+        ({"disks": []}, "without disks"),
+    )
+    for changes, fragment in wrong:
+        assert fragment in master.refused(op(**changes), errors.ECODE_INVAL)
+    version, *rest = handshake.greeting(secret)
+    assert "version 7" in master.refused(
+        op(source_handshake=[version + 7, *rest]), errors.ECODE_INVAL)
+
+
+def test_progress_is_readable():
+    status = ImportExportStatus(
+        progress_mbytes=512.0, progress_throughput=110.51, progress_percent=25.2,
+        progress_eta=14.4)
+    assert transfer.progress_text(status) == "512M, 110.5 MiB/s, 25%, ETA 14 s"
+    assert STATE_RUNNING == 0
