@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import re
 from pathlib import Path
@@ -19,7 +20,17 @@ from ganeti.objects import hvparams
 MAN = Path(__file__).resolve().parents[2] / "man"
 COMMON_SECTION = "Options of all commands"
 
-PAGES = [*sorted(client.PROGRAMS), "ganeti", "ganeti-confd", "ganeti-iallocator", "ganeti-join",
+#: Programs with a parser of their own: page -> module with a function ``_parser``.
+TOOLS = {
+    "cfgshell": "ganeti.tools.cfgshell",
+    "cfgupgrade": "ganeti.tools.cfgupgrade",
+    "confd-client": "ganeti.tools.confd_client",
+    "ensure-dirs": "ganeti.tools.ensure_dirs",
+    "ganeti-join": "ganeti.tools.join",
+    "node-daemon-setup": "ganeti.tools.node_daemon_setup",
+    "sanitize-config": "ganeti.tools.sanitize_config",
+}
+PAGES = [*sorted(client.PROGRAMS), *TOOLS, "ganeti", "ganeti-confd", "ganeti-iallocator",
          "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-noded", "ganeti-os-interface"]
 
 
@@ -145,3 +156,35 @@ def test_examples_use_commands_and_options_that_exist() -> None:
                 # What is in quotes is a filter.
                 rest = re.sub(r"'[^']*'", "", match[3])
                 assert options_in(rest) <= known, line
+
+
+# -- programs with a parser of their own ---------------------------------------------------------
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = importlib.import_module(TOOLS[name])._parser()
+    return made
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_options_are_those_of_the_program(name: str) -> None:
+    wanted = {spelling for action in parser_of(name)._actions for spelling in action.option_strings}
+    (section,) = [part for part in tree(name).children
+                  if part.astext().startswith("OPTIONS")]
+    explained = options_in(literals(section))
+    # Every program can say what it takes.
+    assert wanted - {"-h", "--help"} <= explained
+    assert explained <= wanted
+
+
+@pytest.mark.parametrize("name", sorted(TOOLS))
+def test_the_page_has_the_name_of_the_program(name: str) -> None:
+    assert parser_of(name).prog == name
+
+
+def test_every_command_of_cfgshell_is_explained() -> None:
+    shell = importlib.import_module("ganeti.tools.cfgshell")
+    source = open(shell.__file__, encoding="utf-8").read()
+    commands = set(re.findall(r"def do_([a-z]+)\(", source))
+    page = (MAN / "cfgshell.rst").read_text(encoding="utf-8")
+    explained = set(re.findall(r"``([a-z]+)``", page.partition("COMMANDS")[2]))
+    assert commands <= explained
