@@ -46,8 +46,11 @@ def list_locks(values: Values, arguments: list[str]) -> int:
         formatters["name"] = _Names(client).label
 
     def show() -> int:
-        return listing.run_list("lock", LOCK_FIELDS, values, arguments, formatters=formatters,
-                                client=client)
+        # A name of a lock has a slash, which would make it look like an expression.
+        names = None if values.force_filter else listing.simple_filter("name", arguments)
+        return listing.run_list("lock", LOCK_FIELDS, values,
+                                arguments if values.force_filter else [], formatters=formatters,
+                                extra_filter=names, client=client)
 
     if not values.interval:
         return show()

@@ -138,3 +138,12 @@ def test_a_job_that_fails(gnt: Gnt, master: FakeMaster, job_file: Path) -> None:
     ended = gnt(f"debug submit-job {job_file}")
     assert ended.code == 1
     assert "has failed: Failure: command execution error:\nbroken" in ended.err
+
+
+def test_some_locks(gnt: Gnt, master: FakeMaster) -> None:
+    """A slash belongs to the name of a lock; only -F makes an expression of it."""
+    master.fields["lock"] = [{"name": "name", "title": "Name", "kind": "other", "doc": "name"}]
+    gnt("debug locks -o name cluster/BGL")
+    assert master.requests[-1][1][2] == ["|", ["==", "name", "cluster/BGL"]]
+    gnt("debug locks -o name -F", 'name =~ "/node/"'.replace('"', ""))
+    assert master.requests[-1][1][2] == ["=~", "name", "node"]

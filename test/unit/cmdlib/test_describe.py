@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 
-from fakes.config import cluster_of, instance_of, uuid_of
+from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import cmdlib
 from ganeti.cmdlib import describe, prereq
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk
-from ganeti.opcodes.instance import OpInstanceShutdown, OpInstanceStartup
+from ganeti.opcodes.instance import (
+    OpInstanceCreate,
+    OpInstanceMigrate,
+    OpInstanceReboot,
+    OpInstanceRemove,
+    OpInstanceShutdown,
+    OpInstanceStartup,
+)
 from ganeti.opcodes.tags import OpTagsSet
 from ganeti.opcodes.test import OpTestDelay
 
@@ -28,7 +35,10 @@ def plan_of(master: Master, op: Any) -> list[str]:
 
 
 def master_of(*instances: str, nodes: int = 2) -> Master:
-    return Master(cluster_of(nodes, tuple(instance_of(name) for name in instances)))
+    disks = tuple(disk_of(name) for name in instances)
+    return Master(cluster_of(nodes, tuple(
+        instance_of(name, disks=(disk.uuid,)) for name, disk in zip(instances, disks, strict=True)),
+        disks))
 
 
 def section(lines: list[str], title: str) -> list[str]:
@@ -53,7 +63,10 @@ def test_locks_checks_nodes_hooks_and_steps() -> None:
     assert section(lines, "hooks") == [
         "instance-stop-pre, asked now on node1.example.com",
         "instance-stop-post on node1.example.com"]
-    assert section(lines, "steps")
+    assert section(lines, "steps") == [
+        "1. mark instance web.example.com as down",
+        "2. stop it on node1.example.com, at the latest after 120 s",
+        "3. deactivate its disks on node1.example.com"]
     assert master.config.snapshot() is before
 
 
@@ -159,3 +172,31 @@ def test_own_steps_replace_the_derived_ones(
     assert section(lines, "steps") == ["1. sit still", "2. go on"]
     assert section(lines, "checked") == ["it is late"]
     assert "  decided:" not in lines
+
+
+@pytest.mark.parametrize(("op", "steps"), [
+    (OpInstanceStartup(instance_name="web", startup_paused=True), [
+        "mark instance web.example.com as up", "activate its disk on node1.example.com",
+        "start it on node1.example.com", "leave it paused"]),
+    (OpInstanceReboot(instance_name="web", reboot_type="full"), [
+        "mark instance web.example.com as up", "activate its disk on node1.example.com",
+        "start it on node1.example.com"]),
+    (OpInstanceRemove(instance_name="web", shutdown_timeout=7), [
+        "stop it on node1.example.com, at the latest after 7 s",
+        "remove disk 0 (sharedfile, 1024 MiB) from node1.example.com",
+        "remove instance web.example.com from the configuration"]),
+    (OpInstanceMigrate(instance_name="web", target_node="node2", allow_failover=True), [
+        "make node2.example.com its primary node"]),
+    (OpInstanceMigrate(instance_name="web", cleanup=True), [
+        "look on node1.example.com, node2.example.com where instance web.example.com runs",
+        "make that node its primary node", "remove what is left on the others"]),
+    (OpInstanceCreate(instance_name="new", disks=[{"size": 1024}], nics=[{}], mode="create",
+                      os_type="noop", disk_template="sharedfile", pnode="node1",
+                      hypervisor="fake"), [
+        "add instance new to the configuration", "make disk 0 (sharedfile, 1024 MiB) on"
+        " node1.example.com", "let OS noop install it on node1.example.com",
+        "start it on node1.example.com"]),
+])
+def test_steps_of_instances(op: Any, steps: list[str]) -> None:
+    found = section(plan_of(master_of("web"), op), "steps")
+    assert [line.partition(" ")[2] for line in found][-len(steps):] == steps

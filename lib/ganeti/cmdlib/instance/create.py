@@ -31,6 +31,7 @@ from ganeti.cmdlib.instance import (
     policy,
     run,
     space,
+    steps,
     sync,
 )
 from ganeti.cmdlib.instance import disks as disk_work
@@ -443,6 +444,9 @@ class LUInstanceCreate(LogicalUnit):
         return [node.name for node in plan.nodes]
 
     # -- act -------------------------------------------------------------------
+
+    def steps(self, plan: CreatePlan) -> list[str]:
+        return steps.create(self, plan)
 
     def exec(self, plan: CreatePlan) -> list[str]:
         instance = self._create(plan)

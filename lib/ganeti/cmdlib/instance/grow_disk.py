@@ -16,7 +16,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import policy, space, sync
+from ganeti.cmdlib.instance import policy, space, steps, sync
 from ganeti.constants.disk import DRBD8, GROWABLE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -122,6 +122,9 @@ class LUInstanceGrowDisk(LogicalUnit):
         # What it violated before is not this operation's doing.
         new = [found for found in after if found not in before]
         policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
+
+    def steps(self, plan: GrowPlan) -> list[str]:
+        return steps.grow(self, plan)
 
     def exec(self, plan: GrowPlan) -> None:
         instance, disk = plan.instance, plan.disk

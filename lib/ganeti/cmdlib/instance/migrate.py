@@ -7,7 +7,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import migration
+from ganeti.cmdlib.instance import migration, steps
 from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
 from ganeti.cmdlib.instance.moving import MovingUnit
 from ganeti.constants.hv import MIGRATION_LIVE
@@ -68,6 +68,9 @@ class LUInstanceMigrate(MovingUnit):
             ignore_policy=self.op.ignore_ipolicy,
             ignore_versions=self.op.ignore_hvversions,
         )
+
+    def steps(self, plan: MovePlan | CleanupPlan) -> list[str] | None:
+        return steps.move(self, plan)
 
     def exec(self, plan: MovePlan | CleanupPlan) -> None:
         if isinstance(plan, CleanupPlan):

@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import elsewhere, run
+from ganeti.cmdlib.instance import elsewhere, run, steps
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -65,6 +65,9 @@ class LUInstanceReboot(LogicalUnit):
         return RebootPlan(
             instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
         )
+
+    def steps(self, plan: RebootPlan) -> list[str]:
+        return steps.reboot(self, plan)
 
     def exec(self, plan: RebootPlan) -> None:
         self.config.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)

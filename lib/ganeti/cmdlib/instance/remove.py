@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import convert_disks, run
+from ganeti.cmdlib.instance import convert_disks, run, steps
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -47,6 +47,9 @@ class LUInstanceRemove(LogicalUnit):
             for uuid in self.config.instance_nodes(self.instance):
                 prereq.require_online(self.config.node(uuid))
         return self.instance
+
+    def steps(self, plan: Instance) -> list[str]:
+        return steps.remove(self, plan)
 
     def exec(self, plan: Instance) -> None:
         remove_instance(

@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance import run, steps
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceShutdown
@@ -55,6 +55,9 @@ class LUInstanceShutdown(LogicalUnit):
             return StopPlan(instance, True)
         prereq.require_online(node)
         return StopPlan(instance, False)
+
+    def steps(self, plan: StopPlan) -> list[str]:
+        return steps.shutdown(self, plan)
 
     def exec(self, plan: StopPlan) -> None:
         instance = plan.instance

@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import elsewhere, run
+from ganeti.cmdlib.instance import elsewhere, run, steps
 from ganeti.cmdlib.instance.params import checked_overrides
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -76,6 +76,9 @@ class LUInstanceStartup(LogicalUnit):
                 filled.hvparams,
             )
         return StartPlan(instance, False, running, hvparams, beparams)
+
+    def steps(self, plan: StartPlan) -> list[str]:
+        return steps.startup(self, plan)
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance
