@@ -131,12 +131,14 @@ def accept(options: argparse.Namespace, status: Status) -> ssl.SSLSocket:
                 break
             _tune(raw)
             raw.settimeout(min(_HANDSHAKE_S, max(left_s, 1.0)))
+            connection: socket.socket = raw
             try:
-                wrapped = context.wrap_socket(raw, server_side=True, suppress_ragged_eofs=False)
+                connection = wrapped = context.wrap_socket(
+                    raw, server_side=True, suppress_ragged_eofs=False)
                 _check_magic(wrapped, options.magic)
             except (OSError, _Failed) as err:
                 status.note(f"connection from {peer[0]} refused: {err}")
-                raw.close()
+                connection.close()
                 continue
             wrapped.settimeout(None)
             return wrapped
