@@ -138,11 +138,13 @@ def test_larger_than_any_physical_volume(tools):
     assert tools.changes() == ["lvcreate -Wn -L9000m -nu9.disk0 -i1 xenvg /dev/sdb /dev/sda"]
 
 
-@pytest.mark.parametrize("old", ["u1.disk0_data", "u1.disk0_data_replaced-1700000000"])
-def test_a_replacement_is_not_put_beside_what_it_replaces(old):
+@pytest.mark.parametrize(("old", "new"), [
+    ("u1.disk0_data", "u2.disk0_data"), ("u1.disk0_data", "u1.disk0_data_new"),
+    ("u1.disk0_data_old", "u1.disk0_data_new"),
+    ("u1.disk0_data_replaced-1700000000", "u1.disk0_data")])
+def test_a_replacement_is_not_put_beside_what_it_replaces(old, new):
     text = LVS.replace("u1.disk0_data", old)
-    found = place.neighbours(parse.parse_lvs(text).values(), "xenvg", "new.disk0_data",
-                             "originstname+web1")
+    found = place.neighbours(parse.parse_lvs(text).values(), "xenvg", new, "originstname+web1")
     assert found == []
 
 

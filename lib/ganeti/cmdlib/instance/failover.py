@@ -6,7 +6,8 @@ from typing import Any
 
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import migration
+from ganeti.cmdlib.instance import failover_any, migration
+from ganeti.cmdlib.instance.failover_any import AnywherePlan
 from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
 from ganeti.cmdlib.instance.moving import MovingUnit
 from ganeti.opcodes.instance import OpInstanceFailover
@@ -19,13 +20,15 @@ class LUInstanceFailover(MovingUnit):
     op: OpInstanceFailover
     HOOKS = InstanceHooks("instance-failover")
     ACTION = "fail over"
+    ANYWHERE = True
 
     def hook_env(self, plan: Any) -> dict[str, object]:
+        moves = plan.env() if isinstance(plan, AnywherePlan) else self.move_env(plan)
         return {
             "IGNORE_CONSISTENCY": self.op.ignore_consistency,
             "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
             "FAILOVER_CLEANUP": self.op.cleanup,
-            **self.move_env(plan),
+            **moves,
         }
 
     def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
@@ -38,21 +41,34 @@ class LUInstanceFailover(MovingUnit):
         assert self.instance is not None
         return uuid == self.instance.primary_node and uuid != self.config.master_node().uuid
 
-    def check_prereq(self) -> MovePlan | CleanupPlan:
+    def check_prereq(self) -> MovePlan | CleanupPlan | AnywherePlan:
         assert self.instance is not None
         if self.op.cleanup:
             return self.plan_cleanup()
+        target = self.chosen_target()
+        if failover_any.applies(self, self.instance, target):
+            return failover_any.plan(
+                self, self.instance, target, ignore_policy=self.op.ignore_ipolicy
+            )
         return migration.plan_move(
             self,
             self.instance,
-            self.chosen_target(),
+            target,
             failover=True,
             ignore_policy=self.op.ignore_ipolicy,
         )
 
-    def exec(self, plan: MovePlan | CleanupPlan) -> None:
+    def exec(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> None:
         if isinstance(plan, CleanupPlan):
             migration.clean_up(self, plan)
+            return
+        if isinstance(plan, AnywherePlan):
+            failover_any.carry_out(
+                self,
+                plan,
+                shutdown_timeout_s=self.op.shutdown_timeout,
+                ignore_consistency=self.op.ignore_consistency,
+            )
             return
         migration.move_stopped(
             self,

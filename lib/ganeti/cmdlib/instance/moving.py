@@ -38,6 +38,8 @@ class MovingUnit(LogicalUnit):
 
     #: What is done, for messages.
     ACTION = "move"
+    #: Whether a mirrored instance may go to a node which has nothing of it yet.
+    ANYWHERE = False
 
     target: Node | None
     allocator: str | None
@@ -85,6 +87,9 @@ class MovingUnit(LogicalUnit):
         template = self.config.disk_template(instance)
         migration.require_mirrored(self, instance, self.ACTION)
         if template in INT_MIRRORED:
+            if named is not None and self.ANYWHERE and not op.iallocator:
+                self.target = named
+                return
             if named is not None or op.iallocator:
                 raise errors.OpPrereqError(
                     f"instance {instance.name} can go to its secondary node only, its disks"
@@ -114,7 +119,7 @@ class MovingUnit(LogicalUnit):
         if self.allocator is not None:
             return {primary.uuid, *placement.candidates(self.config.snapshot(), primary.group)}
         if self.target is not None:
-            return {primary.uuid, self.target.uuid}
+            return {*self.config.instance_nodes(instance), self.target.uuid}
         return {node.uuid for node in self.config.nodes() if node.group == primary.group}
 
     def chosen_target(self) -> Node:

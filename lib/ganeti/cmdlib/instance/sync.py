@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: Between two looks when nothing says how long it will take.
 POLL_S = 1.0
 #: However long it will take, so often somebody is told about it.
-POLL_MAX_S = 60.0
+POLL_MAX_S = 15.0
 #: A primary which does not answer for so many looks in a row is given up.
 UNANSWERED_POLLS = 10
 #: A disk may be degraded for a moment between the end of the transfer and the news of it.

@@ -14,6 +14,7 @@ physical volumes of its own, which must be empty.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 from ganeti import errors
@@ -23,6 +24,9 @@ from ganeti.storage.lvm.parse import LogicalVolume
 #: Share of an exclusive physical volume that LVM's own records and rounding may take.
 MARGIN = 0.01
 RESERVED = 0.02
+
+# Volumes which take another one's place, or have lost theirs.
+_REPLACED = re.compile(r"_(?:new|old|replaced-\d+)$")
 
 
 def usable(physical: Iterable[LvmPvInfo], group: str) -> list[LvmPvInfo]:
@@ -42,17 +46,21 @@ def neighbours(volumes: Iterable[LogicalVolume], group: str, name: str,
 
     :returns: nothing when one of them is to be replaced by this one.
     """
-    role = name.rpartition(".")[2]
+    role = _role(name)
     counts: dict[str, int] = {}
     for volume in volumes:
         if volume.group != group or owner_tag not in volume.tags or volume.name == name:
             continue
-        # A replaced volume keeps its role in front of a time: "...disk0_data_replaced-1700000000".
-        if volume.name.rpartition(".")[2].partition("_replaced-")[0] == role:
+        if _role(volume.name) == role:
             return []
         for device in volume.devices:
             counts[device] = counts.get(device, 0) + 1
     return sorted(counts, key=lambda device: (-counts[device], device))
+
+
+def _role(name: str) -> str:
+    """What a volume is for an instance: ``disk0_data``; also while it is being replaced."""
+    return _REPLACED.sub("", name.rpartition(".")[2])
 
 
 def candidates(physical: Sequence[LvmPvInfo], near: Sequence[str], size_mib: int,

@@ -1,0 +1,331 @@
+"""Mirrored instances on the way to another node: two writers only while a guest goes over, and no
+stale half is ever used; failover to a node which has nothing yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.cmdlib.instance import migration, mirror, sync
+from ganeti.constants import disk as disk_c
+from ganeti.objects import BlockDevStatus, Disk, MigrationStatus
+from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
+
+NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
+GOOD = BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False, ldisk_status=disk_c.LDS_OKAY)
+ALONE = replace(GOOD, is_degraded=True)
+BROKEN = replace(ALONE, ldisk_status=disk_c.LDS_FAULTY)
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(monkeypatch):
+    monkeypatch.setattr(migration, "POLL_S", 0)
+    monkeypatch.setattr(mirror, "POLL_S", 0)
+    monkeypatch.setattr(sync, "POLL_S", 0)
+
+
+def mirrored():
+    nodes = (uuid_of("node1"), uuid_of("node2"))
+    children = tuple(
+        Disk(dev_type="plain", logical_id=("xenvg", f"web.disk0_{part}"), size=size, nodes=nodes)
+        for part, size in (("data", 1024), ("meta", 128)))
+    return replace(
+        disk_of("web", 0), dev_type="drbd", children=children, nodes=nodes,
+        logical_id=(*nodes, 11000, 0, 3, "secret"))
+
+
+def master_with(node_changes=None, running="node1", **changes):
+    disk = mirrored()
+    values = {"admin_state": "up", "disks_active": True, **changes}
+    web = instance_of("web", disks=(disk.uuid,), **values)
+    master = Master(cluster_of(
+        3, (web,), (disk,), node_changes=node_changes, volume_group_name="xenvg",
+        enabled_disk_templates=("drbd", "plain", "sharedfile")))
+    answers = master.rpc.answers
+    answers["blockdev_find"] = GOOD
+    answers["drbd_wait_sync"] = [True, 100.0]
+    answers["blockdev_getmirrorstatus"] = [GOOD]
+    answers["node_info"] = lambda _node, args: [
+        "boot", [{"type": kind, "name": name, "storage_free": 9999, "storage_size": 9999}
+                 for kind, name, *_rest in args["storage_units"]],
+        [{"memory_free": 4096, "memory_total": 8192} for _ in args["hv_specs"]]]
+    if running:
+        master.rpc.run("web", running)
+    return master
+
+
+def primary(master):
+    return master.config.node(master.config.instance(uuid_of("web")).primary_node).name
+
+
+def disk(master):
+    return master.config.instance_disks(master.config.instance(uuid_of("web")))[0]
+
+
+def names_of(master, nodes):
+    return tuple(master.config.node(uuid).name for uuid in nodes)
+
+
+def steps(master):
+    asking = ("blockdev_find", "drbd_wait_sync", "blockdev_getmirrorstatus")
+    return [(name, node.split(".")[0], args.get("multimaster"))
+            for name, node, args in master.rpc.calls
+            if name.startswith(("blockdev_", "drbd_", "accept", "instance_m", "instance_s"))
+            and name not in asking and name != "instance_migratable"]
+
+
+def migrate(**changes):
+    return OpInstanceMigrate(**{"instance_name": "web", **changes})
+
+
+def failover(**changes):
+    return OpInstanceFailover(**{"instance_name": "web", **changes})
+
+
+# -- migration -------------------------------------------------------------------
+
+REMEET = [("drbd_disconnect_net", "node1"), ("drbd_disconnect_net", "node2"),
+          ("drbd_attach_net", "node1"), ("drbd_attach_net", "node2")]
+
+
+def meeting(two_writers):
+    return [(name, node, two_writers if "attach" in name else None) for name, node in REMEET]
+
+
+def test_two_writers_only_while_the_guest_goes_over():
+    master = master_with()
+    master.run(migrate())
+    assert steps(master) == [
+        ("blockdev_close", "node2", None), *meeting(True), ("blockdev_open", "node2", None),
+        ("accept_instance", "node2", None), ("instance_migrate", "node1", None),
+        ("blockdev_close", "node1", None), *meeting(False)]
+    (opened,) = master.rpc.of("blockdev_open")
+    assert opened[1]["exclusive"] is False
+    assert primary(master) == NODE2
+
+
+def test_after_a_failure_there_is_one_writer_again():
+    master = master_with()
+    master.rpc.answers["instance_get_migration_status"] = MigrationStatus(status="failed")
+    with pytest.raises(errors.OpExecError, match="failed"):
+        master.run(migrate())
+    assert steps(master)[-5:] == [("blockdev_close", "node2", None), *meeting(False)]
+    assert primary(master) == NODE1
+
+
+def test_a_migration_waits_until_all_is_in_step():
+    master = master_with()
+    progress = iter([[False, 20.0], [False, 20.0], [False, 60.0], [True, 100.0]])
+    master.rpc.answers["drbd_wait_sync"] = lambda *_args: next(progress, [True, 100.0])
+    master.run(migrate())
+    assert [line for line in master.job.log if "in step" in line] == [
+        "* disks are in step to 20.0 %", "* disks are in step to 60.0 %"]
+
+
+@pytest.mark.parametrize(("status", "text"), [
+    (ALONE, "may have missed writes"), (BROKEN, "no complete copy"), (None, "is not active"),
+    (replace(ALONE, ldisk_status=disk_c.LDS_SYNC), "no complete copy")])
+@pytest.mark.parametrize("op", [migrate, failover])
+def test_a_half_which_is_not_good_is_not_used(op, status, text):
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = status
+    with pytest.raises(errors.OpExecError, match=f"disk/0 .*node2.*{text}.*Nothing was changed"):
+        master.run(op())
+    assert steps(master) == []
+    assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
+
+
+def test_halves_that_cannot_be_separated():
+    master = master_with()
+    master.rpc.errors["drbd_disconnect_net", NODE2] = "stuck"
+    with pytest.raises(errors.OpExecError, match="cannot be separated on node node2.*stuck"):
+        master.run(migrate())
+    assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
+
+
+@pytest.mark.parametrize("changes", [{"target_node": "node3"}, {"iallocator": "hail"}])
+def test_a_migration_goes_to_the_secondary_only(changes):
+    with pytest.raises(errors.OpPrereqError, match="secondary node only"):
+        master_with().run(migrate(**changes))
+
+
+def test_cleanup_leaves_one_writer():
+    master = master_with()
+    master.run(migrate(cleanup=True))
+    assert steps(master)[-5:] == [("blockdev_close", "node2", None), *meeting(False)]
+    assert [node for _name, node, _two in steps(master)].count("node3") == 0
+
+
+# -- failover to the secondary ---------------------------------------------------
+
+
+def test_failover():
+    master = master_with()
+    master.run(failover())
+    assert steps(master) == [
+        ("instance_shutdown", "node1", None), ("blockdev_shutdown", "node1", None),
+        ("blockdev_assemble", "node1", None), ("blockdev_assemble", "node2", None),
+        ("instance_start", "node2", None)]
+    assert primary(master) == NODE2
+
+
+def test_failover_while_the_primary_is_marked_offline():
+    master = master_with()
+    master.run(failover())          # now on node2, node1 is the secondary
+    node2 = master.config.node(uuid_of("node2"))
+    master.config.update_node(replace(node2, offline=True))
+    master.rpc.calls.clear()
+    master.rpc.running.clear()
+    master.rpc.answers["blockdev_find"] = ALONE
+    master.run(failover())
+    assert primary(master) == NODE1
+    assert any("cannot be compared" in line for line in master.job.log)
+    assert {node for _name, node, _two in steps(master)} == {"node1"}
+
+
+def test_a_broken_half_is_not_used_though_the_other_node_is_offline():
+    master = master_with()
+    master.run(failover())
+    node2 = master.config.node(uuid_of("node2"))
+    master.config.update_node(replace(node2, offline=True))
+    master.rpc.answers["blockdev_find"] = BROKEN
+    with pytest.raises(errors.OpExecError, match="no complete copy"):
+        master.run(failover())
+    assert primary(master) == NODE2
+
+
+def test_the_user_may_insist():
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = ALONE
+    master.run(failover(ignore_consistency=True))
+    assert primary(master) == NODE2
+    assert any("may have missed writes" in line for line in master.job.log)
+
+
+# -- failover to any node --------------------------------------------------------
+
+
+def test_to_a_node_which_has_nothing_yet():
+    master = master_with()
+    master.run(failover(target_node="node3"))
+    assert primary(master) == NODE3
+    now = disk(master)
+    assert names_of(master, now.logical_id[:2]) == (NODE3, NODE2)
+    assert now.logical_id[2] == 11000 and now.logical_id[4] == 3
+    # The half that was left can never meet the new ones.
+    assert now.logical_id[5] != "secret"
+    assert now.children[0].logical_id == ("xenvg", "web.disk0_data")
+    assert steps(master) == [
+        ("blockdev_create", "node3", None), ("blockdev_create", "node3", None),
+        ("blockdev_create", "node3", None),
+        ("instance_shutdown", "node1", None), ("blockdev_shutdown", "node1", None),
+        ("blockdev_close", "node2", None), ("drbd_disconnect_net", "node2", None),
+        ("drbd_attach_net", "node3", False), ("drbd_attach_net", "node2", False),
+        ("blockdev_assemble", "node2", None), ("blockdev_assemble", "node3", None),
+        ("instance_start", "node3", None),
+        ("blockdev_remove", "node1", None), ("blockdev_remove", "node1", None)]
+    assert set(master.config.snapshot().disks) == {now.uuid}
+
+
+def test_it_starts_before_all_is_copied():
+    master = master_with()
+    states = iter([replace(GOOD, is_degraded=True, sync_percent=5.0)])
+    master.rpc.answers["blockdev_getmirrorstatus"] = lambda *_args: [next(states, GOOD)]
+    master.run(failover(target_node="node3"))
+    names = [name for name, _node, _args in master.rpc.calls]
+    assert names.index("instance_start") < names.index("blockdev_getmirrorstatus")
+    assert names.index("blockdev_getmirrorstatus") < names.index("blockdev_remove")
+
+
+def test_the_primary_stays_when_the_secondary_is_broken():
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = (
+        lambda node, _args: BROKEN if node == NODE2 else replace(GOOD))
+    master.run(failover(target_node="node3"))
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
+    assert [node for name, node, _two in steps(master) if name == "blockdev_remove"] == [
+        "node2", "node2"]
+
+
+def test_the_primary_stays_when_the_secondary_is_offline():
+    master = master_with({2: {"offline": True}})
+    master.rpc.answers["blockdev_find"] = ALONE
+    master.run(failover(target_node="node3"))
+    assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
+    # What node2 has is remembered, to be destroyed when it is back.
+    loose = [one for one in master.config.snapshot().disks.values()
+             if one.uuid != disk(master).uuid]
+    assert {one.nodes for one in loose} == {(uuid_of("node2"),)} and len(loose) == 2
+
+
+def test_nobody_has_good_data():
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = BROKEN
+    with pytest.raises(errors.OpExecError, match="no complete copy"):
+        master.run(failover(target_node="node3"))
+    assert steps(master) == [] and primary(master) == NODE1
+    assert master.rpc.where("web") == ["node1"]
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_a_half_that_cannot_be_made(failing):
+    master = master_with()
+    made = []
+
+    def create(node, args):
+        if len(made) == failing:
+            raise AssertionError
+        made.append(args["disk"].dev_type)
+
+    master.rpc.answers["blockdev_create"] = create
+    original = master.rpc._answer
+
+    def answer(call, node, args):
+        if call.name == "blockdev_create" and len(made) == failing:
+            master.rpc.errors["blockdev_create"] = "disk full"
+        return original(call, node, args)
+
+    master.rpc._answer = answer
+    with pytest.raises(errors.OpExecError, match="node3.*disk full; nothing was changed"):
+        master.run(failover(target_node="node3"))
+    assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
+    assert list(master.config.snapshot().disks.values()) == [disk(master)]
+    assert {node for name, node, _two in steps(master) if name == "blockdev_remove"} == {"node3"}
+
+
+def test_halves_that_do_not_meet():
+    master = master_with()
+    master.rpc.errors["drbd_wait_sync"] = "alone"
+    with pytest.raises(errors.OpExecError, match="belongs to node node3.*data are on node node2"):
+        master.run(failover(target_node="node3"))
+    assert primary(master) == NODE3
+    # The old half is remembered.
+    assert len(master.config.snapshot().disks) == 3
+
+
+def test_a_stopped_instance():
+    master = master_with(admin_state="down", disks_active=False, running=None)
+    master.run(failover(target_node="node3"))
+    assert primary(master) == NODE3
+    assert "instance_start" not in master.rpc.names()
+    assert [step[:2] for step in steps(master)[-2:]] == [
+        ("blockdev_shutdown", "node3"), ("blockdev_shutdown", "node2")]
+
+
+def test_no_room_there():
+    master = master_with()
+    master.rpc.answers["node_info"] = lambda _node, args: [
+        "boot", [{"type": kind, "name": name, "storage_free": 100, "storage_size": 9999}
+                 for kind, name, *_rest in args["storage_units"]],
+        [{"memory_free": 4096} for _ in args["hv_specs"]]]
+    with pytest.raises(errors.OpPrereqError, match="node3"):
+        master.run(failover(target_node="node3"))
+
+
+def test_the_primary_itself():
+    with pytest.raises(errors.OpPrereqError, match="already on node"):
+        master_with().run(failover(target_node="node1"))
