@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
+from ganeti.cmdlib.instance import wipe
 from ganeti.constants.disk import FILE, INT_MIRRORED, SHARED_FILE
 from ganeti.objects import fill
 from ganeti.wire.calls import (
@@ -130,6 +131,7 @@ def create_device(
         info=info_text(instance),
         exclusive_storage=exclusive_storage(unit, node_uuid),
     ).payload()
+    wipe.wipe(unit, instance, device, node_uuid)
 
 
 def remove_disk(

@@ -16,7 +16,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import policy, space, steps, sync
+from ganeti.cmdlib.instance import policy, space, steps, sync, wipe
 from ganeti.constants.disk import DRBD8, GROWABLE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -175,16 +175,23 @@ class LUInstanceGrowDisk(LogicalUnit):
                 f" {answer.node_name}: {why(answer.failure)}. Repeat the command when the cause is"
                 " gone."
             ) from answer.failure
+        if backing_store and not dry_run:
+            # Before what lies on top of it is enlarged, so that nobody reads what was there.
+            wipe.wipe(self, plan.instance, _stored(plan.disk), node_uuid,
+                      offset_mib=plan.size_mib - amount_mib, size_mib=amount_mib)
 
     def _missing_mib(self, plan: GrowPlan, node_uuid: str) -> int:
         """What the storage on a node lacks of the wanted size."""
-        disk = plan.disk
-        stored = disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk
         answer = self.rpc.call(
-            BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(stored, plan.instance)]
+            BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(_stored(plan.disk), plan.instance)]
         )
         if answer.failure is not None or answer.data[0] is None:
             # Not every kind of storage can be measured; then the record must do.
             return plan.delta_mib
         present_mib = int(answer.data[0][0]) // _MIB
         return max(plan.size_mib - present_mib, 0)
+
+
+def _stored(disk: Disk) -> Disk:
+    """Where the data of a disk are."""
+    return disk.children[0] if disk.dev_type == DRBD8 and disk.children else disk
