@@ -1,0 +1,276 @@
+"""Exports on a node, transfers from and to it, and the keys for them."""
+
+import configparser
+import os
+import time
+
+import pytest
+
+from fakes.config import cluster_of, disk_of, instance_of
+from ganeti import errors, ht, storage
+from ganeti.backend import exports, extstorage, transfers
+from ganeti.objects import Nic, fill
+from ganeti.objects.transfer import ImportExportOptions
+from ganeti.utils import paths, process, x509
+from ganeti.wire.calls import backup as calls
+
+PATIENCE_S = 60
+NAME = "web.example.com"
+
+
+def instance(os_name="", **changes):
+    stored = instance_of(
+        "web", os=os_name, disks=(disk_of("web", template="file").uuid,), tags=("a", "b"),
+        nics=(Nic(mac="aa:00:00:00:00:01", ip="192.0.2.7", nicparams={}, uuid="nic-uuid"),),
+        **changes)
+    data = cluster_of(instances=(stored,), disks=(disk_of("web", template="file"),))
+    return fill.filled_instance(data, stored)
+
+
+def export_of(here, name, text="[export]\nversion = 0\n[instance]\nname = web\n"):
+    directory = f"{here.export_dir}/{name}"
+    os.makedirs(directory)
+    with open(f"{directory}/config.ini", "w") as stream:
+        stream.write(text)
+    return directory
+
+
+# -- exports ---------------------------------------------------------------------
+
+
+def test_list_and_remove(here):
+    assert exports.export_list() == []
+    for name in ("one", "two", "three.new", "four.old"):
+        export_of(here, name)
+    os.makedirs(f"{here.export_dir}/empty")
+    assert sorted(exports.export_list()) == ["one", "two"]
+    exports.export_remove("one")
+    exports.export_remove("three.new")
+    exports.export_remove("three.new")
+    assert exports.export_list() == ["two"]
+    with pytest.raises(errors.OpExecError, match="no export one"):
+        exports.export_remove("one")
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", ".hidden"])
+def test_names_that_lead_elsewhere(here, name):
+    with pytest.raises(errors.OpExecError, match="not the name of an export"):
+        exports.export_remove(name)
+
+
+def test_info(here):
+    export_of(here, "one")
+    everywhere = paths.Paths().export_dir
+    for path in ("one", f"{everywhere}/one", f"{here.export_dir}/one"):
+        assert "name = web" in exports.export_info(path)
+    export_of(here, "bad", "no ini")
+    export_of(here, "half", "[export]\n")
+    for path, fragment in (
+        ("none", "no export in"), ("bad", "no section headers"), ("half", "no section instance"),
+        ("/etc", "not below"), ("../..", "not below"), (everywhere, "no export in"),
+    ):
+        with pytest.raises(errors.OpExecError, match=fragment):
+            exports.export_info(path)
+
+
+def test_finalize(here):
+    found = instance("tiny+small", osparams={"Size": "9"},
+                     osparams_private=ht.PrivateDict({"pass": "x"}))
+    (disk,) = found.disks_info
+    new = f"{here.export_dir}/{NAME}.new"
+    with pytest.raises(errors.OpExecError, match="has not arrived"):
+        exports.finalize_export(found, [disk])
+    assert exports.export_list() == []
+    for name in (disk.uuid, "left-by-another-attempt"):
+        with open(f"{new}/{name}", "w") as stream:
+            stream.write("data")
+    old = export_of(here, NAME)
+    exports.finalize_export(found, [disk])
+    assert sorted(os.listdir(here.export_dir)) == [NAME]
+    assert sorted(os.listdir(old)) == sorted([disk.uuid, "config.ini"])
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str
+    parser.read(f"{old}/config.ini")
+    assert os.stat(f"{old}/config.ini").st_mode & 0o777 == 0o600
+    assert {name: dict(parser[name]) for name in ("os", "os_private", "hypervisor")} == {
+        "os": {"Size": "9"}, "os_private": {"pass": "x"}, "hypervisor": {}}
+    described = dict(parser["instance"])
+    assert described.pop("memory") == described["maxmem"]
+    assert {key: described[key] for key in (
+        "name", "disk_template", "hypervisor", "tags", "nic_count", "nic0_mac", "nic0_ip",
+        "nic0_network", "nic0_mode", "nic0_vlan", "disk_count", "disk0_ivname", "disk0_dump",
+        "disk0_size", "disk0_name")} == {
+        "name": NAME, "disk_template": "file", "hypervisor": "fake", "tags": "a b",
+        "nic_count": "1", "nic0_mac": "aa:00:00:00:00:01", "nic0_ip": "192.0.2.7",
+        "nic0_network": "None", "nic0_mode": "bridged", "nic0_vlan": "", "disk_count": "1",
+        "disk0_ivname": "disk/0", "disk0_dump": disk.uuid, "disk0_size": "1024",
+        "disk0_name": "None"}
+
+
+def test_an_instance_without_disks(here):
+    exports.finalize_export(instance(), [])
+    assert exports.export_list() == [NAME]
+
+
+# -- keys ------------------------------------------------------------------------
+
+
+def test_keys(here):
+    name, certificate = transfers.x509_cert_create(86400)
+    directory = f"{here.crypto_keys_dir}/{name}"
+    assert sorted(os.listdir(directory)) == ["cert", "key"]
+    assert "PRIVATE" not in certificate
+    with open(f"{directory}/key") as stream:
+        assert "PRIVATE" in stream.read()
+    info = x509.describe(certificate)
+    assert 0 < info.not_after - time.time() <= 86400
+    transfers.x509_cert_remove(name)
+    transfers.x509_cert_remove(name)
+    assert os.listdir(here.crypto_keys_dir) == []
+    for wrong in ("..", "a/b", ""):
+        with pytest.raises(errors.OpExecError, match="not the name of a key"):
+            transfers.x509_cert_remove(wrong)
+
+
+# -- transfers -------------------------------------------------------------------
+
+
+@pytest.fixture
+def node(here, monkeypatch):
+    """A node with credentials, whose transfers are gone after the test."""
+    with open(here.noded_cert_file, "w") as stream:
+        stream.write(x509.create_self_signed())
+    monkeypatch.setenv("GANETI_ROOTDIR", here.root)
+    yield here
+    if os.path.isdir(here.import_export_dir):
+        for name in os.listdir(here.import_export_dir):
+            transfers.impexp_cleanup(name)
+
+
+def until(name, condition):
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        (status,) = transfers.impexp_status([name])
+        if status is not None and condition(status):
+            return status
+        assert time.monotonic() < deadline, status
+        time.sleep(0.01)
+
+
+def options(**changes):
+    return ImportExportOptions(**{"magic": "magic-word", "compress": "none", **changes})
+
+
+def ended(status):
+    return status.exit_status is not None
+
+
+@pytest.mark.programs
+def test_a_transfer(node):
+    """From a disk of an instance without OS to a file of an export, and its ends."""
+    found = instance()
+    (disk,) = found.disks_info
+    source = storage.device(disk).path
+    os.makedirs(os.path.dirname(source))
+    with open(source, "wb") as stream:
+        stream.write(b"content" * 1000)
+    target = f"{paths.Paths().export_dir}/{NAME}.new/{disk.uuid}"
+    receiver = transfers.import_start(options(), found, "disk/0", (calls.FILE, target))
+    port = until(receiver, lambda status: status.listen_port).listen_port
+    sender = transfers.export_start(
+        options(), "127.0.0.1", port, found, "disk/0", (calls.SCRIPT, (disk, 0)))
+    assert until(sender, ended).exit_status == 0
+    assert until(receiver, ended).exit_status == 0
+    with open(node.to_local(target), "rb") as stream:
+        assert stream.read() == b"content" * 1000
+    assert os.path.isdir(f"{node.import_export_dir}/{sender}")
+    for name in (sender, receiver, receiver):
+        transfers.impexp_cleanup(name)
+    assert os.listdir(node.import_export_dir) == []
+    assert transfers.impexp_status([sender]) == [None]
+
+
+@pytest.mark.programs
+def test_abort_and_cleanup(node):
+    found = instance()
+    target = (calls.FILE, f"{paths.Paths().export_dir}/x/y")
+    name = transfers.import_start(options(), found, "disk/0", target)
+    until(name, lambda status: status.listen_port)
+    transfers.impexp_abort(name)
+    status = until(name, ended)
+    assert (status.exit_status, status.error_message) == (1, "the transfer was aborted")
+    other = transfers.import_start(options(), found, "disk/1", target)
+    until(other, lambda status: status.listen_port)
+    with open(f"{node.import_export_dir}/{other}/pid") as stream:
+        pid = int(stream.read())
+    transfers.impexp_cleanup(other)
+    assert not process.is_alive(pid)
+    third = transfers.import_start(options(), found, "disk/1", target)
+    until(third, lambda status: status.listen_port)
+    with open(f"{node.import_export_dir}/{third}/pid") as stream:
+        os.kill(int(stream.read()), 9)
+    assert until(third, ended).error_message == "its process ended without saying why"
+
+
+@pytest.mark.programs
+def test_scripts_of_the_os_do_the_work(node, script):
+    path = f"{node.os_search_path[0]}/tiny"
+    for name, text in (("ganeti_api_version", "20\n"), ("parameters.list", "")):
+        os.makedirs(path, exist_ok=True)
+        with open(f"{path}/{name}", "w") as stream:
+            stream.write(text)
+    for name in ("create", "verify"):
+        script(f"{path}/{name}", "exit 0")
+    script(f"{path}/export", 'echo "$EXPORT_INDEX $INSTANCE_NAME $EXPORT_DEVICE"; echo no >&2')
+    found = instance("tiny")
+    (disk,) = found.disks_info
+    target = f"{paths.Paths().export_dir}/x/y"
+    receiver = transfers.import_start(options(), found, "disk/0", (calls.FILE, target))
+    port = until(receiver, lambda status: status.listen_port).listen_port
+    sender = transfers.export_start(
+        options(), "127.0.0.1", port, found, "disk/0", (calls.SCRIPT, (disk, 7)))
+    assert until(sender, ended).recent_output == ("no",)
+    assert until(receiver, ended).exit_status == 0
+    with open(node.to_local(target)) as stream:
+        assert stream.read() == f"7 {NAME} {storage.device(disk).path}\n"
+    (log,) = os.listdir(node.log_os_dir)
+    assert log.startswith(f"export-tiny-{NAME}-disk_0-")
+
+
+@pytest.mark.parametrize(
+    ("changes", "target", "fragment"),
+    [
+        ({}, "/etc/passwd", "not below"),
+        ({}, "../../../etc/passwd", "not below"),
+        ({"key_name": "no-such-key"}, "x/y", "no key no-such-key"),
+        ({"key_name": "../../x"}, "x/y", "not the name of a key"),
+    ],
+)
+def test_a_transfer_is_refused(node, changes, target, fragment):
+    with pytest.raises(errors.OpExecError, match=fragment):
+        transfers.import_start(options(**changes), instance(), "disk/0", (calls.FILE, target))
+    assert not os.path.isdir(node.import_export_dir) or os.listdir(node.import_export_dir) == []
+
+
+def test_names_of_transfers_that_lead_elsewhere(here):
+    for name in ("../x", ".", ""):
+        for call in (transfers.impexp_abort, transfers.impexp_cleanup):
+            with pytest.raises(errors.OpExecError, match="not the name of a transfer"):
+                call(name)
+
+
+# -- external storage ------------------------------------------------------------
+
+
+def test_providers_of_external_storage(here, script):
+    assert extstorage.extstorage_diagnose() == []
+    path = f"{here.extstorage_search_path[0]}/shelf"
+    for name in ("attach", "create", "detach", "grow", "remove", "setinfo", "verify"):
+        script(f"{path}/{name}", "exit 0")
+    with open(f"{path}/parameters.list", "w") as stream:
+        stream.write("level which board\n")
+    os.makedirs(f"{here.extstorage_search_path[1]}/shelf")
+    first, second = extstorage.extstorage_diagnose()
+    assert first == ["shelf", path, True, "", [["level", "which board"]]]
+    assert (second[:1], second[2], second[4]) == (["shelf"], False, [])
+    assert "missing" in second[3]
