@@ -11,43 +11,10 @@ from typing import Any
 import pytest
 
 from fakes.http_lab import HttpLab, receive_all, receive_answer
+from fakes.rest_master import UUID, FakeMaster
 from ganeti import errors
 from ganeti.rapi.application import RestApplication
-from ganeti.rapi.master import Master
 from ganeti.rapi.users import Users
-
-UUID = "11111111-2222-4333-8444-555555555555"
-
-
-class FakeMaster(Master):
-    """Keeps what it was asked; answers from a table of functions."""
-
-    def __init__(self) -> None:
-        super().__init__("/nonexistent")
-        self.asked: list[tuple[str, tuple[Any, ...]]] = []
-        self.answers: dict[str, Any] = {
-            "SubmitJob": 12,
-            "QueryInstances": lambda names, fields, lock: [
-                [self.value(name, field) for field in fields] for name in names or ["b", "a"]],
-        }
-
-    @staticmethod
-    def value(name: str, field: str) -> Any:
-        return {"name": name, "uuid": UUID, "serial_no": 3,
-                "beparams": {"maxmem": 64, "minmem": 32}}.get(field)
-
-    async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
-        self.asked.append((method, args))
-        answer = self.answers[method]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer(*args) if callable(answer) else answer
-
-    @property
-    def ops(self) -> list[dict[str, Any]]:
-        method, args = self.asked[-1]
-        assert method == "SubmitJob"
-        return list(args[0])
 
 
 class Rest:

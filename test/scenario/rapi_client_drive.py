@@ -1,0 +1,165 @@
+"""Calls every method of a REST client against a cluster; run as a program of its own.
+
+::
+
+    rapi_client_drive.py DIRECTORY HOST USER PASSWORD
+
+The directory has the package ``ganeti`` with the client: ours, or that of a Debian package. Nothing
+else of the directory is used. Prints a line of JSON for each call: name, outcome, details. The
+cluster must have nodes node1 to node3 in example.com, and no instances.
+"""
+
+import json
+import sys
+
+sys.path.insert(0, sys.argv[1])
+
+from ganeti.rapi import client  # noqa: E402 - after the path is known
+
+HOST, USER, PASSWORD = sys.argv[2:5]
+ONE, TWO, THREE = "one.example.com", "two.example.com", "three.example.com"
+NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
+
+cluster = client.GanetiRapiClient(HOST, username=USER, password=PASSWORD,
+                                  curl_config_fn=client.GenericCurlConfig(timeout=120))
+called = set()
+
+
+def say(name, outcome, details):
+    print(json.dumps([name, outcome, details]), flush=True)
+
+
+def ask(name, *args, **kwargs):
+    """Call a method which answers at once."""
+    called.add(name)
+    try:
+        found = getattr(cluster, name)(*args, **kwargs)
+    except client.GanetiApiError as err:
+        say(name, "refused", str(err))
+        return None
+    say(name, "ok", found)
+    return found
+
+
+def job(name, *args, **kwargs):
+    """Call a method which submits a job, and wait for it."""
+    called.add(name)
+    try:
+        number = getattr(cluster, name)(*args, **kwargs)
+    except client.GanetiApiError as err:
+        say(name, "refused", str(err))
+        return
+    if cluster.WaitForJobCompletion(number, period=0.05):
+        say(name, "success", number)
+    else:
+        found = cluster.GetJobStatus(number)
+        say(name, found["status"], found["opresult"])
+
+
+for one in ("GetVersion", "GetFeatures", "GetOperatingSystems", "GetInfo", "GetClusterTags"):
+    ask(one)
+job("RedistributeConfig", reason="a test")
+job("ModifyCluster", maintain_node_health=False)
+job("AddClusterTags", ["a", "b"])
+job("DeleteClusterTags", ["b"], dry_run=False)
+
+job("CreateInstance", "create", ONE, "diskless", [], [], os="tiny", pnode=NODE2, ip_check=False,
+    name_check=False, no_install=True, beparams={"memory": 128})
+job("CreateInstance", "create", TWO, "file", [{"size": 16}], [], os="tiny", pnode=NODE2,
+    no_install=True, start=False, name_check=False, ip_check=False)
+job("InstancesMultiAlloc", [cluster.InstanceAllocation(
+    "create", THREE, "diskless", [], [], os="tiny", no_install=True, start=False, pnode=NODE1,
+    name_check=False, ip_check=False)])
+called.add("InstanceAllocation")
+ask("GetInstances")
+ask("GetInstances", bulk=True)
+ask("GetInstance", ONE)
+job("GetInstanceInfo", ONE, static=True)
+job("ModifyInstance", ONE, beparams={"vcpus": 2})
+job("StartupInstance", ONE)
+ask("GetInstanceConsole", ONE)
+job("RebootInstance", ONE, reboot_type="hard", ignore_secondaries=False)
+job("ShutdownInstance", ONE, timeout=1)
+job("StartupInstance", ONE)
+job("MigrateInstance", ONE, mode="live", target_node=NODE3)
+job("FailoverInstance", ONE, target_node=NODE2)
+job("ActivateInstanceDisks", TWO, ignore_size=True)
+job("DeactivateInstanceDisks", TWO)
+job("GrowInstanceDisk", TWO, 0, 8, wait_for_sync=False)
+job("RecreateInstanceDisks", TWO, disks=[0])
+job("ReplaceInstanceDisks", TWO, disks=[0])
+job("ReinstallInstance", TWO, os="tiny", no_startup=True)
+job("PrepareExport", TWO, "local")
+job("ExportInstance", TWO, "local", NODE1)
+job("RenameInstance", THREE, "four.example.com", ip_check=False, name_check=False)
+job("AddInstanceTags", ONE, ["x", "y+z"])
+ask("GetInstanceTags", ONE)
+job("DeleteInstanceTags", ONE, ["x"])
+
+ask("GetJobs")
+ask("GetJobs", bulk=True)
+ask("GetJobStatus", 1)
+ask("WaitForJobChange", 1, ["status"], None, None)
+called.add("WaitForJobCompletion")
+ask("CancelJob", 1)
+
+ask("GetNodes")
+ask("GetNodes", bulk=True)
+ask("GetNode", NODE2)
+job("EvacuateNode", NODE2, remote_node=NODE3, mode="primary-only", dry_run=True)
+job("MigrateNode", NODE2, mode="live", target_node=NODE3, dry_run=True)
+ask("GetNodeRole", NODE2)
+job("SetNodeRole", NODE3, "regular", force=True)
+job("SetNodeRole", NODE3, "master-candidate")
+job("PowercycleNode", NODE3, force=True)
+job("ModifyNode", NODE3, vm_capable=True)
+job("GetNodeStorageUnits", NODE3, "file", "name,free")
+job("ModifyNodeStorageUnits", NODE3, "lvm-pv", "x", allocatable=True)
+job("RepairNodeStorageUnits", NODE3, "lvm-vg", "x")
+job("AddNodeTags", NODE2, ["n"])
+ask("GetNodeTags", NODE2)
+job("DeleteNodeTags", NODE2, ["n"])
+
+job("CreateGroup", "g2", alloc_policy="preferred")
+ask("GetGroups")
+ask("GetGroups", bulk=True)
+ask("GetGroup", "g2")
+job("ModifyGroup", "g2", alloc_policy="last_resort")
+job("AssignGroupNodes", "g2", [NODE3], dry_run=True)
+job("RenameGroup", "g2", "g3")
+job("AddGroupTags", "g3", ["t"])
+ask("GetGroupTags", "g3")
+job("DeleteGroupTags", "g3", ["t"])
+job("DeleteGroup", "g3")
+
+job("CreateNetwork", "net1", "192.0.2.0/24", gateway="192.0.2.1", tags="q,r")
+ask("GetNetworks")
+ask("GetNetworks", bulk=True)
+ask("GetNetwork", "net1")
+job("ConnectNetwork", "net1", "default", "bridged", "br0")
+job("DisconnectNetwork", "net1", "default")
+job("ModifyNetwork", "net1", mac_prefix="aa:bb:cc")
+job("AddNetworkTags", "net1", ["t"])
+ask("GetNetworkTags", "net1")
+job("DeleteNetworkTags", "net1", ["t"])
+if hasattr(cluster, "RenameNetwork"):
+    job("RenameNetwork", "net1", "net2")
+    job("RenameNetwork", "net2", "net1")
+job("DeleteNetwork", "net1")
+
+ask("Query", "instance", ["name", "status"])
+ask("Query", "instance", ["name"], ["=", "name", ONE])
+ask("QueryFields", "node", ["name"])
+uuid = ask("AddFilter", 5, [["jobid", ["<", "id", 1]]], "CONTINUE")
+ask("GetFilters")
+ask("GetFilters", bulk=True)
+ask("GetFilter", uuid)
+ask("ReplaceFilter", uuid, 6, [], "CONTINUE")
+ask("DeleteFilter", uuid)
+
+for instance in ask("GetInstances") or ():
+    job("DeleteInstance", instance)
+
+published = {name for name, value in vars(client.GanetiRapiClient).items()
+             if name[0] != "_" and callable(value)}
+say("not called", "ok" if published == called else "refused", sorted(published - called))
