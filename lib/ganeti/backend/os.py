@@ -25,7 +25,7 @@ from ganeti.constants import net as net_c
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import OS
-from ganeti.utils import fs, paths, process
+from ganeti.utils import fs, near, paths, process
 from ganeti.wire import calls
 
 API_FILE = "ganeti_api_version"
@@ -141,14 +141,23 @@ def find(name: str, search_path: Sequence[str]) -> OS | None:
     return None
 
 
+def _missing(name: str, search_path: Sequence[str]) -> errors.OpExecError:
+    """The error for a definition which is not there."""
+    base_name = OS.base_name(name)
+    hint = near.did_you_mean(base_name, [row[0] for row in diagnose(search_path)])
+    return errors.OpExecError(
+        f"OS {base_name} does not exist on this node{'.' if hint else ''}{hint}")
+
+
 def require(name: str) -> OS:
     """As :func:`find` on this node, but it must be there.
 
     :raises OpExecError: it is not, or cannot be used.
     """
-    definition = find(name, paths.current().os_search_path)
+    search_path = paths.current().os_search_path
+    definition = find(name, search_path)
     if definition is None:
-        raise errors.OpExecError(f"OS {OS.base_name(name)} does not exist on this node")
+        raise _missing(name, search_path)
     return definition
 
 
@@ -336,10 +345,11 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
     unknown = sorted(set(checks) - set(_VALIDATE_CHECKS))
     if unknown:
         raise errors.OpExecError(f"unknown checks of an OS definition: {', '.join(unknown)}")
-    definition = find(name, paths.current().os_search_path)
+    search_path = paths.current().os_search_path
+    definition = find(name, search_path)
     if definition is None:
         if required:
-            raise errors.OpExecError(f"OS {OS.base_name(name)} does not exist on this node")
+            raise _missing(name, search_path)
         return False
     check_variant(definition, name, force=force_variant)
     if definition.verify_script is None:

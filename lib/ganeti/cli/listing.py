@@ -186,16 +186,21 @@ def _query_and_write(client: luxi.Client, resource: str, fields: list[str], qfil
         output.write_data(as_objects(response), values.output_format)
     else:
         _write_table(response, values, formatters)
-    unknown = [field["name"] for field in response["fields"]
-               if field["kind"] == const.KIND_UNKNOWN]
-    if unknown:
-        from ganeti.utils import near
-        known = [field["name"] for field in client.query_fields(resource)["fields"]]
-        hints = "".join(near.did_you_mean(name, known) for name in unknown)
-        terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} See"
-                     f" '{values.program} list-fields'.")
-        return failures.EXIT_UNKNOWN_FIELD
-    return failures.EXIT_SUCCESS
+    return _warn_of_unknown(client, resource, response["fields"], values)
+
+
+def _warn_of_unknown(client: luxi.Client, resource: str, fields: Sequence[Mapping[str, Any]],
+                     values: Values) -> int:
+    """Name the fields that do not exist, with what may have been meant; returns the exit code."""
+    unknown = [field["name"] for field in fields if field["kind"] == const.KIND_UNKNOWN]
+    if not unknown:
+        return failures.EXIT_SUCCESS
+    from ganeti.utils import near
+    known = [field["name"] for field in client.query_fields(resource)["fields"]]
+    hints = "".join(near.did_you_mean(name, known) for name in unknown)
+    terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} See"
+                 f" '{values.program} list-fields'.")
+    return failures.EXIT_UNKNOWN_FIELD
 
 
 def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -309,7 +314,8 @@ def _painter(fields: Sequence[Mapping[str, Any]]) -> table.Painter:
 def run_list_fields(resource: str, values: Values, arguments: Sequence[str], *,
                     client: luxi.Client | None = None) -> int:
     """A whole list-fields command; arguments are names of fields, none means all."""
-    fields = (client or jobs.connect()).query_fields(resource, list(arguments))["fields"]
+    client = client or jobs.connect()
+    fields = client.query_fields(resource, list(arguments))["fields"]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data([dict(field) for field in fields], values.output_format)
@@ -320,6 +326,4 @@ def run_list_fields(resource: str, values: Values, arguments: Sequence[str], *,
         for line in table.format_table(columns, rows, header=not values.no_headers,
                                        separator=values.separator):
             terminal.out(line)
-    if any(field["kind"] == const.KIND_UNKNOWN for field in fields):
-        return failures.EXIT_UNKNOWN_FIELD
-    return failures.EXIT_SUCCESS
+    return _warn_of_unknown(client, resource, fields, values)

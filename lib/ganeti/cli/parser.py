@@ -122,7 +122,8 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
         return
     if option.choices and text not in option.choices:
         choices = ", ".join(f"'{choice}'" for choice in option.choices)
-        raise OptionSyntaxError(f"option {name}: invalid choice: '{text}' (choose from {choices})")
+        raise OptionSyntaxError(f"option {name}: invalid choice: '{text}' (choose from {choices})"
+                                f".{suggest(text, option.choices)}".rstrip("."))
     if option.action == "call" and option.callback is not None:
         option.callback(values, text)
         return
@@ -133,6 +134,9 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
         raise OptionSyntaxError(f"option {name}: {err}") from err
     if option.action == "append":
         target[option.dest] = [*target[option.dest], value]
+    elif option.kind in ("keyval", "keyprivateval"):
+        # Given twice, parameters add up; the later one of the same name counts.
+        target[option.dest] = {**(target[option.dest] or {}), **value}
     else:
         target[option.dest] = value
 

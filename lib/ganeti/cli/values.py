@@ -263,7 +263,8 @@ def typed_params(params: KeyVal, types: Mapping[str, str], *,
         return {}
     unknown = next((name for name in params if name not in types), None)
     if unknown is not None:
-        raise errors.TypeEnforcementError(
-            f"unknown parameter '{unknown}'. Known are: {', '.join(sorted(types))}.")
+        from ganeti.utils import near  # only mistakes pay for it
+        hint = near.did_you_mean(unknown, types) or f" Known are: {', '.join(sorted(types))}."
+        raise errors.TypeEnforcementError(f"unknown parameter '{unknown}'.{hint}")
     from ganeti.objects import hvparams  # its tables cost 10 ms; most commands set no parameter
     return hvparams.force_types(params, types, allowed)

@@ -154,6 +154,11 @@ def test_untrusted_definition_is_not_run_here(here, tiny, script):
         os_definitions.instance_os_add(instance(), reinstall=False, debug_level=0)
 
 
+def test_misspelt_definition(here, tiny):
+    with pytest.raises(errors.OpExecError, match=r"on this node\. Did you mean 'tiny'\?"):
+        os_definitions.instance_os_add(instance("tniy+plain"), reinstall=False, debug_level=0)
+
+
 def test_missing_definition(here):
     with pytest.raises(errors.OpExecError, match="OS nothing does not exist"):
         os_definitions.instance_os_add(instance("nothing"), reinstall=False, debug_level=0)

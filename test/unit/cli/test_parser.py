@@ -64,6 +64,7 @@ def test_defaults_are_fresh_each_time() -> None:
     (["--all"], "mode", "cluster"),
     (["--net", "0:ip=1", "--net=1"], "nics", [("0", {"ip": "1"}), ("1", {})]),
     (["-B", "memory=1g,auto"], "beparams", {"memory": "1g", "auto": True}),
+    (["-B", "memory=1g,vcpus=2", "-B", "memory=2g"], "beparams", {"memory": "2g", "vcpus": "2"}),
     (["--priority", "high"], "priority", -10),
     (["--ya-rly"], "yes_do_it", True),
     (["--reason=because"], "reason", "because"),
@@ -160,3 +161,12 @@ def test_help_texts() -> None:
 def test_suggestions() -> None:
     assert parser.suggest("lst", ["list", "info"]) == " Did you mean 'list'?"
     assert parser.suggest("xyzzy", ["list", "info"]) == ""
+
+
+def test_a_misspelt_choice_is_guessed() -> None:
+    command = Command("list", lambda values, arguments: 0, [],
+                      [Option("--mode", choices=("live", "non-live"), help="how")], "List")
+    with pytest.raises(parser.OptionSyntaxError, match=r"'liev' \(choose .*\)\. Did you mean 'li"):
+        parser.parse(command, ["--mode", "liev"])
+    with pytest.raises(parser.OptionSyntaxError, match=r"'x' \(choose from 'live', 'non-live'\)$"):
+        parser.parse(command, ["--mode=x"])

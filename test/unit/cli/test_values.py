@@ -145,6 +145,9 @@ def test_typed_params_refuses(given: dict[str, Any]) -> None:
     assert next(iter(given)) in str(caught.value)
 
 
-def test_unknown_parameter_lists_the_known_ones() -> None:
-    with pytest.raises(errors.TypeEnforcementError, match="maxmem, vcpus"):
-        values.typed_params({"vcpu": "1"}, {"vcpus": "int", "maxmem": "size"})
+def test_unknown_parameter_is_guessed_or_lists_the_known_ones() -> None:
+    types = {"vcpus": "int", "maxmem": "size"}
+    with pytest.raises(errors.TypeEnforcementError, match="'disks'. Known are: maxmem, vcpus"):
+        values.typed_params({"disks": "1"}, types)
+    with pytest.raises(errors.TypeEnforcementError, match="'vcpu'. Did you mean 'vcpus'"):
+        values.typed_params({"vcpu": "1"}, types)
