@@ -304,6 +304,12 @@ class FakeMaster:
     def _do_QueryNodes(self, *args: Any) -> list[list[Any]]:
         return self._old_query("node", *args)
 
+    def _do_QueryGroups(self, *args: Any) -> list[list[Any]]:
+        return self._old_query("group", *args)
+
+    def _do_QueryNetworks(self, *args: Any) -> list[list[Any]]:
+        return self._old_query("network", *args)
+
     def _do_QueryClusterInfo(self) -> dict[str, Any]:
         return self.cluster_info
 

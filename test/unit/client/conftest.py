@@ -13,6 +13,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import client as programs
 from ganeti.cli import main, terminal
+from ganeti.query import engine, resources
 from ganeti.utils import paths
 
 
@@ -25,6 +26,12 @@ class Ended(NamedTuple):
 
 
 Gnt = Callable[..., Ended]
+
+
+def fields_of(what: str) -> list[dict[str, str]]:
+    """The definitions of all fields of a kind of object, as the real master has them."""
+    found: list[dict[str, str]] = engine.definitions(resources.lookup(what), None)["fields"]
+    return found
 
 
 @pytest.fixture
