@@ -59,6 +59,15 @@ daemon-util start-all
 gnt-node list --no-headers -o name,mfree --units=m
 say verify
 gnt-cluster verify --error-codes
+say written by the daemons
+# Whose the files are as they were made, before ensure-dirs looks at them.
+for path in master_state ssconf_master_epoch queue/serial queue/version; do
+    stat -c '%n %a %U %G' "/var/lib/ganeti/$path"
+done
+find /var/lib/ganeti/queue -name 'job-*' -printf '%m %u %g\n' | sort | uniq -c | sed 's/^ *[0-9]* /job /'
+gnt-job archive "$(gnt-job list --no-headers -o id | head -1)"
+find /var/lib/ganeti/queue/archive -name 'job-*' -printf 'archived %m %u %g\n'
+find /var/lib/ganeti/queue/archive -type d -printf 'directory %m %u %g\n' | sort -u
 say modes
 tools/ensure-dirs
 stat -c '%n %a %U %G' /var/lib/ganeti/config.data /var/lib/ganeti/hmac.key \

@@ -82,6 +82,18 @@ def test_everything_works(said: dict[str, list[str]]) -> None:
     assert not [line for line in said["verify"] if "ERROR" in line]
 
 
+def test_what_daemons_write_belongs_to_the_same(said: dict[str, list[str]]) -> None:
+    """Without ensure-dirs: jobs can be read by the daemons' group, live and archived."""
+    assert said["written by the daemons"] == [
+        "/var/lib/ganeti/master_state 640 gnt-masterd gnt-masterd",
+        "/var/lib/ganeti/ssconf_master_epoch 444 root root",
+        "/var/lib/ganeti/queue/serial 640 gnt-masterd gnt-daemons",
+        "/var/lib/ganeti/queue/version 640 gnt-masterd gnt-daemons",
+        "job 640 gnt-masterd gnt-daemons",
+        "archived 640 gnt-masterd gnt-daemons",
+        "directory 750 gnt-masterd gnt-daemons"]
+
+
 def test_files_belong_to_whom_they_should(said: dict[str, list[str]]) -> None:
     assert said["modes"] == [
         "/var/lib/ganeti/config.data 640 gnt-masterd gnt-confd",

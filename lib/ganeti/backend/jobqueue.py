@@ -21,7 +21,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.registry import serves
-from ganeti.utils import filelock, fs, master_state, paths
+from ganeti.utils import filelock, fs, master_state, paths, users
 from ganeti.wire import calls, queue_inventory
 from ganeti.wire.queue_store import VERSION, QueueStore
 
@@ -157,7 +157,8 @@ def rename(rename: list[list[str]]) -> list[None]:
 def _move(pairs: list[tuple[str, str]]) -> None:
     touched = set()
     for old, new in pairs:
-        fs.make_dirs(os.path.dirname(new), _DIR_MODE)
+        uid, gid = users.owner_inside(paths.current().queue_dir)
+        fs.make_dirs(os.path.dirname(new), _DIR_MODE, uid=uid, gid=gid)
         try:
             os.rename(old, new)
         except FileNotFoundError:

@@ -142,6 +142,21 @@ def kept_group(path: str) -> int:
     return gid if may and gid != os.getegid() else -1
 
 
+def owner_inside(directory: str) -> tuple[int, int]:
+    """Owner and group of what is made in a directory: those of the directory, as far as we may.
+
+    Root gives files to whom the directory belongs; others give them the directory's group, when
+    they are in it. -1 leaves what the system does by itself.
+
+    :raises OSError: there is no such directory.
+    """
+    found = os.stat(directory)
+    if os.geteuid() == 0:
+        owner = (found.st_uid, found.st_gid)
+        return (-1, -1) if owner == (0, os.getegid()) else owner
+    return -1, kept_group(directory)
+
+
 def same_owner(path: str) -> tuple[int, int]:
     """Owner and group of a file, for another one that belongs with it; -1 and -1 without root.
 

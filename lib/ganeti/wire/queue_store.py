@@ -44,7 +44,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import job as const
-from ganeti.utils import fs, retry
+from ganeti.utils import fs, retry, users
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -108,6 +108,8 @@ class QueueStore:
         self._after: tuple[int, int] | None = None
         # Names which a journal holds and whose files were not flushed: by journal number.
         self._touched: dict[int, set[str]] = {}
+        # To whom files are given: the queue of a master daemon without root is his on all nodes.
+        self._owner = (-1, -1)
         # What is in a journal and not yet in its place: content by name, jobs to be archived.
         self._unwritten: dict[str, str] = {}
         self._unmoved: list[int] = []
@@ -127,7 +129,8 @@ class QueueStore:
         """
         try:
             fs.make_dirs(self.directory, 0o750)
-            fs.make_dirs(self._path(ARCHIVE), 0o750)
+            self._owner = users.owner_inside(self.directory)
+            self._make_dirs(self._path(ARCHIVE))
             self._lock_directory()
             self._check_version()
             names = os.listdir(self.directory)
@@ -357,13 +360,13 @@ class QueueStore:
         path = self._path(name)
         temporary = self._path(f"{_TEMPORARY_PREFIX}{name.replace('/', '-')}.new")
         if "/" in name:
-            fs.make_dirs(os.path.dirname(path), 0o750)
+            self._make_dirs(os.path.dirname(path))
         self._fault("write file")
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
                      | os.O_NOFOLLOW, const.QUEUE_FILE_MODE)
         try:
             try:
-                os.fchmod(fd, const.QUEUE_FILE_MODE)
+                self._give(fd)
                 _write_all(fd, text.encode("utf-8", "surrogateescape"))
             finally:
                 os.close(fd)
@@ -374,11 +377,21 @@ class QueueStore:
                 fs.remove_file(temporary)
             raise
 
+    def _make_dirs(self, path: str) -> None:
+        uid, gid = self._owner
+        fs.make_dirs(path, 0o750, uid=uid, gid=gid)
+
+    def _give(self, fd: int) -> None:
+        """Mode and owner of a file, before anything is in it."""
+        os.fchmod(fd, const.QUEUE_FILE_MODE)
+        if self._owner != (-1, -1):
+            os.fchown(fd, *self._owner)
+
     def _archive(self, job_id: int) -> None:
         target = self._path(archive_file(job_id))
         name = job_file(job_id)
         self._fault("archive job")
-        fs.make_dirs(os.path.dirname(target), 0o750)
+        self._make_dirs(os.path.dirname(target))
         try:
             os.rename(self._path(name), target)
         except FileNotFoundError:
@@ -394,7 +407,7 @@ class QueueStore:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
                      const.QUEUE_FILE_MODE)
         try:
-            os.fchmod(fd, const.QUEUE_FILE_MODE)
+            self._give(fd)
             self._fault("flush directory")
             fs.flush_dir(self.directory)
         except OSError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import grp
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,11 @@ def test_a_file_keeps_its_group(tmp_path: Path) -> None:
     other = grp.getgrnam("daemon").gr_gid
     os.chown(path, -1, other)
     assert users.kept_group(str(path)) == other
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other groups")
+def test_what_is_made_in_a_directory_belongs_to_its_owner(tmp_path: Path) -> None:
+    assert users.owner_inside(str(tmp_path)) == (-1, -1), "ours already"
+    daemon = pwd.getpwnam("daemon")
+    os.chown(tmp_path, daemon.pw_uid, daemon.pw_gid)
+    assert users.owner_inside(str(tmp_path)) == (daemon.pw_uid, daemon.pw_gid)

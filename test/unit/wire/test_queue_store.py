@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -313,3 +314,19 @@ def test_every_step_may_fail_once(tmp_path: Path) -> None:
         if len(disk.steps) < step:
             break
     assert step > 20
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_gives_what_it_writes_to_whom_the_directory_belongs(tmp_path: Path) -> None:
+    """As a node daemon does for a master daemon with a user of its own."""
+    daemon = pwd.getpwnam("daemon")
+    directory = tmp_path / "queue"
+    directory.mkdir()
+    os.chown(directory, daemon.pw_uid, daemon.pw_gid)
+    store = opened(directory)
+    save(store, {"job-10001": "{}", "serial": "10001\n"}, ())
+    save(store, {"job-10002": "{}"}, (10001,))
+    found = {path for path in directory.rglob("*")
+             if (path.stat().st_uid, path.stat().st_gid) != (daemon.pw_uid, daemon.pw_gid)}
+    assert len(list(directory.rglob("job-*"))) == 2 and found == set()
+    store.close()
