@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
-from ganeti.client import node_admin
+from ganeti.client.power_options import OOB_TIMEOUT, POWER_DELAY
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -289,6 +289,6 @@ COMMAND = Command("epo", epo, [Argument("unknown")], [
     opt.flag("--all", dest="show_all", help="the whole cluster, the master last"),
     opt.flag("--groups", help="the arguments are node groups"),
     opt.flag("--on", help="switch on again and start what should run"),
-    opt.FORCE, opt.SHUTDOWN_TIMEOUT, node_admin.OOB_TIMEOUT, node_admin.POWER_DELAY],
+    opt.FORCE, opt.SHUTDOWN_TIMEOUT, OOB_TIMEOUT, POWER_DELAY],
     "Emergency power-off: stop instances, switch nodes off; or all of it on again",
     usage="[<options>] {--all|<node>...|--groups <group>...}")

@@ -7,8 +7,8 @@ from ganeti.cli import failures, jobs, listing, table, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.options import Option
+from ganeti.client.power_options import OOB_TIMEOUT, POWER_DELAY
 from ganeti.constants import disk as disk_const
-from ganeti.constants import node as const
 from ganeti.constants import query as query_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -299,10 +299,6 @@ def list_drbd(values: Values, arguments: list[str]) -> int:
 
 # -- the rows of the table ------------------------------------------------------------------------
 
-OOB_TIMEOUT = Option("--oob-timeout", kind="int", default=const.OOB_TIMEOUT_S, metavar="SECONDS",
-                     help="how long the out-of-band helper may take")
-POWER_DELAY = Option("--power-delay", kind="float", default=const.OOB_POWER_DELAY_S,
-                     metavar="SECONDS", help="pause between switching on two nodes")
 AUTO_PROMOTE = opt.flag("--auto-promote",
                         help="make another node a master candidate if there would be too few")
 SHOW_NAMES = opt.flag("-M", "--show-machine-names",
