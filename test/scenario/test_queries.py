@@ -1,0 +1,183 @@
+"""Lists over real daemons: every field of every kind of object, formats, silent nodes, dry runs.
+
+And the balancing tools of others, unmodified, over the master's socket. They come from the Debian
+package ``ganeti-htools-3.0``; everything they read (queries of four kinds, cluster information) and
+write (migrations as jobs) goes through LUXI.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import yaml
+from harness import Cluster, Finished, alive, run_program, wait_until
+
+PROGRAMS = Path("/usr/lib/ganeti/3.0/usr/bin")
+needs_htools = pytest.mark.skipif(
+    not (PROGRAMS / "hbal").exists(),
+    reason="no htools. Run: tools/install-packages ganeti-htools-3.0")
+
+INSTANCES = ("db", "mail", "web", "wiki")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _instances(cluster: Cluster) -> None:
+    """The first of three nodes has everything to do."""
+    cluster.make_os("noop")
+    for name in INSTANCES:
+        cluster.run("gnt-instance", "add", "--submit", "-t", "sharedfile", "-s", "64M", "-o",
+                    "noop", "--net", "0:", "-B", "memory=256m", "-n", "node1.example.com",
+                    f"{name}.example.com").ok()
+    wait_until(lambda: [row[0] for row in cluster.rows("gnt-instance", "list", "-o", "status")]
+               == ["running"] * len(INSTANCES), "the instances run")
+
+
+# -- lists ----------------------------------------------------------------------------------------
+
+LISTS = [("gnt-backup", "list"), ("gnt-debug", "locks"), ("gnt-filter", "list"),
+         ("gnt-group", "list"), ("gnt-instance", "list"), ("gnt-job", "list"),
+         ("gnt-network", "list"), ("gnt-node", "list"), ("gnt-os", "list")]
+WHY = {"unknown", "nodata", "unavail", "offline"}
+
+
+@pytest.mark.parametrize(("program", "command"), LISTS)
+def test_every_field(program: str, command: str, cluster: Cluster) -> None:
+    if program == "gnt-network":
+        cluster.run(program, "add", "--network", "192.0.2.0/28", "net1").ok()
+    if program == "gnt-filter":
+        cluster.run(program, "add", "--priority", "9", "--action", "CONTINUE").ok()
+    rows = json.loads(cluster.run(program, command, "-o", "all", "-o", "json").ok().stdout)
+    assert rows or program in ("gnt-backup", "gnt-debug")
+    known: set[str] | None = None
+    if (program, command) != ("gnt-debug", "locks"):
+        fields = json.loads(cluster.run(program, "list-fields", "--output=json").ok().stdout)
+        assert all(field["doc"] and field["kind"] != "unknown" for field in fields)
+        known = {field["name"] for field in fields}
+    for row in rows:
+        why: dict[str, str] = row.pop("_status", {})
+        assert known is None or set(row) == known
+        assert set(why.values()) <= WHY - {"unknown"}
+        assert all(row[name] is None for name in why)
+
+
+def test_formats_agree(cluster: Cluster) -> None:
+    wanted = ("gnt-instance", "list", "-o", "name,pnode,oper_ram,admin_up,disk.sizes")
+    rows = json.loads(cluster.run(*wanted, "-o", "json").ok().stdout)
+    assert {row["oper_ram"] for row in rows} == {256}
+    assert yaml.safe_load(cluster.run(*wanted, "-o", "yaml").ok().stdout) == rows
+    table = list(csv.DictReader(io.StringIO(cluster.run(*wanted, "-o", "csv").ok().stdout)))
+    assert [row["name"] for row in table] == [row["name"] for row in rows]
+    assert {(row["oper_ram"], row["admin_up"], row["disk.sizes"]) for row in table} \
+        == {("256", "true", "[64]")}
+    infos = json.loads(cluster.run("gnt-instance", "info", "--all", "--output=json").ok().stdout)
+    assert {info["name"] for info in infos} == {row["name"] for row in rows}
+
+
+def test_a_node_that_does_not_answer_has_a_status(cluster: Cluster) -> None:
+    node = "node3.example.com"
+    pid = cluster.kill(node, "ganeti-noded", signal.SIGKILL)
+    wait_until(lambda: not alive(pid), "the node daemon is gone")
+    try:
+        rows = {row[0]: row for row in cluster.rows("gnt-node", "list", "-o", "name,mfree,group")}
+        assert rows[node][1:] == ["?", "default"]
+        assert rows["node1.example.com"][1].isdigit()
+        answer = json.loads(cluster.run(
+            "gnt-node", "list", "-o", "name,mfree", "-o", "json", node).ok().stdout)
+        assert answer == [{"name": node, "mfree": None, "_status": {"mfree": "nodata"}}]
+        # What needs no node does not ask one.
+        assert cluster.rows("gnt-node", "list", "-o", "name", "-F", f'name == "{node}"') == [[node]]
+    finally:
+        cluster.on(node, "daemon-util", "start", "ganeti-noded").ok()
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(cluster: Cluster) -> None:
+    text = cluster.run("gnt-instance", "remove", "--dry-run", "-f", "web.example.com").ok().stdout
+    for part in ("Plan of INSTANCE_REMOVE(web.example.com)", "instance/web.example.com",
+                 "node node1.example.com is online", "instance-remove-pre, asked now",
+                 "remove disk 0 (sharedfile, 64 MiB)"):
+        assert part in text
+    assert cluster.rows("gnt-instance", "list", "-o", "status", "web") == [["running"]]
+
+
+def test_mistakes_are_guessed(cluster: Cluster) -> None:
+    cluster.run("gnt-instance", "startup", "wiik").failed("Did you mean 'wiki.example.com'?")
+    cluster.run("gnt-instance", "info", "mial").failed("Did you mean 'mail.example.com'?")
+    cluster.run("gnt-node", "list", "-o", "naem").failed("Did you mean 'name'?", exit_code=14)
+    cluster.run("gnt-instance", "list", "-F", "name == web").failed(
+        "name == web\n        ^\n", "expected text in quotes")
+    cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "64M", "-o", "nopo", "--net", "0:",
+                "-n", "node1", "new.example.com").failed("Did you mean 'noop'?")
+
+
+# -- programs of others ---------------------------------------------------------------------------
+
+def socket(cluster: Cluster) -> str:
+    return str(cluster.path("node1.example.com", "var/run/ganeti/socket/ganeti-master"))
+
+
+def tool(cluster: Cluster, name: str, *options: str) -> Finished:
+    return run_program((str(PROGRAMS / name), f"-L{socket(cluster)}", *options),
+                       cluster.environment)
+
+
+@needs_htools
+def test_hinfo(cluster: Cluster) -> None:
+    text = tool(cluster, "hinfo").ok().stdout
+    assert "Loaded 3 nodes, 4 instances, 1 node group" in text
+
+
+@needs_htools
+def test_hspace(cluster: Cluster) -> None:
+    lines = tool(cluster, "hspace", "--machine-readable").ok().stdout.splitlines()
+    facts = dict(line.split("=", 1) for line in lines if "=" in line)
+    assert facts["HTS_CLUSTER_NODES"] == "3" and facts["HTS_INI_INST_CNT"] == "4"
+    assert facts["HTS_OK"] == "1"
+
+
+@needs_htools
+def test_hcheck(cluster: Cluster) -> None:
+    checked = tool(cluster, "hcheck", "--machine-readable", "--no-simulation")
+    facts = dict(line.split("=", 1) for line in checked.stdout.splitlines() if "=" in line)
+    assert facts["HCHECK_INIT_CLUSTER_N1_FAIL"] == "0"
+    assert facts["HCHECK_OK"] == "1"
+
+
+@needs_htools
+def test_hscan_writes_what_hbal_reads(cluster: Cluster, tmp_path: Path) -> None:
+    assert "LOCAL" in tool(cluster, "hscan", "-d", str(tmp_path)).ok().stdout
+    text = (tmp_path / "LOCAL.data").read_text()
+    assert all(f"{name}.example.com" in text for name in INSTANCES)
+    balanced = run_program((str(PROGRAMS / "hbal"), "-t", str(tmp_path / "LOCAL.data")),
+                           cluster.environment)
+    assert "Loaded 3 nodes, 4 instances" in balanced.ok().stdout
+
+
+@needs_htools
+def test_hroller_hsqueeze_and_harep(cluster: Cluster) -> None:
+    assert "Node Reboot Groups" in tool(cluster, "hroller").ok().stdout
+    assert "Nodes to offline" in tool(cluster, "hsqueeze").ok().stdout
+    assert "Healthy: 4" in tool(cluster, "harep").ok().stdout
+
+
+@needs_htools
+def test_hbal_proposes_and_then_moves(cluster: Cluster) -> None:
+    proposed = tool(cluster, "hbal", "-p", "-C").ok().stdout
+    assert "gnt-instance migrate -f" in proposed
+    assert {row[0] for row in pnodes(cluster)} == {"node1.example.com"}
+    done = tool(cluster, "hbal", "-X", "--reason=balance").ok()
+    assert "Solution length" in done.stdout
+    rows = cluster.rows("gnt-instance", "list", "-o", "pnode,status")
+    assert len({row[0] for row in rows}) == 3
+    assert {row[1] for row in rows} == {"running"}
+    jobs = cluster.rows("gnt-job", "list", "-o", "status,summary")
+    migrations = [row for row in jobs if row[1].startswith("INSTANCE_MIGRATE")]
+    assert len(migrations) >= 2 and {row[0] for row in migrations} == {"success"}
+
+
+def pnodes(cluster: Cluster) -> list[list[str]]:
+    return cluster.rows("gnt-instance", "list", "-o", "pnode")
