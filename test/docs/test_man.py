@@ -28,10 +28,12 @@ TOOLS = {
     "ensure-dirs": "ganeti.tools.ensure_dirs",
     "ganeti-join": "ganeti.tools.join",
     "node-daemon-setup": "ganeti.tools.node_daemon_setup",
+    "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",
 }
 PAGES = [*sorted(client.PROGRAMS), *TOOLS, "ganeti", "ganeti-confd", "ganeti-iallocator",
-         "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-noded", "ganeti-os-interface"]
+         "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-noded", "ganeti-os-interface",
+         "ganeti-rapi"]
 
 
 def tree(name: str) -> nodes.document:
