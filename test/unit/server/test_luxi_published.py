@@ -11,10 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from fakes.config import FakeConfig, cluster_of
 from fakes.rpc import FakeRpc
-from ganeti import ht
+from ganeti import errors, ht
 from ganeti.cmdlib.base import MasterContext
 from ganeti.locking import LockManager
 from ganeti.server.luxi_service import Service
@@ -80,3 +82,42 @@ def test_arguments_of_the_errors() -> None:
         error = wire_errors.decode([name, values])
         assert error is not None and type(error).__name__ == name
         assert wire_errors.encode(error) == [name, values]
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False)
+    | st.text(max_size=8) | st.sampled_from(["name", "node1", "instance", "uuid", "cluster", "=="]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner,
+                                                               max_size=3), max_leaves=8)
+_QUERIES = ("Query", "QueryFields", "QueryInstances", "QueryNodes", "QueryGroups", "QueryNetworks",
+            "QueryExports", "QueryFilters", "QueryTags", "QueryConfigValues", "QueryClusterInfo",
+            "ArchiveJob", "WaitForJobChange", "CancelJob", "DeleteFilter", "ReplaceFilter")
+
+
+class Refused(Exception):
+    """The request was refused in words."""
+
+
+def _refuse(text: str) -> None:
+    assert text and "Traceback" not in text
+    raise Refused(text)
+
+
+@settings(max_examples=400, deadline=None,
+          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(_QUERIES), st.lists(_JSON, max_size=6))
+def test_any_arguments_are_answered_or_refused(service: Service, method: str, args: list[Any],
+                                               ) -> None:
+    answers: list[Any] = []
+    request = SimpleNamespace(args=args, answer=answers.append, refuse=_refuse)
+    handler = service.handler(method)
+    assert handler is not None
+    try:
+        handler.begin(request)  # type: ignore[arg-type]
+    except (Refused, errors.GenericError):
+        return
+    except AttributeError as err:
+        # It reached the queue, which is not here; so its arguments were good.
+        assert "'NoneType'" in str(err) and method not in _QUERIES[:11]
+        return
+    json.dumps(answers)
