@@ -34,16 +34,8 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
     :returns: rows of relative name, status (``constants.hooks.RESULT_*``), output.
     :raises HooksFailure: the directory cannot be read, or its name is none.
     """
-    if not _HPATH.fullmatch(hpath):
-        raise errors.HooksFailure(f"not a name of hooks: {hpath!r:.80}")
-    subdir = f"{hpath}-{phase}.d"
-    directory = f"{paths.current().hooks_base_dir}/{subdir}"
-    try:
-        names = fs.list_visible(directory)
-    except FileNotFoundError:
-        return []
-    except OSError as err:
-        raise errors.HooksFailure(f"cannot read {directory}: {err.strerror}") from err
+    subdir, directory = _directory(hpath, phase)
+    names = _names(directory)
     deadline = time.monotonic() + _TIMEOUT_S
     rows: list[list[Any]] = []
     for name in names:
@@ -55,6 +47,31 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
         status, output = _run_script(path, env, deadline - time.monotonic())
         rows.append([f"{subdir}/{name}", status, output])
     return rows
+
+
+@serves(calls.HOOKS_PRESENT)
+def present(hpath: str, phase: str) -> bool:
+    """Whether there is anything to run or to report as skipped.
+
+    :raises HooksFailure: as :func:`run`.
+    """
+    return bool(_names(_directory(hpath, phase)[1]))
+
+
+def _directory(hpath: str, phase: str) -> tuple[str, str]:
+    if not _HPATH.fullmatch(hpath):
+        raise errors.HooksFailure(f"not a name of hooks: {hpath!r:.80}")
+    subdir = f"{hpath}-{phase}.d"
+    return subdir, f"{paths.current().hooks_base_dir}/{subdir}"
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return fs.list_visible(directory)
+    except FileNotFoundError:
+        return []
+    except OSError as err:
+        raise errors.HooksFailure(f"cannot read {directory}: {err.strerror}") from err
 
 
 def _run_script(path: str, env: dict[str, str], timeout_s: float) -> tuple[int, str]:

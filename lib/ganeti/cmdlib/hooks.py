@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.utils import paths
-from ganeti.wire.calls import HOOKS_RUNNER
+from ganeti.wire.calls import HOOKS_PRESENT, HOOKS_RUNNER
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
@@ -367,17 +367,24 @@ class HookRunner:
     def _run(
         self, directory: str, phase: str, node_uuids: Sequence[str], env: dict[str, str]
     ) -> HookResults:
+        rpc = self._unit.rpc
         wanted = list(dict.fromkeys(node_uuids))
-        answers = self._unit.rpc.call_many(
-            HOOKS_RUNNER, wanted, hpath=directory, phase=phase, env=env
-        )
+        answers = rpc.call_many(HOOKS_PRESENT, wanted, hpath=directory, phase=phase)
+        # Only where there are scripts (or a node of another version which cannot say so).
+        busy = [
+            uuid for uuid, answer in answers.items()
+            if isinstance(answer.failure, errors.NodeRefused)
+            or (answer.failure is None and answer.data)
+        ]
+        if busy:
+            answers |= rpc.call_many(HOOKS_RUNNER, busy, hpath=directory, phase=phase, env=env)
         results: HookResults = {}
         for uuid, answer in answers.items():
             failure = None if answer.failure is None else str(answer.failure)
             scripts = (
-                ()
-                if answer.failure is not None
-                else tuple(ScriptResult(*row) for row in answer.data)
+                tuple(ScriptResult(*row) for row in answer.data)
+                if uuid in busy and answer.failure is None
+                else ()
             )
             results[uuid] = NodeHookResult(answer.node_name, answer.offline, failure, scripts)
         return results

@@ -68,7 +68,8 @@ class Request(NamedTuple):
     """One call. ``timeout_s``: for everything, from connecting to the last byte of the answer.
 
     ``headers``: further lines ``Name: value``.
-    ``keep``: by itself (not in a fan-out) it may use an open connection, and leave one.
+    ``keep``: it may use an open connection, and leave one; by itself only such a one which served
+    none but requests of the same ``lane``.
     """
 
     address: str
@@ -78,6 +79,7 @@ class Request(NamedTuple):
     timeout_s: float
     headers: tuple[str, ...] = ()
     keep: bool = False
+    lane: str = ""
 
 
 class Reply(NamedTuple):
@@ -158,6 +160,14 @@ def pycurl_text(code: int) -> str:
     return f"transfer failed with code {code}"
 
 
+# Which requests may use a handle: address, port, whether it keeps its connection, the lane, alone.
+_Kind = tuple[str, int, bool, str, bool]
+
+
+def _kind(request: Request, alone: bool) -> _Kind:
+    return (request.address, request.port, request.keep, request.lane, alone)
+
+
 class Client:
     """Sends requests with this node's certificate; see the module's essay.
 
@@ -173,7 +183,7 @@ class Client:
         self._connect_timeout_s = connect_timeout_s
         self._max_parallel = max_parallel
         self._lock = threading.Lock()
-        self._idle: dict[tuple[str, int, bool], list[pycurl.Curl]] = {}
+        self._idle: dict[_Kind, list[pycurl.Curl]] = {}
         self._drivers: list[_Driver] = []
         # Counts what :meth:`reset` forgot, so that what was in use then is not kept either.
         self._generation = 0
@@ -199,13 +209,13 @@ class Client:
         return outcomes
 
     def _perform_kept(self, request: Request) -> Outcome:
-        transfer = self.open(0, request)
+        transfer = self.open(0, request, alone=True)
         try:
             transfer.handle.perform()
             outcome: Outcome = transfer.reply()
         except pycurl.error as err:
             outcome = transfer.failure(*err.args)
-        self.close(transfer)
+        self.close(transfer, alone=True)
         return outcome
 
     def reset(self, ca_file: str | None = None) -> None:
@@ -221,22 +231,23 @@ class Client:
             if ca_file is not None:
                 self._ca_file = ca_file
 
-    def open(self, index: int, request: Request) -> _Transfer:
-        """A transfer on an idle or new handle; give it back with :meth:`close`."""
-        key = (request.address, request.port, request.keep)
+    def open(self, index: int, request: Request, *, alone: bool = False) -> _Transfer:
+        """A transfer on an idle or new handle; give it back with :meth:`close`.
+
+        :param alone: not in a fan-out: libcurl drops what a handle keeps open when that changes.
+        """
         with self._lock:
-            idle = self._idle.get(key)
+            idle = self._idle.get(_kind(request, alone))
             handle = idle.pop() if idle else None
             generation = self._generation
         return _Transfer(index, request, handle or self._new_handle(request.keep), generation)
 
-    def close(self, transfer: _Transfer) -> None:
+    def close(self, transfer: _Transfer, *, alone: bool = False) -> None:
         """Keep the handle for the next call to the same node."""
         transfer.handle.setopt(pycurl.WRITEFUNCTION, _nothing)
         transfer.handle.setopt(pycurl.HEADERFUNCTION, _nothing)
-        request = transfer.request
         with self._lock:
-            idle = self._idle.setdefault((request.address, request.port, request.keep), [])
+            idle = self._idle.setdefault(_kind(transfer.request, alone), [])
             if len(idle) < _IDLE_HANDLES and transfer.generation == self._generation:
                 idle.append(transfer.handle)
                 return

@@ -178,7 +178,7 @@ class AddressRunner:
                 body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                 timeout_s = call.time_limit_s(args)
             requests.append(http_client.Request(target.address, self._port, call.name, body,
-                                                timeout_s, headers, call.keep))
+                                                timeout_s, headers, call.keep, call.lane))
         outcomes = self._perform(requests, cut)
         results = {}
         for target, outcome in zip(targets, outcomes, strict=True):

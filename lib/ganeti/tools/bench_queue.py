@@ -102,7 +102,7 @@ def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
     here = cluster.paths(cluster.nodes[0])
     context = multiprocessing.get_context("fork")
     results: Any = context.SimpleQueue()
-    before = _cpu_s(cluster)
+    before = cpu_s(cluster)
     begun = time.monotonic()
     clients = [context.Process(target=_client, daemon=True,
                                args=(here.master_socket, begun + seconds, results.put))
@@ -114,7 +114,7 @@ def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
     took_s = time.monotonic() - begun
     for one in clients:
         one.join()
-    after = _cpu_s(cluster)
+    after = cpu_s(cluster)
     for count in counts:
         if not isinstance(count, int):
             raise errors.OpExecError(f"a client failed: {count}")
@@ -141,7 +141,7 @@ def _client(socket: str, until: float, report: Callable[[int | str], None]) -> N
         report(done)
 
 
-def _cpu_s(cluster: vcluster.VirtualCluster) -> tuple[float, float]:
+def cpu_s(cluster: vcluster.VirtualCluster) -> tuple[float, float]:
     """CPU seconds used so far by the master daemon, and by node daemons with their children."""
     daemons = {int(fs.read_file(cluster.paths(node).pid_file("ganeti-noded")))
                for node in cluster.nodes}

@@ -68,3 +68,12 @@ def test_script_that_hangs_is_named(here, script, monkeypatch):
 def test_bad_directory_names(here, hpath):
     with pytest.raises(errors.HooksFailure):
         hooks.run(hpath, "pre", ENV)
+
+
+def test_a_node_says_whether_it_has_anything_to_run(here, script):
+    assert hooks.present("instance-start", "pre") is False
+    script(f"{here.hooks_base_dir}/instance-start-pre.d/10-look", "exit 0")
+    assert hooks.present("instance-start", "pre") is True
+    assert hooks.present("instance-start", "post") is False
+    with pytest.raises(errors.HooksFailure, match="not a name"):
+        hooks.present("../x", "pre")

@@ -552,6 +552,8 @@ class LUInstanceCreate(LogicalUnit):
         )
         now = clock.now()
         port = self.config.allocate_port() if plan.hypervisor in REQUIRING_PORT else None
+        # Without disks there is nothing to be done before it can run.
+        at_once = op.start and not disks
         instance = Instance(
             name=self.name,
             primary_node=plan.node.uuid,
@@ -561,11 +563,11 @@ class LUInstanceCreate(LogicalUnit):
             beparams=plan.beparams,
             osparams=dict(op.osparams),
             osparams_private=ht.PrivateDict(op.osparams_private or {}),
-            admin_state=prereq.ADMIN_DOWN,
+            admin_state=prereq.ADMIN_UP if at_once else prereq.ADMIN_DOWN,
             admin_state_source="admin",
             nics=tuple(planned.nic for planned in plan.nics),
             disks=tuple(disk.uuid for disk in disks),
-            disks_active=False,
+            disks_active=at_once,
             network_port=port,
             tags=tuple(sorted(set(op.tags))),
             uuid=self.uuid,

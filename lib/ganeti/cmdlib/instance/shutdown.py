@@ -62,9 +62,14 @@ class LUInstanceShutdown(LogicalUnit):
     def exec(self, plan: StopPlan) -> None:
         instance = plan.instance
         if not self.op.no_remember and instance.admin_state != prereq.ADMIN_OFFLINE:
-            self.config.mark_instance(
-                instance.uuid, prereq.ADMIN_DOWN, self.op.admin_state_source or "admin"
-            )
+            source = self.op.admin_state_source or "admin"
+            if instance.disks:
+                self.config.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
+            else:
+                # Nothing has to be deactivated, so it need not be written down later.
+                with self.config.transaction() as change:
+                    change.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
+                    change.set_disks_active(instance.uuid, False)
         if plan.node_offline:
             return
         instance = self.config.instance(instance.uuid)

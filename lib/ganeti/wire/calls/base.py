@@ -369,7 +369,8 @@ class Call:
     that the call is made on sets of nodes; ``offline_ok`` that it is made on offline nodes too;
     ``any_epoch`` that a node answers whoever asks, also one who is not the master (any more);
     ``keep`` that it comes often, takes less time than a fork and may be done twice: it uses one
-    connection again and again.
+    connection again and again. Calls of different ``lane`` never share a connection, and so no
+    process of the node daemon either.
     """
 
     name: str
@@ -380,6 +381,7 @@ class Call:
     offline_ok: bool = False
     any_epoch: bool = False
     keep: bool = False
+    lane: str = ""
 
     def time_limit_s(self, args: Mapping[str, Any]) -> float:
         """Seconds an answer may take with these arguments."""

@@ -40,11 +40,11 @@ BLOCKDEV_ASSEMBLE = Call(
         Arg("instance", INSTANCE),
         Arg("on_primary", PLAIN, ht.Bool),
         Arg("index", PLAIN, ht.NonNegInt),
-    ), ResultCodec(ht.ListOf(ht.Any)), timeout_s=900)
-BLOCKDEV_SHUTDOWN = Call("blockdev_shutdown", (Arg("disk", DISK),), timeout_s=900)
+    ), ResultCodec(ht.ListOf(ht.Any)), timeout_s=900, keep=True)
+BLOCKDEV_SHUTDOWN = Call("blockdev_shutdown", (Arg("disk", DISK),), timeout_s=900, keep=True)
 #: -> BlockDevStatus, or None when the device is not there
 BLOCKDEV_FIND = Call("blockdev_find", (Arg("disk", DISK),),
-                     ObjectResult(BlockDevStatus, maybe=True), timeout_s=900)
+                     ObjectResult(BlockDevStatus, maybe=True), timeout_s=900, keep=True)
 BLOCKDEV_OPEN = Call(
     "blockdev_open", (
         Arg("instance_name", PLAIN, ht.NonEmptyString),
@@ -59,7 +59,7 @@ BLOCKDEV_CLOSE = Call(
 #: -> per disk [size in bytes, spindles or None], or None
 BLOCKDEV_GETDIMENSIONS = Call(
     "blockdev_getdimensions", (Arg("disks", MULTI_DISKS),),
-    ResultCodec(ht.ListOf(ht.Maybe(ht.ListOf(ht.Any)))), timeout_s=900)
+    ResultCodec(ht.ListOf(ht.Maybe(ht.ListOf(ht.Any)))), timeout_s=900, keep=True)
 BLOCKDEV_GETMIRRORSTATUS = Call(
     "blockdev_getmirrorstatus", (Arg("disks", DISKS),),
     ObjectListResult(BlockDevStatus), timeout_s=900)

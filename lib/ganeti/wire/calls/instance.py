@@ -23,30 +23,31 @@ INSTANCE_INFO = Call(
         Arg("instance_name", PLAIN, ht.NonEmptyString),
         Arg("hypervisor", PLAIN, ht.NonEmptyString),
         Arg("hvparams", PLAIN, ht.DictOf(ht.Str, ht.Any)),
-    ), _INFO, timeout_s=60)
+    ), _INFO, timeout_s=60, keep=True)
 #: -> dict of instance name -> as INSTANCE_INFO
 ALL_INSTANCES_INFO = Call(
     "all_instances_info", (
         Arg("hypervisors", PLAIN, ht.ListOf(ht.NonEmptyString)),
         Arg("hvparams", PLAIN, ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.Str, ht.Any))),
     ), ResultCodec(ht.DictOf(ht.NonEmptyString, ht.DictOf(ht.NonEmptyString, ht.Any))),
-    timeout_s=60, many=True)
+    timeout_s=60, many=True, keep=True)
 #: Fails with the reason when the instance cannot be migrated.
-INSTANCE_MIGRATABLE = Call("instance_migratable", (Arg("instance", INSTANCE),), timeout_s=900)
+INSTANCE_MIGRATABLE = Call(
+    "instance_migratable", (Arg("instance", INSTANCE),), timeout_s=900, keep=True)
 #: ``instance`` may be (instance, hvparams, beparams): overrides for this start.
 INSTANCE_START = Call(
     "instance_start", (
         Arg("instance", INSTANCE),
         Arg("startup_paused", PLAIN, ht.Bool),
         _REASON,
-    ), timeout_s=900)
+    ), timeout_s=900, keep=True)
 #: ``timeout_s``: how long the guest may take to power itself down.
 INSTANCE_SHUTDOWN = Call(
     "instance_shutdown", (
         Arg("instance", INSTANCE),
         Arg("timeout_s", PLAIN, ht.NonNegInt),
         _REASON,
-    ), timeout_s=lambda args: 900.0 + args["timeout_s"])
+    ), timeout_s=lambda args: 900.0 + args["timeout_s"], keep=True)
 #: ``reboot_type``: soft or hard (a full one is made of shutdown and start by the master).
 INSTANCE_REBOOT = Call(
     "instance_reboot", (
@@ -62,14 +63,14 @@ INSTANCE_BALLOON_MEMORY = Call(
     ), timeout_s=900)
 #: On the source: -> what the target needs to accept the instance (hypervisor's own form).
 MIGRATION_INFO = Call("migration_info", (Arg("instance", INSTANCE),),
-                      ResultCodec(ht.Any), timeout_s=900)
+                      ResultCodec(ht.Any), timeout_s=900, keep=True)
 #: On the target; ``info`` from MIGRATION_INFO, ``target`` the address to listen on.
 ACCEPT_INSTANCE = Call(
     "accept_instance", (
         Arg("instance", INSTANCE),
         Arg("info"),
         Arg("target", PLAIN, ht.NonEmptyString),
-    ), timeout_s=900)
+    ), timeout_s=900, keep=True)
 #: On the source: start sending the instance to the address ``target``.
 INSTANCE_MIGRATE = Call(
     "instance_migrate", (
@@ -80,22 +81,22 @@ INSTANCE_MIGRATE = Call(
     ), timeout_s=3600)
 INSTANCE_GET_MIGRATION_STATUS = Call(
     "instance_get_migration_status", (Arg("instance", INSTANCE),),
-    ObjectResult(MigrationStatus), timeout_s=3600)
+    ObjectResult(MigrationStatus), timeout_s=3600, keep=True)
 INSTANCE_FINALIZE_MIGRATION_SRC = Call(
     "instance_finalize_migration_src", (
         Arg("instance", INSTANCE),
         Arg("success", PLAIN, ht.Bool),
         Arg("live", PLAIN, ht.Bool),
-    ), timeout_s=3600)
+    ), timeout_s=3600, keep=True)
 INSTANCE_FINALIZE_MIGRATION_DST = Call(
     "instance_finalize_migration_dst", (
         Arg("instance", INSTANCE),
         Arg("info"),
         Arg("success", PLAIN, ht.Bool),
-    ), timeout_s=900)
+    ), timeout_s=900, keep=True)
 #: ``hvparams`` filled; fails with the reason when this node cannot use them.
 HYPERVISOR_VALIDATE_PARAMS = Call(
     "hypervisor_validate_params", (
         Arg("hypervisor", PLAIN, ht.NonEmptyString),
         Arg("hvparams", PLAIN, ht.DictOf(ht.Str, ht.Any)),
-    ), timeout_s=900, many=True)
+    ), timeout_s=900, many=True, keep=True)

@@ -32,7 +32,8 @@ NODE_VERIFY_LIGHT = Call("node_verify_light", NODE_VERIFY.args, NODE_VERIFY.resu
                          timeout_s=900, many=True)
 #: Fails with the names of the missing ones.
 BRIDGES_EXIST = Call(
-    "bridges_exist", (Arg("bridges", PLAIN, ht.ListOf(ht.NonEmptyString)),), timeout_s=60, keep=True)
+    "bridges_exist", (Arg("bridges", PLAIN, ht.ListOf(ht.NonEmptyString)),), timeout_s=60,
+    keep=True)
 #: ``env``: complete environment (str -> str).
 #: -> list of [script, 0 skipped / 1 failed / 2 success, output]
 HOOKS_RUNNER = Call(
@@ -41,8 +42,8 @@ HOOKS_RUNNER = Call(
         Arg("phase", PLAIN, ht.OneOf("hook phase", ("pre", "post"))),
         Arg("env", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),
     ), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=900, many=True)
-#: -> whether the node has anything for HOOKS_RUNNER to do. Ours alone; it is not among the published
-#: calls. Mostly the answer is no, and costs a fraction of the other.
+#: -> whether the node has anything for HOOKS_RUNNER to do. Ours alone; it is not among the
+#: published calls. Mostly the answer is no, and costs a fraction of the other.
 HOOKS_PRESENT = Call(
     "hooks_present", (
         Arg("hpath", PLAIN, ht.NonEmptyString),

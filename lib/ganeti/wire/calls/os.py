@@ -18,7 +18,7 @@ OS_VALIDATE = Call(
         Arg("checks", PLAIN, ht.ListOf(ht.NonEmptyString)),
         Arg("params", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Any)),
         Arg("force_variant", PLAIN, ht.Bool),
-    ), ResultCodec(ht.Bool), timeout_s=300, many=True)
+    ), ResultCodec(ht.Bool), timeout_s=300, many=True, keep=True)
 #: Runs the OS's create script. ``instance`` may be (instance, None, None, osparams).
 INSTANCE_OS_ADD = Call(
     "instance_os_add", (
