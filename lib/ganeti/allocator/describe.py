@@ -65,7 +65,9 @@ def node_dict(
 ) -> dict[str, Any]:
     """One node; without the numbers when it is offline, silent or never runs instances."""
     found = live.nodes.get(node.uuid)
-    numbers = {} if found is None else _numbers(config, found, primaries)
+    numbers: dict[str, Any] = {} if found is None else _numbers(config, found, primaries)
+    if found is not None:
+        numbers["storage"] = [dict(unit) for unit in found.storage]
     return {
         **numbers,
         "tags": sorted(node.tags),

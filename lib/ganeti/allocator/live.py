@@ -7,13 +7,14 @@ not keep the others from getting instances.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_c
 from ganeti.objects import fill
+from ganeti.objects import storage_units as units
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO
 
@@ -39,6 +40,7 @@ class LiveNode:
     spindles_total: int = 0
     spindles_free: int = 0
     running: Mapping[str, int] = field(default_factory=dict)
+    storage: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,7 @@ def storage_units(config: ConfigData, node: Node, template: str | None) -> list[
     cluster = config.cluster
     if template == disk_c.FILE:
         return [[disk_c.ST_FILE, cluster.file_storage_dir, []]]
-    group = config.nodegroups.get(node.group)
-    exclusive = bool(fill.fill_nd(cluster, group, node).get("exclusive_storage", False))
+    exclusive = _exclusive(config, node)
     volume_group = cluster.volume_group_name
     units: list[list[Any]] = [[disk_c.ST_LVM_VG, volume_group, [exclusive]]]
     if exclusive:
@@ -96,10 +97,18 @@ def collect(
     nodes.sort(key=lambda node: natural_key(node.name))
     uuids = [node.uuid for node in nodes]
     stored_on = storage_template(config, template)
+    groups = units.volume_groups(cluster, config.disks.values())
+    counted = {node.uuid: storage_units(config, node, stored_on) for node in nodes}
+    all_units, asked = {}, {}
+    for node in nodes:
+        exclusive = _exclusive(config, node)
+        all_units[node.uuid] = units.units(cluster, groups, exclusive=exclusive)
+        asked[node.uuid] = [*counted[node.uuid], *(
+            unit for unit in units.questions(all_units[node.uuid], exclusive=exclusive)
+            if unit not in counted[node.uuid])]
     facts = rpc.call_many(
         NODE_INFO, uuids, hv_specs=[[hypervisor, cluster.hvparams.get(hypervisor, {})]],
-        per_node={node.uuid: {"storage_units": storage_units(config, node, stored_on)}
-                  for node in nodes})
+        per_node={uuid: {"storage_units": asked[uuid]} for uuid in uuids})
     guests = rpc.call_many(
         ALL_INSTANCES_INFO, uuids, hypervisors=list(cluster.enabled_hypervisors),
         hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors})
@@ -110,15 +119,25 @@ def collect(
         if failure is not None:
             silent[node.name] = str(failure)
         else:
-            live[node.uuid] = live_node(node.name, facts[node.uuid].data, guests[node.uuid].data)
+            found = live_node(node.name, facts[node.uuid].data, guests[node.uuid].data,
+                              len(counted[node.uuid]))
+            storage = units.described(all_units[node.uuid], facts[node.uuid].data[1] or ())
+            live[node.uuid] = replace(found, storage=storage)
     return LiveData(live, silent)
 
 
-def live_node(node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]]) -> LiveNode:
+def _exclusive(config: ConfigData, node: Node) -> bool:
+    group = config.nodegroups.get(node.group)
+    return bool(fill.fill_nd(config.cluster, group, node).get("exclusive_storage", False))
+
+
+def live_node(node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]],
+              counted: int | None = None) -> LiveNode:
     """The facts of one node.
 
     :param info: answer of ``node_info``: ``[boot id, storage units, facts of hypervisors]``.
     :param guests: answer of ``all_instances_info``.
+    :param counted: so many of the first units stand for the disk of the node; None for all.
     :raises AllocatorError: a fact is missing or no number.
     """
     storage, hypervisors = (info[1] or [], info[2] or []) if len(info) == 3 else ([], [])
@@ -127,7 +146,7 @@ def live_node(node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]]
         _number(node_name, name, facts.get(name)) for name in _FACTS)
     space = {"storage_size": 0, "storage_free": 0}
     spindles = dict(space)
-    for unit in storage:
+    for unit in storage[:counted]:
         target = spindles if unit.get("type") == disk_c.ST_LVM_PV else space
         for name in target:
             # A directory which comes into being with the first instance has no size yet.

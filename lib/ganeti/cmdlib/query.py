@@ -24,6 +24,7 @@ from ganeti.cmdlib.os import diagnose
 from ganeti.constants import disk as disk_c
 from ganeti.constants import query as query_c
 from ganeti.locking import Level
+from ganeti.objects import storage_units as units
 from ganeti.opcodes.query import OpQuery, OpQueryFields
 from ganeti.query import engine, resources
 from ganeti.query import filter as filter_room
@@ -349,18 +350,23 @@ class LiveData:
         hypervisor = cluster.primary_hypervisor
         specs = [[hypervisor, cluster.hvparams.get(hypervisor, {})]]
         asked = [node for node in nodes if node.vm_capable]
+        groups = units.volume_groups(cluster, view.config.disks.values())
+        wanted, questions = {}, {}
+        for node in asked:
+            ndparams = view.filled_nd(node)
+            exclusive = bool(ndparams.get("exclusive_storage", False))
+            first = storage_units(cluster, ndparams)
+            wanted[node.uuid] = units.units(cluster, groups, exclusive=exclusive)
+            more = units.questions(wanted[node.uuid], exclusive=exclusive)
+            questions[node.uuid] = [*first, *(unit for unit in more if unit not in first)]
         answers = self._context.rpc.call_many(
             NODE_INFO,
             [node.uuid for node in asked],
             per_node={
-                node.uuid: {
-                    "storage_units": storage_units(cluster, view.filled_nd(node)),
-                    "hv_specs": specs,
-                }
-                for node in asked
+                uuid: {"storage_units": questions[uuid], "hv_specs": specs} for uuid in questions
             },
         )
-        return {uuid: _node_facts(answer) for uuid, answer in answers.items()}
+        return {uuid: _node_facts(answer, wanted[uuid]) for uuid, answer in answers.items()}
 
     def _instances(
         self,
@@ -441,13 +447,14 @@ def storage_units(cluster: Cluster, ndparams: dict[str, Any]) -> list[list[Any]]
     return units
 
 
-def _node_facts(answer: Result) -> Any:
+def _node_facts(answer: Result, wanted: list[list[Any]]) -> Any:
     """The answer of ``node_info`` by the names which the fields use, or a mark."""
     if answer.failure is not None:
         return _mark(answer)
     boot_id, storage, hypervisors = answer.data
     facts: dict[str, Any] = dict(hypervisors[0]) if hypervisors and hypervisors[0] else {}
     facts["bootid"] = boot_id
+    facts["storage"] = units.described(wanted, storage or ())
     for place, unit in enumerate(storage or ()):
         if unit.get("type") == disk_c.ST_LVM_PV:
             facts["spindles_free"] = unit.get("storage_free")

@@ -136,9 +136,14 @@ def test_facts_of_nodes(context):
     for number in range(1, 5):
         context.rpc.answers["node_info", f"node{number}.example.com"] = [
             "boot-id",
-            [{"type": "file", "name": "/d", "storage_free": 10, "storage_size": 20}],
+            [{"type": "file", "name": "/srv/ganeti-peer/storage/file", "storage_free": 10,
+              "storage_size": 20}],
             [{"memory_total": 100, "memory_free": 40, "memory_dom0": 7, "cpu_total": 2}],
         ]
+    units = query_room.query(context, "node", ["storage"])["data"][0][0]
+    assert units == [0, [{"sunit": ["file", "/srv/ganeti-peer/storage/file", []],
+                          "free": 10, "total": 20}]]
+    context.rpc.calls.clear()
     context.rpc.answers["node_info", "node2.example.com"] = errors.NodeCallFailed("n", "c", "bad")
     change_node(context, "node3.example.com", offline=True)
     change_node(context, "node4.example.com", vm_capable=False)
@@ -154,7 +159,9 @@ def test_facts_of_nodes(context):
         [[2, None]] * 8,
     ]
     sent = context.rpc.calls[0][2]
-    assert sent["storage_units"] == [["file", "/srv/ganeti-peer/storage/file", []]]
+    # The first stands for the node; the others only fill its list of storage units.
+    assert sent["storage_units"] == [["file", "/srv/ganeti-peer/storage/file", []],
+                                     ["sharedfile", "/srv/ganeti-peer/storage/shared", []]]
     assert sent["hv_specs"] == [["fake", {"migration_mode": "live"}]]
 
 

@@ -46,6 +46,7 @@ _LIVE_FIELDS = (
     ("mtotal", "MTotal", KIND_UNIT, "Memory of the machine", "memory_total"),
     ("dfree", "DFree", KIND_UNIT, "Space free for disks", "storage_free"),
     ("dtotal", "DTotal", KIND_UNIT, "Space for disks", "storage_size"),
+    ("storage", "Storage", KIND_OTHER, "Storage units with free and total space", "storage"),
     ("spfree", "SpFree", KIND_NUMBER, "Spindles free for disks", "spindles_free"),
     ("sptotal", "SpTotal", KIND_NUMBER, "Spindles for disks", "spindles_total"),
 )
