@@ -425,3 +425,17 @@ def test_nodes_that_run_nothing_are_not_asked() -> None:
     change(master, hvparams={"fake": {"migration_mode": "non-live"}})
     assert [node for node, _a in master.rpc.of("hypervisor_validate_params")] == [NODE1]
     assert master.config.node(uuid_of("node2")).vm_capable is False
+
+
+def test_a_dry_run_says_what_would_be_done() -> None:
+    master = Master(cluster_of(3))
+    change(master, dry_run=True, candidate_pool_size=2, master_netdev="eth1", uid_pool=[[1, 2]],
+           beparams={"vcpus": 2}, osparams_private_cluster={"noop": {"key": "geheim"}},
+           vg_name="", instance_communication_network="talk")
+    for text in ("take the address of the master down", "set master_netdev to eth1",
+                 "set candidate_pool_size to 2", "set beparams default vcpus to 2",
+                 "change private parameters of OS noop",
+                 "cease to be master candidates, from 3 to 2", "submit 2 jobs, for the network talk"):
+        assert master.job.said(text), text
+    assert not master.job.said("geheim")
+    assert master.config.writes == []

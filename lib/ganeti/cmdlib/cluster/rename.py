@@ -85,6 +85,11 @@ class LUClusterRename(LogicalUnit):
                 f"no node could tell whether somebody has the address {plan.ip}",
                 errors.ECODE_ENVIRON)
 
+    def steps(self, plan: RenamePlan) -> list[str]:
+        return [f"take the address {plan.old_ip} of the master down",
+                f"rename the cluster from {plan.old_name} to {plan.name}",
+                f"bring the address {plan.ip} up; take all back when that fails"]
+
     def exec(self, plan: RenamePlan) -> str:
         def to(name: str, ip: str) -> Any:
             return lambda: self._write(name, ip)

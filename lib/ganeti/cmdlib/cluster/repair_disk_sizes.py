@@ -44,6 +44,11 @@ class LUClusterRepairDiskSizes(LogicalUnit):
     def check_prereq(self) -> list[Instance]:
         return [instance for instance in self._instances() if not instance.forthcoming]
 
+    def steps(self, plan: list[Instance]) -> list[str]:
+        count = sum(len(instance.disks) for instance in plan)
+        return [f"ask nodes for the sizes of {count} disks of {len(plan)} instances",
+                "correct the recorded sizes which differ"]
+
     def exec(self, plan: list[Instance]) -> list[Correction]:
         asked: dict[str, list[tuple[Disk, Instance]]] = {}
         for instance in plan:

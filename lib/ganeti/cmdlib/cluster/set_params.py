@@ -214,6 +214,29 @@ class LUClusterSetParams(LogicalUnit):
 
     # -- act -------------------------------------------------------------------
 
+    def steps(self, plan: SetPlan) -> list[str]:
+        values = plan.change.values
+        moves = bool({"master_netdev", "use_external_mip_script"} & set(values))
+        found = ["take the address of the master down"] if moves else []
+        for name, value in values.items():
+            found += _described(name, getattr(plan.old, name), value)
+        if moves:
+            found.append("bring the address of the master up; take all back when that fails")
+        if self.op.candidate_pool_size is not None:
+            data = self.config.snapshot()
+            wanted = min(self.op.candidate_pool_size,
+                         sum(map(candidates.eligible, data.nodes.values())))
+            present = candidates.present_count(data)
+            if wanted != present:
+                found.append(f"let nodes {'become' if wanted > present else 'cease to be'} master"
+                             f" candidates, from {present} to {wanted}")
+        if self.op.instance_communication_network:
+            jobs = communication_jobs(self, self.op.instance_communication_network)
+            if jobs:
+                found.append(f"submit {len(jobs)} jobs, for the network"
+                             f" {self.op.instance_communication_network}")
+        return found
+
     def exec(self, plan: SetPlan) -> ResultWithJobs | None:
         values = plan.change.values
         if {"master_netdev", "use_external_mip_script"} & set(values):
@@ -300,3 +323,20 @@ def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
         elif helper != cluster.drbd_usermode_helper:
             found.append(f"its DRBD usermode helper is {helper}")
     return found
+
+
+def _described(name: str, old: Any, new: Any) -> list[str]:
+    """A change as people read it; of parameters in groups those that differ."""
+    if name == "osparams_private_cluster":
+        changed = sorted(key for key in {*old, *new} if old.get(key) != new.get(key))
+        return [f"change private parameters of OS {comma_join(changed)}"]
+    if isinstance(new, dict) and isinstance(old, dict):
+        found = []
+        for key in sorted({*old, *new}):
+            if key not in new:
+                found.append(f"remove {name} {key}")
+            elif old.get(key) != new[key]:
+                found += _described(f"{name} {key}", old.get(key), new[key])
+        return found
+    shown = comma_join(map(str, new)) if isinstance(new, (list, tuple)) else new
+    return [f"set {name} to {shown}" if shown not in ("", None) else f"clear {name}"]
