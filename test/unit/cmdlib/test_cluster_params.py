@@ -435,7 +435,8 @@ def test_a_dry_run_says_what_would_be_done() -> None:
     for text in ("take the address of the master down", "set master_netdev to eth1",
                  "set candidate_pool_size to 2", "set beparams default vcpus to 2",
                  "change private parameters of OS noop",
-                 "cease to be master candidates, from 3 to 2", "submit 2 jobs, for the network talk"):
+                 "cease to be master candidates, from 3 to 2",
+                 "submit 2 jobs, for the network talk"):
         assert master.job.said(text), text
     assert not master.job.said("geheim")
     assert master.config.writes == []
