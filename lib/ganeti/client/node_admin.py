@@ -205,7 +205,7 @@ USER_STORAGE_TYPES = (disk_const.ST_FILE, disk_const.ST_GLUSTER, disk_const.ST_L
 def list_storage(values: Values, arguments: list[str]) -> int:
     """``list-storage``."""
     from ganeti.opcodes.node import OpNodeQueryStorage
-    fields = listing.selected_fields(values.output, STORAGE_FIELDS)
+    fields = _fields(values, STORAGE_FIELDS)
     rows = jobs.run_opcode(OpNodeQueryStorage(
         nodes=arguments, storage_type=values.user_storage_type, output_fields=fields,
         **jobs.common_params(values)), values)
@@ -216,15 +216,26 @@ def list_storage(values: Values, arguments: list[str]) -> int:
 def list_volumes(values: Values, arguments: list[str]) -> int:
     """``volumes``."""
     from ganeti.opcodes.node import OpNodeQueryvols
-    fields = listing.selected_fields(values.output, VOLUME_FIELDS)
+    fields = _fields(values, VOLUME_FIELDS)
     rows = jobs.run_opcode(OpNodeQueryvols(
         nodes=arguments, output_fields=fields, **jobs.common_params(values)), values)
     _show_storage(fields, rows, values)
     return failures.EXIT_SUCCESS
 
 
+def _fields(values: Values, known: Sequence[str]) -> list[str]:
+    """The chosen columns; these lists show all there are by default."""
+    fields = listing.selected_fields(values.output, known)
+    return list(known) if fields == [listing.ALL_FIELDS] else fields
+
+
 def _show_storage(fields: Sequence[str], rows: Sequence[Sequence[Any]], values: Values) -> None:
     from ganeti.utils import text
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+        output.write_data([dict(zip(fields, row, strict=True)) for row in rows],
+                          values.output_format)
+        return
     unit = values.units or ("h" if values.separator is None else "m")
 
     def shown(field: str, value: Any) -> str:
@@ -348,9 +359,7 @@ COMMANDS = [
         Option("-t", "--storage-type", dest="user_storage_type", choices=USER_STORAGE_TYPES,
                metavar="TYPE", help="kind of storage; that of the default disk template if not"
                " given"),
-        opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS,
-        Option("-o", "--output", kind="string", metavar="FIELDS", help="the columns, comma"
-               " separated; +a,b adds to the default ones"), opt.PRIORITY],
+        opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
             "List storage units of nodes"),
     Command("modify-storage", modify_storage, [
         Argument("node", 1, 1), Argument("choice", 1, 1, (disk_const.ST_LVM_PV,)),
@@ -366,9 +375,7 @@ COMMANDS = [
             opt.DRY_RUN, *_JOB],
             "Repair a storage unit of a node", usage="[<options>] <node> lvm-vg <name>"),
     Command("volumes", list_volumes, [Argument("node")], [
-        opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS,
-        Option("-o", "--output", kind="string", metavar="FIELDS", help="the columns, comma"
-               " separated; +a,b adds to the default ones"), opt.PRIORITY],
+        opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.PRIORITY],
             "List logical volumes of nodes"),
     Command("list-drbd", list_drbd, [Argument("node", 1, 1)],
             [opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],

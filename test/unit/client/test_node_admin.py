@@ -289,3 +289,11 @@ def test_formats_of_health_and_tags(gnt: Gnt, master: FakeMaster) -> None:
     assert done.code == 1
     master.answers["QueryTags"] = lambda kind, name: ["web", "db"]
     assert gnt("node list-tags --output=csv", NODE2).out == "tag\ndb\nweb\n"
+
+
+def test_formats_of_storage(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_NODE_QUERY_STORAGE"] = lambda op: [
+        [{"node": NODE2, "size": 1024}.get(field) for field in op["output_fields"]]]
+    assert gnt("node list-storage -o node,size -o csv").out == f"node,size\n{NODE2},1024\n"
+    (row,) = json.loads(gnt("node list-storage -o all -o json").out)
+    assert list(row) == ["node", "type", "name", "size", "used", "free", "allocatable"]
