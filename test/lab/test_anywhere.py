@@ -1,0 +1,68 @@
+"""Proof 1, continued: failover to a node which has nothing of the instance yet."""
+
+from __future__ import annotations
+
+import pytest
+
+from lab import drbd
+from lab.cluster import Cluster
+
+NAME = "anywhere"
+BLOCKS = 300
+
+
+@pytest.fixture(scope="module", autouse=True)
+def instance(cluster: Cluster) -> None:
+    """A running instance on node2 and node3, with a few blocks."""
+    cluster.add(NAME, "node2:node3")
+    cluster.gnt("instance", "startup", NAME)
+    writer = drbd.Writer(cluster.lab["node2"], "/dev/drbd0")
+    writer.wait_for(BLOCKS)
+    writer.stop()
+
+
+def settled(cluster: Cluster, primary: str, secondary: str) -> None:
+    """It runs there, the data are there, and nobody else has anything of it."""
+    assert cluster.nodes_of(NAME) == (primary, secondary)
+    for name in (primary, secondary):
+        drbd.wait_for(cluster.lab[name], 0, "^Connected UpToDate/UpToDate")
+    assert drbd.minors(cluster.lab[primary])[0].primary
+    drbd.check(cluster.lab[primary], "/dev/drbd0", BLOCKS)
+    for machine in cluster.lab:
+        expected = 2 if machine.name in (primary, secondary) else 0
+        assert len(drbd.volumes(machine)) == expected, machine.name
+        assert len(drbd.minors(machine)) == expected // 2, machine.name
+
+
+def test_the_secondary_keeps_its_half(cluster: Cluster) -> None:
+    cluster.gnt("instance", "failover", "-f", "-n", "node1", NAME)
+    settled(cluster, "node1", "node3")
+
+
+def test_after_the_primary_died(cluster: Cluster) -> None:
+    # Back to where the master is not, so that its power can be cut.
+    cluster.gnt("instance", "failover", "-f", NAME)
+    settled(cluster, "node3", "node1")
+    cluster.lab["node3"].power_off()
+    cluster.gnt("node", "modify", "--offline=yes", "--auto-promote", "node3")
+    cluster.gnt("instance", "failover", "-f", "-n", "node2", NAME)
+    assert cluster.nodes_of(NAME) == ("node2", "node1")
+    drbd.wait_for(cluster.lab["node2"], 0, "^Connected UpToDate/UpToDate")
+    drbd.check(cluster.lab["node2"], "/dev/drbd0", BLOCKS)
+
+
+def test_the_old_half_goes_when_its_node_is_back(cluster: Cluster) -> None:
+    machine = cluster.lab["node3"]
+    machine.start()
+    machine.wait()
+    cluster.gnt("node", "add", "--readd", "--secondary-ip", machine.secondary_ip,
+                "--no-ssh-key-check", "node3")
+    assert len(drbd.volumes(machine)) == 2
+    cluster.gnt("instance", "replace-disks", "-s", NAME)
+    settled(cluster, "node2", "node1")
+
+
+def test_end(cluster: Cluster) -> None:
+    cluster.remove(NAME)
+    for machine in cluster.lab:
+        assert drbd.minors(machine) == {} and drbd.volumes(machine) == []
