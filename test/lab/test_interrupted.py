@@ -1,7 +1,7 @@
 """Proof 4: a daemon is killed in the middle of an operation; one more run leaves nothing too many.
 
-The moment is an event on the secondary node, whose node daemon writes down which program it runs: as
-soon as that line appears, the node daemon there, or the master daemon, is gone.
+The moment is an event on the secondary node, whose node daemon writes down which program it runs:
+as soon as that line appears, the node daemon there, or the master daemon, is gone.
 """
 
 from __future__ import annotations

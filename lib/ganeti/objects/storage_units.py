@@ -2,9 +2,9 @@
 
 Seed 002 *HTools support for multiple storage units per node*. A unit is named by its kind, a key
 and extra arguments: ``["lvm-vg", "xenvg", [False]]`` is a volume group for plain disks, with the
-flag of exclusive storage; ``["drbd8", "xenvg", []]`` the same group for mirrored disks; then there are
-``file``, ``sharedfile`` and ``gluster`` with their directory. What several templates take from one
-pool is listed once for each of them. Pure functions; sizes in MiB.
+flag of exclusive storage; ``["drbd8", "xenvg", []]`` the same group for mirrored disks; then there
+are ``file``, ``sharedfile`` and ``gluster`` with their directory. What several templates take from
+one pool is listed once for each of them. Pure functions; sizes in MiB.
 """
 
 from __future__ import annotations
