@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import signal
 import threading
@@ -136,3 +137,101 @@ def test_both_socket_names(cluster: Cluster, master: str) -> None:
         assert "cluster.example.com" in done.ok().stdout
     mode = cluster.path(master, "var/run/ganeti/socket/ganeti-query").stat().st_mode
     assert mode & 0o777 == 0o660
+
+
+def test_every_command_about_jobs(cluster: Cluster, master: str) -> None:
+    """By id and by state, on jobs in each state."""
+    nodes = cluster.node_names
+
+    def submit(*words: str) -> str:
+        done = cluster.run("gnt-debug", "delay", "--submit", "--print-jobid", "--no-master", *words)
+        return done.ok().stdout.strip()
+
+    def state(job: str) -> str:
+        ((found,),) = cluster.rows("gnt-job", "list", "-o", "status", job)
+        return found
+
+    def listed(*options: str) -> set[str]:
+        return {row[0] for row in cluster.rows("gnt-job", "list", "-o", "id", *options)}
+
+    client = Luxi(cluster, master)
+    failed = str(client.call("SubmitJob", [
+        {"OP_ID": "OP_TAGS_DEL", "kind": "cluster", "name": None, "tags": ["nowhere"]}]))
+    running = cluster.run("gnt-debug", "delay", "--submit", "--print-jobid", "3600").ok(
+        ).stdout.strip()
+    holder = submit("-n", nodes[1], "--repeat", "3600", "0.5")
+    wait_until(lambda: state(holder) == "running" and state(running) == "running", "they run")
+    waiting = submit("-n", nodes[1], "0.1")
+    wait_until(lambda: state(waiting) == "waiting", "it waits for the lock")
+    queued = str(client.call("SubmitJob", [{**DELAY, "depends": [[int(waiting), []]]}]))
+    wait_until(lambda: state(failed) == "error", "it has failed")
+
+    assert listed("--running") >= {running, holder}
+    assert listed("--pending") == {waiting, queued}
+    assert failed in listed("--error") and not {running, queued} & listed("--error")
+    assert failed in listed("--finished") and not {running, queued} & listed("--finished")
+    assert listed("--filter", f'id == {running} or status == "waiting"') == {running, waiting}
+    assert f"Job ID: {queued}" in cluster.run("gnt-job", "info", queued).ok().stdout
+
+    cluster.run("gnt-job", "change-priority", "--priority", "high", queued).ok()
+    cluster.run("gnt-job", "change-priority", "--waiting", "--priority", "low").failed("--force")
+    cluster.run("gnt-job", "change-priority", "--waiting", "--priority", "low", "--force").ok()
+    assert cluster.rows("gnt-job", "list", "-o", "id,priority", waiting, queued) == [
+        [waiting, "10"], [queued, "-10"]]
+    cluster.run("gnt-job", "change-priority", "--priority", "high", failed).failed("has already")
+
+    # At the next point where it can stop, and it says why it did not go on.
+    cluster.run("gnt-job", "cancel", running).ok()
+    cluster.run("gnt-job", "wait", running).failed("canceled by request while it was running")
+    assert state(running) == "canceled"
+    assert "canceled by request while it was running" in cluster.run(
+        "gnt-job", "info", running).ok().stdout
+    cluster.run("gnt-job", "cancel", "--queued", "--force").ok()
+    assert state(queued) == "canceled"
+    cluster.run("gnt-job", "cancel", "--pending", "--force").ok()
+    wait_until(lambda: state(waiting) == "canceled", "it is canceled while it waits")
+    cluster.run("gnt-job", "cancel", failed).failed("has already ended (error)")
+    cluster.run("gnt-job", "cancel", "--kill", holder).failed("--yes-do-it")
+    cluster.run("gnt-job", "watch", failed).failed("does not have the tags", f"job {failed}")
+
+    cluster.run("gnt-job", "archive", holder).failed("Failed to archive")
+    cluster.run("gnt-job", "archive", failed, running).ok()
+    assert not {failed, running} & listed()
+    assert {failed, running} <= listed("--archived")
+    assert state(failed) == "error", "an archived job is found by its id"
+    archived = cluster.run("gnt-job", "autoarchive", "all").ok().stdout
+    assert re.fullmatch(r"Archived \d+ jobs, 0 unchecked left\n", archived), archived
+    assert listed("--finished") == set()
+    cluster.run("gnt-job", "cancel", holder).ok()
+    cluster.run("gnt-job", "wait", holder).failed("canceled by request")
+
+
+def test_a_message_above_the_limit_is_answered(cluster: Cluster, master: str) -> None:
+    client = Luxi(cluster, master)
+    client.sock.sendall(b'{"method": "SubmitJob", "args": ["' + b"x" * (33 << 20) + b'"]}\x03')
+    answer = client.receive_any()
+    assert not answer["success"]
+    assert "larger than" in answer["result"]
+    assert client.call("QueryConfigValues", ["drain_flag"]) == [False], "the connection lives"
+
+
+@pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; GANETI_LONG=1 runs it")
+def test_a_full_queue_refuses_more(cluster: Cluster, master: str) -> None:
+    client = Luxi(cluster, master)
+    uuid = client.call("ReplaceFilter", None, 0, [["jobid", [">", "id", 0]]], "PAUSE", [])
+    refused: list[str] = []
+    accepted: list[int] = []
+    while not refused:
+        answers = client.call("SubmitManyJobs", [[DELAY]] * 500)
+        accepted += [job for success, job in answers if success]
+        refused += [text for success, text in answers if not success]
+    assert len(accepted) <= 5000
+    assert set(refused) == {"the job queue is full"}
+    cluster.run("gnt-debug", "delay", "0.1").failed("Failure: the job queue is full")
+    assert len(cluster.rows("gnt-job", "list", "--pending", "-o", "id")) == len(accepted)
+    client.call("ReplaceFilter", uuid, 0, [["jobid", [">", "id", 0]]], "REJECT", [])
+    client.call("DeleteFilter", uuid)
+    wait_until(lambda: cluster.rows("gnt-job", "list", "--pending", "-o", "id") == [],
+               "all of them are rejected")
+    cluster.run("gnt-debug", "delay", "0.1").ok()
+    client.call("AutoArchiveJobs", -1, 60)
