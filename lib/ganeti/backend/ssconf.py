@@ -63,7 +63,10 @@ def write(values: dict[str, str]) -> None:
             path = here.ssconf_file(key)
             content = text if not text or text.endswith("\n") else text + "\n"
             if not _has(path, content):
-                fs.write_file(path, content, mode=ssconf.FILE_MODE)
+                # The names of all instances are many, change often, and nothing depends on them
+                # after a loss of power: who is master then sends them again.
+                fs.write_file(path, content, mode=ssconf.FILE_MODE,
+                              sync=key != ssconf.INSTANCE_LIST)
 
 
 def _has(path: str, content: str) -> bool:
