@@ -170,6 +170,16 @@ class Cluster:
             shutil.rmtree(self.directory, ignore_errors=True)
 
 
+class SteadyCluster(Cluster):
+    """One whose master never changes: commands go straight to it, which takes half the time."""
+
+    def run(self, *argv: str, stdin: str | None = None) -> Finished:
+        """Run a command on the first node."""
+        return run_program(
+            (str(self.node_root("node1.example.com") / "cmd"), *argv), self.environment,
+            stdin=stdin)
+
+
 def run_program(
     argv: Sequence[str], environment: dict[str, str], *, stdin: str | None = None
 ) -> Finished:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Cluster, wait_until
+from harness import ROOT, Cluster, Finished, SteadyCluster, run_program, wait_until
 
 SIZE_MIB = 4
 ADD = ("gnt-instance", "add", "-t", "file", "--disk", f"0:size={SIZE_MIB}m,name=root",
@@ -44,7 +44,7 @@ def directory() -> Iterator[Path]:
 
 
 def make_cluster(directory: Path, nodes: int) -> Cluster:
-    made = Cluster(directory, nodes, "--hypervisor", "fake")
+    made = SteadyCluster(directory, nodes, "--hypervisor", "fake")
     made.create.ok()
     made.make_os("plain")
     made.make_os("script")
@@ -311,8 +311,39 @@ def move(cluster: Cluster, other: Cluster, directory: Path) -> None:
     result(other, job)
     assert digest(disk_of(other, name)) == wanted
     assert cluster.rows("gnt-instance", "list", "-o", "name") == []
-    other.run("gnt-instance", "startup", name).ok()
     other.run("gnt-cluster", "verify").ok()
     assert leftovers(other) == []
     # Of the greeting which was not believed the key is still there, for a day.
     assert len(leftovers(cluster)) == 1
+    move_back(cluster, other, directory, name, wanted)
+
+
+def move_back(cluster: Cluster, other: Cluster, directory: Path, name: str, wanted: str) -> None:
+    """The same with the tool which does all this over REST, to another name and kind of disks."""
+    password = directory / "password"
+    password.write_text("secret\n")
+    addresses = []
+    for one in (other, cluster):
+        one.run(str(ROOT / "tools/rapi-passwd"), "mover", "--rights", "write", "--stdin",
+                stdin="secret\n").ok()
+        addresses.append(one.rows("gnt-node", "list", "-o", "pip", one.master)[0][0])
+    other.run("gnt-instance", "startup", name).ok()
+
+    def run(*options: str) -> Finished:
+        return run_program(
+            (str(ROOT / "tools/move-instance"), "-v", "--src-username", "mover",
+             "--src-password-file", str(password), "--dest-primary-node", cluster.node_names[1],
+             *options, *addresses, name), Cluster.outside())
+
+    run("--dest-disk-template", "drbd").failed("was not moved", "drbd is not enabled")
+    assert other.rows("gnt-instance", "list", "-o", "name,status") == [[name, "running"]]
+    done = run("--dest-disk-template", "sharedfile", "--dest-instance-name", "back.example.com",
+               "-B", "maxmem=200", "--compress", "gzip").ok()
+    assert f"Instance {name} was moved to {addresses[1]}." in done.stdout
+    assert cluster.rows("gnt-instance", "list", "-o", "name,status,disk_template,be/maxmem") == [
+        ["back.example.com", "running", "sharedfile", "200"]]
+    assert other.rows("gnt-instance", "list") == []
+    (disk,) = cluster.path(cluster.node_names[1], "srv/ganeti/shared-file-storage").glob(
+        "back.example.com/*.disk0")
+    assert digest(disk) == wanted
+    run().failed("was not moved")

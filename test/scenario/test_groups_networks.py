@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from harness import ROOT, Cluster, Finished
+from harness import ROOT, Cluster, Finished, SteadyCluster
 
 ALLOCATOR = ROOT / "doc/examples/iallocators/most-memory"
 ADD = ("gnt-instance", "add", "-t", "diskless", "-o", "noop", "--no-install")
@@ -18,7 +18,7 @@ ROUTED = "mode=routed,link=main"
 
 @pytest.fixture(scope="module")
 def cluster(cluster_directory: Path) -> Iterator[Cluster]:
-    made = Cluster(cluster_directory, 4, "--hypervisor", "fake")
+    made = SteadyCluster(cluster_directory, 4, "--hypervisor", "fake")
     made.create.ok()
     try:
         made.make_os("noop")

@@ -167,7 +167,9 @@ class LUBackupExport(LogicalUnit):
         running = prereq.is_running(prereq.running_info(self, instance))
         disks = self.config.instance_disks(instance)
         slow = sorted({disk.dev_type for disk in disks if disk.dev_type not in _SNAPSHOTS})
-        if running and slow and not self.op.long_sleep and not self.op.remove_instance:
+        # Who moves it away, to another cluster or for good, wants it down.
+        moves = self.op.mode == EXPORT_REMOTE or self.op.remove_instance
+        if running and slow and not self.op.long_sleep and not moves:
             raise errors.OpPrereqError(
                 f"instance {instance.name} has disks of kind {', '.join(slow)}, which have no"
                 " snapshots: it must stay shut down until they are exported. Allow that with"
