@@ -365,6 +365,16 @@ def test_new_storage_below(kernel):
     assert "create-md" in kernel.verbs()
 
 
+def test_new_storage_of_one_that_stands_alone(kernel):
+    """It is not configured at all between the two: nothing is left of it."""
+    kernel.ours(connected=False)
+    calls.remove_children(mirrored(), mirrored().children)
+    assert kernel.state() == ""
+    calls.remove_children(mirrored(), mirrored().children)
+    calls.add_children(mirrored(), mirrored().children)
+    assert kernel.data == DATA and kernel.peer == "192.0.2.2:11000"
+
+
 def test_last_good_copy_is_not_detached(kernel):
     kernel.ours()
     kernel.primary, kernel.remote = True, "Inconsistent"

@@ -69,7 +69,7 @@ def require_good_copy(
             if status.is_degraded:
                 unit.warn(
                     f"{disk.iv_name} of instance {instance.name} on node {target.name} cannot be"
-                    " compared with its other half, whose node is offline"
+                    " compared with its other half"
                 )
             continue
         text = f"{disk.iv_name} of instance {instance.name} on node {target.name} {problem}"

@@ -281,6 +281,15 @@ class LUInstanceReplaceDisks(LogicalUnit):
         for index, disk in plan.disks:
             self.feedback(f"* exchanging the storage of disk {index} on node {plan.node.name}")
             self._exchange(plan, index, disk)
+        # After a split brain each half stands alone; the new one has nothing that could be lost.
+        answers = self.rpc.call_many(
+            DRBD_ATTACH_NET, [plan.node.uuid, plan.other.uuid],
+            disks=([disk for _index, disk in plan.disks], instance), multimaster=False,
+        )
+        for answer in answers.values():
+            if answer.failure is not None:
+                self.warn(f"node {answer.node_name} does not look for the other half:"
+                          f" {why(answer.failure)}")
         self._finish(instance, [disk for _index, disk in plan.disks])
 
     def _exchange(self, plan: ReplacePlan, index: int, disk: Disk) -> None:

@@ -290,8 +290,8 @@ class DrbdDevice(BlockDevice):
         :param children: data and metadata device, as they are now.
         :raises BlockDeviceError: others are attached, or the data would be nowhere.
         """
-        state = self._state()
-        if state.diskless:
+        state = status.minor(self.minor)
+        if state is None or state.diskless:
             return
         present = self._configured()
         if len(children) != 2:
@@ -309,12 +309,15 @@ class DrbdDevice(BlockDevice):
     def add_children(self, children: Sequence[Disk]) -> None:
         """Attach new storage, which is then filled from the peer.
 
+        One that stood alone has nothing left when it loses its storage, so it looks for its peer
+        anew.
+
         :param children: data and metadata device.
         """
         if len(children) != 2:
             raise self.fail(f"expected data and metadata device, not {len(children)} devices")
-        state = self._state()
-        if not state.diskless:
+        state = status.minor(self.minor)
+        if state is not None and not state.diskless:
             raise self.fail("has storage already")
         data, meta = (storage.device(child) for child in children)
         data.assemble()
@@ -324,6 +327,8 @@ class DrbdDevice(BlockDevice):
         for words in commands.attach(data.path, meta.path, self.disk.size, self._params):
             self._run(words, f"cannot attach {data.path}")
         self._run(commands.sync_options(self._params), "cannot set its synchronisation rate")
+        if self._state().standalone:
+            self._connect(dual_primary=False)
 
     def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
              exclusive: bool = False) -> None:
