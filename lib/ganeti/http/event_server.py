@@ -24,6 +24,7 @@ import logging
 import socket
 import ssl
 import time
+from asyncio import sslproto
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -43,6 +44,9 @@ _LINGER_S = 2.0
 BODIES_BYTES = 128 << 20
 _PIECE_BYTES = 1 << 18
 _BACKLOG = 512
+# Each TLS connection keeps a buffer of this size. Usually 256 KiB, which is much for thousands of
+# clients that send a line now and then; a TLS record has 16.
+_TLS_BUFFER_BYTES = 1 << 15
 
 
 class Limits(NamedTuple):
@@ -143,6 +147,7 @@ class Server:
         """Begin to accept."""
         for listener in listeners:
             secure = self._tls is not None
+            sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
             self._servers.append(await asyncio.start_server(
                 self._connected, sock=listener, ssl=self._tls, backlog=_BACKLOG,
                 limit=messages.MAX_HEAD_BYTES,

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from ganeti import __version__, errors
 from ganeti.tools import bench_query as query
 from ganeti.tools import bench_queue as queue
+from ganeti.tools import bench_rapi as rest
 from ganeti.tools import vcluster
 from ganeti.utils import clock, fs, paths, process
 from ganeti.wire import json
@@ -291,6 +292,30 @@ def _lists(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
             for one in lists(cluster, size, rounds)]
 
 
+def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    address = cluster.nodes[0].ip
+    seconds, rounds = (0.3, 1) if quick else (3.0, 3)
+    few, many = (3, 100) if quick else (10, 10000)
+    query.fill(cluster, few)
+    found = [
+        figure(f"rest_{key}_{clients}", f"GET {path}, {clients} clients", "1/s",
+               rest.per_second(address, path, clients, seconds, rounds), more_is_better=True)
+        for key, path in (("info", rest.INFO), ("bulk", rest.BULK)) for clients in (1, 10)]
+    idle = rest.idle(cluster, 20 if quick else 500, seconds)
+    query.fill(cluster, many)
+    return [
+        *found,
+        figure("rest_info_beside_idle", f"GET {rest.INFO} beside {idle.clients} idle clients",
+               "1/s", [idle.info_per_s], more_is_better=True),
+        figure("rest_idle_memory", "  memory of the daemon for each of them", "KiB",
+               [idle.memory_kib_each]),
+        figure("rest_list", f"GET {rest.BULK}, {many} instances", "ms",
+               rest.list_ms(address, rest.BULK, 2 if quick else 5)),
+        figure("rest_names", f"GET /2/instances, {many} instances", "ms",
+               rest.list_ms(address, "/2/instances", 2 if quick else 5)),
+    ]
+
+
 def _start_up(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     return start_up(cluster, 2 if quick else 15)
 
@@ -309,6 +334,7 @@ SECTIONS = {
     "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
     "startup": Section("every command to its first request", (1,), _start_up),
     "lists": Section("lists of 10, 1000 and 10000 instances and jobs", (3,), _lists),
+    "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),
     "backlog": Section("10000 jobs queued and 50000 archived", (1,), _backlog),
