@@ -11,11 +11,16 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import cmdlib
 from ganeti.cmdlib import describe, prereq
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.base import LogicalUnit, LuContext
+from ganeti.cmdlib.instance import steps
+from ganeti.cmdlib.instance.failover_any import AnywherePlan
+from ganeti.cmdlib.instance.migration import MovePlan
 from ganeti.locking import ALL, Level
+from ganeti.mcpu import MasterContext
 from ganeti.objects import Disk
 from ganeti.opcodes.instance import (
     OpInstanceCreate,
+    OpInstanceFailover,
     OpInstanceMigrate,
     OpInstanceReboot,
     OpInstanceRemove,
@@ -125,8 +130,6 @@ class LUDescribed(LogicalUnit):
 @pytest.fixture
 def unit() -> LogicalUnit:
     master = master_of("web")
-    from ganeti.cmdlib.base import LuContext
-    from ganeti.mcpu import MasterContext
     context = MasterContext(master.config, master.locks, master.rpc)  # type: ignore[arg-type]
     return LUDescribed(OpTestDelay(duration=0.0).validate(),
                        LuContext(context, master.new_job()))
@@ -174,7 +177,7 @@ def test_own_steps_replace_the_derived_ones(
     assert "  decided:" not in lines
 
 
-@pytest.mark.parametrize(("op", "steps"), [
+@pytest.mark.parametrize(("op", "wanted"), [
     (OpInstanceStartup(instance_name="web", startup_paused=True), [
         "mark instance web.example.com as up", "activate its disk on node1.example.com",
         "start it on node1.example.com", "leave it paused"]),
@@ -187,6 +190,9 @@ def test_own_steps_replace_the_derived_ones(
         "remove instance web.example.com from the configuration"]),
     (OpInstanceMigrate(instance_name="web", target_node="node2", allow_failover=True), [
         "make node2.example.com its primary node"]),
+    (OpInstanceFailover(instance_name="web", target_node="node2"), [
+        "stop instance web.example.com on node1.example.com",
+        "deactivate its disks on node1.example.com", "make node2.example.com its primary node"]),
     (OpInstanceMigrate(instance_name="web", cleanup=True), [
         "look on node1.example.com, node2.example.com where instance web.example.com runs",
         "make that node its primary node", "remove what is left on the others"]),
@@ -197,6 +203,26 @@ def test_own_steps_replace_the_derived_ones(
         " node1.example.com", "let OS noop install it on node1.example.com",
         "start it on node1.example.com"]),
 ])
-def test_steps_of_instances(op: Any, steps: list[str]) -> None:
+def test_steps_of_instances(op: Any, wanted: list[str]) -> None:
     found = section(plan_of(master_of("web"), op), "steps")
-    assert [line.partition(" ")[2] for line in found][-len(steps):] == steps
+    assert [line.partition(" ")[2] for line in found][-len(wanted):] == wanted
+
+
+def test_steps_of_a_live_migration_and_of_a_failover_to_a_third_node() -> None:
+    config = cluster_of(3, (instance_of("web", admin_state="up", disks=("uuid-web-disk0",)),),
+                        (disk_of("web"),))
+    master = Master(config)
+    unit = LUDescribed(OpTestDelay(duration=0.0).validate(), LuContext(
+        MasterContext(master.config, master.locks, master.rpc),  # type: ignore[arg-type]
+        master.new_job()))
+    (web,) = config.instances.values()
+    one, two, three = (config.nodes[uuid_of(f"node{number}")] for number in (1, 2, 3))
+    assert steps.move(unit, MovePlan(web, one, two, False, False, True, 96)) == [
+        "shrink it to 96 MiB", "activate its disks on node2.example.com",
+        "let node2.example.com wait for it",
+        "send it from node1.example.com to node2.example.com, frozen meanwhile",
+        "make node2.example.com its primary node", "deactivate its disks on node1.example.com"]
+    found = steps.move(unit, AnywherePlan(web, one, three, partner=two, left=one))
+    assert found[0] == "make an empty half of its disks on node3.example.com"
+    assert found[-1] == "destroy the old half of its disks on node1.example.com"
+    assert "start it on node3.example.com" in found

@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import failover_any, migration
+from ganeti.cmdlib.instance import failover_any, migration, steps
 from ganeti.cmdlib.instance.failover_any import AnywherePlan
 from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
 from ganeti.cmdlib.instance.moving import MovingUnit
@@ -57,6 +57,9 @@ class LUInstanceFailover(MovingUnit):
             failover=True,
             ignore_policy=self.op.ignore_ipolicy,
         )
+
+    def steps(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
+        return steps.move(self, plan)
 
     def exec(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> None:
         if isinstance(plan, CleanupPlan):

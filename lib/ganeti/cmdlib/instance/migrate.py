@@ -69,7 +69,7 @@ class LUInstanceMigrate(MovingUnit):
             ignore_versions=self.op.ignore_hvversions,
         )
 
-    def steps(self, plan: MovePlan | CleanupPlan) -> list[str] | None:
+    def steps(self, plan: MovePlan | CleanupPlan) -> list[str]:
         return steps.move(self, plan)
 
     def exec(self, plan: MovePlan | CleanupPlan) -> None:

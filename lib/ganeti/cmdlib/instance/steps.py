@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ganeti.cmdlib.instance.failover_any import AnywherePlan
 from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.constants.instance import ADMIN_OFFLINE, ADMIN_UP, CREATE
@@ -81,14 +82,27 @@ def remove(unit: LogicalUnit, instance: Instance) -> list[str]:
     return [*steps, f"remove instance {instance.name} from the configuration"]
 
 
-def move(unit: LogicalUnit, plan: Any) -> list[str] | None:
-    """Of ``LUInstanceMigrate`` and ``LUInstanceFailover``; None for a plan of another kind."""
+def _anywhere(plan: AnywherePlan) -> list[str]:
+    instance, source, target = plan.instance, plan.source, plan.target.name
+    steps = [f"make an empty half of its disks on {target}"]
+    if not source.offline:
+        steps.append(f"stop instance {instance.name} on {source.name}")
+    steps += [f"make {target} its primary node, mirrored to {plan.partner.name}",
+              f"let {target} be filled from {plan.partner.name}"]
+    if instance.admin_state == ADMIN_UP:
+        steps.append(f"start it on {target}")
+    return [*steps, "wait until all is in step",
+            f"destroy the old half of its disks on {plan.left.name}"]
+
+
+def move(unit: LogicalUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
+    """Of ``LUInstanceMigrate`` and ``LUInstanceFailover``."""
+    if isinstance(plan, AnywherePlan):
+        return _anywhere(plan)
     if isinstance(plan, CleanupPlan):
         names = ", ".join(node.name for node in plan.nodes)
         return [f"look on {names} where instance {plan.instance.name} runs",
                 "make that node its primary node", "remove what is left on the others"]
-    if not isinstance(plan, MovePlan):
-        return None
     instance, source, target = plan.instance, plan.source.name, plan.target.name
     if plan.failover:
         steps = [] if plan.source.offline else [f"stop instance {instance.name} on {source}",
