@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+from lab import drbd
 from lab.machines import Lab, Machine
 
 NAME = "lab"
@@ -56,7 +57,7 @@ class Cluster:
         return out.strip().split("|")
 
     def add(self, name: str, nodes: str, *words: str, template: str = "drbd",
-            size: str = "256M") -> None:
+            size: str = "64M") -> None:
         """Create an instance, which is not started: ``nodes`` is ``node1:node2``, say."""
         self.gnt("instance", "add", "-t", template, "--disk", f"0:size={size}", "-n", nodes,
                  "-B", "minmem=64,maxmem=64", "--no-nics", "--no-install", "-o", "tiny",
@@ -70,6 +71,25 @@ class Cluster:
         """Primary and secondary node of an instance."""
         primary, secondary = self.fields("instance", name, "pnode", "snodes")
         return primary, secondary
+
+    def minor(self, name: str, node: str) -> int:
+        """DRBD minor of an instance's only disk on one of its nodes."""
+        config = self.config()
+        (uuid,) = (one["uuid"] for one in config["nodes"].values() if one["name"] == node)
+        (instance,) = (one for one in config["instances"].values() if one["name"] == name)
+        (disk,) = instance["disks"]
+        first, second, _port, minor, other, _secret = config["disks"][disk]["logical_id"]
+        assert uuid in (first, second), f"{name} has nothing on {node}"
+        return int(minor if uuid == first else other)
+
+    def device(self, name: str, node: str) -> str:
+        """The mirrored device of an instance on a node."""
+        return f"/dev/drbd{self.minor(name, node)}"
+
+    def in_step(self, name: str) -> None:
+        """Wait until both halves of an instance's disk are together and the same."""
+        for node in self.nodes_of(name):
+            drbd.wait_for(self.lab[node], self.minor(name, node), "^Connected UpToDate/UpToDate")
 
     def wait_for_node(self, name: str, timeout_s: float = 300.0) -> None:
         """Wait until the node daemon of a node answers the master."""

@@ -16,7 +16,7 @@ def instance(cluster: Cluster) -> None:
     """A running instance on node2 and node3, with a few blocks."""
     cluster.add(NAME, "node2:node3")
     cluster.gnt("instance", "startup", NAME)
-    writer = drbd.Writer(cluster.lab["node2"], "/dev/drbd0")
+    writer = drbd.Writer(cluster.lab["node2"], cluster.device(NAME, "node2"))
     writer.wait_for(BLOCKS)
     writer.stop()
 
@@ -24,10 +24,9 @@ def instance(cluster: Cluster) -> None:
 def settled(cluster: Cluster, primary: str, secondary: str) -> None:
     """It runs there, the data are there, and nobody else has anything of it."""
     assert cluster.nodes_of(NAME) == (primary, secondary)
-    for name in (primary, secondary):
-        drbd.wait_for(cluster.lab[name], 0, "^Connected UpToDate/UpToDate")
-    assert drbd.minors(cluster.lab[primary])[0].primary
-    drbd.check(cluster.lab[primary], "/dev/drbd0", BLOCKS)
+    cluster.in_step(NAME)
+    assert drbd.minors(cluster.lab[primary])[cluster.minor(NAME, primary)].primary
+    drbd.check(cluster.lab[primary], cluster.device(NAME, primary), BLOCKS)
     for machine in cluster.lab:
         expected = 2 if machine.name in (primary, secondary) else 0
         assert len(drbd.volumes(machine)) == expected, machine.name
@@ -47,8 +46,8 @@ def test_after_the_primary_died(cluster: Cluster) -> None:
     cluster.gnt("node", "modify", "--offline=yes", "--auto-promote", "node3")
     cluster.gnt("instance", "failover", "-f", "-n", "node2", NAME)
     assert cluster.nodes_of(NAME) == ("node2", "node1")
-    drbd.wait_for(cluster.lab["node2"], 0, "^Connected UpToDate/UpToDate")
-    drbd.check(cluster.lab["node2"], "/dev/drbd0", BLOCKS)
+    cluster.in_step(NAME)
+    drbd.check(cluster.lab["node2"], cluster.device(NAME, "node2"), BLOCKS)
 
 
 def test_the_old_half_goes_when_its_node_is_back(cluster: Cluster) -> None:

@@ -6,9 +6,17 @@ import pytest
 
 from lab import drbd
 from lab.cluster import Cluster
+from lab.machines import Machine
 
 NAME = "disks"
-DEVICE = "/dev/drbd0"
+
+
+def minor(cluster: Cluster, machine: Machine) -> int:
+    return cluster.minor(NAME, machine.name)
+
+
+def device(cluster: Cluster, machine: Machine) -> str:
+    return cluster.device(NAME, machine.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,25 +31,24 @@ def instance(cluster: Cluster) -> None:
 @pytest.mark.parametrize(("broken", "mode"), [("node3", "-s"), ("node2", "-p")])
 def test_a_disk_dies(cluster: Cluster, broken: str, mode: str) -> None:
     primary, machine = cluster.lab["node2"], cluster.lab[broken]
-    writer = drbd.Writer(primary, DEVICE)
+    writer = drbd.Writer(primary, device(cluster, primary))
     writer.wait_for(100)
     machine.break_disk(0)
     # The guest notices nothing, and what it wrote is on the other node.
     writer.more(300)
     last = writer.stop()
-    drbd.wait_for(machine, 0, "Diskless/UpToDate$")
+    drbd.wait_for(machine, minor(cluster, machine), "Diskless/UpToDate$")
     assert "EINSTANCEFAULTYDISK" in cluster.fails("cluster", "verify", "--error-codes")
     cluster.gnt("node", "repair-storage", "--ignore-consistency", broken, "lvm-vg", "xenvg")
     assert machine.run("vgs --noheadings -o vg_attr xenvg").strip()[3] == "-"
     cluster.gnt("instance", "replace-disks", mode, NAME)
-    for name in ("node2", "node3"):
-        drbd.wait_for(cluster.lab[name], 0, "^Connected UpToDate/UpToDate")
-    drbd.check(primary, DEVICE, last)
+    cluster.in_step(NAME)
+    drbd.check(primary, device(cluster, primary), last)
     places = machine.run("lvs --noheadings -o devices xenvg")
     assert "lab1" in places and "lab0" not in places
     # The other node really has it, too.
     cluster.gnt("instance", "migrate", "-f", NAME)
-    drbd.check(cluster.lab["node3"], DEVICE, last)
+    drbd.check(cluster.lab["node3"], device(cluster, cluster.lab["node3"]), last)
     cluster.gnt("instance", "migrate", "-f", NAME)
 
 

@@ -9,10 +9,17 @@ import pytest
 
 from lab import drbd
 from lab.cluster import Cluster
-from lab.machines import SECONDARY
+from lab.machines import SECONDARY, Machine
 
 NAME = "network"
-DEVICE = "/dev/drbd0"
+
+
+def minor(cluster: Cluster, machine: Machine) -> int:
+    return cluster.minor(NAME, machine.name)
+
+
+def device(cluster: Cluster, machine: Machine) -> str:
+    return cluster.device(NAME, machine.name)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -28,20 +35,15 @@ def written() -> dict[str, int]:
     return {"last": 0}
 
 
-def in_step(cluster: Cluster) -> None:
-    for name in ("node2", "node3"):
-        drbd.wait_for(cluster.lab[name], 0, "^Connected UpToDate/UpToDate")
-
-
 def test_cut_during_writes(cluster: Cluster, written: dict[str, int]) -> None:
     primary, secondary = cluster.lab["node2"], cluster.lab["node3"]
-    writer = drbd.Writer(primary, DEVICE)
+    writer = drbd.Writer(primary, device(cluster, primary))
     writer.wait_for(100)
     secondary.cable(SECONDARY, plugged=False)
     # Writing goes on alone, after the peer was given up.
     writer.more(300)
     written["last"] = writer.stop()
-    drbd.wait_for(primary, 0, "^(WFConnection|Unconnected|NetworkFailure) UpToDate/DUnknown")
+    drbd.wait_for(primary, minor(cluster, primary), "^(WFConn|Unconn|NetworkF).* UpToDate/DUnkn")
     problems = cluster.fails("cluster", "verify", "--error-codes")
     assert "EINSTANCEFAULTYDISK" in problems and NAME in problems
 
@@ -51,7 +53,7 @@ def test_stale_half_is_not_used_while_the_other_one_lives(cluster: Cluster) -> N
         text = cluster.fails("instance", command, "-f", NAME)
         assert "may have missed writes" in text, text
     assert cluster.nodes_of(NAME) == ("node2", "node3")
-    assert drbd.minors(cluster.lab["node2"])[0].primary
+    assert drbd.minors(cluster.lab["node2"])[cluster.minor(NAME, "node2")].primary
 
 
 def test_stale_half_is_not_used_when_the_other_one_is_silent(
@@ -74,8 +76,8 @@ def test_stale_half_is_not_used_when_the_other_one_is_silent(
     cluster.wait_for_node("node2")
     secondary.cable(SECONDARY, plugged=True)
     cluster.gnt("instance", "activate-disks", NAME)
-    in_step(cluster)
-    drbd.check(primary, DEVICE, written["last"])
+    cluster.in_step(NAME)
+    drbd.check(primary, device(cluster, primary), written["last"])
 
 
 def test_restart_in_the_other_order(cluster: Cluster, written: dict[str, int]) -> None:
@@ -86,8 +88,8 @@ def test_restart_in_the_other_order(cluster: Cluster, written: dict[str, int]) -
         cluster.lab[name].wait()
         cluster.wait_for_node(name)
     cluster.gnt("instance", "activate-disks", NAME)
-    in_step(cluster)
-    drbd.check(cluster.lab["node2"], DEVICE, written["last"])
+    cluster.in_step(NAME)
+    drbd.check(cluster.lab["node2"], device(cluster, cluster.lab["node2"]), written["last"])
 
 
 def test_split_brain_is_reported_and_never_resolved(
@@ -95,31 +97,31 @@ def test_split_brain_is_reported_and_never_resolved(
 ) -> None:
     primary, other = cluster.lab["node2"], cluster.lab["node3"]
     other.cable(SECONDARY, plugged=False)
-    drbd.wait_for(primary, 0, "DUnknown$")
-    drbd.wait_for(other, 0, "DUnknown$")
+    drbd.wait_for(primary, minor(cluster, primary), "DUnknown$")
+    drbd.wait_for(other, minor(cluster, other), "DUnknown$")
     # What only a person can do: make the other half writable by force.
-    other.run("drbdsetup primary 0 --force")
+    other.run(f"drbdsetup primary {minor(cluster, other)} --force")
     for machine in (primary, other):
-        writer = drbd.Writer(machine, DEVICE, written["last"] + 1)
+        writer = drbd.Writer(machine, device(cluster, machine), written["last"] + 1)
         writer.more(50)
         writer.stop()
-    other.run("drbdsetup secondary 0")
+    other.run(f"drbdsetup secondary {minor(cluster, other)}")
     other.cable(SECONDARY, plugged=True)
     for machine in (primary, other):
-        drbd.wait_for(machine, 0, "^(StandAlone|WFConnection)")
-    drbd.wait_for(primary, 0, "^StandAlone UpToDate/DUnknown")
+        drbd.wait_for(machine, minor(cluster, machine), "^(StandAlone|WFConnection)")
+    drbd.wait_for(primary, minor(cluster, primary), "^StandAlone UpToDate/DUnknown")
     problems = cluster.fails("cluster", "verify", "--error-codes")
     assert "EINSTANCEFAULTYDISK" in problems
     # Trying again resolves nothing, and nobody loses a block.
     cluster.master.call(f"gnt-instance activate-disks {NAME}")
-    drbd.wait_for(primary, 0, "^(StandAlone|WFConnection) UpToDate/DUnknown")
-    drbd.check(primary, DEVICE, written["last"] + 50)
+    drbd.wait_for(primary, minor(cluster, primary), "^(StandAlone|WFConnection) UpToDate/DUnknown")
+    drbd.check(primary, device(cluster, primary), written["last"] + 50)
     assert "may have missed writes" in cluster.fails("instance", "failover", "-f", NAME)
 
 
 def test_a_person_resolves_it(cluster: Cluster, written: dict[str, int]) -> None:
     """By replacing the half that is to be thrown away."""
     cluster.gnt("instance", "replace-disks", "-s", NAME)
-    in_step(cluster)
-    drbd.check(cluster.lab["node2"], DEVICE, written["last"] + 50)
+    cluster.in_step(NAME)
+    drbd.check(cluster.lab["node2"], device(cluster, cluster.lab["node2"]), written["last"] + 50)
     cluster.remove(NAME)

@@ -16,7 +16,7 @@ def instance(cluster: Cluster) -> None:
     """A running instance on node1 and node2, with a few blocks."""
     cluster.add(NAME, "node1:node2")
     cluster.gnt("instance", "startup", NAME)
-    writer = drbd.Writer(cluster.lab["node1"], "/dev/drbd0")
+    writer = drbd.Writer(cluster.lab["node1"], cluster.device(NAME, "node1"))
     writer.wait_for(BLOCKS)
     writer.stop()
 
@@ -24,19 +24,12 @@ def instance(cluster: Cluster) -> None:
 def settled(cluster: Cluster) -> None:
     """Both halves are together, the data are there, and nothing else is on any machine."""
     primary, secondary = cluster.nodes_of(NAME)
-    minor = next(iter(drbd.minors(cluster.lab[primary])))
-    for name in (primary, secondary):
-        drbd.wait_for(cluster.lab[name], minor_of(cluster, name), "^Connected UpToDate/UpToDate")
-    drbd.check(cluster.lab[primary], f"/dev/drbd{minor}", BLOCKS)
+    cluster.in_step(NAME)
+    drbd.check(cluster.lab[primary], cluster.device(NAME, primary), BLOCKS)
     for machine in cluster.lab:
         expected = 2 if machine.name in (primary, secondary) else 0
         assert len(drbd.volumes(machine)) == expected, machine.name
         assert len(drbd.minors(machine)) == expected // 2, machine.name
-
-
-def minor_of(cluster: Cluster, name: str) -> int:
-    (minor,) = drbd.minors(cluster.lab[name])
-    return minor
 
 
 def test_on_the_secondary(cluster: Cluster) -> None:
@@ -81,8 +74,7 @@ def test_a_lost_volume_is_made_again(cluster: Cluster) -> None:
     cluster.gnt("instance", "recreate-disks", "-n", "node2:node3", NAME)
     assert cluster.nodes_of(NAME) == ("node2", "node3")
     cluster.gnt("instance", "startup", NAME)
-    for name in ("node2", "node3"):
-        drbd.wait_for(cluster.lab[name], minor_of(cluster, name), "^Connected UpToDate/UpToDate")
+    cluster.in_step(NAME)
 
 
 def test_end(cluster: Cluster) -> None:
