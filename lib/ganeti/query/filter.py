@@ -241,8 +241,10 @@ def _comparable(field: Field, value: Any, wanted: str | int) -> Any:
     both_numbers = (isinstance(value, (int, float)) and not isinstance(value, bool)
                     and isinstance(wanted, int))
     if not (both_text or both_numbers):
-        raise errors.ParameterError(
-            f"field {field.name}: {_shorten(value)} cannot be compared with {_shorten(wanted)}")
+        hint = f". Write {_shorten(wanted)} in {field.name} to search a list." \
+            if isinstance(value, (list, tuple)) else ""
+        raise errors.ParameterError(f"field {field.name}: {_shorten(value)} cannot be compared with"
+                                    f" {_shorten(wanted)}{hint}")
     return value
 
 

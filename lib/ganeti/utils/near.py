@@ -16,6 +16,7 @@ _FEW = 500
 _CUTOFF = 0.7
 # Longer words are no names, and no slips.
 _MAX_LENGTH = 80
+_MIN_LENGTH = 3
 _SHOWN = 3
 _NUMBERS = re.compile(r"\d+")
 
@@ -56,6 +57,9 @@ def _one_slip(word: str, names: list[str]) -> list[str]:
 
     The word may stand for the leading components of a name.
     """
+    if len(word) < _MIN_LENGTH:
+        # One letter away from a word of two letters is nearly everything.
+        return [name for name in names if name.lower() == word.lower()]
     escaped = [re.escape(letter) for letter in word]
     forms = {re.escape(word)}
     for place in range(len(word)):

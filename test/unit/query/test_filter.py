@@ -231,3 +231,10 @@ def test_a_misspelt_field_is_guessed():
     with pytest.raises(errors.ParameterError, match=r"'admin_sate' to filter by\. Did you mean "
                                                     "'admin_state'?"):
         filter_room.compile_filter(["==", "admin_sate", "up"], resources.lookup("instance"))
+
+
+def test_comparing_a_list_says_how_to_search_it():
+    resource = Resource("thing", [field("tags", "other")], lambda view: [])
+    condition = filter_room.compile_filter(["==", "tags", "web"], resource)
+    with pytest.raises(errors.ParameterError, match="Write 'web' in tags to search a list"):
+        condition.matches(None, {"tags": ["web"]})

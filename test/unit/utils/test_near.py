@@ -48,7 +48,10 @@ def test_a_name_in_many() -> None:
 
 def test_sentences() -> None:
     assert near.did_you_mean("databse", HOSTS) == " Did you mean 'database.example.com'?"
-    assert near.did_you_mean("ab", ["abc", "abd"]) == " Did you mean 'abc' or 'abd'?"
+    assert near.did_you_mean("abx", ["abc", "abd"]) == " Did you mean 'abc' or 'abd'?"
+    # Of two letters one is too much.
+    assert near.did_you_mean("x", ["h", "m"]) == near.did_you_mean("hx", ["h", "m", "hy"]) == ""
+    assert near.did_you_mean("H", ["h", "m"]) == " Did you mean 'h'?"
     assert near.did_you_mean("nothing", HOSTS) == ""
 
 
