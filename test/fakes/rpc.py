@@ -239,6 +239,7 @@ ASKING = frozenset(
         calls.BRIDGES_EXIST,
         calls.backup.EXPORT_INFO,
         calls.backup.EXPORT_LIST,
+        calls.HOTPLUG_SUPPORTED,
         calls.HYPERVISOR_VALIDATE_PARAMS,
         calls.IALLOCATOR_RUNNER,
         calls.INSTANCE_GET_MIGRATION_STATUS,

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti import __version__, errors
+from ganeti.tools import bench_instance as instance
 from ganeti.tools import bench_query as query
 from ganeti.tools import bench_queue as queue
 from ganeti.tools import bench_rapi as rest
@@ -292,6 +293,27 @@ def _lists(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
             for one in lists(cluster, size, rounds)]
 
 
+def _instances(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    instance.install_os(cluster)
+    one = instance.one(cluster, 2 if quick else 20)
+    many = instance.many(cluster, 10 if quick else 100)
+    return [
+        *(figure(f"instance_{key}", f"{title} an instance", "ms", samples, budget=budget)
+          for key, title, samples, budget in (
+              ("create", "create", one.create_ms, 60),
+              ("startup", "start", one.startup_ms, 40),
+              ("shutdown", "stop", one.shutdown_ms, 40),
+              ("remove", "remove", one.remove_ms, 50),
+              ("migrate", "migrate", one.migrate_ms, None))),
+        figure("instances_created", "instances created, 100 at once", "1/s",
+               [many.created_per_s], budget=60, more_is_better=True),
+        figure("instances_removed", "instances removed, 100 at once", "1/s",
+               [many.removed_per_s], more_is_better=True),
+        figure("instances_master_cpu", "  of this CPU of the master", "ms", [many.master_ms]),
+        figure("instances_nodes_cpu", "  of this CPU of all nodes", "ms", [many.nodes_ms]),
+    ]  # fmt: skip
+
+
 def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     address = cluster.nodes[0].ip
     seconds, rounds = (0.3, 1) if quick else (3.0, 3)
@@ -334,6 +356,8 @@ SECTIONS = {
     "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
     "startup": Section("every command to its first request", (1,), _start_up),
     "lists": Section("lists of 10, 1000 and 10000 instances and jobs", (3,), _lists),
+    "instances": Section("the life of one instance, and of 100 at once, on five nodes", (5,),
+                         _instances),
     "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),

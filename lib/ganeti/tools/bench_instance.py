@@ -9,7 +9,7 @@ nothing, made for the purpose on every node.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ganeti import errors, luxi
@@ -83,7 +83,9 @@ def one(cluster: vcluster.VirtualCluster, rounds: int) -> One:
                 (found.remove_ms, OpInstanceRemove(instance_name=name)),
             )
             for samples, op in steps:
-                samples.append(_timed_ms(lambda op=op: queue.wait(client, client.submit_job([op]))))
+                begun = time.perf_counter()
+                queue.wait(client, client.submit_job([op]))
+                samples.append((time.perf_counter() - begun) * 1000)
     for samples in found:
         del samples[0]
     return found
@@ -115,9 +117,3 @@ def _all(client: luxi.Client, ops: Sequence[OpCode]) -> float:
         ids.append(int(answer))
     queue.wait_for_all(client, ids)
     return time.perf_counter() - begun
-
-
-def _timed_ms(call: Callable[[], object]) -> float:
-    begun = time.perf_counter()
-    call()
-    return (time.perf_counter() - begun) * 1000

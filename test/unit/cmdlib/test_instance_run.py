@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
@@ -331,3 +333,41 @@ def test_query_data_survives_a_dead_node():
     (facts,) = master.run(OpInstanceQueryData(instances=["web"])).values()
     assert facts["run_state"] is None
     assert master.job.said("does not tell about instance web.example.com")
+
+
+# -- states ----------------------------------------------------------------------
+
+
+def test_a_guest_that_shut_down_by_itself_is_tidied_up_before_it_starts():
+    master = master_with(admin_state="up")
+    master.rpc.running["web.example.com", "node1.example.com"] = 1
+    master.run(OpInstanceStartup(instance_name="web", shutdown_timeout=3))
+    assert "instance_shutdown" in master.rpc.acting()
+    assert master.rpc.acting()[-1] == "instance_start"
+    assert master.rpc.of("instance_shutdown")[0][1]["timeout_s"] == 3
+
+
+def test_an_instance_which_runs_elsewhere_is_not_started():
+    master = master_with()
+    master.rpc.run("web", "node2")
+    text = master.refused(OpInstanceStartup(instance_name="web"), errors.ECODE_STATE)
+    assert "runs on node node2.example.com" in text
+    assert "--cleanup" in text
+
+
+def test_a_node_that_does_not_answer_does_not_keep_others_down():
+    master = master_with()
+    master.rpc.errors["instance_info", "node2.example.com"] = errors.NodeUnreachable(
+        "node2.example.com", "instance_info", "timed out")
+    master.run(OpInstanceStartup(instance_name="web"))
+    assert master.rpc.where("web") == ["node1"]
+    assert master.job.said("does not tell whether it runs instance")
+
+
+def test_a_node_marked_offline_is_not_asked_whether_it_runs_an_instance():
+    master = master_with()
+    master.rpc.run("web", "node2")
+    node = master.config.node_by_name("node2.example.com")
+    master.config.update_node(dataclasses.replace(node, offline=True))
+    master.run(OpInstanceStartup(instance_name="web"))
+    assert "node1" in master.rpc.where("web")

@@ -6,7 +6,7 @@ device is meant by its number, its name or its UUID; ``-1`` is the last one, or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -128,16 +128,22 @@ _PAST = {
 
 
 def updated_params(
+    what: str,
     own: Mapping[str, Any],
     changes: Mapping[str, Any],
     check: Callable[[Mapping[str, Any]], dict[str, Any]],
+    known: Collection[str],
 ) -> dict[str, Any]:
     """An object's own parameters after changes; ``default`` and None take one back.
 
     :param check: checks names and types of those which are set.
+    :param known: names; also what is taken back must be a parameter that exists.
     """
     gone = {key for key, value in changes.items() if value in (None, "default")}
+    unknown = sorted(gone - set(known))
+    if unknown:
+        raise errors.OpPrereqError(
+            f"{what}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
+        )
     checked = check({key: value for key, value in changes.items() if key not in gone})
-    # Also what is taken back must be a parameter that exists.
-    check({key: "default" for key in gone})
     return {**{key: value for key, value in own.items() if key not in gone}, **checked}

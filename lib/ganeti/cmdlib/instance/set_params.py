@@ -32,13 +32,14 @@ from ganeti.cmdlib.instance import (
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.cmdlib.instance.hotplug import Plug
 from ganeti.constants.disk import INT_MIRRORED, MOD_ADD, MOD_MODIFY, MOD_REMOVE
+from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.constants.net import (
     HOTPLUG_ACTION_ADD,
     HOTPLUG_ACTION_MODIFY,
     HOTPLUG_ACTION_REMOVE,
 )
 from ganeti.locking import Level
-from ganeti.objects import Instance, Node, fill
+from ganeti.objects import Instance, Node, fill, hvparams
 from ganeti.opcodes.instance import OpInstanceSetParams
 from ganeti.wire.calls import INSTANCE_BALLOON_MEMORY
 
@@ -242,15 +243,18 @@ class LUInstanceSetParams(LogicalUnit):
             results.append(("os", os_name))
         if op.hvparams:
             values["hvparams"] = device_changes.updated_params(
+                f"parameters of hypervisor {instance.hypervisor}",
                 instance.hvparams,
                 op.hvparams,
                 lambda given: params.checked_hvparams(instance.hypervisor, given),
+                hvparams.TABLES[instance.hypervisor],
             )
             results += [(f"hv/{key}", value) for key, value in sorted(op.hvparams.items())]
         if op.beparams:
             given = params.split_memory(op.beparams)
             values["beparams"] = device_changes.updated_params(
-                instance.beparams, given, params.checked_beparams
+                "backend parameters", instance.beparams, given, params.checked_beparams,
+                BE_PARAM_TYPES,
             )
             results += [(f"be/{key}", value) for key, value in sorted(given.items())]
         for name, label in (("osparams", "os"), ("osparams_private", "os_private")):

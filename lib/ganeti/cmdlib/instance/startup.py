@@ -18,11 +18,15 @@ from ganeti.opcodes.instance import OpInstanceStartup
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """What to start; ``node_offline`` and ``running`` leave nothing to do on the node."""
+    """What to start; ``node_offline`` and ``running`` leave nothing to do on the node.
+
+    :ivar ended: the guest has shut down by itself, and its hypervisor still keeps what is left.
+    """
 
     instance: Instance
     node_offline: bool
     running: bool
+    ended: bool
     hvparams: dict[str, Any]
     beparams: dict[str, Any]
 
@@ -60,12 +64,13 @@ class LUInstanceStartup(LogicalUnit):
             self.warn(
                 f"node {node.name} is offline: instance {instance.name} is only marked to run"
             )
-            return StartPlan(instance, True, False, hvparams, beparams)
+            return StartPlan(instance, True, False, False, hvparams, beparams)
         prereq.require_online(node)
         if hvparams:
             prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
         prereq.require_instance_bridges(self, filled, node.uuid)
-        running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
+        info = elsewhere.require_only_on_primary(self, instance)
+        running = prereq.is_running(info)
         if not running:
             prereq.require_free_memory(
                 self,
@@ -75,7 +80,8 @@ class LUInstanceStartup(LogicalUnit):
                 instance.hypervisor,
                 filled.hvparams,
             )
-        return StartPlan(instance, False, running, hvparams, beparams)
+        ended = bool(info) and not running
+        return StartPlan(instance, False, running, ended, hvparams, beparams)
 
     def steps(self, plan: StartPlan) -> list[str]:
         return steps.startup(self, plan)
@@ -91,6 +97,9 @@ class LUInstanceStartup(LogicalUnit):
             self.info(f"instance {instance.name} is already running")
             return
         try:
+            if plan.ended:
+                self.info(f"instance {instance.name} was shut down from inside; tidying up first")
+                run.stop(self, instance, self.op.shutdown_timeout)
             run.start(
                 self,
                 self.config.instance(instance.uuid),
