@@ -21,14 +21,16 @@ ip link set lo up
 ip address add 192.0.2.10/32 dev lo
 printf '%s\n' '127.0.0.1 localhost' '192.0.2.10 node1.example.com node1' \
     '192.0.2.250 cluster.example.com' >/etc/hosts
-for name in gnt-masterd gnt-confd gnt-daemons; do groupadd "$name"; done
+for name in gnt-masterd gnt-confd gnt-rapi gnt-daemons; do groupadd "$name"; done
 useradd -M -g gnt-masterd -G gnt-daemons,gnt-confd gnt-masterd
 useradd -M -g gnt-confd -G gnt-daemons gnt-confd
+useradd -M -g gnt-rapi -G gnt-daemons gnt-rapi
 useradd -M -G gnt-daemons operator1
 useradd -M stranger
 cat >/etc/default/ganeti <<END
 MASTERD_ARGS="--user=gnt-masterd --group=gnt-masterd"
 CONFD_ARGS="--user=gnt-confd --group=gnt-confd"
+RAPI_ARGS="--user=gnt-rapi --group=gnt-rapi"
 DAEMONS_GROUP=gnt-daemons
 END
 mkdir -p /srv/ganeti/file-storage /etc/ganeti
@@ -42,11 +44,21 @@ say init
 gnt-cluster init --no-ssh-init --no-etc-hosts --master-netdev lo --enabled-hypervisors fake \
     --enabled-disk-templates diskless,file cluster.example.com
 say owners of the daemons
-for daemon in noded masterd confd; do
+for daemon in noded masterd confd rapi; do
     stat -c "$daemon %U" "/proc/$(cat /run/ganeti/ganeti-$daemon.pid)"
 done
 say member
 as operator1 gnt-node list --no-headers -o name
+say rest
+echo secret | tools/rapi-passwd --rights write --stdin jack >/dev/null
+rest() { curl -sk -u jack:secret "$@"; echo; }
+# The daemon notices the user by itself.
+until rest -f https://192.0.2.10:5080/2/query/node?fields=name >/dev/null; do :; done
+rest -X PUT 'https://192.0.2.10:5080/2/tags?tag=rest'
+rest -w '%{http_code}' -o /dev/null https://192.0.2.10:5080/2/info
+stat -c '%n %a %U %G' /var/lib/ganeti/rapi /var/lib/ganeti/rapi/users /var/lib/ganeti/rapi.pem
+stat -c '%n %a %U' /var/log/ganeti/rapi-daemon.log /var/log/ganeti/rapi-access.log
+as gnt-rapi cat /var/lib/ganeti/server.pem /var/lib/ganeti/config.data 2>&1 | sed 's/.*: //'
 say stranger
 as stranger gnt-node list -o name 2>&1 || echo "refused with $?"
 say renew

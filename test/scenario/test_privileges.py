@@ -65,7 +65,19 @@ def said() -> Iterator[dict[str, list[str]]]:
 
 def test_each_daemon_has_its_user(said: dict[str, list[str]]) -> None:
     assert said["owners of the daemons"] == [
-        "noded root", "masterd gnt-masterd", "confd gnt-confd"]
+        "noded root", "masterd gnt-masterd", "confd gnt-confd", "rapi gnt-rapi"]
+
+
+def test_the_rest_daemon_has_no_more_than_it_needs(said: dict[str, list[str]]) -> None:
+    job, status, *rest = [line for line in said["rest"] if line]
+    assert job.isdecimal() and status == "200"
+    assert rest == [
+        "/var/lib/ganeti/rapi 750 gnt-rapi gnt-masterd",
+        "/var/lib/ganeti/rapi/users 640 gnt-rapi gnt-masterd",
+        "/var/lib/ganeti/rapi.pem 440 gnt-rapi gnt-masterd",
+        "/var/log/ganeti/rapi-daemon.log 600 gnt-rapi",
+        "/var/log/ganeti/rapi-access.log 600 gnt-rapi",
+        "Permission denied", "Permission denied"]
 
 
 def test_who_may_talk_to_the_master(said: dict[str, list[str]]) -> None:

@@ -108,9 +108,13 @@ def prepare(options: argparse.Namespace) -> Prepared:
     except OSError as err:
         raise errors.ConfigurationError(
             f"cannot serve {address} port {options.port}: {err.strerror}") from err
-    fs.make_dirs(here.rapi_data_dir, 0o750)
     access_log = AccessLog(here.rapi_access_log_file)
-    daemon.hand_over((access_log.path, here.rapi_data_dir), options.user, options.group)
+    ours = [access_log.path]
+    if not os.path.isdir(here.rapi_data_dir):
+        # Else it belongs to whom ensure-dirs has given it.
+        fs.make_dirs(here.rapi_data_dir, 0o750)
+        ours.append(here.rapi_data_dir)
+    daemon.hand_over(ours, options.user, options.group)
     # Before the file is first read, so that no change falls between the two.
     watch = inotify.watch(here.rapi_data_dir)
     logging.info("serving %s port %d%s", address, options.port, "" if tls else ", without TLS")
