@@ -1,0 +1,433 @@
+"""Disks of all kinds: made, grown, made again, mirrored, replaced, adopted; moves."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.master import Master
+from ganeti import errors
+from ganeti.objects import BlockDevStatus, Disk, ipolicy
+from ganeti.opcodes.instance import (
+    OpInstanceActivateDisks,
+    OpInstanceCreate,
+    OpInstanceDeactivateDisks,
+    OpInstanceGrowDisk,
+    OpInstanceMove,
+    OpInstanceMultiAlloc,
+    OpInstanceRecreateDisks,
+    OpInstanceReinstall,
+    OpInstanceRename,
+    OpInstanceReplaceDisks,
+    OpInstanceSetParams,
+)
+
+ALL = ("blockdev", "diskless", "drbd", "file", "plain", "sharedfile")
+RULES = ipolicy.defaults()
+RULES["minmax"][0]["min"]["disk-size"] = 1
+NODE1, NODE2, NODE3 = (uuid_of(f"node{number}") for number in (1, 2, 3))
+
+
+def mirrored(index=0):
+    """A DRBD disk of ``web`` on nodes 1 and 2."""
+    nodes = (NODE1, NODE2)
+    return Disk(
+        dev_type="drbd", logical_id=(*nodes, 11000 + index, index, index, "secret"), size=1024,
+        iv_name=f"disk/{index}", uuid=uuid_of(f"web-disk{index}"), serial_no=1, nodes=nodes,
+        children=tuple(
+            Disk(dev_type="plain", logical_id=("xenvg", f"w{index}_{part}"), size=size, nodes=nodes)
+            for part, size in (("data", 1024), ("meta", 128))))
+
+
+def plain(index=0):
+    return Disk(dev_type="plain", logical_id=("xenvg", f"w{index}"), size=1024, nodes=(NODE1,),
+                iv_name=f"disk/{index}", uuid=uuid_of(f"web-disk{index}"), serial_no=1)
+
+
+def master_with(*disks, **changes):
+    web = instance_of("web", disks=tuple(disk.uuid for disk in disks), **changes)
+    master = Master(cluster_of(
+        3, (web,), disks, enabled_disk_templates=ALL, volume_group_name="xenvg", ipolicy=RULES,
+        compression_tools=("gzip",)))
+    master.rpc.answers["node_info"] = lambda node, args: [
+        "boot", [{"type": unit[0], "name": unit[1], "storage_free": 8192, "storage_size": 9999}
+                 for unit in args["storage_units"]],
+        [{"memory_free": 4096, "memory_total": 8192, "memory_dom0": 1, "cpu_total": 4,
+          "cpu_dom0": 1} for _ in args["hv_specs"]]]
+    master.rpc.answers["blockdev_getmirrorstatus"] = lambda node, args: [
+        BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False) for _ in args["disks"]]
+    master.rpc.answers["blockdev_find"] = BlockDevStatus(
+        dev_path="/dev/drbd0", is_degraded=False, ldisk_status=1)
+    for call in ("drbd_wait_sync",):
+        master.rpc.answers[call] = [True, 100.0]
+    master.rpc.answers["blockdev_assemble"] = lambda node, args: ["/dev/x", "/run/link", None]
+    return master
+
+
+def web(master):
+    return master.config.instance(uuid_of("web"))
+
+
+def disks_of(master):
+    return master.config.instance_disks(web(master))
+
+
+def nodes_of(master, call):
+    return [node.split(".")[0] for node, _args in master.rpc.of(call)]
+
+
+# -- new instances ---------------------------------------------------------------
+
+
+def create(**changes):
+    return OpInstanceCreate(**{
+        "instance_name": "new.example.com", "mode": "create", "disk_template": "drbd",
+        "disks": [{"size": 1024}], "nics": [], "os_type": "noop", "pnode": "node1",
+        "snode": "node2", "ignore_ipolicy": True, **changes})
+
+
+def new(master):
+    (found,) = [one for one in master.config.instances() if one.name.startswith("new")]
+    return found, master.config.instance_disks(found)
+
+
+def test_a_mirrored_disk_is_made_on_both_nodes_children_first():
+    master = master_with()
+    assert master.run(create()) == ["node1.example.com", "node2.example.com"]
+    made = [(node.split(".")[0], args["disk"].dev_type, args["on_primary"])
+            for node, args in master.rpc.of("blockdev_create")]
+    assert made == [("node1", "plain", True), ("node1", "plain", True), ("node1", "drbd", True),
+                    ("node2", "plain", False), ("node2", "plain", False), ("node2", "drbd", False)]
+    _instance, (disk,) = new(master)
+    assert disk.nodes == (NODE1, NODE2)
+    assert [child.size for child in disk.children] == [1024, 128]
+    assert disk.logical_id[:2] == (NODE1, NODE2)
+    assert len(disk.logical_id[5]) == 40
+    # The mirror is told before the writer.
+    assert nodes_of(master, "blockdev_assemble")[:2] == ["node2", "node1"]
+
+
+def test_what_was_made_of_a_mirrored_disk_goes_when_the_second_node_fails():
+    master = master_with()
+    master.rpc.errors["blockdev_create", "node2.example.com"] = "no space"
+    assert "no space" in master.failed(create())
+    assert set(nodes_of(master, "blockdev_remove")) == {"node1", "node2"}
+    assert [one.name for one in master.config.instances()] == ["web.example.com"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"snode": None}, errors.ECODE_INVAL, "secondary node"),
+        ({"snode": "node1"}, errors.ECODE_INVAL, "both primary and secondary"),
+        ({"disks": [{"size": 9000}]}, errors.ECODE_NORES, "8192 MiB free"),
+        ({"disk_template": "plain", "disks": [{"size": 9000}]}, errors.ECODE_NORES, "xenvg"),
+        ({"disk_template": "plain", "disks": [{"size": 9, "metavg": "x"}]}, errors.ECODE_INVAL,
+         "metavg"),
+        ({"disk_template": "blockdev", "disks": [{"size": 9}]}, errors.ECODE_INVAL, "adopt"),
+        ({"disk_template": "plain", "disks": [{"size": 0, "adopt": "a"}, {"size": 9}]},
+         errors.ECODE_INVAL, "either all"),
+        ({"disk_template": "plain", "disks": [{"size": 0, "adopt": "a"}] * 2},
+         errors.ECODE_NOTUNIQUE, "two disks"),
+        ({"disk_template": "plain", "disks": [{"size": 0, "adopt": "w0"}]},
+         errors.ECODE_NOTUNIQUE, "disk of an instance"),
+        ({"disk_template": "file", "disks": [{"size": 9, "what": "x"}]}, errors.ECODE_INVAL,
+         "what"),
+    ],
+)
+def test_disks_are_refused(changes, ecode, fragment):
+    assert fragment in master_with(plain()).refused(create(**changes), ecode)
+
+
+def test_the_older_words_for_disks():
+    master = master_with()
+    master.run(create(disk_template="file", disks=[{"size": "auto", "access": "r"}]))
+    _instance, (disk,) = new(master)
+    assert (disk.size, disk.mode) == (RULES["std"]["disk-size"], "ro")
+
+
+def test_adopted_volumes_get_names_of_ours_and_survive_a_failure():
+    op = create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}])
+    master = master_with()
+    master.run(op)
+    _instance, (disk,) = new(master)
+    assert "blockdev_create" not in master.rpc.names()
+    (pair,) = master.rpc.of("blockdev_rename")[0][1]["renames"]
+    assert pair[0].logical_id == ("xenvg", "theirs")
+    assert pair[1] == disk.logical_id
+    failing = master_with()
+    failing.rpc.errors["instance_os_add"] = "script failed"
+    failing.failed(create(disk_template="plain", disks=[{"size": 0, "adopt": "theirs"}]))
+    assert "blockdev_remove" not in failing.rpc.names()
+    (back,) = failing.rpc.of("blockdev_rename")[-1][1]["renames"]
+    assert back[1] == ("xenvg", "theirs")
+    gone = master_with()
+    gone.rpc.answers["blockdev_getdimensions"] = [None]
+    assert "does not exist" in gone.refused(op, errors.ECODE_NOENT)
+
+
+# -- growing, switching ----------------------------------------------------------
+
+
+def grow(**changes):
+    return OpInstanceGrowDisk(**{"instance_name": "web", "disk": 0, "amount": 512, **changes})
+
+
+def test_both_halves_rehearse_and_grow_before_the_device_on_top():
+    master = master_with(mirrored())
+    master.run(grow())
+    asked = [(node.split(".")[0], args["dry_run"], args["backing_store"])
+             for node, args in master.rpc.of("blockdev_grow")]
+    assert asked == [("node1", True, True), ("node2", True, True), ("node1", False, True),
+                     ("node2", False, True), ("node1", False, False)]
+    (disk,) = disks_of(master)
+    assert (disk.size, disk.children[0].size, disk.children[1].size) == (1536, 1536, 128)
+
+
+def test_a_growth_that_broke_off_is_completed_and_not_repeated():
+    master = master_with(plain())
+    master.rpc.answers["blockdev_getdimensions"] = [[1536 << 20, None]]
+    master.run(grow())
+    assert [args["backing_store"] for _node, args in master.rpc.of("blockdev_grow")] == [False]
+    assert disks_of(master)[0].size == 1536
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"disk": 3}, errors.ECODE_INVAL, "no disk 3"),
+        ({"amount": 100, "absolute": True}, errors.ECODE_STATE, "cannot shrink"),
+        ({"amount": 9000}, errors.ECODE_NORES, "8192 MiB free"),
+        ({"amount": 2 << 20}, errors.ECODE_INVAL, "--ignore-ipolicy"),
+    ],
+)
+def test_growth_is_refused(changes, ecode, fragment):
+    assert fragment in master_with(plain()).refused(grow(**changes), ecode)
+
+
+def test_disks_are_switched_by_hand():
+    master = master_with(mirrored())
+    rows = master.run(OpInstanceActivateDisks(instance_name="web", wait_for_sync=True))
+    assert rows == [["node1.example.com", "disk/0", "/dev/x"]]
+    assert web(master).disks_active
+    master.run(OpInstanceDeactivateDisks(instance_name="web"))
+    assert nodes_of(master, "blockdev_shutdown") == ["node1", "node2"]
+    assert not web(master).disks_active
+    up = master_with(plain(), admin_state="up")
+    assert "'up'" in up.refused(
+        OpInstanceDeactivateDisks(instance_name="web"), errors.ECODE_STATE)
+    up.run(OpInstanceDeactivateDisks(instance_name="web", force=True))
+
+
+# -- made again ------------------------------------------------------------------
+
+
+def test_lost_disks_are_made_on_other_nodes():
+    master = master_with(mirrored())
+    master.config.update_node(dataclasses.replace(master.config.node(NODE1), offline=True))
+    master.run(OpInstanceRecreateDisks(instance_name="web", nodes=["node2", "node3"]))
+    (disk,) = disks_of(master)
+    assert disk.nodes == (NODE2, NODE3)
+    assert disk.children[0].logical_id != mirrored().children[0].logical_id
+    assert web(master).primary_node == NODE2
+    assert set(nodes_of(master, "blockdev_create")) == {"node2", "node3"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"disks": [7]}, errors.ECODE_INVAL, "no disk 7"),
+        ({"disks": [0]}, errors.ECODE_EXISTS, "will not be overwritten"),
+        ({"disks": [[0, {"vg": "x"}]]}, errors.ECODE_INVAL, "cannot be changed"),
+        ({}, errors.ECODE_EXISTS, "all disks"),
+        ({"nodes": ["node3", "node2"]}, errors.ECODE_INVAL, "need 1 node"),
+        ({"nodes": ["node3"], "disks": [0]}, errors.ECODE_INVAL, "not only some"),
+        ({"nodes": ["node3"], "iallocator": "hail"}, errors.ECODE_INVAL, "not both"),
+    ],
+)
+def test_making_again_is_refused(changes, ecode, fragment):
+    master = master_with(plain(0), plain(1))
+    op = OpInstanceRecreateDisks(instance_name="web", **changes)
+    assert fragment in master.refused(op, ecode)
+
+
+# -- replacing -------------------------------------------------------------------
+
+
+def replace(**changes):
+    return OpInstanceReplaceDisks(instance_name="web", **changes)
+
+
+def test_new_storage_on_the_secondary_takes_the_old_names():
+    master = master_with(mirrored(), admin_state="up", disks_active=True)
+    master.run(replace(mode="replace_on_secondary"))
+    assert [name for name in master.rpc.acting() if name != "blockdev_getmirrorstatus"] == [
+        "blockdev_create", "blockdev_create", "blockdev_removechildren", "blockdev_rename",
+        "blockdev_addchildren", "drbd_attach_net", "drbd_attach_net", *["blockdev_remove"] * 4]
+    assert {node for call in ("blockdev_create", "blockdev_rename", "blockdev_remove")
+            for node in nodes_of(master, call)} == {"node2"}
+    names = [(old.logical_id[1], new[1])
+             for old, new in master.rpc.of("blockdev_rename")[0][1]["renames"]]
+    assert names == [("w0_data", "w0_data_old"), ("w0_meta", "w0_meta_old"),
+                     ("w0_data_new", "w0_data"), ("w0_meta_new", "w0_meta")]
+    assert disks_of(master)[0].children == mirrored().children
+    assert len(master.config.snapshot().disks) == 1
+
+
+def test_a_replacement_that_broke_off_is_begun_anew():
+    master = master_with(mirrored(), admin_state="up", disks_active=True)
+    master.rpc.errors["blockdev_addchildren"] = "cannot attach"
+    assert "Repeat the command" in master.failed(replace(mode="replace_on_primary"))
+    assert len(master.config.snapshot().disks) == 5
+    del master.rpc.errors["blockdev_addchildren"]
+    master.rpc.calls.clear()
+    master.run(replace(mode="replace_on_primary"))
+    assert master.rpc.acting()[:4] == ["blockdev_remove"] * 4
+    assert len(master.config.snapshot().disks) == 1
+
+
+def test_another_secondary_node():
+    master = master_with(mirrored(), admin_state="up", disks_active=True)
+    master.run(replace(mode="replace_new_secondary", remote_node="node3"))
+    (disk,) = disks_of(master)
+    assert disk.nodes == (NODE1, NODE3)
+    assert disk.logical_id[0:2] == (NODE1, NODE3)
+    assert disk.logical_id[2] == mirrored().logical_id[2]
+    assert nodes_of(master, "drbd_disconnect_net") == ["node1"]
+    assert nodes_of(master, "drbd_attach_net") == ["node1", "node3"]
+    assert set(nodes_of(master, "blockdev_remove")) == {"node2"}
+    assert len(master.config.snapshot().disks) == 1
+
+
+def test_what_is_broken_is_replaced_and_nothing_else():
+    master = master_with(mirrored(0), mirrored(1), admin_state="up", disks_active=True)
+    master.run(replace(mode="replace_auto"))
+    assert master.job.said("no disk is broken")
+    master.rpc.answers["blockdev_find"] = lambda node, args: BlockDevStatus(
+        dev_path="/dev/drbd0", is_degraded=True,
+        ldisk_status=4 if (node, args["disk"].iv_name) == ("node2.example.com", "disk/1") else 1)
+    master.run(replace(mode="replace_auto"))
+    assert {args["disk"].logical_id[1] for _n, args in master.rpc.of("blockdev_create")} == {
+        "w1_data_new", "w1_meta_new"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"mode": "replace_on_primary", "remote_node": "node3"}, errors.ECODE_INVAL,
+         "new secondary"),
+        ({"mode": "replace_new_secondary"}, errors.ECODE_INVAL, "--new-secondary"),
+        ({"mode": "replace_new_secondary", "remote_node": "node2"}, errors.ECODE_INVAL, "already"),
+        ({"mode": "replace_new_secondary", "remote_node": "node1"}, errors.ECODE_INVAL, "already"),
+        ({"mode": "replace_new_secondary", "remote_node": "node3", "disks": [0]},
+         errors.ECODE_INVAL, "all disks"),
+        ({"mode": "replace_on_primary", "disks": [5]}, errors.ECODE_INVAL, "no disk 5"),
+    ],
+)
+def test_replacing_is_refused(changes, ecode, fragment):
+    assert fragment in master_with(mirrored()).refused(replace(**changes), ecode)
+
+
+def test_nothing_is_replaced_while_the_other_half_is_bad():
+    master = master_with(mirrored(), admin_state="up", disks_active=True)
+    master.rpc.answers["blockdev_find"] = BlockDevStatus(
+        dev_path="/dev/drbd0", is_degraded=True, ldisk_status=4)
+    assert "no complete copy" in master.failed(replace(mode="replace_on_secondary"))
+    assert "blockdev_removechildren" not in master.rpc.names()
+
+
+# -- kinds -----------------------------------------------------------------------
+
+
+def test_volumes_become_mirrored_and_back_under_their_names():
+    master = master_with(plain())
+    master.run(OpInstanceSetParams(instance_name="web", disk_template="drbd", remote_node="node2"))
+    (disk,) = disks_of(master)
+    assert disk.dev_type == "drbd"
+    assert disk.children[0].logical_id == plain().logical_id
+    assert "blockdev_convert" not in master.rpc.names()
+    assert nodes_of(master, "blockdev_create") == ["node1", "node2", "node2", "node1", "node2"]
+    assert len(master.config.snapshot().disks) == 1
+    master.rpc.calls.clear()
+    master.run(OpInstanceSetParams(instance_name="web", disk_template="plain"))
+    (disk,) = disks_of(master)
+    assert (disk.dev_type, disk.logical_id, disk.nodes) == ("plain", ("xenvg", "w0"), (NODE1,))
+    assert sorted(nodes_of(master, "blockdev_remove")) == ["node1", "node2", "node2"]
+    assert len(master.config.snapshot().disks) == 1
+
+
+# -- the rest --------------------------------------------------------------------
+
+
+def test_moving_is_refused():
+    op = OpInstanceMove(instance_name="web", target_node="node2")
+    assert "already" in master_with(plain()).refused(
+        OpInstanceMove(instance_name="web", target_node="node1"), errors.ECODE_STATE)
+    assert "migrate or failover" in master_with(mirrored()).refused(op, errors.ECODE_STATE)
+    assert "lzop" in master_with(plain()).refused(
+        OpInstanceMove(instance_name="web", target_node="node2", compress="lzop"),
+        errors.ECODE_INVAL)
+
+
+def test_reinstalling_and_renaming_need_a_stopped_instance():
+    for op in (OpInstanceReinstall(instance_name="web"),
+               OpInstanceRename(instance_name="web", new_name="www.example.com")):
+        assert "'up'" in master_with(plain(), admin_state="up").refused(op, errors.ECODE_STATE)
+        running = master_with(plain())
+        running.rpc.run("web", "node1")
+        assert "runs on node" in running.refused(op, errors.ECODE_STATE)
+    assert "no disks" in master_with().refused(
+        OpInstanceReinstall(instance_name="web"), errors.ECODE_INVAL)
+
+
+def test_secret_parameters_are_used_and_not_kept():
+    master = master_with(plain())
+    master.run(OpInstanceReinstall(
+        instance_name="web", osparams={"a": "1"}, osparams_secret={"password": "x"}))
+    (_node, args) = master.rpc.of("instance_os_add")[0]
+    assert args["instance"].osparams == {"a": "1", "password": "x"}
+    assert web(master).osparams == {}
+
+
+def test_file_disks_follow_a_new_name():
+    master = master_with(disk_of("web", 0, "file"))
+    assert master.run(OpInstanceRename(
+        instance_name="web", new_name="www.example.com")) == "www.example.com"
+    (disk,) = disks_of(master)
+    assert disk.logical_id[1] == "/srv/ganeti/file-storage/www.example.com/0.file.disk0"
+    failing = master_with(disk_of("web", 0, "file"))
+    failing.rpc.errors["file_storage_dir_rename"] = "is in use"
+    assert "is in use" in failing.failed(
+        OpInstanceRename(instance_name="web", new_name="www.example.com"))
+    assert web(failing).name == "web.example.com"
+
+
+def multi(**changes):
+    one = {"mode": "create", "disk_template": "diskless", "disks": [], "nics": [],
+           "os_type": "noop", "pnode": "node1"}
+    return OpInstanceMultiAlloc(**{"instances": [
+        {**one, "instance_name": f"new{number}.example.com"} for number in range(2)], **changes})
+
+
+def test_several_instances_become_jobs():
+    master = master_with()
+    result = master.run(multi())
+    assert result == {"jobs": [[True, 100], [True, 101]], "failed": []}
+    assert [job[0].instance_name for job in master.job.submitted] == [
+        "new0.example.com", "new1.example.com"]
+
+
+def test_several_instances_are_refused():
+    master = master_with()
+    assert "no instances" in master.refused(multi(instances=[]), errors.ECODE_INVAL)
+    twice = multi()
+    twice.instances[1]["instance_name"] = "new0.example.com"
+    assert "twice" in master.refused(twice, errors.ECODE_NOTUNIQUE)
+    mixed = multi()
+    del mixed.instances[1]["pnode"]
+    assert "either all" in master.refused(mixed, errors.ECODE_INVAL)
+    known = multi()
+    known.instances[1]["instance_name"] = "web.example.com"
+    assert "already in the cluster" in master.refused(known, errors.ECODE_EXISTS)
