@@ -2,8 +2,10 @@
 
 Read from the bottom: :mod:`.job` is one job and its states, :mod:`ganeti.wire.queue_store` its file
 and the journal, :mod:`.commit` writes what changed, many jobs at a time, :mod:`.replicate` sends it
-to the master candidates, :mod:`.depend` decides whether a job may start, :mod:`.worker` is the pool
-of threads, and :mod:`.queue` puts them together behind the operations that clients ask for.
+to the master candidates, :mod:`.catch_up` finds out what one of them lacks, :mod:`.depend` and
+:mod:`.filters` decide whether a job may start, :mod:`.explain` says why it does not, :mod:`.worker`
+is the pool of threads, and :mod:`.queue` puts them together behind the operations that clients ask
+for.
 
 Promises (each with a test that tries to break it): an acknowledged job is never lost and never run
 twice; every file is whole at every moment; what is told has been committed.

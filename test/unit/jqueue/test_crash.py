@@ -18,8 +18,8 @@ SHARES = 4
 # Everything a queue does to its disk and says to a candidate.
 STEPS = {
     "create-journal", "write-journal", "flush-journal", "remove-journal", "write-file",
-    "rename-file", "flush-file", "flush-directory", "archive-job", "rpc-inventory",
-    "rpc-inventory-answered", "rpc-update", "rpc-update-answered", "rpc-archive",
+    "rename-file", "flush-file", "flush-directory", "archive-job", "remove-drain", "rpc-inventory",
+    "rpc-inventory-answered", "rpc-update", "rpc-update-answered", "rpc-archive", "rpc-drain",
 }
 
 
