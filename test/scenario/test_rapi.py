@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -373,6 +374,62 @@ def test_the_balancing_tools(rest: Rest, tmp_path: Path) -> None:
     assert "3     1" in run("hscan", "-d", "out", url)
     assert "bal.example.com" in next((tmp_path / "out").iterdir()).read_text()
     rest.job("DELETE", "/2/instances/bal.example.com")
+
+
+def test_hostile_clients(cluster: Cluster, rest: Rest) -> None:
+    """Hundreds that stay, hundreds that never finish, large and broken bodies: others are served,
+    and the daemon does not grow."""
+    pid = cluster.pid(NODE1, "ganeti-rapi")
+
+    def memory_mib() -> float:
+        status = Path(f"/proc/{pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1024
+
+    def bodies() -> None:
+        large = b'"' + b"x" * ((10 << 20) - 2) + b'"'
+        nested = b"[" * (1 << 20)
+        twice = b'{"a": 1, "a": 2}'
+        for data, user, statuses in (
+                (large, "root:secret", (400,)), (large, None, (401,)),
+                (nested, "root:secret", (400,)),
+                (twice, "root:secret", (400,)), (b'{"a": "\xff"}', "root:secret", (400,)),
+                (large + b" ", "root:secret", (413,))):
+            headers = {"Content-Type": "application/json"}
+            if user:
+                headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
+            connection = rest.connect()
+            try:
+                connection.request("PUT", "/2/modify", data, headers)
+                assert connection.getresponse().status in statuses, data[:20]
+            except (BrokenPipeError, ConnectionResetError, ssl.SSLError):
+                # Sent away before all of it was sent; as good as an answer.
+                assert statuses != (400,), data[:20]
+            connection.close()
+
+    bodies()
+    before = memory_mib()
+    staying = [rest.connect() for _ in range(200)]
+    for connection in staying:
+        connection.request("GET", "/version")
+        assert connection.getresponse().read() == b"2\n"
+    slow = []
+    for number in range(200):
+        sock = socket.create_connection((rest.address, 5080), PATIENCE_S)
+        if number % 2:
+            # Not even the handshake comes to its end.
+            sock.sendall(b"\x16\x03\x01")
+        slow.append(sock)
+    for _ in range(2):
+        bodies()
+        assert rest.get("/2/info")["master"] == NODE1
+    for connection in staying:
+        connection.request("GET", "/version")
+        assert connection.getresponse().read() == b"2\n"
+    assert memory_mib() - before < 80
+    for one in (*staying, *slow):
+        one.close()
+    assert cluster.pid(NODE1, "ganeti-rapi") == pid
+    assert "Traceback" not in cluster.path(NODE1, "var/log/ganeti/rapi-daemon.log").read_text()
 
 
 def test_a_master_that_does_not_run(cluster: Cluster, rest: Rest) -> None:
