@@ -44,6 +44,8 @@ _DAY_S = 86400
 _LOCAL_TIMEOUT_S = 60
 _REMOTE_ATTEMPT_S = 20
 _REMOTE_RETRIES = 10
+# What nobody has cleaned up after this time (a master that died) goes with the next transfer.
+_STALE_S = 2 * _DAY_S
 # How long an aborted process may take to leave.
 _ABORT_S = 5.0
 _ABORT_POLL_S = 0.05
@@ -60,6 +62,7 @@ def x509_cert_create(validity_s: int) -> list[str]:
     """
     here = paths.current()
     fs.make_dirs(here.crypto_keys_dir, 0o700)
+    _purge(here.crypto_keys_dir)
     name = f"x509-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{secrets.token_hex(6)}"
     days = max(1, -(-validity_s // _DAY_S))
     pem = x509.create_self_signed(validity_days=days)
@@ -76,6 +79,18 @@ def x509_cert_remove(name: str) -> None:
     """Destroy such a key; one that is gone is no error."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(_crypto_dir(name))
+
+
+def _purge(directory: str) -> None:
+    """Remove what was forgotten: old directories below this one whose process, if any, has
+    gone."""
+    limit = clock.now() - _STALE_S
+    for name in fs.list_visible(directory):
+        path = f"{directory}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.getmtime(path) < limit and not process.is_alive(_pid(path)):
+                shutil.rmtree(path)
+                logging.info("removed %s, which was forgotten", path)
 
 
 def _crypto_dir(name: str) -> str:
@@ -170,6 +185,7 @@ def _start(mode: str, options: ImportExportOptions, instance: FilledInstance, co
            words: list[str], endpoint: _Endpoint) -> str:
     here = paths.current()
     fs.make_dirs(here.import_export_dir, 0o755)
+    _purge(here.import_export_dir)
     safe = re.sub(r"[^a-zA-Z0-9._-]", "_", f"{mode}-{instance.name}-{component}")
     name = f"{safe}-{secrets.token_hex(6)}"
     directory = _directory(name)

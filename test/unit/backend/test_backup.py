@@ -132,6 +132,15 @@ def test_keys(here):
             transfers.x509_cert_remove(wrong)
 
 
+def test_what_was_forgotten_goes(here):
+    old, _certificate = transfers.x509_cert_create(60)
+    past = time.time() - 3 * 86400
+    os.utime(f"{here.crypto_keys_dir}/{old}", (past, past))
+    new, _certificate = transfers.x509_cert_create(60)
+    third, _certificate = transfers.x509_cert_create(60)
+    assert sorted(os.listdir(here.crypto_keys_dir)) == sorted([new, third])
+
+
 # -- transfers -------------------------------------------------------------------
 
 

@@ -274,16 +274,24 @@ class LUBackupExport(LogicalUnit):
         return found
 
     def _snapshot(self, plan: ExportPlan, disk: Disk) -> Disk:
+        # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
+        inner = disk.children[0] if disk.children else disk
+        group, volume = (str(part) for part in inner.logical_id[:2])
+        snapshot = replace(disk, dev_type=disk_c.PLAIN, logical_id=(group, f"{volume}.snap"),
+                           children=(), params=None, dynamic_params=None)
+        # An export which was interrupted may have left one; nobody else makes it, for we hold the
+        # lock of the instance.
+        self._best_effort(
+            f"an older snapshot {group}/{volume}.snap", BLOCKDEV_REMOVE, plan.source.uuid,
+            disk=(snapshot, plan.instance))
         answer = self.rpc.call(
-            BLOCKDEV_SNAPSHOT, plan.source.uuid, disk=(disk, plan.instance), snapshot_name="",
-            snapshot_size_mib=0)
+            BLOCKDEV_SNAPSHOT, plan.source.uuid, disk=(disk, plan.instance),
+            snapshot_name=f"{volume}.snap", snapshot_size_mib=0)
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not make a snapshot of {disk.iv_name} of instance {plan.instance.name} on"
                 f" node {plan.source.name}: {why(answer.failure)}") from answer.failure
-        # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
-        return replace(disk, dev_type=disk_c.PLAIN, logical_id=tuple(answer.data), children=(),
-                       params=None, dynamic_params=None)
+        return replace(snapshot, logical_id=tuple(answer.data))
 
     def _send(self, plan: ExportPlan, sent: list[Disk]) -> list[bool]:
         arrived = (self._send_local(plan, plan.target, sent) if plan.target is not None

@@ -11,14 +11,19 @@ from ganeti.objects import Network
 from ganeti.query.field import Field, Resource, attribute, common_fields
 from ganeti.query.view import View, by_name
 
+_MAP = str.maketrans("01", ".X")
 
-def _bits(network: Network) -> list[bool]:
-    """Which addresses are taken, by an instance or for others, in order."""
+
+def _taken(network: Network) -> str:
+    """A ``0`` or ``1`` for each address: whether an instance or somebody else has it."""
     own = network.reservations or ""
     others = network.ext_reservations or ""
     size = max(len(own), len(others))
-    return [mine == "1" or other == "1" for mine, other in
-            zip(own.ljust(size, "0"), others.ljust(size, "0"), strict=True)]
+    if not size:
+        return ""
+    # As numbers: a network may have 65,536 addresses.
+    both = int(own.ljust(size, "0"), 2) | int(others.ljust(size, "0"), 2)
+    return format(both, f"0{size}b")
 
 
 def _external(view: View, network: Network) -> str:
@@ -48,11 +53,11 @@ _FIELDS = [
     Field("mac_prefix", "MacPrefix", KIND_OTHER, "First bytes of MAC addresses generated here",
           attribute("mac_prefix")),
     Field("free_count", "FreeCount", KIND_NUMBER, "Number of free addresses",
-          lambda view, network: _bits(network).count(False)),
+          lambda view, network: _taken(network).count("0")),
     Field("reserved_count", "ReservedCount", KIND_NUMBER, "Number of addresses taken",
-          lambda view, network: _bits(network).count(True)),
+          lambda view, network: _taken(network).count("1")),
     Field("map", "Map", KIND_TEXT, "One character per address: X taken, . free",
-          lambda view, network: "".join("X" if bit else "." for bit in _bits(network))),
+          lambda view, network: _taken(network).translate(_MAP)),
     Field("external_reservations", "ExternalReservations", KIND_TEXT,
           "Addresses kept for others than instances", _external),
     Field("group_cnt", "NodeGroups", KIND_NUMBER, "Number of groups connected",
