@@ -6,6 +6,8 @@ One cluster for all tests, in order: what one does (new keys, a node more) the n
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import re
 import signal
@@ -262,6 +264,35 @@ def test_the_masters_sockets(cluster: Cluster) -> None:
     assert stat.S_IMODE((run_dir / "socket").stat().st_mode) == 0o770
     for name in ("ganeti-master", "ganeti-query"):
         assert stat.S_IMODE((run_dir / "socket" / name).stat().st_mode) == 0o660
+
+
+def test_secret_parameters_are_kept_by_nobody(cluster: Cluster, watcher: Watcher) -> None:
+    """The OS scripts get them; no job, log or configuration does, and no list of processes."""
+    password = f"pass-{os.urandom(8).hex()}"
+    cluster.make_os("keeper", 'printf %s "$OSP_ROOT_PASSWORD" | sha256sum >"$OSP_DROP"')
+    for node in cluster.node_names:
+        directory = cluster.path(node, "srv/ganeti/os/keeper")
+        (directory / "parameters.list").write_text("root_password of root\ndrop where to\n")
+    drop = cluster.directory.parent / "drop"
+    # From a file: on the command line everybody would see it.
+    secrets = cluster.directory.parent / "secrets"
+    secrets.touch(mode=0o600)
+    watcher.secrets[password] = "secret parameter of an OS"
+    job = [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "kept.example.com",
+            "mode": "create", "disk_template": "sharedfile", "disks": [{"size": 64}], "nics": [],
+            "os_type": "keeper", "pnode": cluster.node_names[0], "start": False,
+            "name_check": False, "ip_check": False, "ignore_ipolicy": True,
+            "osparams": {"drop": str(drop)},
+            "osparams_secret": {"root_password": password}}]
+    secrets.write_text(json.dumps(job))
+    cluster.run("gnt-debug", "submit-job", str(secrets)).ok()
+    wait_until(drop.exists, "the OS was created")
+    assert drop.read_text().split()[0] == hashlib.sha256(password.encode()).hexdigest()
+    wait_until(lambda: cluster.rows("gnt-job", "list", "-o", "status")[-1] == ["success"],
+               "the job has ended")
+    listed = cluster.run("gnt-job", "info", cluster.rows("gnt-job", "list", "-o", "id")[-1][0])
+    assert password not in listed.ok().text
+    secrets.unlink()
 
 
 def test_no_secret_where_it_does_not_belong(cluster: Cluster, watcher: Watcher) -> None:
