@@ -83,9 +83,11 @@ def install_project(image: Path) -> None:
     """
     tree = image.with_suffix(".tree")
     shutil.rmtree(tree, ignore_errors=True)
-    subprocess.run(
+    done = subprocess.run(
         [TOP / "tools/install-ganeti", "--prefix", "/usr", "--destdir", tree, "--python",
-         sys.executable], check=True, stdout=subprocess.DEVNULL)
+         sys.executable], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"the project cannot be installed: {done.stdout}{done.stderr}")
     python = sys.executable
     for path in [*(tree / "usr/sbin").iterdir(), *(tree / "usr/lib/ganeti").iterdir()]:
         if path.is_file():

@@ -267,7 +267,8 @@ class Lab:
                 machine.power_off()
         with contextlib.suppress(Exception):
             self.network.down()
-        for pattern in ("*.qcow2", "*.disk?", "*.qmp", "*.con", "*.ctl", "project.*", "id"):
+        shutil.rmtree(self.directory / "project.tree", ignore_errors=True)
+        for pattern in ("*.qcow2", "*.disk?", "*.qmp", "*.con", "*.ctl", "project.img", "id"):
             for path in self.directory.glob(pattern):
                 path.unlink(missing_ok=True)
 

@@ -307,7 +307,8 @@ def test_parameters_are_verified(shop):
     with pytest.raises(errors.BlockDeviceError, match="no parameter colour"):
         ext.verify_parameters("shop", {"colour": "red"})
     with pytest.raises(errors.BlockDeviceError, match="no such shelf"):
-        ext.verify_parameters("shop", {"dir": "/wrong"})
+        in_shop(shop, params={"dir": "/wrong"}).create(1)
+    assert not (shop / "log").exists()
 
 
 def test_finding_providers(shop):

@@ -90,7 +90,8 @@ class ExtDevice(BlockDevice):
         return f"{self._provider_name}/{self.volume}"
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Let the provider make the volume."""
+        """Let the provider look at the parameters, and make the volume."""
+        verify_parameters(self._provider_name, self.disk.params or {})
         self._script("create", VOL_SIZE=str(size_mib))
 
     def remove(self) -> None:
