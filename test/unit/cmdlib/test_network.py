@@ -12,6 +12,7 @@ from ganeti import errors
 from ganeti.locking import Level
 from ganeti.objects import Network, Nic, updated
 from ganeti.objects.address_pool import AddressPool, empty
+from ganeti.opcodes.group import OpGroupAdd, OpGroupAssignNodes
 from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceRemove
 from ganeti.opcodes.network import (
     OpNetworkAdd,
@@ -230,6 +231,15 @@ def test_rename():
             if (name, phase) == ("network-rename", "pre")] == [
         f"node{n}.example.com" for n in (1, 2)]
     master.refused(OpNetworkRename(network_name="yard", new_name="yard"), errors.ECODE_EXISTS)
+
+
+def test_nodes_that_leave_the_networks_of_their_instances():
+    master = master_of(inside())
+    master.run(OpGroupAdd(group_name="rack2"))
+    master.run(OpGroupAssignNodes(group_name="rack2", nodes=["node1"]))
+    assert master.job.said("not connected to group rack2: web.example.com")
+    master.run(OpGroupAssignNodes(group_name="default", nodes=["node1"]))
+    assert not master.job.said("not connected")
 
 
 # -- interfaces of new instances -------------------------------------------------

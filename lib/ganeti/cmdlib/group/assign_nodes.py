@@ -8,7 +8,7 @@ instances which are split already are only named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
@@ -68,7 +68,22 @@ class LUGroupAssignNodes(LogicalUnit):
             self.warn(text)
         if old:
             self.warn(f"instances are split between node groups already: {', '.join(old)}")
-        return [node for node in nodes if node.group != self.group.uuid]
+        moving = [node for node in nodes if node.group != self.group.uuid]
+        self._warn_of_networks({node.uuid for node in moving})
+        return moving
+
+    def _warn_of_networks(self, moving: Collection[str]) -> None:
+        """Interfaces keep what the old group's connection said; the new group may have none."""
+        connected = self.config.group(self.group.uuid).networks
+        lost = [
+            instance.name for instance in self.config.instances()
+            if instance.primary_node in moving
+            and any(nic.network and nic.network not in connected for nic in instance.nics)
+        ]
+        if lost:
+            self.warn(
+                f"instances in networks which are not connected to group {self.group.name}:"
+                f" {', '.join(lost)}", hint="Connect them with 'gnt-network connect'.")
 
     def exec(self, plan: list[Node]) -> None:
         if not plan:
