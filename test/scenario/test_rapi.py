@@ -254,6 +254,42 @@ def _fits(path: str, real: str) -> bool:
         one.startswith("{") or one == other for one, other in zip(wanted, found, strict=True))
 
 
+def test_shapes_of_answers(rest: Rest) -> None:
+    """Members, kinds of values and statuses are those which version 3.0.2 sends."""
+    rest.job("POST", "/2/instances", {**CREATE, "name": "instance1.example.com", "start": False})
+    rest.job("PUT", "/2/instances/instance1.example.com/startup")
+    rest.job("POST", "/2/networks", {"network_name": "net1", "network": "192.0.2.0/24"})
+    recorded = json.loads((ROOT / "test/data/rapi-shapes.json").read_text())
+    for path, (status, shape) in recorded.items():
+        found, value = rest("GET", path.replace("/202", "/1"))
+        assert found == status, (path, value)
+        _compare(path, shape, value)
+    rest.job("DELETE", "/2/networks/net1")
+    rest.job("DELETE", "/2/instances/instance1.example.com")
+
+
+# Newer than what was recorded.
+_NEWER = {"custom_osparams"}
+
+
+def _compare(path: str, shape: Any, value: Any) -> None:
+    if isinstance(shape, list):
+        assert isinstance(value, list), path
+        if value:
+            _compare(path, shape[0], value[0])
+    elif isinstance(shape, dict):
+        assert set(value) - _NEWER == set(shape), path
+        for name, kind in shape.items():
+            assert _kind(value[name]) in (kind, "null") or kind == "null", (path, name)
+    else:
+        assert _kind(value) == shape, path
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return {"int": "number", "float": "number", "NoneType": "null"}.get(name, name)
+
+
 def test_rights_and_states(cluster: Cluster, rest: Rest) -> None:
     assert rest("PUT", "/2/tags?tag=x", user=None)[0] == 401
     assert rest("PUT", "/2/tags?tag=x", user="look:secret")[0] == 403
