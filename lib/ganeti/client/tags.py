@@ -18,7 +18,7 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FROM = Option("--from", kind="string", dest="tags_source",
+FROM = Option("--from", kind="string", dest="tags_source", metavar="FILE",
               help="read further tags from this file, one on each line; - for standard input")
 
 
