@@ -319,6 +319,8 @@ class _Connection:
             self._server.unhold(self._held)
             self._held = 0
         keep = keep and body_taken and not self.last
+        if head is not None and head.old and not isinstance(response.body, bytes):
+            keep = False
         await self._answer(user, line, head, response, keep=keep, began=began)
         if not keep and not body_taken:
             await self._linger()
@@ -379,16 +381,22 @@ class _Connection:
                                              close=not keep, now=time.time())
                 sent = await self._send(start, b"" if without_body else body)
             else:
-                start = messages.render_head(response.status, headers, length=None,
-                                             close=not keep, now=time.time())
-                await self._send(start, b"")
+                chunked = head is not None and not head.old
                 async with contextlib.AsyncExitStack() as stack:
                     if isinstance(body, AsyncGenerator):
                         stack.push_async_callback(body.aclose)
+                    await self._send(messages.render_head(
+                        response.status, headers, length=None, close=not keep, now=time.time(),
+                        chunked=chunked), b"")
+                    if without_body:
+                        return
                     async for piece in body:
                         sent += len(piece)
-                        await self._send(b"%x\r\n" % len(piece), piece + b"\r\n")
-                await self._send(b"0\r\n\r\n", b"")
+                        if chunked:
+                            piece = b"%x\r\n%b\r\n" % (len(piece), piece)
+                        await self._send(b"", piece)
+                if chunked:
+                    await self._send(b"0\r\n\r\n", b"")
         finally:
             fields = head.headers if head is not None else {}
             self._server.note(Exchange(

@@ -48,6 +48,7 @@ class Head(NamedTuple):
     :ivar path: with its percent signs; :func:`decode_path` takes them out.
     :ivar headers: names in lower case; what came several times is joined with commas.
     :ivar length: bytes of the body that follows; -1 when it comes in chunks.
+    :ivar old: HTTP/1.0, which knows no chunks.
     """
 
     line: str
@@ -58,6 +59,7 @@ class Head(NamedTuple):
     length: int
     keep_alive: bool
     expects_continue: bool
+    old: bool = False
 
 
 class Response:
@@ -95,7 +97,8 @@ def parse_head(data: bytes) -> Head:
     options = {word.strip().lower() for word in headers.get("connection", "").split(",")}
     keep_alive = "close" not in options if minor != "0" else "keep-alive" in options
     return Head(lines[0], method, path, query, headers, _length(headers), keep_alive,
-                minor != "0" and headers.get("expect", "").lower() == "100-continue")
+                minor != "0" and headers.get("expect", "").lower() == "100-continue",
+                minor == "0")
 
 
 def _headers(lines: Sequence[str]) -> dict[str, str]:
@@ -193,18 +196,20 @@ _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 def render_head(status: int, headers: Sequence[tuple[str, str]], *, length: int | None,
-                close: bool, now: float) -> bytes:
+                close: bool, now: float, chunked: bool = False) -> bytes:
     """The head of an answer.
 
-    :param length: bytes of the body; None when it comes in chunks.
+    :param length: bytes of the body; None when nobody knows.
+    :param chunked: the body comes in chunks; without this and without a length it ends with the
+        connection.
     :param now: seconds since 1970.
     """
     lines = [f"HTTP/1.1 {status} {_REASONS.get(status, 'Unknown')}"]
     lines += [f"{name}: {value}" for name, value in headers]
     lines.append(f"Date: {_date(int(now))}")
-    if length is None:
+    if chunked:
         lines.append("Transfer-Encoding: chunked")
-    elif status not in (204, 304):
+    elif length is not None and status not in (204, 304):
         lines.append(f"Content-Length: {length}")
     lines.append("Connection: close" if close else "Connection: keep-alive")
     return ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1", "replace")

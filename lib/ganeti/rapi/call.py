@@ -217,4 +217,4 @@ def _value(one: Query, given: Sequence[str] | None) -> Any:
         number = None
     if number is None:
         raise Refused(400, f"query argument '{one.name}' must be a number, not '{text[:100]}'")
-    return bool(number) if one.kind == declare.FLAG else number
+    return bool(number)

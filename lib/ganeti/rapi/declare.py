@@ -32,7 +32,7 @@ WRITERS: Final = frozenset({WRITE})
 READERS: Final = frozenset({READ, WRITE})
 
 # Kinds of arguments in the query.
-FLAG, TEXT, NUMBER, WORDS, MANY = "flag", "text", "number", "words", "many"
+FLAG, TEXT, WORDS, MANY = "flag", "text", "words", "many"
 
 # What the body of a job may say beside the parameters of its opcode.
 BODY_COMMON: Final = ("depends", "priority", "comment", "debug_level")

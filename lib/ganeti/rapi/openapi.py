@@ -26,8 +26,7 @@ _KINDS: Final = {"instances": query_const.INSTANCE, "nodes": query_const.NODE,
                  "groups": query_const.GROUP, "networks": query_const.NETWORK,
                  "jobs": query_const.JOB, "filters": query_const.FILTER, "os": query_const.OS}
 _SCHEMES: Final[dict[str, dict[str, Any]]] = {
-    declare.FLAG: {"enum": [0, 1]}, declare.NUMBER: {"type": "integer"},
-                   declare.TEXT: {"type": "string"}}
+    declare.FLAG: {"enum": [0, 1]}, declare.TEXT: {"type": "string"}}
 _ERRORS: Final = {
     "400": "the request is wrong", "401": "wrong password, or none", "403": "not for this user",
     "404": "there is no such object", "406": "not to be had in the form asked for",

@@ -1,7 +1,7 @@
 """Answers as bytes: which representation a client wants, and making it.
 
 JSON is what programs get; YAML is for people who ask for it (``Accept: application/yaml``). An
-answer with an error is JSON unless the client asked for YAML.
+error is always JSON.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import html
-from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -112,8 +111,7 @@ def error_body(status: int, message: str) -> dict[str, Any]:
             "explain": known.description or known.phrase}
 
 
-def error_response(refused: Refused, *, extra: Mapping[str, str] | None = None) -> Response:
+def error_response(refused: Refused) -> Response:
     """The answer to a request that is refused."""
     body = json.dumps_spaced(error_body(refused.status, str(refused))).encode("ascii") + b"\n"
-    headers = [("Content-Type", JSON), *refused.headers, *(extra or {}).items()]
-    return Response(refused.status, body, headers)
+    return Response(refused.status, body, [("Content-Type", JSON), *refused.headers])

@@ -209,6 +209,12 @@ def test_a_stream(start: Start) -> None:
         sock.sendall(request("/stream", "GET", b"", "Connection: close"))
         text = receive_all(sock)
     assert text.endswith(b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n") and b"chunked" in text
+    with lab.connect() as sock:
+        sock.sendall(b"GET /stream HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        assert receive_all(sock).endswith(b"\r\nConnection: close\r\n\r\nonetwo")
+    with lab.connect() as sock:
+        sock.sendall(request("/stream", "HEAD", b"", "Connection: close"))
+        assert receive_all(sock).endswith(b"\r\n\r\n")
 
 
 def test_bodies_share_what_there_is(start: Start) -> None:

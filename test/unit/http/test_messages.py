@@ -118,4 +118,5 @@ def test_answers() -> None:
     assert text == ("HTTP/1.1 200 OK\r\nX: y\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
                     "Content-Length: 5\r\nConnection: keep-alive\r\n\r\n")
     assert b"Content-Length" not in messages.render_head(304, [], length=0, close=True, now=0.0)
-    assert b"chunked" in messages.render_head(200, [], length=None, close=True, now=0.0)
+    assert b"chunked" in messages.render_head(200, [], length=None, close=True, now=0.0,
+                                              chunked=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from ganeti import errors, ht
+from ganeti import ht
 from ganeti.http.messages import Refused
 from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
 from ganeti.rapi import declare
@@ -121,9 +121,3 @@ def tags_resource(path: str, handler: str, kind: str, question: str) -> Resource
         PUT: change(OpTagsSet, f"Add tags {of}."),
         DELETE: change(OpTagsDel, f"Remove tags {of}."),
     }, tagged="" if kind == "cluster" else question)
-
-
-def not_found(err: errors.GenericError) -> bool:
-    """Whether an error says that there is no such thing."""
-    return (isinstance(err, errors.JobLost)
-            or isinstance(err, errors.OpPrereqError) and err.ecode == errors.ECODE_NOENT)
