@@ -103,9 +103,7 @@ def _forget_owner(device_path: str) -> None:
 # Trees of devices
 
 def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDevice:
-    for child in disk.children:
-        # What lies below a mirrored disk is needed on both nodes.
-        storage.device(child).assemble()
+    # What lies below a mirrored disk that one assembles itself, as far as it is there.
     device = storage.device(disk)
     if on_primary or device.ASSEMBLED_ON_SECONDARY:
         device.assemble()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from typing import Any
@@ -61,12 +62,16 @@ def _file_space(key: str, _arguments: list[Any]) -> dict[str, int | None]:
 
 def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
     """Space of a volume group; with exclusive storage only empty physical volumes are free."""
-    for group in lvm.here().groups():
-        if group.name == key:
-            free_mib = group.free_mib
-            if _exclusive(arguments):
-                free_mib = sum(pv.free for pv in _empty(key))
-            return {"storage_free": int(free_mib), "storage_size": int(group.size_mib)}
+    try:
+        groups = [group for group in lvm.here().groups() if group.name == key]
+        empty_mib = sum(pv.free for pv in _empty(key)) if _exclusive(arguments) else 0
+    except errors.StorageError as err:
+        # Memory and processors are worth telling all the same.
+        logging.warning("%s", err)
+        return _unknown(key, arguments)
+    for group in groups:
+        free_mib = empty_mib if _exclusive(arguments) else group.free_mib
+        return {"storage_free": int(free_mib), "storage_size": int(group.size_mib)}
     return _unknown(key, arguments)
 
 
@@ -75,7 +80,11 @@ def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
     """
     if not _exclusive(arguments):
         return {"storage_free": 0, "storage_size": 0}
-    total = [pv for pv in lvm.here().physical() if pv.vg_name == key]
+    try:
+        total = [pv for pv in lvm.here().physical() if pv.vg_name == key]
+    except errors.StorageError as err:
+        logging.warning("%s", err)
+        return _unknown(key, arguments)
     return {"storage_free": len(_empty(key)), "storage_size": len(total)}
 
 

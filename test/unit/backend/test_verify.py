@@ -142,7 +142,7 @@ def test_setup(here):
 def test_node_info(here):
     os.makedirs(here.to_local("/srv/ganeti/file-storage"))
     boot, units, facts = node.node_info(
-        [["file", "/srv/ganeti/file-storage", []], ["file", "/srv/none"], ["lvm-vg", "xenvg", []]],
+        [["file", "/srv/ganeti/file-storage", []], ["file", "/srv/none"], ["rados", "xenvg", []]],
         [["fake", {}]])
     assert len(boot) == 36
     assert units[0]["storage_size"] >= units[0]["storage_free"] > 0

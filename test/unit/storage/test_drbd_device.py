@@ -178,6 +178,44 @@ def test_storage_that_was_lost_is_attached_again(kernel):
     assert "attach" in kernel.verbs() and "connect" not in kernel.verbs()
 
 
+def test_it_works_without_storage_that_is_lost(kernel):
+    kernel.failing["attach"] = "can not open backing device"
+    one = device.DrbdDevice(mirrored())
+    one.assemble()
+    assert kernel.data is None and kernel.peer == "192.0.2.2:11000"
+
+
+def test_what_was_just_made_must_be_complete(kernel):
+    kernel.failing["attach"] = "can not open backing device"
+    one = device.DrbdDevice(mirrored())
+    one.create(1024)
+    with pytest.raises(errors.BlockDeviceError, match="can not open"):
+        one.assemble()
+
+
+def test_without_valid_data_it_waits_for_its_peer(kernel):
+    kernel.ours()
+    kernel.data = kernel.meta = None
+    kernel.connection, kernel.remote = "WFConnection", "DUnknown"
+
+    def sleep(_seconds):
+        kernel.connection, kernel.remote = "Connected", "UpToDate"
+
+    one = device.DrbdDevice(mirrored())
+    one._wait_for_data(sleep)
+    one.open()
+    assert kernel.primary
+
+
+def test_without_valid_data_and_peer_it_is_not_opened(kernel, monkeypatch):
+    monkeypatch.setattr(device, "_CONNECT_S", 0)
+    kernel.ours()
+    kernel.connection, kernel.local, kernel.remote = "WFConnection", "Inconsistent", "DUnknown"
+    with pytest.raises(errors.BlockDeviceError, match="no valid data here.*WFConnection"):
+        device.DrbdDevice(mirrored()).open()
+    assert kernel.verbs() == []
+
+
 def test_with_another_peer_it_is_disconnected_first(kernel):
     kernel.ours()
     kernel.peer = "192.0.2.77:11000"

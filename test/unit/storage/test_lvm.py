@@ -293,6 +293,16 @@ def test_lists_for_the_master(tools):
         calls.lv_list(["--config"])
 
 
+@pytest.mark.parametrize("kind", ["lvm-vg", "lvm-pv"])
+def test_storage_units_when_lvm_fails(kind):
+    def broken(words, **_options):
+        raise errors.CommandError(words, 5, "oops")
+
+    with facts.use(facts.Lvm(broken)):
+        assert node._storage_unit([kind, "xenvg", [True]]) == {
+            "type": kind, "name": "xenvg", "storage_free": None, "storage_size": None}
+
+
 def test_lists_when_lvm_fails():
     def broken(words, **_options):
         raise errors.CommandError(words, 5, "oops")

@@ -18,6 +18,7 @@ until an administrator decides which side is to be thrown away.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,12 +32,15 @@ from ganeti.storage.drbd import argv, parse, status
 from ganeti.storage.drbd.parse import Configured, MinorState
 from ganeti.utils import process, retry
 
+_log = logging.getLogger(__name__)
+
 LOCAL_IP, REMOTE_IP, PORT = "local-ip", "remote-ip", "port"
 LOCAL_MINOR, REMOTE_MINOR = "local-minor", "remote-minor"
 
 _MAJOR = 147
 _TIMEOUT_S = 300.0
 _DISCONNECT_S = 20.0
+_CONNECT_S = 20.0
 _SECTOR = 512
 _MIB = 1 << 20
 
@@ -67,6 +71,7 @@ class DrbdDevice(BlockDevice):
         self._secret = str(disk.logical_id[5] or "")
         self._params: dict[str, Any] = dict(disk.params or {})
         self._version: tuple[int, int, int] | None = None
+        self._just_made = False
 
     @property
     def path(self) -> str:
@@ -94,6 +99,7 @@ class DrbdDevice(BlockDevice):
         data.assemble()
         meta.assemble()
         self._write_metadata(meta.path)
+        self._just_made = True
 
     def _write_metadata(self, meta_path: str) -> None:
         size_mib = self._meta_size_mib(meta_path)
@@ -123,6 +129,9 @@ class DrbdDevice(BlockDevice):
 
     def assemble(self) -> None:
         """Attach the local storage and look for the peer, as far as that is not done yet.
+
+        Storage which is lost is no reason to fail: the peer has the data, and the device works over
+        the network until the storage is replaced. Only what was just made must be complete.
 
         :raises BlockDeviceError: the minor is in use by something else that cannot be taken down.
         """
@@ -172,7 +181,17 @@ class DrbdDevice(BlockDevice):
     def _attach(self) -> None:
         if len(self.disk.children) != 2:
             return
-        data, meta = (storage.device(child).path for child in self.disk.children)
+        data, meta = (storage.device(child) for child in self.disk.children)
+        try:
+            data.assemble()
+            meta.assemble()
+            self._attach_to(data.path, meta.path)
+        except errors.BlockDeviceError as err:
+            if self._just_made:
+                raise
+            _log.error("%s goes on without local storage: %s", self.unique_id, err)
+
+    def _attach_to(self, data: str, meta: str) -> None:
         commands = self._commands()
         for words in commands.attach(data, meta, self.disk.size, self._params):
             self._run(words, f"cannot attach {data}")
@@ -211,10 +230,24 @@ class DrbdDevice(BlockDevice):
 
         :param force: declare the local data valid, whatever they are.
         """
-        state = self._state()
-        if state.primary:
+        if self._state().primary:
             return
+        if not force:
+            self._wait_for_data()
         self._run(self._commands().primary(force=force), "cannot become primary")
+
+    def _wait_for_data(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Where the local data are not valid, those of the peer must come within reach first."""
+        def reachable() -> None:
+            state = self._state()
+            if not (state.up_to_date or state.remote_disk == parse.UP_TO_DATE):
+                raise retry.Again(state.connection)
+
+        try:
+            retry.until(reachable, timeout_s=_CONNECT_S, sleep=sleep)
+        except errors.RetryTimeout as err:
+            raise self.fail(
+                f"has no valid data here, and does not reach its peer (connection {err})") from err
 
     def close(self) -> None:
         """Make it read-only here."""
@@ -323,10 +356,7 @@ class DrbdDevice(BlockDevice):
         data.assemble()
         meta.assemble()
         self._write_metadata(meta.path)
-        commands = self._commands()
-        for words in commands.attach(data.path, meta.path, self.disk.size, self._params):
-            self._run(words, f"cannot attach {data.path}")
-        self._run(commands.sync_options(self._params), "cannot set its synchronisation rate")
+        self._attach_to(data.path, meta.path)
         if self._state().standalone:
             self._connect(dual_primary=False)
 
