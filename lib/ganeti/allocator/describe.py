@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.constants import disk as disk_c
 from ganeti.constants import instance as instance_c
-from ganeti.constants.net import NIC_MODE_BRIDGED
+from ganeti.constants.net import NIC_MODE_BRIDGED, NIC_MODE_ROUTED, NIC_MODE_USER
 from ganeti.objects import fill
 from ganeti.utils.text import natural_key
 
@@ -149,7 +149,9 @@ def node_uuids(config: ConfigData, instance: Instance) -> list[str]:
 
 def nic_dict(mac: str | None, ip: str | None, filled: Mapping[str, Any]) -> dict[str, Any]:
     """One network interface; ``filled`` are all its parameters."""
-    described = {"mac": mac, "ip": ip, "mode": filled["mode"], "link": filled["link"]}
+    # The mode of virtual clusters is ours; allocators by others refuse what they do not know.
+    mode = NIC_MODE_ROUTED if filled["mode"] == NIC_MODE_USER else filled["mode"]
+    described = {"mac": mac, "ip": ip, "mode": mode, "link": filled["link"]}
     if filled["mode"] == NIC_MODE_BRIDGED:
         described["bridge"] = filled["link"]
     return described

@@ -200,7 +200,8 @@ def evacuate(values: Values, arguments: list[str]) -> int:
         early_release=values.early_release, sequential=values.sequential,
         force_failover=values.force_failover, **jobs.common_params(values)), values,
         client=client)
-    return group_moves.wait_for_moves(result, values, client)
+    return group_moves.wait_for_moves(
+        result, values, client, "All instances evacuated successfully.")
 
 
 # -- the table ------------------------------------------------------------------------------------

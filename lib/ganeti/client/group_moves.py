@@ -23,18 +23,22 @@ EARLY_RELEASE = opt.flag("--early-release",
                          help="give up locks as soon as the new disks are in step")
 
 
-def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Client) -> int:
-    """Wait for the jobs which move instances; the exit code says whether all arrived."""
+def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Client,
+                   done: str) -> int:
+    """Wait for the jobs which move instances; the exit code says whether all arrived.
+
+    :param done: what is said when they did.
+    """
     if values.dry_run:
         return failures.EXIT_SUCCESS
     job_set = jobs.JobSet(client, values)
     job_set.add_submitted(result["jobs"])
     failed = sum(not outcome.success for outcome in job_set.wait())
     if failed:
-        terminal.err(f"There were {failed} errors during the evacuation; instances whose job"
-                     " failed are where they were.")
+        terminal.err(f"There were {failed} errors; instances whose job failed are where they"
+                     " were.")
         return failures.EXIT_FAILURE
-    terminal.out("All instances evacuated successfully.")
+    terminal.out(done)
     return failures.EXIT_SUCCESS
 
 
@@ -45,7 +49,8 @@ def change_group(values: Values, arguments: list[str]) -> int:
     result = jobs.run_opcode(OpInstanceChangeGroup(
         instance_name=arguments[0], iallocator=values.iallocator, target_groups=values.to or None,
         early_release=values.early_release, **jobs.common_params(values)), values, client=client)
-    return wait_for_moves(result, values, client)
+    return wait_for_moves(result, values, client,
+                          f"Instance '{arguments[0]}' changed group successfully.")
 
 
 CHANGE_GROUP = Command(

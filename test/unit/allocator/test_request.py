@@ -10,7 +10,7 @@ import pytest
 from fakes.config import GROUP, FakeConfig, cluster_of, disk_of, instance_of, uuid_of
 from fakes.rpc import FakeRpc
 from ganeti import allocator, errors
-from ganeti.allocator import live
+from ganeti.allocator import describe, live
 from ganeti.objects import Disk, Nic, updated
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "iallocator"
@@ -209,6 +209,12 @@ def test_only_bridged_interfaces_have_a_bridge(config, rpc):
     assert prepare(rpc, new())["instances"]["web.example.com"]["nics"] == [
         {"mac": "aa:00:00:00:00:77", "ip": "192.0.2.9", "mode": "routed", "link": "100"}
     ]
+
+
+def test_the_mode_of_virtual_clusters_is_not_told():
+    """Allocators by others refuse modes which they do not know."""
+    assert describe.nic_dict("aa:00:00:00:00:01", None, {"mode": "user", "link": ""}) == {
+        "mac": "aa:00:00:00:00:01", "ip": None, "mode": "routed", "link": ""}
 
 
 def test_a_mirrored_instance_names_both_nodes():

@@ -169,6 +169,7 @@ def test_evacuate(gnt: Gnt, master: FakeMaster) -> None:
 
 def test_change_group(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_INSTANCE_CHANGE_GROUP"] = {"jobs": []}
-    assert gnt("instance change-group -I hail web1").code == 0
+    done = gnt("instance change-group -I hail web1")
+    assert (done.code, done.out) == (0, "Instance 'web1' changed group successfully.\n")
     op = master.opcode()
     assert (op["instance_name"], op["iallocator"], op["target_groups"]) == ("web1", "hail", None)
