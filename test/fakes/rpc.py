@@ -20,7 +20,7 @@ from ganeti import errors
 from ganeti.config import ssconf
 from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.rpc import PROTOCOL_VERSION
-from ganeti.objects import BlockDevStatus, MigrationStatus
+from ganeti.objects import BlockDevStatus, ConfigData, MigrationStatus
 from ganeti.rpc import Result
 from ganeti.wire import calls
 from ganeti.wire.calls import Call
@@ -40,6 +40,7 @@ class FakeRpc:
         self.running: dict[tuple[str, str], int] = {}
         self.free_mib: dict[str, int] = {}
         self.files: set[str] = set()
+        self._facts: tuple[ConfigData, dict[str, str]] | None = None
 
     # -- what tests ask ------------------------------------------------------------
 
@@ -190,8 +191,8 @@ class FakeRpc:
     def _os_diagnose(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [["noop", "/usr/share/ganeti/os/noop", True, "", [], [], [20], True]]
 
-    def _hooks_present(self, node: str, args: dict[str, Any]) -> bool:
-        return True
+    def _hooks_present(self, node: str, args: dict[str, Any]) -> list[bool]:
+        return [True] * len(args["wanted"])
 
     def _hooks_runner(self, node: str, args: dict[str, Any]) -> list[Any]:
         return []
@@ -207,8 +208,10 @@ class FakeRpc:
         _directory, prefix, key = path.rpartition("/ssconf_")
         if not prefix:
             return "sum"
-        text = ssconf.values(self.config.snapshot())[key]
-        return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        data = self.config.snapshot()
+        if self._facts is None or self._facts[0] is not data:
+            self._facts = data, ssconf.values(data)
+        return hashlib.sha1(self._facts[1][key].encode(), usedforsecurity=False).hexdigest()
 
     def _node_verify(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         known = self.config.node_by_name(node)

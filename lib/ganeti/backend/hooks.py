@@ -50,12 +50,13 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
 
 
 @serves(calls.HOOKS_PRESENT)
-def present(hpath: str, phase: str) -> bool:
+def present(wanted: list[list[str]]) -> list[bool]:
     """Whether there is anything to run or to report as skipped.
 
+    :param wanted: pairs of directory and phase.
     :raises HooksFailure: as :func:`run`.
     """
-    return bool(_names(_directory(hpath, phase)[1]))
+    return [bool(_names(_directory(hpath, phase)[1])) for hpath, phase in wanted]
 
 
 def _directory(hpath: str, phase: str) -> tuple[str, str]:

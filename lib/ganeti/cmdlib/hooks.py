@@ -20,6 +20,7 @@ Environment, directories and nodes are a contract with the scripts of users; see
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
     from ganeti.config import Config
     from ganeti.objects import Disk, FilledInstance, Nic
+    from ganeti.rpc import Result
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +43,9 @@ POST = "post"
 CONFIG_UPDATE = "config-update"
 
 SKIPPED, FAILED, SUCCEEDED = 0, 1, 2
+
+#: So long it counts that a node has said it has no scripts: one question for a short operation.
+IDLE_S = 5.0
 
 
 class ScriptResult(NamedTuple):
@@ -264,6 +269,8 @@ class HookRunner:
         self._before: dict[str, object] = {}
         self._pre_nodes: Sequence[str] = ()
         self._post_nodes: Sequence[str] = ()
+        self._names: dict[str, str] = {}
+        self._idle_until: dict[tuple[str, str, str], float] = {}
         if unit.HOOKS is not None:
             self._before = unit.HOOKS.environment(unit, plan)
             self._pre_nodes, self._post_nodes = unit.HOOKS.nodes(unit, plan)
@@ -367,24 +374,53 @@ class HookRunner:
     def _run(
         self, directory: str, phase: str, node_uuids: Sequence[str], env: dict[str, str]
     ) -> HookResults:
-        rpc = self._unit.rpc
         wanted = list(dict.fromkeys(node_uuids))
-        answers = rpc.call_many(HOOKS_PRESENT, wanted, hpath=directory, phase=phase)
-        # Only where there are scripts (or a node of another version which cannot say so).
-        busy = [
-            uuid for uuid, answer in answers.items()
-            if isinstance(answer.failure, errors.NodeRefused)
-            or (answer.failure is None and answer.data)
-        ]
-        if busy:
-            answers |= rpc.call_many(HOOKS_RUNNER, busy, hpath=directory, phase=phase, env=env)
         results: HookResults = {}
-        for uuid, answer in answers.items():
-            failure = None if answer.failure is None else str(answer.failure)
-            scripts = (
-                tuple(ScriptResult(*row) for row in answer.data)
-                if uuid in busy and answer.failure is None
-                else ()
+        busy = []
+        asked = [uuid for uuid in wanted if not self._is_idle(uuid, directory, phase)]
+        for uuid, answer in self._ask_for_hooks(directory, phase, asked).items():
+            if isinstance(answer.failure, errors.NodeRefused):
+                busy.append(uuid)  # of another version: it knows only how to run them
+            elif answer.failure is not None:
+                results[uuid] = NodeHookResult(
+                    answer.node_name, answer.offline, str(answer.failure), ()
+                )
+            elif answer.data[0]:
+                busy.append(uuid)
+        if busy:
+            answers = self._unit.rpc.call_many(
+                HOOKS_RUNNER, busy, hpath=directory, phase=phase, env=env
             )
-            results[uuid] = NodeHookResult(answer.node_name, answer.offline, failure, scripts)
-        return results
+            for uuid, answer in answers.items():
+                failure = None if answer.failure is None else str(answer.failure)
+                scripts = () if failure else tuple(ScriptResult(*row) for row in answer.data)
+                results[uuid] = NodeHookResult(answer.node_name, answer.offline, failure, scripts)
+        for uuid in wanted:
+            if uuid not in results:
+                results[uuid] = NodeHookResult(self._names[uuid], False, None, ())
+        return {uuid: results[uuid] for uuid in wanted}
+
+    def _ask_for_hooks(
+        self, directory: str, phase: str, uuids: Sequence[str]
+    ) -> Mapping[str, Result]:
+        """Which nodes have scripts; before an operation also for what comes after it."""
+        if not uuids:
+            return {}
+        wanted = [(directory, phase)]
+        if phase == PRE:
+            wanted += [(directory, POST), (CONFIG_UPDATE, POST)]
+        answers = self._unit.rpc.call_many(
+            HOOKS_PRESENT, uuids, wanted=[list(pair) for pair in wanted]
+        )
+        now = time.monotonic()
+        for uuid, answer in answers.items():
+            if answer.failure is None:
+                self._names[uuid] = answer.node_name
+                for pair, present in zip(wanted, answer.data, strict=True):
+                    if not present:
+                        self._idle_until[uuid, *pair] = now + IDLE_S
+        return answers
+
+    def _is_idle(self, uuid: str, directory: str, phase: str) -> bool:
+        """Whether a node has said just now that it has no such scripts."""
+        return self._idle_until.get((uuid, directory, phase), 0.0) > time.monotonic()

@@ -71,9 +71,9 @@ def test_bad_directory_names(here, hpath):
 
 
 def test_a_node_says_whether_it_has_anything_to_run(here, script):
-    assert hooks.present("instance-start", "pre") is False
+    wanted = [["instance-start", "pre"], ["instance-start", "post"]]
+    assert hooks.present(wanted) == [False, False]
     script(f"{here.hooks_base_dir}/instance-start-pre.d/10-look", "exit 0")
-    assert hooks.present("instance-start", "pre") is True
-    assert hooks.present("instance-start", "post") is False
+    assert hooks.present(wanted) == [True, False]
     with pytest.raises(errors.HooksFailure, match="not a name"):
-        hooks.present("../x", "pre")
+        hooks.present([["../x", "pre"]])

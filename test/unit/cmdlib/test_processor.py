@@ -406,3 +406,25 @@ def test_the_environment_is_the_published_one(master, probe):
 def test_mcpu_repeats_what_the_queue_needs():
     assert mcpu.OpCallbacks is base.OpCallbacks
     assert mcpu.MasterContext is base.MasterContext
+
+
+def test_nodes_without_hooks_are_asked_once_and_run_nothing(master, probe):
+    asked = []
+
+    def present(node, args):
+        asked.append((node, args["wanted"]))
+        return [False] * len(args["wanted"])
+
+    master.rpc.answers["hooks_present"] = present
+    assert master.run(OpProbe()) == "done"
+    assert asked == [
+        ("node1.example.com", [["probe", "pre"], ["probe", "post"], ["config-update", "post"]])]
+    assert master.rpc.of("hooks_runner") == []
+
+
+def test_a_node_of_another_version_runs_hooks_unasked(master, probe):
+    master.rpc.errors["hooks_present"] = errors.NodeRefused(
+        "node1.example.com", "hooks_present", "unknown procedure")
+    master.rpc.answers["hooks_runner"] = hook_answer(1, "not today")
+    with pytest.raises(errors.HooksAbort):
+        master.run(OpProbe())

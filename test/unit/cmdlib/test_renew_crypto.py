@@ -42,7 +42,7 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     "node_crypto_identity": renewal.crypto_identity,
     "node_crypto_activate": renewal.crypto_activate,
     "node_crypto_tokens": credentials.crypto_tokens,
-    "hooks_present": lambda **_: False,
+    "hooks_present": lambda wanted: [False] * len(wanted),
     "upload_file": files.upload_file,
     # The others do not matter here, and cost time.
     "write_ssconf_files": lambda values: ssconf.write_local(

@@ -42,13 +42,12 @@ HOOKS_RUNNER = Call(
         Arg("phase", PLAIN, ht.OneOf("hook phase", ("pre", "post"))),
         Arg("env", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),
     ), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=900, many=True)
-#: -> whether the node has anything for HOOKS_RUNNER to do. Ours alone; it is not among the
-#: published calls. Mostly the answer is no, and costs a fraction of the other.
+#: ``wanted``: list of [hpath, phase] -> for each whether the node has anything for HOOKS_RUNNER to
+#: do. Ours alone; it is not among the published calls. Mostly the answer is no, and costs a fraction
+#: of the other.
 HOOKS_PRESENT = Call(
-    "hooks_present", (
-        Arg("hpath", PLAIN, ht.NonEmptyString),
-        Arg("phase", PLAIN, ht.OneOf("hook phase", ("pre", "post"))),
-    ), ResultCodec(ht.Bool), timeout_s=60, many=True, keep=True)
+    "hooks_present", (Arg("wanted", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
+    ResultCodec(ht.ListOf(ht.Bool)), timeout_s=60, many=True, keep=True)
 #: Sleep on the node.
 TEST_DELAY = Call("test_delay", (Arg("duration_s", PLAIN, _NUMBER),), many=True,
                   timeout_s=lambda args: args["duration_s"] + 5.0)
