@@ -58,6 +58,8 @@ class Gathered:
 
     verify: dict[str, dict[str, Any]] = field(default_factory=dict)
     running: dict[str, dict[str, Any]] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
+    """Where an instance (by name) is known to the hypervisor."""
     free_mib: dict[str, int] = field(default_factory=dict)
     asked_at: float = 0.0
     answered_at: float = 0.0
@@ -250,6 +252,9 @@ class LUClusterVerifyGroup(LogicalUnit):
                 hvparams=all_hvparams,
             )
         )
+        for uuid, guests in gathered.running.items():
+            for name in guests:
+                gathered.places.setdefault(name, []).append(uuid)
         primary = cluster.enabled_hypervisors[0]
         facts = self._data(
             self.rpc.call_many(
@@ -399,8 +404,8 @@ class LUClusterVerifyGroup(LogicalUnit):
         else:
             text = f"nobody knows whether instance {instance.name} runs there"
             findings.report("ENODERPC", node.name, text)
-        for uuid, running in gathered.running.items():
-            if uuid != node.uuid and instance.name in running:
+        for uuid in gathered.places.get(instance.name, ()):
+            if uuid != node.uuid:
                 other = self.config.node(uuid).name
                 text = f"runs on node {other}, but belongs to node {node.name}"
                 findings.report("EINSTANCEWRONGNODE", instance.name, text)

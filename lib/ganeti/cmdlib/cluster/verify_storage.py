@@ -73,6 +73,7 @@ class StorageCheck:
     def nodes(self) -> None:
         """LVM and DRBD of each node."""
         cluster = self._data.cluster
+        minors = self._minors() if disk_c.DRBD8 in cluster.enabled_disk_templates else {}
         for node in self._nodes:
             answer = self._answers[node.uuid]
             if uses_lvm(cluster):
@@ -82,7 +83,7 @@ class StorageCheck:
                 bool(problem), "ENODEGLUSTERSTORAGEPATHUNUSABLE", node.name,
                 f"its directory for Gluster is not usable: {problem}")
             if disk_c.DRBD8 in cluster.enabled_disk_templates:
-                self._drbd(node, answer, cluster)
+                self._drbd(node, answer, cluster, minors.get(node.uuid, {}))
 
     def _lvm(self, node: Node, answer: Mapping[str, Any], group_name: str) -> None:
         report = self._findings.report
@@ -115,7 +116,8 @@ class StorageCheck:
                    f"physical volume {name} holds several volumes ({comma_join(volumes)}), though"
                    " storage is exclusive")
 
-    def _drbd(self, node: Node, answer: Mapping[str, Any], cluster: Cluster) -> None:
+    def _drbd(self, node: Node, answer: Mapping[str, Any], cluster: Cluster,
+              wanted: Mapping[int, tuple[str, bool]]) -> None:
         report = self._findings.report
         if nv.DRBDHELPER in answer:
             known, helper = answer[nv.DRBDHELPER] or (False, "no answer")
@@ -130,7 +132,6 @@ class StorageCheck:
         if not isinstance(used, list):
             report("ENODEDRBD", node.name, f"does not tell its DRBD minors: {used}")
             return
-        wanted = self._minors(node.uuid)
         for minor, (instance, must_exist) in sorted(wanted.items()):
             self._findings.check(
                 must_exist and minor not in used, "ENODEDRBD", node.name,
@@ -141,9 +142,9 @@ class StorageCheck:
                 minor not in wanted and minor not in reserved, "ENODEDRBD", node.name,
                 f"DRBD minor {minor} is in use, but belongs to no disk")
 
-    def _minors(self, node_uuid: str) -> dict[int, tuple[str, bool]]:
-        """Minors which the configuration gives to a node: instance, whether it must be active."""
-        found = {}
+    def _minors(self) -> dict[str, dict[int, tuple[str, bool]]]:
+        """Minors which the configuration gives to nodes: instance, whether it must be active."""
+        found: dict[str, dict[int, tuple[str, bool]]] = {}
         for instance in self._data.instances.values():
             for uuid in instance.disks:
                 for device in self._data.disks[uuid].walk():
@@ -151,8 +152,7 @@ class StorageCheck:
                         continue
                     node_a, node_b, _port, minor_a, minor_b = device.logical_id[:5]
                     for owner, minor in ((node_a, minor_a), (node_b, minor_b)):
-                        if owner == node_uuid:
-                            found[minor] = instance.name, instance.disks_active
+                        found.setdefault(owner, {})[minor] = instance.name, instance.disks_active
         return found
 
     def versions(self) -> None:
