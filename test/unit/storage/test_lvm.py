@@ -256,6 +256,13 @@ def test_the_text_is_the_only_tag(tools):
     assert len(parse.safe_tag("x" * 500)) == 128
 
 
+def test_a_new_volume_is_tagged_without_a_question(tools):
+    one = volume("u9.disk0")
+    one.create(512, owner="web2")
+    one.set_info("originstname+web2")
+    assert [words[0] for words in tools.commands] == ["lvs", "pvs", "lvcreate", "lvchange"]
+
+
 def test_snapshot(tools):
     assert volume("u1.disk0_data").snapshot("s1", 1024) == ("xenvg", "s1")
     assert tools.changes()[0] == "lvcreate -L1024m -s -ns1 /dev/xenvg/u1.disk0_data"

@@ -47,6 +47,7 @@ class LogicalVolumeDevice(BlockDevice):
                 f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [volume group, name]")
         self.group = check_name(fields[0], "volume group")
         self.name = check_name(fields[1], "logical volume")
+        self._just_made = False
 
     @property
     def path(self) -> str:
@@ -92,6 +93,7 @@ class LogicalVolumeDevice(BlockDevice):
             done = facts.here().change(
                 argv.create_argv(self.group, self.name, size_mib, stripes, devices), check=False)
             if not done.failed:
+                self._just_made = True
                 return
             problem = done.output.strip() or done.fail_reason
         raise self.fail(f"cannot be made: {problem}")
@@ -164,7 +166,9 @@ class LogicalVolumeDevice(BlockDevice):
     def set_info(self, text: str) -> None:
         """Let the text be the only tag."""
         tag = parse.safe_tag(text)
-        present = self._require().tags
+        # A new volume has none; asking takes as long as setting it.
+        present = () if self._just_made else self._require().tags
+        self._just_made = False
         for old in present:
             if old != tag:
                 self._change(argv.delete_tag_argv(self.path, old), f"cannot lose its tag {old}")
