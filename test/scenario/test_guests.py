@@ -6,11 +6,13 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from harness import Cluster, alive, wait_until
+from harness import Cluster, Finished, alive, wait_until
 
 from ganeti.utils import net
 
@@ -42,6 +44,29 @@ def uptimes(text: str) -> list[tuple[str, int]]:
         (found[1], int(found[2]))
         for found in re.finditer(r"boot (\S+) uptime (\d+) s", text)
     ]
+
+
+def type_in(cluster: Cluster, node: str, line: str, done: Callable[[], bool], what: str) -> None:
+    """Type a line on the guest's console until it has worked.
+
+    While the guest's shell asks the terminal for its size, it takes no notice of a line.
+    """
+    wait_until(lambda: "shell on the serial console" in console(cluster, node), "there is a shell")
+    socket = str(cluster.path(node, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial"))
+
+    def attempt() -> bool:
+        try:
+            with net.unix_connect(socket, 5) as serial:
+                serial.sendall(f"\n{line}\n".encode())
+                end = time.monotonic() + 5
+                while not done() and time.monotonic() < end:
+                    time.sleep(0.1)
+        except OSError:
+            # The guest may have gone, which may be what was wanted.
+            pass
+        return done()
+
+    wait_until(attempt, what)
 
 
 def qemu_pid(cluster: Cluster, node: str) -> int:
@@ -109,20 +134,12 @@ def test_shutdown_from_inside_is_the_users_wish(cluster: Cluster) -> None:
     def state() -> list[list[str]]:
         return cluster.rows("gnt-instance", "list", "-o", "status")
 
-    def power_off() -> None:
-        wait_until(lambda: "shell on the serial console" in console(cluster, node),
-                   "somebody listens to the keyboard")
-        with net.unix_connect(str(cluster.path(
-                node, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial")), 60) as serial:
-            serial.sendall(b"\npower off\n")
-            wait_until(lambda: state() != [["running"]], "the guest has switched itself off")
-
     cluster.run("gnt-cluster", "modify", "--user-shutdown=yes").ok()
     assert cluster.on(node, "daemon-util", "check", "ganeti-kvmd").exit_code == 0
     cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", node,
                 "-H", "kvm:user_shutdown=yes", NAME).ok()
-    power_off()
-    wait_until(lambda: state() == [["USER_down"]], "the list says who wanted it")
+    type_in(cluster, node, "power off", lambda: state() == [["USER_down"]],
+            "the list says who wanted it")
     cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log").unlink()
     cluster.run("gnt-instance", "start", NAME).ok()
     assert state() == [["running"]]
@@ -133,3 +150,35 @@ def test_shutdown_from_inside_is_the_users_wish(cluster: Cluster) -> None:
     cluster.run("gnt-instance", "remove", "--force", NAME).ok()
     cluster.run("gnt-cluster", "modify", "--user-shutdown=no").ok()
     assert cluster.on(node, "daemon-util", "check", "ganeti-kvmd").exit_code != 0
+
+
+def test_guest_from_a_disk_image(cluster: Cluster, tmp_path: Path) -> None:
+    """The OS definition ``image`` as its README says; the guest sees the seed disk."""
+    if shutil.which("qemu-img") is None:
+        pytest.skip("qemu-img (qemu-utils) is not installed")
+    node = cluster.node_names[0]
+    top = Path(__file__).resolve().parents[2]
+    for one in cluster.node_names:
+        cluster.path(one, "srv/ganeti/os/image").symlink_to(top / "doc/examples/os/image")
+    # What tiny installs is an image like any other.
+    cluster.run("gnt-instance", "add", "-t", "file", "-s", "16M", "-o", "tiny", "-n", node,
+                "--no-start", NAME).ok()
+    (made,) = cluster.path(node, "srv/ganeti/file-storage").rglob("*.file.*")
+    image = tmp_path / "tiny.qcow2"
+    subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", made, image], check=True)
+    cluster.run("gnt-instance", "remove", "--force", NAME).ok()
+
+    def add(*more: str) -> Finished:
+        return cluster.run(
+            "gnt-instance", "add", "-t", "file", "--disk", "0:size=24M", "-o", "image", "-n", node,
+            "-O", f"image={image}", *more, NAME)
+
+    add("-O", "grow=perhaps").failed("parameter grow")
+    add("-O", "ssh_key=me").failed("need a disk named cidata")
+    add("--disk", "1:size=1M,name=cidata", "-O", "ssh_key=me").ok()
+    log = cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log")
+    type_in(cluster, node, "tick off; cat /sys/block/vda/vda1/size; strings /dev/vdb",
+            lambda: f'"fqdn": "{NAME}"' in log.read_text(errors="replace"), "the seed is there")
+    # The partition has grown with the disk.
+    assert f"\n{(24 << 11) - 2048}" in log.read_text(errors="replace").replace("\r", "")
+    cluster.run("gnt-instance", "remove", "--force", NAME).ok()

@@ -1,0 +1,115 @@
+"""Let the last partition of a disk take the room behind it. The file system grows in the guest.
+
+DOS tables and GUID tables; without a table there is nothing to do. cloud-init and most systems
+enlarge a file system that is smaller than its partition when they boot.
+
+Source: UEFI specification, chapter 5 (GUID Partition Table).
+"""
+
+import os
+import struct
+import zlib
+from typing import BinaryIO
+
+SECTOR = 512
+_GPT = b"EFI PART"
+_PROTECTIVE = 0xEE
+_EXTENDED = (0x05, 0x0F, 0x85)
+_HEADER = struct.Struct("<8sIIIIQQQQ16sQIII")
+# Partitions end on a multiple of this, as partitioning programs do it.
+_ALIGN = 2048
+_MOST_ENTRIES = 1024
+
+
+def grow(path: str) -> str:
+    """Enlarge the last partition of a disk; returns what was done, for the log."""
+    with open(path, "r+b") as disk:
+        sectors = disk.seek(0, os.SEEK_END) // SECTOR
+        first = _read(disk, 0, 1)
+        if first[510:] != b"\x55\xaa":
+            return "no partition table"
+        if first[450] == _PROTECTIVE:
+            done = _grow_gpt(disk, sectors)
+        else:
+            done = _grow_dos(disk, first, sectors)
+        disk.flush()
+        os.fsync(disk.fileno())
+        return done
+
+
+def _read(disk: BinaryIO, sector: int, count: int) -> bytes:
+    disk.seek(sector * SECTOR)
+    return disk.read(count * SECTOR)
+
+
+def _grow_dos(disk: BinaryIO, table: bytes, sectors: int) -> str:
+    entries = [struct.unpack_from("<B3sB3sII", table, 446 + 16 * n) for n in range(4)]
+    used = [n for n in range(4) if entries[n][2] and entries[n][5]]
+    if not used:
+        return "no partition"
+    last = max(used, key=lambda n: entries[n][4])
+    flag, chs, kind, chs_end, start, length = entries[last]
+    if kind in _EXTENDED:
+        return "the last partition is an extended one, which stays as it is"
+    wanted = min(sectors - start, 0xFFFFFFFF)
+    if wanted <= length:
+        return f"partition {last + 1} goes to the end already"
+    disk.seek(446 + 16 * last)
+    disk.write(struct.pack("<B3sB3sII", flag, chs, kind, chs_end, start, wanted))
+    return f"partition {last + 1} grew from {length >> 11} to {wanted >> 11} MiB"
+
+
+def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
+    raw = _read(disk, 1, 1)
+    fields = list(_HEADER.unpack_from(raw))
+    (magic, _, header_size, crc, _, _, _, first_usable, _, _, table_at, count, entry_size,
+     table_crc) = fields
+    if magic != _GPT or not 92 <= header_size <= SECTOR:
+        return "no valid GUID partition table"
+    if zlib.crc32(raw[:16] + bytes(4) + raw[20:header_size]) != crc:
+        return "the GUID partition table is damaged and stays as it is"
+    if not 0 < count <= _MOST_ENTRIES or entry_size not in (128, 256, 512):
+        return "the GUID partition table has an unusual size and stays as it is"
+    table_sectors = -(-count * entry_size // SECTOR)
+    table = bytearray(_read(disk, table_at, table_sectors)[:count * entry_size])
+    if zlib.crc32(table) != table_crc:
+        return "the GUID partition table is damaged and stays as it is"
+    last_usable = sectors - 2 - table_sectors
+    spans = {n: struct.unpack_from("<QQ", table, n * entry_size + 32) for n in range(count)
+             if any(table[n * entry_size:n * entry_size + 16])}
+    done = "no partition"
+    if spans:
+        last = max(spans, key=lambda n: spans[n][0])
+        start, end = spans[last]
+        wanted = (last_usable + 1) // _ALIGN * _ALIGN - 1
+        done = f"partition {last + 1} goes to the end already"
+        if wanted > end:
+            struct.pack_into("<Q", table, last * entry_size + 40, wanted)
+            done = (f"partition {last + 1} grew from {(end - start + 1) >> 11} to "
+                    f"{(wanted - start + 1) >> 11} MiB")
+    if last_usable < first_usable or last_usable < max((end for _, end in spans.values()),
+                                                       default=0):
+        return "the disk is too small for its GUID partition table"
+    table_crc = zlib.crc32(table)
+    padded = bytes(table) + bytes(table_sectors * SECTOR - len(table))
+
+    def header(own: int, other: int, at: int) -> bytes:
+        packed = _HEADER.pack(magic, fields[1], header_size, 0, 0, own, other, first_usable,
+                              last_usable, fields[9], at, count, entry_size, table_crc)
+        packed += raw[_HEADER.size:header_size]
+        return (packed[:16] + struct.pack("<I", zlib.crc32(packed)) + packed[20:]).ljust(
+            SECTOR, b"\0")
+
+    # The copy at the end first: at every moment one of the two is valid.
+    disk.seek((sectors - 1 - table_sectors) * SECTOR)
+    disk.write(padded + header(sectors - 1, 1, sectors - 1 - table_sectors))
+    disk.flush()
+    os.fsync(disk.fileno())
+    disk.seek(table_at * SECTOR)
+    disk.write(padded)
+    disk.seek(SECTOR)
+    disk.write(header(1, sectors - 1, table_at))
+    # The protective partition of the DOS table covers the whole disk.
+    disk.seek(446 + 12)
+    disk.write(struct.pack("<I", min(sectors - 1, 0xFFFFFFFF)))
+    return done
