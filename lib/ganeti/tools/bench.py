@@ -224,18 +224,26 @@ def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figu
         ("config_row", "row of 6 fields, configuration", found.config_row_us),
         ("live_row", "row of 6 fields, with live data", found.live_row_us),
     )
+    cpu = (
+        ("command_cpu", "CPU of gnt-instance list", found.command_cpu_ms),
+        ("master_cpu", "  of the master for it", found.master_cpu_ms),
+        ("nodes_cpu", "  of all nodes for it", found.nodes_cpu_ms),
+    )
     return [
         *(figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples, budget=budget)
           for key, title, samples, budget in commands),
         *(figure(f"{key}_{size}", f"{title}, {size}", "us", samples)
           for key, title, samples in rows),
+        *(figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples)
+          for key, title, samples in cpu),
     ]
 
 
 def start_up(cluster: vcluster.VirtualCluster, rounds: int) -> list[Figure]:
     """Every command to its first request, beside an interpreter which does nothing."""
     bare = figure("bare_python", "python, start to end", "ms", query.bare_python_ms(rounds))
-    figures = [bare]
+    figures = [bare, figure("completion", "tab key, 10000 instances", "ms",
+                            query.completion_ms(10000, rounds), budget=50)]
     for program, command in query.existing():
         samples = query.first_request_ms(cluster, program, command, rounds)
         key, title = program.replace("-", "_"), f"{program} {command}"

@@ -9,6 +9,7 @@ making 10,000 instances through jobs would take longer than everything else.
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from ganeti import errors, luxi
 from ganeti.config import Config
 from ganeti.config.store import write_config_file
 from ganeti.config.text import Text
-from ganeti.tools import bench_config, bench_queue, vcluster
+from ganeti.tools import bench_config, bench_queue, completion, vcluster
 from ganeti.utils import fs, net, paths, process
 
 _STEP_S = 600.0
@@ -46,6 +47,10 @@ class Lists(NamedTuple):
     jobs_ms: list[float]
     config_row_us: list[float]
     live_row_us: list[float]
+    #: Processor time of all processes for one default list: what the neighbours cannot change.
+    command_cpu_ms: list[float]
+    master_cpu_ms: list[float]
+    nodes_cpu_ms: list[float]
 
 
 def fill(cluster: vcluster.VirtualCluster, instances: int) -> None:
@@ -97,6 +102,7 @@ def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> Lists:
         command("gnt-job", "list"),
         row_us(cluster, _CONFIG_FIELDS, size, rounds),
         row_us(cluster, _LIVE_FIELDS, size, rounds),
+        *cpu_ms(cluster, ("gnt-instance", "list"), rounds),
     )
 
 
@@ -129,6 +135,22 @@ def whole_command_ms(cluster: vcluster.VirtualCluster, argv: Sequence[str], roun
 
     one()  # warms the file cache and writes byte code
     return [milliseconds(one) for _ in range(rounds)]
+
+
+def cpu_ms(cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
+           ) -> tuple[list[float], list[float], list[float]]:
+    """Processor time of a command, of the master daemon and of the node daemons, for each run."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    master, nodes = bench_queue.cpu_s(cluster)
+    whole_command_ms(cluster, argv, rounds - 1)  # which runs it once more
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    master_after, nodes_after = bench_queue.cpu_s(cluster)
+    own = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
+
+    def each(seconds: float) -> list[float]:
+        return [seconds * 1000 / rounds]
+
+    return each(own), each(master_after - master), each(nodes_after - nodes)
 
 
 def bare_python_ms(rounds: int) -> list[float]:
@@ -184,6 +206,23 @@ def first_request_ms(cluster: vcluster.VirtualCluster, program: str, command: st
                     child.kill()
                     child.wait()
     return samples[1:]  # the first one warms the file cache and writes byte code
+
+
+def completion_ms(instances: int, rounds: int) -> list[float]:
+    """One press of the tab key: of so many names of instances, those that begin in some way."""
+    with tempfile.TemporaryDirectory(prefix="gnt-bench-") as directory:
+        completion.build(directory, f"{directory}/{completion.ENGINE}")
+        here = paths.Paths(f"{directory}/root")
+        fs.make_dirs(here.data_dir)
+        fs.write_file(here.ssconf_file("instance_list"), "".join(
+            f"instance{number}.example.com\n" for number in range(1, instances + 1)))
+        words = [f"{directory}/{completion.ENGINE}", "gnt-instance", "startup", "instance77"]
+
+        def one() -> None:
+            process.run(words, timeout_s=_STEP_S, env={paths.ENV_ROOT: here.root}, log=False)
+
+        one()
+        return [milliseconds(one) for _ in range(rounds)]
 
 
 def existing(requests: Sequence[tuple[str, str]] = FIRST_REQUESTS) -> list[tuple[str, str]]:
