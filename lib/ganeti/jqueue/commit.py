@@ -27,6 +27,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ganeti import errors
 from ganeti.jqueue import job as jobs
@@ -40,6 +41,28 @@ RETRY_S = 1.0
 IDLE_FLUSH_S = 5.0
 
 Done = Callable[[errors.JobQueueError | None], None]
+
+
+class Waiter:
+    """Waits for one call of :meth:`done`."""
+
+    __slots__ = ("_error", "_event", "_result")
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._result: Any = None
+        self._error: Exception | None = None
+
+    def done(self, result: Any, error: Exception | None) -> None:
+        self._result = result
+        self._error = error
+        self._event.set()
+
+    def wait(self) -> Any:
+        self._event.wait()
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 class Batch:

@@ -35,7 +35,8 @@ from ganeti.wire.calls import SET_WATCHER_PAUSE
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
     from ganeti.config import Config
-    from ganeti.jqueue.queue import JobQueue, Watch
+    from ganeti.jqueue.queue import JobQueue
+    from ganeti.jqueue.watch import Watch
 
 _log = logging.getLogger(__name__)
 

@@ -157,7 +157,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     context.queue = queue
     queue.start()
     events = EventLog()
-    queue.on_shown = events.jobs_shown
+    queue.when_shown(events.jobs_shown)
     config.tell_commits(events.config_changed)
     server = Server(_listen(here), Service(context, events))
     # What exists now lives as long as we do; the collector need not look at it again and again.

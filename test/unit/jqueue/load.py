@@ -20,7 +20,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.queue import Callbacks, JobQueue
+from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
@@ -126,10 +127,10 @@ class Run:
         self.hold = threading.Event()
         self.queue = JobQueue(self.store, self._execute, transport=Transport(directory, inject),
                               locks=self.locks, max_running=3, fatal=self.died.set)
-        replicator = self.queue._replicator
+        replicator = self.queue.engine.replicator
         assert replicator is not None
         replicator._retry_s = 0.01
-        self.queue._committer._retry_s = 0.01
+        self.queue.engine.committer._retry_s = 0.01
 
     def _execute(self, op: OpCode, callbacks: Callbacks) -> Any:
         words = (op.comment or "").split()

@@ -109,7 +109,7 @@ def test_nothing_is_sent_to_one_that_has_everything(tmp_path: Path, away: Away) 
     run.queue.stop()
     away.messages.clear()
     run = started(tmp_path, away)
-    replicator = run.queue._replicator
+    replicator = run.queue.engine.replicator
     assert replicator is not None
     until(lambda: not replicator.lagging())
     run.queue.stop()
@@ -177,7 +177,7 @@ def test_a_damaged_file_of_the_master_does_not_stop_it(tmp_path: Path, away: Awa
     run = started(tmp_path, away)
     more = some_jobs(run)
     until(lambda: (tmp_path / load.CANDIDATE / f"job-{more[-1]}").exists())
-    replicator = run.queue._replicator
+    replicator = run.queue.engine.replicator
     assert replicator is not None
     until(lambda: not replicator.lagging())
     run.queue.stop()
@@ -201,7 +201,7 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
 
     monkeypatch.setattr(queue_inventory, "take", take)
     run = started(tmp_path, away)
-    replicator = run.queue._replicator
+    replicator = run.queue.engine.replicator
     assert replicator is not None
     until(lambda: away.messages.count("rpc inventory") > 3)
     assert replicator.lagging()

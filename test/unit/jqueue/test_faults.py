@@ -143,7 +143,7 @@ def test_a_broken_disk_is_named_and_heals(
     with pytest.raises(errors.JobQueueError, match=f"cannot write to the job queue in .*{words}"):
         run.queue.submit([op_of("refused")])
     run.hold.set()
-    until(lambda: not run.queue._pool.busy())
+    until(lambda: not run.queue.engine.pool.busy())
     assert run.queue.query([before], ["status"]) == [["running"]], "told before it was stored"
     reasons = run.queue.facts(before)
     assert reasons is not None and reasons.real_status == "success"
@@ -168,7 +168,7 @@ def test_everything_fails_until_the_daemon_gives_up(tmp_path: Path) -> None:
     until(lambda: (tmp_path / "executed").read_text())
     fault.healed = False
     run.hold.set()
-    until(lambda: not run.queue._pool.busy())
+    until(lambda: not run.queue.engine.pool.busy())
     run.queue.stop()
     again = load.Run(str(tmp_path), load.no_step)
     again.queue.start()

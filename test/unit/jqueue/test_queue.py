@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from ganeti import errors
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.queue import Callbacks, JobQueue
+from ganeti.jqueue.callbacks import Callbacks
+from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
@@ -450,7 +451,7 @@ def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
         lab.queue.submit([op("refused")])
     assert [result[0] for result in lab.queue.submit_many([[op("refused")]] * 2)] == [False] * 2
     gate.set()
-    until(lambda: not lab.queue._pool.busy())
+    until(lambda: not lab.queue.engine.pool.busy())
     assert lab.row(running, "status") == ["running"], "not told before it is on disk"
     lab.fail_names = set()
     assert lab.wait(running) == "success"
@@ -660,7 +661,7 @@ def test_many_jobs_are_answered_before_most_of_them_begin(tmp_path: Path) -> Non
         free(uuid, files)
 
     lab.queue = lab.new(transport=candidates, max_running=2)
-    replicator = lab.queue._replicator
+    replicator = lab.queue.engine.replicator
     assert replicator is not None
     replicator._wait_s = PATIENCE_S
     lab.queue.start()
@@ -672,7 +673,7 @@ def test_many_jobs_are_answered_before_most_of_them_begin(tmp_path: Path) -> Non
                                  for number in range(8)), [op("early", priority=-10)]],
                                 lambda results, error: answered.set())
     assert hanging.wait(PATIENCE_S)
-    until(lambda: not lab.queue._pool.busy() and len(lab.order) > 1)
+    until(lambda: not lab.queue.engine.pool.busy() and len(lab.order) > 1)
     assert not answered.is_set()
     assert sorted(lab.order) == ["before", "early", "job 0"], "as many as there are workers"
     hang.set()

@@ -112,27 +112,27 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     with pytest.raises(errors.JobLost):
         client.wait_for_job_change_once(999, ["status"], None, None, 0)
     gate = threading.Event()
-    free = master.queue._execute
+    free = master.queue.engine._execute
 
     def held(op: Any, callbacks: Any) -> Any:
         callbacks.notify_start()
         assert gate.wait(PATIENCE_S)
 
-    master.queue._execute = held
+    master.queue.engine._execute = held
     job_id = client.submit_job([OpTestDelay(duration=0.0)])
     until(lambda: client.query_jobs([job_id], ["status"]) == [["running"]])
     assert client.wait_for_job_change_once(job_id, ["status"], ["running"], None, 0) is None
-    assert not master.queue._watches
+    assert not master.queue.engine.watches
     sock = net.unix_connect(master.path)
     sock.sendall(wire.encode_request("WaitForJobChange", [job_id, ["status"], ["running"], None,
                                                           60]))
-    until(lambda: job_id in master.queue._watches)
+    until(lambda: job_id in master.queue.engine.watches)
     sock.close()
-    until(lambda: not master.queue._watches)
+    until(lambda: not master.queue.engine.watches)
     assert client.cancel_job(job_id)[0]
     gate.set()
     assert wait(client, job_id) == "success"
-    master.queue._execute = free
+    master.queue.engine._execute = free
 
 
 def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
