@@ -1,0 +1,217 @@
+"""Export and import are broken at every node call, in four ways, and done again.
+
+See :mod:`fakes.node_wing` for the ways. Nodes have their real code but for the transfer itself,
+which here copies at once.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import node_wing
+from fakes.config import cluster_of, disk_of, instance_of
+from fakes.node_wing import BREAKS, Cluster
+from ganeti import errors, storage
+from ganeti.backend import exports
+from ganeti.cmdlib.backup import transfer
+from ganeti.objects import ipolicy
+from ganeti.objects.transfer import ImportExportStatus
+from ganeti.opcodes import instance as ops
+from ganeti.opcodes.backup import OpBackupExport, OpBackupRemove
+from ganeti.opcodes.base import OpCode
+from ganeti.utils import paths
+from ganeti.wire.calls import backup as calls
+
+WEB = "web.example.com"
+DATA = bytes([7]) * (2 << 20)
+WAYS = BREAKS if os.environ.get("GANETI_LONG") else ("kill", "cut")
+
+
+class TransferWing(node_wing.Wing):
+    """Transfers which are over when they have begun."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.targets: dict[int, str] = {}
+        self.names: dict[str, ImportExportStatus] = {}
+
+    def _import_start(self, options: Any, instance: Any, component: str, target: Any) -> str:
+        port = 5000 + len(self.names)
+        name = f"import-{port}"
+        self.targets[port] = self._path(target)
+        self.names[name] = ImportExportStatus(listen_port=port)
+        return name
+
+    def _export_start(self, options: Any, host: str, port: int, instance: Any, component: str,
+                      source: Any) -> str:
+        target = self.targets[port]
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        try:
+            shutil.copyfile(self._path(source), target)
+        except FileNotFoundError as err:
+            raise errors.OpExecError(f"{err.filename} is not there") from err
+        done = ImportExportStatus(listen_port=port, connected=True, exit_status=0)
+        name = f"export-{port}"
+        self.names[name] = self.names[f"import-{port}"] = done
+        return name
+
+    @staticmethod
+    def _path(io: Any) -> str:
+        kind, what = io
+        return exports.local_path(what) if kind == calls.FILE else storage.device(what[0]).path
+
+    def _impexp_status(self, names: list[str]) -> list[ImportExportStatus | None]:
+        return [self.names.get(name) for name in names]
+
+    def _impexp_abort(self, name: str) -> None:
+        self.names[name] = ImportExportStatus(exit_status=1, error_message="aborted")
+
+    def _impexp_cleanup(self, name: str) -> None:
+        self.names[name] = ImportExportStatus(exit_status=1, error_message="gone")
+
+    def exported(self) -> dict[str, list[str]]:
+        """Node to what is in its export directory, finished or not."""
+        found = {}
+        for node in self.config.nodes():
+            here = paths.Paths(str(self.root(node.name)))
+            names = sorted(os.listdir(here.export_dir)) if os.path.isdir(here.export_dir) else []
+            if names:
+                found[node.name.split(".")[0]] = names
+        return found
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(node_wing, "Wing", TransferWing)
+    monkeypatch.setattr(transfer, "POLL_MIN_S", 0.0)
+    monkeypatch.setattr(transfer, "SILENCE_S", 0.0)
+
+
+def fresh(directory: Path, *, up: bool) -> Cluster:
+    """Three nodes and an instance ``web`` with two disks which really exist."""
+    directory.mkdir()
+    rules = ipolicy.defaults()
+    rules["minmax"][0]["min"]["disk-size"] = 1
+    disks = tuple(replace(disk_of("web", index, "file"), size=2) for index in range(2))
+    instance = instance_of("web", disks=tuple(disk.uuid for disk in disks))
+    cluster = Cluster(cluster_of(3, (instance,), disks, ipolicy=rules), directory)
+    for disk in disks:
+        path = Path(str(cluster.rpc.root("node1.example.com")) + disk.logical_id[1])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(DATA)
+    if up:
+        cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+        cluster.rpc.restart()
+    return cluster
+
+
+def export() -> OpCode:
+    return OpBackupExport(instance_name=WEB, target_node="node2", long_sleep=True)
+
+
+def remove_by_export() -> OpCode:
+    return OpBackupExport(instance_name=WEB, target_node="node2", remove_instance=True)
+
+
+def import_() -> OpCode:
+    return ops.OpInstanceCreate(
+        instance_name=WEB, mode="import", disks=[], nics=[], pnode="node3", start=False)
+
+
+def everywhere(make: Callable[[], Cluster], op: Callable[[], OpCode],
+               set_right: Callable[[Cluster], None]) -> int:
+    """Break at each call in each way, set right, check; how often it was broken."""
+    whole = make()
+    whole.run(op())
+    count = len(whole.rpc.calls)
+    for at in range(count):
+        for how in WAYS:
+            cluster = make()
+            try:
+                cluster.broken(op(), at, how)
+                cluster.check()
+                set_right(cluster)
+                cluster.check_clean()
+            except BaseException as err:
+                called = whole.rpc.calls[at]
+                raise AssertionError(f"call {at} {called}, {how}: {err}") from err
+    return count * len(WAYS)
+
+
+def maker(directory: Path, *, up: bool, exported: bool = False) -> Callable[[], Cluster]:
+    def make() -> Cluster:
+        cluster = fresh(directory / str(len(list(directory.iterdir()))), up=up)
+        if exported:
+            cluster.run(remove_by_export())
+            cluster.rpc.restart()
+        return cluster
+    return make
+
+
+def check_export(cluster: Cluster) -> None:
+    rpc: Any = cluster.rpc
+    assert rpc.exported() == {"node2": [WEB]}
+    here = paths.Paths(str(rpc.root("node2.example.com")))
+    found = Path(here.export_dir, WEB)
+    assert len(list(found.iterdir())) == 3
+    assert all(path.read_bytes() == DATA for path in found.iterdir() if path.suffix != ".ini")
+
+
+def test_export(tmp_path: Path) -> None:
+    def set_right(cluster: Cluster) -> None:
+        # The watcher starts what shall run and does not.
+        if not cluster.rpc.running():
+            cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+        cluster.run(export())
+        check_export(cluster)
+
+    assert everywhere(maker(tmp_path, up=True), export, set_right) > 40
+
+
+def test_export_that_removes(tmp_path: Path) -> None:
+    def set_right(cluster: Cluster) -> None:
+        if cluster.config.instances():
+            try:
+                cluster.run(remove_by_export())
+            except (errors.OpExecError, errors.OpPrereqError):
+                # Its disks are gone already; then the export is complete.
+                check_export(cluster)
+                cluster.run(ops.OpInstanceRemove(instance_name=WEB))
+        check_export(cluster)
+
+    assert everywhere(maker(tmp_path, up=True), remove_by_export, set_right) > 40
+
+
+def test_import(tmp_path: Path) -> None:
+    def set_right(cluster: Cluster) -> None:
+        if cluster.config.instances():
+            cluster.run(ops.OpInstanceRemove(instance_name=WEB))
+        cluster.check_clean()
+        cluster.run(import_())
+        (instance,) = cluster.config.instances()
+        root = str(cluster.rpc.root("node3.example.com"))
+        for disk in cluster.config.instance_disks(instance):
+            assert Path(root + disk.logical_id[1]).read_bytes() == DATA
+        check_export(cluster)
+
+    assert everywhere(maker(tmp_path, up=False, exported=True), import_, set_right) > 40
+
+
+def test_remove(tmp_path: Path) -> None:
+    def op() -> OpCode:
+        return OpBackupRemove(instance_name=WEB)
+
+    def set_right(cluster: Cluster) -> None:
+        rpc: Any = cluster.rpc
+        cluster.run(op())
+        assert rpc.exported() == {}
+
+    assert everywhere(maker(tmp_path, up=False, exported=True), op, set_right) >= 8
