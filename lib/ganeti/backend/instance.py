@@ -27,7 +27,7 @@ from ganeti.wire import calls, json
 # grow from the first to the second.
 _ASK_AGAIN_START_S = 1.0
 _ASK_AGAIN_S = 5.0
-_POLL_START_S = 0.05
+_POLL_START_S = 0.002
 _POLL_MAX_S = 0.5
 
 # The daemon's parent loads this module; each call then runs in a child that finds all loaded.
