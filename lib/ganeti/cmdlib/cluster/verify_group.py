@@ -384,9 +384,16 @@ class LUClusterVerifyGroup(LogicalUnit):
     def _instance(self, findings: Findings, instance: Instance, gathered: Gathered) -> None:
         if instance.forthcoming:
             return
-        filled = self.config.filled(instance)
         node = self.config.node(instance.primary_node)
-        for problem in policy.instance_violations(self, filled, node):
+        # Not the filled instance: of its many parameters the policy is about a few.
+        for problem in policy.violations(
+            self,
+            node,
+            beparams=self.config.cluster().fill_be(instance),
+            disk_sizes_mib=[disk.size for disk in self.config.instance_disks(instance)],
+            nic_count=len(instance.nics),
+            disk_template=self.config.disk_template(instance),
+        ):
             findings.report("EINSTANCEPOLICY", instance.name, problem, warning=True)
         wanted = instance.admin_state == ADMIN_UP
         if node.offline:
