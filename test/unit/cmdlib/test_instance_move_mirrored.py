@@ -13,7 +13,7 @@ from ganeti import errors
 from ganeti.cmdlib.instance import migration, mirror, sync
 from ganeti.constants import disk as disk_c
 from ganeti.objects import BlockDevStatus, Disk, MigrationStatus
-from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
+from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate, OpInstanceQueryData
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 GOOD = BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False, ldisk_status=disk_c.LDS_OKAY)
@@ -158,6 +158,24 @@ def test_cleanup_leaves_one_writer():
     master.run(migrate(cleanup=True))
     assert steps(master)[-5:] == [("blockdev_close", "node2", None), *meeting(False)]
     assert [node for _name, node, _two in steps(master)].count("node3") == 0
+
+
+# -- what is told ----------------------------------------------------------------
+
+
+def test_info_about_both_halves_without_the_secret():
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = (
+        lambda node, _args: replace(GOOD, minor=0 if node == NODE1 else 3))
+    found = master.run(OpInstanceQueryData(instances=["web"], use_locking=True, static=False))
+    (one,) = found["web.example.com"]["disks"]
+    assert one["drbd_info"] == {
+        "primary_node": NODE1, "primary_node_uuid": uuid_of("node1"), "primary_minor": 0,
+        "secondary_node": NODE2, "secondary_node_uuid": uuid_of("node2"), "secondary_minor": 3,
+        "port": 11000}
+    assert one["logical_id"][5] == "" and "secret" not in str(found)
+    assert (one["pstatus"][2], one["sstatus"][2]) == (0, 3)
+    assert [child["sstatus"][2] for child in one["children"]] == [3, 3]
 
 
 # -- failover to the secondary ---------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.constants.disk import DRBD8
 from ganeti.locking import ALL, Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceQueryData
@@ -110,15 +111,23 @@ class LUInstanceQueryData(LogicalUnit):
             None if network is None else network.name,
         ]
 
-    def _disk(self, instance: Instance, disk: Disk) -> dict[str, Any]:
+    def _disk(
+        self, instance: Instance, disk: Disk, secondary: str | None = None
+    ) -> dict[str, Any]:
+        """A device, and those below it.
+
+        :param secondary: uuid of the node which has the other half; of a mirrored disk found out.
+        """
+        for uuid in disk.secondary_nodes(instance.primary_node):
+            secondary = uuid
         return {
             "iv_name": disk.iv_name,
             "dev_type": disk.dev_type,
-            "logical_id": list(disk.logical_id or ()),
-            "drbd_info": None,
-            "pstatus": self._disk_status(instance, disk),
-            "sstatus": None,
-            "children": [self._disk(instance, child) for child in disk.children or ()],
+            "logical_id": _without_secret(disk),
+            "drbd_info": self._mirror(disk),
+            "pstatus": self._disk_status(instance, disk, instance.primary_node),
+            "sstatus": secondary and self._disk_status(instance, disk, secondary),
+            "children": [self._disk(instance, child, secondary) for child in disk.children],
             "mode": disk.mode,
             "size": disk.size,
             "spindles": disk.spindles,
@@ -126,8 +135,25 @@ class LUInstanceQueryData(LogicalUnit):
             "uuid": disk.uuid,
         }
 
-    def _disk_status(self, instance: Instance, disk: Disk) -> list[Any] | None:
-        node = self.config.node(instance.primary_node)
+    def _mirror(self, disk: Disk) -> dict[str, Any] | None:
+        """Where the two halves of a mirrored disk are; in the order of the configuration."""
+        if disk.dev_type != DRBD8:
+            return None
+        first, second, port, first_minor, second_minor = disk.logical_id[:5]
+        return {
+            "primary_node": self.config.node(first).name,
+            "primary_node_uuid": first,
+            "primary_minor": first_minor,
+            "secondary_node": self.config.node(second).name,
+            "secondary_node_uuid": second,
+            "secondary_minor": second_minor,
+            "port": port,
+        }
+
+    def _disk_status(
+        self, instance: Instance, disk: Disk, node_uuid: str
+    ) -> list[Any] | None:
+        node = self.config.node(node_uuid)
         if self.op.static or node.offline or instance.forthcoming:
             return None
         answer = self.rpc.call(BLOCKDEV_FIND, node.uuid, disk=(disk, instance))
@@ -146,3 +172,11 @@ class LUInstanceQueryData(LogicalUnit):
             status.is_degraded,
             status.ldisk_status,
         ]
+
+
+def _without_secret(disk: Disk) -> list[Any]:
+    """The id of a device; what two mirrored halves know each other by is nobody else's business."""
+    shown = list(disk.logical_id or ())
+    if disk.dev_type == DRBD8 and len(shown) == 6:
+        shown[5] = ""
+    return shown
