@@ -15,7 +15,7 @@ DOC = Path(__file__).resolve().parents[2] / "doc"
 
 def test_the_list_of_fields_is_that_of_the_tables() -> None:
     assert (DOC / "query-fields.rst").read_text(encoding="utf-8") == field_list.page(), \
-        "run: tools/build-field-list >doc/query-fields.rst"
+        "run: tools/field-list >doc/query-fields.rst"
 
 
 def test_every_command_with_formats_is_documented() -> None:

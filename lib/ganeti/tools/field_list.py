@@ -1,4 +1,4 @@
-"""Writes ``doc/query-fields.rst``, the fields of every kind of object; ``build-field-list``.
+"""Writes ``doc/query-fields.rst``, the fields of every kind of object; ``field-list``.
 
 The page is made from the same tables that answer queries, so it is never wrong for long: a test
 compares it with them.
@@ -16,7 +16,7 @@ from ganeti.query.field import Field, Resource
 from ganeti.utils.text import natural_key
 
 _HEAD = """\
-.. Generated from the tables of fields by tools/build-field-list; changes here are lost.
+.. Generated from the tables of fields by tools/field-list; changes here are lost.
 
 ======================
 Fields of the lists
