@@ -34,13 +34,18 @@ from ganeti.query.resources import node as node_fields
 from ganeti.query.view import View, prefixes
 from ganeti.utils import clock, fs, near, paths
 from ganeti.utils.text import natural_key
-from ganeti.wire.calls import ALL_INSTANCES_INFO, NODE_INFO, OS_DIAGNOSE, TABLE
+from ganeti.wire.calls import (
+    ALL_INSTANCES_INFO,
+    EXPORT_LIST,
+    EXTSTORAGE_DIAGNOSE,
+    NODE_INFO,
+    OS_DIAGNOSE,
+)
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
     from ganeti.objects import Cluster, ConfigData, Instance, Node
     from ganeti.rpc import Result
-    from ganeti.wire.calls import Call
 
 log = logging.getLogger(__name__)
 
@@ -248,21 +253,10 @@ def _os_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dic
     ]
 
 
-def _needed_call(name: str, what: str) -> Call:
-    call = TABLE.get(name)
-    if call is None:
-        raise errors.OpPrereqError(
-            f"query for {what} is not possible in this version: nodes do not know the call {name}",
-            errors.ECODE_STATE,
-        )
-    return call
-
-
 def _export_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
-    call = _needed_call("export_list", query_c.EXPORT)
     config = context.config.snapshot()
     nodes = sorted(config.nodes.values(), key=lambda node: natural_key(node.name))
-    answers = context.rpc.call_many(call, [node.uuid for node in nodes])
+    answers = context.rpc.call_many(EXPORT_LIST, [node.uuid for node in nodes])
     rows: list[dict[str, Any]] = []
     for node in nodes:
         answer = answers[node.uuid]
@@ -280,10 +274,9 @@ def _extstorage_rows(
     wanted: set[str],
     qfilter: Any,
 ) -> list[dict[str, Any]]:
-    call = _needed_call("extstorage_diagnose", query_c.EXTSTORAGE)
     config = context.config.snapshot()
     nodes = _askable_nodes(config)
-    answers = context.rpc.call_many(call, [node.uuid for node in nodes])
+    answers = context.rpc.call_many(EXTSTORAGE_DIAGNOSE, [node.uuid for node in nodes])
     answered = [node for node in nodes if answers[node.uuid].failure is None]
     found: dict[str, dict[str, list[Any]]] = {}
     for node in answered:

@@ -271,16 +271,7 @@ def test_cluster(context, tmp_path):
         assert query_room.watcher_pause() is None
 
 
-@pytest.mark.parametrize("what", ["export", "extstorage"])
-def test_what_nodes_cannot_tell_yet_is_refused(context, what, monkeypatch):
-    monkeypatch.setattr(query_room, "TABLE", {})
-    with pytest.raises(errors.OpPrereqError, match=what):
-        query_room.query(context, what, ["name"])
-
-
-def test_exports(context, monkeypatch):
-    call = SimpleNamespace(name="export_list")
-    monkeypatch.setattr(query_room, "TABLE", {"export_list": call})
+def test_exports(context):
     for number in (1, 2):
         context.rpc.answers["export_list", f"node{number}.example.com"] = ["web10", "web2"]
     context.rpc.answers["export_list", "node3.example.com"] = errors.NodeCallFailed("n", "c", "x")
@@ -293,9 +284,7 @@ def test_exports(context, monkeypatch):
     ]
 
 
-def test_external_storage(context, monkeypatch):
-    call = SimpleNamespace(name="extstorage_diagnose")
-    monkeypatch.setattr(query_room, "TABLE", {"extstorage_diagnose": call})
+def test_external_storage(context):
     row = ["prov", "/ext/prov", True, "", [["pool", "doc"]]]
     for number in range(1, 5):
         context.rpc.answers["extstorage_diagnose", f"node{number}.example.com"] = [row]

@@ -8,7 +8,6 @@ a request stays the same for other programs; names of arguments are ours (they n
 
 from __future__ import annotations
 
-from ganeti.wire.calls import backup
 from ganeti.wire.calls.admin import (
     NODE_CHANGE_MASTER_NETMASK,
     NODE_POWERCYCLE,
@@ -20,6 +19,19 @@ from ganeti.wire.calls.admin import (
     STORAGE_MODIFY,
 )
 from ganeti.wire.calls.allocator import IALLOCATOR_RUNNER
+from ganeti.wire.calls.backup import (
+    EXPORT_INFO,
+    EXPORT_LIST,
+    EXPORT_REMOVE,
+    EXPORT_START,
+    FINALIZE_EXPORT,
+    IMPEXP_ABORT,
+    IMPEXP_CLEANUP,
+    IMPEXP_STATUS,
+    IMPORT_START,
+    X509_CERT_CREATE,
+    X509_CERT_REMOVE,
+)
 from ganeti.wire.calls.base import Arg, Call, FileDetails, Filler
 from ganeti.wire.calls.blockdev import (
     BLOCKDEV_ADDCHILDREN,
@@ -132,7 +144,8 @@ from ganeti.wire.calls.ssh import (
 
 #: Every call by its name.
 TABLE: dict[str, Call] = {call.name: call for call in (
-    *backup.CALLS,
+    EXPORT_INFO, EXPORT_LIST, EXPORT_REMOVE, EXPORT_START, FINALIZE_EXPORT, IMPEXP_ABORT,
+    IMPEXP_CLEANUP, IMPEXP_STATUS, IMPORT_START, X509_CERT_CREATE, X509_CERT_REMOVE,
     ETC_HOSTS_MODIFY, NODE_SSH_ACTIVATE, NODE_SSH_KEYS, NODE_SSH_TRUST,
     BDEV_SIZES, BLOCKDEV_ADDCHILDREN, BLOCKDEV_CONVERT, BLOCKDEV_GETMIRRORSTATUS_MULTI,
     BLOCKDEV_IMAGE, BLOCKDEV_PAUSE_RESUME_SYNC, BLOCKDEV_REMOVECHILDREN, BLOCKDEV_SNAPSHOT,
@@ -161,6 +174,9 @@ TABLE: dict[str, Call] = {call.name: call for call in (
 )}
 
 __all__ = [
+    "EXPORT_INFO", "EXPORT_LIST", "EXPORT_REMOVE", "EXPORT_START", "FINALIZE_EXPORT",
+    "IMPEXP_ABORT", "IMPEXP_CLEANUP", "IMPEXP_STATUS", "IMPORT_START", "X509_CERT_CREATE",
+    "X509_CERT_REMOVE",
     "ETC_HOSTS_MODIFY", "NODE_SSH_ACTIVATE", "NODE_SSH_KEYS", "NODE_SSH_TRUST",
     "EXTSTORAGE_DIAGNOSE",
     "BDEV_SIZES", "BLOCKDEV_ADDCHILDREN", "BLOCKDEV_CONVERT", "BLOCKDEV_GETMIRRORSTATUS_MULTI",

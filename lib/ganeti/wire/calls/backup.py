@@ -123,6 +123,3 @@ X509_CERT_CREATE = Call(
     ResultCodec(ht.ListOf(ht.NonEmptyString)), timeout_s=900)
 X509_CERT_REMOVE = Call(
     "x509_cert_remove", (Arg("name", PLAIN, ht.NonEmptyString),), timeout_s=900)
-
-CALLS = (EXPORT_INFO, EXPORT_LIST, EXPORT_REMOVE, FINALIZE_EXPORT, EXPORT_START, IMPORT_START,
-         IMPEXP_STATUS, IMPEXP_ABORT, IMPEXP_CLEANUP, X509_CERT_CREATE, X509_CERT_REMOVE)
