@@ -381,6 +381,9 @@ class DrbdDevice(BlockDevice):
 
     def set_info(self, text: str) -> None:
         """Mark what is below."""
+        if self._just_made:
+            # So is that, and it was marked when it was made.
+            return
         for child in self.disk.children:
             storage.device(child).set_info(text)
 
