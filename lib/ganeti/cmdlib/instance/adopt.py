@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
-from ganeti.constants.disk import BLOCK, PLAIN
+from ganeti.cmdlib.instance import space
+from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, INT_MIRRORED, LVM_BASED, PLAIN
 from ganeti.objects import Disk
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
@@ -87,6 +88,30 @@ def measure_wishes(
             )
         sizes.append(int(found[0]) // _MIB)
     return sizes
+
+
+def require_storage(
+    unit: LogicalUnit, template: str, node_uuids: Sequence[str], wishes: Sequence[dict[str, Any]]
+) -> None:
+    """Devices to be adopted exist and are free, which also fills in their sizes; for others there
+    is room.
+
+    :param node_uuids: nodes of the new instance, the primary first.
+    """
+    if any(wish.get("adopt") for wish in wishes):
+        require_unused(unit.config.snapshot(), template, wishes)
+        sizes = measure_wishes(unit, node_uuids[0], template, wishes)
+        for wish, size_mib in zip(wishes, sizes, strict=True):
+            wish["size"] = size_mib
+        return
+    if template not in LVM_BASED:
+        return
+    needed: dict[str, int] = {}
+    for wish in wishes:
+        needed[wish["vg"]] = needed.get(wish["vg"], 0) + wish["size"]
+        if template in INT_MIRRORED:
+            needed[wish["metavg"]] = needed.get(wish["metavg"], 0) + DRBD_META_SIZE_MIB
+    space.require_free_space(unit, node_uuids, needed)
 
 
 def rename(

@@ -27,16 +27,16 @@ from ganeti.cmdlib.instance import (
     communication,
     new_disks,
     nics,
+    os_params,
     params,
     policy,
     run,
-    space,
     steps,
     sync,
 )
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.cmdlib.undo import Undo
-from ganeti.constants.disk import DRBD_META_SIZE_MIB, FILE_BASED, INT_MIRRORED, LVM_BASED
+from ganeti.constants.disk import FILE_BASED, INT_MIRRORED
 from ganeti.constants.hv import REQUIRING_PORT
 from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
@@ -287,7 +287,10 @@ class LUInstanceCreate(LogicalUnit):
         hvparams = params.checked_hvparams(self.hypervisor, op.hvparams)
         hvparams_filled = fill.fill_hv(cluster, self.hypervisor, op.os_type, hvparams)
         params.require_hv_syntax(self.hypervisor, hvparams_filled)
-        osparams_all = self._os_parameters()
+        osparams_all = os_params.for_installation(
+            cluster, op.os_type or "", op.osparams, op.osparams_private or {},
+            op.osparams_secret or {},
+        )
         wishes = new_disks.plan_disks(self, self.template, op.disks)
         directory = None
         if self.template in disk_work.IN_OWN_DIRECTORY:
@@ -308,7 +311,7 @@ class LUInstanceCreate(LogicalUnit):
         planned_nics = nics.settle(
             self, planned_nics, node, conflicts_check=op.conflicts_check
         )
-        self._check_storage(nodes, wishes)
+        adopt.require_storage(self, self.template, [node.uuid for node in nodes], wishes)
         found = policy.violations(
             self,
             node,
@@ -398,47 +401,6 @@ class LUInstanceCreate(LogicalUnit):
             f" {', '.join(node.name for node in nodes)}"
         )
         return nodes
-
-    def _check_storage(self, nodes: list[Node], wishes: list[dict[str, Any]]) -> None:
-        """Adopted devices exist and are free; for others there is room. Fills in found sizes."""
-        if any(wish.get("adopt") for wish in wishes):
-            adopt.require_unused(self.config.snapshot(), self.template, wishes)
-            for wish, size_mib in zip(
-                wishes, adopt.measure_wishes(self, nodes[0].uuid, self.template, wishes),
-                strict=True,
-            ):
-                wish["size"] = size_mib
-            return
-        if self.template not in LVM_BASED:
-            return
-        needed: dict[str, int] = {}
-        for wish in wishes:
-            needed[wish["vg"]] = needed.get(wish["vg"], 0) + wish["size"]
-            if self.template in INT_MIRRORED:
-                needed[wish["metavg"]] = needed.get(wish["metavg"], 0) + DRBD_META_SIZE_MIB
-        space.require_free_space(self, [node.uuid for node in nodes], needed)
-
-    def _os_parameters(self) -> dict[str, Any]:
-        """All OS parameters for this installation, the secret ones too; a name may appear once."""
-        op = self.op
-        given: list[Mapping[str, Any]] = [
-            op.osparams,
-            op.osparams_private or {},
-            op.osparams_secret or {},
-        ]
-        names = [name for params_ in given for name in params_]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise errors.OpPrereqError(
-                f"OS parameters {', '.join(twice)} are given with different visibility",
-                errors.ECODE_INVAL,
-            )
-        cluster, os_type = self.config.cluster(), op.os_type or ""
-        return {
-            **fill.fill_osparams(cluster, os_type, op.osparams),
-            **fill.fill_osparams_private(cluster, os_type, op.osparams_private),
-            **(op.osparams_secret or {}),
-        }
 
     def dry_run_result(self, plan: CreatePlan) -> list[str]:
         return [node.name for node in plan.nodes]
