@@ -43,8 +43,8 @@ HOOKS_RUNNER = Call(
         Arg("env", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Str)),
     ), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=900, many=True)
 #: ``wanted``: list of [hpath, phase] -> for each whether the node has anything for HOOKS_RUNNER to
-#: do. Ours alone; it is not among the published calls. Mostly the answer is no, and costs a fraction
-#: of the other.
+#: do. Ours alone; it is not among the published calls. Mostly the answer is no, and costs a
+#: fraction of the other.
 HOOKS_PRESENT = Call(
     "hooks_present", (Arg("wanted", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
     ResultCodec(ht.ListOf(ht.Bool)), timeout_s=60, many=True, keep=True)
