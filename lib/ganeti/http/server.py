@@ -23,8 +23,8 @@ Session tickets make the handshake of a known client cheap: their key is part of
 every child inherits.
 
 An answer may *keep* the connection: the same child then serves further requests of this client.
-That is for calls which come many times a second and take less time than a fork (the copies of the
-job queue); everything but the fork and the handshake happens anew for each request. A kept
+That is for calls which come often and take less time than a fork (copies of the job queue, facts of
+the node, starts and stops); everything but the fork and the handshake happens anew for each. A kept
 connection that is idle ends with the spares, or after :data:`KEEP_S`.
 """
 
