@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from fakes.config import cluster_of, instance_of
+import pytest
+
+from fakes.config import FakeConfig, cluster_of, instance_of
+from fakes.rpc import FakeRpc
+from ganeti import errors, luxi
+from ganeti.cmdlib.base import MasterContext
+from ganeti.jqueue.queue import JobQueue
+from ganeti.locking import LockManager
+from ganeti.opcodes.test import OpTestDelay
 from ganeti.server.luxi_events import EventLog
+from ganeti.server.luxi_server import Server
+from ganeti.server.luxi_service import Service
+from ganeti.utils import net, paths
+from ganeti.wire.queue_store import QueueStore
 
 
 def job(number: int, status: str) -> Any:
@@ -81,6 +94,61 @@ def test_instances() -> None:
     assert first["name"] == instance.name and first["admin_state"] == "down"
     assert first["primary_node"] == before.nodes[instance.primary_node].name
     assert found["events"][1][2]["admin_state"] is None
+
+
+class Scene:
+    """The queue and the configuration of a master that tells events, behind a real socket."""
+
+    def __init__(self, directory: Path) -> None:
+        self.log = EventLog()
+        self.config = FakeConfig(cluster_of(2, (instance_of("web1"),)))
+        self.config.tell_commits(self.log.config_changed)
+        context = MasterContext(
+            self.config, LockManager({}), FakeRpc(self.config))  # type: ignore[arg-type]
+        self.queue = context.queue = JobQueue(
+            QueueStore(str(directory / "queue")), lambda *_args: None)
+        self.queue.when_shown(self.log.jobs_shown)
+        self.queue.start()
+        path = str(directory / "socket")
+        self.server = Server([net.unix_listen(path)], Service(context, self.log))
+        self.thread = threading.Thread(target=self.server.serve)
+        self.thread.start()
+        self.client = luxi.Client(path)
+
+    def stop(self) -> None:
+        self.client.close()
+        self.queue.stop(60.0)
+        self.server.stop(grace_s=1.0)
+        self.thread.join(60.0)
+
+
+def test_through_the_socket(tmp_path: Path) -> None:
+    with paths.override(paths.Paths(str(tmp_path))):
+        scene = Scene(tmp_path)
+        try:
+            start = scene.client.call("WaitForEvents", None, 0)
+            assert (start["events"], start["last"]) == ([], 0)
+            place = [start["epoch"], 0]
+            # The time is over and nothing has happened.
+            assert scene.client.call("WaitForEvents", place, 0)["events"] == []
+            number = scene.client.submit_job([OpTestDelay(duration=0.0)])
+            seen: list[tuple[int, str]] = []
+            while (number, "success") not in seen:
+                found = scene.client.call("WaitForEvents", place, 60)
+                assert not found["lost"] and found["events"]
+                seen += [(data["id"], data["status"]) for _n, _kind, data in found["events"]]
+                place = [found["epoch"], found["last"]]
+            assert seen[0] == (number, "queued") and len(seen) == len(set(seen))
+            uuid = next(iter(scene.config.snapshot().instances))
+            scene.config.mark_instance(uuid, "up")
+            (event,) = scene.client.call("WaitForEvents", place, 60)["events"]
+            assert event[1:2] == ["instance"] and event[2]["admin_state"] == "up"
+            assert scene.client.call("WaitForEvents", ["other", 1], 60)["lost"]
+            for place in (["x"], "x", [1, "x"]):
+                with pytest.raises(errors.RequestError, match="place"):
+                    scene.client.call("WaitForEvents", place, 0)
+        finally:
+            scene.stop()
 
 
 def test_many_at_once() -> None:

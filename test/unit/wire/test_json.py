@@ -1,0 +1,60 @@
+"""JSON: one way to write, two to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ganeti import errors
+from ganeti.wire import json
+
+_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.text()
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(_VALUES)
+def test_what_is_written_is_read(value: Any) -> None:
+    for text in (json.dumps(value), json.dumps_spaced(value)):
+        assert text.isascii()
+        assert json.loads(text) == json.loads_strict(text) == value
+
+
+def test_blanks() -> None:
+    value = {"a": [1, {"b": None}]}
+    assert json.dumps(value) == '{"a":[1,{"b":null}]}'
+    assert json.dumps_spaced(value) == '{"a": [1, {"b": null}]}'
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
+def test_what_json_cannot_say(value: Any) -> None:
+    for write in (json.dumps, json.dumps_spaced):
+        with pytest.raises(errors.ProgrammerError):
+            write([value])
+
+
+@pytest.mark.parametrize("text", [
+    "", "nonsense", "[1", '{"a":1,}', "NaN", "[Infinity]", "[" * 100_000, b"\xff", "1" * 5000,
+])
+def test_what_is_no_json(text: str | bytes) -> None:
+    for read in (json.loads, json.loads_strict):
+        with pytest.raises(errors.ParseError):
+            read(text)
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"a":1}', '[{"x":{"b":1,"c":2,"b":3}}]'])
+def test_a_key_that_comes_twice(text: str) -> None:
+    assert json.loads(text)
+    with pytest.raises(errors.ParseError, match="twice"):
+        json.loads_strict(text)
+
+
+def test_many_keys_are_quick_to_check() -> None:
+    """The last of them comes twice; looking for it must not take the square of their number."""
+    keys = ",".join(f'"k{number}":0' for number in range(100_000))
+    with pytest.raises(errors.ParseError, match="k99999"):
+        json.loads_strict(f'{{{keys},"k99999":0}}')
