@@ -50,9 +50,7 @@ def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
     if offset_mib + size_mib > end_mib:
         raise device.fail(
             f"cannot wipe up to {offset_mib + size_mib} MiB, it has {end_mib} MiB")
-    argv = copy.wipe_argv(device.path, offset_mib, size_mib)
-    if not _is_block(device.path):
-        argv.append("conv=notrunc")
+    argv = copy.wipe_argv(device.path, offset_mib, size_mib, is_block=_is_block(device.path))
     _dd(device, argv, "cannot be wiped")
 
 

@@ -8,17 +8,21 @@ from __future__ import annotations
 _BLOCK = "1048576"
 
 
-def wipe_argv(path: str, offset_mib: int, size_mib: int) -> list[str]:
+def wipe_argv(path: str, offset_mib: int, size_mib: int, *, is_block: bool) -> list[str]:
     """Overwrite a part of a device with zeros."""
-    return ["dd", "if=/dev/zero", f"seek={offset_mib}", f"bs={_BLOCK}", "oflag=direct",
+    return ["dd", "if=/dev/zero", f"seek={offset_mib}", f"bs={_BLOCK}", *_how(is_block),
             f"of={path}", f"count={size_mib}"]
 
 
 def image_argv(image: str, path: str, size_mib: int, *, is_block: bool) -> list[str]:
     """Write an image to a device, at most so much of it."""
-    # A file would be cut off behind the image.
-    return ["dd", f"if={image}", "seek=0", f"bs={_BLOCK}", "oflag=direct", f"of={path}",
-            f"count={size_mib}", *([] if is_block else ["conv=notrunc"])]
+    return ["dd", f"if={image}", "seek=0", f"bs={_BLOCK}", *_how(is_block), f"of={path}",
+            f"count={size_mib}"]
+
+
+def _how(is_block: bool) -> list[str]:
+    # A file would be cut off behind what is written, and not all file systems know direct access.
+    return ["oflag=direct"] if is_block else ["conv=notrunc,fsync"]
 
 
 def fetch_argv(address: str, target: str) -> list[str]:

@@ -1,0 +1,80 @@
+"""Wiping disks and writing images to them, with files as disks and the real dd."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors, storage
+from ganeti.backend import disk_content
+from ganeti.objects import Disk
+from ganeti.storage import copy
+from ganeti.utils import paths
+
+MIB = 1 << 20
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A file disk of 4 MiB, full of ones."""
+    with paths.override(paths.Paths(str(tmp_path / "node1"))) as here:
+        path = "/srv/ganeti/file-storage/web1/disk0"
+        os.makedirs(os.path.dirname(here.to_local(path)))
+        found = Disk(dev_type="file", logical_id=("loop", path), size=4, uuid="u1")
+        Path(here.to_local(path)).write_bytes(b"1" * 4 * MIB)
+        yield found
+
+
+def content(disk):
+    return Path(storage.device(disk).path).read_bytes()
+
+
+def test_wiping_a_part(disk):
+    disk_content.wipe(disk, 1, 2)
+    assert content(disk) == b"1" * MIB + bytes(2 * MIB) + b"1" * MIB
+    with pytest.raises(errors.BlockDeviceError, match="cannot wipe up to 5 MiB, it has 4 MiB"):
+        disk_content.wipe(disk, 3, 2)
+
+
+def test_writing_an_image(disk, tmp_path):
+    image = tmp_path / "image"
+    image.write_bytes(b"2" * MIB + b"end")
+    disk_content.image(disk, str(image), 4)
+    assert content(disk)[:MIB + 3] == b"2" * MIB + b"end"
+    assert len(content(disk)) == 4 * MIB
+    image.write_bytes(bytes(5 * MIB))
+    with pytest.raises(errors.BlockDeviceError, match="has 5 MiB, there is room for 4"):
+        disk_content.image(disk, str(image), 4)
+    with pytest.raises(errors.BlockDeviceError, match="there is no image /nowhere"):
+        disk_content.image(disk, "/nowhere", 4)
+
+
+def test_an_image_that_cannot_be_loaded(disk):
+    before = content(disk)
+    with pytest.raises(errors.BlockDeviceError, match="cannot be loaded"):
+        disk_content.image(disk, "http://127.0.0.1:1/image", 4)
+    assert content(disk) == before
+
+
+def test_a_file_has_no_snapshot(disk):
+    with pytest.raises(errors.BlockDeviceError, match="have no snapshots"):
+        disk_content.snapshot(disk, "", 0)
+
+
+def test_what_does_not_exist(disk):
+    os.unlink(storage.device(disk).path)
+    for call in (lambda: disk_content.wipe(disk, 0, 1), lambda: disk_content.snapshot(disk, "", 0),
+                 lambda: disk_content.image(disk, "/etc/hostname", 1)):
+        with pytest.raises(errors.BlockDeviceError, match="does not exist"):
+            call()
+
+
+def test_commands():
+    assert " ".join(copy.wipe_argv("/dev/x", 5, 7, is_block=True)) == (
+        "dd if=/dev/zero seek=5 bs=1048576 oflag=direct of=/dev/x count=7")
+    assert " ".join(copy.image_argv("/i", "/dev/x", 7, is_block=True)) == (
+        "dd if=/i seek=0 bs=1048576 oflag=direct of=/dev/x count=7")
+    assert "conv=notrunc,fsync" in copy.image_argv("/i", "/f", 7, is_block=False)
