@@ -334,7 +334,7 @@ def test_older_queries_refuse_what_is_unknown(context, names, fields, ecode):
 
 def test_fields_and_unknown_resources(context):
     assert query_room.query_fields("lock")["fields"][0]["name"] == "mode"
-    assert len(query_room.query_fields("instance", [])["fields"]) == 292
+    assert len(query_room.query_fields("instance", [])["fields"]) >= 292
     for ask in (
         lambda: query_room.query_fields("tape"),
         lambda: query_room.query(context, "tape", ["name"]),
