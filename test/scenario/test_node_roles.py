@@ -7,6 +7,7 @@ first node is the master), two regular nodes.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -373,6 +374,28 @@ def test_a_node_is_switched_off_and_on(cluster: Cluster, helper: Path) -> None:
     assert cluster.rows("gnt-node", "list", "-o", "powered", NODE3) == [["N"]]
     modify(cluster, NODE3, "--node-powered=yes", "--offline=no").ok()
     agreed(cluster)
+
+
+def test_what_nodes_have(cluster: Cluster) -> None:
+    """Storage, volumes, minors, commands of the administrator, and a reset that cannot be."""
+    rows = cluster.rows("gnt-node", "list-storage", "-o", "node,type,name", NODE2)
+    assert rows == [[NODE2, "file", "/srv/ganeti/file-storage"]]
+    said = cluster.run("gnt-node", "list-storage", "--storage-type=lvm-vg", NODE2).ok().text
+    assert f"node {NODE2} does not tell its storage" in said or "lvm-vg" in said
+    cluster.run("gnt-node", "list-storage", "--storage-type=diskless").failed(
+        "invalid choice", exit_code=2)
+    assert cluster.rows("gnt-node", "volumes") == []
+    assert cluster.rows("gnt-node", "list-drbd", NODE2) == []
+    cluster.run("gnt-node", "modify-storage", "--allocatable=no", NODE2, "lvm-pv", "/dev/nosuch"
+                ).failed("/dev/nosuch", NODE2)
+    cluster.run("gnt-node", "powercycle", "--yes", NODE2).failed("virtual cluster")
+    directory = cluster.path(NODE2, "etc/ganeti/restricted-commands")
+    directory.mkdir(mode=0o755)
+    command = directory / "kernel"
+    command.write_text("#!/bin/sh\nuname -r\n")
+    command.chmod(0o755)
+    said = cluster.run("gnt-node", "restricted-command", "-M", "kernel", NODE2).ok().stdout
+    assert f"{NODE2}: {os.uname().release}" in said
 
 
 def test_health_and_helpers_that_fail(cluster: Cluster, helper: Path) -> None:

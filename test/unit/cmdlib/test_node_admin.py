@@ -176,13 +176,14 @@ def test_a_node_that_answers_too_little_is_left_out():
 
 
 def test_storage_of_the_default_template():
-    master = Master(cluster_of(1))  # its first template is diskless
+    master = Master(cluster_of(1, enabled_disk_templates=("diskless",)))
     text = master.refused(OpNodeQueryStorage(output_fields=["name"]), errors.ECODE_INVAL)
     assert "--storage-type" in text
     text = master.refused(
         OpNodeQueryStorage(output_fields=["colour"], storage_type="file"), errors.ECODE_INVAL)
     assert "colour" in text
-    shared = Master(cluster_of(1, enabled_disk_templates=("sharedfile",)))
+    # One which says nothing about nodes is passed over.
+    shared = Master(cluster_of(1, enabled_disk_templates=("diskless", "sharedfile", "file")))
     shared.rpc.answers["storage_list"] = []
     assert shared.run(OpNodeQueryStorage(output_fields=["name"])) == []
     assert shared.rpc.of("storage_list")[0][1]["su_name"] == "sharedfile"

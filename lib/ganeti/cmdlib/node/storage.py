@@ -92,8 +92,10 @@ class LUNodeQueryStorage(_QueryUnit):
     def check_prereq(self) -> str:
         wanted = self.op.storage_type
         if wanted is None:
-            template = self.config.cluster().enabled_disk_templates[0]
-            wanted = disk_c.STORAGE_TYPE_OF[template]
+            enabled = [disk_c.STORAGE_TYPE_OF[template]
+                       for template in self.config.cluster().enabled_disk_templates]
+            # The first that says something about nodes; disks may be on none of them.
+            wanted = next((kind for kind in enabled if kind in REPORTED_TYPES), enabled[0])
         if wanted not in REPORTED_TYPES:
             raise errors.OpPrereqError(
                 f"storage of type {wanted!r} cannot be listed. Choose one of"
