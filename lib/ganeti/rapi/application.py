@@ -131,7 +131,7 @@ class RestApplication:
 
     async def _user(self, operation: Operation, resource: Resource, method: str,
                     incoming: Incoming) -> User | None:
-        self._users.refresh_if_unwatched()
+        self._users.refresh_if_due()
         user = await self._users.identify(
             incoming.head.headers.get("authorization"), incoming.peer)
         needed = operation.access

@@ -59,7 +59,7 @@ FAILURES: Final = 10
 WINDOW_S: Final = 60.0
 _MOST_ADDRESSES: Final = 10_000
 _MOST_KNOWN: Final = 1_000
-_LOOK_S: Final = 2.0
+_LOOK_S, _LOOK_WATCHED_S = 2.0, 60.0
 # Each takes 32 MiB while it runs.
 _CHECKS_AT_ONCE: Final = 2
 
@@ -160,9 +160,9 @@ class Users:
             _log.warning("%s: %s", self._path, problem)
         _log.info("%d users may use the interface", len(self._users))
 
-    def refresh_if_unwatched(self) -> None:
-        """Look at the file from time to time, where nobody tells of changes."""
-        if not self.watched and self._clock() - self._looked > _LOOK_S:
+    def refresh_if_due(self) -> None:
+        """Look at the file from time to time; seldom where somebody tells of changes."""
+        if self._clock() - self._looked > (_LOOK_WATCHED_S if self.watched else _LOOK_S):
             self._looked = self._clock()
             self.refresh()
 

@@ -150,7 +150,7 @@ def test_the_file_changes(lab: Lab) -> None:
     assert lab.identify(basic("joe", "pw"))
     lab.path.write_text("jack other write\n")
     lab.now += 10
-    lab.users.refresh_if_unwatched()
+    lab.users.refresh_if_due()
     assert lab.refused(basic("jack", "secret")).status == 401
     assert lab.refused(basic("joe", "pw")).status == 401
     assert lab.identify(basic("jack", "other"))
