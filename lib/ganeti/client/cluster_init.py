@@ -9,6 +9,8 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import values as value_types
 from ganeti.cli.command import Values
+from ganeti.client.policy_options import SPEC_TYPES
+from ganeti.client.policy_options import bounds as typed_bounds
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 
@@ -20,15 +22,14 @@ if TYPE_CHECKING:
     from ganeti.bootstrap import InitParams
 
 
-# Option of one bound -> its name in a policy, and whether it is a size.
+# Option of one bound -> its name in a policy.
 _SPECS = (
-    ("ispecs_mem_size", "memory-size", True),
-    ("ispecs_disk_size", "disk-size", True),
-    ("ispecs_cpu_count", "cpu-count", False),
-    ("ispecs_disk_count", "disk-count", False),
-    ("ispecs_nic_count", "nic-count", False),
+    ("ispecs_mem_size", "memory-size"),
+    ("ispecs_disk_size", "disk-size"),
+    ("ispecs_cpu_count", "cpu-count"),
+    ("ispecs_disk_count", "disk-count"),
+    ("ispecs_nic_count", "nic-count"),
 )
-_SPEC_TYPES = {name: "size" if size else "int" for _, name, size in _SPECS} | {"spindle-use": "int"}
 
 
 def parameters(values: Values, cluster_name: str) -> InitParams:
@@ -170,15 +171,15 @@ def policy(values: Values) -> dict[str, Any]:
     :raises OpPrereqError: both forms of bounds, or bounds that are neither min, max nor std.
     """
     found: dict[str, Any] = {}
-    split = {name: values.get(dest) for dest, name, _ in _SPECS if values.get(dest)}
+    split = {name: values.get(dest) for dest, name in _SPECS if values.get(dest)}
     if split and (values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None):
         raise errors.OpPrereqError(
             "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",
             errors.ECODE_INVAL)
     if values.ipolicy_bounds_specs is not None:
-        found["minmax"] = [_bounds(section) for section in values.ipolicy_bounds_specs]
+        found["minmax"] = [typed_bounds(section) for section in values.ipolicy_bounds_specs]
     if values.ipolicy_std_specs is not None:
-        found["std"] = value_types.typed_params(values.ipolicy_std_specs, _SPEC_TYPES)
+        found["std"] = value_types.typed_params(values.ipolicy_std_specs, SPEC_TYPES)
     if split:
         found.update(_from_split(split))
     if values.ipolicy_disk_templates is not None:
@@ -191,15 +192,6 @@ def policy(values: Values) -> dict[str, Any]:
     return found
 
 
-def _bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    if set(section) != {"min", "max"}:
-        raise errors.OpPrereqError(
-            "instance policy: each choice of bounds needs min:... and max:...",
-            errors.ECODE_INVAL)
-    return {kind: value_types.typed_params(params, _SPEC_TYPES)
-            for kind, params in section.items()}
-
-
 def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """``--specs-mem-size min=1,max=2`` options, turned from per value to per bound.
 
@@ -210,7 +202,7 @@ def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
     bounds = {kind: dict(params) for kind, params in default["minmax"][0].items()}
     bounds["std"] = dict(default["std"])
     for name, given in split.items():
-        typed = value_types.typed_params(given, dict.fromkeys(bounds, _SPEC_TYPES[name]))
+        typed = value_types.typed_params(given, dict.fromkeys(bounds, SPEC_TYPES[name]))
         for kind, value in typed.items():
             bounds[kind][name] = value
     std = bounds.pop("std")

@@ -42,10 +42,10 @@ def group_policy(values: Values) -> dict[str, Any] | None:
     :raises TypeEnforcementError: a bound that is no number.
     """
     found: dict[str, Any] = {}
-    bounds = values.ipolicy_bounds_specs
-    if bounds is not None:
-        reset = not bounds or bounds == [{DEFAULT: {}}]
-        found["minmax"] = DEFAULT if reset else [_bounds(section) for section in bounds]
+    given = values.ipolicy_bounds_specs
+    if given is not None:
+        reset = not given or given == [{DEFAULT: {}}]
+        found["minmax"] = DEFAULT if reset else [bounds(section) for section in given]
     templates = values.ipolicy_disk_templates
     if templates is not None:
         found["disk-templates"] = DEFAULT if templates in ([], [DEFAULT]) else list(templates)
@@ -57,7 +57,11 @@ def group_policy(values: Values) -> dict[str, Any] | None:
     return found or None
 
 
-def _bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """One choice of bounds, in its types.
+
+    :raises OpPrereqError: it is not exactly a smallest and a largest instance.
+    """
     if set(section) != {"min", "max"}:
         raise errors.OpPrereqError(
             "instance policy: each choice of bounds needs min:... and max:...",
