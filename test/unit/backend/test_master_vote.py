@@ -42,7 +42,7 @@ def test_an_empty_node(node):
 
 def test_a_candidate(node):
     upload(17, E1)
-    jobqueue.update_many([("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")])
+    jobqueue.update_many([("version", "1\n"), ("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")])
     vote = master_vote.vote()
     assert (vote.config_serial, vote.last_job) == (17, 12)
     assert (vote.config_epoch, vote.queue_epoch) == (str(E1), str(E1))
@@ -83,7 +83,7 @@ def test_stale_uploads(node):
     with pytest.raises(StaleEpochError):
         upload(18, E1)
     with pytest.raises(StaleEpochError):
-        jobqueue.update_many([("job-1", "{}")])
+        jobqueue.update_many([("version", "1\n"), ("job-1", "{}")])
     with pytest.raises(StaleEpochError):
         ssconf.write({"master_node": "node9.example.com\n"})
     assert config_file.serial_of_file(node.cluster_conf_file) == 17
@@ -105,7 +105,7 @@ def test_the_epoch_is_no_ssconf_value(node):
 
 def test_demotion(node):
     upload(17, E1)
-    jobqueue.update_many([("job-1", "{}")])
+    jobqueue.update_many([("version", "1\n"), ("job-1", "{}")])
     master_vote.demote()
     assert not os.path.exists(node.cluster_conf_file)
     assert os.path.exists(node.cluster_conf_file + ".demoted")
