@@ -42,7 +42,8 @@ def test_an_empty_node(node):
 
 def test_a_candidate(node):
     upload(17, E1)
-    jobqueue.update_many([("version", "1\n"), ("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")])
+    jobqueue.update_many([
+        ("version", "1\n"), ("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")])
     vote = master_vote.vote()
     assert (vote.config_serial, vote.last_job) == (17, 12)
     assert (vote.config_epoch, vote.queue_epoch) == (str(E1), str(E1))
