@@ -281,6 +281,28 @@ def test_a_delay_that_is_ended_early(cluster: Cluster) -> None:
 # -- verification ----------------------------------------------------------------
 
 
+def test_faults_on_nodes_are_noticed(cluster: Cluster) -> None:
+    """A fact that a node missed, a helper and a script that are not there, a tag shared."""
+    fact = cluster.path(NODE2, "var/lib/ganeti/ssconf_cluster_tags")
+    fact.chmod(0o644)
+    fact.write_text("old\n")
+    gnt(cluster, "modify", "--node-parameters=oob_program=/nonexistent/oob").ok()
+    gnt(cluster, "add-tags", "htools:iextags:service").ok()
+    for name in ("web1", "web2"):
+        cluster.run(*ADD, "-n", NODE2, "--no-start", "--tags=service:web", name).ok()
+    fact.write_text("old\n")
+    shown = gnt(cluster, "verify", "--error-codes").failed().stdout
+    for code, text in (("ECLUSTERFILECHECK:cluster:", f"missing or old on {NODE2}"),
+                       (f"ENODEOOBPATH:node:{NODE3}:", "/nonexistent/oob"),
+                       (f"EEXTAGS:node:{NODE2}:", "web1, web2 share the exclusive tag")):
+        assert any(f"ERROR:{code}" in line and text in line for line in shown.splitlines()), shown
+    for name in ("web1", "web2"):
+        cluster.run("gnt-instance", "remove", "-f", name).ok()
+    gnt(cluster, "remove-tags", "htools:iextags:service").ok()
+    gnt(cluster, "modify", "--node-parameters=oob_program=default").ok()
+    gnt(cluster, "redist-conf").ok()
+
+
 def test_all_is_well_in_the_end(cluster: Cluster) -> None:
     shown = gnt(cluster, "verify", "--error-codes").ok()
     assert "ERROR" not in shown.stdout
