@@ -39,6 +39,12 @@ def test_a_disk_dies(cluster: Cluster, broken: str, mode: str) -> None:
     last = writer.stop()
     drbd.wait_for(machine, minor(cluster, machine), "Diskless/UpToDate$")
     assert "EINSTANCEFAULTYDISK" in cluster.fails("cluster", "verify", "--error-codes")
+    if mode == "-p":
+        # The instance may leave the node whose disk died, and come back. Not while it runs: for a
+        # moment it would have no data at all.
+        assert "lost its storage" in cluster.fails("instance", "migrate", "-f", NAME)
+        for _there_and_back in range(2):
+            cluster.gnt("instance", "failover", "-f", NAME)
     cluster.gnt("node", "repair-storage", "--ignore-consistency", broken, "lvm-vg", "xenvg")
     assert machine.run("vgs --noheadings -o vg_attr xenvg").strip()[3] == "-"
     cluster.gnt("instance", "replace-disks", mode, NAME)

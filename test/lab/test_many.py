@@ -23,10 +23,10 @@ def instances(cluster: Cluster) -> None:
         "hypervisor": "fake", "wait_for_sync": False, "beparams": {"minmem": 32, "maxmem": 32},
         "pnode": f"node{number % 2 + 1}", "snode": f"node{2 - number % 2}",
     } for number in range(COUNT)}
-    jobs = json.dumps([[{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}]
-                       for name, wish in wishes.items()])
-    cluster.master.write("/root/many.json", jobs)
-    cluster.gnt("debug", "submit-job", "/root/many.json", timeout_s=1500)
+    opcodes = json.dumps([{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}
+                          for name, wish in wishes.items()])
+    cluster.master.write("/root/many.json", opcodes)
+    cluster.gnt("debug", "submit-job", "--each", "/root/many.json", timeout_s=1500)
 
 
 def test_minors_and_ports_are_unique(cluster: Cluster) -> None:

@@ -139,6 +139,16 @@ def test_a_half_which_is_not_good_is_not_used(op, status, text):
     assert primary(master) == NODE1 and master.rpc.where("web") == ["node1"]
 
 
+def test_a_source_without_storage_is_left_by_failover_only():
+    master = master_with()
+    master.rpc.answers["blockdev_find"] = lambda node, _args: GOOD if node == NODE2 else BROKEN
+    with pytest.raises(errors.OpExecError, match="lost its storage on node node1.*Fail it over"):
+        master.run(migrate())
+    assert steps(master) == []
+    master.run(failover())
+    assert primary(master) == NODE2
+
+
 def test_halves_that_cannot_be_separated():
     master = master_with()
     master.rpc.errors["drbd_disconnect_net", NODE2] = "stuck"

@@ -42,11 +42,13 @@ class Kernel:
         self.dual = self.primary = False
         self.connection, self.local, self.remote = "StandAlone", "Inconsistent", "DUnknown"
         self.meta_sectors = 128 * 2048
+        self.remote_role = "Unknown"
 
     def state(self):
         if self.data is None and self.peer is None:
             return ""
-        return (f" 0: cs:{self.connection} ro:{'Primary' if self.primary else 'Secondary'}/Unknown"
+        role = "Primary" if self.primary else "Secondary"
+        return (f" 0: cs:{self.connection} ro:{role}/{self.remote_role}"
                 f" ds:{self.local if self.data else 'Diskless'}/{self.remote} C r---\n    oos:0\n")
 
     def show(self):
@@ -386,6 +388,13 @@ def test_status(kernel, connection, local, remote, degraded, ldisk, percent):
     found = device.DrbdDevice(mirrored()).sync_status()
     assert (found.dev_path, found.major, found.minor) == ("/dev/drbd0", 147, 0)
     assert (found.is_degraded, found.ldisk_status, found.sync_percent) == (degraded, ldisk, percent)
+
+
+def test_the_only_copy_below_a_primary_without_storage_is_in_order(kernel):
+    kernel.ours()
+    kernel.remote, kernel.remote_role = "Diskless", "Primary"
+    found = device.DrbdDevice(mirrored()).sync_status()
+    assert found.is_degraded is False and found.ldisk_status == 1
 
 
 def test_new_storage_below(kernel):

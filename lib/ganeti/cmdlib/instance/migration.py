@@ -248,6 +248,7 @@ def move_running(
     instance, source, target = plan.instance, plan.source, plan.target
     mirrored = unit.config.disk_template(instance) in INT_MIRRORED
     mirror.require_good_copy(unit, instance, target, alone=False, ignore=False)
+    mirror.require_own_storage(unit, instance, source)
     unit.feedback(
         f"Moving instance {instance.name} from {source.name} to {target.name} while it runs"
     )
@@ -352,7 +353,7 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
             silent = 0
             status: MigrationStatus = answer.data
             if status.status == COMPLETED:
-                unit.feedback("* all memory is sent")
+                unit.feedback(f"* all memory is sent{_times(status)}")
                 return
             if status.status in FAILED:
                 raise errors.OpExecError(
@@ -365,6 +366,13 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
                 waited_s = 0.0
         sleep(POLL_S)
         waited_s += POLL_S
+
+
+def _times(status: MigrationStatus) -> str:
+    """How long it took, when the hypervisor says so."""
+    if status.total_time is None or status.downtime is None:
+        return ""
+    return f" ({status.total_time / 1000:.1f} s, the instance stood still for {status.downtime} ms)"
 
 
 def _forget_on_target(unit: LogicalUnit, instance: Instance, target: Node, info: object) -> None:

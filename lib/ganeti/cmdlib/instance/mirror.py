@@ -78,6 +78,24 @@ def require_good_copy(
         unit.warn(text)
 
 
+def require_own_storage(unit: LogicalUnit, instance: Instance, source: Node) -> None:
+    """The halves on the source have storage of their own, so that they can do without the others.
+
+    While the two change from one writer to two, they are separated for a moment.
+
+    :raises errors.OpExecError: one has not, or the source does not tell.
+    """
+    for disk in mirrored_disks(unit, instance):
+        answer = unit.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance))
+        status = answer.payload()
+        if status is None or status.ldisk_status != LDS_OKAY:
+            raise errors.OpExecError(
+                f"{disk.iv_name} of instance {instance.name} has lost its storage on node"
+                f" {source.name}, so the instance cannot be migrated. Nothing was changed. Fail it"
+                " over, or replace the disk first."
+            )
+
+
 def allow_two_writers(
     unit: LogicalUnit, instance: Instance, target: Node, sleep: Callable[[float], None] = time.sleep
 ) -> None:

@@ -409,7 +409,11 @@ class DrbdDevice(BlockDevice):
         return storage.device(self.disk.children[0]).size_bytes()
 
     def sync_status(self) -> BlockDevStatus:
-        """Degraded unless both halves are together and in order."""
+        """Degraded unless both halves are together and in order.
+
+        The half below a writable one that lost its storage is not: it has all the data, and the
+        instance may go there.
+        """
         state = self._state()
         if state.up_to_date:
             local = disk_constants.LDS_OKAY
@@ -421,8 +425,8 @@ class DrbdDevice(BlockDevice):
         if state.resyncing and percent is None:
             # It begins or rests; 100 would mean that it is complete.
             percent = 0.0
-        degraded = not (state.connected and state.up_to_date
-                        and state.remote_disk == parse.UP_TO_DATE)
+        safe = state.remote_disk == parse.UP_TO_DATE or state.remote_role == parse.PRIMARY
+        degraded = not (state.connected and state.up_to_date and safe)
         return BlockDevStatus(
             dev_path=self.path, major=_MAJOR, minor=self.minor, sync_percent=percent,
             estimated_time=None if finish_s is None else float(finish_s), is_degraded=degraded,
