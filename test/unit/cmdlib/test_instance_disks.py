@@ -235,6 +235,40 @@ def test_lost_disks_are_made_on_other_nodes():
     assert set(nodes_of(master, "blockdev_create")) == {"node2", "node3"}
 
 
+def test_disks_that_are_not_lost_are_not_left_behind():
+    master = master_with(plain())
+    op = OpInstanceRecreateDisks(instance_name="web", nodes=["node3"])
+    assert "gnt-instance move" in master.refused(op, errors.ECODE_EXISTS)
+    master.rpc.answers["blockdev_getdimensions"] = [None]
+    master.run(op)
+    assert web(master).primary_node == NODE3
+
+
+@pytest.mark.parametrize(
+    "op",
+    [
+        OpInstanceRecreateDisks(instance_name="web"),
+        OpInstanceReplaceDisks(instance_name="web", mode="replace_on_secondary"),
+        OpInstanceReplaceDisks(
+            instance_name="web", mode="replace_new_secondary", remote_node="node3"),
+        OpInstanceReinstall(instance_name="web"),
+        OpInstanceRename(instance_name="web", new_name="www.example.com"),
+        OpInstanceSetParams(instance_name="web", beparams={"vcpus": 2}),
+        OpInstanceSetParams(instance_name="web", disk_template="plain"),
+    ],
+)
+def test_dry_runs_say_what_would_be_done(op):
+    master = master_with(mirrored())
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [None] * len(args["disks"])
+    op.dry_run = True
+    try:
+        master.run(op)
+    finally:
+        op.dry_run = False
+    assert any("steps:" in line for line in master.job.log)
+    assert master.rpc.acting() == []
+
+
 @pytest.mark.parametrize(
     ("changes", "ecode", "fragment"),
     [

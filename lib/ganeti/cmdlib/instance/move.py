@@ -104,6 +104,18 @@ class LUInstanceMove(LogicalUnit):
 
     # -- act -------------------------------------------------------------------
 
+    def steps(self, plan: CopyPlan) -> list[str]:
+        source, target = plan.source.name, plan.target.name
+        count = len(plan.instance.disks)
+        start = [f"start it on {target}"] if plan.up else []
+        return [
+            f"stop instance {plan.instance.name} on {source}",
+            f"make {count} disk{'s' * (count != 1)} on {target} and copy the content",
+            f"make {target} its primary node",
+            f"destroy the disks on {source}",
+            *start,
+        ]
+
     def exec(self, plan: CopyPlan) -> None:
         instance = plan.instance
         disks = self.config.instance_disks(instance)

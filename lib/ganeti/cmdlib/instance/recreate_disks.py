@@ -136,6 +136,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
         nodes = self._place(instance) if moves else ()
         if not moves:
             chosen = self._missing(instance, chosen)
+        elif not primary.offline:
+            self._require_lost(instance, disks)
         self._check_room(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
 
@@ -199,6 +201,16 @@ class LUInstanceRecreateDisks(LogicalUnit):
 
     # -- act -------------------------------------------------------------------
 
+    def steps(self, plan: RecreatePlan) -> list[str]:
+        nodes = [node.name for node in plan.nodes] or [
+            self.config.node(uuid).name for uuid in self.config.instance_nodes(plan.instance)
+        ]
+        return [
+            f"make disk {index} of instance {plan.instance.name} with {disk.size} MiB on"
+            f" {', '.join(nodes)}"
+            for index, disk in plan.disks
+        ]
+
     def exec(self, plan: RecreatePlan) -> None:
         self._record(plan)
         instance = self.config.instance(plan.instance.uuid)
@@ -225,6 +237,22 @@ class LUInstanceRecreateDisks(LogicalUnit):
                 sync.require_in_step(self, instance, mirrored)
             finally:
                 disk_work.shutdown_disks(self, instance, disks=mirrored)
+
+    def _require_lost(self, instance: Instance, disks: tuple[Disk, ...]) -> None:
+        """Nothing of the disks is left on their node, which would be forgotten there."""
+        answer = self.rpc.call(
+            BLOCKDEV_GETDIMENSIONS,
+            instance.primary_node,
+            disks=[(_storage_of(disk), instance) for disk in disks],
+        )
+        there = [str(i) for i, size in enumerate(answer.payload()) if size is not None]
+        if there:
+            raise errors.OpPrereqError(
+                f"disk {', '.join(there)} of instance {instance.name} exists on node"
+                f" {answer.node_name}. Use 'gnt-instance move' to bring the instance elsewhere, or"
+                " mark that node offline when it is lost.",
+                errors.ECODE_EXISTS,
+            )
 
     def _missing(
         self, instance: Instance, chosen: list[tuple[int, Disk]]

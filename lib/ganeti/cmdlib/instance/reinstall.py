@@ -76,6 +76,13 @@ class LUInstanceReinstall(LogicalUnit):
         )
         return ReinstallPlan(instance, os_name, osparams)
 
+    def steps(self, plan: ReinstallPlan) -> list[str]:
+        node = self.config.node(plan.instance.primary_node).name
+        return [
+            f"run the create script of OS {plan.os_name} for instance {plan.instance.name} on"
+            f" {node}, which destroys what is on its disks"
+        ]
+
     def exec(self, plan: ReinstallPlan) -> None:
         instance = plan.instance
         if plan.os_name != instance.os:

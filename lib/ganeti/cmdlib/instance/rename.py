@@ -112,6 +112,16 @@ class LUInstanceRename(LogicalUnit):
                 directories = (old, posixpath.join(posixpath.dirname(old), self.new_name))
         return RenamePlan(instance, self.new_name, directories)
 
+    def steps(self, plan: RenamePlan) -> list[str]:
+        moved = [] if plan.directories is None else [
+            f"rename directory {plan.directories[0]} to {plan.directories[1]}"
+        ]
+        return [
+            *moved,
+            f"rename instance {plan.instance.name} to {plan.name}",
+            f"run the rename script of OS {plan.instance.os}",
+        ]
+
     def exec(self, plan: RenamePlan) -> str:
         instance = plan.instance
         with Undo(self.warn) as undo:

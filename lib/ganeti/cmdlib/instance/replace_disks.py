@@ -234,6 +234,17 @@ class LUInstanceReplaceDisks(LogicalUnit):
 
     # -- act -------------------------------------------------------------------
 
+    def steps(self, plan: ReplacePlan | None) -> list[str]:
+        if plan is None:
+            return ["nothing, no disk is broken"]
+        numbers = ", ".join(str(index) for index, _disk in plan.disks)
+        made = f"make new volumes for disk {numbers} on {plan.node.name}"
+        if plan.new_secondary:
+            what = [f"let {plan.other.name} leave its partner and meet {plan.node.name}"]
+        else:
+            what = [f"exchange the volumes on {plan.node.name}"]
+        return [made, *what, "wait until all is in step", "destroy the old volumes"]
+
     def exec(self, plan: ReplacePlan | None) -> None:
         if plan is None:
             self.info("no disk is broken, nothing to replace")

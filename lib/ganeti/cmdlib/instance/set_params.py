@@ -455,6 +455,13 @@ class LUInstanceSetParams(LogicalUnit):
 
     # -- act -------------------------------------------------------------------
 
+    def steps(self, plan: ModifyPlan) -> list[str]:
+        steps = [f"{what} -> {value}" for what, value in plan.results]
+        if plan.plug is not None and plan.plug.running:
+            when = "at once" if plan.plug.possible else "when it is started the next time"
+            steps.append(f"let the running guest have the devices {when}")
+        return steps
+
     def exec(self, plan: ModifyPlan) -> list[list[Any]]:
         instance = plan.instance
         if self.op.runtime_mem:
