@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib.query import lock_label
 from ganeti.locking import ALL, BGL, Level
-from ganeti.objects import ConfigData, Disk, Instance, Network, Node, NodeGroup
-from ganeti.opcodes.base import OpCode
+from ganeti.objects import Cluster, ConfigData, Disk, Instance, Network, Node, NodeGroup
+from ganeti.opcodes.base import COMMON_PARAMS, OpCode
 from ganeti.utils.text import natural_key
+from ganeti.wire import json
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _SHOWN = 10
 _SECRET = re.compile("secret|private|osparam|passw|token|digest|cert|key")
 _NAMED = (Node, Instance, NodeGroup, Network)
+_KINDS = {Node: "node", Instance: "instance", NodeGroup: "node group", Network: "network"}
+_WIDTH = 200
 _NODE_LEVELS = (Level.NODE, Level.NODE_RES)
 
 
@@ -41,6 +44,7 @@ def plan_text(unit: LogicalUnit, plan: Any, passed: Sequence[str]) -> str:
     """
     config = unit.config.snapshot()
     parts = [f"Plan of {unit.op.summary()}, which was not carried out:"]
+    parts += _section("asked", _asked(unit.op))
     parts += _section("locks", _locks(unit, config))
     parts += _section("checked", list(dict.fromkeys(passed)))
     parts += _section("nodes", _shortened(_node_names(unit, config)))
@@ -62,6 +66,19 @@ def _shortened(words: Sequence[str]) -> list[str]:
     if len(words) <= _SHOWN + 1:
         return list(words)
     return [*words[:_SHOWN], f"and {len(words) - _SHOWN} more"]
+
+
+def _asked(op: OpCode) -> list[str]:
+    """Parameters which were given: what differs from its default, without secrets."""
+    lines = []
+    for name, value in op.to_dict(redact=True).items():
+        declared = op.PARAMS.get(name)
+        if declared is None or name in COMMON_PARAMS or value is None:
+            continue
+        if declared.required or value != declared.default:
+            text = value if isinstance(value, str) else json.dumps(value)
+            lines.append(f"{name}: {text if len(text) <= _WIDTH else f'{text[:_WIDTH]}...'}")
+    return lines
 
 
 def _locks(unit: LogicalUnit, config: ConfigData) -> list[str]:
@@ -134,7 +151,11 @@ def _values(plan: Any, config: ConfigData) -> list[str]:
     """The plan's values, a line for each that can be shown."""
     if _jobs(plan):
         return []
-    if dataclasses.is_dataclass(plan) and not isinstance(plan, (*_NAMED, Disk)):
+    if isinstance(plan, Cluster):
+        return []
+    if isinstance(plan, _NAMED):
+        return [f"{_KINDS[type(plan)]}: {plan.name}"]
+    if dataclasses.is_dataclass(plan) and not isinstance(plan, Disk):
         pairs = [(field.name, getattr(plan, field.name)) for field in dataclasses.fields(plan)]
     elif isinstance(plan, tuple) and hasattr(plan, "_fields"):
         pairs = list(zip(plan._fields, plan, strict=True))

@@ -75,6 +75,19 @@ def test_locks_checks_nodes_hooks_and_steps() -> None:
     assert master.config.snapshot() is before
 
 
+def test_what_was_asked_is_told_without_secrets() -> None:
+    op = OpInstanceCreate(
+        instance_name="new", disks=[{"size": 1024}], nics=[{}], mode="create", os_type="noop",
+        disk_template="sharedfile", pnode="node1", hypervisor="fake",
+        osparams_private={"word": "hush"}, osparams_secret={"other": "hush"})
+    lines = plan_of(master_of("web"), op)
+    assert "hush" not in "\n".join(lines)
+    asked = section(lines, "asked")
+    assert {"instance_name: new", 'disks: [{"size":1024}]', "pnode: node1"} <= set(asked)
+    # Neither defaults nor what every opcode has.
+    assert not any(line.startswith(("start:", "dry_run:", "priority:")) for line in asked)
+
+
 def test_memory_that_was_counted_is_told() -> None:
     lines = plan_of(master_of("web"), OpInstanceStartup(instance_name="web"))
     assert any("MiB of memory free" in line and "for starting instance web" in line
