@@ -9,8 +9,9 @@ a password cannot make us hold ten megabytes for it.
 What a client can do to us is bounded. It has :data:`HEAD_S` for the TLS handshake and for the head
 of a request once it began, :data:`BODY_S` for the body, :data:`IDLE_S` between requests, and must
 take some of the answer every :data:`WRITE_S`; else it is told so, where that is possible, and
-disconnected. Bodies which are being received share :data:`BODIES_BYTES`. Requests of one
-connection are answered one after the other; while one is served, no more is read than fits into
+disconnected. Bodies which are being received share :data:`BODIES_BYTES`, large answers on their
+way :data:`ANSWERS_BYTES`; when that is not enough, who takes his answer longest loses it. Requests
+of one connection are answered one after the other; while one is served, no more is read than fits into
 its small buffer. When more clients come than may, the one that was idle longest goes.
 
 The loop must never wait: an application which has to compute for long does it in a thread.
@@ -42,6 +43,7 @@ _TLS_END_S = 5.0
 # A refused client may still be sending; it reads the answer only if we take that for a moment.
 _LINGER_S = 2.0
 BODIES_BYTES = 128 << 20
+ANSWERS_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 18
 _BACKLOG = 512
 # Each TLS connection keeps a buffer of this size. Usually 256 KiB, which is much for thousands of
@@ -61,6 +63,7 @@ class Limits(NamedTuple):
     idle_s: float = IDLE_S
     write_s: float = WRITE_S
     bodies_bytes: int = BODIES_BYTES
+    answers_bytes: int = ANSWERS_BYTES
 
 
 class Incoming(NamedTuple):
@@ -137,6 +140,8 @@ class Server:
         self._idle: dict[_Connection, None] = {}
         self._connections: dict[_Connection, asyncio.Task[None]] = {}
         self._bodies_bytes = 0
+        # Who is being sent how much, in the order in which it began.
+        self._sending: dict[_Connection, int] = {}
 
     @property
     def clients(self) -> int:
@@ -217,6 +222,20 @@ class Server:
     def unhold(self, size: int) -> None:
         """A body is done with."""
         self._bodies_bytes -= size
+
+    def begin_sending(self, connection: _Connection, size: int) -> None:
+        """A large answer is on its way; makes room for it."""
+        self._sending[connection] = size
+        while sum(self._sending.values()) > self._limits.answers_bytes and len(self._sending) > 1:
+            slowest = next(iter(self._sending))
+            del self._sending[slowest]
+            _log.warning("client %s takes too long for its answer while others wait",
+                         slowest.peer)
+            slowest.abort()
+
+    def end_sending(self, connection: _Connection) -> None:
+        """It has arrived, or never will."""
+        self._sending.pop(connection, None)
 
     @property
     def application(self) -> Application:
@@ -409,12 +428,20 @@ class _Connection:
             self._writer.write(start + body)
             await self._drain()
             return len(body)
-        self._writer.write(start)
-        view = memoryview(body)
-        for place in range(0, len(body), _PIECE_BYTES):
-            self._writer.write(view[place:place + _PIECE_BYTES])
-            await self._drain()
+        self._server.begin_sending(self, len(body))
+        try:
+            self._writer.write(start)
+            view = memoryview(body)
+            for place in range(0, len(body), _PIECE_BYTES):
+                self._writer.write(view[place:place + _PIECE_BYTES])
+                await self._drain()
+        finally:
+            self._server.end_sending(self)
         return len(body)
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self._writer.transport.abort()
 
     async def _drain(self) -> None:
         transport = self._writer.transport

@@ -155,8 +155,8 @@ class RestApplication:
             if isinstance(operation, Job) or not operation.waits:
                 async with self._slots:
                     value = await self._run(resource, operation, call)
-            else:
-                value = await self._run(resource, operation, call)
+                    return await self._represent(call, value, media_type)
+            value = await self._run(resource, operation, call)
             return await self._represent(call, value, media_type)
         except errors.GenericError as err:
             raise failures.refusal(err) from err

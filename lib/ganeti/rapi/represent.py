@@ -18,6 +18,9 @@ from ganeti.wire import json
 YAML: Final = "application/yaml"
 _YAML_NAMES: Final = (YAML, "application/x-yaml", "text/yaml", "text/x-yaml")
 
+# Nobody reads more, and making it would keep a processor busy for many seconds.
+_MOST_YAML_BYTES: Final = 2 << 20
+
 _one_yaml = asyncio.Lock()
 
 
@@ -65,9 +68,14 @@ def _quality(offer: str, ranges: list[tuple[str, float]]) -> float:
 
 
 async def render(value: Any, media_type: str) -> bytes:
-    """A value in a representation, with a line end."""
+    """A value in a representation, with a line end.
+
+    :raises Refused: 406 for something too large for YAML.
+    """
     text = json.dumps_spaced(value)
     if media_type == YAML:
+        if len(text) > _MOST_YAML_BYTES:
+            raise Refused(406, f"too large for YAML, can be had as {JSON}")
         # Slow for a long list; others are served meanwhile, and one such at a time.
         async with _one_yaml:
             return await asyncio.to_thread(_yaml, text)

@@ -327,10 +327,15 @@ def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     seconds, rounds = (0.3, 1) if quick else (3.0, 3)
     few, many = (3, 100) if quick else (10, 10000)
     query.fill(cluster, few)
-    found = [
-        figure(f"rest_{key}_{clients}", f"GET {path}, {clients} clients", "1/s",
-               rest.per_second(address, path, clients, seconds, rounds), more_is_better=True)
-        for key, path in (("info", rest.INFO), ("bulk", rest.BULK)) for clients in (1, 10)]
+    found = []
+    for key, path in (("info", rest.INFO), ("bulk", rest.BULK)):
+        for clients in (1, 10):
+            rate = rest.rate(cluster, path, clients, seconds, rounds)
+            title = f"GET {path}, {clients} client{'s' if clients > 1 else ''}"
+            found += [
+                figure(f"rest_{key}_{clients}", title, "1/s", rate.per_s, more_is_better=True),
+                figure(f"rest_{key}_{clients}_cpu", "  processor of the REST daemon for each", "ms",
+                       [rate.cpu_ms])]
     idle = rest.idle(cluster, 20 if quick else 500, seconds)
     query.fill(cluster, many)
     return [

@@ -7,8 +7,10 @@ the daemons. With several clients each has one request under way at any time.
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
+import statistics
 import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -28,9 +30,9 @@ BULK: Final = "/2/instances?bulk=1"
 class Connection:
     """A connection that stays."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, port: int = _PORT) -> None:
         context = x509.pinning_client_context()
-        sock = socket.create_connection((address, _PORT), _WAIT_S)
+        sock = socket.create_connection((address, port), _WAIT_S)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock: ssl.SSLSocket = context.wrap_socket(sock)
 
@@ -66,6 +68,36 @@ class Connection:
     def close(self) -> None:
         """End the connection."""
         self._sock.close()
+
+
+class Rate(NamedTuple):
+    """Requests a second, and what each of them costs the REST daemon's processor, in ms."""
+
+    per_s: list[float]
+    cpu_ms: float
+
+
+def rate(cluster: vcluster.VirtualCluster, path: str, clients: int, seconds: float, rounds: int
+         ) -> Rate:
+    """So many times measured for so long."""
+    before = _cpu_s(cluster)
+    begun = time.perf_counter()
+    found = per_second(cluster.nodes[0].ip, path, clients, seconds, rounds)
+    done = statistics.mean(found) * (time.perf_counter() - begun)
+    return Rate(found, (_cpu_s(cluster) - before) * 1000 / done)
+
+
+def _cpu_s(cluster: vcluster.VirtualCluster) -> float:
+    with open(f"/proc/{_pid(cluster)}/stat", encoding="ascii") as stream:
+        fields = stream.read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _pid(cluster: vcluster.VirtualCluster) -> int:
+    pid = daemonize.read_pid(cluster.paths(cluster.nodes[0]).pid_file("ganeti-rapi"))
+    if pid is None:
+        raise errors.OpExecError("the REST daemon does not run")
+    return pid
 
 
 def per_second(address: str, path: str, clients: int, seconds: float, rounds: int) -> list[float]:
@@ -123,9 +155,7 @@ class Idle(NamedTuple):
 def idle(cluster: vcluster.VirtualCluster, clients: int, seconds: float) -> Idle:
     """The daemon's memory for each idle client, and what another client gets beside them."""
     node = cluster.nodes[0]
-    pid = daemonize.read_pid(cluster.paths(node).pid_file("ganeti-rapi"))
-    if pid is None:
-        raise errors.OpExecError("the REST daemon does not run")
+    pid = _pid(cluster)
     before = _memory_kib(pid)
     connections = [Connection(node.ip) for _ in range(clients)]
     try:

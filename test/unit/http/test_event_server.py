@@ -176,6 +176,20 @@ def test_a_client_that_does_not_take_its_answer(start: Start) -> None:
         assert 0 < len(receive_all(sock)) < 32 << 20
 
 
+def test_large_answers_share_what_there_is(start: Start) -> None:
+    """Who began first and still does not take it is sent away; the last one gets all of it."""
+    lab = start(limits=Limits(answers_bytes=70 << 20))
+    idlers = [lab.connect() for _ in range(4)]
+    for sock in idlers:
+        sock.sendall(request("/large"))
+    with lab.connect() as sock:
+        _wait_for(lambda: lab.server.clients <= 3)
+        sock.sendall(request("/large"))
+        assert len(receive_answer(sock)[2]) == 32 << 20
+    for sock in idlers:
+        sock.close()
+
+
 def test_a_client_that_leaves(start: Start) -> None:
     lab = start()
     for data in (b"", b"GET /", request("/", "PUT", b"", "Content-Length: 5") + b"ab",

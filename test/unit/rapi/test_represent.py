@@ -48,6 +48,13 @@ def test_bodies() -> None:
     assert yaml.safe_load(asyncio.run(represent.render(value, YAML))) == value
 
 
+def test_too_large_for_people() -> None:
+    with pytest.raises(Refused) as caught:
+        asyncio.run(represent.render(["x" * 1000] * 3000, YAML))
+    assert caught.value.status == 406
+    assert len(asyncio.run(represent.render(["x" * 1000] * 3000, JSON))) > 3_000_000
+
+
 @pytest.mark.parametrize(("header", "weak", "matches"), [
     ('"a-1"', False, True), ('"x", "a-1"', False, True), ("*", False, True),
     ('"a-2"', False, False),
