@@ -294,6 +294,15 @@ def test_another_release_is_a_warning(master):
     assert findings(master, "ENODEVERSION")[0].startswith("WARNING:ENODEVERSION:node:")
 
 
+def test_verbose_tells_what_was_looked_at(master):
+    node_answer(master, NODE2, nodesetup=["no /proc"])
+    master.run(group(verbose=True))
+    assert "  - NOTICE: ENODESETUP: 1 check(s), 1 failed" in master.job.log
+    assert "  - NOTICE: ENODEVERSION: 6 check(s), all in order" in master.job.log
+    master.run(group())
+    assert not master.job.said("check(s)")
+
+
 def test_ignored_codes_are_warnings(master):
     node_answer(master, NODE2, nodesetup=["no /proc"])
     assert master.run(group(ignore_errors=["ENODESETUP"])) is True

@@ -21,6 +21,7 @@ class VerifyOptions(Protocol):
     error_codes: bool
     debug_simulate_errors: bool
     ignore_errors: list[str]
+    verbose: bool
 
 
 class Findings:
@@ -31,6 +32,9 @@ class Findings:
         self._error_codes = options.error_codes
         self._simulate = options.debug_simulate_errors
         self._ignored: Collection[str] = frozenset(options.ignore_errors)
+        self._verbose = options.verbose
+        # Code -> how many checks were made, and how many failed.
+        self._counts: dict[str, list[int]] = {}
         self.failed = False
 
     def section(self, text: str) -> None:
@@ -43,6 +47,7 @@ class Findings:
 
     def report(self, code: str, name: str, text: str, *, warning: bool = False) -> None:
         """Report a problem."""
+        self._count(code, bad=True)
         severity = WARNING if warning or code in self._ignored else ERROR
         kind = OBJECT_OF[code]
         if self._error_codes:
@@ -58,4 +63,19 @@ class Findings:
         """Report a problem when there is one (or when errors are simulated); returns ``bad``."""
         if bad or self._simulate:
             self.report(code, name, text, warning=warning)
+        else:
+            self._count(code, bad=False)
         return bad
+
+    def _count(self, code: str, *, bad: bool) -> None:
+        counts = self._counts.setdefault(code, [0, 0])
+        counts[0] += 1
+        counts[1] += bad
+
+    def summary(self) -> None:
+        """Where that is wanted, say what was looked at and found in order, too."""
+        if not self._verbose:
+            return
+        for code, (made, failed) in sorted(self._counts.items()):
+            result = f"{failed} failed" if failed else "all in order"
+            self.note(f"{code}: {made} check(s), {result}")

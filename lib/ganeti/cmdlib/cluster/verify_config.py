@@ -34,6 +34,7 @@ class LUClusterVerifyConfig(LogicalUnit):
         self._hypervisor_parameters(findings, data)
         findings.section("Checking that every object has its place")
         self._dangling(findings, data)
+        findings.summary()
         return not findings.failed
 
     def _certificates(self, findings: Findings) -> None:

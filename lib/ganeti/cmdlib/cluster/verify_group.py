@@ -172,6 +172,7 @@ class LUClusterVerifyGroup(LogicalUnit):
             self._nplusone(findings, online, gathered)
         findings.section("Other notes")
         self._notes(findings, plan)
+        findings.summary()
         return not findings.failed
 
     # -- asking ----------------------------------------------------------------
