@@ -340,11 +340,6 @@ def test_power(cluster: Cluster, helper: Path) -> None:
     power(cluster, "off", "-f").failed("at least one node")
     power(cluster, "off", "-f", NODE2, "--auto-promote").failed("no out-of-band helper")
     assert called(helper) == []
-    modify(cluster, NODE2, "--offline=no")  # the first half of that job was done
-    modify(cluster, NODE2, "-C", "yes")
-    for node in (NODE3, NODE4):
-        if roles(cluster)[node] == "C":
-            modify(cluster, node, "-C", "no").ok()
     agreed(cluster)
 
 

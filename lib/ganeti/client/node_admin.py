@@ -76,6 +76,7 @@ def power(values: Values, arguments: list[str]) -> int:
     common = jobs.common_params(values)
     opcodes: list[OpCode] = []
     if command == "off" and not values.ignore_status:
+        _require_helpers(names)
         # One job: what is switched off is marked offline first.
         opcodes += [OpNodeSetParams(node_name=name, offline=True, auto_promote=values.auto_promote,
                                     **common) for name in names]
@@ -87,6 +88,19 @@ def power(values: Values, arguments: list[str]) -> int:
         return failures.EXIT_SUCCESS
     return _show_answers(
         result, values, lambda data: [_power_text(data) if command == "status" else "invoked"])
+
+
+def _require_helpers(names: Sequence[str]) -> None:
+    """Refuse before a node is marked offline which cannot be switched off then.
+
+    :raises OpPrereqError: a node has no helper program, or is not known.
+    """
+    rows = jobs.connect().query_nodes(list(names), ["name", "powered"], False)
+    without = [name for name, powered in rows if powered is None]
+    if without:
+        raise errors.OpPrereqError(
+            f"nodes {', '.join(without)} have no out-of-band helper program. Set the node parameter"
+            " oob_program.", errors.ECODE_STATE)
 
 
 def _power_text(data: Mapping[str, Any]) -> str:

@@ -84,18 +84,28 @@ def test_power_status(gnt: Gnt, master: FakeMaster) -> None:
 
 def test_power_off_marks_offline_in_the_same_job(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_OOB_COMMAND"] = [[[0, NODE2], [0, None]]]
-    done = gnt("node power -f --no-headers --separator=: --auto-promote off node2")
+    master.rows["node"] = [{**row, "powered": True} for row in NODES]
+    done = gnt("node power -f --no-headers --separator=: --auto-promote off", NODE2)
     assert done == (0, f"{NODE2}:invoked\n", "")
     assert len(master.jobs) == 1
     first, second = master.opcodes()
     assert params(first, "OP_ID", "offline", "auto_promote") == ["OP_NODE_SET_PARAMS", True, True]
-    assert params(second, "command", "node_names") == ["power-off", ["node2"]]
+    assert params(second, "command", "node_names") == ["power-off", [NODE2]]
 
 
 def test_power_off_without_marking(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_OOB_COMMAND"] = [[[0, NODE2], [0, None]]]
     gnt("node power -f --ignore-status --power-delay 0.5 off node2")
     assert params(master.opcode(), "ignore_status", "power_delay") == [True, 0.5]
+
+
+def test_power_off_needs_a_helper_before_anything_is_marked(
+    gnt: Gnt, master: FakeMaster
+) -> None:
+    master.rows["node"] = [{**row, "powered": None} for row in NODES]
+    done = gnt("node power -f off", NODE2)
+    assert done.code == 1 and "oob_program" in done.err
+    assert master.jobs == {}
 
 
 def test_power_asks(gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +285,7 @@ def test_a_dry_run_asks_nobody_and_claims_nothing(line: str, gnt: Gnt, master: F
 
 @pytest.mark.parametrize("command", ["power --dry-run off", "restricted-command --dry-run check"])
 def test_a_dry_run_needs_no_result(command: str, gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["node"] = [{**row, "powered": True} for row in NODES]
     done = gnt(f"node {command}", NODE2)
     assert (done.code, done.err) == (0, "")
     assert all(op["dry_run"] for op in master.opcodes()) and master.opcodes()
