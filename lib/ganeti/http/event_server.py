@@ -11,8 +11,8 @@ of a request once it began, :data:`BODY_S` for the body, :data:`IDLE_S` between 
 take some of the answer every :data:`WRITE_S`; else it is told so, where that is possible, and
 disconnected. Bodies which are being received share :data:`BODIES_BYTES`, large answers on their
 way :data:`ANSWERS_BYTES`; when that is not enough, who takes his answer longest loses it. Requests
-of one connection are answered one after the other; while one is served, no more is read than fits into
-its small buffer. When more clients come than may, the one that was idle longest goes.
+of one connection are answered one after the other; while one is served, no more is read than fits
+into its small buffer. When more clients come than may, the one that was idle longest goes.
 
 The loop must never wait: an application which has to compute for long does it in a thread.
 """
