@@ -266,3 +266,54 @@ def test_uuids_and_volumes(config: Config) -> None:
     config.reserve_lv("xenvg/disk0", EC)
     with pytest.raises(errors.ReservationError, match="xenvg/disk0 is being taken"):
         config.reserve_lv("xenvg/disk0", "job-2")
+
+
+# -- disks which belong to no instance ---------------------------------------------------------
+
+
+def test_a_disk_is_detached_and_attached(config):
+    disk = disk_of(1)
+    with config.transaction() as change:
+        change.detach_disk(I1, disk.uuid)
+    assert config.instance(I1).disks == ()
+    assert config.disk(disk.uuid).iv_name == ""
+    # It is there on purpose.
+    assert not [problem for problem in config.verify() if disk.uuid in problem]
+    with config.transaction() as change:
+        change.attach_disk(I1, disk.uuid)
+    assert config.instance(I1).disks == (disk.uuid,)
+    assert config.disk(disk.uuid).iv_name == "disk/0"
+
+
+def test_loose_disks_take_the_place_of_others(config):
+    old = disk_of(1)
+    new = dataclasses.replace(disk_of(1), uuid=uuid_of("other-disk"), iv_name="")
+    with config.transaction() as change:
+        change.add_loose_disk(new)
+        change.replace_disks(I1, [new.uuid])
+    assert config.instance(I1).disks == (new.uuid,)
+    assert (config.disk(new.uuid).iv_name, config.disk(old.uuid).iv_name) == ("disk/0", "")
+    with config.transaction() as change:
+        change.drop_loose_disk(old.uuid)
+    assert old.uuid not in config.snapshot().disks
+
+
+def test_the_port_of_a_dropped_mirror_is_free_again(config):
+    with config.transaction() as change:
+        change.add_loose_disk(dataclasses.replace(_drbd(11007), iv_name=""))
+        change.drop_loose_disk(uuid_of("drbd"))
+    assert 11007 in config.cluster().tcpudp_port_pool
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    (lambda c: c.detach_disk(I1, uuid_of("no")), "is not one of its disks"),
+    (lambda c: c.attach_disk(I1, disk_of(1).uuid), "belongs to instance instance1"),
+    (lambda c: c.attach_disk(I1, uuid_of("no")), "is not in the configuration"),
+    (lambda c: c.drop_loose_disk(disk_of(1).uuid), "belongs to instance instance1"),
+    (lambda c: c.replace_disks(I1, [uuid_of("no")]), "is not in the configuration"),
+])
+def test_loose_disks_are_refused(config, change, text):
+    before = config.snapshot()
+    with pytest.raises(errors.ConfigurationError, match=text), config.transaction() as transaction:
+        change(transaction)
+    assert config.snapshot() is before
