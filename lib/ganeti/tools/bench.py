@@ -389,6 +389,8 @@ def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
                 directory = f"{place}/vc"
                 cluster = vcluster.create(directory, count, hypervisor="fake", say=_nothing)
                 try:
+                    # What the section before and the making of the cluster left to the disk.
+                    os.sync()
                     found = section.measure(cluster, quick)
                 finally:
                     vcluster.destroy(directory)
