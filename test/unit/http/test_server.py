@@ -281,3 +281,24 @@ def test_an_idle_kept_connection_ends_with_the_server(own_lab):
     finally:
         os.close(pidfd)
     assert asker.perform([kept(lab)])[0].kind == client.UNREACHABLE
+
+
+def test_fan_outs_keep_connections_of_their_own(lab):
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    alone = asker.perform([kept(lab)])[0].body
+    # Two requests to one address are a fan-out, too, and take two connections.
+    both = {reply.body for reply in asker.perform([kept(lab)] * 2)}
+    assert len(both) == 2
+    assert alone not in both
+    for _ in range(5):
+        assert asker.perform([kept(lab)])[0].body == alone
+        assert {reply.body for reply in asker.perform([kept(lab)] * 2)} <= both
+
+
+def test_lanes_share_no_process(lab):
+    asker = client.Client(lab.server_pem, lab.client_pem)
+    first = asker.perform([kept(lab)])[0].body
+    other = asker.perform([kept(lab)._replace(lane="queue")])[0].body
+    assert other != first
+    assert asker.perform([kept(lab)])[0].body == first
+    assert asker.perform([kept(lab)._replace(lane="queue")])[0].body == other
