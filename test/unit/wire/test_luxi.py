@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ganeti import errors
@@ -17,6 +17,7 @@ _JSON = st.recursive(
     max_leaves=12)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(_JSON, max_size=3), max_size=6), st.data())
 def test_messages_survive_any_cut(argument_lists: list[list[object]], data: st.DataObject) -> None:
     stream = b"".join(luxi.encode_request("M", args) for args in argument_lists)
@@ -30,6 +31,7 @@ def test_messages_survive_any_cut(argument_lists: list[list[object]], data: st.D
     assert not splitter.partial
 
 
+@settings(deadline=None)
 @given(st.lists(st.binary(max_size=40).filter(lambda part: b"\x03" not in part), max_size=8),
        st.integers(1, 7))
 def test_large_messages_are_dropped_and_the_rest_kept(parts: list[bytes], step: int) -> None:
@@ -65,6 +67,7 @@ def test_what_is_no_request_is_refused_in_words(message: bytes, told: str) -> No
         luxi.parse_request(message)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_raises_nothing_else(message: bytes) -> None:
     try:
