@@ -49,9 +49,9 @@ def exists(cluster: Cluster) -> bool:
 
 def kill_when(cluster: Cluster, node: str, event: str, victim: str) -> None:
     """Kill a daemon when the node daemon of a node writes this line."""
-    kill = "pkill -9 -f sbin/ganeti-noded"
+    kill = "pkill -9 -f [s]bin/ganeti-noded"
     if victim == "masterd":
-        kill = "ssh node1 pkill -9 -f sbin/ganeti-masterd"
+        kill = "ssh node1 pkill -9 -f [s]bin/ganeti-masterd"
     cluster.lab[node].run(
         f"nohup sh -c 'tail -n 0 -F {_LOG} | grep -m 1 -E \"{event}\" && {kill}"
         f" && touch /tmp/killed' >/dev/null 2>&1 & sleep 1; rm -f /tmp/killed")
