@@ -1,12 +1,17 @@
-"""Unit tests start no program unless they say so."""
+"""Unit tests start no program unless they say so, and no example of hypothesis has a time limit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from ganeti.utils import process
+
+# A slow machine is no failure.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True)
