@@ -2,7 +2,7 @@
 
 A node call goes through the real call table and the real handler, with the node's own directory as
 its root, so guests (of the fake hypervisor) and disk files really come and go. Only programs are
-not run: the scripts of operating systems succeed.
+not run: the scripts of operating systems succeed, and transfers between nodes are plain copies.
 
 :class:`Wing` is a runner as logical units want it. It can be told to break at the *n*-th call:
 
@@ -21,9 +21,10 @@ from typing import Any
 
 from fakes.config import FakeConfig
 from fakes.master import Master
-from ganeti import errors
+from ganeti import errors, storage
 from ganeti.backend import registry
 from ganeti.objects import ConfigData
+from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode
 from ganeti.rpc import Result
 from ganeti.utils import paths
@@ -50,6 +51,8 @@ class Wing:
         self.how = ""
         self.dead = False
         self._handlers = registry.handlers()
+        self._transfers: dict[str, ImportExportStatus] = {}
+        self._awaited: dict[str, tuple[str, str]] = {}
         (directory / "shared").mkdir()
         for node in config.nodes():
             root = self.root(node.name)
@@ -137,6 +140,32 @@ class Wing:
 
     def _bridges_exist(self, **args: Any) -> None:
         """All bridges are there."""
+
+    # -- transfers: done at once, when the sending end starts ------------------------
+
+    def _import_start(self, options: Any, instance: Any, component: str, target: Any) -> str:
+        name = f"import-{len(self._transfers)}"
+        path = storage.device(target[1]).path
+        self._transfers[name] = ImportExportStatus(listen_port=1)
+        self._awaited[options.magic] = (name, path)
+        return name
+
+    def _export_start(self, options: Any, host: str, port: int, instance: Any, component: str,
+                      source: Any) -> str:
+        name = f"export-{len(self._transfers)}"
+        receiver, path = self._awaited[options.magic]
+        Path(path).write_bytes(Path(storage.device(source[1]).path).read_bytes())
+        self._transfers[name] = self._transfers[receiver] = ImportExportStatus(exit_status=0)
+        return name
+
+    def _impexp_status(self, names: list[str]) -> list[ImportExportStatus | None]:
+        return [self._transfers.get(name) for name in names]
+
+    def _impexp_abort(self, name: str) -> None:
+        self._transfers[name] = ImportExportStatus(exit_status=1, error_message="aborted")
+
+    def _impexp_cleanup(self, name: str) -> None:
+        self._transfers.pop(name, None)
 
     # -- what is there -------------------------------------------------------------
 

@@ -17,6 +17,7 @@ import pytest
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
+from ganeti.cmdlib.backup import transfer
 from ganeti.objects import ipolicy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
@@ -29,7 +30,7 @@ def fresh(directory: Path, template: str, *, up: bool = False, exists: bool = Tr
     """Three nodes and an instance ``web`` with two disks which really exist."""
     instances, disks = (), ()
     if exists and template != "diskless":
-        disks = tuple(replace(disk_of("web", index, template), size=2) for index in range(2))
+        disks = tuple(replace(disk_of("web", index, template), size=1) for index in range(2))
     if exists:
         instances = (instance_of("web", disks=tuple(disk.uuid for disk in disks)),)
     directory.mkdir()
@@ -101,6 +102,18 @@ def remove_disk_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
         cluster.run(op())
 
 
+def detach_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    if len(web(cluster).disks) > 1:
+        cluster.run(op())
+
+
+def move_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """There when it is not there yet; else back, which destroys what the first move has left."""
+    arrived = web(cluster).primary_node == uuid_of("node2")
+    cluster.run(ops.OpInstanceMove(
+        instance_name=WEB, target_node="node1" if arrived else "node2"))
+
+
 def convert_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     """The next conversion destroys what is left; there and back again when it had been done."""
     if cluster.config.disk_template(web(cluster)) == op().disk_template:
@@ -168,6 +181,14 @@ CASES = {
     "failover-stopped": (
         lambda: ops.OpInstanceFailover(instance_name=WEB, target_node="node2"),
         {"template": "sharedfile"}, fail_over_again),
+    "move": (
+        lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
+        {"template": "file", "up": True}, move_again),
+    "move-stopped": (
+        lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
+        {"template": "file"}, move_again),
+    "detach-disk": (
+        modify(disks=[["detach", 1, {}]]), {"template": "file", "up": True}, detach_again),
     "add-disk": (modify(disks=[["add", -1, {"size": 1}]]), {"template": "file"}, remove_third_disk),
     "add-disk-running": (
         modify(disks=[["add", -1, {"size": 1}]]), {"template": "file", "up": True},
@@ -194,9 +215,11 @@ WAYS = BREAKS if os.environ.get("GANETI_LONG") else ("kill", "cut")
 
 
 @pytest.fixture(autouse=True)
-def no_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here loses power, and flushing would take most of the time."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here loses power or takes time; flushing and waiting would be most of the work."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(transfer, "POLL_MIN_S", 0.0)
+    monkeypatch.setattr(transfer, "POLL_MAX_S", 0.0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -254,7 +277,7 @@ def test_the_content_survives_whatever_happens(tmp_path: Path) -> None:
             convert_again(cluster, op)
             for disk in cluster.config.instance_disks(web(cluster)):
                 path = Path(str(cluster.rpc.root("node1.example.com")) + disk.logical_id[1])
-                assert path.read_bytes() == bytes([1]) * (2 << 20), (how, at)
+                assert path.read_bytes() == bytes([1]) * (1 << 20), (how, at)
 
 
 def test_uuids_are_those_of_the_fakes(tmp_path: Path) -> None:
