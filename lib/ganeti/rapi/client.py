@@ -130,13 +130,13 @@ def UsesRapiClient(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for functions that use the client: sets up libcurl, and cleans up after it."""
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if threading.active_count() > 1:
-            raise Error("libcurl must be set up while there is only one thread")
         pycurl.global_init(pycurl.GLOBAL_ALL)
         try:
             return fn(*args, **kwargs)
         finally:
-            pycurl.global_cleanup()
+            # Another thread may be using it; the end of the program cleans up as well.
+            if threading.active_count() == 1:
+                pycurl.global_cleanup()
 
     return wrapper
 

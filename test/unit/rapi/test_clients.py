@@ -106,6 +106,15 @@ def test_certificates(secure: HttpLab, tmp_path: Path) -> None:
         client.GenericCurlConfig(use_curl_cabundle=True, cafile="x")
 
 
+def test_setting_up_libcurl() -> None:
+    @client.UsesRapiClient
+    def twice(number: int) -> int:
+        """Documented."""
+        return 2 * number
+
+    assert twice(4) == 8 and twice.__doc__ == "Documented."
+
+
 def test_waiting_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     statuses = iter(["running", "error", "queued", "queued", "success"])
     one = client.GanetiRapiClient("h")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ganeti import errors
@@ -14,9 +14,10 @@ from ganeti.wire import json
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.text()
     | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(_VALUES)
 def test_what_is_written_is_read(value: Any) -> None:
     for text in (json.dumps(value), json.dumps_spaced(value)):
