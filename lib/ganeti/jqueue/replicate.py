@@ -260,7 +260,9 @@ class _Peer:
         with self._progress:
             self._busy = False
             self._unknown_since = None
-            self._backlog = collections.deque(plan.names)
+            # What changed meanwhile stands in line already, in its newest form.
+            self._backlog = collections.deque(
+                name for name in plan.names if name not in self._files)
             # First of all: a node takes no changes to a copy which it does not have.
             self._files = {**plan.first, **self._files}
             self._archived = plan.moved + self._archived
