@@ -40,22 +40,23 @@ def test_a_disk_dies(cluster: Cluster, broken: str, mode: str) -> None:
     drbd.wait_for(machine, minor(cluster, machine), "Diskless/UpToDate$")
     assert "EINSTANCEFAULTYDISK" in cluster.fails("cluster", "verify", "--error-codes")
     if mode == "-p":
-        # The instance may leave the node whose disk died, and come back. Not while it runs: for a
-        # moment it would have no data at all.
+        # The instance may leave the node whose disk died. Not while it runs: for a moment it would
+        # have no data at all. And not come back before the repair.
         assert "lost its storage" in cluster.fails("instance", "migrate", "-f", NAME)
-        for _there_and_back in range(2):
-            cluster.gnt("instance", "failover", "-f", NAME)
+        cluster.gnt("instance", "failover", "-f", NAME)
+        assert "no complete copy" in cluster.fails("instance", "failover", "-f", NAME)
+        mode = "-s"
     cluster.gnt("node", "repair-storage", "--ignore-consistency", broken, "lvm-vg", "xenvg")
     assert machine.run("vgs --noheadings -o vg_attr xenvg").strip()[3] == "-"
     cluster.gnt("instance", "replace-disks", mode, NAME)
     cluster.in_step(NAME)
-    drbd.check(primary, device(cluster, primary), last)
     places = machine.run("lvs --noheadings -o devices xenvg")
     assert "lab1" in places and "lab0" not in places
-    # The other node really has it, too.
-    cluster.gnt("instance", "migrate", "-f", NAME)
-    drbd.check(cluster.lab["node3"], device(cluster, cluster.lab["node3"]), last)
-    cluster.gnt("instance", "migrate", "-f", NAME)
+    # Both nodes really have it.
+    for _there_and_back in range(2):
+        home = cluster.lab[cluster.nodes_of(NAME)[0]]
+        drbd.check(home, device(cluster, home), last)
+        cluster.gnt("instance", "migrate", "-f", NAME)
 
 
 def test_end(cluster: Cluster) -> None:
