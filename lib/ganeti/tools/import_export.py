@@ -36,6 +36,7 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.tools.import_export_status import Status
+from ganeti.tools.tls_pipe import TlsPipe
 from ganeti.utils import compress, text, x509
 
 EXPORT: Final = "export"
@@ -65,6 +66,8 @@ def _context(options: argparse.Namespace) -> ssl.SSLContext:
     # Certificates are made for this transfer, or are the cluster's: their names say nothing.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_REQUIRED
+    # A connection that just ends must never look like one that was ended.
+    context.options &= ~getattr(ssl, "OP_IGNORE_UNEXPECTED_EOF", 0)
     try:
         context.set_ciphers(x509.CIPHERS)
         context.load_cert_chain(options.cert, options.key)
@@ -80,7 +83,7 @@ def _tune(raw: socket.socket) -> None:
         raw.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def connect(options: argparse.Namespace, status: Status) -> ssl.SSLSocket:
+def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
     """Reach the other end, trying again as often as was said.
 
     :raises _Failed: it cannot be reached, or shows a wrong certificate.
@@ -97,17 +100,18 @@ def connect(options: argparse.Namespace, status: Status) -> ssl.SSLSocket:
             status.note(f"cannot connect to {options.host}:{options.port}: {err}")
             continue
         _tune(raw)
+        connection = TlsPipe(raw, context, server_side=False)
         try:
-            wrapped = context.wrap_socket(raw, suppress_ragged_eofs=False)
+            connection.handshake()
         except OSError as err:
-            raw.close()
+            connection.close()
             raise _Failed(f"no trusted connection to {options.host}:{options.port}: {err}") from err
-        wrapped.settimeout(None)
-        return wrapped
+        connection.settimeout(None)
+        return connection
     raise _Failed(f"cannot connect to {options.host}:{options.port}")
 
 
-def accept(options: argparse.Namespace, status: Status) -> ssl.SSLSocket:
+def accept(options: argparse.Namespace, status: Status) -> TlsPipe:
     """Listen, and wait for the other end. Strangers are sent away and do not end the waiting.
 
     :raises _Failed: it did not come in time.
@@ -131,35 +135,49 @@ def accept(options: argparse.Namespace, status: Status) -> ssl.SSLSocket:
                 break
             _tune(raw)
             raw.settimeout(min(_HANDSHAKE_S, max(left_s, 1.0)))
-            connection: socket.socket = raw
+            connection = TlsPipe(raw, context, server_side=True)
             try:
-                connection = wrapped = context.wrap_socket(
-                    raw, server_side=True, suppress_ragged_eofs=False)
-                _check_magic(wrapped, options.magic)
+                connection.handshake()
+                _check_magic(connection, options.magic)
             except (OSError, _Failed) as err:
                 status.note(f"connection from {peer[0]} refused: {err}")
                 connection.close()
                 continue
-            wrapped.settimeout(None)
-            return wrapped
+            connection.settimeout(None)
+            return connection
     raise _Failed(f"nobody connected within {options.connect_timeout} s")
 
 
-def _check_magic(connection: ssl.SSLSocket, magic: str | None) -> None:
+def _check_magic(connection: TlsPipe, magic: str | None) -> None:
     if magic is None:
         return
     wanted = f"M={magic}".encode("ascii")
-    found = b""
-    while len(found) < len(wanted):
-        part = connection.recv(len(wanted) - len(found))
-        if not part:
-            break
-        found += part
-    if not hmac.compare_digest(found, wanted):
+    found, length = bytearray(len(wanted)), 0
+    view = memoryview(found)
+    while length < len(wanted) and (count := connection.recv_into(view[length:])):
+        length += count
+    if not hmac.compare_digest(bytes(found), wanted):
         raise _Failed("it did not say the magic word of this transfer")
 
 
 # -- sources and sinks ---------------------------------------------------------------------------
+
+
+def _terminated(_number: int, _frame: object) -> None:
+    raise _Failed("the transfer was aborted")
+
+
+@contextlib.contextmanager
+def _abort_waits() -> Iterator[None]:
+    """An abort comes after this: no program shall be started and forgotten."""
+    aborts: list[int] = []
+    usual = signal.signal(signal.SIGTERM, lambda number, _frame: aborts.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+    if aborts:
+        _terminated(aborts[0], None)
 
 
 class _End:
@@ -197,13 +215,15 @@ class _End:
         log_fd = os.open(options.log or os.devnull,
                          os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
         try:
-            child = subprocess.Popen(
-                [options.script], cwd=os.path.dirname(options.script), stderr=log_fd, **streams)
+            with _abort_waits():
+                child = subprocess.Popen(
+                    [options.script], cwd=os.path.dirname(options.script), stderr=log_fd,
+                    **streams)
+                self.add(f"script {options.script}", child)
         except OSError as err:
             raise _Failed(f"script {options.script} cannot be started: {err.strerror}") from err
         finally:
             os.close(log_fd)
-        self.add(f"script {options.script}", child)
         return child
 
 
@@ -288,7 +308,7 @@ def _write_all(fd: int, data: memoryview) -> None:
         data = data[os.write(fd, data):]
 
 
-def _pump_out(source_fd: int, connection: ssl.SSLSocket, status: Status | None,
+def _pump_out(source_fd: int, connection: TlsPipe, status: Status | None,
               limit: int | None) -> None:
     """From a descriptor to the connection.
 
@@ -307,7 +327,7 @@ def _pump_out(source_fd: int, connection: ssl.SSLSocket, status: Status | None,
             status.moved(count)
 
 
-def _pump_in(connection: ssl.SSLSocket, sink_fd: int, status: Status | None) -> None:
+def _pump_in(connection: TlsPipe, sink_fd: int, status: Status | None) -> None:
     """From the connection to a descriptor, up to the proper end."""
     buffer = bytearray(_BLOCK)
     view = memoryview(buffer)
@@ -362,10 +382,11 @@ class _Worker(threading.Thread):
 
 def _compressor(argv: Sequence[str], end: _End) -> subprocess.Popen[bytes]:
     try:
-        child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        with _abort_waits():
+            child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            end.add(f"compressor {argv[0]}", child)
     except OSError as err:
         raise _Failed(f"compressor {argv[0]} cannot be started: {err.strerror}") from err
-    end.add(f"compressor {argv[0]}", child)
     return child
 
 
@@ -395,7 +416,7 @@ def run_export(options: argparse.Namespace, status: Status) -> None:
         source.wait()
         try:
             # Our proper end; returns when the other side has said its own.
-            connection.unwrap()
+            connection.finish()
         except OSError as err:
             raise _Failed(f"the other side did not confirm that it has everything: {err}") from err
 
@@ -421,15 +442,15 @@ def run_import(options: argparse.Namespace, status: Status) -> None:
                 _pump_in(connection, tool.stdin.fileno(), None)
                 tool.stdin.close()
                 worker.finish()
-        except ssl.SSLError as err:
-            raise _Failed(f"the connection broke before the end: {err}") from err
         except BrokenPipeError:
             # A program has ended early; why is said by its exit code, if by anything.
             sink.wait()
             raise
+        except (ssl.SSLError, ConnectionResetError) as err:
+            raise _Failed(f"the connection broke before the end: {err}") from err
         sink.close()
         sink.wait()
-        connection.unwrap()
+        connection.finish()
 
 
 # -- the program ---------------------------------------------------------------------------------
@@ -468,10 +489,6 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     if options.magic is not None and not text.is_transfer_magic(options.magic):
         parser.error("the magic word has a wrong form")
     return options
-
-
-def _terminated(_number: int, _frame: object) -> None:
-    raise _Failed("the transfer was aborted")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

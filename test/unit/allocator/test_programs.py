@@ -186,7 +186,7 @@ def test_the_request_is_plain_json(rpc):
 def test_the_example_refuses_other_modes():
     done = process.run(
         [str(EXAMPLE), "/dev/stdin"], timeout_s=600, check=False,
-        stdin=json.dumps({"request": {"type": "change-group"}}),
+        stdin=json.dumps({"request": {"type": "multi-allocate"}}),
     )  # fmt: skip
     assert done.exit_code == 1
-    assert "not change-group" in done.stderr
+    assert "not multi-allocate" in done.stderr
