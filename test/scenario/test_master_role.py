@@ -179,7 +179,7 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
     data = three.cluster.path(full, "var/lib/ganeti")
     kept = data.with_name("ganeti.kept")
     shutil.copytree(data, kept)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(data)], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(data)], check=True)
     try:
         shutil.copytree(kept, data, dirs_exist_ok=True)
         with (data / "filler").open("wb", buffering=0) as filler, pytest.raises(OSError):
