@@ -72,12 +72,18 @@ class BlockDevStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationStatus:
-    """How far a migration is; sizes in bytes."""
+    """How far a migration is; sizes in bytes, times in ms.
+
+    The times come at the end: of the whole migration, and of the part in which the guest stood
+    still.
+    """
 
     status: str
     transferred_ram: float | None = None
     total_ram: float | None = None
     postcopy_status: str | None = None
+    total_time: int | None = None
+    downtime: int | None = None
 
 
 CONSOLE_SSH = "ssh"
