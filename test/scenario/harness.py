@@ -54,12 +54,13 @@ class Finished:
         return self
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
+def wait_until(condition: Callable[[], object], what: str, *,
+               patience_s: float = PATIENCE_S) -> None:
     """Poll ``condition`` until it is true.
 
-    :raises AssertionError: it was still false after :data:`PATIENCE_S`.
+    :raises AssertionError: it was still false when the patience was at its end.
     """
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"gave up waiting until {what}")

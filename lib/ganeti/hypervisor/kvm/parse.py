@@ -94,7 +94,9 @@ def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
         status=status,
         transferred_ram=_number(ram.get("transferred")),
         total_ram=_number(ram.get("total")),
-        postcopy_status=status if status.startswith("postcopy") else None)
+        postcopy_status=status if status.startswith("postcopy") else None,
+        total_time=_number(answer.get("total-time")) if status == "completed" else None,
+        downtime=_number(answer.get("downtime")) if status == "completed" else None)
 
 
 def _number(value: object) -> int | None:

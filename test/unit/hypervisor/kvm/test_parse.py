@@ -79,6 +79,8 @@ def test_command_line(words: list[str], wanted: tuple[str, int, int] | None) -> 
 
 @pytest.mark.parametrize("answer, wanted", [
     ({"status": "setup"}, MigrationStatus(status="active")),
+    ({"status": "completed", "total-time": 1200, "downtime": 7},
+     MigrationStatus(status="completed", total_time=1200, downtime=7)),
     ({"status": "active", "ram": {"transferred": 5, "total": 10}},
      MigrationStatus(status="active", transferred_ram=5, total_ram=10)),
     ({"status": "device", "ram": None}, MigrationStatus(status="active")),
