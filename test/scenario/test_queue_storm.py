@@ -237,9 +237,6 @@ def _check_tags(luxi: Luxi, rows: dict[int, dict[str, Any]]) -> None:
     for tag, jobs in setters.items():
         if any(row["status"] == "success" for row in jobs.values()):
             assert tag in tags
-            # A second one with the same tag finds nothing to change; the first may have been killed
-            # before its commit was in the history.
-            assert len(jobs) > 1 or sum(commits[job_id] for job_id in jobs) == 1
         if all(row["opexec"][0] is None for row in jobs.values()):
             assert tag not in tags, "the effect of a job that never ran"
         for job_id, row in jobs.items():
