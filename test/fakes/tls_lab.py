@@ -80,7 +80,9 @@ class Lab:
         """Wait for the server's end; its exit code."""
         pidfd = os.pidfd_open(self.pid)
         try:
-            assert select.select([pidfd], [], [], timeout_s)[0], "server does not end"
+            ended = select.poll()
+            ended.register(pidfd, select.POLLIN)
+            assert ended.poll(timeout_s * 1000), "server does not end"
         finally:
             os.close(pidfd)
         pid, self.pid = self.pid, None

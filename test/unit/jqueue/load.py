@@ -61,6 +61,11 @@ class Transport:
             raise errors.NodeUnreachable(CANDIDATE, name, str(err)) from err
         return result
 
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
     def candidates(self) -> Sequence[str]:
         return (CANDIDATE,)
 
@@ -125,7 +130,8 @@ class Run:
         self.locks = LockManager({Level.INSTANCE: ["web"]})
         self.died = threading.Event()
         self.hold = threading.Event()
-        self.queue = JobQueue(self.store, self._execute, transport=Transport(directory, inject),
+        self._transport = Transport(directory, inject)
+        self.queue = JobQueue(self.store, self._execute, transport=self._transport,
                               locks=self.locks, max_running=3, fatal=self.died.set)
         replicator = self.queue.engine.replicator
         assert replicator is not None
@@ -151,6 +157,13 @@ class Run:
         finally:
             self.locks.release(callbacks.owner)
         return None
+
+    def close(self) -> None:
+        """Give the files back, once the queue has stopped."""
+        self.store.close()
+        self._transport.close()
+        os.close(self._acknowledged)
+        os.close(self._executed)
 
     def acknowledge(self, what: str, job_id: int) -> None:
         os.write(self._acknowledged, f"{what} {job_id}\n".encode())

@@ -74,7 +74,10 @@ def go_through(directory: Path, fault: Fault) -> None:
         run.queue.stop()
         assert not run.died.is_set()
     fault.healed = True
-    load.check(str(directory), load.Run(str(directory), load.no_step))
+    run.close()
+    again = load.Run(str(directory), load.no_step)
+    load.check(str(directory), again)
+    again.close()
 
 
 @pytest.mark.parametrize("share", range(4))
