@@ -133,7 +133,7 @@ def test_noded_hangs_at_one_call_only(cluster: Cluster) -> None:
         cluster.run(
             *DISKLESS, "-o", "noop", "-n", cluster.node_names[1], "quick.example.com"
         ).ok()
-        assert names(cluster) == ["quick.example.com"]
+        assert "quick.example.com" in names(cluster)
     finally:
         os.kill(pid, signal.SIGCONT)
     slow.communicate(timeout=PATIENCE_S)

@@ -222,7 +222,7 @@ def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
     ({"kvm_path": "/nonexistent/kvm"}, "no executable file. QEMU may have to be installed"),
     ({"kvm_path": "/bin/true"}, "/bin/true is not QEMU"),
     ({"vnc_bind_address": "127.0.0.1"}, "no network port for VNC"),
-    ({"security_model": "pool"}, "security_model: pool is not supported"),
+    ({"security_model": "pool"}, "security_model: pool, but the cluster.s pool of user ids is empty"),
 ])
 def test_failing_start_says_why_and_leaves_nothing(node: Node, guest: FilledInstance,
                                                    params: dict[str, str], words: str) -> None:
@@ -638,7 +638,7 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
                 ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
                 ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
                 ({"machine_version": "pdp11"}, "knows no machine pdp11"),
-                ({"disk_type": "sd"}, "disk_type: sd is not supported"),
+                ({"disk_type": "sd"}, "disk_type: sd is no disk of a machine"),
                 ({"disk_aio": "native"}, "native needs disk_cache=none"),
                 ({"security_model": "user", "security_domain": "nobody-of-that-name"},
                  "no user 'nobody-of-that-name'")):

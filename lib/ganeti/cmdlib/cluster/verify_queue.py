@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.cluster.findings import Findings
     from ganeti.objects import Node
 
-_LOOKS = 4
-_PAUSE_S = 0.5
+# Together longer than a candidate waits that has just come back, before the master sends it what it
+# missed.
+_LOOKS = 8
+_PAUSE_S = 1.0
 _MAX_NAMED = 5
 
 _Look = dict[str, dict[str, str | None]]
