@@ -222,7 +222,7 @@ def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
     ({"kvm_path": "/nonexistent/kvm"}, "no executable file. QEMU may have to be installed"),
     ({"kvm_path": "/bin/true"}, "/bin/true is not QEMU"),
     ({"vnc_bind_address": "127.0.0.1"}, "no network port for VNC"),
-    ({"security_model": "pool"}, "security_model: pool, but the cluster.s pool of user ids is empty"),
+    ({"security_model": "pool"}, "cluster's pool of user ids is empty"),
 ])
 def test_failing_start_says_why_and_leaves_nothing(node: Node, guest: FilledInstance,
                                                    params: dict[str, str], words: str) -> None:
