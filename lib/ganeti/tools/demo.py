@@ -60,7 +60,7 @@ def verdict(before: Beat, after: Beat) -> str:
         )
     return (
         f"the same boot ({after.boot}) went on counting, from {before.uptime_s} s before the move"
-        f" to {after.uptime_s} s on the other node: the guest did not stop"
+        f" to {after.uptime_s} s on the other node: the guest was not restarted"
     )
 
 

@@ -26,7 +26,7 @@ def test_last_beat() -> None:
 
 def test_verdict() -> None:
     before = demo.Beat("1-a", 10, 5)
-    assert "did not stop" in demo.verdict(before, demo.Beat("1-a", 12, 1))
+    assert "was not restarted" in demo.verdict(before, demo.Beat("1-a", 12, 1))
     with pytest.raises(errors.OpExecError, match="restarted"):
         demo.verdict(before, demo.Beat("2-b", 12, 1))
     with pytest.raises(errors.OpExecError, match="back to 9 s"):
