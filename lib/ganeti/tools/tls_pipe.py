@@ -32,6 +32,8 @@ class TlsPipe:
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, *, server_side: bool) -> None:
         self._sock = sock
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        # Some builds of Python take a connection that just ends for one that was closed properly.
+        context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side)
 
     def handshake(self) -> None:
