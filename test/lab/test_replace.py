@@ -71,6 +71,11 @@ def test_to_plain_and_back(cluster: Cluster) -> None:
 
 def test_a_lost_volume_is_made_again(cluster: Cluster) -> None:
     cluster.gnt("instance", "shutdown", NAME)
+    first = cluster.lab["node1"]
+    assert "exists on node node1" in cluster.fails(
+        "instance", "recreate-disks", "-n", "node2:node3", NAME)
+    for volume in drbd.volumes(first):
+        first.run(f"lvremove -f xenvg/{volume}")
     cluster.gnt("instance", "recreate-disks", "-n", "node2:node3", NAME)
     assert cluster.nodes_of(NAME) == ("node2", "node3")
     cluster.gnt("instance", "startup", NAME)
@@ -80,5 +85,5 @@ def test_a_lost_volume_is_made_again(cluster: Cluster) -> None:
 def test_end(cluster: Cluster) -> None:
     cluster.remove(NAME)
     for machine in cluster.lab:
-        # Disks on nodes that were given up by making them again are the administrator's.
         assert drbd.minors(machine) == {}, machine.name
+        assert drbd.volumes(machine) == [], machine.name
