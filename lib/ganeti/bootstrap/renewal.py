@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ganeti import errors
 from ganeti.utils import fs, paths, x509
@@ -77,6 +77,11 @@ def secret_file(path: str) -> str:
 
 def _path(name: str, here: paths.Paths) -> str:
     return f"{here.renewal_dir}/{os.path.basename(str(getattr(here, name)))}"
+
+
+def describe(names: Iterable[str]) -> str:
+    """The base names of files, for people; `names` are attributes of Paths."""
+    return ", ".join(os.path.basename(_path(name, paths.current())) for name in names)
 
 
 def pending(here: paths.Paths) -> list[str]:

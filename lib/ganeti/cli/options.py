@@ -108,7 +108,7 @@ HELP = flag("-h", "--help", dest="help", help="show this help and end")
 COMMON = (DEBUG, REASON, HELP)
 
 # On commands that make jobs.
-DRY_RUN = flag("--dry-run", help="only check whether it could be done")
+DRY_RUN = flag("--dry-run", help="check whether it could be done and show the plan, change nothing")
 PRIORITY = Option("--priority", action="call", callback=_set_priority, dest="priority",
                   choices=("low", "normal", "high"), metavar="low|normal|high",
                   help="how early the job is taken from the queue")

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def verify_disks(values: Values, arguments: list[str]) -> int:
-    """``verify-disks``: look, and activate what can be."""
+    """``verify-disks``: look, and activate what can be; a dry run looks, too, and then stops."""
     from ganeti.client import disk_check
     client = jobs.connect()
     common = jobs.common_params(values)
+    looking = {**common, "dry_run": False}
 
     def run(opcode: OpCode) -> Any:
         return jobs.run_opcode(opcode, values, client=client)
@@ -29,15 +30,16 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
         return [outcome.result if outcome.success else None for outcome in job_set.wait()]
 
     report = disk_check.check(run, await_jobs, group=values.nodegroup,
-                              strict=not values.no_strict, **common)
+                              strict=not values.no_strict, **looking)
     code = failures.EXIT_SUCCESS if not report.failed else failures.EXIT_FAILURE
     for node, reason in sorted(report.silent.items()):
         code = failures.EXIT_FAILURE
         terminal.out(f"Error gathering data on node {node}: {reason}")
     if report.inactive:
         job_set = jobs.JobSet(client, values, verbose=False)
+        doing = "A dry run activates no" if values.dry_run else "Activating"
         for name in report.inactive:
-            terminal.out(f"Activating disks for instance '{name}'")
+            terminal.out(f"{doing} disks for instance '{name}'")
             job_set.add(name, disk_check.activation(name, **common))
         if not all(outcome.success for outcome in job_set.wait()):
             code = failures.EXIT_FAILURE
@@ -65,7 +67,8 @@ def repair_disk_sizes(values: Values, arguments: list[str]) -> int:
 COMMANDS = (
     Command("verify-disks", verify_disks, [], [
         opt.NODE_GROUP,
-        opt.flag("--no-strict", help="leave nodes out that cannot be asked"), opt.PRIORITY],
+        opt.flag("--no-strict", help="leave nodes out that cannot be asked"),
+        opt.DRY_RUN, opt.PRIORITY],
             "Activate the disks of instances that should be usable and are not"),
     Command("repair-disk-sizes", repair_disk_sizes, [Argument("instance")],
             [opt.DRY_RUN, opt.PRIORITY],

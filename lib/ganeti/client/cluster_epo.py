@@ -126,8 +126,11 @@ def epo(values: Values, arguments: list[str]) -> int:
     if not todo:
         terminal.out("Nothing to do, everything is as it should be.")
         return failures.EXIT_SUCCESS
+    if values.dry_run:
+        terminal.out("\n".join(_announcement(todo, on=values.on)))
+        return failures.EXIT_SUCCESS
     if not values.force:
-        code = node_helpers.ask(_question(todo, on=values.on))
+        code = node_helpers.ask("\n".join([*_announcement(todo, on=values.on), "Continue?"]))
         if code is not None:
             return code
     if values.on:
@@ -146,13 +149,13 @@ def _group_nodes(client: luxi.Client, groups: Sequence[str]) -> list[str]:
     return found
 
 
-def _question(todo: Plan, *, on: bool) -> str:
+def _announcement(todo: Plan, *, on: bool) -> list[str]:
     lines = [f"These nodes will be switched {'on' if on else 'off'}:"]
     lines += [f"  {name}" for name in (*todo.switch, *([todo.master] if todo.master else ()))]
     if todo.instances:
         lines.append(f"and these instances {'started' if on else 'stopped'}:")
         lines += [f"  {name}" for name in todo.instances]
-    return "\n".join([*lines, "Continue?"])
+    return lines
 
 
 # -- off ------------------------------------------------------------------------------------------
@@ -289,6 +292,6 @@ COMMAND = Command("epo", epo, [Argument("unknown")], [
     opt.flag("--all", dest="show_all", help="the whole cluster, the master last"),
     opt.flag("--groups", help="the arguments are node groups"),
     opt.flag("--on", help="switch on again and start what should run"),
-    opt.FORCE, opt.SHUTDOWN_TIMEOUT, OOB_TIMEOUT, POWER_DELAY],
+    opt.FORCE, opt.DRY_RUN, opt.SHUTDOWN_TIMEOUT, OOB_TIMEOUT, POWER_DELAY],
     "Emergency power-off: stop instances, switch nodes off; or all of it on again",
     usage="[<options>] {--all|<node>...|--groups <group>...}")

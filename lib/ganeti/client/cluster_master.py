@@ -104,7 +104,7 @@ def activate_master_ip(values: Values, arguments: list[str]) -> int:
 
 def deactivate_master_ip(values: Values, arguments: list[str]) -> int:
     """``deactivate-master-ip``."""
-    if not values.confirm and not terminal.confirm(
+    if not values.confirm and not values.dry_run and not terminal.confirm(
             "Programs which use the address of the cluster will not reach it any more. Continue?"):
         terminal.err("Nothing was done. --yes confirms without a question.")
         return failures.EXIT_CONFIRMATION
@@ -180,10 +180,10 @@ COMMANDS = (
         _YES_DO_IT],
             "Make this node the master"),
     Command("master-ping", master_ping, [], [], "Check whether the master answers"),
-    Command("activate-master-ip", activate_master_ip, [], [],
+    Command("activate-master-ip", activate_master_ip, [], [opt.DRY_RUN],
             "Bring the address of the master up"),
     Command("deactivate-master-ip", deactivate_master_ip, [], [
-        opt.flag("--yes", dest="confirm", help="do not ask for confirmation")],
+        opt.flag("--yes", dest="confirm", help="do not ask for confirmation"), opt.DRY_RUN],
             "Take the address of the master down"),
     Command("redist-conf", redist_conf, [],
             [opt.DRY_RUN, opt.PRIORITY, _YES_DO_IT, *opt.SUBMIT_OPTIONS],

@@ -90,16 +90,24 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
         raise errors.OpPrereqError(
             "nothing to renew. Say what with options such as --new-cluster-certificate.",
             errors.ECODE_INVAL)
+    opcode = OpClusterRenewCrypto(
+        node_certificates=bool(values.new_node_cert), renew_ssh_keys=bool(values.new_ssh_keys),
+        ssh_key_type=values.ssh_key_type, ssh_key_bits=values.ssh_key_bits,
+        verbose=bool(values.verbose), debug=bool(values.debug), **jobs.common_params(values))
+    if values.dry_run:
+        if new:
+            terminal.out(f"New content would be prepared for {renewal.describe(new)}.")
+        # The nodes' certificates follow the cluster's; where that is not there yet, the master
+        # would not know.
+        opcode.node_certificates = opcode.node_certificates or renewal.SERVER in new
+        jobs.run_opcode(opcode, values, client=client)
+        return failures.EXIT_SUCCESS
     if not values.force and not terminal.confirm(
             "Keys and certificates are replaced on all nodes; jobs have to wait meanwhile. Is that"
             " wanted?"):
         return failures.EXIT_CONFIRMATION
     renewal.prepare(new, here)
-    jobs.run_opcode(OpClusterRenewCrypto(
-        node_certificates=bool(values.new_node_cert), renew_ssh_keys=bool(values.new_ssh_keys),
-        ssh_key_type=values.ssh_key_type, ssh_key_bits=values.ssh_key_bits,
-        verbose=bool(values.verbose), debug=bool(values.debug), **jobs.common_params(values)),
-        values, client=client)
+    jobs.run_opcode(opcode, values, client=client)
     if renewal.RAPI in new and local.running_daemon(here, _RAPI) is not None:
         local.daemon_util("stop", _RAPI)
         local.daemon_util("start", _RAPI)
@@ -134,5 +142,5 @@ COMMAND = Command("renew-crypto", renew_crypto, [], [
     Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
     opt.flag("--no-ssh-key-check", dest="ssh_key_check", default=True, value=False,
              help="accept an SSH host key that is not known"),
-    opt.FORCE, opt.VERBOSE],
+    opt.FORCE, opt.DRY_RUN, opt.VERBOSE],
     "Replace keys and certificates of the cluster")

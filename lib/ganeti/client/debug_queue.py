@@ -41,8 +41,14 @@ def _require(condition: object, text: str) -> None:
 
 
 def test_jobqueue(values: Values, arguments: list[str]) -> int:
-    """``test-jobqueue``."""
+    """``test-jobqueue``; a dry run shows the plans of its two kinds of jobs."""
     client = jobs.connect()
+    if values.dry_run:
+        from ganeti.opcodes.test import OpTestDelay, OpTestJqueue
+        common = jobs.common_params(values)
+        jobs.run_opcodes([OpTestDelay(duration=0.0, **common), OpTestJqueue(
+            notify_exec=True, log_messages=list(_MESSAGES), **common)], values, client=client)
+        return failures.EXIT_SUCCESS
     _test_submission(client)
     _test_dependencies(client, values)
     for title, failing in (("job success", [False]),
@@ -298,12 +304,12 @@ def _nothing_to_do(client: luxi.Client, words: Sequence[str]) -> None:
 
 #: Rows of the table of ``gnt-debug``.
 COMMANDS = (
-    Command("test-jobqueue", test_jobqueue, [], [opt.PRIORITY],
+    Command("test-jobqueue", test_jobqueue, [], [opt.DRY_RUN, opt.PRIORITY],
             "Run jobs which show whether the job queue works"),
     Command("test-osparams", test_osparams, [], [
         Option("--os-parameters-secret", kind="keyprivateval", dest="osparams_secret", default={},
                metavar="KEY=VALUE,...", help="OS parameters kept out of logs and never stored"),
-        *opt.SUBMIT_OPTIONS],
+        opt.DRY_RUN, *opt.SUBMIT_OPTIONS],
             "See whether secret parameters arrive"),
     Command("wconfd", wconfd, [Argument("unknown", 1)], [],
             "Ask for locks as the configuration daemon of other versions is asked",

@@ -38,13 +38,15 @@ def init(values: Values, arguments: list[str]) -> int:
 
 def destroy(values: Values, arguments: list[str]) -> int:
     """``destroy``."""
-    if not values.yes_do_it:
+    if not values.yes_do_it and not values.dry_run:
         terminal.err("Destroying a cluster is irreversible. If you really want destroy this"
                      " cluster, supply the --yes-do-it option.")
         return failures.EXIT_FAILURE
     from ganeti import bootstrap
     from ganeti.opcodes.cluster import OpClusterDestroy
     jobs.run_opcode(OpClusterDestroy(**jobs.common_params(values)), values)
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
     # From here on there is no configuration any more; this node is taken apart locally.
     bootstrap.finalize_destroy()
     return failures.EXIT_SUCCESS
@@ -133,8 +135,8 @@ PROGRAM = Program(
         Command("init", init, [Argument("host", 1, 1)], cluster_options.INIT,
                 "Make a cluster with this machine as its first node",
                 usage="[<options>] <cluster-name>"),
-        Command("destroy", destroy, [], [opt.YES_DO_IT],
-                "Destroy the cluster; it must be empty", usage="--yes-do-it"),
+        Command("destroy", destroy, [], [opt.YES_DO_IT, opt.DRY_RUN],
+                "Destroy the cluster; it must be empty", usage="{--yes-do-it|--dry-run}"),
         Command("info", show_info, [], [opt.ROMAN, opt.OUTPUT_FORMAT],
                 "Show the parameters of the cluster"),
         Command("version", show_version, [], [opt.OUTPUT_FORMAT],

@@ -95,6 +95,10 @@ def add(values: Values, arguments: list[str]) -> int:
         hv_state=node_params.hv_state(values.hv_state) or None,
         disk_state=node_params.disk_state(values.disk_state) or None,
         node_setup=values.node_setup, **jobs.common_params(values))
+    if values.dry_run:
+        # The machine is left as it is: the master says what it would need.
+        jobs.run_opcode(opcode, values, client=client)
+        return failures.EXIT_SUCCESS
     if values.token:
         from ganeti.client import node_join
         return node_join.add(values, host, opcode, client)
@@ -156,7 +160,7 @@ PROGRAM = Program(
                      " wait for it; SSH is not used"),
             Option("--token-lifetime", kind="int", default=3600, metavar="SECONDS",
                    help="how long the token is good"),
-            opt.PRIORITY, opt.VERBOSE],
+            opt.DRY_RUN, opt.PRIORITY, opt.VERBOSE],
                 "Add a machine to the cluster"),
         Command("list", list_nodes, [Argument("node")], opt.LIST_OPTIONS,
                 "List nodes", usage="[<options>] [<node>...|<filter>]"),

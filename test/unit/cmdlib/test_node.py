@@ -152,6 +152,27 @@ def test_the_master_cannot_be_added_again(hosts):
     master.refused(add(node_name="node1", readd=True), errors.ECODE_STATE)
 
 
+def test_the_plan_of_adding_a_machine_that_is_not_prepared(hosts):
+    """A dry run of the command touches no machine, so it may find one without a daemon."""
+    master = Master(cluster_of(2))
+    master.rpc.errors["version"] = errors.NodeUnreachable(NEW, "version", "connection refused")
+    assert "daemon" in master.refused(add(dry_run=True), errors.ECODE_ENVIRON)
+    master = Master(cluster_of(2))
+    master.rpc.errors["version"] = errors.NodeUnreachable(NEW, "version", "connection refused")
+    master.run(add(dry_run=True, node_setup=True))
+    assert master.job.said(f"before the job: prepare machine {NEW}")
+    assert master.job.said(f"make node {NEW} a master candidate")
+    assert by_name(master, NEW) is None
+
+
+def test_the_plan_of_adding_a_prepared_machine(hosts):
+    master = Master(cluster_of(2))
+    master.run(add(dry_run=True))
+    assert not master.job.said("before the job")
+    assert master.job.said(f"take node {NEW} with address 192.0.2.9 into node group")
+    assert by_name(master, NEW) is None
+
+
 # -- removing --------------------------------------------------------------------
 
 

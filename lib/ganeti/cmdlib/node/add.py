@@ -26,11 +26,16 @@ from ganeti.wire.calls import NODE_VERIFY_LIGHT, VERSION
 
 @dataclass(frozen=True, slots=True)
 class AddPlan:
-    """The node as it will be, and the digest of its certificate when it becomes a candidate."""
+    """The node as it will be, and the digest of its certificate when it becomes a candidate.
+
+    ``unprepared`` is only set in a dry run: the machine does not answer yet, and would be prepared
+    by the command first.
+    """
 
     node: Node
     readd: bool
     digest: str | None
+    unprepared: bool = False
 
 
 @executes(OpNodeAdd)
@@ -170,6 +175,9 @@ class LUNodeAdd(LogicalUnit):
         address = {node.name: node.primary_ip}
         answer = self.rpc.call_addresses(VERSION, address)[node.name]
         if isinstance(answer.failure, errors.NodeUnreachable):
+            if self.op.dry_run and self.op.node_setup:
+                candidate = self._becomes_candidate(node)
+                return AddPlan(updated(node, master_candidate=candidate), readd, None, True)
             raise errors.OpPrereqError(
                 f"node {node.name} ({node.primary_ip}) does not answer: {answer.failure.message}."
                 " Is its"
@@ -211,6 +219,26 @@ class LUNodeAdd(LogicalUnit):
         data = self.config.snapshot()
         pool = data.cluster.candidate_pool_size
         return candidates.eligible(node) and candidates.present_count(data, [node.uuid]) < pool
+
+    def steps(self, plan: AddPlan) -> list[str]:
+        node = plan.node
+        group = self.config.snapshot().nodegroups[node.group].name
+        steps = []
+        if plan.unprepared:
+            steps.append(f"before the job: prepare machine {node.name} ({node.primary_ip}), which"
+                         " does not answer yet: send it the cluster's credentials and start its"
+                         " node daemon; then check its version and its hypervisors")
+        steps.append(f"take node {node.name} with address {node.primary_ip} "
+                     + ("in again, neither offline nor drained" if plan.readd
+                        else f"into node group {group}"))
+        if node.master_candidate:
+            steps.append(f"make node {node.name} a master candidate")
+        if not plan.readd and self.config.cluster().modify_etc_hosts:
+            steps.append("name it in /etc/hosts of all nodes")
+        steps.append(f"send configuration and common files to node {node.name}")
+        if ssh_keys.is_managed(self.config.cluster()):
+            steps.append("let all nodes know each other's SSH keys again")
+        return steps
 
     def exec(self, plan: AddPlan) -> None:
         node = plan.node
