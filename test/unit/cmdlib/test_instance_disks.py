@@ -227,7 +227,11 @@ def test_disks_are_switched_by_hand():
 def test_lost_disks_are_made_on_other_nodes():
     master = master_with(mirrored())
     master.config.update_node(dataclasses.replace(master.config.node(NODE1), offline=True))
-    master.run(OpInstanceRecreateDisks(instance_name="web", nodes=["node2", "node3"]))
+    op = OpInstanceRecreateDisks(instance_name="web", nodes=["node2", "node3"])
+    # The other half of the mirror is a copy, too.
+    assert "gnt-instance failover" in master.refused(op, errors.ECODE_EXISTS)
+    master.rpc.answers["blockdev_getdimensions"] = lambda node, args: [None] * len(args["disks"])
+    master.run(op)
     (disk,) = disks_of(master)
     assert disk.nodes == (NODE2, NODE3)
     assert disk.children[0].logical_id != mirrored().children[0].logical_id

@@ -136,7 +136,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
         nodes = self._place(instance) if moves else ()
         if not moves:
             chosen = self._missing(instance, chosen)
-        elif not primary.offline:
+        else:
             self._require_lost(instance, disks)
         self._check_room(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
@@ -239,20 +239,27 @@ class LUInstanceRecreateDisks(LogicalUnit):
                 disk_work.shutdown_disks(self, instance, disks=mirrored)
 
     def _require_lost(self, instance: Instance, disks: tuple[Disk, ...]) -> None:
-        """Nothing of the disks is left on their node, which would be forgotten there."""
-        answer = self.rpc.call(
-            BLOCKDEV_GETDIMENSIONS,
-            instance.primary_node,
-            disks=[(_storage_of(disk), instance) for disk in disks],
-        )
-        there = [str(i) for i, size in enumerate(answer.payload()) if size is not None]
-        if there:
-            raise errors.OpPrereqError(
-                f"disk {', '.join(there)} of instance {instance.name} exists on node"
-                f" {answer.node_name}. Use 'gnt-instance move' to bring the instance elsewhere, or"
-                " mark that node offline when it is lost.",
-                errors.ECODE_EXISTS,
+        """Nothing of the disks is left on their nodes, where it would be forgotten."""
+        for uuid in self.config.instance_nodes(instance):
+            if self.config.node(uuid).offline:
+                continue
+            answer = self.rpc.call(
+                BLOCKDEV_GETDIMENSIONS,
+                uuid,
+                disks=[(_storage_of(disk), instance) for disk in disks],
             )
+            there = [str(i) for i, size in enumerate(answer.payload()) if size is not None]
+            if there:
+                way = (
+                    "Use 'gnt-instance move' to bring the instance elsewhere"
+                    if uuid == instance.primary_node
+                    else "Use 'gnt-instance failover' to go on with that copy"
+                )
+                raise errors.OpPrereqError(
+                    f"disk {', '.join(there)} of instance {instance.name} exists on node"
+                    f" {answer.node_name}. {way}, or mark that node offline when it is lost.",
+                    errors.ECODE_EXISTS,
+                )
 
     def _missing(
         self, instance: Instance, chosen: list[tuple[int, Disk]]
