@@ -129,6 +129,8 @@ def tool(cluster: Cluster, name: str, *options: str) -> Finished:
 def test_hinfo(cluster: Cluster) -> None:
     text = tool(cluster, "hinfo").ok().stdout
     assert "Loaded 3 nodes, 4 instances, 1 node group" in text
+    # They find the socket by themselves, too, under the name that it has in later versions.
+    assert cluster.run(str(PROGRAMS / "hinfo"), "-L").ok().stdout == text
 
 
 @needs_htools

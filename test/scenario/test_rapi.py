@@ -406,10 +406,22 @@ def test_the_balancing_tools(rest: Rest, tmp_path: Path) -> None:
                                       "disk_template": "diskless"})
     assert "Loaded 3 nodes, 1 instances" in run("hbal", "-m", url)
     assert "Loaded 3 nodes, 1 instance, 1 node group" in run("hinfo", "-m", url)
+    space = _facts(run("hspace", "-m", url, "--machine-readable"))
+    assert (space["HTS_CLUSTER_NODES"], space["HTS_INI_INST_CNT"], space["HTS_OK"]) \
+        == ("3", "1", "1")
+    checked = _facts(run("hcheck", "-m", url, "--machine-readable", "--no-simulation"))
+    assert (checked["HCHECK_INIT_CLUSTER_N1_FAIL"], checked["HCHECK_OK"]) == ("0", "1")
+    groups = run("hroller", "-m", url).split("\n", 1)[1].replace("\n", ",")
+    assert set(groups.strip(",").split(",")) >= {NODE1, NODE2, NODE3}
     (tmp_path / "out").mkdir()
     assert "3     1" in run("hscan", "-d", "out", url)
     assert "bal.example.com" in next((tmp_path / "out").iterdir()).read_text()
     rest.job("DELETE", "/2/instances/bal.example.com")
+
+
+def _facts(text: str) -> dict[str, str]:
+    """What a balancing tool says to programs."""
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
 def test_hostile_clients(cluster: Cluster, rest: Rest) -> None:

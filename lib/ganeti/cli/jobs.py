@@ -105,8 +105,10 @@ def run_opcodes(opcodes: Sequence[OpCode], values: Values, *,
         terminal.out(str(job_id))
     if values.get("submit_only"):
         raise errors.JobSubmittedException(job_id)
+    # Standard output is for the data alone when a program asked for some.
+    show = terminal.out if values.get("output_format") in (None, "table") else terminal.err
     try:
-        return wait_for_job(client, job_id)
+        return wait_for_job(client, job_id, show)
     except KeyboardInterrupt as err:
         raise WaitInterrupted([job_id]) from err
 

@@ -33,8 +33,14 @@ def search_tags(values: Values, arguments: list[str]) -> int:
     from ganeti.opcodes.tags import OpTagsSearch
     found = jobs.run_opcode(OpTagsSearch(pattern=arguments[0], **jobs.common_params(values)),
                             values)
-    for path, tag in sorted(tuple(row) for row in found):
-        terminal.out(f"{path} {tag}")
+    rows = sorted(tuple(row) for row in found)
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+        output.write_data([{"path": path, "tag": tag} for path, tag in rows],
+                          values.output_format)
+    else:
+        for path, tag in rows:
+            terminal.out(f"{path} {tag}")
     return failures.EXIT_SUCCESS if found else failures.EXIT_FAILURE
 
 
@@ -85,6 +91,7 @@ COMMANDS = (
         Option("--to", kind="string", metavar="VERSION", help="version to change to"),
         opt.flag("--resume", help="go on with an upgrade that was interrupted")],
             "Look whether the cluster has a version"),
-    Command("search-tags", search_tags, [Argument("unknown", 1, 1)], [opt.PRIORITY],
+    Command("search-tags", search_tags, [Argument("unknown", 1, 1)],
+            [opt.PRIORITY, opt.OUTPUT_FORMAT],
             "Find tags of any object by a regular expression", usage="[<options>] <expression>"),
 )

@@ -126,7 +126,11 @@ def queue(values: Values, arguments: list[str]) -> int:
     client = jobs.connect()
     if command == "info":
         (drained,) = client.query_config_values(["drain_flag"])
-        terminal.out(f"The drain flag is {'set' if drained else 'unset'}")
+        if values.output_format in opt.DATA_FORMATS:
+            from ganeti.cli import output
+            output.write_data({"drained": bool(drained)}, values.output_format)
+        else:
+            terminal.out(f"The drain flag is {'set' if drained else 'unset'}")
     else:
         client.set_queue_drain_flag(command == "drain")
     return failures.EXIT_SUCCESS
@@ -143,6 +147,10 @@ def watcher(values: Values, arguments: list[str]) -> int:
         (until,) = jobs.connect().query_config_values(["watcher_pause"])
         # A pause that is over counts as none.
         until = until if until is not None and until > time.time() else None
+        if values.output_format in opt.DATA_FORMATS:
+            from ganeti.cli import output
+            output.write_data({"paused_until": until}, values.output_format)
+            return failures.EXIT_SUCCESS
         terminal.out(_watcher_text(until, "The watcher is not paused."))
         return failures.EXIT_SUCCESS
     until = None
@@ -188,11 +196,12 @@ COMMANDS = (
     Command("redist-conf", redist_conf, [],
             [opt.DRY_RUN, opt.PRIORITY, _YES_DO_IT, *opt.SUBMIT_OPTIONS],
             "Send configuration and common files to all nodes again"),
-    Command("queue", queue, [Argument("choice", 1, 1, ("drain", "info", "undrain"))], [],
-            "Let the job queue take new jobs or not", usage="{drain|undrain|info}"),
+    Command("queue", queue, [Argument("choice", 1, 1, ("drain", "info", "undrain"))],
+            [opt.OUTPUT_FORMAT],
+            "Let the job queue take new jobs or not", usage="{drain|undrain|[<options>] info}"),
     Command("watcher", watcher, [
         Argument("choice", 1, 1, ("continue", "info", "pause")),
-        Argument("suggest", 0, 1, ("1h", "30m", "4h"))], [],
+        Argument("suggest", 0, 1, ("1h", "30m", "4h"))], [opt.OUTPUT_FORMAT],
             "Let the watcher pause, for a time, or go on",
-            usage="{pause <timespec>|continue|info}"),
+            usage="{pause <timespec>|continue|[<options>] info}"),
 )

@@ -97,7 +97,11 @@ def get_master(values: Values, arguments: list[str]) -> int:
         raise failures.NotClusterError("no cluster here: this node does not know of any") from None
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-    terminal.out(master)
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+        output.write_data({"master": master}, values.output_format)
+    else:
+        terminal.out(master)
     return failures.EXIT_SUCCESS
 
 
@@ -141,7 +145,7 @@ PROGRAM = Program(
                 "Show the parameters of the cluster"),
         Command("version", show_version, [], [opt.OUTPUT_FORMAT],
                 "Show versions of the software and its formats"),
-        Command("getmaster", get_master, [], [], "Show which node is the master"),
+        Command("getmaster", get_master, [], [opt.OUTPUT_FORMAT], "Show which node is the master"),
         Command("verify", verify, [], [
             opt.VERBOSE,
             opt.flag("--error-codes", help="put a code before each finding, for programs"),

@@ -13,7 +13,7 @@ from ganeti.constants import query as query_const
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from ganeti.opcodes.base import OpCode
@@ -86,6 +86,9 @@ def power(values: Values, arguments: list[str]) -> int:
     result = jobs.run_opcodes(opcodes, values)[-1]
     if values.dry_run:
         return failures.EXIT_SUCCESS
+    if values.output_format in opt.DATA_FORMATS:
+        return _write_answers(result, values, "powered", lambda data: (
+            bool(data["powered"]) if command == "status" else command != "off"))
     return _show_answers(
         result, values, lambda data: [_power_text(data) if command == "status" else "invoked"])
 
@@ -114,12 +117,7 @@ def health(values: Values, arguments: list[str]) -> int:
         node_names=arguments, command="health", timeout=values.oob_timeout,
         **jobs.common_params(values)), values)
     if values.output_format in opt.DATA_FORMATS:
-        from ganeti.cli import output
-        output.write_data([{
-            "node": name, "items": dict(data) if status == query_const.RS_NORMAL else None}
-            for (_, name), (status, data) in result], values.output_format)
-        failed = any(status != query_const.RS_NORMAL for _, (status, _) in result)
-        return failures.EXIT_FAILURE if failed else failures.EXIT_SUCCESS
+        return _write_answers(result, values, "items", dict)
     return _show_answers(
         result, values, lambda data: [f"{item}={status}" for item, status in data] or [""])
 
@@ -130,6 +128,16 @@ _MARKS = {
     query_const.RS_UNAVAIL: "(unavail)",
     query_const.RS_OFFLINE: "(offline)",
 }
+
+
+def _write_answers(result: Any, values: Values, member: str, read: Callable[[Any], Any]) -> int:
+    """The answers for programs, null where there is none; failure when it is missing for one."""
+    from ganeti.cli import output
+    output.write_data([
+        {"node": name, member: read(data) if status == query_const.RS_NORMAL else None}
+        for (_, name), (status, data) in result], values.output_format)
+    failed = any(status != query_const.RS_NORMAL for _, (status, _) in result)
+    return failures.EXIT_FAILURE if failed else failures.EXIT_SUCCESS
 
 
 def _show_answers(result: Any, values: Values, texts: Any) -> int:
@@ -352,7 +360,7 @@ COMMANDS = [
         OOB_TIMEOUT, POWER_DELAY, AUTO_PROMOTE, opt.FORCE,
         opt.flag("--ignore-status", help="switch off nodes that are not marked offline, and do not"
                  " mark them"),
-        opt.NO_HEADERS, opt.SEPARATOR, opt.DRY_RUN, *_JOB],
+        opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT, opt.DRY_RUN, *_JOB],
             "Switch nodes, or show whether they are on",
             usage="[<options>] on|off|cycle|status [<node>...]"),
     Command("health", health, [Argument("node")],

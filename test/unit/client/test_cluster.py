@@ -198,6 +198,7 @@ def test_version(gnt: Gnt, info: dict[str, Any]) -> None:
 
 def test_getmaster_needs_no_daemon(gnt: Gnt, here: paths.Paths) -> None:
     assert gnt("cluster getmaster") == (0, "node1.example.com\n", "")
+    assert gnt("cluster getmaster --output yaml") == (0, "master: node1.example.com\n", "")
 
 
 def test_getmaster_without_a_cluster(gnt: Gnt, here: paths.Paths) -> None:

@@ -69,6 +69,7 @@ def test_tags(gnt: Gnt, master: FakeMaster) -> None:
 def test_search(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_TAGS_SEARCH"] = [["/nodes/b", "t"], ["/cluster", "t"]]
     assert gnt("cluster search-tags t") == (0, "/cluster t\n/nodes/b t\n", "")
+    assert gnt("cluster search-tags --output=csv t").out == "path,tag\n/cluster,t\n/nodes/b,t\n"
     master.results["OP_TAGS_SEARCH"] = []
     assert gnt("cluster search-tags t") == (1, "", "")
 

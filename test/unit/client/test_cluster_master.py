@@ -133,6 +133,7 @@ def test_the_address_stays_up_unless_confirmed(gnt: Gnt, master: FakeMaster) -> 
 def test_queue(gnt: Gnt, master: FakeMaster) -> None:
     master.answers["QueryConfigValues"] = lambda _fields: [True]
     assert gnt("cluster queue info") == (0, "The drain flag is set\n", "")
+    assert gnt("cluster queue --output=csv info") == (0, "drained\ntrue\n", "")
     master.answers["QueryConfigValues"] = lambda _fields: [False]
     assert gnt("cluster queue info") == (0, "The drain flag is unset\n", "")
     master.answers["SetDrainFlag"] = lambda flag: flag
@@ -147,6 +148,7 @@ def test_watcher(gnt: Gnt, master: FakeMaster) -> None:
     master.answers["QueryConfigValues"] = lambda _fields: [until]
     paused = f"The watcher is paused until {time.ctime(until)}.\n"
     assert gnt("cluster watcher info") == (0, paused, "")
+    assert gnt("cluster watcher --output=json info").out == f'{{\n  "paused_until": {until}\n}}\n'
     master.answers["QueryConfigValues"] = lambda _fields: [time.time() - 1]
     assert gnt("cluster watcher info") == (0, "The watcher is not paused.\n", "")
     master.answers["SetWatcherPause"] = lambda value: value

@@ -82,6 +82,17 @@ def test_power_status(gnt: Gnt, master: FakeMaster) -> None:
     assert params(master.opcode(), "command", "node_names", "timeout") == ["power-status", [], 60]
 
 
+def test_power_for_programs(gnt: Gnt, master: FakeMaster) -> None:
+    """What the job says goes elsewhere, so that standard output can be read."""
+    master.logs["OP_OOB_COMMAND"] = ["node1 has no helper"]
+    master.results["OP_OOB_COMMAND"] = [
+        [[0, NODE1], [3, None]], [[0, NODE2], [0, {"powered": False}]]]
+    done = gnt("node power --output json status")
+    assert done.code == 1 and "node1 has no helper" in done.err
+    assert json.loads(done.out) == [{"node": NODE1, "powered": None},
+                                    {"node": NODE2, "powered": False}]
+
+
 def test_power_off_marks_offline_in_the_same_job(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_OOB_COMMAND"] = [[[0, NODE2], [0, None]]]
     master.rows["node"] = [{**row, "powered": True} for row in NODES]

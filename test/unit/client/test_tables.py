@@ -60,6 +60,29 @@ ALL = [(name, command) for name in client.PROGRAMS for command in program(name).
 COMMANDS = [command for command in ALL if command not in OWN]
 
 
+#: Commands which neither show something in ``--output`` formats nor can show their plan.
+PLAIN = {
+    ("gnt-cluster", "command"): "prints what programs on the nodes print",
+    ("gnt-cluster", "copyfile"): "no job; copies files over SSH",
+    ("gnt-cluster", "init"): "there is no master yet which could plan",
+    ("gnt-cluster", "master-ping"): "the exit code is the answer",
+    ("gnt-cluster", "show-ispecs-cmd"): "prints a command for the shell",
+    ("gnt-cluster", "upgrade"): "the exit code is the answer; nothing is changed",
+    ("gnt-debug", "wconfd"): "prints what the configuration daemon of other versions printed",
+    ("gnt-filter", "add"): "no job; a rule acts at once",
+    ("gnt-filter", "delete"): "no job; a rule acts at once",
+    ("gnt-filter", "replace"): "no job; a rule acts at once",
+    ("gnt-group", "show-ispecs-cmd"): "prints a command for the shell",
+    ("gnt-instance", "console"): "opens a console",
+    ("gnt-job", "archive"): "no job, but about jobs",
+    ("gnt-job", "autoarchive"): "no job, but about jobs",
+    ("gnt-job", "cancel"): "no job, but about jobs",
+    ("gnt-job", "change-priority"): "no job, but about jobs",
+    ("gnt-job", "wait"): "the exit code is the answer",
+    ("gnt-job", "watch"): "prints the log of a job as it grows",
+}
+
+
 def spellings(published: dict[str, Any]) -> set[str]:
     names = {published["short"], published["long"], *published.get("other_forms", ())}
     return {name for name in names if name}
@@ -147,3 +170,20 @@ def test_every_option_has_a_help_text(program_name: str, command_name: str) -> N
         assert not option.help.endswith(".")
         word = option.help.split()[0]
         assert word[0].islower() or any(letter.isupper() for letter in word[1:])
+
+
+@pytest.mark.parametrize(("program_name", "command_name"), ALL)
+def test_whatever_shows_something_can_show_it_to_programs(
+        program_name: str, command_name: str) -> None:
+    """A command changes something, with a plan before, or shows something, in all formats."""
+    options = program(program_name).commands[command_name].options
+    plans = any("--dry-run" in option.names for option in options)
+    formats = [option for option in options if "--output" in option.names]
+    if formats:
+        # Choosing nothing but fields would be too little.
+        assert formats[0] in (opt.OUTPUT, opt.OUTPUT_FORMAT) or formats[0].completion == "fields"
+    assert (plans or bool(formats)) != ((program_name, command_name) in PLAIN)
+
+
+def test_what_is_plain_exists_and_says_why() -> None:
+    assert set(PLAIN) <= set(ALL) and all(PLAIN.values())
