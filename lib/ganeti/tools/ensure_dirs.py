@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ganeti import errors
 from ganeti.constants import ssconf
 from ganeti.utils import fs, paths, users
-from ganeti.utils.users import CONFD, DAEMONS, MASTERD, MOND, NODED, RAPI, Users
+from ganeti.utils.users import CONFD, DAEMONS, MASTERD, METAD, MOND, NODED, RAPI, Users
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -71,6 +71,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
         yield from _jobs(here.queue_dir)
     # Made by whoever comes first, the node daemon or the master daemon.
     yield Entry(here.master_epoch_lock_file, 0o600, MASTERD, MASTERD, make=True)
+    yield Entry(here.config_copy_lock_file, 0o600, MASTERD, MASTERD, make=True)
     yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
     yield _dir(here.rapi_data_dir, 0o750, RAPI, MASTERD)
     yield Entry(here.rapi_users_file, 0o640, RAPI, MASTERD)
@@ -78,6 +79,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.socket_dir, 0o770, MASTERD, DAEMONS)
     yield Entry(here.master_socket, 0o660, MASTERD, DAEMONS)
     yield Entry(here.query_socket, 0o660, MASTERD, DAEMONS)
+    yield Entry(here.metad_socket, 0o600, METAD, DAEMONS)
     yield _dir(here.livelock_dir, 0o750, MASTERD, DAEMONS)
     yield _dir(here.bdev_cache_dir, 0o755, NODED, MASTERD)
     yield _dir(here.uid_pool_dir, 0o750, NODED, MASTERD)
@@ -90,6 +92,8 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
                          ("ganeti-noded", NODED), ("ganeti-kvmd", NODED),
                          ("ganeti-rapi", RAPI), ("ganeti-mond", MOND)):
         yield Entry(here.log_file(daemon), 0o600, role, MASTERD)
+    yield Entry(here.log_file("ganeti-metad"), 0o600, METAD, METAD)
+    yield Entry(here.metad_access_log_file, 0o600, METAD, METAD)
     yield Entry(here.log_jobs_file, 0o600, MASTERD, MASTERD)
     yield Entry(here.rapi_access_log_file, 0o600, RAPI, MASTERD)
     for path in (here.log_os_dir, here.log_xen_dir, here.log_kvm_dir):

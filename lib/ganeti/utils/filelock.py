@@ -17,6 +17,9 @@ from types import TracebackType
 from ganeti import errors
 from ganeti.utils import retry
 
+# The kernel cannot wait for a lock with a time limit, so it is tried again; as a rule it is held
+# for one write to the disk.
+_DELAY = (0.001, 1.5, 0.1)
 
 class FileLock:
     """A lock on one file, which is created (mode 0600) when it is missing.
@@ -83,9 +86,7 @@ class FileLock:
                     raise retry.Again(self.path) from err
 
             try:
-                retry.until(
-                    attempt, timeout_s=timeout_s, delay=(0.01, 1.5, 0.2), clock=clock, sleep=sleep
-                )
+                retry.until(attempt, timeout_s=timeout_s, delay=_DELAY, clock=clock, sleep=sleep)
             except errors.RetryTimeout as err:
                 raise errors.LockError(f"{self.path} is locked by another process") from err
         self._held = True

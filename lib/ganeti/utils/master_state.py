@@ -13,6 +13,8 @@ any more may count on in its own files; they are still older than those of its s
 alone, for people and programs. A flock orders everything: whoever writes a copy holds it (shared)
 from the check of the epoch to the end of the writing, whoever takes a new epoch holds it alone. So,
 once a node has promised itself to a new epoch, no older master's write is still under way there.
+Copies of the configuration have a flock of their own besides, taken first, which lets one process
+write them at a time and keeps nobody else waiting.
 
 Used by the node daemon, and by the master for its own files.
 """
@@ -138,11 +140,20 @@ def _write(here: paths.Paths, old: Memory, new: Memory) -> None:
         fs.write_file(here.ssconf_file(_SSCONF_KEY), f"{new.epoch.number}\n", mode=_SSCONF_MODE)
 
 
+def _locked(here: paths.Paths, *, shared: bool = False
+            ) -> contextlib.AbstractContextManager[None]:
+    return _taken(here.master_epoch_lock_file, shared=shared)
+
+
 @contextlib.contextmanager
-def _locked(here: paths.Paths, *, shared: bool = False) -> Iterator[None]:
-    with filelock.FileLock(here.master_epoch_lock_file) as lock:
+def _taken(path: str, *, shared: bool) -> Iterator[None]:
+    with filelock.FileLock(path) as lock:
         lock.acquire(shared=shared, timeout_s=_LOCK_TIMEOUT_S)
         yield
+
+
+def _config_locked(here: paths.Paths) -> contextlib.AbstractContextManager[None]:
+    return _taken(here.config_copy_lock_file, shared=False)
 
 
 def admit(epoch: Epoch, here: paths.Paths | None = None) -> None:
@@ -183,26 +194,44 @@ def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterato
     :raises LockError: the lock was not free in time.
     """
     here = here or paths.current()
-    with _locked(here, shared=kind != CONFIG):
+    if kind == CONFIG:
+        with _config_locked(here):
+            yield from _writing_config(epoch, here)
+        return
+    with _locked(here, shared=True):
+        memory = read(here)
+        if epoch < memory.epoch:
+            raise StaleEpochError(epoch, memory.epoch)
+        yield
+    if kind == QUEUE and memory.queue < epoch:
+        with _locked(here):
+            old = read(here)
+            if epoch < old.epoch:
+                # Votes were told meanwhile that this copy is an older one.
+                raise StaleEpochError(epoch, old.epoch)
+            _write(here, old, old._replace(queue=max(epoch, old.queue)))
+
+
+def _writing_config(epoch: Epoch, here: paths.Paths) -> Iterator[None]:
+    """As :func:`writing`, with the lock of the configuration held, so its label stays as it is."""
+    def labelled(memory: Memory) -> Memory:
+        return memory._replace(config=max(epoch, memory.config), demoted=(NONE, 0))
+
+    memory = read(here)
+    with _locked(here, shared=labelled(memory) == memory):
         memory = read(here)
         if epoch < memory.epoch:
             raise StaleEpochError(epoch, memory.epoch)
         yield
         # After the content: with a label too low a copy counts for less than it is, which is safe
         # as long as nobody was told that it is there.
-        if kind == CONFIG:
-            _write(here, memory, memory._replace(
-                config=max(epoch, memory.config), demoted=(NONE, 0)))
-    if kind == QUEUE and memory.queue < epoch:
-        with _locked(here):
-            old = read(here)
-            _write(here, old, old._replace(queue=max(epoch, old.queue)))
+        _write(here, memory, labelled(memory))
 
 
 def give_up_config(serial_no: int, here: paths.Paths | None = None) -> None:
     """Remember what this node had, before its copy of the configuration goes."""
     here = here or paths.current()
-    with _locked(here):
+    with _config_locked(here), _locked(here):
         old = read(here)
         had = max(old.demoted, (old.config, serial_no))
         _write(here, old, old._replace(demoted=had))

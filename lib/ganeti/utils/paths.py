@@ -32,6 +32,7 @@ _LOG_BASE = {
     "ganeti-confd": "conf-daemon",
     "ganeti-kvmd": "kvm-daemon",
     "ganeti-masterd": "master-daemon",
+    "ganeti-metad": "meta-daemon",
     "ganeti-mond": "monitoring-daemon",
     "ganeti-noded": "node-daemon",
     "ganeti-rapi": "rapi-daemon",
@@ -90,9 +91,13 @@ class Paths:
     queue_version_file = _Under("queue_dir", "version")
     queue_drain_file = _Under("queue_dir", "drain")
     export_dir = _Under("data_dir", "export")
+    # Disks of helper guests that run now.
+    helper_dir = _Under("data_dir", "helper")
     intent_to_upgrade_file = _Under("data_dir", "intent-to-upgrade")
     watcher_pausefile = _Under("data_dir", "watcher.pause")
     master_state_file = _Under("data_dir", "master_state")
+    # Of each node group: whether its volume groups were complete at the last look.
+    lvm_state_file = _Under("data_dir", "lvm_state")
     rapi_data_dir = _Under("data_dir", "rapi")
     rapi_users_file = _Under("rapi_data_dir", "users")
 
@@ -123,6 +128,9 @@ class Paths:
     socket_dir = _Under("run_dir", "socket")
     master_socket = _Under("socket_dir", "ganeti-master")
     query_socket = _Under("socket_dir", "ganeti-query")
+    metad_socket = _Under("socket_dir", "ganeti-metad")
+    # In a virtual cluster: where QEMU's own network brings what guests ask.
+    metad_guest_socket = _Under("socket_dir", "ganeti-metad-guests")
     livelock_dir = _Under("run_dir", "livelocks")
     bdev_cache_dir = _Under("run_dir", "bdev-cache")
     instance_disks_dir = _Under("run_dir", "instance-disks")
@@ -135,6 +143,8 @@ class Paths:
     fake_root = _Under("run_dir", "fake-hypervisor")
     ssconf_lock_file = _Under("lock_dir", "ganeti-ssconf.lock")
     master_epoch_lock_file = _Under("lock_dir", "ganeti-master-epoch.lock")
+    config_copy_lock_file = _Under("lock_dir", "ganeti-config-copy.lock")
+    lvm_state_lock_file = _Under("lock_dir", "ganeti-lvm-state.lock")
     watcher_lock_file = _Under("lock_dir", "ganeti-watcher.lock")
     restricted_commands_lock_file = _Under("lock_dir", "ganeti-restricted-commands.lock")
 
@@ -153,6 +163,7 @@ class Paths:
     log_commands_file = _Under("log_dir", "commands.log")
     log_jobs_file = _Under("log_dir", "jobs.log")
     rapi_access_log_file = _Under("log_dir", "rapi-access.log")
+    metad_access_log_file = _Under("log_dir", "meta-daemon-access.log")
     log_watcher_file = _Under("log_dir", "watcher.log")
     log_burnin_file = _Under("log_dir", "burnin.log")
 

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,6 +103,46 @@ def test_a_claim_waits_for_writes(here: paths.Paths, kind: str) -> None:
         order.append("written")
     thread.join()
     assert order == ["written", "claimed"]
+
+
+def test_the_queue_does_not_wait_for_the_configuration(here: paths.Paths) -> None:
+    with master_state.writing(CONFIG, E1):
+        pass
+    done = []
+
+    def write(kind: str) -> None:
+        with master_state.writing(kind, E1):
+            done.append(kind)
+
+    with master_state.writing(QUEUE, E1):
+        pass
+    with master_state.writing(CONFIG, E1):
+        threads = [threading.Thread(target=write, args=(kind,)) for kind in (QUEUE, CONFIG)]
+        for thread in threads:
+            thread.start()
+        threads[0].join()
+        threads[1].join(0.2)
+        assert done == [QUEUE], "two processes write the configuration at once"
+    threads[1].join()
+    assert done == [QUEUE, CONFIG]
+
+
+def test_a_claim_between_content_and_label(
+        here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy counts as an older one, so its writer must not say that it is there."""
+    claimed = []
+    locked = master_state._locked
+
+    def interrupted(found: paths.Paths, *, shared: bool = False) -> Any:
+        if not shared and not claimed:
+            claimed.append(True)
+            master_state.claim(E2)
+        return locked(found, shared=shared)
+
+    monkeypatch.setattr(master_state, "_locked", interrupted)
+    with pytest.raises(StaleEpochError), master_state.writing(QUEUE, E1):
+        pass
+    assert master_state.read().queue == NONE
 
 
 def test_given_up(here: paths.Paths) -> None:
