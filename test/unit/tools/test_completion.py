@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pty
 import select
@@ -19,7 +21,7 @@ from ganeti.cli.options import Option, flag
 from ganeti.client import PROGRAMS
 from ganeti.tools import completion
 from ganeti.tools.completion import engine, shells, tables
-from ganeti.utils import process
+from ganeti.utils import net, process
 
 PATIENCE_S = 120.0
 
@@ -43,6 +45,12 @@ PROGRAM = Program(
                 [Argument("choice", 1, 1, choices=("on", "off"))], [], "Power"),
         Command("read", lambda values, arguments: 0, [Argument("file", 1, 1)], [], "Read"),
         Command("version", lambda values, arguments: 0, [], [], "Version"),
+        Command("add-tags", lambda values, arguments: 0,
+                [Argument("instance", 1, 1), Argument("unknown")], [opt.DRY_RUN], "Add"),
+        Command("remove-tags", lambda values, arguments: 0,
+                [Argument("instance", 1, 1), Argument("unknown")], [opt.DRY_RUN], "Remove"),
+        Command("search-tags", lambda values, arguments: 0, [Argument("unknown", 1, 1)], [],
+                "Search"),
     ],
     aliases={"mv": "move"},
 )  # fmt: skip
@@ -63,7 +71,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (place / "root/srv/ganeti/os" / name).mkdir(parents=True)
         if variants:
             (place / "root/srv/ganeti/os" / name / "variants.list").write_text(variants)
+    (data / "ssconf_cluster_tags").write_text("of:cluster\n")
     (place / "some-file").write_text("")
+    _commands_with_tags(place)
     (place / "gnt-complete").write_text(engine.generate([PROGRAM]))
     (place / "gnt-complete").chmod(0o755)
     for name, text in shells.generate(["gnt-instance"], str(place / "gnt-complete")).items():
@@ -71,10 +81,31 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def _commands_with_tags(place: Path) -> None:
+    """Commands which answer as the real ones do, and a socket as sign of a master."""
+    for name, tags in (("instance", ["env:prod", "owner:al"]), ("node", ["rack:1"]),
+                       ("group", []), ("network", ["env:prod"])):
+        path = place / "bin" / f"gnt-{name}"
+        path.parent.mkdir(exist_ok=True)
+        answer = json.dumps([{"tags": tags}, {"tags": []}], indent=2)
+        path.write_text(f"""#!/bin/sh
+            case "$*" in
+                "list-tags web1.example.com") echo owner:al ;;
+                "list -o tags -o json") echo {shlex.quote(answer)} ;;
+                *) echo "$0: no such command: $*" >&2; exit 1 ;;
+            esac
+            """)
+        path.chmod(0o755)
+    sockets = place / "root/var/run/ganeti/socket"
+    sockets.mkdir(parents=True)
+    with contextlib.closing(net.unix_listen(str(sockets / "ganeti-master"))):
+        pass
+
+
 CASES = [
     (["m"], ["move", "mv"]),
-    ([""], ["move", "list", "list-fields", "watch", "join", "power", "read", "version", "mv",
-            "--help", "--version"]),
+    ([""], ["move", "list", "list-fields", "watch", "join", "power", "read", "version",
+            "add-tags", "remove-tags", "search-tags", "mv", "--help", "--version"]),
     (["move", "web"], ["web1.example.com", "web2.example.com"]),
     (["mv", "d"], ["db"]),
     (["move", "db", "n"], ["node1", "node2"]),
@@ -106,6 +137,13 @@ CASES = [
     (["watch", "7", ""], []),
     (["power", "o"], ["on", "off"]),
     (["version", ""], []),
+    (["remove-tags", "web1"], ["web1.example.com"]),
+    (["remove-tags", "--dry-run", "web1.example.com", ""], ["owner:al"]),
+    (["remove-tags", "--", "web1.example.com", "owner:al", "o"], ["owner:al"]),
+    (["remove-tags", "db", ""], []),
+    (["add-tags", "db", ""], ["env:prod", "owner:al"]),
+    (["search-tags", ""], ["env:prod", "of:cluster", "owner:al", "rack:1"]),
+    (["search-tags", "rack:"], ["rack:1"]),
     (["nonsense", ""], []),
     (["move", "$(touch x)"], []),
     (["move", "*"], []),
@@ -116,9 +154,14 @@ def ask(place: Path, *words: str) -> list[str]:
     """What the program answers, line for line."""
     done = process.run(
         [str(place / "gnt-complete"), "/some/where/gnt-instance", *words], timeout_s=PATIENCE_S,
-        env={"GANETI_ROOTDIR": str(place / "root")})
+        env=environment(place))
     assert done.stderr == ""
     return done.stdout.splitlines()
+
+
+def environment(place: Path) -> dict[str, str]:
+    return {"GANETI_ROOTDIR": str(place / "root"),
+            "PATH": f"{place / 'bin'}:{os.environ['PATH']}"}
 
 
 @pytest.mark.programs
@@ -197,6 +240,7 @@ def need(shell: str) -> None:
     ("gnt-instance watch ", ["12", "7"]),
     ("gnt-instance read some", ["some-file"]),
     ("gnt-instance version ", []),
+    ("gnt-instance remove-tags web1.example.com owner:", ["al"]),
 ])
 def test_bash(place: Path, line: str, replies: list[str]) -> None:
     script = f"""
@@ -208,7 +252,7 @@ def test_bash(place: Path, line: str, replies: list[str]) -> None:
         [ ${{#COMPREPLY[@]}} -eq 0 ] || printf '%s\\n' "${{COMPREPLY[@]}}"
     """
     done = process.run(["bash", "-c", script], timeout_s=PATIENCE_S,
-                       env={"GANETI_ROOTDIR": str(place / "root")})
+                       env=environment(place))
     assert done.stderr == ""
     assert done.stdout.splitlines() == replies
 
@@ -222,13 +266,14 @@ def test_bash(place: Path, line: str, replies: list[str]) -> None:
     ("gnt-instance list -o name,oper_r", ["name,oper_ram"]),
     ("gnt-instance read some", ["some-file"]),
     ("gnt-instance version ", []),
+    ("gnt-instance remove-tags web1.example.com ow", ["owner:al"]),
 ])
 def test_fish(place: Path, line: str, offered: list[str]) -> None:
     need("fish")
     script = f"cd {shlex.quote(str(place))}; source ./fish; complete -C {shlex.quote(line)}"
     done = process.run(
         ["fish", "--no-config", "-c", script], timeout_s=PATIENCE_S,
-        env={"GANETI_ROOTDIR": str(place / "root"), "HOME": str(place)})
+        env={**environment(place), "HOME": str(place)})
     assert done.stderr == ""
     assert sorted(done.stdout.splitlines()) == sorted(offered)
 
@@ -246,6 +291,8 @@ def test_zsh(place: Path, tmp_path: Path) -> None:
         ("gnt-instance list -o name,oper_r", "gnt-instance list -o name,oper_ram"),
         ("gnt-instance move -B vc", "gnt-instance move -B vcpus="),
         ("gnt-instance version x", "gnt-instance version x"),
+        ("gnt-instance remove-tags web1.example.com ow",
+         "gnt-instance remove-tags web1.example.com owner:al "),
     ]
     seen = tmp_path / "seen"
     (tmp_path / ".zshrc").write_text(
@@ -257,7 +304,7 @@ def test_zsh(place: Path, tmp_path: Path) -> None:
         f"print ready >>{shlex.quote(str(seen))}\n")
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ.update(ZDOTDIR=str(tmp_path), GANETI_ROOTDIR=str(place / "root"), TERM="dumb")
+        os.environ.update(ZDOTDIR=str(tmp_path), TERM="dumb", **environment(place))
         os.execvp("zsh", ["zsh", "-i"])
     try:
         lines(seen, 1, terminal)

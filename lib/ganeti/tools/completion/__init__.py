@@ -6,7 +6,7 @@ prints; the glue for each shell is some lines (:mod:`~.shells`). So a shell that
 of word, is one change, and a test of one shell says much about the others.
 
 Names of instances, nodes, groups, networks and jobs come from files every node has: completing
-starts no Python and does not ask the master. The one exception are job filters.
+starts no Python and does not ask the master. The exceptions are job filters and tags.
 
 ============ =====================================================================================
 ``tables``   what can follow what, from the tables of :mod:`ganeti.client`

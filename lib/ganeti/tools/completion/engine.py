@@ -39,7 +39,19 @@ words() {
             for name in "$data"/queue/job-"$word"*; do
                 [ ! -e "$name" ] || echo "${name##*/job-}"
             done ;;
-        filter) gnt-filter list --no-headers -o uuid 2>/dev/null </dev/null ;;
+        filter) ask gnt-filter list --no-headers -o uuid ;;
+        tag)
+            case $program in
+                gnt-cluster) cat "$data/ssconf_cluster_tags" 2>/dev/null ;;
+                *) ask "$program" list-tags "$object" ;;
+            esac ;;
+        tag-new) [ "$program" = gnt-cluster ] || tags_of "$program" | sort -u ;;
+        tag-any)
+            {
+                cat "$data/ssconf_cluster_tags" 2>/dev/null
+                for name in gnt-instance gnt-node gnt-group gnt-network; do tags_of "$name" & done
+                wait
+            } | sort -u ;;
         os|iallocator)
             for place in srv/ganeti usr/local/lib/ganeti usr/lib/ganeti usr/share/ganeti; do
                 for name in "${GANETI_ROOTDIR:-}/$place/$1"/* "${GANETI_ROOTDIR:-}/$place/$1s"/*; do
@@ -48,6 +60,17 @@ words() {
             done ;;
         '='*) (set -f; printf '%s\n' ${1#?}) ;;
     esac
+}
+
+# Runs a command, where there is a master to answer it.
+ask() {
+    [ ! -S "${GANETI_ROOTDIR:-}/var/run/ganeti/socket/ganeti-master" ] ||
+        "$@" 2>/dev/null </dev/null
+}
+
+# The tags of all objects of a program, one per line.
+tags_of() {
+    ask "$1" list -o tags -o json | sed -n 's/^ *"\(.*\)",\{0,1\}$/\1/p'
 }
 
 variants() {
@@ -101,7 +124,7 @@ if [ $# -eq 1 ]; then
 fi
 command=$(canonical "$program" "$1")
 shift
-position=0 waiting= ended= kind=
+position=0 waiting= ended= kind= object=
 while [ $# -gt 1 ]; do
     if [ -n "$waiting" ]; then
         waiting=
@@ -110,9 +133,10 @@ while [ $# -gt 1 ]; do
             --) ended=yes ;;
             --*=*) ;;
             -?*) kind=; if value "$program" "$command" "$1"; then waiting=yes; fi ;;
-            *) ended=yes; position=1 ;;
+            *) ended=yes position=1 object=$1 ;;
         esac
     else
+        [ "$position" -gt 0 ] || object=$1
         position=$((position + 1))
     fi
     shift

@@ -1,7 +1,8 @@
 """What may follow what on a command line, in the form completion uses.
 
 A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid``, ``os``,
-``iallocator``, ``filter``, ``file``; ``pnode:snode`` for two nodes; or a fixed choice: ``=on off``,
+``iallocator``, ``filter``, ``file``; ``tag`` of the object which the first argument names, ``tag-new``
+that others of its kind have, ``tag-any`` of anything; ``pnode:snode`` for two nodes; or a fixed choice: ``=on off``,
 ``,name status`` for several of these with commas between, ``%memory vcpus`` for several that end in
 an equals sign. The empty kind offers nothing.
 """
@@ -35,6 +36,8 @@ _RESOURCES = {
     "gnt-node": query_c.NODE,
 }
 _LISTS = frozenset({"list", "list-fields"})
+# Command -> kind of the arguments whose published kind says nothing.
+_TAGS = {"add-tags": "tag-new", "remove-tags": "tag", "search-tags": "tag-any"}
 
 
 def load(names: Iterable[str] = PROGRAMS) -> list[Program]:
@@ -63,6 +66,8 @@ def argument_kinds(program: Program, command: Command) -> list[str]:
     for argument in command.arguments:
         kind = f"={' '.join(argument.choices)}" if argument.choices \
             else _ARGUMENTS.get(argument.kind, "")
+        if argument.kind == "unknown":
+            kind = _TAGS.get(command.name, "")
         if argument.maximum is None:
             kinds.append(f"{kind}*")
             break
