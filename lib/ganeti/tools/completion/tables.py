@@ -1,10 +1,10 @@
 """What may follow what on a command line, in the form completion uses.
 
 A word has a *kind*: ``instance``, ``node``, ``nodegroup``, ``network``, ``jobid``, ``os``,
-``iallocator``, ``filter``, ``file``; ``tag`` of the object which the first argument names, ``tag-new``
-that others of its kind have, ``tag-any`` of anything; ``pnode:snode`` for two nodes; or a fixed choice: ``=on off``,
-``,name status`` for several of these with commas between, ``%memory vcpus`` for several that end in
-an equals sign. The empty kind offers nothing.
+``iallocator``, ``filter``, ``file``; ``tag`` of the object which the first argument names,
+``tag-new`` that others of its kind have, ``tag-any`` of anything; ``pnode:snode`` for two nodes; or
+a fixed choice: ``=on off``, ``,name status`` for several of these with commas between,
+``%memory vcpus`` for several that end in an equals sign. The empty kind offers nothing.
 """
 
 from __future__ import annotations
