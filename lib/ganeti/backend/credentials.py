@@ -120,7 +120,7 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     plain = [here.cluster_conf_file, here.cluster_conf_file + DEMOTED_SUFFIX,
              here.master_state_file, here.known_hosts_file, here.queue_serial_file,
              here.queue_version_file, here.queue_drain_file, here.watcher_pausefile,
-             here.server_ca_file,
+             here.server_ca_file, here.lvm_state_file,
              *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*")]
     for path in (*plain, *secret, here.noded_cert_file):
         fs.remove_file(path)

@@ -279,6 +279,8 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODELVM", tells(NODE2, lvlist="no lvs"), "no lvs"),
     ("ENODELVM", tells(NODE2, pvlist="no pvs"), "no pvs"),
     ("ENODELVM", tells(NODE2, pvlist=[["/dev/a:b", VG, 50000.0, 1.0, "a--", []]]), "a colon"),
+    ("ENODELVM", tells(NODE2, pvlist=[["[unknown]", VG, 50000.0, 0.0, "a-m", ["lv2", "lv1"]]]),
+     "lacks physical volumes, on which lv1, lv2 was"),
     ("ENODELVM", lambda c: (exclusive(c), c.tell(
         NODE2, exclusive_pvs=[["/dev/sda", ["a", "b"]]]))[0], "several volumes (a, b)"),
     ("ENODEN1", lambda c: c.master.rpc.free_mib.update({NODE2: 1}), "cannot take over"),

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 MIN_VG_MIB = 20 * 1024
 # Physical volumes of the same make may differ a little.
 _PV_TOLERANCE = 0.02
+# Third letter of the attributes of a physical volume which is not there.
+_MISSING = "m"
 
 Answers = Mapping[str, Mapping[str, Any]]
 
@@ -51,6 +53,18 @@ def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
     if disk_c.GLUSTER in cluster.enabled_disk_templates and cluster.gluster_storage_dir:
         checks[nv.GLUSTER_STORAGE_PATH] = cluster.gluster_storage_dir
     return checks
+
+
+def lost_volumes(physical: Sequence[Sequence[Any]]) -> dict[str, list[str]]:
+    """Incomplete volume groups, with the logical volumes on what they lost.
+
+    :param physical: physical volumes as ``node_verify`` tells them.
+    """
+    found: dict[str, set[str]] = {}
+    for _name, vg_name, _size, _free, attributes, volumes in physical:
+        if attributes[2:3] == _MISSING:
+            found.setdefault(vg_name, set()).update(volumes)
+    return {vg_name: sorted(volumes) for vg_name, volumes in found.items()}
 
 
 class StorageCheck:
@@ -103,6 +117,11 @@ class StorageCheck:
         if not isinstance(physical, list):
             report("ENODELVM", node.name, f"does not tell its physical volumes: {physical}")
         else:
+            for vg_name, lost in sorted(lost_volumes(physical).items()):
+                report("ENODELVM", node.name,
+                       f"volume group {vg_name} lacks physical volumes, on which"
+                       f" {comma_join(lost) or 'nothing'} was. Use 'gnt-node repair-storage' when"
+                       " they do not come back.")
             for name, *_rest in physical:
                 self._findings.check(
                     ":" in name, "ENODELVM", node.name,

@@ -2,7 +2,8 @@
 
 Only instances whose disks the cluster keeps in use are looked at. What is found is told, not
 repaired: the caller activates the disks of the instances named, which is what the watcher does
-every few minutes.
+every few minutes. Only groups which want it repair their volume groups on this occasion, see
+:mod:`ganeti.cmdlib.group.self_repair`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.group import self_repair
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -98,6 +100,8 @@ class LUGroupVerifyDisks(LogicalUnit):
             for (disk, instance), size in zip(wanted.others[uuid], sizes, strict=True):
                 if size is None:
                     lacks(instance, node, "/".join(str(part) for part in disk.logical_id[1:]))
+        if self_repair.wanted(self, self.group):
+            self_repair.run(self, self.group)
         if not self.op.is_strict:
             for name, reason in silent.items():
                 self.warn(f"node {name} could not be asked and is left out: {reason}")

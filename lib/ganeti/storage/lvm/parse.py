@@ -107,16 +107,16 @@ def _devices(cell: str) -> tuple[str, ...]:
 
 def parse_pvs(text: str) -> list[LvmPvInfo]:
     """Read the output of ``pvs_argv``: each physical volume once, with the volumes on it."""
-    found: dict[str, LvmPvInfo] = {}
+    found: dict[tuple[str, str], LvmPvInfo] = {}
     for row in _rows(text, len(PHYSICAL_FIELDS)):
         name, group, free, attr, size, volume = row
         # Parts of one physical volume that lie apart are lines of their own; so are missing ones,
         # all with the same name.
-        known = found.get(name)
+        known = found.get((name, group))
         volumes = known.lv_list or () if known else ()
         if volume and volume not in volumes:
             volumes = (*volumes, volume)
-        found[name] = LvmPvInfo(
+        found[name, group] = LvmPvInfo(
             name=name, vg_name=group, size=_number(size), free=_number(free), attributes=attr,
             lv_list=volumes)
     return list(found.values())
