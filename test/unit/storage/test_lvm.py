@@ -124,13 +124,14 @@ def test_volumes_of_an_instance_stay_together(tools):
     volume("u1.disk1_data").create(512, owner="web1")
     volume("u9.disk0").create(512, owner="web2")
     assert tools.changes() == [
-        "lvcreate -Wn -L512m -nu1.disk1_data -i1 xenvg /dev/sda",
-        "lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb"]
+        "lvcreate -Wn -L512m -nu1.disk1_data -i1 --addtag originstname+web1 xenvg /dev/sda",
+        "lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb"]
 
 
 def test_they_spill_over_when_there_is_no_room(tools):
     volume("u1.disk1_data").create(2048, owner="web1")
-    assert tools.changes() == ["lvcreate -Wn -L2048m -nu1.disk1_data -i1 xenvg /dev/sdb"]
+    assert tools.changes() == [
+        "lvcreate -Wn -L2048m -nu1.disk1_data -i1 --addtag originstname+web1 xenvg /dev/sdb"]
 
 
 def test_larger_than_any_physical_volume(tools):
@@ -154,7 +155,7 @@ def test_stripes_down_to_what_is_there(tools):
     assert tools.changes() == [
         "lvcreate -Wn -L512m -nu9.disk0 -i2 xenvg /dev/sdb /dev/sda",
         "lvcreate -Wn -L512m -nu9.disk0 -i2 xenvg /dev/sdb /dev/sda",
-        "lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb"]
+        "lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb"]
 
 
 def test_no_room(tools):
@@ -198,15 +199,18 @@ def test_exclusive_physical_volumes():
 def test_exclusive_creation(tools):
     tools.outputs["pvs"] = "/dev/sda|xenvg|9.00|a--|10.00|x\n/dev/sdb|xenvg|1000.00|a--|1000.00|\n"
     volume(spindles=1).create(512, exclusive=True)
-    assert tools.changes() == ["lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb"]
+    assert tools.changes() == ["lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb"]
 
 
 # -- verbs ------------------------------------------------------------------------
 
 def test_removing_may_be_repeated(tools):
-    volume("nothing").remove()
     volume("u1.disk0_data").remove()
-    assert tools.changes() == ["lvremove -f xenvg/u1.disk0_data"]
+    assert tools.commands == [["lvremove", "-f", "xenvg/u1.disk0_data"]]
+    tools.failures = ["Failed to find logical volume", "Logical volume is in use"]
+    volume("nothing").remove()
+    with pytest.raises(errors.BlockDeviceError, match="cannot be removed: .* is in use"):
+        volume("u1.disk0_data").remove()
 
 
 def test_growing_tries_to_stay_in_one_piece(tools):
@@ -236,14 +240,20 @@ def test_renaming(tools):
     one = volume("u1.disk0_data")
     one.rename(("xenvg", "new"))
     assert one.path == "/dev/xenvg/new"
-    assert tools.changes() == ["lvrename xenvg u1.disk0_data new"]
+    assert tools.commands == [["lvrename", "xenvg", "u1.disk0_data", "new"]]
     with pytest.raises(errors.BlockDeviceError, match="another volume group"):
         volume("u1.disk0_data").rename(("other", "new"))
+    tools.failures = ["already exists"]
     with pytest.raises(errors.BlockDeviceError, match="u1.disk0_meta, which exists"):
         volume("u1.disk0_data").rename(("xenvg", "u1.disk0_meta"))
     # Done before an interruption.
-    volume("gone").rename(("xenvg", "u1.disk0_meta"))
-    assert len(tools.changes()) == 1
+    tools.failures = ["not found"]
+    one = volume("gone")
+    one.rename(("xenvg", "u1.disk0_meta"))
+    assert one.name == "u1.disk0_meta"
+    tools.failures = ["not found"]
+    with pytest.raises(errors.BlockDeviceError, match="cannot be renamed to new: not found"):
+        volume("gone").rename(("xenvg", "new"))
 
 
 def test_the_text_is_the_only_tag(tools):
@@ -260,12 +270,20 @@ def test_a_new_volume_is_tagged_without_a_question(tools):
     one = volume("u9.disk0")
     one.create(512, owner="web2")
     one.set_info("originstname+web2")
-    assert [words[0] for words in tools.commands] == ["lvs", "pvs", "lvcreate", "lvchange"]
+    assert [words[0] for words in tools.commands] == ["lvs", "pvs", "lvcreate"]
+    assert "--addtag originstname+web2 xenvg" in tools.changes()[0]
+    # Another text replaces it.
+    one = volume("u9.disk0")
+    one.create(512, owner="web2")
+    one.set_info("other")
+    assert [words[:2] for words in tools.commands[-2:]] == [
+        ["lvchange", "--deltag"], ["lvchange", "--addtag"]]
 
 
 def test_snapshot(tools):
     assert volume("u1.disk0_data").snapshot("s1", 1024) == ("xenvg", "s1")
-    assert tools.changes()[0] == "lvcreate -L1024m -s -ns1 /dev/xenvg/u1.disk0_data"
+    assert tools.changes() == ["lvcreate -L1024m -s -ns1 --addtag originstname+web1"
+                               " /dev/xenvg/u1.disk0_data"]
     with pytest.raises(errors.BlockDeviceError, match="has 13312 MiB free, 20000 are needed"):
         volume("u1.disk0_data").snapshot("s1", 20000)
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 #: Between two looks when nothing says how long it will take.
 POLL_S = 1.0
-#: However long it will take, so often somebody is told about it.
+#: However long it will take, so often somebody is told about it. The pause doubles until then: what
+#: a mirror estimates in its first seconds is often ten times too long.
 POLL_MAX_S = 15.0
 #: A primary which does not answer for so many looks in a row is given up.
 UNANSWERED_POLLS = 10
@@ -53,7 +54,7 @@ def wait_for_sync(
         return True
     unit.info(f"Waiting for instance {instance.name} to sync disks")
     node = unit.config.node(instance.primary_node)
-    silent, degraded_left = 0, DEGRADED_POLLS
+    silent, degraded_left, pause_s = 0, DEGRADED_POLLS, POLL_S
     while True:
         if cancelable:
             unit.ctx.callbacks.check_cancel()
@@ -83,7 +84,8 @@ def wait_for_sync(
             if not busy and not broken:
                 unit.info(f"Instance {instance.name}'s disks are in sync")
             return not broken
-        sleep(min(max(wait_s, POLL_S), POLL_MAX_S))
+        sleep(min(max(wait_s, POLL_S), pause_s))
+        pause_s = min(2 * pause_s, POLL_MAX_S)
 
 
 def _report(

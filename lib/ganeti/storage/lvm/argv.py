@@ -49,10 +49,11 @@ def _query(program: str, fields: Sequence[str]) -> list[str]:
 
 
 def create_argv(group: str, name: str, size_mib: int, stripes: int,
-                devices: Sequence[str]) -> list[str]:
+                devices: Sequence[str], tag: str = "") -> list[str]:
     """Make a volume on some of these physical volumes."""
     # -Wn: what a former owner left is overwritten by its new one, not asked about.
-    return ["lvcreate", "-Wn", f"-L{size_mib}m", f"-n{name}", f"-i{stripes}", group, *devices]
+    return ["lvcreate", "-Wn", f"-L{size_mib}m", f"-n{name}", f"-i{stripes}",
+            *(["--addtag", tag] if tag else []), group, *devices]
 
 
 def remove_argv(group: str, name: str) -> list[str]:
@@ -72,9 +73,10 @@ def extend_argv(path: str, amount_kib: int, policy: str, *, dry_run: bool,
             "--alloc", policy, path, *devices]
 
 
-def snapshot_argv(path: str, name: str, size_mib: int) -> list[str]:
+def snapshot_argv(path: str, name: str, size_mib: int, tags: Sequence[str] = ()) -> list[str]:
     """Make a snapshot which may differ by so much from its origin."""
-    return ["lvcreate", f"-L{size_mib}m", "-s", f"-n{name}", path]
+    return ["lvcreate", f"-L{size_mib}m", "-s", f"-n{name}",
+            *(word for tag in tags for word in ("--addtag", tag)), path]
 
 
 def activate_argv(path: str) -> list[str]:

@@ -47,7 +47,8 @@ class LogicalVolumeDevice(BlockDevice):
                 f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [volume group, name]")
         self.group = check_name(fields[0], "volume group")
         self.name = check_name(fields[1], "logical volume")
-        self._just_made = False
+        # The tags of a volume which was made by this object, so that nobody has to ask.
+        self._made_with: tuple[str, ...] | None = None
 
     @property
     def path(self) -> str:
@@ -66,6 +67,7 @@ class LogicalVolumeDevice(BlockDevice):
         if self._known() is not None:
             raise self.fail("the volume exists already, and will not be overwritten")
         lvm = facts.here()
+        tag = parse.safe_tag(f"originstname+{owner}") if owner else ""
         physical = place.usable(lvm.physical(), self.group)
         if not physical:
             raise self.fail(
@@ -81,27 +83,30 @@ class LogicalVolumeDevice(BlockDevice):
             if free_mib < size_mib:
                 raise self.fail(
                     f"volume group {self.group} has {free_mib:.0f} MiB free, {size_mib} are needed")
-            tag = parse.safe_tag(f"originstname+{owner}") if owner else ""
             near = place.neighbours(lvm.volumes().values(), self.group, self.name, tag)
             stripes = int((self.disk.params or {}).get("stripes", 1))
             attempts = place.candidates(physical, near, size_mib, max(stripes, 1))
-        self._try_to_create(size_mib, attempts)
+        self._try_to_create(size_mib, attempts, tag)
 
-    def _try_to_create(self, size_mib: int, attempts: list[tuple[int, tuple[str, ...]]]) -> None:
+    def _try_to_create(self, size_mib: int, attempts: list[tuple[int, tuple[str, ...]]],
+                       tag: str) -> None:
         problem = ""
         for stripes, devices in attempts:
             done = facts.here().change(
-                argv.create_argv(self.group, self.name, size_mib, stripes, devices), check=False)
+                argv.create_argv(self.group, self.name, size_mib, stripes, devices, tag),
+                check=False)
             if not done.failed:
-                self._just_made = True
+                self._made_with = (tag,) if tag else ()
                 return
             problem = done.output.strip() or done.fail_reason
         raise self.fail(f"cannot be made: {problem}")
 
     def remove(self) -> None:
-        """Destroy the volume."""
-        if self._known() is not None:
-            self._change(argv.remove_argv(self.group, self.name), "cannot be removed")
+        """Destroy the volume; one that is gone already is no error."""
+        # LVM itself knows best whether it is there: asking first would cost as much again.
+        done = facts.here().change(argv.remove_argv(self.group, self.name), check=False)
+        if done.failed and self._known() is not None:
+            raise self.fail(f"cannot be removed: {done.output.strip() or done.fail_reason}")
 
     def exists(self) -> bool:
         """Whether LVM knows it."""
@@ -153,22 +158,23 @@ class LogicalVolumeDevice(BlockDevice):
             raise self.fail(f"cannot go to another volume group ({group}) by renaming")
         if name == self.name:
             return
-        volumes = facts.here().volumes()
-        if (group, name) in volumes:
-            if (self.group, self.name) not in volumes:
-                # Run again after an interruption: it was renamed already.
-                self.name = name
-                return
-            raise self.fail(f"cannot be renamed to {name}, which exists")
-        self._change(argv.rename_argv(group, self.name, name), f"cannot be renamed to {name}")
+        done = facts.here().change(argv.rename_argv(group, self.name, name), check=False)
+        if done.failed:
+            there = self._volumes()
+            if (group, name) not in there:
+                raise self.fail(
+                    f"cannot be renamed to {name}: {done.output.strip() or done.fail_reason}")
+            if (self.group, self.name) in there:
+                raise self.fail(f"cannot be renamed to {name}, which exists")
+            # Run again after an interruption: it was renamed already.
         self.name = name
 
     def set_info(self, text: str) -> None:
         """Let the text be the only tag."""
         tag = parse.safe_tag(text)
-        # A new volume has none; asking takes as long as setting it.
-        present = () if self._just_made else self._require().tags
-        self._just_made = False
+        # Of a new volume they are known; asking takes as long as setting one.
+        present = self._require().tags if self._made_with is None else self._made_with
+        self._made_with = None
         for old in present:
             if old != tag:
                 self._change(argv.delete_tag_argv(self.path, old), f"cannot lose its tag {old}")
@@ -193,10 +199,7 @@ class LogicalVolumeDevice(BlockDevice):
                 f"no room for a snapshot: volume group {self.group} has {free_mib:.0f} MiB free,"
                 f" {size_mib} are needed")
         tags = self._require().tags
-        self._change(argv.snapshot_argv(self.path, target, size_mib), "has no snapshot")
-        for tag in tags:
-            self._change(
-                argv.add_tag_argv(f"/dev/{self.group}/{target}", tag), "its snapshot has no tag")
+        self._change(argv.snapshot_argv(self.path, target, size_mib, tags), "has no snapshot")
         return (self.group, target)
 
     def sync_status(self) -> BlockDevStatus:
@@ -207,11 +210,14 @@ class LogicalVolumeDevice(BlockDevice):
             dev_path=self.path, major=info.major, minor=info.minor, is_degraded=degraded,
             ldisk_status=disk_constants.LDS_FAULTY if degraded else disk_constants.LDS_OKAY)
 
-    def _known(self) -> LogicalVolume | None:
+    def _volumes(self) -> dict[tuple[str, str], LogicalVolume]:
         try:
-            return facts.here().volumes().get((self.group, self.name))
+            return facts.here().volumes()
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
+
+    def _known(self) -> LogicalVolume | None:
+        return self._volumes().get((self.group, self.name))
 
     def _require(self) -> LogicalVolume:
         known = self._known()
