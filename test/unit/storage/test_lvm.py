@@ -155,7 +155,7 @@ def test_stripes_down_to_what_is_there(tools):
     assert tools.changes() == [
         "lvcreate -Wn -L512m -nu9.disk0 -i2 xenvg /dev/sdb /dev/sda",
         "lvcreate -Wn -L512m -nu9.disk0 -i2 xenvg /dev/sdb /dev/sda",
-        "lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb"]
+        "lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb"]
 
 
 def test_no_room(tools):
@@ -199,7 +199,7 @@ def test_exclusive_physical_volumes():
 def test_exclusive_creation(tools):
     tools.outputs["pvs"] = "/dev/sda|xenvg|9.00|a--|10.00|x\n/dev/sdb|xenvg|1000.00|a--|1000.00|\n"
     volume(spindles=1).create(512, exclusive=True)
-    assert tools.changes() == ["lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb"]
+    assert tools.changes() == ["lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb"]
 
 
 # -- verbs ------------------------------------------------------------------------
