@@ -15,6 +15,7 @@ import re
 
 from ganeti import errors
 from ganeti.backend import caller
+from ganeti.backend import ssconf as ssconf_files
 from ganeti.backend.registry import serves
 from ganeti.utils import fs, master_state, paths
 from ganeti.wire import calls, json
@@ -67,14 +68,22 @@ def serial_of(content: bytes, name: str = "what was sent") -> int:
 
 
 @serves(calls.CONFIG_REWRITE)
-def rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int) -> bool:
+def rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int,
+            ssconf: dict[str, str] | None = None) -> bool:
     """Make the new file of the present one; see :data:`ganeti.wire.calls.CONFIG_REWRITE`.
 
-    :returns: False when the present one is not what the master thinks; nothing was changed.
-    :raises ConfigurationError: the parts do not make a file of the length that was said; nothing
-        was changed.
+    :returns: False when the present one is not what the master thinks; it was not changed.
+    :raises ConfigurationError: the parts do not make a file of the length that was said, which was
+        not changed then; or the values cannot be.
     :raises StaleEpochError: the caller is master no more; nothing was changed.
     """
+    if ssconf:
+        ssconf_files.write(ssconf)
+    return _rewrite(base_bytes, base_end, parts, new_bytes)
+
+
+def _rewrite(
+    base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int) -> bool:
     made: list[tuple[int, int] | bytes] = []
     for part in parts:
         if isinstance(part, str):

@@ -37,6 +37,7 @@ from ganeti.config.index import Index
 from ganeti.config.reservations import Reservations
 from ganeti.config.text import Part, Pieces, Text, difference
 from ganeti.config.transaction import Transaction
+from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
 from ganeti.utils import clock, fs, users
 
@@ -54,7 +55,8 @@ class Distribution:
 
     ``text`` goes to the nodes in ``candidates`` as the file :attr:`Paths.cluster_conf_file`;
     ``ssconf``, when it is not None, to those in ``nodes``, which is all that are online with the
-    master among them. Both are node UUIDs of ``data``, the state which the text says.
+    master among them: all values, or those which changed. Both are node UUIDs of ``data``, the
+    state which the text says.
 
     Who has the file that was sent last can make the new one of it: see :meth:`difference`.
     """
@@ -109,6 +111,9 @@ class DistributionFailure(NamedTuple):
     what: str
     message: str
 
+
+# Kinds of objects of which no ssconf value tells.
+_NOT_IN_SSCONF: Final = frozenset({"disks", "filters"})
 
 # Pauses before nodes that are behind are tried again: the first, and the longest, in seconds. Each
 # doubles the one before.
@@ -380,11 +385,19 @@ class ConfigStore:
         """Work out the ssconf values again if something changed that they say."""
         if not _ssconf_differs(before, data, self._stale):
             return
+        others = False
         for kind, uuid in self._stale:
             if kind == "instances":
                 self._instance_names.replace(
                     before.instances.get(uuid), data.instances.get(uuid))
-        self._ssconf = None if self._distribute is None else self._ssconf_values(data)
+            elif kind not in _NOT_IN_SSCONF:
+                others = True
+        if self._distribute is None:
+            self._ssconf = None
+        elif self._ssconf is None or others:
+            self._ssconf = self._ssconf_values(data)
+        else:
+            self._ssconf = {**self._ssconf, INSTANCE_LIST: self._instance_names.text()}
 
     def _ssconf_values(self, data: ConfigData) -> dict[str, str]:
         return ssconf.values(data, self._instance_names)
@@ -402,7 +415,7 @@ class ConfigStore:
             return []
         if self._ssconf is None:
             self._ssconf = self._ssconf_values(data)
-        wanted = None if self._ssconf == self._ssconf_sent else self._ssconf
+        wanted = _to_send(self._ssconf_sent, self._ssconf)
         self._forget_behind(data)
         online = tuple(uuid for uuid, node in data.nodes.items() if not node.offline)
         candidates = tuple(
@@ -502,6 +515,19 @@ class ConfigStore:
             f"candidates have it ({told}). Mark nodes offline which cannot be reached.")
 
 
+def _to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:
+    """Which values all nodes need who have those that were sent; None for no one.
+
+    Names of instances change often, and then nothing else. Else all are sent, which also puts right
+    what somebody did to the files, and makes a node complete that was added.
+    """
+    if sent == now:
+        return None
+    if sent is not None and {**sent, INSTANCE_LIST: now[INSTANCE_LIST]} == now:
+        return {INSTANCE_LIST: now[INSTANCE_LIST]}
+    return now
+
+
 def _ssconf_differs(
     before: ConfigData, data: ConfigData, changed: set[tuple[str, str]],
 ) -> bool:
@@ -510,6 +536,6 @@ def _ssconf_differs(
             old, new = before.instances.get(uuid), data.instances.get(uuid)
             if old is None or new is None or old.name != new.name:
                 return True
-        elif kind not in ("disks", "filters"):
+        elif kind not in _NOT_IN_SSCONF:
             return True
     return False

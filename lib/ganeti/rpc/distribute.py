@@ -10,11 +10,9 @@ from __future__ import annotations
 import grp
 import os
 import pwd
-import threading
 import time
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, DistributionFailure
@@ -30,6 +28,7 @@ from ganeti.wire.calls import (
     JOBQUEUE_UPDATE_MANY,
     UPLOAD_FILE,
     WRITE_SSCONF_FILES,
+    Call,
     FileDetails,
 )
 from ganeti.wire.queue_inventory import Inventory
@@ -38,7 +37,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ganeti.objects import ConfigData
+    from ganeti.rpc.results import Result
 
+
+# A call, its nodes, its arguments.
+_Call = tuple[Call, Collection[str], "dict[str, Any]"]
 
 # More new text than this is compressed and sent with the rest, in bytes.
 _MAX_REWRITE = 1 << 20
@@ -52,44 +55,17 @@ class ConfigDistributor:
 
     def __call__(self, wanted: Distribution) -> list[DistributionFailure]:
         """The function which :meth:`ganeti.config.Config.use_distribution` takes."""
-        # Neither waits for the other: both together take as long as the slower one.
-        beside = None if wanted.ssconf is None else _Beside(partial(self._send_ssconf, wanted))
-        try:
-            failures = self._send_config(wanted)
-        finally:
-            ssconf_failures = [] if beside is None else beside.result()
-        return failures + ssconf_failures
-
-    def _send_config(self, wanted: Distribution) -> list[DistributionFailure]:
-        failures: list[DistributionFailure] = []
-        lacking = self._rewrite(wanted, failures)
-        if lacking:
-            answers = self._runner.call_many(UPLOAD_FILE, lacking, file=_config_file(wanted.text))
-            failures += [DistributionFailure(uuid, CONFIG, str(answer.failure))
-                         for uuid, answer in answers.items() if answer.failure is not None]
-        return failures
-
-    def _send_ssconf(self, wanted: Distribution) -> list[DistributionFailure]:
-        answers = self._runner.call_many(WRITE_SSCONF_FILES, wanted.nodes, values=wanted.ssconf)
-        return [DistributionFailure(uuid, SSCONF, str(answer.failure))
-                for uuid, answer in answers.items() if answer.failure is not None]
-
-    def _rewrite(self, wanted: Distribution, failures: list[DistributionFailure]) -> list[str]:
-        """Tell the candidates what is different.
-
-        :param failures: those who cannot be reached are added.
-        :returns: who needs the whole file.
-        """
-        difference = wanted.difference() if wanted.candidates else None
-        if difference is None or sum(
-                len(part) for part in difference.parts if isinstance(part, bytes)) > _MAX_REWRITE:
-            return list(wanted.candidates)
-        answers = self._runner.call_many(
-            CONFIG_REWRITE, wanted.candidates, base_bytes=difference.base_bytes,
-            base_end=difference.base_end.decode("utf-8"),
-            parts=[part.decode("utf-8") if isinstance(part, bytes) else list(part)
-                   for part in difference.parts],
-            new_bytes=difference.new_bytes)
+        changes = self._changes(wanted)
+        if changes is None:
+            return self._whole(wanted, wanted.candidates, wanted.nodes)
+        # Candidates get both in one message, the others their ssconf values at the same time.
+        both = wanted.ssconf is not None and set(wanted.candidates) <= set(wanted.nodes)
+        rest = [uuid for uuid in wanted.nodes if not both or uuid not in wanted.candidates]
+        answers, ssconf_answers = self._runner.call_together([
+            (CONFIG_REWRITE, wanted.candidates,
+             {**changes, "ssconf": wanted.ssconf if both else None}),
+            self._ssconf(wanted, rest)])
+        failures = _failures(SSCONF, ssconf_answers)
         lacking = []
         for uuid, answer in answers.items():
             if answer.failure is None:
@@ -99,32 +75,43 @@ class ConfigDistributor:
                 # Perhaps only this way failed: a node of another version does not know it.
                 lacking.append(uuid)
             else:
-                failures.append(DistributionFailure(uuid, CONFIG, str(answer.failure)))
-        return lacking
+                failures += _failures(CONFIG, {uuid: answer})
+                failures += _failures(SSCONF, {uuid: answer}) if both else []
+        if lacking:
+            failures += self._whole(wanted, lacking, lacking if both else ())
+        return failures
+
+    def _whole(self, wanted: Distribution, candidates: Collection[str], nodes: Collection[str]
+               ) -> list[DistributionFailure]:
+        """Send the whole file, and the ssconf values beside it."""
+        file = {"file": _config_file(wanted.text)} if candidates else {}
+        answers, ssconf_answers = self._runner.call_together([
+            (UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)])
+        return _failures(CONFIG, answers) + _failures(SSCONF, ssconf_answers)
+
+    @staticmethod
+    def _ssconf(wanted: Distribution, nodes: Collection[str]) -> _Call:
+        return (WRITE_SSCONF_FILES, () if wanted.ssconf is None else nodes,
+                {"values": wanted.ssconf or {}})
+
+    @staticmethod
+    def _changes(wanted: Distribution) -> dict[str, Any] | None:
+        """What to tell the candidates is different; None when they need the whole file."""
+        difference = wanted.difference() if wanted.candidates else None
+        if difference is None or sum(
+                len(part) for part in difference.parts if isinstance(part, bytes)) > _MAX_REWRITE:
+            return None
+        return {
+            "base_bytes": difference.base_bytes,
+            "base_end": difference.base_end.decode("utf-8"),
+            "parts": [part.decode("utf-8") if isinstance(part, bytes) else list(part)
+                      for part in difference.parts],
+            "new_bytes": difference.new_bytes}
 
 
-class _Beside:
-    """Runs a function in a thread of its own."""
-
-    def __init__(self, function: Callable[[], list[DistributionFailure]]) -> None:
-        self._function = function
-        self._found: list[DistributionFailure] = []
-        self._error: errors.GenericError | None = None
-        self._thread = threading.Thread(target=self._run, name="send-ssconf", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._found = self._function()
-        except errors.GenericError as err:
-            self._error = err
-
-    def result(self) -> list[DistributionFailure]:
-        """What it returned, or its error, when it has ended."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return self._found
+def _failures(what: str, answers: Mapping[str, Result]) -> list[DistributionFailure]:
+    return [DistributionFailure(uuid, what, str(answer.failure))
+            for uuid, answer in answers.items() if answer.failure is not None]
 
 
 def _config_file(text: bytes) -> FileDetails:

@@ -1,9 +1,9 @@
 """Asking nodes.
 
 A runner turns ``call(INSTANCE_START, node_uuid, instance=..., ...)`` into one HTTPS request, and
-``call_many`` into one fan-out. Arguments are encoded once for all nodes, from one snapshot of the
-configuration; a node marked offline is not asked (unless the call is made for such nodes). May be
-used from any number of threads.
+``call_many`` (or ``call_together``) into one fan-out. Arguments are encoded once for all nodes,
+from one snapshot of the configuration; a node marked offline is not asked (unless the call is made
+for such nodes). May be used from any number of threads.
 
 :class:`AddressRunner` needs no configuration: it calls nodes which are not in it (yet), and serves
 programs that run while there is no master.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -118,6 +118,11 @@ class _Target:
         self.address = address
 
 
+# A call, whom to ask, common arguments, those of single nodes, who fills in.
+_Ask = tuple[Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None",
+             Filler]
+
+
 class AddressRunner:
     """Calls nodes by their addresses.
 
@@ -163,32 +168,39 @@ class AddressRunner:
     def _ask(self, call: Call, targets: list[_Target], common: Mapping[str, Any],
              per_node: Mapping[str, Mapping[str, Any]] | None,
              filler: Filler) -> dict[str, Result]:
-        requests: list[http_client.Request] = []
-        body, timeout_s = b"", 0.0
+        return self._ask_all([(call, targets, common, per_node, filler)])[0]
+
+    def _ask_all(self, asks: Sequence[_Ask]) -> list[dict[str, Result]]:
+        """Send everything in one fan-out."""
         epoch = master_state.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
         cut = net.cut_addresses()
-        differs = False
-        for target in targets:
-            if isinstance(filler, _ConfigFiller):
-                filler.aim(target.key)
-                differs = filler.differs
-            if per_node is not None or not requests or differs:
-                args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
-                body = json.dumps(call.encode_args(args, filler)).encode("ascii")
-                timeout_s = call.time_limit_s(args)
-            requests.append(http_client.Request(target.address, self._port, call.name, body,
-                                                timeout_s, headers, call.keep, call.lane))
-        outcomes = self._perform(requests, cut)
-        results = {}
-        for target, outcome in zip(targets, outcomes, strict=True):
-            result = results[target.key] = from_outcome(call, target.name, outcome)
-            if result.failure is not None:
-                _log.warning("%s", result.failure)
-                known = getattr(result.failure, "known_epoch", "")
-                if known and not call.any_epoch:
-                    self._on_newer(target.name, known)
-        return results
+        requests: list[http_client.Request] = []
+        for call, targets, common, per_node, filler in asks:
+            body, timeout_s = b"", 0.0
+            differs = False
+            for number, target in enumerate(targets):
+                if isinstance(filler, _ConfigFiller):
+                    filler.aim(target.key)
+                    differs = filler.differs
+                if per_node is not None or not number or differs:
+                    args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
+                    body = json.dumps(call.encode_args(args, filler)).encode("ascii")
+                    timeout_s = call.time_limit_s(args)
+                requests.append(http_client.Request(target.address, self._port, call.name, body,
+                                                    timeout_s, headers, call.keep, call.lane))
+        outcomes = iter(self._perform(requests, cut))
+        return [{target.key: self._judge(call, target, next(outcomes)) for target in targets}
+                for call, targets, _common, _per_node, _filler in asks]
+
+    def _judge(self, call: Call, target: _Target, outcome: http_client.Outcome) -> Result:
+        result = from_outcome(call, target.name, outcome)
+        if result.failure is not None:
+            _log.warning("%s", result.failure)
+            known = getattr(result.failure, "known_epoch", "")
+            if known and not call.any_epoch:
+                self._on_newer(target.name, known)
+        return result
 
     def _perform(self, requests: list[http_client.Request],
                  cut: Collection[str]) -> list[http_client.Outcome]:
@@ -229,6 +241,32 @@ class RpcRunner(AddressRunner):
         :raises ProgrammerError: arguments do not fit the call.
         """
         config = self._snapshot()
+        results, targets = self._aim(config, call, node_uuids)
+        results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
+        return results
+
+    def call_together(self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
+                      ) -> list[dict[str, Result]]:
+        """Several different calls in one fan-out: it takes as long as the slowest.
+
+        :param calls: each with its nodes and its arguments.
+        :returns: for each what :meth:`call_many` returns.
+        """
+        config = self._snapshot()
+        found: list[dict[str, Result]] = []
+        asks: list[_Ask] = []
+        for call, node_uuids, args in calls:
+            results, targets = self._aim(config, call, node_uuids)
+            found.append(results)
+            asks.append((call, targets, args, None, _ConfigFiller(config)))
+        for results, answers in zip(found, self._ask_all(asks), strict=True):
+            results.update(answers)
+        return found
+
+    @staticmethod
+    def _aim(config: ConfigData, call: Call, node_uuids: Iterable[str]
+             ) -> tuple[dict[str, Result], list[_Target]]:
+        """Who is asked, and a result for everybody: a failure for those who are not."""
         results: dict[str, Result] = {}
         targets = []
         for uuid in dict.fromkeys(node_uuids):
@@ -241,8 +279,7 @@ class RpcRunner(AddressRunner):
             else:
                 targets.append(_Target(uuid, node.name, node.primary_ip))
                 results[uuid] = Result(node.name)
-        results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
-        return results
+        return results, targets
 
     def _filler(self) -> Filler:
         return _ConfigFiller(self._snapshot())

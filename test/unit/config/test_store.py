@@ -227,9 +227,12 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
     config.mark_instance(instance_of(1).uuid, "up")
     assert nodes.received[-1].ssconf is None
     config.remove_instance(instance_of(1).uuid)
+    # Nothing else has changed for those who have all the rest.
+    assert nodes.received[-1].ssconf == {"instance_list": ""}
+    config.add_node(node_of(9), EC)
     last = nodes.received[-1].ssconf
     assert last is not None
-    assert last["instance_list"] == ""
+    assert {"instance_list", "node_list", "cluster_name"} < last.keys()
 
 
 def test_a_new_node_is_in_the_state_which_is_distributed() -> None:

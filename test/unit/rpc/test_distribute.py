@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from fakes.config import FakeConfig, cluster_of, uuid_of
+from fakes.config import FakeConfig, cluster_of, instance_of, uuid_of
 from ganeti import errors
-from ganeti.backend import config_file, files
-from ganeti.config.store import CONFIG, Distribution, DistributionFailure
+from ganeti.backend import config_file, files, ssconf
+from ganeti.config.store import CONFIG, SSCONF, Distribution, DistributionFailure
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.results import Result
 from ganeti.utils import paths
 from ganeti.wire.calls import CONFIG_REWRITE, UPLOAD_FILE, WRITE_SSCONF_FILES, Call
 
-NODE2, NODE3 = uuid_of("node2"), uuid_of("node3")
+NODE1, NODE2, NODE3 = uuid_of("node1"), uuid_of("node2"), uuid_of("node3")
 
 
 class _Nodes:
@@ -28,7 +28,7 @@ class _Nodes:
         self.asked: list[tuple[str, tuple[str, ...]]] = []
         self.failures: dict[tuple[str, str], Exception] = {}
 
-        for uuid in (NODE2, NODE3):
+        for uuid in (NODE1, NODE2, NODE3):
             here = paths.Paths(str(top / uuid))
             for directory in (here.data_dir, here.lock_dir):
                 Path(directory).mkdir(parents=True)
@@ -40,6 +40,10 @@ class _Nodes:
         self.asked.append((call.name, tuple(uuids)))
         return {uuid: self._call(call, uuid, args) for uuid in uuids}
 
+    def call_together(self, calls: Sequence[tuple[Call, Sequence[str], dict[str, Any]]]
+                      ) -> list[dict[str, Result]]:
+        return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
+
     def _call(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
         failure = self.failures.get((call.name, uuid))
         if failure is not None:
@@ -49,8 +53,8 @@ class _Nodes:
                 return Result(uuid, config_file.rewrite(**args))
             if call is UPLOAD_FILE:
                 return Result(uuid, files.upload_file(args["file"]))
-        assert call is WRITE_SSCONF_FILES
-        return Result(uuid)
+            assert call is WRITE_SSCONF_FILES
+            return Result(uuid, ssconf.write(args["values"]))
 
 
 @pytest.fixture
@@ -145,3 +149,38 @@ def test_sending_again_sends_all(nodes: _Nodes, config: FakeConfig) -> None:
     nodes.path(NODE2).write_bytes(b" " * 100 + text[100:])
     assert config.redistribute() == []
     _both_have_it(nodes, config)
+
+
+def _instance_list(nodes: _Nodes, uuid: str) -> str:
+    return Path(paths.Paths(str(nodes.top / uuid)).ssconf_file("instance_list")).read_text()
+
+
+def test_candidates_get_both_in_one_message(nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    nodes.asked.clear()
+    config.add_instance(instance_of("new"), [], "job-1")
+    assert nodes.asked == [
+        (CONFIG_REWRITE.name, (NODE2, NODE3)), (WRITE_SSCONF_FILES.name, (NODE1,))]
+    _both_have_it(nodes, config)
+    assert {_instance_list(nodes, uuid) for uuid in (NODE1, NODE2, NODE3)} == {"new.example.com\n"}
+
+
+def test_who_does_not_know_the_change_gets_the_values_too(
+        nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeRefused(
+        "node3", "config_rewrite", "unknown argument ssconf")
+    nodes.asked.clear()
+    config.add_instance(instance_of("new"), [], "job-1")
+    assert nodes.asked[2:] == [(UPLOAD_FILE.name, (NODE3,)), (WRITE_SSCONF_FILES.name, (NODE3,))]
+    _both_have_it(nodes, config)
+    assert _instance_list(nodes, NODE3) == "new.example.com\n"
+    assert config.behind() == {}
+
+
+def test_who_does_not_answer_lacks_both(nodes: _Nodes, config: FakeConfig) -> None:
+    config.allocate_port()
+    nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeUnreachable(
+        "node3", "config_rewrite", "no route")
+    config.add_instance(instance_of("new"), [], "job-1")
+    assert config.behind() == {NODE3: {CONFIG, SSCONF}}

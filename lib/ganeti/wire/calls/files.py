@@ -29,13 +29,16 @@ WRITE_SSCONF_FILES = Call(
     timeout_s=900, many=True, keep=True)
 #: Make the configuration file of the one that is there: it must have ``base_bytes`` and end with
 #: ``base_end``. ``parts``, in order, are an offset and a length of it, or text; ``new_bytes`` is
-#: what comes out. -> whether it was the right one. Ours alone; it is not among the published calls.
+#: what comes out. ``ssconf``: values for WRITE_SSCONF_FILES, when there are such, which are written
+#: even when it was the wrong one. -> whether it was the right one. Ours alone; it is not among the
+#: published calls.
 CONFIG_REWRITE = Call(
     "config_rewrite", (
         Arg("base_bytes", PLAIN, ht.PositiveInt),
         Arg("base_end", PLAIN, ht.NonEmptyString),
         Arg("parts", PLAIN, ht.ListOf(ht.Or(ht.Str, ht.ListOf(ht.NonNegInt)))),
         Arg("new_bytes", PLAIN, ht.PositiveInt),
+        Arg("ssconf", PLAIN, ht.Maybe(ht.DictOf(ht.NonEmptyString, ht.Str))),
     ), ResultCodec(ht.Bool), timeout_s=60, many=True, keep=True)
 #: ``file_name``: virtual path of a file in the queue directory, or its name there.
 JOBQUEUE_UPDATE = Call(
