@@ -327,6 +327,17 @@ def test_events(cluster: Cluster, rest: Rest) -> None:
                and data["status"] == "success")
     with rest.raw("GET", "/2/events?kinds=job", Last_Event_ID="other-1") as stream:
         _until(stream, lambda kind, data: kind == "reset")
+    with rest.raw("GET", "/2/events?kinds=instance") as stream:
+        rest.job("PUT", "/2/instances/ev.example.com/startup")
+        _until(stream, lambda kind, data: data["change"] == "changed"
+               and data["admin_state"] == "up")
+        # Somebody looks, the guest ends by itself, somebody looks again.
+        look = "/2/query/instance?fields=name,status"
+        assert [[0, "ev.example.com"], [0, "running"]] in rest.get(look)["data"]
+        cluster.path(NODE2, "var/run/ganeti/fake-hypervisor/ev.example.com").unlink()
+        rest.get(look)
+        _until(stream, lambda kind, data: data["change"] == "state"
+               and (data["name"], data["status"]) == ("ev.example.com", "ERROR_down"))
     rest.job("DELETE", "/2/instances/ev.example.com")
     assert rest("GET", "/2/events?kinds=nonsense")[0] == 400
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ganeti.config.history import Author
     from ganeti.objects import FilledInstance, Instance, Node
     from ganeti.opcodes.base import OpCode
+    from ganeti.query.view import View
     from ganeti.rpc import RpcRunner
 
 log = logging.getLogger(__name__)
@@ -76,13 +77,15 @@ class MasterContext:
     """Everything the master daemon owns, made once at its start.
 
     ``queue`` is set after construction, because the queue needs the processor and the processor
-    needs this.
+    needs this. ``live_seen`` is told what a query has learned of guests: the view with its live
+    data, and the instances these are about.
     """
 
     config: Config
     locks: LockManager
     rpc: RpcRunner
     queue: Any = None
+    live_seen: Callable[[View, Sequence[Instance]], None] | None = None
 
 
 def why(failure: Exception | None) -> str:

@@ -335,6 +335,8 @@ class LiveData:
             view.live[node_fields.LIVE] = self._nodes(view, items)
         if instance_fields.LIVE in kinds:
             view.live[instance_fields.LIVE] = self._instances(view, items)
+            if self._context.live_seen is not None:
+                self._context.live_seen(view, items)
         if instance_fields.CONSOLES in kinds:
             view.live[instance_fields.CONSOLES] = self._consoles(view, items)
 

@@ -6,6 +6,10 @@ thousand of them cost the master one connection. Each client has a place in the 
 events and is sent what comes after it; one that is too slow, or comes back after too long, is told
 by an event ``reset`` that something is missing, and has to look at the objects again.
 
+That a guest has stopped by itself, a master notices when live data comes in with a query. So while
+anybody listens to events of instances, the hub lets it look every :data:`LOOK_S` seconds: one
+question to each node, for all clients, instead of one by each client.
+
 An event's id is ``<epoch>-<number>``. The epoch is that of the master daemon's process: numbers of
 another one mean nothing, which again ends in ``reset``.
 
@@ -18,7 +22,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from typing import Any, Final
 
 from ganeti import errors
@@ -34,6 +38,10 @@ _HEARTBEAT_S: Final = 15.0
 _WAIT_S: Final = 60
 _RETRY_S: Final = 1.0
 _KEPT: Final = 5000
+#: Seconds between looking for guests that have stopped (or started) by themselves.
+LOOK_S: Final = 20.0
+# Needs live data of all instances, and is true for none.
+_LOOK: Final = ("instance", ["name"], ["==", "status", ""])
 _AT_ONCE: Final = 500
 
 _Place = tuple[str, int]
@@ -42,15 +50,19 @@ _Place = tuple[str, int]
 class Hub:
     """Waits for the events of the master, as long as anybody listens."""
 
-    def __init__(self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S) -> None:
+    def __init__(self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S,
+                 look_s: float = LOOK_S) -> None:
         self._master = master
         self.heartbeat_s = heartbeat_s
+        self._look_s = look_s
         self._events: deque[list[Any]] = deque(maxlen=_KEPT)
         self._epoch = ""
         self._last = 0
         self._changed = asyncio.Condition()
         self._listeners = 0
         self._task: asyncio.Task[None] | None = None
+        self._watchers = 0
+        self._watch_task: asyncio.Task[None] | None = None
         self.closed = False
 
     async def look(self) -> None:
@@ -61,13 +73,17 @@ class Hub:
         if self._task is None:
             self._take(await self._master.call("WaitForEvents", None, 0))
 
-    def join(self, wanted: str | None) -> _Place:
+    def join(self, wanted: str | None, kinds: Collection[str]) -> _Place:
         """Begin to listen.
 
         :param wanted: the id of the last event which the client has seen.
         :returns: the place after which it wants events.
         """
         self._listeners += 1
+        if INSTANCE in kinds:
+            self._watchers += 1
+            if self._watch_task is None:
+                self._watch_task = asyncio.create_task(self._watch())
         if self._task is None:
             self._task = asyncio.create_task(self._follow())
         epoch, _, number = (wanted or "").rpartition("-")
@@ -75,9 +91,14 @@ class Hub:
             return epoch, int(number)
         return self._epoch, self._last
 
-    def leave(self) -> None:
+    def leave(self, kinds: Collection[str]) -> None:
         """A client is gone."""
         self._listeners -= 1
+        if INSTANCE in kinds:
+            self._watchers -= 1
+            if self._watchers == 0 and self._watch_task is not None:
+                self._watch_task.cancel()
+                self._watch_task = None
         if self._listeners == 0 and self._task is not None:
             self._task.cancel()
             self._task = None
@@ -105,8 +126,9 @@ class Hub:
     async def close(self) -> None:
         """Let all clients go."""
         self.closed = True
-        if self._task is not None:
-            self._task.cancel()
+        for task in (self._task, self._watch_task):
+            if task is not None:
+                task.cancel()
         async with self._changed:
             self._changed.notify_all()
 
@@ -122,6 +144,15 @@ class Hub:
             async with self._changed:
                 if self._take(answer):
                     self._changed.notify_all()
+
+    async def _watch(self) -> None:
+        """Let the master look at the guests; what it finds comes as events."""
+        while True:
+            try:
+                await self._master.call("Query", *_LOOK)
+            except errors.GenericError as err:
+                _log.info("guests cannot be looked at now: %s", err)
+            await asyncio.sleep(self._look_s)
 
     def _take(self, answer: dict[str, Any]) -> bool:
         """Add what the master told; whether it is anything new."""
@@ -145,7 +176,7 @@ async def stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIter
 
 
 async def _stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIterator[bytes]:
-    place = hub.join(last)
+    place = hub.join(last, kinds)
     try:
         yield f"retry: {int(_RETRY_S * 1000)}\n\n".encode("ascii")
         while not hub.closed:
@@ -161,4 +192,4 @@ async def _stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIte
                                  f"data: {json.dumps_spaced(data)}\n\n")
             yield "".join(parts).encode("ascii") if parts else b": still here\n\n"
     finally:
-        hub.leave()
+        hub.leave(kinds)

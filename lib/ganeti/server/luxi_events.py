@@ -9,8 +9,12 @@ one in the life of the process, which the *epoch* names. Two kinds of events exi
     is as safe as the job itself, like everything the queue tells.
 ``instance``
     the configuration of an instance is another: name, uuid, what happened (``added``, ``changed``,
-    ``removed``), and the new ``admin_state``, primary node and serial number. A guest that stops by
-    itself is no event; the watcher's job about it is.
+    ``removed``), and the new ``admin_state``, primary node and serial number. Or its guest does
+    something else than before without that (``state``, with the new ``status``).
+
+That a guest stopped by itself no node tells by itself. The master notices it when live data comes
+in with a query, whoever asked (:class:`Guests`); while clients listen to the REST daemon, that asks
+now and then.
 
 Waiting is a subscription which the next event feeds; it costs no thread.
 """
@@ -18,15 +22,22 @@ Waiting is a subscription which the next event feeds; it costs no thread.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
+from ganeti.cmdlib.base import MasterContext
 from ganeti.jqueue.job import FINALIZED, QueuedJob
-from ganeti.objects import ConfigData
+from ganeti.locking import EXCLUSIVE, Level
+from ganeti.objects import ConfigData, Instance
+from ganeti.query.resources import instance as instance_fields
+from ganeti.query.view import View
 from ganeti.utils import clock, text
 
 KEPT: Final = 5000
+# Who listens asks again at least once a minute.
+_LISTENING_S: Final = 300.0
 
 _Tell = Callable[[dict[str, Any]], None]
 
@@ -40,6 +51,7 @@ class EventLog:
         self._events: deque[list[Any]] = deque(maxlen=kept)
         self._last = 0
         self._waiting: list[_Tell] = []
+        self._asked_at = -_LISTENING_S
         # What was told of the jobs that have not ended, so that only news are told.
         self._statuses: dict[int, str] = {}
 
@@ -84,11 +96,27 @@ class EventLog:
                 "serial_no": one.serial_no, "timestamp": clock.now()}])
         self._add(found)
 
+    def guests_changed(self, data: ConfigData, found: Iterable[tuple[Instance, str]]) -> None:
+        """Guests do something else than they did, told with their new statuses."""
+        now = clock.now()
+        self._add([["instance", {
+            "name": instance.name, "uuid": instance.uuid, "change": "state", "status": status,
+            "admin_state": instance.admin_state,
+            "primary_node": data.nodes[instance.primary_node].name
+            if instance.primary_node in data.nodes else None,
+            "serial_no": instance.serial_no, "timestamp": now}] for instance, status in found])
+
+    @property
+    def listened(self) -> bool:
+        """Whether anybody has asked in the last minutes."""
+        return time.monotonic() - self._asked_at < _LISTENING_S
+
     def after(self, place: tuple[str, int] | None) -> dict[str, Any]:
         """What happened after a place.
 
         :param place: epoch and number; None for everything that is kept.
         """
+        self._asked_at = time.monotonic()
         with self._lock:
             return self._after(place)
 
@@ -98,6 +126,7 @@ class EventLog:
         :returns: whether it will be called later; False when there is something already, and it
             was called.
         """
+        self._asked_at = time.monotonic()
         with self._lock:
             if place == (self.epoch, self._last):
                 self._waiting.append(tell)
@@ -135,3 +164,43 @@ class EventLog:
             told = self._after((self.epoch, before))
         for tell in waiting:
             tell(told)
+
+
+class Guests:
+    """Compares what guests do with what they did when somebody looked the last time.
+
+    Costs nothing while nobody listens to events. The first look at a guest is no event. Neither is
+    what a job that works on the instance does meanwhile: it is compared when the job has ended.
+    """
+
+    def __init__(self, log: EventLog, context: MasterContext) -> None:
+        self._log = log
+        self._context = context
+        self._lock = threading.Lock()
+        self._known: dict[str, str] = {}
+
+    def seen(self, view: View, instances: Iterable[Instance]) -> None:
+        """Live data about instances has come in; called by queries, on any thread."""
+        if not self._log.listened:
+            self._known.clear()
+            return
+        found = [(instance, instance_fields.status(view, instance)) for instance in instances]
+        data = self._context.config.snapshot()
+        with self._lock:
+            news = [(instance, status) for instance, status in found
+                    if self._known.get(instance.uuid) != status]
+            if not news:
+                return
+            busy = {row.name for row in self._context.locks.table() if row.mode == EXCLUSIVE}
+            told = []
+            for instance, status in news:
+                # Overtaken by a change of its configuration, or in the middle of one.
+                if data.instances.get(instance.uuid) is not instance \
+                        or f"{Level.INSTANCE.label}/{instance.uuid}" in busy:
+                    continue
+                if instance.uuid in self._known:
+                    told.append((instance, status))
+                self._known[instance.uuid] = status
+            for uuid in self._known.keys() - data.instances.keys():
+                del self._known[uuid]
+        self._log.guests_changed(data, told)

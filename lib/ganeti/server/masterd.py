@@ -42,7 +42,7 @@ from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
 from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
-from ganeti.server.luxi_events import EventLog
+from ganeti.server.luxi_events import EventLog, Guests
 from ganeti.server.luxi_server import Server
 from ganeti.server.luxi_service import Service
 from ganeti.server.master_fence import Fence, FencedQueueStore
@@ -159,6 +159,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     events = EventLog()
     queue.when_shown(events.jobs_shown)
     config.tell_commits(events.config_changed)
+    context.live_seen = Guests(events, context).seen
     server = Server(_listen(here), Service(context, events))
     # What exists now lives as long as we do; the collector need not look at it again and again.
     gc.collect()

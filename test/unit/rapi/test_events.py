@@ -25,15 +25,21 @@ class EventMaster(Master):
         self.changed = asyncio.Event()
         self.fail = False
         self.asked = 0
+        self.looks: list[Any] = []
+        self.looked = asyncio.Event()
 
     def add(self, kind: str = "job", **data: Any) -> None:
         self.events.append([len(self.events) + self.first + 1, kind, data])
         self.changed.set()
 
     async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
-        self.asked += 1
         if self.fail:
             raise errors.NoMasterError("gone")
+        if method == "Query":
+            self.looks.append(args)
+            self.looked.set()
+            return {"fields": [], "data": []}
+        self.asked += 1
         place, timeout = args
         last = len(self.events) + self.first
         if timeout and place == [self.epoch, last]:
@@ -171,5 +177,36 @@ def test_a_master_that_goes_and_comes(monkeypatch: pytest.MonkeyPatch) -> None:
         master.add(id=2)
         assert "id: e2-2\nevent: job" in await step(stream)
         await finish(stream)
+
+    run(body)
+
+
+def test_guests_are_looked_at_while_somebody_wants_to_know() -> None:
+    async def body() -> None:
+        master = EventMaster()
+        hub = Hub(master, heartbeat_s=0.01, look_s=0.01)
+        jobs = await follow(hub, None, "job")
+        await step(jobs)
+        await step(jobs)
+        assert master.looks == []
+        both = [await follow(hub), await follow(hub, None, "instance")]
+        for stream in both:
+            await step(stream)
+        while len(master.looks) < 3:
+            master.looked.clear()
+            await asyncio.wait_for(master.looked.wait(), 60)
+        what, _fields, condition = master.looks[0]
+        assert what == "instance" and "status" in condition
+        # Nobody to ask: it goes on when there is.
+        master.fail = True
+        await step(both[0])
+        master.fail = False
+        master.looked.clear()
+        await asyncio.wait_for(master.looked.wait(), 60)
+        await finish(both[0])
+        assert hub._watch_task is not None
+        await finish(both[1])
+        assert hub._watch_task is None
+        await finish(jobs)
 
     run(body)

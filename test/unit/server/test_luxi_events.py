@@ -15,9 +15,11 @@ from fakes.rpc import FakeRpc
 from ganeti import errors, luxi
 from ganeti.cmdlib.base import MasterContext
 from ganeti.jqueue.queue import JobQueue
-from ganeti.locking import LockManager
+from ganeti.locking import Level, LockManager, Owner
 from ganeti.opcodes.test import OpTestDelay
-from ganeti.server.luxi_events import EventLog
+from ganeti.query.resources.instance import LiveInstance
+from ganeti.query.view import View
+from ganeti.server.luxi_events import EventLog, Guests
 from ganeti.server.luxi_server import Server
 from ganeti.server.luxi_service import Service
 from ganeti.utils import net, paths
@@ -94,6 +96,83 @@ def test_instances() -> None:
     assert first["name"] == instance.name and first["admin_state"] == "down"
     assert first["primary_node"] == before.nodes[instance.primary_node].name
     assert found["events"][1][2]["admin_state"] is None
+
+
+class Looks:
+    """What a query sees of the guests of a small cluster, with events behind it."""
+
+    def __init__(self) -> None:
+        self.log = EventLog()
+        self.config = FakeConfig(cluster_of(2, (
+            instance_of("web1", admin_state="up"), instance_of("web2", admin_state="up"))))
+        self.locks = LockManager({Level.INSTANCE: list(self.config.snapshot().instances)})
+        context = MasterContext(
+            self.config, self.locks, FakeRpc(self.config))  # type: ignore[arg-type]
+        self.guests = Guests(self.log, context)
+
+    def instance(self, name: str) -> Any:
+        return next(one for one in self.config.snapshot().instances.values()
+                    if one.name.startswith(name))
+
+    def look(self, *running: str) -> list[tuple[str, str]]:
+        """What is told when these run and the others do not."""
+        data = self.config.snapshot()
+        view = View(data)
+        view.live["instances"] = {
+            uuid: LiveInstance(info={"memory": 1} if one.name.split(".")[0] in running else None)
+            for uuid, one in data.instances.items()}
+        last = self.log.after(None)["last"]
+        self.guests.seen(view, list(data.instances.values()))
+        return sorted((data["name"].split(".")[0], data["status"]) for _n, _kind, data
+                      in self.log.after((self.log.epoch, last))["events"])
+
+
+def test_guests_that_stop_by_themselves() -> None:
+    looks = Looks()
+    looks.log.after(None)
+    assert looks.look("web1", "web2") == [], "the first look is no event"
+    assert looks.look("web1", "web2") == []
+    assert looks.look("web1") == [("web2", "ERROR_down")]
+    assert looks.look("web1") == []
+    assert looks.look("web1", "web2") == [("web2", "running")]
+    (event,) = looks.log.after((looks.log.epoch, 1))["events"]
+    assert event[2]["change"] == "state" and event[2]["admin_state"] == "up"
+    assert event[2]["primary_node"] == "node1.example.com"
+
+
+def test_what_a_job_does_is_told_when_it_has_ended() -> None:
+    looks = Looks()
+    looks.log.after(None)
+    looks.look("web1", "web2")
+    owner = Owner(7, "7", None)
+    uuid = looks.instance("web1").uuid
+    looks.locks.acquire(owner, Level.INSTANCE, [uuid], shared=False)
+    assert looks.look("web2") == []
+    looks.locks.release(owner)
+    assert looks.look("web2") == [("web1", "ERROR_down")]
+
+
+def test_a_look_that_was_overtaken_tells_nothing() -> None:
+    looks = Looks()
+    looks.log.after(None)
+    looks.look("web1", "web2")
+    before = looks.config.snapshot()
+    view = View(before)
+    view.live["instances"] = {uuid: LiveInstance() for uuid in before.instances}
+    looks.config.mark_instance(looks.instance("web1").uuid, "down")
+    last = looks.log.after(None)["last"]
+    looks.guests.seen(view, list(before.instances.values()))
+    names = [data["name"] for _n, _kind, data in looks.log.after((looks.log.epoch, last))["events"]]
+    assert names == ["web2.example.com"]
+
+
+def test_nobody_listens() -> None:
+    looks = Looks()
+    assert not looks.log.listened
+    view = View(looks.config.snapshot())  # without live data: it is not even looked at
+    looks.guests.seen(view, list(looks.config.snapshot().instances.values()))
+    assert looks.look("web1", "web2") == []
+    assert looks.log.listened, "by asking for events"
 
 
 class Scene:
