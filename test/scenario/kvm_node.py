@@ -19,12 +19,14 @@ TOP = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(TOP / "lib"))
 
-from ganeti import errors  # noqa: E402  (as a program, the path is set above)
+import serial_line  # noqa: E402  (as a program, the path is set above)
+
+from ganeti import errors  # noqa: E402
 from ganeti.backend import blockdev, instance  # noqa: E402
 from ganeti.objects import hvparams  # noqa: E402
 from ganeti.objects.disk import Disk  # noqa: E402
 from ganeti.objects.instance import FilledInstance, FilledNic  # noqa: E402
-from ganeti.utils import net, paths, text  # noqa: E402
+from ganeti.utils import paths, text  # noqa: E402
 
 SHARED = paths.DEFAULT_SHARED_FILE_STORAGE_DIR
 PATIENCE_S = 180.0
@@ -159,7 +161,7 @@ class Node:
 
         The lines the guest prints every second are switched off by the first call.
         """
-        with net.unix_connect(self.socket(guest, "serial"), PATIENCE_S) as serial:
+        with serial_line.connected(self.socket(guest, "serial"), PATIENCE_S) as serial:
             mark = f"end{os.urandom(4).hex()}"
             before = len(self.console(guest))
             # The mark is typed in two pieces, so that the echo of the line does not contain it.

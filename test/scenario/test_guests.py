@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import serial_line
 from harness import Cluster, Finished, alive, wait_until
-
-from ganeti.utils import net
 
 pytestmark = pytest.mark.skipif(
     shutil.which("qemu-system-x86_64") is None, reason="QEMU (qemu-system-x86) is not installed"
@@ -56,7 +55,7 @@ def type_in(cluster: Cluster, node: str, line: str, done: Callable[[], bool], wh
 
     def attempt() -> bool:
         try:
-            with net.unix_connect(socket, 5) as serial:
+            with serial_line.connected(socket, 5) as serial:
                 serial.sendall(f"\n{line}\n".encode())
                 end = time.monotonic() + 5
                 while not done() and time.monotonic() < end:

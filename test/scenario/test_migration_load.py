@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import serial_line
 from harness import Cluster, wait_until
-
-from ganeti.utils import net
 
 pytestmark = pytest.mark.skipif(
     shutil.which("qemu-system-x86_64") is None, reason="QEMU (qemu-system-x86) is not installed"
@@ -61,7 +60,7 @@ def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
 
     def begins() -> bool:
         # While the guest's shell asks the terminal for its size, it takes no notice of a line.
-        with net.unix_connect(socket, 10) as serial:
+        with serial_line.connected(socket, 10) as serial:
             serial.sendall(b"\n" + WRITER.encode() + b"\n")
             try:
                 wait_until(lambda: len(confirmed(cluster)) > 5, "it writes", patience_s=5)

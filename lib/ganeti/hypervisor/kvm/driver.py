@@ -19,6 +19,7 @@ from ganeti.constants import hv
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import (
     argv,
+    communication,
     confine,
     facts,
     firmware,
@@ -40,6 +41,9 @@ from ganeti.utils import fs, paths, process, retry
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
 _START_TIMEOUT_S = 300.0
 _STATUS_TRIES = 5
+# Between the last byte that the source sends and the target that has read it.
+_ARRIVAL_TIMEOUT_S = 120.0
+_CANCEL_TIMEOUT_S = 60.0
 # Copies of the memory that are sent before post-copy.
 _POSTCOPY_ROUNDS = 2
 _STATUS_PAUSE_S = 2.0
@@ -228,7 +232,9 @@ class KvmHypervisor(KvmGuests):
                     incoming=incoming, run_as=run_as.word if run_as else None,
                     chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
                     # On by default, but a kernel without it must not keep guests from starting.
-                    vhost_works=nic.vhost_works(), ovmf=self._firmware(record, layout))
+                    vhost_works=nic.vhost_works(),
+                    forward=communication.forwarder() if paths.is_virtual() else "",
+                    ovmf=self._firmware(record, layout))
                 if side.chroot:
                     fs.make_dirs(side.chroot, 0o755)
                 host.rotate(layout.console_log_file)
@@ -591,6 +597,7 @@ class KvmHypervisor(KvmGuests):
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
             control.execute("migrate_cancel")
+            _wait_cancelled(control, instance.name)
             if control.execute("query-status").get("status") in ("paused", "postmigrate"):
                 control.execute("cont")
 
@@ -605,7 +612,48 @@ class KvmHypervisor(KvmGuests):
         layout = self.layout(instance.name)
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
+            _wait_arrived(control, instance.name)
             control.execute("cont")
+
+
+def _wait_arrived(control: Qmp, instance_name: str) -> None:
+    """Wait until the target has read all of the guest.
+
+    The source is done when it has sent the last byte; the target may still be reading it. A guest
+    that was stopped before it was sent arrives stopped, and forgets that it was told to run before.
+
+    :raises HypervisorError: it does not arrive.
+    """
+    def arrived() -> None:
+        if control.execute("query-status").get("status") == "inmigrate":
+            raise retry.Again
+
+    try:
+        retry.until(arrived, timeout_s=_ARRIVAL_TIMEOUT_S, delay=(0.002, 2.0, 0.2))
+    except errors.RetryTimeout as err:
+        raise errors.HypervisorError(
+            f"instance {instance_name} was sent, but has not arrived on this node after "
+            f"{_ARRIVAL_TIMEOUT_S:g} s") from err
+
+
+def _wait_cancelled(control: Qmp, instance_name: str) -> None:
+    """Wait until the source has given up to send.
+
+    Until then the guest is in a state between, which ends as the one it had before.
+
+    :raises HypervisorError: it goes on sending.
+    """
+    def cancelled() -> None:
+        if (control.execute("query-migrate").get("status") == "cancelling"
+                or control.execute("query-status").get("status") == "finish-migrate"):
+            raise retry.Again
+
+    try:
+        retry.until(cancelled, timeout_s=_CANCEL_TIMEOUT_S, delay=(0.002, 2.0, 0.2))
+    except errors.RetryTimeout as err:
+        raise errors.HypervisorError(
+            f"the migration of instance {instance_name} does not end after "
+            f"{_CANCEL_TIMEOUT_S:g} s, although it was cancelled") from err
 
 
 def _is_emulated(layout: argv.Layout) -> bool:

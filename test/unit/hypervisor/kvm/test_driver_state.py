@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import driver, parse
@@ -31,6 +32,22 @@ class FakeQmp:
         return self.answers[command]
 
 
+class ArrivingQmp(FakeQmp):
+    """A guest that is told to run before it has arrived stays as it was sent: stopped."""
+
+    states: list[str] = []
+
+    def execute(self, command):
+        if command == "query-status":
+            return {"status": self.states.pop(0) if len(self.states) > 1 else self.states[0]}
+        if command in ("migrate_cancel", "query-migrate"):
+            return {}
+        assert command == "cont"
+        if self.states[0] == "paused":
+            self.states[:] = ["running"]
+        return {}
+
+
 BALLOON = {"query-balloon": {"actual": 64 << 20}}
 
 
@@ -50,3 +67,31 @@ def test_a_guest_that_waits_for_its_memory_does_not_run(monkeypatch, answers, st
     command = parse.CommandLine("web", 128, 2)
     info = kvm._info(kvm.layout("web"), os.getpid(), command)
     assert (info.state, info.memory_mib, info.vcpus) == (state, memory_mib, 2)
+
+
+def test_a_guest_that_was_sent_stopped_runs_on_although_it_arrives_late(monkeypatch):
+    kvm = driver.KvmHypervisor()
+    monkeypatch.setattr(ArrivingQmp, "states", ["inmigrate"] * 3 + ["paused"])
+    monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
+    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
+    assert ArrivingQmp.states == ["running"]
+
+
+def test_a_guest_that_never_arrives_is_an_error(monkeypatch):
+    kvm = driver.KvmHypervisor()
+    monkeypatch.setattr(ArrivingQmp, "states", ["inmigrate"])
+    monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
+    monkeypatch.setattr(driver, "_ARRIVAL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    with pytest.raises(errors.HypervisorError, match="web1 was sent, but has not arrived"):
+        kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
+
+
+def test_a_stopped_guest_that_was_not_sent_runs_on_although_it_is_late(monkeypatch):
+    kvm = driver.KvmHypervisor()
+    monkeypatch.setattr(ArrivingQmp, "states", ["finish-migrate"] * 3 + ["paused"])
+    monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
+    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    kvm.finalize_migration_source(instance("default", "/dir"), success=False, live=True)
+    assert ArrivingQmp.states == ["running"]
