@@ -19,7 +19,7 @@ LIB = TOP / "lib" / "ganeti"
 
 GROUND = (
     "constants", "errors", "utils", "ht", "objects", "opcodes", "wire", "http", "query", "luxi",
-    "confd",
+    "confd", "metad",
 )  # fmt: skip
 NODE_WING = ("storage", "hypervisor", "backend")
 MASTER_WING = ("locking", "config", "rpc", "allocator", "cmdlib", "mcpu", "jqueue")

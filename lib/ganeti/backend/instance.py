@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ganeti import errors, hypervisor, storage
-from ganeti.backend import blockdev
+from ganeti.backend import blockdev, helper_disk, metadata
 from ganeti.backend.registry import serves
 from ganeti.constants import instance as instance_constants
 from ganeti.hypervisor.base import AttachedDisk
@@ -37,7 +37,7 @@ for _name in hypervisor.known():
 
 # Disks
 
-def _attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
+def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     """Link all disks of an instance, which must be assembled.
 
     :raises BlockDeviceError: one does not exist; links made here are gone again.
@@ -87,11 +87,14 @@ def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: 
 def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]]) -> None:
     """Start a guest; one that runs already stays as it is, half a start is completed."""
     driver = hypervisor.of(instance.hypervisor)
+    if helper_disk.exists(instance.name):
+        logging.warning("instance %s: an interrupted job has left a helper guest", instance.name)
+        shutdown(instance, 0, reason)
     if driver.is_running(instance.name) and driver.complete_start(instance,
                                                                   paused=startup_paused):
         logging.info("instance %s is running already, not started", instance.name)
         return
-    disks = _attach_disks(instance)
+    disks = attach_disks(instance)
     try:
         driver.start(instance, disks, paused=startup_paused)
     except errors.GenericError:
@@ -99,6 +102,7 @@ def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]
         if not driver.is_running(instance.name):
             blockdev.remove_links(instance.name)
         raise
+    metadata.tell(instance)
     store_reason(instance.name, reason, "instance_start")
 
 
@@ -120,6 +124,16 @@ def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) 
         store_reason(instance.name, reason, "instance_shutdown")
     driver.cleanup(instance.name)
     blockdev.remove_links(instance.name)
+    _forget_metadata(instance)
+
+
+def _forget_metadata(instance: FilledInstance) -> None:
+    """The end of a guest, or of the helper guest in its place."""
+    helped = helper_disk.exists(instance.name)
+    if helped:
+        helper_disk.remove(instance.name)
+    if helped or metadata.communication_nic(instance) is not None:
+        metadata.forget(instance.name)
 
 
 def shut_down_softly(driver: hypervisor.base.Hypervisor, instance_name: str,
@@ -252,7 +266,7 @@ def migration_info(instance: FilledInstance) -> Any:
 def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
     """On the target: wait for a guest."""
     driver = hypervisor.of(instance.hypervisor)
-    disks = _attach_disks(instance)
+    disks = attach_disks(instance)
     try:
         driver.accept_instance(instance, info, target, disks)
     except errors.GenericError:
@@ -280,11 +294,14 @@ def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) 
                                                                  live=live)
     if success:
         blockdev.remove_links(instance.name)
+        _forget_metadata(instance)
 
 
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_DST)
 def finalize_migration_dst(instance: FilledInstance, info: Any, success: bool) -> None:
     """On the target: go on with the guest, or remove what was prepared."""
     hypervisor.of(instance.hypervisor).finalize_migration_target(instance, info, success=success)
-    if not success:
+    if success:
+        metadata.tell(instance)
+    else:
         blockdev.remove_links(instance.name)

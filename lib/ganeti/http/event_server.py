@@ -124,13 +124,17 @@ class Server:
 
     :param tls: returns the TLS settings; None for plain HTTP.
     :param note: told of each exchange.
+    :param introduced: each connection begins with a line that says whose it is
+        (:func:`~ganeti.http.messages.parse_introduction`); for listeners that only a program which
+        brings connections of others can reach.
     """
 
     def __init__(self, application: Application, *, tls: ssl.SSLContext | None = None,
                  limits: Limits | None = None,
                  note: Callable[[Exchange], None] = lambda _exchange: None,
-                 server_name: str = "Ganeti") -> None:
+                 server_name: str = "Ganeti", introduced: bool = False) -> None:
         self._application = application
+        self._introduced = introduced
         self._tls = tls
         self._limits = limits or Limits()
         self._note = note
@@ -183,8 +187,12 @@ class Server:
         connection = _Connection(self, reader, writer)
         self._connections[connection] = task
         try:
+            if self._introduced:
+                async with asyncio.timeout(self._limits.head_s):
+                    connection.peer = messages.parse_introduction(await reader.readline())
             await connection.serve()
-        except (_Gone, OSError, errors.GenericError, asyncio.IncompleteReadError) as err:
+        except (_Gone, OSError, errors.GenericError, asyncio.IncompleteReadError,
+                TimeoutError, ValueError) as err:
             _log.debug("client %s lost: %r", connection.peer, err)
         except asyncio.CancelledError:
             # From stop() or to make room; whoever cancelled us does not wait for more.

@@ -150,6 +150,24 @@ def _length(headers: Mapping[str, str]) -> int:
     return int(length)
 
 
+def parse_introduction(line: bytes) -> str:
+    """The client's address in the line with which a program brings its connection.
+
+    Source: *The PROXY protocol*, version 1, by the authors of HAProxy.
+
+    :raises Refused: it is no such line.
+    """
+    words = line.decode("latin-1").rstrip("\r\n").split(" ")
+    if len(words) != 6 or words[0] != "PROXY" or words[1] not in ("TCP4", "TCP6"):
+        raise Refused(400, f"not an introduction: {line[:120]!r}")
+    return words[2]
+
+
+def introduction(client: str, server: str, port: int) -> bytes:
+    """The line which :func:`parse_introduction` reads; the client's port is not known."""
+    return f"PROXY TCP4 {client} {server} 0 {port}\r\n".encode()
+
+
 def chunk_size(line: bytes) -> int:
     """The size in the first line of a chunk.
 

@@ -27,8 +27,8 @@ from ganeti.tools import ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, paths, process, retry, users
 
 # In the order of starting; stopping goes backwards.
-START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-kvmd", "ganeti-mond", "ganeti-masterd",
-               "ganeti-rapi")
+START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-kvmd", "ganeti-metad", "ganeti-mond",
+               "ganeti-masterd", "ganeti-rapi")
 MASTER_DAEMONS = ("ganeti-masterd", "ganeti-rapi")
 
 EXIT_SUCCESS = 0
@@ -64,7 +64,12 @@ def installed() -> list[str]:
 
 
 def wanted(daemon: str) -> bool:
-    """Whether this cluster has work for a daemon: ganeti-kvmd is for some clusters only."""
+    """Whether this cluster has work for a daemon: ganeti-kvmd is for some clusters only.
+
+    The node daemon starts ganeti-metad when the first guest comes that can ask it anything.
+    """
+    if daemon == "ganeti-metad":
+        return False
     if daemon != "ganeti-kvmd":
         return True
     return ("kvm" in _ssconf(ssconf.HYPERVISOR_LIST).split()

@@ -50,7 +50,8 @@ _STATE_VERSION = 1
 _TRIES = 200
 # Bounds a hang; a cluster of three takes a few seconds.
 _COMMAND_S = 600.0
-_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-kvmd", "ganeti-confd", "ganeti-noded")
+_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-kvmd", "ganeti-metad", "ganeti-confd",
+            "ganeti-noded")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 # A guest for rehearsal is small; the usual minimum of 1 GiB of disk would refuse it.

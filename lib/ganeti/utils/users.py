@@ -18,10 +18,11 @@ from typing import NamedTuple
 from ganeti import errors
 from ganeti.utils import fs, paths
 
-MASTERD, CONFD, RAPI, NODED, MOND = "masterd", "confd", "rapi", "noded", "mond"
+MASTERD, CONFD, RAPI, NODED, MOND, METAD = (
+    "masterd", "confd", "rapi", "noded", "mond", "metad")
 #: Not a user: the group of all who may talk to the master daemon.
 DAEMONS = "daemons"
-ROLES = (MASTERD, CONFD, RAPI, NODED, MOND)
+ROLES = (MASTERD, CONFD, RAPI, NODED, MOND, METAD)
 _GROUP_VARIABLE = "DAEMONS_GROUP"
 _ROOT = "root"
 

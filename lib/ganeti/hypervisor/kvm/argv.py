@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import hv, net
+from ganeti.hypervisor.kvm import communication
 from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk
 from ganeti.objects.disk import Disk
@@ -477,16 +478,19 @@ def wants_vhost(hvparams: Mapping[str, Any]) -> bool:
 
 
 def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | None, *,
-             bootable: bool, vhost_works: bool = True) -> list[str]:
+             bootable: bool, vhost_works: bool = True, forward: str = "") -> list[str]:
     """``-netdev`` and ``-device`` of one NIC.
 
     :param tap: the host's interface; None for user networking.
+    :param forward: see :func:`ganeti.hypervisor.kvm.communication.forwarder`.
     :param vhost_works: the kernel can carry the packets itself, when ``vhost_net`` asks for it.
     """
     info = nic["hvinfo"]
     device = nic_device(nic, hvparams, tap=tap is not None)
     if tap is None:
         backend = [("type", "user"), ("id", info["id"])]
+        if forward and communication.is_communication(nic):
+            backend += communication.qemu_network(nic, forward)
     else:
         backend = [("type", "tap"), ("id", info["id"]), ("ifname", tap), ("script", "no"),
                    ("downscript", "no")]
@@ -746,6 +750,7 @@ class HostSide:
     run_as: str | None = None  # user to become
     chroot: str | None = None
     vhost_works: bool = True
+    forward: str = ""  # for the interface to the node, where QEMU's own network carries it
     ovmf: Ovmf | None = None  # the firmware, for guests with UEFI
 
 
@@ -758,7 +763,7 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
         argv += ["-net", "none"]
     for number, (nic, tap) in enumerate(zip(runtime.nics, host.taps, strict=True)):
         argv += nic_argv(nic, hvp, tap, bootable=boot == "network" and number == 0,
-                         vhost_works=host.vhost_works)
+                         vhost_works=host.vhost_works, forward=host.forward)
     if host.incoming is not None:
         argv += ["-incoming", migration_uri(*host.incoming)]
     argv += ["-qmp", f"unix:{layout.socket('qmp')},server,nowait",

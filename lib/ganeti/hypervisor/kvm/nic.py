@@ -23,7 +23,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import argv
+from ganeti.hypervisor.kvm import argv, communication
 from ganeti.utils import fs, paths, process
 
 _TIMEOUT_S = 30.0
@@ -45,6 +45,8 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
     :raises HypervisorError: says which card, and why.
     """
     mode = nic["nicparams"].get("mode")
+    if communication.by_qemu(nic):
+        return
     if mode == net.NIC_MODE_USER:
         if not paths.is_virtual():
             raise errors.HypervisorError(
@@ -66,6 +68,8 @@ def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
 
     :raises HypervisorError: a fact is missing.
     """
+    if communication.is_communication(nic):
+        return communication.up_commands(tap, nic)
     params = nic["nicparams"]
     link, mode = params.get("link") or "", params.get("mode")
     # The bridge takes over the lowest address of its ports; a guest must not change it.
@@ -133,9 +137,10 @@ def _open_tap(name: str, hvparams: Mapping[str, Any]) -> int:
     return fd
 
 
-def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None) -> str:
+def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None,
+              name: str = "gnt.tap%d") -> str:
     try:
-        fd = _open_tap("gnt.tap%d", hvparams)
+        fd = _open_tap(name, hvparams)
         try:
             answer = fcntl.ioctl(fd, _TUNGETIFF, bytes(40))
             if owner_uid is not None:
@@ -169,10 +174,12 @@ def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layou
 def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], layout: argv.Layout,
              tags: Sequence[str], owner_uid: int | None) -> str | None:
     """Make and connect the interface of one card; a failure leaves its file, see :func:`remove`."""
-    if nic["nicparams"]["mode"] == net.NIC_MODE_USER:
+    if nic["nicparams"]["mode"] == net.NIC_MODE_USER or communication.by_qemu(nic):
         return None
     try:
-        tap = _make_tap(hvparams, owner_uid)
+        own = communication.is_communication(nic)
+        tap = _make_tap(hvparams, owner_uid, communication.TAP_NAME) if own else _make_tap(
+            hvparams, owner_uid)
         try:
             fs.make_dirs(layout.nic_dir, 0o755)
             fs.write_file(_tap_file(layout, index), tap, mode=0o644, sync=False)
@@ -184,6 +191,8 @@ def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], la
             process.run([script, tap], timeout_s=_TIMEOUT_S, reset_env=True,
                         env=script_env(tap, index, nic, layout.name, tags))
         else:
+            if own:
+                communication.protect(tap)
             for command in up_commands(tap, nic):
                 process.run(command, timeout_s=_TIMEOUT_S)
     except errors.HypervisorError:

@@ -1,0 +1,102 @@
+"""Telling the metadata daemon of this node about its guests.
+
+Only guests with a communication interface can ask it anything. The daemon is started when the first
+of them comes. It keeps nothing, so an instance is described at each start; secret parameters are
+known only to the call that installs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.backend.registry import serves
+from ganeti.constants import metad as const
+from ganeti.metad import client
+from ganeti.objects import codec
+from ganeti.objects.instance import FilledInstance, FilledNic
+from ganeti.utils import filelock, paths, process
+from ganeti.wire import calls
+
+_START_TIMEOUT_S = 60.0
+_KEYS = {const.PUBLIC: "osparams_public", const.PRIVATE: "osparams_private",
+         const.SECRET: "osparams_secret"}
+#: What the daemon shows, or hides, of an instance; the rest is not its business.
+_FACTS = ("name", "uuid", "os", "hypervisor", "tags", "ctime", "mtime")
+
+
+def communication_nic(instance: FilledInstance) -> FilledNic | None:
+    """The interface through which an instance talks to its node."""
+    for nic in instance.nics:
+        if (nic.name or "").startswith(const.NIC_PREFIX):
+            return nic
+    return None
+
+
+def describe(instance: FilledInstance,
+             parameters: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+    """An instance as the daemon wants it.
+
+    :param parameters: all OS parameters, each with value and visibility; without them the public
+        and private ones on record.
+    """
+    full = codec.to_dict(instance)
+    found: dict[str, Any] = {key: full[key] for key in _FACTS if key in full}
+    found["nics"] = [{key: nic.get(key) for key in ("mac", "ip", "name", "uuid", "network")}
+                     for nic in full.get("nics", ())]
+    tables: dict[str, dict[str, Any]] = {key: {} for key in _KEYS.values()}
+    if parameters is None:
+        tables["osparams_public"] = dict(instance.osparams)
+        tables["osparams_private"] = dict(instance.osparams_private)
+    else:
+        for name, (value, visibility) in parameters.items():
+            tables[_KEYS[visibility]][name] = value
+    return {**found, **tables}
+
+
+def tell(instance: FilledInstance) -> None:
+    """Describe an instance that starts here, if it can ask; a guest does not fail for this."""
+    if communication_nic(instance) is None:
+        return
+    try:
+        update(describe(instance))
+    except errors.GenericError as err:
+        logging.warning("instance %s will find no metadata: %s", instance.name, err)
+
+
+def forget(instance_name: str) -> None:
+    """An instance runs here no more."""
+    if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
+        return
+    try:
+        client.remove(instance_name)
+    except errors.GenericError as err:
+        logging.warning("ganeti-metad still knows instance %s: %s", instance_name, err)
+
+
+@serves(calls.INSTANCE_METADATA_MODIFY)
+def modify(instance: dict[str, Any]) -> None:
+    """Describe a guest; the daemon is started when it does not run.
+
+    :raises OpExecError: it does not start.
+    :raises GenericError: it does not like the description.
+    """
+    update(instance)
+
+
+def update(description: Mapping[str, Any]) -> None:
+    """As :func:`modify`."""
+    said = ""
+    if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
+        done = process.run([paths.daemon_util(), "start", const.PROGRAM],
+                           timeout_s=_START_TIMEOUT_S, check=False)
+        # Of two that start it at once, one fails, and finds it running nevertheless.
+        said = done.output.strip() if done.failed else ""
+    try:
+        client.update(description)
+    except errors.GenericError as err:
+        if said:
+            raise errors.OpExecError(f"cannot start {const.PROGRAM}: {said}") from err
+        raise

@@ -1,0 +1,166 @@
+"""The metadata daemon ``ganeti-metad``: what guests may ask their node.
+
+It serves HTTP on 169.254.169.254 to the guests with a communication interface, and its control
+socket to the node daemon, which starts it when the first such guest comes. It owns nothing and
+forgets everything when it ends: what it knows may be secret, so no file ever holds it. The node
+daemon tells it again what it must know when an instance starts.
+
+It needs root only to open port 80 (and 67, from which guests get their addresses), and may then
+become a user of its own, who must be able to read the OS definitions.
+
+In a virtual cluster guests have QEMU's own network, which passes what they send to that address to
+a local socket, with a line that says whose guest it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from ganeti import __version__, errors
+from ganeti.constants import metad as const
+from ganeti.http import event_server
+from ganeti.http.access_log import AccessLog
+from ganeti.metad import dhcp
+from ganeti.metad.control import Control
+from ganeti.metad.guests import Guests
+from ganeti.metad.web import MetadataApplication
+from ganeti.utils import daemon, net, paths, users
+
+NAME = const.PROGRAM
+
+_CLIENTS = 1000
+_STOP_S = 2.0
+#: linux/in.h: bind an address that the machine has only while there are guests.
+_IP_FREEBIND = 15
+
+
+class Prepared(NamedTuple):
+    """What is ready before privileges are dropped.
+
+    :ivar guests: listens to guests that are known by their address.
+    :ivar brought: listens to connections of guests that are brought with their address.
+    :ivar addresses: gives guests their addresses.
+    """
+
+    guests: socket.socket | None
+    brought: socket.socket | None
+    addresses: socket.socket | None
+    control: socket.socket
+    access_log: AccessLog
+
+
+def check(options: argparse.Namespace) -> None:
+    """Only on a node.
+
+    :raises Refuse: this machine is none.
+    """
+    here = paths.current()
+    if not os.path.exists(here.noded_cert_file):
+        raise daemon.Refuse(
+            f"this machine belongs to no cluster: {here.noded_cert_file} is missing. "
+            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+
+
+def prepare(options: argparse.Namespace) -> Prepared:
+    """Open the sockets.
+
+    :raises ConfigurationError: an address cannot be served.
+    """
+    here = paths.current()
+    guests = brought = addresses = None
+    if options.bind or not paths.is_virtual():
+        guests = _listen(options.bind or const.ADDRESS, options.port)
+    if paths.is_virtual():
+        brought = net.unix_listen(here.metad_guest_socket)
+    else:
+        try:
+            addresses = dhcp.listen()
+        except OSError as err:
+            logging.warning("guests get no addresses from here: port %d: %s", dhcp.SERVER_PORT,
+                            err.strerror)
+    control = net.unix_listen(here.metad_socket, gid=users.group_id(users.current().daemons_group))
+    access_log = AccessLog(here.metad_access_log_file)
+    if os.geteuid() == 0 and options.user:
+        daemon.hand_over([here.metad_socket, access_log.path], options.user, None)
+    return Prepared(guests, brought, addresses, control, access_log)
+
+
+def _listen(address: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        sock.bind((address, port))
+        sock.listen(128)
+    except OSError as err:
+        sock.close()
+        raise errors.ConfigurationError(
+            f"cannot serve {address} port {port}: {err.strerror}") from err
+    logging.info("serving %s port %d", address, port)
+    return sock
+
+
+def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+    """Serve until a signal says to stop."""
+    asyncio.run(_serve(prepared, signals))
+    return None
+
+
+async def _serve(prepared: Prepared, signals: daemon.Signals) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    guests = Guests()
+
+    def on_signal() -> None:
+        for number in signals.take():
+            if number in daemon.STOP_SIGNALS:
+                stop.set()
+            else:
+                prepared.access_log.reopen()
+
+    loop.add_reader(signals.fileno(), on_signal)
+    loop.set_exception_handler(_report)
+    application = MetadataApplication(guests, paths.current().os_search_path)
+    limits = event_server.Limits(clients=event_server.client_limit(_CLIENTS))
+    servers = []
+    for listener, introduced in ((prepared.guests, False), (prepared.brought, True)):
+        if listener is not None:
+            server = event_server.Server(
+                application, limits=limits, note=prepared.access_log.write,
+                server_name=f"Ganeti {__version__}", introduced=introduced)
+            await server.start([listener])
+            servers.append(server)
+    control = Control(guests)
+    await control.start(prepared.control)
+    addresses = prepared.addresses
+    if addresses is not None:
+        loop.add_reader(addresses.fileno(), dhcp.serve, addresses, guests)
+    try:
+        await stop.wait()
+    finally:
+        await control.stop()
+        for server in servers:
+            await server.stop(_STOP_S)
+        loop.remove_reader(signals.fileno())
+
+
+def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What went wrong where nobody was waiting for it."""
+    error = context.get("exception")
+    if isinstance(error, OSError | TimeoutError):
+        logging.debug("%s: %s", context.get("message"), error)
+    else:
+        logging.error("%s", context.get("message"), exc_info=error)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Entry point of ``ganeti-metad``."""
+    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
+                port=const.PORT)

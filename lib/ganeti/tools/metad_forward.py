@@ -1,0 +1,67 @@
+"""Brings one connection of a guest to the metadata daemon; started by QEMU, in virtual clusters.
+
+``metad_forward.py SOCKET ADDRESS``: standard input and output are the guest's end, the socket is
+the daemon's, and the first line says whose connection it is. Imports nothing of ours, because a
+guest waits for its start.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+
+_PIECE_BYTES = 1 << 16
+_SERVER = "169.254.169.254"
+
+
+def _write(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view):]
+
+
+def forward(path: str, address: str, take: int, give: int) -> None:
+    """Carry bytes both ways until the daemon has ended the connection.
+
+    :param take: descriptor with what the guest says; ``give``: with what it hears.
+    :raises OSError: nobody listens, or one end broke.
+    """
+    with socket.socket(socket.AF_UNIX) as daemon:
+        # The whole path may be too long for a socket.
+        directory = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY)
+        try:
+            daemon.connect(f"/proc/self/fd/{directory}/{os.path.basename(path)}")
+        finally:
+            os.close(directory)
+        daemon.sendall(f"PROXY TCP4 {address} {_SERVER} 0 80\r\n".encode())
+        sources = [daemon.fileno(), take]
+        while True:
+            ready, _, _ = select.select(sources, [], [])
+            if take in ready:
+                data = os.read(take, _PIECE_BYTES)
+                if data:
+                    daemon.sendall(data)
+                else:
+                    sources.remove(take)
+                    daemon.shutdown(socket.SHUT_WR)
+            if daemon.fileno() in ready:
+                data = daemon.recv(_PIECE_BYTES)
+                if not data:
+                    return
+                _write(give, data)
+
+
+def main(argv: list[str]) -> int:
+    """Entry point; returns the exit code."""
+    try:
+        forward(argv[1], argv[2], 0, 1)
+    except OSError:
+        # The guest sees the connection end; there is nobody else to tell.
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
