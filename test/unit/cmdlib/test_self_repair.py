@@ -33,10 +33,12 @@ def root(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def willing(master: Master) -> Master:
-    """The cluster wants it."""
+def willing(master: Master, *tags: str) -> Master:
+    """With LVM, and the cluster wants it."""
     cluster = master.config.cluster()
-    master.config.update_cluster(dataclasses.replace(cluster, tags=(self_repair.TAG,)))
+    master.config.update_cluster(dataclasses.replace(
+        cluster, tags=tags or (self_repair.TAG,), enabled_disk_templates=("drbd", "plain"),
+        volume_group_name="xenvg"))
     return master
 
 
@@ -72,7 +74,7 @@ def test_the_table_of_the_design(before, lacking, silent, expected) -> None:
 
 
 def test_it_is_off_by_default(root: Path) -> None:
-    master = cluster_with(drbd_of("web"))
+    master = willing(cluster_with(drbd_of("web")), "other")
     nodes_say(master, node1=[lost("web-data")])
     assert look(master) == []
     assert master.rpc.of("node_verify") == []
@@ -142,7 +144,7 @@ def test_a_volume_that_is_no_mirror_is_never_thrown_away() -> None:
 
 
 def test_a_group_may_want_it_alone() -> None:
-    master = cluster_with(drbd_of("web"))
+    master = willing(cluster_with(drbd_of("web")), "other")
     group = next(iter(master.config.groups()))
     master.config.update_group(dataclasses.replace(group, tags=(self_repair.TAG,)))
     nodes_say(master)

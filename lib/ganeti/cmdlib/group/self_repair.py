@@ -27,6 +27,7 @@ from ganeti.cmdlib.base import why
 from ganeti.cmdlib.cluster.verify_storage import lost_volumes
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
+from ganeti.objects.storage_units import volume_groups
 from ganeti.opcodes.node import OpRepairNodeStorage
 from ganeti.utils import fs, paths
 from ganeti.utils.filelock import FileLock
@@ -81,7 +82,8 @@ def wanted(unit: LogicalUnit, group: NodeGroup) -> bool:
 
 def run(unit: LogicalUnit, group: NodeGroup) -> None:
     """Look at the volume groups of a node group, and repair one of them if that is to be done."""
-    names = _volume_groups(unit)
+    data = unit.config.snapshot()
+    names = volume_groups(data.cluster, data.disks.values())
     nodes = [unit.config.node(uuid) for uuid in sorted(
         node.uuid for node in unit.config.nodes()
         if node.group == group.uuid and node.vm_capable and not node.offline)]
@@ -146,16 +148,6 @@ def _halves(unit: LogicalUnit, node_uuid: str, vg_name: str) -> set[str]:
         found.update(str(child.logical_id[1]) for child in disk.children
                      if child.logical_id[0] == vg_name)
     return found
-
-
-def _volume_groups(unit: LogicalUnit) -> list[str]:
-    """All that the cluster uses."""
-    data = unit.config.snapshot()
-    names = {data.cluster.volume_group_name or ""}
-    for disk in data.disks.values():
-        names.update(str(part.logical_id[0]) for part in disk.walk()
-                     if part.dev_type == disk_c.PLAIN)
-    return sorted(names - {""})
 
 
 def _ask(unit: LogicalUnit, nodes: Sequence[Node], names: Sequence[str],
