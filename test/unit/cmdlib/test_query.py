@@ -74,7 +74,8 @@ class FakeQueue:
 @pytest.fixture
 def context():
     config = codec.from_dict(objects.ConfigData, json.loads(CONFIG_TEXT))
-    made = SimpleNamespace(locks=LockManager(), queue=FakeQueue(), rpc=FakeRpc(config))
+    made = SimpleNamespace(locks=LockManager(), queue=FakeQueue(), rpc=FakeRpc(config),
+                           live_seen=None)
     made.config = SimpleNamespace(snapshot=lambda: made.rpc.config)
     return made
 
