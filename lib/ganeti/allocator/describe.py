@@ -91,6 +91,8 @@ def _numbers(
     assigned = up = 0
     free = live.memory_free_mib
     for instance in primaries:
+        if instance.forthcoming:
+            continue  # taken off the free memory already
         memory = own.fill_be(instance)["maxmem"]
         assigned += memory
         if instance.admin_state == instance_c.ADMIN_UP:

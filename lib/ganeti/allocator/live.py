@@ -3,6 +3,9 @@
 Two fan-outs ask all nodes which are online and may run instances. A node that does not answer is
 no error here: it is remembered as silent and described as offline, so that one broken machine does
 not keep the others from getting instances.
+
+What forthcoming instances will need is taken off what the nodes have free: allocators need not know
+of them, they look like stopped instances whose disks are there.
 """
 
 from __future__ import annotations
@@ -82,6 +85,26 @@ def storage_units(config: ConfigData, node: Node, template: str | None) -> list[
     return units
 
 
+def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, int], dict[str, int]]:
+    """What forthcoming instances will take of each node, by UUID: memory, and disk.
+
+    :param template: see :func:`storage_template`.
+    """
+    kinds = disk_c.LVM_BASED if template in disk_c.LVM_BASED else {template}
+    memory: dict[str, int] = {}
+    space: dict[str, int] = {}
+    for instance in config.instances.values():
+        if not instance.forthcoming:
+            continue
+        primary = instance.primary_node
+        memory[primary] = memory.get(primary, 0) + config.cluster.fill_be(instance)["maxmem"]
+        for disk in fill.instance_disks(config, instance):
+            for uuid in disk.nodes if disk.dev_type in kinds else ():
+                space[uuid] = space.get(uuid, 0) + sum(
+                    part.size for part in disk.children or (disk,))
+    return memory, space
+
+
 def collect(
     rpc: RpcRunner, config: ConfigData, *, hypervisor: str | None, template: str | None
 ) -> LiveData:
@@ -112,6 +135,7 @@ def collect(
     guests = rpc.call_many(
         ALL_INSTANCES_INFO, uuids, hypervisors=list(cluster.enabled_hypervisors),
         hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors})
+    memory, space = reserved_mib(config, stored_on)
     live: dict[str, LiveNode] = {}
     silent: dict[str, str] = {}
     for node in nodes:
@@ -122,7 +146,10 @@ def collect(
             found = live_node(node.name, facts[node.uuid].data, guests[node.uuid].data,
                               len(counted[node.uuid]))
             storage = units.described(all_units[node.uuid], facts[node.uuid].data[1] or ())
-            live[node.uuid] = replace(found, storage=storage)
+            live[node.uuid] = replace(
+                found, storage=storage,
+                memory_free_mib=max(0, found.memory_free_mib - memory.get(node.uuid, 0)),
+                disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)))
     return LiveData(live, silent)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ganeti import errors
 from ganeti.cli import failures, jobs
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
@@ -32,8 +33,13 @@ def create(values: Values, name: str, **others: Any) -> int:
     from ganeti.opcodes.instance import OpInstanceCreate
     pnode, _, snode = (values.node or "").partition(":")
     hypervisor, hvparams = instance_devices.hypervisor(values)
-    # What is not said of an import is as in the export.
-    anew = others["mode"] == const.CREATE
+    # What is not said of an import is as in the export, and of a commit as it was reserved.
+    commit = others.get("commit", False)
+    anew = others["mode"] == const.CREATE and not commit
+    if commit and values.no_nics:
+        raise errors.OpPrereqError(
+            "an instance is committed with the interfaces it was reserved with. Name others with"
+            " --net, or remove them afterwards.", errors.ECODE_INVAL)
     jobs.run_opcode(OpInstanceCreate(
         instance_name=name,
         disks=instance_devices.disk_list(values) if anew or values.disks or values.sd_size else [],
@@ -129,8 +135,9 @@ _ADD_OPTIONS = (
     Option("--hypervisor", kind="identkeyval", dest="hypervisor",
            metavar="HYPERVISOR[:KEY=VALUE,...]", help="older spelling of"
            " --hypervisor-parameters"),
-    opt.flag("--forthcoming", help="only reserve the resources"),
-    opt.flag("--commit", help="make the instance that was reserved with --forthcoming"),
+    opt.flag("--forthcoming", help="only reserve its name, place and resources"),
+    opt.flag("--commit", help="make the instance that was reserved with --forthcoming; what is"
+             " not said is as reserved"),
     Option("-c", "--communication", kind="bool", dest="instance_communication", metavar="yes|no",
            help="give it an interface to talk to its node"),
 )

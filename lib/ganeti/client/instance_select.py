@@ -42,21 +42,25 @@ BY_CLUSTER = "cluster"
 def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> list[str]:
     """Names of the instances meant by the arguments.
 
+    What is only reserved (forthcoming) is meant when it is named, but not as one of many.
+
     :param mode: what the arguments name: instances, nodes, tags ...
     :raises OpPrereqError: nothing named, or nothing found.
     """
     if mode == BY_CLUSTER:
         if names:
             raise errors.OpPrereqError("--all takes no names", errors.ECODE_INVAL)
-        found = [row[0] for row in client.query_instances([], ["name"], False)]
+        rows = client.query_instances([], ["name", "forthcoming"], False)
+        found = [name for name, forthcoming in rows if not forthcoming]
     elif not names:
         raise errors.OpPrereqError(
             "no instance given. Name some, or use --all.", errors.ECODE_INVAL)
     elif mode == BY_INSTANCES:
         return [row[0] for row in client.query_instances(names, ["name"], False)]
     elif mode == "instances-by-tags":
-        rows = client.query_instances([], ["name", "tags"], False)
-        found = [name for name, tags in rows if set(names) & set(tags)]
+        rows = client.query_instances([], ["name", "forthcoming", "tags"], False)
+        found = [name for name, forthcoming, tags in rows
+                 if not forthcoming and set(names) & set(tags)]
     else:
         found = _instances_of_nodes(mode, names, client)
     if not found:
@@ -76,7 +80,10 @@ def _instances_of_nodes(mode: str, names: Sequence[str], client: luxi.Client) ->
             found.update(dict.fromkeys(row[1]))
         if "-pri" not in mode:
             found.update(dict.fromkeys(row[2]))
-    return list(found)
+    if not found:
+        return []
+    instances = client.query_instances(list(found), ["name", "forthcoming"], False)
+    return [name for name, forthcoming in instances if not forthcoming]
 
 
 def for_each(verb: str, make: Callable[[str, Values], OpCode]

@@ -99,10 +99,11 @@ def failover(values: Values, arguments: list[str]) -> int:
         code = nodes.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
         if code is not None:
             return code
+    rows = client.query_instances(pinst, ["name", "disk_template", "forthcoming"], False)
+    # What is only reserved has nothing that could be started elsewhere.
+    pinst = [instance for instance, _template, forthcoming in rows if not forthcoming]
     # An allocator is for disks which several nodes see; others have only one node to go to.
-    free = {instance for instance, template
-            in client.query_instances(pinst, ["name", "disk_template"], False)
-            if template in EXT_MIRRORED}
+    free = {instance for instance, template, _forthcoming in rows if template in EXT_MIRRORED}
     job_set = jobs.JobSet(client, values)
     for instance in sorted(pinst):
         job_set.add(instance, OpInstanceFailover(

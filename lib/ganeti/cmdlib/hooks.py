@@ -116,7 +116,8 @@ class InstanceHooks(Hooks):
         instance = unit.hook_instance(plan)
         env: dict[str, object] = {}
         if instance is not None:
-            if instance.uuid in unit.config.snapshot().instances:
+            # One that is only announced may have no node yet, and then nothing to be told.
+            if instance.primary_node and instance.uuid in unit.config.snapshot().instances:
                 unit.last_seen = unit.config.filled(instance)
             # A removed instance is shown as it was seen last.
             if unit.last_seen is not None:
@@ -272,8 +273,9 @@ class HookRunner:
         self._names: dict[str, str] = {}
         self._idle_until: dict[tuple[str, str, str], float] = {}
         if unit.HOOKS is not None:
-            self._before = unit.HOOKS.environment(unit, plan)
             self._pre_nodes, self._post_nodes = unit.HOOKS.nodes(unit, plan)
+            if self._pre_nodes or self._post_nodes:
+                self._before = unit.HOOKS.environment(unit, plan)
 
     @property
     def nodes(self) -> tuple[Sequence[str], Sequence[str]]:

@@ -156,6 +156,25 @@ def require_not_forthcoming(instance: Instance, action: str) -> None:
         )
 
 
+def without_forthcoming(
+    unit: LogicalUnit, instances: Iterable[Instance], where: str
+) -> list[Instance]:
+    """Those of `instances` which exist; of the others it is said that they stay reserved.
+
+    :param where: what is left by all others, for the text.
+    """
+    found = []
+    for instance in instances:
+        if instance.forthcoming:
+            unit.warn(
+                f"forthcoming instance {instance.name} stays reserved on {where}",
+                hint="Remove it, or reserve it anew. 'gnt-instance add --commit' takes --node.",
+            )
+        else:
+            found.append(instance)
+    return found
+
+
 def running_info(
     unit: LogicalUnit, instance: Instance, node_uuid: str | None = None
 ) -> dict[str, Any]:

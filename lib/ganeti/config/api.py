@@ -307,6 +307,16 @@ class Config(Questions):
         with self.transaction() as change:
             change.remove_instance(uuid)
 
+    def commit_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
+        """Put a real instance, with its disks, in the place of a forthcoming one."""
+        with self.transaction() as change:
+            change.commit_instance(instance, disks, ec_id)
+
+    def reserve_instance(self, uuid: str) -> None:
+        """Make an instance, of which nothing exists (any more), a forthcoming one."""
+        with self.transaction() as change:
+            change.reserve_instance(uuid)
+
     def update_instance(self, instance: Instance, ec_id: str | None = None) -> None:
         """Replace an instance by a changed one."""
         with self.transaction() as change:

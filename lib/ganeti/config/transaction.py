@@ -122,6 +122,44 @@ class Transaction:
         self._drop("instances", uuid)
         self._settle_addresses(instance, None)
 
+    def commit_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
+        """Put a real instance, with its disks, in the place of a forthcoming one.
+
+        :param instance: has the reservation's UUID and serial number.
+        :param disks: those of the reservation stay if they are among them.
+        :raises ConfigurationError: it is not forthcoming, and as for :meth:`add_instance`.
+        """
+        what = f"instance {instance.name}"
+        present = self._get("instances", instance.uuid)
+        if not present.forthcoming:
+            raise errors.ConfigurationError(f"{what} is not forthcoming")
+        if instance.disks != tuple(disk.uuid for disk in disks):
+            raise errors.ConfigurationError(f"{what}: its disks are not those it was given")
+        self._require("nodes", instance.primary_node, what)
+        self._check_name("instances", instance.name, instance.uuid)
+        self._check_nics(instance, ec_id)
+        for uuid in present.disks:
+            if uuid not in instance.disks:
+                self._release_ports(self._drop("disks", uuid))
+        if present.network_port not in (None, instance.network_port):
+            self.release_port(present.network_port)
+        for disk in disks:
+            if disk.uuid in present.disks:
+                self._replace(self._get("disks", disk.uuid), disk)
+            else:
+                self._add_disk(disk, what)
+        self._replace(present, instance)
+        self._settle_addresses(present, instance)
+
+    def reserve_instance(self, uuid: str) -> None:
+        """Make an instance, of which nothing exists (any more), a forthcoming one."""
+        instance = self._get("instances", uuid)
+        for disk_uuid in instance.disks:
+            self._put(updated(self._get("disks", disk_uuid), now=self.now, forthcoming=True))
+        self._put(updated(
+            instance, now=self.now, forthcoming=True, disks_active=False,
+            admin_state=instance_const.ADMIN_DOWN))
+
     def update_instance(self, instance: Instance, ec_id: str | None = None) -> None:
         """Replace an instance by a changed one; its disks are changed by other operations.
 

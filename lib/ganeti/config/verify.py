@@ -20,7 +20,7 @@ from ganeti.constants import hv as hv_const
 from ganeti.constants import instance as instance_const
 from ganeti.constants import net as net_const
 from ganeti.constants import node as node_const
-from ganeti.objects import ConfigData, Disk, hvparams, ipolicy
+from ganeti.objects import ConfigData, Disk, Instance, hvparams, ipolicy
 from ganeti.objects.address_pool import AddressPool
 from ganeti.query import job_rules
 from ganeti.utils import net, text
@@ -58,7 +58,7 @@ def _identity(data: ConfigData) -> _Problems:
             if key in seen:
                 yield f"{what}: {seen[key]} has the same uuid {key}"
             seen[key] = what
-            if getattr(obj, "serial_no", 1) < 1:
+            if getattr(obj, "serial_no", 1) < 1 and not getattr(obj, "forthcoming", False):
                 yield f"{what}: serial number is {obj.serial_no}"
         if label not in ("disk", "filter rule"):
             for name in _more_than_once(obj.name for obj in table.values()):
@@ -215,29 +215,12 @@ def _networks(data: ConfigData) -> _Problems:
 
 
 def _instances(data: ConfigData) -> _Problems:
-    cluster = data.cluster
     owners: dict[str, str] = {}
     for instance in data.instances.values():
         what = f"instance {instance.name}"
-        node = data.nodes.get(instance.primary_node)
-        if node is None:
-            yield f"{what}: primary node {instance.primary_node} does not exist"
-        elif not node.vm_capable:
-            yield f"{what}: primary node {node.name} is not capable of running instances"
-        if instance.admin_state not in instance_const.ADMIN_STATES:
-            yield f"{what}: there is no state {instance.admin_state}"
-        if instance.admin_state_source not in instance_const.ADMIN_STATE_SOURCES:
-            yield f"{what}: there is no source {instance.admin_state_source} of its state"
-        if instance.hypervisor not in cluster.enabled_hypervisors:
-            yield f"{what}: hypervisor {instance.hypervisor} is not enabled"
-        if instance.hypervisor in hvparams.TABLES:
-            yield from _raised(what, hvparams.check_parameter_syntax, instance.hypervisor,
-                               cluster.fill_hv(instance))
-        yield from _typed(f"{what}: beparams", instance.beparams, instance_const.BE_PARAM_TYPES)
-        filled_be = cluster.fill_be(instance)
-        low, high = filled_be.get("minmem"), filled_be.get("maxmem")
-        if isinstance(low, int) and isinstance(high, int) and low > high:
-            yield f"{what}: minmem {low} is above maxmem {high}"
+        # Of one that is only announced nothing may be decided yet.
+        if instance.primary_node or not instance.forthcoming:
+            yield from _instance(data, instance, what)
         for place, uuid in enumerate(instance.disks):
             disk = data.disks.get(uuid)
             if disk is None:
@@ -251,6 +234,29 @@ def _instances(data: ConfigData) -> _Problems:
         # A disk which was detached on purpose has no number.
         if uuid not in owners and disk.iv_name:
             yield f"disk {uuid} belongs to no instance"
+
+
+def _instance(data: ConfigData, instance: Instance, what: str) -> _Problems:
+    cluster = data.cluster
+    node = data.nodes.get(instance.primary_node)
+    if node is None:
+        yield f"{what}: primary node {instance.primary_node} does not exist"
+    elif not node.vm_capable:
+        yield f"{what}: primary node {node.name} is not capable of running instances"
+    if instance.admin_state not in instance_const.ADMIN_STATES:
+        yield f"{what}: there is no state {instance.admin_state}"
+    if instance.admin_state_source not in instance_const.ADMIN_STATE_SOURCES:
+        yield f"{what}: there is no source {instance.admin_state_source} of its state"
+    if instance.hypervisor not in cluster.enabled_hypervisors:
+        yield f"{what}: hypervisor {instance.hypervisor} is not enabled"
+    if instance.hypervisor in hvparams.TABLES:
+        yield from _raised(what, hvparams.check_parameter_syntax, instance.hypervisor,
+                           cluster.fill_hv(instance))
+    yield from _typed(f"{what}: beparams", instance.beparams, instance_const.BE_PARAM_TYPES)
+    filled_be = cluster.fill_be(instance)
+    low, high = filled_be.get("minmem"), filled_be.get("maxmem")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        yield f"{what}: minmem {low} is above maxmem {high}"
 
 
 def _nics(data: ConfigData) -> _Problems:

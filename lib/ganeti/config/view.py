@@ -198,7 +198,9 @@ class Questions(abc.ABC):
         return fill.secondary_nodes(instance, self.instance_disks(instance))
 
     def instance_nodes(self, instance: Instance) -> tuple[str, ...]:
-        """UUIDs of all its nodes, the primary first."""
+        """UUIDs of all its nodes, the primary first; none while that of a forthcoming one is open."""
+        if not instance.primary_node:
+            return ()
         return (instance.primary_node, *self.secondary_nodes(instance))
 
     def node_instances(self, node_uuid: str) -> tuple[tuple[Instance, ...], tuple[Instance, ...]]:

@@ -77,6 +77,18 @@ def test_options(options: str, wanted: dict[str, Any], gnt: Gnt, master: FakeMas
     assert {name: sent[name] for name in wanted} == wanted
 
 
+def test_what_is_not_said_of_a_commit_is_as_reserved(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("instance add --commit web1").code == 0
+    sent = master.opcode()
+    assert sent["commit"] and not sent["forthcoming"]
+    assert (sent["disks"], sent["nics"], sent["disk_template"], sent["pnode"], sent["os_type"]) == (
+        [], [], None, None, None)
+    assert gnt("instance add --commit -s 2g --net 0:ip=none web1").code == 0
+    assert (master.opcodes()[-1]["disks"], master.opcodes()[-1]["nics"]) == (
+        [{"size": 2048}], [{"ip": "none"}])
+    assert "remove them afterwards" in gnt("instance add --commit --no-nics web1").err
+
+
 def test_reason_of_the_user_comes_first(gnt: Gnt, master: FakeMaster) -> None:
     gnt(f"instance add --reason maintenance {DISKLESS}")
     assert [step[:2] for step in master.opcode()["reason"]] == [

@@ -162,3 +162,16 @@ def test_wrong_reboot_type(gnt: Gnt) -> None:
     ended = gnt("instance reboot -t bogus web1")
     assert ended.code == 2
     assert "invalid choice: 'bogus' (choose from 'soft', 'hard', 'full')" in ended.err
+
+
+@pytest.mark.parametrize(("selection", "left"), [
+    ("--all", ["db1", "web1"]),
+    ("--tags prod web", ["web1"]),
+    ("--node node2", ["db1", "web1"]),
+    ("--instance web2", ["web2"]),
+])
+def test_what_is_only_reserved_must_be_named(
+        selection: str, left: list[str], gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["instance"][1]["forthcoming"] = True
+    assert gnt(f"instance shutdown --force-multiple {selection}").code == 0
+    assert sorted(op["instance_name"] for op in master.opcodes()) == left

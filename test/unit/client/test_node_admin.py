@@ -246,7 +246,7 @@ def test_migrate(gnt: Gnt, master: FakeMaster) -> None:
 
 def test_failover(gnt: Gnt, master: FakeMaster) -> None:
     master.answers["QueryInstances"] = lambda names, fields, lock: [
-        [name, "drbd" if name == "web1" else "sharedfile"] for name in names]
+        [name, "drbd" if name == "web1" else "sharedfile", False] for name in names]
     done = gnt("node failover -f --ignore-consistency", NODE2)
     assert (done.code, done.out.splitlines()[-1]) == (
         0, "All 2 instance(s) failed over successfully.")
@@ -260,6 +260,13 @@ def test_failover(gnt: Gnt, master: FakeMaster) -> None:
     # Mirrored disks leave no choice.
     gnt("node failover -f -I hail", NODE2)
     assert [op["iallocator"] for op in master.opcodes()[-2:]] == [None, "hail"]
+
+
+def test_failover_leaves_what_is_only_reserved(gnt: Gnt, master: FakeMaster) -> None:
+    master.answers["QueryInstances"] = lambda names, fields, lock: [
+        [name, "sharedfile", name == "web1"] for name in names]
+    assert gnt("node failover -f", NODE2).code == 0
+    assert [op["instance_name"] for op in master.opcodes()] == ["web2"]
 
 
 # -- tags -----------------------------------------------------------------------------------------
@@ -287,7 +294,7 @@ def test_tags(program: str, kind: str, gnt: Gnt, master: FakeMaster, tmp_path: P
     "node evacuate --dry-run", "node migrate --dry-run", "node failover --dry-run"])
 def test_a_dry_run_asks_nobody_and_claims_nothing(line: str, gnt: Gnt, master: FakeMaster) -> None:
     master.answers["QueryInstances"] = lambda names, fields, lock: [
-        [name, "sharedfile"] for name in names]
+        [name, "sharedfile", False] for name in names]
     done = gnt(line, NODE2)
     assert (done.code, done.err) == (0, "")
     assert "successfully" not in done.out

@@ -218,7 +218,7 @@ def test_two_creations_of_one_name_at_once(master):
         ({"pnode": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
         ({"mode": "import"}, errors.ECODE_INVAL, "no node has an export"),
         ({"mode": "import", "compress": "bzip3"}, errors.ECODE_INVAL, "bzip3"),
-        ({"forthcoming": True}, errors.ECODE_INVAL, "forthcoming"),
+        ({"forthcoming": True, "commit": True}, errors.ECODE_INVAL, "not both at once"),
         ({"opportunistic_locking": True}, errors.ECODE_INVAL, "allocator"),
         ({"ip_check": True}, errors.ECODE_INVAL, "check of the name"),
         ({"os_type": None}, errors.ECODE_INVAL, "no operating system"),

@@ -69,6 +69,7 @@ class LUBackupPrepare(LogicalUnit):
 
     def check_prereq(self) -> Node:
         assert self.instance is not None
+        prereq.require_not_forthcoming(self.instance, "export")
         node = self.config.node(self.instance.primary_node)
         prereq.require_online(node)
         return node

@@ -202,6 +202,8 @@ class LUClusterSetParams(LogicalUnit):
         data = self.config.snapshot()
         found = []
         for instance in self.config.instances():
+            if instance.primary_node not in data.nodes:
+                continue
             group = data.nodegroups[data.nodes[instance.primary_node].group]
             filled = self.config.filled(instance)
             after = policy.of_instance(new.fill_ipolicy(group), filled)

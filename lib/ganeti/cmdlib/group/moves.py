@@ -15,13 +15,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ganeti import allocator, errors
-from ganeti.cmdlib import placement
+from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
 from ganeti.cmdlib.group.add import GroupHooks
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
 from ganeti.locking import ALL, Level
+from ganeti.objects import Instance
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.group import OpGroupEvacuate
 from ganeti.opcodes.instance import (
@@ -170,11 +171,13 @@ class LUGroupEvacuate(_RegroupingUnit):
         self._lock()
 
     def _instances(self) -> frozenset[str]:
-        data = self.config.snapshot()
-        return frozenset(
-            instance.uuid for instance in data.instances.values()
-            if any(data.nodes[uuid].group == self.group.uuid
-                   for uuid in self.config.instance_nodes(instance)))
+        return frozenset(i.uuid for i in self._members() if not i.forthcoming)
+
+    def _members(self) -> list[Instance]:
+        nodes = {node.uuid for node in self.config.group_nodes(self.group.uuid)}
+        return [
+            instance for instance in self.config.instances()
+            if nodes.intersection(self.config.instance_nodes(instance))]
 
     def _groups(self) -> frozenset[str]:
         return super()._groups() | {self.group.uuid}
@@ -189,6 +192,7 @@ class LUGroupEvacuate(_RegroupingUnit):
 
     def check_prereq(self) -> list[list[OpCode]]:
         op = self.op
+        prereq.without_forthcoming(self, self._members(), f"node group {self.group.name}")
         if not self.guessed:
             require_still_same(
                 self.guessed, self._instances(), f"instances of node group {self.group.name}")
@@ -234,6 +238,7 @@ class LUInstanceChangeGroup(_RegroupingUnit):
 
     def check_prereq(self) -> list[list[OpCode]]:
         assert self.instance is not None
+        prereq.require_not_forthcoming(self.instance, "change the group of")
         moves, _targets = self._ask(f"instance {self.instance.name}")
         self._announce(moves)
         return adapted_jobs(moves.jobs, early_release=self.op.early_release)

@@ -91,12 +91,17 @@ def measure_wishes(
 
 
 def require_storage(
-    unit: LogicalUnit, template: str, node_uuids: Sequence[str], wishes: Sequence[dict[str, Any]]
+    unit: LogicalUnit,
+    template: str,
+    node_uuids: Sequence[str],
+    wishes: Sequence[dict[str, Any]],
+    reserved: Instance | None = None,
 ) -> None:
     """Devices to be adopted exist and are free, which also fills in their sizes; for others there
     is room.
 
     :param node_uuids: nodes of the new instance, the primary first.
+    :param reserved: what had been reserved for it, which is free for it.
     """
     if any(wish.get("adopt") for wish in wishes):
         require_unused(unit.config.snapshot(), template, wishes)
@@ -111,7 +116,7 @@ def require_storage(
         needed[wish["vg"]] = needed.get(wish["vg"], 0) + wish["size"]
         if template in INT_MIRRORED:
             needed[wish["metavg"]] = needed.get(wish["metavg"], 0) + DRBD_META_SIZE_MIB
-    space.require_free_space(unit, node_uuids, needed)
+    space.require_free_space(unit, node_uuids, needed, reserved=reserved)
 
 
 def rename(

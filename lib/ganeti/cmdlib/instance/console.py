@@ -118,6 +118,7 @@ class LUInstanceConsole(LogicalUnit):
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
+        prereq.require_not_forthcoming(self.instance, "open the console of")
         prereq.require_online(self.config.node(self.instance.primary_node))
         return self.instance
 

@@ -6,6 +6,9 @@ the OS is installed, then it is started. When a step before the start fails, eve
 back; what cannot be is named in the error. A failing start leaves the complete instance in the
 cluster.
 
+An instance may only be reserved, and be made later; :mod:`~ganeti.cmdlib.instance.forthcoming`
+has what is different then.
+
 The user names the node, or an instance allocator chooses it. Then the locks of all nodes which may
 be chosen are needed until it has; with opportunistic locking only those of nodes which are free at
 this moment, so that the creation never waits for what others do, but may find too few of them.
@@ -25,6 +28,7 @@ from ganeti.cmdlib.hooks import InstanceHooks, instance_env
 from ganeti.cmdlib.instance import (
     adopt,
     communication,
+    forthcoming,
     new_disks,
     nics,
     os_params,
@@ -49,8 +53,6 @@ PING_TIMEOUT_S = 2.0
 
 #: Parameters of features which this version does not have: name -> harmless values.
 _REFUSED: dict[str, tuple[object, ...]] = {
-    "forthcoming": (False,),
-    "commit": (False,),
     "helper_startup_timeout": (None,),
     "helper_shutdown_timeout": (None,),
 }
@@ -89,7 +91,10 @@ class LUInstanceCreate(LogicalUnit):
     # -- arguments that need no lock -------------------------------------------
 
     def expand_names(self) -> None:
-        # What is imported completes the wishes, so it comes first.
+        # What was reserved completes the wishes, then what is imported, so they come first.
+        anew = not self.op.disks and not self.op.file_storage_dir and not self.op.file_driver
+        self.reserved = forthcoming.prepare(self, self.op)
+        self.keeps_disks = anew and self.reserved is not None
         self.imported = imports.prepare(self, self.op)
         self._check_arguments()
         self.name, self.ip = self._check_name()
@@ -118,9 +123,13 @@ class LUInstanceCreate(LogicalUnit):
                 errors.ECODE_INVAL,
             )
         nodes = self._given_nodes() if self.allocator is None else []
-        self._reserve_name()
-        self.uuid = self.config.new_uuid(self.ctx.ec_id)
-        self.need_new(Level.INSTANCE, self.uuid)
+        if self.reserved is None:
+            self._reserve_name()
+            self.uuid = self.config.new_uuid(self.ctx.ec_id)
+            self.need_new(Level.INSTANCE, self.uuid)
+        else:
+            self.uuid = self.reserved.uuid
+            self.need(Level.INSTANCE, [self.uuid])
         if nodes:
             self.need(Level.NODEGROUP, {node.group for node in nodes}, shared=True)
             self.need(Level.NODE, [node.uuid for node in nodes], shared=True)
@@ -184,7 +193,8 @@ class LUInstanceCreate(LogicalUnit):
         if op.no_install and op.start:
             self.info("the OS is not installed, so the instance will not be started")
             op.start = False
-        if op.os_type is None and not op.no_install and self.imported is None:
+        installs = not (op.no_install or op.forthcoming or self.imported is not None)
+        if op.os_type is None and installs:
             raise errors.OpPrereqError("no operating system is given", errors.ECODE_INVAL)
         if op.ip_check and not op.name_check:
             raise errors.OpPrereqError(
@@ -251,7 +261,7 @@ class LUInstanceCreate(LogicalUnit):
         data = self.config.snapshot()
         existing = data.instances.get(self.uuid)
         disks: list[Disk] = []
-        if existing is not None:
+        if existing is not None and not existing.forthcoming:
             disks = list(self.config.instance_disks(existing))
         env = instance_env(
             self.config,
@@ -272,6 +282,9 @@ class LUInstanceCreate(LogicalUnit):
         return {"ADD_MODE": self.op.mode, **source, **env}
 
     def hook_nodes(self, plan: CreatePlan) -> tuple[list[str], list[str]]:
+        if self.op.forthcoming:
+            # Nothing is added yet; the hooks run when it is.
+            return [], []
         nodes = [self.config.master_node().uuid, *(node.uuid for node in plan.nodes)]
         return nodes, nodes
 
@@ -279,6 +292,8 @@ class LUInstanceCreate(LogicalUnit):
 
     def check_prereq(self) -> CreatePlan:
         op = self.op
+        if self.reserved is not None:
+            forthcoming.require_unchanged(self, self.reserved)
         given = [self._require_given_node(node) for node in self.given_nodes]
         cluster = self.config.cluster()
         beparams = params.checked_beparams(op.beparams)
@@ -303,15 +318,20 @@ class LUInstanceCreate(LogicalUnit):
                 errors.ECODE_INVAL,
             )
         wanted_nics = list(op.nics)
-        if op.instance_communication:
+        kept_nics = nics.kept(self, self.reserved) if not wanted_nics else []
+        talks = any(p.nic.name == communication.nic_name(self.name) for p in kept_nics)
+        if op.instance_communication and not talks:
             wanted_nics.append(communication.wish(self, self.name))
-        planned_nics = nics.plan_nics(self, wanted_nics, self.ip)
+        planned_nics = [
+            *kept_nics, *nics.plan_nics(self, wanted_nics, self.ip, reserved=self.reserved)]
         nodes = given or self._place(beparams_filled, wishes, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
         planned_nics = nics.settle(
-            self, planned_nics, node, conflicts_check=op.conflicts_check
+            self, planned_nics, node, conflicts_check=op.conflicts_check, reserved=self.reserved
         )
-        adopt.require_storage(self, self.template, [node.uuid for node in nodes], wishes)
+        adopt.require_storage(
+            self, self.template, [node.uuid for node in nodes], wishes, reserved=self.reserved
+        )
         found = policy.violations(
             self,
             node,
@@ -369,7 +389,7 @@ class LUInstanceCreate(LogicalUnit):
         planned_nics: list[nics.PlannedNic],
     ) -> list[Node]:
         """Let the allocator choose, and give back the locks of all other nodes."""
-        op, config = self.op, self.config.snapshot()
+        op, config = self.op, forthcoming.without(self.config.snapshot(), self.reserved)
         held, now = self.owned(Level.NODE_RES), self._candidates()
         self._require_enough(held & now)
         request = allocator.Allocate(
@@ -411,6 +431,10 @@ class LUInstanceCreate(LogicalUnit):
         return steps.create(self, plan)
 
     def exec(self, plan: CreatePlan) -> list[str]:
+        if self.op.forthcoming:
+            self.feedback(f"reserving resources for instance {self.name}")
+            self._add(*forthcoming.reservation(*self._objects(plan)))
+            return [node.name for node in plan.nodes]
         instance = self._create(plan)
         if self.op.start:
             self._start(instance)
@@ -476,12 +500,17 @@ class LUInstanceCreate(LogicalUnit):
             )
 
     def _add(self, instance: Instance, disks: list[Disk]) -> None:
+        reserved = self.reserved
         try:
-            self.config.add_instance(instance, disks, self.ctx.ec_id)
+            if reserved is None:
+                self.config.add_instance(instance, disks, self.ctx.ec_id)
+            else:
+                self.config.commit_instance(instance, disks, self.ctx.ec_id)
         except errors.ConfigurationError:
             # Later its removal gives the port back, now nobody else would.
-            if instance.network_port is not None:
-                self.config.release_port(instance.network_port)
+            port = instance.network_port
+            if port is not None and (reserved is None or port != reserved.network_port):
+                self.config.release_port(port)
             raise
 
     def _attempt(self, what: str, step: Any, *args: Any) -> None:
@@ -499,21 +528,19 @@ class LUInstanceCreate(LogicalUnit):
             raise errors.OpExecError(
                 f"kept in the configuration because of {', '.join(self._left)}"
             )
-        self.config.remove_instance(instance.uuid)
+        if self.reserved is None:
+            self.config.remove_instance(instance.uuid)
+        else:
+            self.config.reserve_instance(instance.uuid)
 
     def _objects(self, plan: CreatePlan) -> tuple[Instance, list[Disk]]:
         op = self.op
-        disks = new_disks.make_disks(
-            self,
-            plan.disk_template,
-            plan.disk_wishes,
-            primary_node=plan.node.uuid,
-            secondary_node=None if plan.secondary is None else plan.secondary.uuid,
-            directory=plan.disk_directory,
-            driver=op.file_driver,
-        )
+        disks = self._disks(plan)
         now = clock.now()
-        port = self.config.allocate_port() if plan.hypervisor in REQUIRING_PORT else None
+        port = None
+        if plan.hypervisor in REQUIRING_PORT:
+            port = None if self.reserved is None else self.reserved.network_port
+            port = port or self.config.allocate_port()
         # Without disks there is nothing to be done before it can run.
         at_once = op.start and not disks
         instance = Instance(
@@ -533,11 +560,26 @@ class LUInstanceCreate(LogicalUnit):
             network_port=port,
             tags=tuple(sorted(set(op.tags))),
             uuid=self.uuid,
-            ctime=now,
+            ctime=now if self.reserved is None else self.reserved.ctime,
             mtime=now,
-            serial_no=1,
+            serial_no=1 if self.reserved is None else self.reserved.serial_no,
         )
         return instance, disks
+
+    def _disks(self, plan: CreatePlan) -> list[Disk]:
+        nodes = [node.uuid for node in plan.nodes]
+        if self.reserved is not None and self.keeps_disks and forthcoming.same_place(
+                self, self.reserved, plan.disk_template, nodes):
+            return forthcoming.real(self.config.instance_disks(self.reserved))
+        return new_disks.make_disks(
+            self,
+            plan.disk_template,
+            plan.disk_wishes,
+            primary_node=plan.node.uuid,
+            secondary_node=None if plan.secondary is None else plan.secondary.uuid,
+            directory=plan.disk_directory,
+            driver=self.op.file_driver,
+        )
 
     def _create_disk(self, plan: CreatePlan, instance: Instance, index: int, disk: Disk) -> None:
         try:

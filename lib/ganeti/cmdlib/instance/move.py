@@ -54,7 +54,7 @@ class LUInstanceMove(LogicalUnit):
 
     def declare_locks(self, level: Level) -> None:
         if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
-            uuids = {self.instance.primary_node, self.target.uuid}
+            uuids = {*self.config.instance_nodes(self.instance)[:1], self.target.uuid}
             self.need(level, uuids, shared=level is Level.NODE)
 
     def hook_env(self, plan: Any) -> dict[str, object]:

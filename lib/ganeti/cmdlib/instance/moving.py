@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ganeti import allocator, errors
-from ganeti.cmdlib import placement
+from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.instance import migration
 from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
@@ -81,6 +81,7 @@ class MovingUnit(LogicalUnit):
         """
         op = self.op
         self.target = self.allocator = None
+        prereq.require_not_forthcoming(instance, self.ACTION)
         if op.cleanup:
             return
         named = self._named_target()

@@ -36,6 +36,13 @@ class LUInstanceMultiAlloc(LogicalUnit):
                     f"instance {name} is given twice", errors.ECODE_NOTUNIQUE
                 )
         with_node = [bool(op.pnode or op.pnode_uuid) for op in self.instances]
+        committed = [op.instance_name for op in self.instances if op.commit]
+        if committed:
+            raise errors.OpPrereqError(
+                f"forthcoming instance {committed[0]} has its place and is committed by itself, not"
+                " together with others",
+                errors.ECODE_INVAL,
+            )
         if any(op.iallocator for op in self.instances):
             raise errors.OpPrereqError(
                 "an instance which is placed together with others cannot have an allocator of its"

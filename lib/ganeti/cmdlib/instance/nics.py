@@ -33,7 +33,7 @@ from ganeti.utils import net, paths
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
-    from ganeti.objects import Network, Node, NodeGroup
+    from ganeti.objects import Instance, Network, Node, NodeGroup
 
 #: Modes which an interface may have; the mode of address pools is never stored.
 MODES = frozenset(NIC_MODES) - {NIC_IP_POOL}
@@ -56,11 +56,15 @@ def modes() -> frozenset[str]:
 
 
 def plan_nics(
-    unit: LogicalUnit, given: list[dict[str, Any]], instance_ip: str | None
+    unit: LogicalUnit,
+    given: list[dict[str, Any]],
+    instance_ip: str | None,
+    reserved: Instance | None = None,
 ) -> list[PlannedNic]:
     """Check the interfaces which the user asked for, and complete them.
 
     :param instance_ip: address of the instance's name; None when the name was not resolved.
+    :param reserved: what had been reserved for the instance; it may use these addresses again.
     :raises errors.OpPrereqError: names the interface and what is wrong with it.
     """
     if len(given) > MAX_NICS:
@@ -68,7 +72,7 @@ def plan_nics(
             f"an instance has at most {MAX_NICS} network interfaces, not {len(given)}",
             errors.ECODE_INVAL,
         )
-    planned = [_plan(unit, index, wish, instance_ip) for index, wish in enumerate(given)]
+    planned = [_plan(unit, index, wish, instance_ip, reserved) for index, wish in enumerate(given)]
     names = [p.nic.name for p in planned if p.nic.name]
     for name in names:
         if names.count(name) > 1:
@@ -78,8 +82,20 @@ def plan_nics(
     return planned
 
 
+def kept(unit: LogicalUnit, reserved: Instance | None) -> list[PlannedNic]:
+    """The interfaces which were reserved, as they are."""
+    if reserved is None:
+        return []
+    cluster = unit.config.cluster()
+    return [PlannedNic(nic, cluster.fill_nic(nic.nicparams)) for nic in reserved.nics]
+
+
 def _plan(
-    unit: LogicalUnit, index: int, wish: Mapping[str, Any], instance_ip: str | None
+    unit: LogicalUnit,
+    index: int,
+    wish: Mapping[str, Any],
+    instance_ip: str | None,
+    reserved: Instance | None,
 ) -> PlannedNic:
     what = f"network interface {index}"
     network = wished_network(unit, what, wish)
@@ -95,7 +111,7 @@ def _plan(
         )
     name = wish.get("name")
     nic = Nic(
-        mac=checked_mac(unit, what, wish.get("mac", VALUE_AUTO), network),
+        mac=checked_mac(unit, what, wish.get("mac", VALUE_AUTO), network, reserved),
         ip=ip,
         name=None if name in (None, VALUE_NONE, "") else str(name),
         network=None if network is None else network.uuid,
@@ -153,7 +169,12 @@ def wished_network(unit: LogicalUnit, what: str, wish: Mapping[str, Any]) -> Net
 
 
 def settle(
-    unit: LogicalUnit, planned: Iterable[PlannedNic], node: Node, *, conflicts_check: bool
+    unit: LogicalUnit,
+    planned: Iterable[PlannedNic],
+    node: Node,
+    *,
+    conflicts_check: bool,
+    reserved: Instance | None = None,
 ) -> list[PlannedNic]:
     """Complete interfaces which are in networks, now that their node is known.
 
@@ -163,16 +184,26 @@ def settle(
 
     :param conflicts_check: False lets addresses pass which somebody outside of the cluster has, or
         which belong to another network.
+    :param reserved: see :func:`plan_nics`.
     :raises errors.OpPrereqError: names the interface and what is wrong with it.
     """
     return [
-        settled(unit, f"network interface {index}", nic, node, conflicts_check=conflicts_check)
+        settled(
+            unit, f"network interface {index}", nic, node, conflicts_check=conflicts_check,
+            reserved=reserved,
+        )
         for index, nic in enumerate(planned)
     ]
 
 
 def settled(
-    unit: LogicalUnit, what: str, planned: PlannedNic, node: Node, *, conflicts_check: bool
+    unit: LogicalUnit,
+    what: str,
+    planned: PlannedNic,
+    node: Node,
+    *,
+    conflicts_check: bool,
+    reserved: Instance | None = None,
 ) -> PlannedNic:
     """The same for one interface.
 
@@ -194,7 +225,10 @@ def settled(
         )
     filled = unit.config.cluster().fill_nic(connection)
     require_mode(what, filled)
-    ip = _from_pool(unit, what, nic.ip, network, conflicts_check=conflicts_check)
+    ip = nic.ip
+    had = () if reserved is None else ((card.network, card.ip) for card in reserved.nics)
+    if (network.uuid, ip) not in had:
+        ip = _from_pool(unit, what, ip, network, conflicts_check=conflicts_check)
     if filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
             f"{what}: network {network.name} is routed in node group {group.name} and needs an IP"
@@ -293,8 +327,17 @@ def checked_address(
     return str(wish)
 
 
-def checked_mac(unit: LogicalUnit, what: str, wish: Any, network: Network | None) -> str:
-    """A free MAC address, generated or the one that is wished for; it is reserved."""
+def checked_mac(
+    unit: LogicalUnit,
+    what: str,
+    wish: Any,
+    network: Network | None,
+    reserved: Instance | None = None,
+) -> str:
+    """A free MAC address, generated or the one that is wished for; it is reserved.
+
+    :param reserved: an instance whose addresses count as free.
+    """
     if wish in (None, VALUE_AUTO, VALUE_GENERATE):
         prefix = None if network is None else network.mac_prefix
         return unit.config.generate_mac(unit.ctx.ec_id, prefix)
@@ -304,6 +347,8 @@ def checked_mac(unit: LogicalUnit, what: str, wish: Any, network: Network | None
             f"{what}: {wish!r} is not a unicast MAC address like aa:00:00:12:34:56",
             errors.ECODE_INVAL,
         )
+    if reserved is not None and mac in (nic.mac.lower() for nic in reserved.nics):
+        return mac
     try:
         unit.config.reserve_mac(mac, unit.ctx.ec_id)
     except errors.ReservationError as err:

@@ -38,12 +38,15 @@ class LUInstanceRemove(LogicalUnit):
 
     def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
         assert self.instance is not None
+        if self.instance.forthcoming:
+            # No hook was told that it was added.
+            return [], []
         master = self.config.master_node().uuid
         return [master], [*self.config.instance_nodes(plan), master]
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
-        if not self.op.ignore_failures:
+        if not (self.op.ignore_failures or self.instance.forthcoming):
             for uuid in self.config.instance_nodes(self.instance):
                 prereq.require_online(self.config.node(uuid))
         return self.instance

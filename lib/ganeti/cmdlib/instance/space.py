@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib.instance.disks import exclusive_storage
 from ganeti.constants.disk import PLAIN, ST_LVM_VG
+from ganeti.objects import fill
 from ganeti.wire.calls import NODE_INFO
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
-    from ganeti.objects import Disk
+    from ganeti.objects import ConfigData, Disk, Instance
 
 
 def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
@@ -30,11 +31,27 @@ def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
     return needed
 
 
-def require_free_space(
-    unit: LogicalUnit, node_uuids: Collection[str], needed_mib: Mapping[str, int]
-) -> None:
-    """Every node has so much free in these volume groups.
+def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) -> dict[str, int]:
+    """What forthcoming instances will take of the volume groups of a node."""
+    return volumes_mib(
+        part
+        for instance in config.instances.values()
+        if instance.forthcoming and (reserved is None or instance.uuid != reserved.uuid)
+        for disk in fill.instance_disks(config, instance)
+        for part in disk.walk()
+        if part.dev_type == PLAIN and part.logical_id and node_uuid in part.nodes
+    )
 
+
+def require_free_space(
+    unit: LogicalUnit,
+    node_uuids: Collection[str],
+    needed_mib: Mapping[str, int],
+    reserved: Instance | None = None,
+) -> None:
+    """Every node has so much free in these volume groups, beside what is reserved there.
+
+    :param reserved: the instance for which it is; what is reserved for that is free.
     :raises errors.OpPrereqError: names node, group, what is needed and what there is.
     """
     if not needed_mib:
@@ -53,7 +70,7 @@ def require_free_space(
             for uuid in node_uuids
         },
     )
-    for answer in answers.values():
+    for node_uuid, answer in answers.items():
         _boot_id, units, _facts = answer.payload()
         found = {unit_["name"]: unit_.get("storage_free") for unit_ in units if unit_}
         for group in groups:
@@ -63,9 +80,11 @@ def require_free_space(
                     f"node {answer.node_name} does not tell what is free in volume group {group}",
                     errors.ECODE_ENVIRON,
                 )
-            if free < needed_mib[group]:
+            taken = reserved_mib(unit.config.snapshot(), node_uuid, reserved).get(group, 0)
+            if free < needed_mib[group] + taken:
+                besides = f", {taken} MiB of them reserved for forthcoming instances" * (taken > 0)
                 raise errors.OpPrereqError(
                     f"not enough space on node {answer.node_name}: {needed_mib[group]} MiB needed"
-                    f" in volume group {group}, {free} MiB free",
+                    f" in volume group {group}, {free} MiB free{besides}",
                     errors.ECODE_NORES,
                 )

@@ -124,8 +124,11 @@ def move(unit: LogicalUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list
 def create(unit: LogicalUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceCreate``."""
     nodes = ", ".join(node.name for node in plan.nodes)
+    if unit.op.forthcoming:
+        return [f"reserve resources for instance {unit.op.instance_name} on {nodes}"]
     adopted = any(wish.get("adopt") for wish in plan.disk_wishes)
-    steps = [f"add instance {unit.op.instance_name} to the configuration"]
+    steps = [f"make forthcoming instance {unit.op.instance_name} real" if unit.op.commit
+             else f"add instance {unit.op.instance_name} to the configuration"]
     steps += [f"{'take over' if wish.get('adopt') else 'make'} disk {index} ({plan.disk_template},"
               f" {wish.get('size')} MiB) on {nodes}"
               for index, wish in enumerate(plan.disk_wishes)]

@@ -85,11 +85,12 @@ def users(
 ) -> list[str]:
     """Names of instances with an interface in a network; only those of a group, if given."""
     data = unit.config.snapshot()
+    nodes = {n.uuid for n in data.nodes.values() if group_uuid in (None, n.group)}
     return [
         instance.name
         for instance in unit.config.instances()
         if any(nic.network == network_uuid for nic in instance.nics)
-        and group_uuid in (None, data.nodes[instance.primary_node].group)
+        and (group_uuid is None or instance.primary_node in nodes)
     ]
 
 

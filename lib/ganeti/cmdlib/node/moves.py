@@ -120,8 +120,9 @@ class LUNodeMigrate(_EmptyingUnit):
     def check_prereq(self) -> list[Instance]:
         if self.target is not None:
             _check_target(self.node, self.config.node(self.target.uuid))
-        instances = list(self.config.node_instances(self.node.uuid)[0])
-        self._still(instances)
+        primaries = self.config.node_instances(self.node.uuid)[0]
+        self._still(primaries)
+        instances = prereq.without_forthcoming(self, primaries, f"node {self.node.name}")
         stuck = [
             f"{instance.name} (its disks exist on one node only)"
             for instance in instances
@@ -181,6 +182,7 @@ class LUNodeEvacuate(_EmptyingUnit):
         """Returns the jobs."""
         instances = self._wanted(self.node)
         self._still(instances)
+        instances = prereq.without_forthcoming(self, instances, f"node {self.node.name}")
         if not instances:
             self.info(f"node {self.node.name} has no instances to evacuate")
             return []
