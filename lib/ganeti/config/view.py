@@ -198,7 +198,7 @@ class Questions(abc.ABC):
         return fill.secondary_nodes(instance, self.instance_disks(instance))
 
     def instance_nodes(self, instance: Instance) -> tuple[str, ...]:
-        """UUIDs of all its nodes, the primary first; none while that of a forthcoming one is open."""
+        """UUIDs of its nodes, the primary first; none while those of a forthcoming one are open."""
         if not instance.primary_node:
             return ()
         return (instance.primary_node, *self.secondary_nodes(instance))
