@@ -29,7 +29,9 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
     :param number: how whole numbers are written.
     """
     state = f"configured to be {info['config_state']}"
-    if info.get("run_state") is not None:
+    if info.get("forthcoming"):
+        state = "forthcoming, only its resources are reserved"
+    elif info.get("run_state") is not None:
         state += f", actual state is {info['run_state']}"
     backend = dict(info["be_actual"])
     # The older parameter which sets both bounds is still shown.

@@ -215,10 +215,10 @@ def filled_instance(config: ConfigData, instance: Instance, *,
     if disks is None:
         disks = instance_disks(config, instance)
     node = config.nodes.get(instance.primary_node)
-    if node is None:
+    if node is None and (instance.primary_node or not instance.forthcoming):
         raise errors.ConfigurationError(
             f"instance {instance.name}: node {instance.primary_node} is not in the configuration")
-    group = config.nodegroups.get(node.group)
+    group = None if node is None else config.nodegroups.get(node.group)
     diskparams = fill_diskparams(cluster.diskparams, group.diskparams if group else None)
     stored = {field.name: getattr(instance, field.name)
               for field in dataclasses.fields(Instance)}

@@ -101,6 +101,12 @@ def test_static_and_stopped(gnt: Gnt, master: FakeMaster) -> None:
     assert (sent["instances"], sent["static"], sent["use_locking"]) == ([], True, False)
 
 
+def test_only_reserved(gnt: Gnt, master: FakeMaster) -> None:
+    master.results["OP_INSTANCE_QUERY_DATA"] = {"web1": {
+        **WEB1, "config_state": "down", "run_state": None, "forthcoming": True}}
+    assert "  State: forthcoming, only its resources are reserved\n" in gnt("instance info web1").out
+
+
 def test_mirrored_disk_and_vnc(gnt: Gnt, master: FakeMaster) -> None:
     child = {**WEB1["disks"][0], "dev_type": "plain", "logical_id": ["xenvg", "lv1"],
              "pstatus": ["/dev/xenvg/lv1", 253, 3, None, None, True, 4], "name": None}

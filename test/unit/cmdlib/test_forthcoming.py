@@ -83,6 +83,14 @@ def test_a_reservation_touches_no_node(master):
     assert consistent(master)
 
 
+def test_it_is_described_as_one(master):
+    master.run(reserve())
+    master.rpc.calls.clear()
+    facts = master.run(instance.OpInstanceQueryData(instances=[WEB]))[WEB]
+    assert facts["forthcoming"] and facts["pnode"] == "node2.example.com"
+    assert master.rpc.names() == []
+
+
 def test_its_name_and_its_addresses_are_taken(master):
     master.run(reserve())
     assert "already in the cluster" in master.refused(
@@ -406,6 +414,8 @@ def test_it_refuses_the_same_and_is_removed():
         changed = type(op)(**{
             **{name: getattr(op, name) for name in op.PARAMS}, "instance_name": "later"})
         assert "it is forthcoming" in master.refused(changed, errors.ECODE_STATE), op.OP_ID
+    facts = master.run(instance.OpInstanceQueryData(instances=["later"]))["later.example.com"]
+    assert (facts["forthcoming"], facts["pnode"], facts["run_state"]) == (True, None, None)
     master.run(instance.OpInstanceRemove(instance_name="later"))
     assert master.config.instances() == ()
 

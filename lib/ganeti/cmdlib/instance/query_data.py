@@ -48,8 +48,10 @@ class LUInstanceQueryData(LogicalUnit):
 
     def _run_state(self, instance: Instance) -> str | None:
         """``up``, ``down``, or None when it was not asked for or the node cannot tell."""
+        if self.op.static or instance.forthcoming:
+            return None
         node = self.config.node(instance.primary_node)
-        if self.op.static or node.offline or instance.forthcoming:
+        if node.offline:
             return None
         try:
             info = prereq.running_info(self, instance)
@@ -64,16 +66,19 @@ class LUInstanceQueryData(LogicalUnit):
 
     def _facts(self, instance: Instance) -> dict[str, Any]:
         filled = self.config.filled(instance)
-        node = self.config.node(instance.primary_node)
+        nodes = self.config.snapshot().nodes
+        # The node of one that is only announced may not be decided yet.
+        node = nodes.get(instance.primary_node) if instance.forthcoming \
+            else self.config.node(instance.primary_node)
         secondaries = [self.config.node(uuid) for uuid in self.config.secondary_nodes(instance)]
         groups = self.config.snapshot().nodegroups
         return {
             "name": instance.name,
             "config_state": instance.admin_state,
             "run_state": self._run_state(instance),
-            "pnode": node.name,
-            "pnode_group_uuid": node.group,
-            "pnode_group_name": groups[node.group].name,
+            "pnode": node and node.name,
+            "pnode_group_uuid": node and node.group,
+            "pnode_group_name": node and groups[node.group].name,
             "snodes": [secondary.name for secondary in secondaries],
             "snodes_group_uuids": [secondary.group for secondary in secondaries],
             "snodes_group_names": [groups[secondary.group].name for secondary in secondaries],
@@ -94,6 +99,7 @@ class LUInstanceQueryData(LogicalUnit):
             "mtime": instance.mtime,
             "ctime": instance.ctime,
             "uuid": instance.uuid,
+            **({"forthcoming": True} if instance.forthcoming else {}),
         }
 
     def _nic(self, nic: Any) -> list[Any]:
