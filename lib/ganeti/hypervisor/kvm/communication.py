@@ -78,12 +78,8 @@ def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
             ["ip", "route", "replace", f"{nic['ip']}/32", "dev", tap, "src", const.ADDRESS]]
 
 
-def protect(tap: str) -> None:
-    """Drop packets with another sender than the guest, and pass none on.
-
-    :raises OSError: the kernel does not let us.
-    """
+def kernel_settings(tap: str) -> dict[str, str]:
+    """Packets with another sender than the guest are dropped, and none are passed on."""
     directory = f"/proc/sys/net/ipv4/conf/{tap}"
-    for name, value in (("rp_filter", "1"), ("forwarding", "0"), ("accept_redirects", "0")):
-        with open(f"{directory}/{name}", "w", encoding="ascii") as stream:
-            stream.write(value)
+    return {f"{directory}/rp_filter": "1", f"{directory}/forwarding": "0",
+            f"{directory}/accept_redirects": "0"}

@@ -222,7 +222,8 @@ class KvmHypervisor(KvmGuests):
         hvp = record.hvparams
         try:
             with confine.user_for(hvp, layout) as run_as:
-                taps = nic.set_up(record.nics, hvp, layout, tags, run_as.uid if run_as else None)
+                taps = nic.set_up(record.nics, hvp, layout, tags, run_as.uid if run_as else None,
+                                  incoming=incoming is not None)
                 side = argv.HostSide(
                     taps=taps,
                     block_devices=[disk.uri is None and host.is_block_device(disk.path)
@@ -613,7 +614,10 @@ class KvmHypervisor(KvmGuests):
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
             _wait_arrived(control, instance.name)
+            # It runs on at once; a network that cannot be set up must not keep it from that.
             control.execute("cont")
+        nics = runtime.load(layout.runtime_file, instance.name).nics
+        nic.arrived(nics, layout, instance.tags)
 
 
 def _wait_arrived(control: Qmp, instance_name: str) -> None:

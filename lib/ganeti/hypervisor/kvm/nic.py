@@ -6,8 +6,7 @@ something that :func:`remove` finds. Its name is in
 ``RUN_DIR/kvm-hypervisor/nic/<instance>/<index>``. Making it needs root; mode ``user`` (virtual
 clusters only) needs neither interface nor privileges.
 
-An administrator's program ``kvm-vif-bridge`` in the configuration directory, when there is one,
-brings the interface up in place of the built-in way; its environment is the published one.
+How an interface is connected to its network is told in :mod:`ganeti.hypervisor.kvm.link`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,12 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import argv, communication
+from ganeti.hypervisor.kvm import argv, communication, link
 from ganeti.utils import fs, paths, process
 
 _TIMEOUT_S = 30.0
+#: Name of the host's end; the kernel puts a number there.
+TAP_NAME = "gnt.tap%d"
 
 # linux/if_tun.h
 _TUNSETIFF = 0x400454CA
@@ -61,63 +62,11 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
         # Found out before there is an interface that could not be deleted again.
         raise errors.HypervisorError(
             f"instance {instance_name}: NIC mode {mode} needs the program ip (package iproute2)")
-
-
-def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
-    """The commands that connect a new tap interface, for one card.
-
-    :raises HypervisorError: a fact is missing.
-    """
-    if communication.is_communication(nic):
-        return communication.up_commands(tap, nic)
-    params = nic["nicparams"]
-    link, mode = params.get("link") or "", params.get("mode")
-    # The bridge takes over the lowest address of its ports; a guest must not change it.
-    commands = [["ip", "link", "set", tap, "address", f"fe{nic['mac'][2:]}"]]
-    up = ["ip", "link", "set", tap, "up"]
-    if mode == net.NIC_MODE_BRIDGED:
-        return [*commands, ["ip", "link", "set", tap, "master", link], up]
-    if mode == net.NIC_MODE_OVS:
-        port = ["ovs-vsctl", "--may-exist", "add-port", link, tap]
-        # ".5" is an access VLAN, ":5:6" a trunk.
-        vlan = params.get("vlan") or ""
-        if vlan.startswith("."):
-            port.append(f"tag={vlan[1:].partition(':')[0]}")
-        trunks = vlan.partition(":")[2]
-        if trunks:
-            port.append(f"trunks={trunks.replace(':', ',')}")
-        return [*commands, up, port]
-    if mode == net.NIC_MODE_ROUTED:
-        if not nic.get("ip"):
-            raise errors.HypervisorError(f"routed NIC {nic.get('uuid', '')} has no IP address")
-        route = ["ip", "route", "replace", str(nic["ip"]), "dev", tap]
-        return [*commands, up, [*route, "table", link] if link else route]
-    return [*commands, up]
-
-
-def script_env(tap: str, index: int, nic: Mapping[str, Any], instance_name: str,
-               tags: Sequence[str]) -> dict[str, str]:
-    """Environment of the administrator's program."""
-    params = nic["nicparams"]
-    env = {
-        "PATH": process.DEFAULT_PATH, "INSTANCE": instance_name, "MAC": nic["mac"],
-        "MODE": params["mode"], "LINK": params.get("link") or "", "INTERFACE": tap,
-        "INTERFACE_INDEX": str(index), "INTERFACE_UUID": nic.get("uuid") or "",
-        "TAGS": " ".join(tags), "ACTION": "up",
-    }
-    optional = {"IP": nic.get("ip"), "INTERFACE_NAME": nic.get("name"), "VLAN": params.get("vlan")}
-    env.update({key: str(value) for key, value in optional.items() if value})
-    if params["mode"] == net.NIC_MODE_BRIDGED:
-        env["BRIDGE"] = env["LINK"]
-    network = nic.get("netinfo")
-    if isinstance(network, dict):
-        for key, field in (("NAME", "name"), ("UUID", "uuid"), ("SUBNET", "network"),
-                           ("GATEWAY", "gateway"), ("SUBNET6", "network6"),
-                           ("GATEWAY6", "gateway6"), ("MAC_PREFIX", "mac_prefix")):
-            if network.get(field):
-                env[f"NETWORK_{key}"] = str(network[field])
-        env["NETWORK_TAGS"] = " ".join(network.get("tags") or ())
-    return env
+    else:
+        try:
+            link.check(nic)
+        except errors.HypervisorError as err:
+            raise errors.HypervisorError(f"instance {instance_name}: {err}") from err
 
 
 def _open_tap(name: str, hvparams: Mapping[str, Any]) -> int:
@@ -138,7 +87,7 @@ def _open_tap(name: str, hvparams: Mapping[str, Any]) -> int:
 
 
 def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None,
-              name: str = "gnt.tap%d") -> str:
+              name: str = TAP_NAME) -> str:
     try:
         fd = _open_tap(name, hvparams)
         try:
@@ -154,17 +103,19 @@ def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None,
 
 
 def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layout: argv.Layout,
-           tags: Sequence[str] = (), owner_uid: int | None = None) -> list[str | None]:
+           tags: Sequence[str] = (), owner_uid: int | None = None, *,
+           incoming: bool = False) -> list[str | None]:
     """Make and connect the interfaces of a guest.
 
     :param owner_uid: user that QEMU will run as, when not root.
+    :param incoming: the guest still runs on another node; :func:`arrived` connects the rest.
     :returns: for each card its interface, or None for user networking.
     :raises HypervisorError: nothing is left behind.
     """
     for nic in nics:
         check_mode(nic, layout.name)
     try:
-        return [_connect(nic, index, hvparams, layout, tags, owner_uid)
+        return [_connect(nic, index, hvparams, layout, tags, owner_uid, incoming=incoming)
                 for index, nic in enumerate(nics)]
     except BaseException:
         remove(layout)
@@ -172,35 +123,46 @@ def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layou
 
 
 def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], layout: argv.Layout,
-             tags: Sequence[str], owner_uid: int | None) -> str | None:
+             tags: Sequence[str], owner_uid: int | None, *, incoming: bool = False) -> str | None:
     """Make and connect the interface of one card; a failure leaves its file, see :func:`remove`."""
     if nic["nicparams"]["mode"] == net.NIC_MODE_USER or communication.by_qemu(nic):
         return None
-    try:
-        own = communication.is_communication(nic)
-        tap = _make_tap(hvparams, owner_uid, communication.TAP_NAME) if own else _make_tap(
-            hvparams, owner_uid)
+    own = communication.is_communication(nic)
+    with _telling(layout):
+        tap = _make_tap(hvparams, owner_uid, communication.TAP_NAME if own else TAP_NAME)
         try:
             fs.make_dirs(layout.nic_dir, 0o755)
             fs.write_file(_tap_file(layout, index), tap, mode=0o644, sync=False)
         except OSError:
-            _delete([tap])
+            _delete(tap)
             raise
-        script = f"{paths.current().conf_dir}/kvm-vif-bridge"
-        if os.access(script, os.X_OK):
-            process.run([script, tap], timeout_s=_TIMEOUT_S, reset_env=True,
-                        env=script_env(tap, index, nic, layout.name, tags))
-        else:
-            if own:
-                communication.protect(tap)
-            for command in up_commands(tap, nic):
-                process.run(command, timeout_s=_TIMEOUT_S)
-    except errors.HypervisorError:
-        raise
+        if not (incoming and link.waits_for_arrival(nic)):
+            link.connect(tap, index, nic, layout, tags, phase=link.PHASE_PRE if incoming else None)
+    return tap
+
+
+def arrived(nics: Sequence[Mapping[str, Any]], layout: argv.Layout, tags: Sequence[str]) -> None:
+    """Connect what has waited for a migrated guest; the program for mode ``ext`` is told again.
+
+    :raises HypervisorError: an interface cannot be connected.
+    """
+    for index, nic in enumerate(nics):
+        if communication.by_qemu(nic):
+            continue
+        if link.waits_for_arrival(nic) or nic["nicparams"]["mode"] == net.NIC_MODE_EXT:
+            with _telling(layout):
+                link.connect(fs.read_file(_tap_file(layout, index)).strip(), index, nic, layout,
+                             tags)
+
+
+@contextlib.contextmanager
+def _telling(layout: argv.Layout) -> Iterator[None]:
+    """Name the instance in whatever goes wrong inside."""
+    try:
+        yield
     except (errors.GenericError, OSError) as err:
         raise errors.HypervisorError(
             f"cannot set up the network of instance {layout.name}: {err}") from err
-    return tap
 
 
 def _tap_file(layout: argv.Layout, index: int) -> str:
@@ -263,7 +225,9 @@ def unplug(layout: argv.Layout, index: int, count: int) -> None:
     """
     path = _tap_file(layout, index)
     with contextlib.suppress(FileNotFoundError):
-        _delete([fs.read_file(path).strip()])
+        tap = fs.read_file(path).strip()
+        link.disconnect(tap, index, layout)
+        _delete(tap)
         fs.remove_file(path)
     for number in range(index + 1, count):
         _move_tap(layout, number, number - 1)
@@ -286,15 +250,14 @@ def remove(layout: argv.Layout) -> None:
         names = fs.list_visible(layout.nic_dir)
     except FileNotFoundError:
         return
-    taps = []
     for name in names:
-        with contextlib.suppress(OSError):
-            taps.append(fs.read_file(f"{layout.nic_dir}/{name}").strip())
-    _delete(taps)
+        with contextlib.suppress(OSError, ValueError):
+            tap = fs.read_file(f"{layout.nic_dir}/{name}").strip()
+            link.disconnect(tap, int(name), layout)
+            _delete(tap)
     shutil.rmtree(layout.nic_dir, ignore_errors=True)
 
 
-def _delete(taps: Sequence[str]) -> None:
-    for tap in taps:
-        if os.path.exists(f"/sys/class/net/{tap}"):
-            process.run(["ip", "link", "delete", tap], timeout_s=_TIMEOUT_S, check=False)
+def _delete(tap: str) -> None:
+    if os.path.exists(f"/sys/class/net/{tap}"):
+        process.run(["ip", "link", "delete", tap], timeout_s=_TIMEOUT_S, check=False)

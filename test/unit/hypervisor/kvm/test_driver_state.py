@@ -9,7 +9,7 @@ import pytest
 from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import driver, parse
+from ganeti.hypervisor.kvm import driver, parse, runtime
 
 
 class FakeQmp:
@@ -74,6 +74,7 @@ def test_a_guest_that_was_sent_stopped_runs_on_although_it_arrives_late(monkeypa
     monkeypatch.setattr(ArrivingQmp, "states", ["inmigrate"] * 3 + ["paused"])
     monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    monkeypatch.setattr(driver.runtime, "load", lambda *args: runtime.Runtime((), (), {}, ()))
     kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)
     assert ArrivingQmp.states == ["running"]
 
