@@ -24,6 +24,8 @@ _ADDRESS = re.compile(r"^https?://\S+$")
 _FETCH_TIMEOUT_S = 3000.0
 _MIB = 1 << 20
 _SIDE_SUFFIX = ".json"
+#: Hypervisor parameters that name a file.
+_FILES = frozenset(("kernel_path", "initrd_path"))
 
 
 class HelperDisk(NamedTuple):
@@ -51,8 +53,8 @@ def make(instance_name: str, image: str) -> HelperDisk:
     """Copy an image.
 
     Beside the image may be a file with the same name and ``.json`` behind it: hypervisor parameters
-    of a guest that boots from it, such as ``kernel_path``. Without it the image must boot by
-    itself.
+    of a guest that boots from it, such as ``kernel_path``; names of files without a directory are
+    beside the image. Without it the image must boot by itself.
 
     :param image: absolute path on this node, or an address.
     :raises OpExecError: it cannot be read or copied; the directory may be there.
@@ -110,7 +112,9 @@ def _side_parameters(image: str) -> dict[str, Any]:
         raise errors.OpExecError(f"cannot read {path}: {err}") from err
     if not isinstance(found, dict):
         raise errors.OpExecError(f"{path} holds no hypervisor parameters")
-    return found
+    beside = os.path.dirname(image)
+    return {key: os.path.join(beside, value) if value and key in _FILES else value
+            for key, value in found.items()}
 
 
 def remove(instance_name: str) -> None:

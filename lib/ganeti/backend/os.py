@@ -38,7 +38,9 @@ _API_VARIANTS = 15
 _API_PARAMETERS = 20
 
 VALIDATE_PARAMETERS = "parameters"
-_VALIDATE_CHECKS = (VALIDATE_PARAMETERS,)
+#: Ours: refuse an OS whose script may not run on the node.
+VALIDATE_TRUSTED = "trusted"
+_VALIDATE_CHECKS = (VALIDATE_PARAMETERS, VALIDATE_TRUSTED)
 
 _LOG_LINES = 20
 _LOG_TAIL_BYTES = 64 * 1024
@@ -351,6 +353,8 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
         if required:
             raise _missing(name, search_path)
         return False
+    if VALIDATE_TRUSTED in checks:
+        _require_trusted(definition)
     check_variant(definition, name, force=force_variant)
     if definition.verify_script is None:
         return True
@@ -360,9 +364,16 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
         raise errors.OpExecError(
             f"OS {definition.name} has no parameters {', '.join(wrong)}. It has "
             f"{', '.join(sorted(known)) or 'none'}.")
-    for check in checks:
-        _run_verify(definition, name, check, params)
+    if VALIDATE_PARAMETERS in checks:
+        _run_verify(definition, name, VALIDATE_PARAMETERS, params)
     return True
+
+
+def _require_trusted(definition: OS) -> None:
+    if definition.create_script_untrusted is not None or definition.create_script is None:
+        raise errors.OpExecError(
+            f"OS {definition.name} is not trusted: its script '{CREATE_UNTRUSTED}' runs in a "
+            "virtual machine of its own, never on a node")
 
 
 def _run_verify(definition: OS, name: str, check: str, params: Mapping[str, Any]) -> None:
@@ -387,10 +398,8 @@ def instance_os_add(instance: FilledInstance, reinstall: bool, debug_level: int)
     :raises OpExecError: no such OS, or its script failed; with the last lines of its log.
     """
     definition = require(instance.os)
-    if definition.create_script_untrusted is not None or definition.create_script is None:
-        raise errors.OpExecError(
-            f"OS {definition.name} is not trusted: its script '{CREATE_UNTRUSTED}' must run in a "
-            "virtual machine of its own, which this version cannot do")
+    _require_trusted(definition)
+    assert definition.create_script is not None
     env = instance_env(definition, instance, debug_level)
     if reinstall:
         env["INSTANCE_REINSTALL"] = "1"

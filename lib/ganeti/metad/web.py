@@ -141,7 +141,9 @@ class MetadataApplication:
         spool = tempfile.TemporaryFile()
         try:
             with tarfile.open(fileobj=spool, mode="w") as archive:
-                archive.add(directory, arcname=".", filter=_without_owner)
+                # Without an entry for the directory itself, which not every tar can unpack.
+                for name in sorted(os.listdir(directory)):
+                    archive.add(f"{directory}/{name}", arcname=name, filter=_without_owner)
             spool.seek(0)
         except OSError as err:
             spool.close()

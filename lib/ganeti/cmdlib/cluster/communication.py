@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.constants import cluster as const
+from ganeti.constants import metad
 from ganeti.opcodes.network import OpNetworkAdd, OpNetworkConnect
 
 if TYPE_CHECKING:
@@ -45,7 +46,8 @@ def communication_jobs(unit: LogicalUnit, name: str) -> list[list[OpCode]]:
         jobs.append([OpNetworkAdd(
             network_name=name, network=const.COMMUNICATION_NETWORK4,
             network6=const.COMMUNICATION_NETWORK6, mac_prefix=const.COMMUNICATION_MAC_PREFIX,
-            conflicts_check=False)])
+            # The nodes have this one.
+            add_reserved_ips=[metad.ADDRESS], conflicts_check=False)])
     for group in unit.config.groups():
         if network is not None and network.uuid in group.networks:
             continue

@@ -31,6 +31,7 @@ from ganeti.cmdlib.instance import (
     forthcoming,
     new_disks,
     nics,
+    os_install,
     os_params,
     params,
     policy,
@@ -47,15 +48,9 @@ from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node, fill
 from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.utils import clock, net
-from ganeti.wire.calls import INSTANCE_OS_ADD
 
 PING_TIMEOUT_S = 2.0
 
-#: Parameters of features which this version does not have: name -> harmless values.
-_REFUSED: dict[str, tuple[object, ...]] = {
-    "helper_startup_timeout": (None,),
-    "helper_shutdown_timeout": (None,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +68,8 @@ class CreatePlan:
     hvparams_filled: dict[str, Any]
     beparams: dict[str, Any]
     beparams_filled: dict[str, Any]
-    osparams_all: dict[str, Any]
+    os_parameters: dict[str, list[str]]
+    os_helper: os_install.Helper | None
 
     @property
     def nodes(self) -> list[Node]:
@@ -184,12 +180,7 @@ class LUInstanceCreate(LogicalUnit):
 
     def _check_arguments(self) -> None:
         op = self.op
-        for name, harmless in _REFUSED.items():
-            if getattr(op, name) not in harmless:
-                raise errors.OpPrereqError(
-                    f"parameter {name} cannot be used: this version does not have that feature",
-                    errors.ECODE_INVAL,
-                )
+        os_install.timeouts(op.helper_startup_timeout, op.helper_shutdown_timeout)
         if op.no_install and op.start:
             self.info("the OS is not installed, so the instance will not be started")
             op.start = False
@@ -302,10 +293,9 @@ class LUInstanceCreate(LogicalUnit):
         hvparams = params.checked_hvparams(self.hypervisor, op.hvparams)
         hvparams_filled = fill.fill_hv(cluster, self.hypervisor, op.os_type, hvparams)
         params.require_hv_syntax(self.hypervisor, hvparams_filled)
-        osparams_all = os_params.for_installation(
-            cluster, op.os_type or "", op.osparams, op.osparams_private or {},
-            op.osparams_secret or {},
-        )
+        os_name = op.os_type or ""
+        given_osparams = (op.osparams, op.osparams_private or {}, op.osparams_secret or {})
+        osparams_all = os_params.for_installation(cluster, os_name, *given_osparams)
         wishes = new_disks.plan_disks(self, self.template, op.disks)
         directory = None
         if self.template in disk_work.IN_OWN_DIRECTORY:
@@ -342,14 +332,22 @@ class LUInstanceCreate(LogicalUnit):
         )
         policy.refuse(self, self.name, node, found, ignore=op.ignore_ipolicy)
         prereq.require_hvparams_usable(self, [node.uuid], self.hypervisor, hvparams_filled)
+        helper = None
         if op.os_type is not None and not op.no_install:
             if op.mode == CREATE:
                 prereq.require_allowed_os(self, op.os_type)
-            prereq.require_os(
-                self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant
-            )
+            if op.mode == CREATE and not op.forthcoming:
+                helper = os_install.require(
+                    self, node, self.name, op.os_type, osparams_all,
+                    force_variant=op.force_variant, present=planned_nics,
+                    startup_s=op.helper_startup_timeout, shutdown_s=op.helper_shutdown_timeout,
+                )
+            else:
+                prereq.require_os(
+                    self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant
+                )
         prereq.require_bridges(self, [planned.filled for planned in planned_nics], node.uuid)
-        if op.start:
+        if op.start or helper is not None:
             prereq.require_free_memory(
                 self,
                 node.uuid,
@@ -370,7 +368,8 @@ class LUInstanceCreate(LogicalUnit):
             hvparams_filled=hvparams_filled,
             beparams=beparams,
             beparams_filled=beparams_filled,
-            osparams_all=osparams_all,
+            os_parameters=os_install.visible_parameters(self, os_name, *given_osparams),
+            os_helper=helper,
         )
 
     def _require_given_node(self, node: Node) -> Node:
@@ -597,7 +596,7 @@ class LUInstanceCreate(LogicalUnit):
                 self._run_create_script(plan, instance)
             else:
                 self.imported.run(self, instance, self.op.compress)
-        except (errors.OpExecError, errors.RpcError):
+        except errors.GenericError:
             # That they stay active is the smaller problem, and must not hide the greater one.
             self._attempt("active disks", disk_work.shutdown_disks, self, instance)
             raise
@@ -606,18 +605,10 @@ class LUInstanceCreate(LogicalUnit):
 
     def _run_create_script(self, plan: CreatePlan, instance: Instance) -> None:
         self.feedback("* running the OS's create script")
-        answer = self.rpc.call(
-            INSTANCE_OS_ADD,
-            plan.node.uuid,
-            instance=(instance, None, None, plan.osparams_all),
-            reinstall=False,
+        os_install.install(
+            self, instance, plan.os_parameters, plan.os_helper, reinstall=False,
             debug_level=self.op.debug_level or 0,
         )
-        if answer.failure is not None:
-            raise errors.OpExecError(
-                f"could not install OS {instance.os} for instance {instance.name} on node"
-                f" {plan.node.name}: {why(answer.failure)}"
-            ) from answer.failure
 
     def _start(self, instance: Instance) -> None:
         self.feedback("* starting the instance")

@@ -8,28 +8,27 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import os_params
+from ganeti.cmdlib.instance import os_install, os_params
 from ganeti.cmdlib.undo import Undo
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceReinstall
-from ganeti.wire.calls import INSTANCE_OS_ADD
 
 
 @dataclass(frozen=True, slots=True)
 class ReinstallPlan:
-    """``osparams`` are all parameters of this installation."""
+    """``parameters`` are all of this installation, with visibility; ``how`` for an untrusted OS."""
 
     instance: Instance
     os_name: str
-    osparams: dict[str, Any]
+    parameters: dict[str, list[str]]
+    how: os_install.Helper | None
 
 
 @executes(OpInstanceReinstall)
@@ -64,23 +63,25 @@ class LUInstanceReinstall(LogicalUnit):
                 f"instance {instance.name} has no operating system. Name one with --os-type.",
                 errors.ECODE_INVAL,
             )
-        osparams = os_params.for_installation(
-            self.config.cluster(),
-            os_name,
+        given = (
             os_params.merged(instance.osparams, self.op.osparams),
             os_params.merged(instance.osparams_private, self.op.osparams_private),
             self.op.osparams_secret or {},
         )
-        prereq.require_os(
-            self, instance.primary_node, os_name, osparams, force_variant=self.op.force_variant
+        osparams = os_params.for_installation(self.config.cluster(), os_name, *given)
+        how = os_install.require(
+            self, self.config.node(instance.primary_node), instance.name, os_name, osparams,
+            force_variant=self.op.force_variant, present=instance.nics,
         )
-        return ReinstallPlan(instance, os_name, osparams)
+        parameters = os_install.visible_parameters(self, os_name, *given)
+        return ReinstallPlan(instance, os_name, parameters, how)
 
     def steps(self, plan: ReinstallPlan) -> list[str]:
         node = self.config.node(plan.instance.primary_node).name
+        where = f"in a helper guest on {node}" if plan.how is not None else f"on {node}"
         return [
-            f"run the create script of OS {plan.os_name} for instance {plan.instance.name} on"
-            f" {node}, which destroys what is on its disks"
+            f"run the create script of OS {plan.os_name} for instance {plan.instance.name}"
+            f" {where}, which destroys what is on its disks"
         ]
 
     def exec(self, plan: ReinstallPlan) -> None:
@@ -94,17 +95,9 @@ class LUInstanceReinstall(LogicalUnit):
             undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, self, instance)
             disk_work.assemble_disks(self, instance)
             self.info("Running the OS's create script...")
-            answer = self.rpc.call(
-                INSTANCE_OS_ADD,
-                instance.primary_node,
-                instance=(instance, None, None, plan.osparams),
-                reinstall=True,
+            os_install.install(
+                self, instance, plan.parameters, plan.how, reinstall=True,
                 debug_level=self.op.debug_level or 0,
             )
-            if answer.failure is not None:
-                raise errors.OpExecError(
-                    f"could not install OS {instance.os} for instance {instance.name} on node"
-                    f" {answer.node_name}: {why(answer.failure)}"
-                ) from answer.failure
         if instance.disks_active:
             self.config.set_disks_active(instance.uuid, False)

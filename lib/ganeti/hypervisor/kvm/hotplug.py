@@ -27,7 +27,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import argv, host, nic
+from ganeti.hypervisor.kvm import argv, communication, host, nic
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
 from ganeti.objects.disk import Disk
@@ -212,7 +212,7 @@ def add_nic(control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[
     if any(known["hvinfo"]["id"] == device_id for known in record.nics):
         raise errors.HotplugError(f"NIC {card.uuid} is plugged in already")
     try:
-        control.execute("netdev_add", _netdev(control, device_id, side))
+        control.execute("netdev_add", _netdev(control, device_id, side, new))
         try:
             control.execute("device_add", {
                 "driver": info["driver"],
@@ -228,10 +228,15 @@ def add_nic(control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[
     return replace(record, nics=tuple(nics))
 
 
-def _netdev(control: Qmp, device_id: str, side: nic.Plug) -> dict[str, Any]:
+def _netdev(control: Qmp, device_id: str, side: nic.Plug,
+            card: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments of ``netdev_add``; hands over what is open."""
     if side.interface is None:
-        return {"type": "user", "id": device_id}
+        arguments: dict[str, Any] = {"type": "user", "id": device_id}
+        if communication.by_qemu(card):
+            options = dict(communication.qemu_network(card, communication.forwarder()))
+            arguments |= {**options, "restrict": True, "guestfwd": [{"str": options["guestfwd"]}]}
+        return arguments
 
     def hand_over(kind: str, fds: Sequence[int]) -> str:
         names = []
@@ -241,8 +246,7 @@ def _netdev(control: Qmp, device_id: str, side: nic.Plug) -> dict[str, Any]:
             names.append(name)
         return ":".join(names)
 
-    arguments: dict[str, Any] = {"type": "tap", "id": device_id,
-                                 "fds": hand_over("tap", side.tap_fds)}
+    arguments = {"type": "tap", "id": device_id, "fds": hand_over("tap", side.tap_fds)}
     if side.vhost_fds:
         arguments |= {"vhost": True, "vhostfds": hand_over("vhost", side.vhost_fds)}
     return arguments
