@@ -11,7 +11,8 @@ when it is interrupted the job goes on, and the user is told how to watch it.
 ==================== =============================================================================
 
 ``--submit`` ends a command with ``JobID: <id>`` on standard error; ``--print-jobid`` also writes
-the bare id to standard output, with or without waiting.
+the bare id to standard output, with or without waiting. Commands about several objects end with
+``<id>: <object>`` on standard output for each, with or without ``--print-jobid``.
 """
 
 from __future__ import annotations
@@ -304,7 +305,7 @@ class JobSet:
         for (name, _), (success, value) in zip(self._queue, rows, strict=True):
             self._jobs.append(_Job(int(value), "", name) if success
                               else _Job(None, str(value), name))
-            if success and self._values.get("print_jobid"):
+            if success and self._values.get("print_jobid") and not self._values.get("submit_only"):
                 terminal.out(str(value))
         self._queue = []
 
@@ -315,7 +316,7 @@ class JobSet:
         """
         for job in self._jobs:
             if job.job_id is not None:
-                terminal.err(f"JobID: {job.job_id}")
+                terminal.out(f"{job.job_id}: {job.name}")
             else:
                 terminal.err(f"Failure{_for(job.name)}: {job.error}")
         return all(job.job_id is not None for job in self._jobs)

@@ -131,7 +131,7 @@ def test_one_of_several_cannot_be_submitted(gnt: Gnt, master: FakeMaster) -> Non
 
 def test_submit_only(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt("instance startup --all --force-multiple --submit --print-jobid") \
-        == (0, "1\n2\n3\n", "JobID: 1\nJobID: 2\nJobID: 3\n")
+        == (0, "1: web1\n2: web2\n3: db1\n", "")
     assert "WaitForJobChange" not in master.methods()
     master.submit_errors = {0: "queue is full"}
     ended = gnt("instance startup --submit web1")
