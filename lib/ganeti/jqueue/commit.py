@@ -134,8 +134,9 @@ class Committer:
     """Collects changes and writes them.
 
     :param lock: the queue's lock; guards the jobs and the open batch.
-    :param send: called with the content by file name and the archived ids of each written batch;
-        returns a function that waits until the candidates have it, for a bounded time.
+    :param send: called with the content by file name and the archived ids of each written batch,
+        and whether all its jobs have ended; returns a function that waits until the candidates have
+        it, for a bounded time.
     :param show: called with each told batch, before its callbacks, without the lock.
     :param fatal: called when one of the threads dies of a bug; without them nothing can go on.
     """
@@ -145,7 +146,7 @@ class Committer:
         store: QueueStore,
         lock: threading.RLock,
         *,
-        send: Callable[[dict[str, str], Sequence[int]], Callable[[], None]],
+        send: Callable[[dict[str, str], Sequence[int], bool], Callable[[], None]],
         show: Callable[[Batch], None],
         fatal: Callable[[], None],
         retry_s: float = RETRY_S,
@@ -345,7 +346,9 @@ class Committer:
                 files.update(their_files)
                 archive += their_archive
             self._store.apply()
-            wait = self._send(files, archive)
+            ended = all(picture.state.end is not None
+                        for batch in batches for picture in batch.pictures)
+            wait = self._send(files, archive, ended)
             self.later(functools.partial(self._tell, batches, wait))
 
     def _announce(self) -> None:

@@ -408,10 +408,11 @@ class Engine:
             self.on_shown([picture.job for picture in batch.pictures])
         self._tell_watches([picture.job.id for picture in batch.pictures])
 
-    def _send(self, files: dict[str, str], archived: Sequence[int]) -> Callable[[], None]:
+    def _send(self, files: dict[str, str], archived: Sequence[int], ended: bool
+              ) -> Callable[[], None]:
         if self.replicator is None:
             return _nothing
-        return self.replicator.send(files, archived)
+        return self.replicator.send(files, archived, ended=ended)
 
 
 def _nothing() -> None:

@@ -31,8 +31,11 @@ _log = logging.getLogger(__name__)
 WAIT_S = 1.0
 RETRY_S = 5.0
 # A message is held back for so long: a small job is over by then, and its end travels with its
-# beginning, which saves a whole round trip of several times this length.
+# beginning, which saves a whole round trip of several times this length. What tells only of jobs
+# that have ended is not held back. When a candidate is sent one message after the other, each waits
+# as long as the one before took: fewer, larger ones cost both sides less.
 GATHER_S = 0.004
+GATHER_BUSY_S = 0.02
 # A node daemon takes requests of 10 MiB; JSON adds to what is in the files.
 MESSAGE_BYTES = 4 << 20
 # Files that a candidate lacks are read and sent in portions, beside what changes meanwhile.
@@ -94,8 +97,12 @@ class Replicator:
                 self._add_peer(uuid)
             self._started = True
 
-    def send(self, files: dict[str, str], archived: Sequence[int]) -> Callable[[], None]:
-        """Hand a commit to all candidates; the result waits until they have it or lag."""
+    def send(self, files: dict[str, str], archived: Sequence[int], *, ended: bool = False
+             ) -> Callable[[], None]:
+        """Hand a commit to all candidates; the result waits until they have it or lag.
+
+        :param ended: nothing more will follow soon, because all jobs in it have ended.
+        """
         with self.progress:
             self._number += 1
             number = self._number
@@ -106,7 +113,7 @@ class Replicator:
             for uuid in fresh:
                 self._add_peer(uuid)
             for peer in self._peers.values():
-                peer.add(files, archived, number)
+                peer.add(files, archived, number, ended=ended)
             if not self._peers:
                 return _nothing
         return lambda: self._wait(number)
@@ -200,6 +207,9 @@ class _Peer:
         self._archived: list[int] = []
         self._number = 0
         self._busy = False
+        # Whether what stands in line tells only of jobs that have ended.
+        self._ended = True
+        self._took_s = 0.0
         self._stopping = False
         self.failing = False
         self.thread = threading.Thread(target=self._run, name=f"jq-peer-{uuid[:8]}", daemon=True)
@@ -210,8 +220,10 @@ class _Peer:
         return not (self._busy or self._unknown_since is not None or self._backlog or self._files
                     or self._archived)
 
-    def add(self, files: dict[str, str], archived: Sequence[int], number: int) -> None:
+    def add(self, files: dict[str, str], archived: Sequence[int], number: int, *,
+            ended: bool) -> None:
         """Queue newer content."""
+        self._ended = self._ended and ended
         self._files.update(files)
         self._archived.extend(archived)
         self._number = number
@@ -230,11 +242,16 @@ class _Peer:
     def _run(self) -> None:
         while True:
             with self._progress:
+                busy = not self.idle
                 self._progress.wait_for(lambda: self._stopping or not self.idle)
                 if self._stopping:
                     return
                 since = self._unknown_since
-            error = self._compare(since) if since is not None else self._send_next()
+            if since is not None:
+                error = self._compare(since)
+            else:
+                self._hold_back(busy)
+                error = self._send_next()
             if error is not None:
                 with self._progress:
                     self._progress.wait_for(lambda: self._stopping, self._retry_s)
@@ -272,12 +289,19 @@ class _Peer:
 
     # -- messages --------------------------------------------------------------------------------
 
+    def _hold_back(self, busy: bool) -> None:
+        """Let more come together; `busy`: the last message has just been sent."""
+        if busy:
+            time.sleep(max(GATHER_S, min(self._took_s, GATHER_BUSY_S)))
+        elif not self._ended:
+            time.sleep(GATHER_S)
+
     def _send_next(self) -> errors.GenericError | None:
-        time.sleep(GATHER_S)
         with self._progress:
             files, size = self._take_files()
             names = self._take_backlog() if size < MESSAGE_BYTES and not self._files else []
             archived, number = self._take_rest(names)
+            self._ended = not self._files
             self._busy = True
         begun = time.monotonic()
         left: list[str] = []
@@ -300,7 +324,8 @@ class _Peer:
                 self._backlog.extendleft(reversed(left))
                 self._archived = archived + self._archived
                 number = None
-            self._delivered(number, time.monotonic() - begun)
+            self._took_s = time.monotonic() - begun
+            self._delivered(number, self._took_s)
         return None
 
     def _take_files(self) -> tuple[dict[str, str], int]:

@@ -27,6 +27,7 @@ from ganeti.backend import dispatch, jobqueue, registry
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
 from ganeti.utils import daemon, fs, net, paths, retry, x509
+from ganeti.wire.calls import base
 
 NAME = "ganeti-noded"
 _MCL_CURRENT_AND_FUTURE = 3
@@ -73,6 +74,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS),
                                     x509.digest_file(here.noded_cert_file))
+    base.prepare()
     prepared = Prepared(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
     if not options.no_mlock and not paths.is_virtual():
         _lock_memory()
