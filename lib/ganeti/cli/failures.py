@@ -17,6 +17,7 @@ operation:`` and for ``error type: unknown_entity``. So are the exit codes:
 
 from __future__ import annotations
 
+import errno
 import os
 
 from ganeti import errors
@@ -72,7 +73,10 @@ def describe(err: BaseException) -> tuple[int, str]:
     if isinstance(err, errors.QueryFilterParseError):
         return EXIT_FAILURE, "\n".join(["Error while parsing query filter:", *err.details()])
     if isinstance(err, errors.ParameterError):
-        return EXIT_FAILURE, f"Failure: unknown/wrong parameter name '{err}'"
+        # A bare name, as the published text has it, or a sentence about it.
+        text = str(err)
+        return EXIT_FAILURE, (f"Failure: unknown/wrong parameter: {text}" if " " in text
+                              else f"Failure: unknown/wrong parameter name '{text}'")
     if isinstance(err, errors.TagError):
         return EXIT_FAILURE, f"Failure: invalid tag(s) given:\n{err}"
     if isinstance(err, errors.JobQueueFull):
@@ -107,6 +111,8 @@ def _outside(err: BaseException) -> tuple[int, str]:
         return EXIT_FAILURE, f"Error checking job status: {err}"
     if isinstance(err, errors.GenericError):
         return EXIT_FAILURE, f"Unhandled Ganeti error: {err}"
+    if isinstance(err, OSError) and err.errno == errno.ENOSPC and err.filename is None:
+        return EXIT_FAILURE, f"Failure: the output cannot be written: {err.strerror}"
     return EXIT_FAILURE, f"Unhandled error ({type(err).__name__}): {err}"
 
 

@@ -197,7 +197,7 @@ def _warn_of_unknown(client: luxi.Client, resource: str, fields: Sequence[Mappin
         return failures.EXIT_SUCCESS
     from ganeti.utils import near
     known = [field["name"] for field in client.query_fields(resource)["fields"]]
-    hints = "".join(near.did_you_mean(name, known) for name in unknown)
+    hints = "".join(near.did_you_mean(name, [*known, *opt.FORMATS]) for name in unknown)
     terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} See"
                  f" '{values.program} list-fields'.")
     return failures.EXIT_UNKNOWN_FIELD

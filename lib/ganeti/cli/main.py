@@ -21,6 +21,10 @@ def run(program: Program, argv: Sequence[str] | None = None,
     :param argv: command and options, without the program's name.
     :returns: the exit code.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            # Closed by whoever started us; what would go there is not wanted.
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115  to the end
     try:
         return _run(program, sys.argv[1:] if argv is None else list(argv), environ)
     except BrokenPipeError:

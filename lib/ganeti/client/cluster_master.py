@@ -90,7 +90,9 @@ def master_ping(values: Values, arguments: list[str]) -> int:
     try:
         jobs.connect().query_cluster_info()
     except errors.GenericError as err:
-        terminal.err(f"The master does not answer: {failures.describe(err)[1] or err}")
+        reason = failures.explain_no_master(err) if isinstance(err, errors.NoMasterError) else err
+        text = failures.describe(reason)[1].removeprefix("Failure: ")
+        terminal.err(f"The master does not answer: {text}")
         return failures.EXIT_FAILURE
     return failures.EXIT_SUCCESS
 

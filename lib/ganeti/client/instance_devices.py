@@ -136,6 +136,12 @@ def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
     if "adopt" in disk:
         disk["size"] = 0
     elif "size" not in disk:
+        from ganeti.utils import near
+        misspelt = next((key for key in disk if near.nearest(key, ("size",))), None)
+        if misspelt is not None:
+            raise errors.OpPrereqError(
+                f"disk {number} has no size, but '{misspelt}'. Did you mean 'size'?",
+                errors.ECODE_INVAL)
         raise errors.OpPrereqError(f"disk {number} has no size. Write {number}:size=10g.",
                                    errors.ECODE_INVAL)
     return typed(f"disk {number}", disk)

@@ -74,14 +74,25 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         if options.rights is not None or options.stdin:
             parser.error("--delete goes with nothing but --file")
         _change(path, lambda text: remove(text, options.user))
-        print(f"user '{options.user}' was removed")
+        print(f"user '{options.user}' was removed{_elsewhere(options.file)}")
         return 0
     if options.rights is not None:
         check_rights(options.rights)
     password = hashed(_ask(options.user, stdin=options.stdin))
     _change(path, lambda text: put(text, options.user, password, options.rights))
-    print(f"user '{options.user}' has a new password")
+    print(f"user '{options.user}' has a new password{_elsewhere(options.file)}")
     return 0
+
+
+def _elsewhere(given: str | None) -> str:
+    """What is left to do where there are other nodes."""
+    if given is not None:
+        return ""
+    try:
+        nodes = fs.read_file(paths.current().ssconf_file("node_list")).split()
+    except OSError:
+        return ""
+    return " here. 'gnt-cluster redist-conf' gives it to the other nodes." if nodes[1:] else ""
 
 
 def check_rights(rights: str) -> None:

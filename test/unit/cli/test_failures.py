@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,10 @@ from ganeti.cli import failures
     (errors.TypeEnforcementError("unknown parameter 'x'"), 1,
      "Parameter Error: unknown parameter 'x'"),
     (errors.ParameterError("nosuch"), 1, "Failure: unknown/wrong parameter name 'nosuch'"),
+    (errors.ParameterError("there is no field 'x' to filter by"), 1,
+     "Failure: unknown/wrong parameter: there is no field 'x' to filter by"),
+    (OSError(errno.ENOSPC, "No space left on device"), 1,
+     "Failure: the output cannot be written: No space left on device"),
     (errors.TagError("too long"), 1, "Failure: invalid tag(s) given:\ntoo long"),
     (errors.JobCanceled("Job was canceled"), 1, "Unhandled Ganeti error: Job was canceled"),
     (errors.LockError("removed"), 1, "Unhandled Ganeti error: removed"),

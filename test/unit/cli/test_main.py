@@ -131,3 +131,11 @@ def test_every_error_ends_here(error: BaseException, code: int, text: str,
 def test_debug_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
     assert Recorder(RuntimeError("a bug"))("list", "-d") == 1
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_streams_that_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would go there is not wanted; everything else goes on."""
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    assert main.run(Recorder().program, ["--help"], {}) == 0
+    assert main.run(Recorder(errors.OpExecError("it broke")).program, ["list"], {}) == 1

@@ -113,7 +113,10 @@ def test_ping(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_ping_without_a_master(gnt: Gnt) -> None:
-    assert gnt("cluster master-ping").code == 1
+    ended = gnt("cluster master-ping")
+    assert ended.code == 1
+    assert ended.err.startswith("The master does not answer: ")
+    assert "protocol error" not in ended.err
 
 
 @pytest.mark.parametrize(("line", "op_id"), [

@@ -137,6 +137,7 @@ def test_output_of_a_failed_script_reaches_the_user(gnt: Gnt, master: FakeMaster
     ("-t plain", "no disk given. Use -s SIZE"),
     ("-t plain -s 1g --disk 0:size=1g", "give either --disk or -s"),
     ("-t plain --disk 0:name=x", "disk 0 has no size"),
+    ("-t plain --disk 0:sze=1g", "disk 0 has no size, but 'sze'. Did you mean 'size'?"),
     ("-t plain --disk 0:size=much", "disk 0: size: cannot read 'much' as a size"),
     ("-t plain --disk 0:size=1g,adopt=x", "has its size already"),
     ("-t plain --disk 0:size=1g --disk 0:size=2g", "disk 0 is given twice"),

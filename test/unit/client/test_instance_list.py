@@ -91,6 +91,7 @@ def test_unknown_field(gnt: Gnt) -> None:
     assert "unknown fields nosuch" in ended.err
     assert "gnt-instance list-fields" in ended.err
     assert "Did you mean 'oper_ram'?" in gnt("instance list -o name,oper_rma").err
+    assert "Did you mean 'json'?" in gnt("instance list --output=jsn").err
 
 
 def test_json(gnt: Gnt) -> None:

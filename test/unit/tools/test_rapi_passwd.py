@@ -9,6 +9,7 @@ import pytest
 
 from ganeti.rapi import passwords, users
 from ganeti.tools import rapi_passwd
+from ganeti.utils import paths
 
 
 @pytest.fixture
@@ -88,3 +89,17 @@ def test_listing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.splitlines() == ["jack cleartext write", "jill cleartext read", "mute cleartext -"]
     file.write_text("jack {X}y\n")
     assert run(file, "--list") == 1
+
+
+def test_what_is_left_to_do(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch,
+                            capsys: pytest.CaptureFixture[str]) -> None:
+    """Other nodes get the file by a command; one node needs none."""
+    with paths.override(paths.Paths(str(tmp_path))):
+        here = paths.current()
+        Path(here.rapi_users_file).parent.mkdir(parents=True)
+        nodes = Path(here.ssconf_file("node_list"))
+        for text, wanted in (("node1\nnode2\n", True), ("node1\n", False)):
+            nodes.write_text(text)
+            monkeypatch.setattr("sys.stdin", io.StringIO("pw\n"))
+            assert rapi_passwd.main(["jack", "--stdin"]) == 0
+            assert ("gnt-cluster redist-conf" in capsys.readouterr().out) == wanted
