@@ -15,7 +15,10 @@ own, with open files, for each node; through a shared multi a call costs 0.1 ms 
 A request that may *keep* its connection is made with such a handle all the same: the connection
 stays open in it, which spares the next request of this kind fork and handshake. libcurl opens a new
 one when the old one was closed meanwhile, and sends the request again; so only what may be done
-twice is asked in this way.
+twice is asked in this way. A node that lost its power closes nothing: there the kernel gives the
+connection up when nothing was heard for :data:`SILENCE_S`, and the new one shows that nobody is
+there. (Calls with a connection of their own do not need that. They find out when they connect, and
+a long one may survive a network that is gone for a while.)
 
 A transfer ends in a :class:`Reply` or in a :class:`Failure` of one of three kinds: ``unreachable``
 (no connection, or no answer in time), ``refused`` (one side does not accept the other's
@@ -26,6 +29,7 @@ from __future__ import annotations
 
 import io
 import select
+import socket
 import threading
 import time
 from collections import deque
@@ -37,6 +41,8 @@ import pycurl
 from ganeti import errors, http
 
 CONNECT_TIMEOUT_S = 5.0
+#: A kept connection on which the peer's kernel is silent for so long is given up.
+SILENCE_S = 10
 #: Transfers one fan-out runs at the same time; the others wait for a place.
 MAX_PARALLEL = 100
 
@@ -158,6 +164,22 @@ class _Transfer:
 def pycurl_text(code: int) -> str:
     """A text for a libcurl error that came without one."""
     return f"transfer failed with code {code}"
+
+
+def watch_peer(descriptor: int, _purpose: int) -> int:
+    """Let the kernel find out whether the other end of a new connection is alive."""
+    connection = socket.socket(fileno=descriptor)
+    try:
+        for level, option, value in (
+                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S),
+                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENCE_S // 2),
+                # Also for what was sent and never acknowledged.
+                (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)):
+            connection.setsockopt(level, option, value)
+    finally:
+        connection.detach()
+    return int(pycurl.SOCKOPT_OK)
 
 
 # Which requests may use a handle: address, port, whether it keeps its connection, the lane, alone.
@@ -284,6 +306,8 @@ class Client:
                     (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
                     (pycurl.SHARE, sessions)):
                 handle.setopt(option, value)
+            if keep:
+                handle.setopt(pycurl.SOCKOPTFUNCTION, watch_peer)
             # Distributions compile in a directory of public authorities, which would be trusted
             # besides ours (and read for every connection).
             handle.unsetopt(pycurl.CAPATH)

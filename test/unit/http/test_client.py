@@ -59,6 +59,26 @@ def test_more_requests_than_places(lab):
     assert len(asker.perform([ask(lab)] * 20)) == 20
 
 
+def test_the_kernel_watches_connections_that_are_kept(lab, asker, monkeypatch):
+    """A node that lost its power says nothing; nobody waits for it as long as a call may take."""
+    seen = []
+    original = client.watch_peer
+
+    def spy(descriptor, purpose):
+        result = original(descriptor, purpose)
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            seen.append((connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                         connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)))
+        return result
+
+    monkeypatch.setattr(client, "watch_peer", spy)
+    (reply,) = asker.perform([ask(lab)._replace(keep=True)])
+    assert reply.body == b"hi"
+    assert seen == [(1, client.SILENCE_S * 1000)]
+    asker.perform([ask(lab)])
+    assert len(seen) == 1
+
+
 resumes = pytest.mark.skipif(not client.RESUMES, reason="libcurl on GnuTLS takes no tickets")
 
 
