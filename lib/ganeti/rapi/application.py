@@ -27,11 +27,14 @@ from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES, TABLES
 from ganeti.rapi.users import User, Users
+from ganeti.utils import near
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 20
+# So much of a path that leads nowhere is said back.
+_SHOWN: Final = 100
 _NAME: Final = re.compile(r"[\w._-]+", re.ASCII)
 _NUMBER: Final = re.compile(r"[0-9]+")
 _PATTERNS: Final = {"job_id": _NUMBER, "disk_index": _NUMBER}
@@ -64,16 +67,24 @@ class Router:
             if word and word in place:
                 place = place[word]
             elif "{}" in place:
-                name, place = place["{}"]
+                name, inner = place["{}"]
                 if _PATTERNS.get(name, _NAME).fullmatch(word) is None:
-                    raise Refused(404)
-                uri[name] = word
+                    raise _nothing(path, word, place)
+                uri[name], place = word, inner
             else:
-                raise Refused(404)
+                raise _nothing(path, word, place)
         resource = place.get("")
         if resource is None:
-            raise Refused(404)
+            raise _nothing(path, "", place)
         return resource, uri
+
+
+def _nothing(path: str, word: str, place: Mapping[str, Any]) -> Refused:
+    """The error of a path that leads nowhere, with what may have been meant at the wrong word."""
+    known = [name for name in place if name and name != "{}"]
+    shown = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
+    hint = near.did_you_mean(word, known) or " /2/doc shows what there is."
+    return Refused(404, f"there is nothing at {shown}.{hint}")
 
 
 def _segments(path: str) -> list[str]:

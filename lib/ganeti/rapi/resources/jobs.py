@@ -33,14 +33,15 @@ async def _list(call: Call) -> Any:
 def _job_id(call: Call) -> int:
     text = call.uri["job_id"]
     if len(text) > 18:
-        raise Refused(404)
+        raise Refused(404, f"job {text[:18]}... does not exist")
     return int(text)
 
 
 async def _show(call: Call) -> Any:
-    (row,) = await call.master.call("QueryJobs", [_job_id(call)], _FIELDS)
+    number = _job_id(call)
+    (row,) = await call.master.call("QueryJobs", [number], _FIELDS)
     if row is None:
-        raise Refused(404)
+        raise Refused(404, f"job {number} does not exist")
     return dict(zip(_FIELDS, row, strict=True))
 
 
