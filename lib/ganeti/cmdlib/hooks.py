@@ -380,7 +380,11 @@ class HookRunner:
         results: HookResults = {}
         busy = []
         asked = [uuid for uuid in wanted if not self._is_idle(uuid, directory, phase)]
-        for uuid, answer in self._ask_for_hooks(directory, phase, asked).items():
+        # Those of the post phase are asked in the same breath.
+        later = [uuid for uuid in self._post_nodes if phase == PRE and uuid not in wanted]
+        for uuid, answer in self._ask_for_hooks(directory, phase, [*asked, *later]).items():
+            if uuid in later:
+                continue
             if isinstance(answer.failure, errors.NodeRefused):
                 busy.append(uuid)  # of another version: it knows only how to run them
             elif answer.failure is not None:

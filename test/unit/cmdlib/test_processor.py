@@ -422,6 +422,29 @@ def test_nodes_without_hooks_are_asked_once_and_run_nothing(master, probe):
     assert master.rpc.of("hooks_runner") == []
 
 
+def test_nodes_of_the_post_phase_are_asked_in_the_same_breath(master, probe):
+    asked = []
+
+    def present(node, args):
+        asked.append(node)
+        return [False] * len(args["wanted"])
+
+    first, second = uuid_of("node1"), uuid_of("node2")
+    probe.hook_nodes = lambda self, plan: ([first], [second, first])
+    master.rpc.answers["hooks_present"] = present
+    assert master.run(OpProbe()) == "done"
+    assert asked == ["node1.example.com", "node2.example.com"]
+
+
+def test_a_node_of_the_post_phase_that_is_dead_is_told_of_afterwards(master, probe):
+    probe.hook_nodes = lambda self, plan: ([uuid_of("node1")], [uuid_of("node2")])
+    master.rpc.errors["hooks_present", "node2.example.com"] = errors.NodeUnreachable(
+        "node2.example.com", "hooks_present", "no route")
+    assert master.run(OpProbe()) == "done"
+    assert not master.job.said("were not asked")
+    assert master.job.said("hooks of node node2.example.com were not told")
+
+
 def test_a_node_of_another_version_runs_hooks_unasked(master, probe):
     master.rpc.errors["hooks_present"] = errors.NodeRefused(
         "node1.example.com", "hooks_present", "unknown procedure")

@@ -51,6 +51,9 @@ ACTIVE = "active"
 COMPLETED = "completed"
 FAILED = ("cancelled", "failed")
 
+#: Pauses between two looks at a transfer: at first, because a small idle guest is sent in a moment,
+#: and in the end.
+FIRST_POLL_S = 0.01
 POLL_S = 0.25
 #: A source which does not answer for so many polls in a row is given up.
 UNANSWERED_POLLS = 8
@@ -339,10 +342,12 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
         ) from answer.failure
     silent = 0
     waited_s = REPORT_EVERY_S
+    pause_s = min(FIRST_POLL_S, POLL_S)
     while True:
         answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
         if isinstance(answer.failure, errors.NodeUnreachable):
             silent += 1
+            pause_s = POLL_S
             if silent >= UNANSWERED_POLLS:
                 raise _SourceSilent(str(answer.failure))
         elif answer.failure is not None:
@@ -364,8 +369,9 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
                 percent = 100.0 * (status.transferred_ram or 0) / status.total_ram
                 unit.feedback(f"* {min(percent, 99.9):.1f} % of its memory is sent")
                 waited_s = 0.0
-        sleep(POLL_S)
-        waited_s += POLL_S
+        sleep(pause_s)
+        waited_s += pause_s
+        pause_s = min(pause_s * 1.5, POLL_S)
 
 
 def _times(status: MigrationStatus) -> str:
@@ -436,7 +442,7 @@ def move_stopped(
     """
     instance, source, target = plan.instance, plan.source, plan.target
     if instance.disks_active:
-        mirror.require_good_copy(
+        mirror.require_good_copy_now(
             unit, instance, target, alone=source.offline, ignore=ignore_consistency
         )
     unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")

@@ -48,6 +48,9 @@ _CANCEL_TIMEOUT_S = 60.0
 _POSTCOPY_ROUNDS = 2
 _STATUS_PAUSE_S = 2.0
 
+# A guest which came here has a migration, too; that one is "completed".
+_SENDING = frozenset(("setup", "active", "pre-switchover", "device", "postcopy-active"))
+
 # Not yet begun, not yet arrived, or sent away: nobody would feel the power button.
 _NOBODY_HOME = frozenset(("prelaunch", "inmigrate", "postmigrate", "guest-panicked"))
 
@@ -535,6 +538,10 @@ class KvmHypervisor(KvmGuests):
         self._require_running(layout)
         hvp = instance.hvparams
         with Qmp(layout.socket("qmp"), instance.name) as control:
+            if control.execute("query-migrate").get("status") in _SENDING:
+                # Whoever told it before did not live to say so.
+                logging.info("instance %s is being sent already", instance.name)
+                return
             control.execute("migrate-set-parameters", {
                 "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
                 "downtime-limit": int(hvp["migration_downtime"])})

@@ -71,14 +71,14 @@ ACCEPT_INSTANCE = Call(
         Arg("info"),
         Arg("target", PLAIN, ht.NonEmptyString),
     ), timeout_s=900, keep=True)
-#: On the source: start sending the instance to the address ``target``.
+#: On the source: start sending the instance to the address ``target``; nothing when that goes on.
 INSTANCE_MIGRATE = Call(
     "instance_migrate", (
         Arg("cluster_name", PLAIN, ht.NonEmptyString),
         Arg("instance", INSTANCE),
         Arg("target", PLAIN, ht.NonEmptyString),
         Arg("live", PLAIN, ht.Bool),
-    ), timeout_s=3600)
+    ), timeout_s=3600, keep=True)
 INSTANCE_GET_MIGRATION_STATUS = Call(
     "instance_get_migration_status", (Arg("instance", INSTANCE),),
     ObjectResult(MigrationStatus), timeout_s=3600, keep=True)

@@ -96,3 +96,31 @@ def test_a_stopped_guest_that_was_not_sent_runs_on_although_it_is_late(monkeypat
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     kvm.finalize_migration_source(instance("default", "/dir"), success=False, live=True)
     assert ArrivingQmp.states == ["running"]
+
+
+class SendingQmp(FakeQmp):
+    """Notes what it is told; a migration has a state."""
+
+    status = ""
+    told: list[str] = []
+
+    def execute(self, command, arguments=None):
+        if command == "query-migrate":
+            return {"status": self.status} if self.status else {}
+        self.told.append(command)
+        return {}
+
+
+@pytest.mark.parametrize(("status", "begins"), [
+    ("", True), ("completed", True), ("failed", True), ("setup", False), ("active", False)])
+def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
+    """The call may come again when whoever answered it first has died."""
+    kvm = driver.KvmHypervisor()
+    monkeypatch.setattr(SendingQmp, "status", status)
+    monkeypatch.setattr(SendingQmp, "told", [])
+    monkeypatch.setattr(driver, "Qmp", SendingQmp)
+    monkeypatch.setattr(driver, "_set_migration_capabilities", lambda control, hvp: None)
+    monkeypatch.setattr(driver, "_is_emulated", lambda layout: False)
+    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    kvm.migrate("cluster", instance("default", "/dir"), "192.0.2.1", live=True)
+    assert ("migrate" in SendingQmp.told) == begins
