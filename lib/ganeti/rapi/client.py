@@ -23,6 +23,7 @@ certificate; without them no certificate is checked, as the server's is usually 
 from __future__ import annotations
 
 import functools
+import html
 import io
 import json
 import logging
@@ -302,7 +303,9 @@ class GanetiRapiClient:
             return value
         if isinstance(value, dict) and "message" in value:
             raise GanetiApiError(
-                f"{value.get('code', status)} {value.get('explain', '')}: {value['message']}",
+                # Servers escape it for browsers.
+                f"{value.get('code', status)} {value.get('explain', '')}:"
+                f" {html.unescape(str(value['message']))}",
                 code=status)
         raise GanetiApiError(str(value), code=status)
 

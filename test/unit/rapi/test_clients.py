@@ -81,7 +81,7 @@ def test_errors(secure: HttpLab) -> None:
     assert caught.value.code == 401
     with pytest.raises(client.GanetiApiError, match="404"):
         connection(secure).GetInstance("a b")
-    with pytest.raises(client.GanetiApiError, match="unknown parameter") as caught:
+    with pytest.raises(client.GanetiApiError, match="unknown parameter '") as caught:
         connection(secure).ModifyCluster(nosuch=1)
     assert caught.value.code == 400
     with pytest.raises(client.GanetiApiError, match="cannot talk") as caught:
