@@ -245,15 +245,6 @@ def main(root: str, image: str, verb: str, name: str = "guest.example.com") -> N
         elif verb == "start":
             node.start(node.instance(name))
             print(f"started {text.natural_key(name)[0][1]}")
-        elif verb == "bridge":
-            guest = node.instance(name, nic={"mode": "bridged", "link": "br0"})
-            node.install(guest)
-            node.start(guest)
-            members = os.listdir("/sys/class/net/br0/brif")
-            node.wait_booted(guest)
-            node.shutdown(guest)
-            print(f"bridged {members} then {os.listdir('/sys/class/net/br0/brif')}")
-            assert node.leftovers() == [], node.leftovers()
         else:
             raise SystemExit(f"unknown verb {verb}")
     except errors.GenericError as err:

@@ -576,32 +576,6 @@ def test_each_guest_has_a_user_id_of_its_own(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def _can_unshare() -> bool:
-    """Whether a namespace with mounts of its own can be had: not in every chroot or container."""
-    if os.geteuid() != 0 or not os.path.exists("/dev/net/tun"):
-        return False
-    return subprocess.run(["unshare", "--net", "--mount", "ip", "link"], stdin=subprocess.DEVNULL,
-                          capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.skipif(not _can_unshare(),
-                    reason="a bridge needs root, /dev/net/tun, ip and namespaces of its own")
-def test_bridged_nic(image: Path) -> None:
-    """In a network namespace of its own, so that the machine's network is left alone."""
-    directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
-    inner = ('ip link add br0 type bridge && ip link set br0 up && mount -t sysfs sys /sys && '
-             'exec "$@"')
-    try:
-        done = subprocess.run(
-            ["unshare", "--net", "--mount", "sh", "-c", inner, "sh", sys.executable,
-             str(HERE / "kvm_node.py"), str(directory / "node"), str(image), "bridge"],
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "bridged ['gnt.tap0'] then []" in done.stdout
-    finally:
-        shutil.rmtree(directory)
-
-
 # The accelerator
 
 def test_trial_guest_runs_under_emulation() -> None:
