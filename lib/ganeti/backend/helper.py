@@ -72,11 +72,12 @@ def helper_instance(instance: FilledInstance, made: helper_disk.HelperDisk) -> F
 
 
 @serves(calls.HELPER_START)
-def start(instance: FilledInstance, task: str, image: str, parameters: dict[str, list[str]],
-          reinstall: bool, debug_level: int) -> None:
+def start(instance: FilledInstance, task: str, image: str, own_nic: bool,
+          parameters: dict[str, list[str]], reinstall: bool, debug_level: int) -> None:
     """Start a helper guest.
 
     :param image: absolute path on this node, or an address.
+    :param own_nic: the last interface is for the helper alone.
     :param parameters: OS parameter -> [value, visibility].
     :raises OpExecError: there is no such image or OS, or it is a trusted one.
     :raises HypervisorError: the instance runs, or the guest does not start; nothing is left.
@@ -91,7 +92,9 @@ def start(instance: FilledInstance, task: str, image: str, parameters: dict[str,
     with_metadata = task == const.TASK_INSTALL or metadata.communication_nic(instance) is not None
     description = metadata.describe(instance, parameters)
     description["helper"] = {"task": task,
-                             "environment": _environment(instance, task, reinstall, debug_level)}
+                             "environment": _environment(
+                                 dataclasses.replace(instance, nics=instance.nics[:-1])
+                                 if own_nic else instance, task, reinstall, debug_level)}
     try:
         made = helper_disk.make(instance.name, image)
         guest = helper_instance(instance, made)

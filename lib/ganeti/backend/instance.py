@@ -113,6 +113,9 @@ def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) 
     What a guest that ended by itself has left is removed as well.
     """
     driver = hypervisor.of(instance.hypervisor)
+    if helper_disk.exists(instance.name):
+        # Nothing of a helper guest is worth to be waited for.
+        timeout_s = 0
     if driver.is_running(instance.name):
         if not shut_down_softly(driver, instance.name, instance.hvparams, timeout_s):
             logging.warning("instance %s did not shut down within %s s, stopping it hard",

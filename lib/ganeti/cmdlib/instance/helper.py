@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.instance import communication, nics
 from ganeti.cmdlib.undo import Undo
@@ -73,6 +74,29 @@ def plan_nic(unit: LogicalUnit, instance_name: str, node: Node,
     return nics.settled(unit, what, planned, node, conflicts_check=False).nic
 
 
+def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> bool:
+    """As :func:`prereq.require_stopped`, but a helper guest that was left behind may run.
+
+    :returns: whether there is one; :func:`end_left` ends it.
+    """
+    try:
+        prereq.require_stopped(unit, instance, action)
+        return False
+    except errors.OpPrereqError:
+        prereq.require_admin_state(instance, (prereq.ADMIN_DOWN, prereq.ADMIN_OFFLINE), action)
+        answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
+        if answer.failure is not None or not answer.data["running"]:
+            raise
+        return True
+
+
+def end_left(unit: LogicalUnit, instance: Instance) -> None:
+    """End the helper guest of a job that was interrupted."""
+    unit.info(f"ending the helper guest that an interrupted job has left of {instance.name}")
+    unit.rpc.call(HELPER_STOP, instance.primary_node, instance=instance,
+                  task=const.TASK_INSTALL).payload()
+
+
 def run(unit: LogicalUnit, instance: Instance, work: Work, *,
         sleep: Callable[[float], None] = time.sleep,
         now: Callable[[], float] = time.monotonic) -> None:
@@ -88,17 +112,17 @@ def run(unit: LogicalUnit, instance: Instance, work: Work, *,
     unit.feedback(f"* starting a helper guest on node {node.name} to {work.what}")
     with Undo(unit.warn) as undo:
         undo.add(f"the helper guest of instance {instance.name} on node {node.name}",
-                 _stop, unit, instance, guest, work)
+                 _stop, unit, instance, work)
         answer = unit.rpc.call(
             HELPER_START, node.uuid, instance=guest, task=work.task, image=work.image,
-            parameters=dict(work.parameters), reinstall=work.reinstall,
-            debug_level=work.debug_level)
+            own_nic=work.nic is not None, parameters=dict(work.parameters),
+            reinstall=work.reinstall, debug_level=work.debug_level)
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not start a helper guest for instance {instance.name} on node {node.name}:"
                 f" {why(answer.failure)}") from answer.failure
-        problem = _wait(unit, instance, guest, work, sleep, now)
-        told = _stop(unit, instance, guest, work)
+        problem = _wait(unit, instance, work, sleep, now)
+        told = _stop(unit, instance, work)
         undo.commit()
     if problem:
         raise errors.OpExecError(
@@ -109,9 +133,9 @@ def run(unit: LogicalUnit, instance: Instance, work: Work, *,
                       f" {node.name}")
 
 
-def _stop(unit: LogicalUnit, instance: Instance, guest: Any, work: Work) -> dict[str, Any]:
+def _stop(unit: LogicalUnit, instance: Instance, work: Work) -> dict[str, Any]:
     told: dict[str, Any] = unit.rpc.call(
-        HELPER_STOP, instance.primary_node, instance=guest, task=work.task).payload()
+        HELPER_STOP, instance.primary_node, instance=instance, task=work.task).payload()
     return told
 
 
@@ -123,7 +147,7 @@ def _words(told: Mapping[str, Any]) -> str:
     return f". Last lines{place}:\n" + "\n".join(lines)
 
 
-def _wait(unit: LogicalUnit, instance: Instance, guest: Any, work: Work,
+def _wait(unit: LogicalUnit, instance: Instance, work: Work,
           sleep: Callable[[float], None], now: Callable[[], float]) -> str | None:
     """Follow the guest to its end; what went wrong, or None."""
     heard = begun = now()
@@ -131,7 +155,7 @@ def _wait(unit: LogicalUnit, instance: Instance, guest: Any, work: Work,
     pause_s = POLL_S
     while True:
         unit.ctx.callbacks.check_cancel()
-        answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=guest)
+        answer = unit.rpc.call(HELPER_STATUS, instance.primary_node, instance=instance)
         if answer.failure is not None:
             if now() - heard > SILENT_S or isinstance(answer.failure, errors.NodeOffline):
                 raise errors.OpExecError(

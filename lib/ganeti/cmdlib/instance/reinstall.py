@@ -14,7 +14,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import os_install, os_params
+from ganeti.cmdlib.instance import helper, os_install, os_params
 from ganeti.cmdlib.undo import Undo
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -23,12 +23,16 @@ from ganeti.opcodes.instance import OpInstanceReinstall
 
 @dataclass(frozen=True, slots=True)
 class ReinstallPlan:
-    """``parameters`` are all of this installation, with visibility; ``how`` for an untrusted OS."""
+    """``parameters`` are all of this installation, with visibility; ``how`` for an untrusted OS.
+
+    ``left`` says that the helper guest of an interrupted installation still runs.
+    """
 
     instance: Instance
     os_name: str
     parameters: dict[str, list[str]]
     how: os_install.Helper | None
+    left: bool
 
 
 @executes(OpInstanceReinstall)
@@ -51,7 +55,7 @@ class LUInstanceReinstall(LogicalUnit):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "reinstall")
         prereq.require_online(self.config.node(instance.primary_node))
-        prereq.require_stopped(self, instance, "reinstall")
+        left = helper.require_stopped(self, instance, "reinstall")
         if not instance.disks:
             raise errors.OpPrereqError(
                 f"instance {instance.name} has no disks to install anything on",
@@ -74,7 +78,7 @@ class LUInstanceReinstall(LogicalUnit):
             force_variant=self.op.force_variant, present=instance.nics,
         )
         parameters = os_install.visible_parameters(self, os_name, *given)
-        return ReinstallPlan(instance, os_name, parameters, how)
+        return ReinstallPlan(instance, os_name, parameters, how, left)
 
     def steps(self, plan: ReinstallPlan) -> list[str]:
         node = self.config.node(plan.instance.primary_node).name
@@ -86,6 +90,8 @@ class LUInstanceReinstall(LogicalUnit):
 
     def exec(self, plan: ReinstallPlan) -> None:
         instance = plan.instance
+        if plan.left:
+            helper.end_left(self, instance)
         if plan.os_name != instance.os:
             self.feedback(f"Changing OS to '{plan.os_name}'...")
             self.config.update_instance(dataclasses.replace(instance, os=plan.os_name))

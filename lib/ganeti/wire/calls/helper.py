@@ -13,12 +13,14 @@ INSTANCE_METADATA_MODIFY = Call(
     ), timeout_s=60)
 _TASK = Arg("task", PLAIN, ht.OneOf("task", (const.TASK_INSTALL, const.TASK_ZERO)))
 #: Starts a helper guest in the place of a stopped instance: an image, then the instance's disks.
-#: ``parameters``: OS parameter -> [value, visibility]. Does not wait for the guest.
+#: ``own_nic``: the last interface is the helper's and not the instance's. ``parameters``: OS
+#: parameter -> [value, visibility]. Does not wait for the guest.
 HELPER_START = Call(
     "helper_start", (
         Arg("instance", INSTANCE),
         _TASK,
         Arg("image", PLAIN, ht.NonEmptyString),
+        Arg("own_nic", PLAIN, ht.Bool),
         Arg("parameters", PLAIN, ht.DictOf(ht.NonEmptyString, ht.ListOf(ht.Str))),
         Arg("reinstall", PLAIN, ht.Bool),
         Arg("debug_level", PLAIN, ht.NonNegInt),
