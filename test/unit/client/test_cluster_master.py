@@ -12,6 +12,7 @@ from fakes.config import cluster_of
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.bootstrap import failover
+from ganeti.cli import jobs
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Standing, judge
 from ganeti.rpc.voting import Votes
@@ -112,7 +113,8 @@ def test_ping(gnt: Gnt, master: FakeMaster) -> None:
     assert "it is ill" in ended.err
 
 
-def test_ping_without_a_master(gnt: Gnt) -> None:
+def test_ping_without_a_master(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_CONNECT_TIMEOUT_S", 0.1)
     ended = gnt("cluster master-ping")
     assert ended.code == 1
     assert ended.err.startswith("The master does not answer: ")
