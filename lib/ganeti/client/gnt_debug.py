@@ -10,7 +10,7 @@ from ganeti.cli import failures, jobs, listing, main, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
-from ganeti.client import debug_allocator, debug_queue
+from ganeti.client import debug_allocator, debug_metad, debug_queue
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -180,6 +180,7 @@ PROGRAM = Program(
                 "Show who holds which lock and who waits for it",
                 usage="[<options>] [<lock>...|<filter>]"),
         debug_allocator.COMMAND,
+        debug_metad.COMMAND,
         *debug_queue.COMMANDS,
         Command("submit-job", submit_job, [Argument("file", 1)], [
             opt.DRY_RUN, opt.PRIORITY, opt.VERBOSE,

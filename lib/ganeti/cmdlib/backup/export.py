@@ -17,12 +17,12 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.backup import handshake, transfer
+from ganeti.cmdlib.backup import handshake, transfer, zeroing
 from ganeti.cmdlib.backup.remove import nodes_with_export
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import run
+from ganeti.cmdlib.instance import helper, run
 from ganeti.cmdlib.instance.remove import remove_instance
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
@@ -49,13 +49,17 @@ class RemoteTarget:
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What is exported to where; ``running`` says whether a guest runs now."""
+    """What is exported to where; ``running`` says whether a guest runs now.
+
+    ``zeroing`` is what a helper guest does before.
+    """
 
     instance: Instance
     source: Node
     running: bool
     target: Node | None
     remote: RemoteTarget | None
+    zeroing: helper.Work | None = None
 
 
 @executes(OpBackupPrepare)
@@ -108,14 +112,7 @@ class LUBackupExport(LogicalUnit):
             raise errors.OpPrereqError(
                 "an export to another cluster needs the name of our key and the certificate of the"
                 " other side; see OP_BACKUP_PREPARE", errors.ECODE_INVAL)
-        if op.zero_free_space:
-            raise errors.OpPrereqError(
-                "free space cannot be overwritten before an export by this version: it takes a"
-                " helper instance. Overwrite it inside the guest.", errors.ECODE_INVAL)
-        if op.zeroing_timeout_fixed is not None or op.zeroing_timeout_per_mib is not None:
-            raise errors.OpPrereqError(
-                "a time for overwriting is given, but nothing is to be overwritten",
-                errors.ECODE_INVAL)
+        zeroing.check_arguments(op)
         if op.remove_instance and not op.shutdown:
             raise errors.OpPrereqError(
                 "an instance can be removed after its export only when it was shut down before",
@@ -175,7 +172,8 @@ class LUBackupExport(LogicalUnit):
                 f"instance {instance.name} has disks of kind {', '.join(slow)}, which have no"
                 " snapshots: it must stay shut down until they are exported. Allow that with"
                 " --long-sleep.", errors.ECODE_STATE)
-        return ExportPlan(instance, source, running, target, remote)
+        work = zeroing.plan(self, self.op, instance, source, running=running)
+        return ExportPlan(instance, source, running, target, remote, work)
 
     def _remote_target(self, instance: Instance) -> RemoteTarget:
         op, secret = self.op, handshake.domain_secret()
@@ -230,6 +228,8 @@ class LUBackupExport(LogicalUnit):
                 self.feedback(f"Activating disks for {instance.name}")
                 disk_work.assemble_disks(self, instance)
                 activated = True
+            if plan.zeroing is not None:
+                helper.run(self, instance, plan.zeroing)
             sent = self._disks_to_send(plan, snapshots)
             again = stopped and not self.op.remove_instance
             if again and len(snapshots) == len(sent):

@@ -171,11 +171,7 @@ def _wait(unit: LogicalUnit, instance: Instance, work: Work,
         if not state["running"]:
             return _judge(work, state)
         # One that cannot tell that it is up has all the time.
-        limit_s = work.shutdown_s
-        if not work.says_how:
-            limit_s = work.startup_s + work.shutdown_s
-        elif not contact:
-            limit_s = work.startup_s
+        limit_s = work.shutdown_s if contact or not work.says_how else work.startup_s
         if heard - begun > limit_s:
             return _too_late(work, contact=contact or not work.says_how, limit_s=limit_s,
                              exit_code=state["exit_code"])
@@ -195,10 +191,10 @@ def _judge(work: Work, state: Mapping[str, Any]) -> str | None:
 
 
 def _too_late(work: Work, *, contact: bool, limit_s: float, exit_code: int | None) -> str:
+    installs = work.task == const.TASK_INSTALL
     if not contact:
-        return (f"it did not ask for its task within {limit_s:g} s (--helper-startup-timeout)."
-                " Is the image right?")
+        option = "--helper-startup-timeout" if installs else "--zeroing-timeout-fixed"
+        return f"it did not ask for its task within {limit_s:g} s ({option}). Is the image right?"
     done = "" if exit_code is None else f", although it had ended with exit code {exit_code}"
-    option = ("--helper-shutdown-timeout" if work.task == const.TASK_INSTALL
-              else "--zeroing-timeout-fixed")
+    option = "--helper-shutdown-timeout" if installs else "--zeroing-timeout-fixed"
     return f"it did not switch itself off within {limit_s:g} s ({option}){done}"
