@@ -42,6 +42,12 @@ def _run(program: Program, argv: list[str], environ: Mapping[str, str]) -> int:
         terminal.out(_version(program))
         return failures.EXIT_SUCCESS
     command = program.find(words[0]) if words else None
+    if command is None and words and words[0] == "help":
+        # Not published, but what people try first.
+        command = program.find(words[1]) if words[1:] else None
+        terminal.out(parser.program_help(program) if command is None
+                     else parser.command_help(program, command))
+        return failures.EXIT_SUCCESS
     if command is None:
         terminal.out(parser.program_help(program))
         if words:

@@ -1,9 +1,10 @@
 """Reading a command line, and the help texts.
 
-``<program> <command> [options] [arguments]``: options come before arguments and are not looked for
-behind the first one (an argument may look like one, as in ``gnt-debug delay -- -1``). Long options
-may be shortened as long as they stay unique; short ones may be joined (``-fv``); ``--`` ends
-options.
+``<program> <command> [options] [arguments]``: options come before arguments and have no effect behind
+the first one. Since whoever writes ``add-tags web1 prod --dry-run`` does not mean a tag, one of the
+command's options there is refused, except after ``--``, which ends options, and in what another
+program is to read (``gnt-cluster command``). Long options may be shortened as long as they stay
+unique; short ones may be joined (``-fv``).
 
 Written here rather than with the library's parsers because of start-up time (they cost more than
 the rest of the command line together) and of the answers to mistakes: the near miss is suggested.
@@ -42,7 +43,7 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
 
     :returns: option values and arguments; with ``values.help`` set the arguments are not checked.
     :raises OptionSyntaxError: unknown or incomplete option, unreadable value.
-    :raises ArgumentCountError: the arguments do not fit the command.
+    :raises ArgumentCountError: the arguments do not fit the command, or an option is behind them.
     """
     known = (*command.options, *opt.COMMON)
     by_name = {name: option for option in known for name in option.names}
@@ -51,16 +52,23 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
         if option.default is not None or option.dest not in values.__dict__:
             values.__dict__[option.dest] = _fresh(option.default)
     arguments = list(argv)
+    ended = any(argument.kind == "command" for argument in command.arguments)
     while arguments and arguments[0].startswith("-") and arguments[0] != "-":
         word = arguments.pop(0)
         if word == "--":
+            ended = True
             break
         if word.startswith("--"):
             _read_long(word, arguments, by_name, values)
         else:
             _read_short(word, arguments, by_name, values)
+    if not ended and any(word in opt.HELP.names for word in arguments):
+        values.help = True
     if not values.help:
         check_arguments(command, arguments)
+        late = None if ended else _late_option(command, arguments)
+        if late is not None:
+            raise ArgumentCountError(_LATE.format(late))
     return values, arguments
 
 
@@ -161,15 +169,18 @@ def check_arguments(command: Command, arguments: Sequence[str]) -> None:
         wanted = f"{minimum} argument(s)"
     else:
         wanted = f"between {minimum} and {maximum} arguments"
-    hint = _late_option(command, arguments)
+    late = _late_option(command, arguments)
+    hint = "" if late is None else f". {_LATE.format(late)}"
     raise ArgumentCountError(f"Command {command.name} expects {wanted}{hint}")
 
 
-def _late_option(command: Command, arguments: Sequence[str]) -> str:
-    """A hint for the commonest reason of too many arguments."""
+_LATE = "Options such as {} must come before the arguments"
+
+
+def _late_option(command: Command, arguments: Sequence[str]) -> str | None:
+    """An option among the arguments, which is the commonest reason of too many of them."""
     names = {name for option in (*command.options, *opt.COMMON) for name in option.names}
-    late = next((word for word in arguments if word.partition("=")[0] in names), None)
-    return f". Options such as {late} must come before the arguments" if late else ""
+    return next((word for word in arguments if word.partition("=")[0] in names), None)
 
 
 def command_usage(program: Program, command: Command) -> str:

@@ -56,6 +56,14 @@ def test_help(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "gnt-test <command>" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("words", "part"), [
+    (["help"], "Commands"), (["help", "list"], "gnt-test list"), (["help", "nosuch"], "Commands")])
+def test_the_word_help(words: Sequence[str], part: str,
+                       capsys: pytest.CaptureFixture[str]) -> None:
+    assert Recorder()(*words) == 0
+    assert part in capsys.readouterr().out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert Recorder()("--version") == 0
     assert capsys.readouterr().out == f"gnt-test (ganeti {__version__}) {__version__}\n"

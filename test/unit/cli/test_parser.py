@@ -77,10 +77,11 @@ def test_options(words: list[str], name: str, value: Any) -> None:
 
 
 def test_options_end_at_the_first_argument() -> None:
-    values, arguments = parse("-f", "web1", "--dry-run")
-    assert arguments == ["web1", "--dry-run"]
+    values, arguments = parse("-f", "web1", "-x", "--other")
     assert values.force
-    assert not values.dry_run
+    assert arguments == ["web1", "-x", "--other"]
+    with pytest.raises(parser.ArgumentCountError):
+        parse("-f", "web1", "--dry-run")
 
 
 @pytest.mark.parametrize(("words", "arguments"), [
@@ -135,6 +136,20 @@ def test_argument_counts(arguments: list[Argument], words: list[str], text: str)
     with pytest.raises(parser.ArgumentCountError) as caught:
         parser.parse(command(opt.FORCE, arguments=arguments), words)
     assert text in str(caught.value)
+
+
+def test_an_option_behind_an_argument_is_not_taken_for_one() -> None:
+    many = [Argument("instance")]
+    with pytest.raises(parser.ArgumentCountError, match="Options such as --force must come before"):
+        parser.parse(command(opt.FORCE, arguments=many), ["a", "--force"])
+    with pytest.raises(parser.ArgumentCountError, match="Options such as --reason=x must come"):
+        parser.parse(command(arguments=many), ["a", "--reason=x", "b"])
+    assert parser.parse(command(opt.FORCE, arguments=many), ["--", "a", "--force"])[1] == [
+        "a", "--force"]
+    assert parser.parse(command(opt.FORCE, arguments=[Argument("command", 1)]),
+                        ["ls", "--force"])[1] == ["ls", "--force"]
+    values, _ = parser.parse(command(arguments=many), ["a", "--help"])
+    assert values.help
 
 
 def test_help_needs_no_arguments() -> None:

@@ -46,9 +46,7 @@ OWN = {
 #: Lists which also take names or a filter expression.
 MORE_ARGUMENTS = {("gnt-backup", "list"), ("gnt-debug", "locks"), ("gnt-os", "list")}
 #: Published commands which do not exist here.
-MISSING = {
-    ("gnt-debug", "metad"): "speaks to a daemon which is no part of this system",
-}
+MISSING: dict[tuple[str, str], str] = {}
 
 
 def program(name: str) -> Program:
@@ -68,6 +66,7 @@ PLAIN = {
     ("gnt-cluster", "master-ping"): "the exit code is the answer",
     ("gnt-cluster", "show-ispecs-cmd"): "prints a command for the shell",
     ("gnt-cluster", "upgrade"): "the exit code is the answer; nothing is changed",
+    ("gnt-debug", "metad"): "prints what the metadata daemon answers",
     ("gnt-debug", "wconfd"): "prints what the configuration daemon of other versions printed",
     ("gnt-filter", "add"): "no job; a rule acts at once",
     ("gnt-filter", "delete"): "no job; a rule acts at once",
