@@ -163,7 +163,7 @@ def shut_down_softly(driver: hypervisor.base.Hypervisor, instance_name: str,
                 logging.warning("cannot ask instance %s to shut down: %s", instance_name, err)
             ask_at = now + min(ask_again_s, _ASK_AGAIN_S)
             ask_again_s *= 1.5
-        time.sleep(min(pause_s, max(deadline - now, 0.01)))
+        driver.wait_end(instance_name, min(pause_s, max(deadline - now, 0.01)))
         pause_s = min(pause_s * 1.5, _POLL_MAX_S)
     return True
 

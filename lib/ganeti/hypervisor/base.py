@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -108,6 +109,13 @@ class Hypervisor(ABC):
     def is_running(self, instance_name: str) -> bool:
         """Whether the guest runs on this node."""
         return instance_name in self.list_instances()
+
+    def wait_end(self, instance_name: str, timeout_s: float) -> None:
+        """Wait for the end of a guest, at most so long; who is not told of it waits all the time.
+
+        The caller looks with :meth:`is_running` afterwards.
+        """
+        time.sleep(timeout_s)
 
     @abstractmethod
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:

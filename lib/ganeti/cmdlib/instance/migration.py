@@ -52,9 +52,10 @@ COMPLETED = "completed"
 FAILED = ("cancelled", "failed")
 
 #: Pauses between two looks at a transfer: at first, because a small idle guest is sent in a moment,
-#: and in the end.
+#: and in the end. In between they are a small part of the time that has passed.
 FIRST_POLL_S = 0.01
 POLL_S = 0.25
+POLL_PART = 0.1
 #: A source which does not answer for so many polls in a row is given up.
 UNANSWERED_POLLS = 8
 #: Seconds between two lines about the progress.
@@ -343,6 +344,7 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
     silent = 0
     waited_s = REPORT_EVERY_S
     pause_s = min(FIRST_POLL_S, POLL_S)
+    passed_s = 0.0
     while True:
         answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
         if isinstance(answer.failure, errors.NodeUnreachable):
@@ -371,7 +373,8 @@ def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None])
                 waited_s = 0.0
         sleep(pause_s)
         waited_s += pause_s
-        pause_s = min(pause_s * 1.5, POLL_S)
+        passed_s += pause_s
+        pause_s = min(max(FIRST_POLL_S, passed_s * POLL_PART), POLL_S)
 
 
 def _times(status: MigrationStatus) -> str:

@@ -72,6 +72,12 @@ class KvmHypervisor(KvmGuests):
         """Whether its QEMU is alive."""
         return self._process(self.layout(instance_name)) is not None
 
+    def wait_end(self, instance_name: str, timeout_s: float) -> None:
+        """The kernel tells when its QEMU ends."""
+        found = self._process(self.layout(instance_name))
+        if found:
+            host.wait_gone(found[0], timeout_s)
+
     def instance_info(self, instance_name: str) -> base.InstanceInfo | None:
         """Facts from the command line; memory as ballooned, when QEMU answers."""
         layout = self.layout(instance_name)
@@ -195,8 +201,8 @@ class KvmHypervisor(KvmGuests):
                 if state == "prelaunch":
                     if not paused:
                         record = runtime.load(layout.runtime_file, layout.name)
-                        self._prepare(record, layout)
                         with Qmp(layout.socket("qmp"), layout.name) as control:
+                            self._prepare(control, record, layout)
                             control.execute("cont")
                     return True
             logging.warning("instance %s is there by half only, removing it", layout.name)
@@ -248,8 +254,8 @@ class KvmHypervisor(KvmGuests):
                                                layout.control_dir)
                 process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
             runtime.save(layout.runtime_file, record)
-            self._prepare(record, layout)
             with Qmp(layout.socket("qmp"), layout.name) as control:
+                self._prepare(control, record, layout)
                 if incoming is not None:
                     _set_migration_capabilities(control, hvp)
                 elif not paused:
@@ -281,22 +287,21 @@ class KvmHypervisor(KvmGuests):
             firmware.prepare_variables(variables.path, ovmf)
         return ovmf
 
-    def _prepare(self, record: runtime.Runtime, layout: argv.Layout) -> None:
+    def _prepare(self, control: Qmp, record: runtime.Runtime, layout: argv.Layout) -> None:
         """What is told to QEMU over QMP before the guest runs its first instruction."""
         hvp = record.hvparams
-        with Qmp(layout.socket("qmp"), layout.name) as control:
-            for protocol, shown, parameter in (
-                    ("vnc", hvp.get("vnc_bind_address"), "vnc_password_file"),
-                    ("spice", hvp.get("spice_bind"), "spice_password_file")):
-                if shown and hvp.get(parameter):
-                    password = fs.read_file(hvp[parameter]).splitlines()[0:1]
-                    if not password:
-                        raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
-                    control.execute("set_password",
-                                    {"protocol": protocol, "password": password[0]})
-            masks = hvparameters.parse_cpu_masks(hvp.get("cpu_mask") or hvparameters.CPU_ALL)
-            if any(mask != [hvparameters.CPU_ALL_VALUE] for mask in masks):
-                self._pin(control, layout, masks)
+        for protocol, shown, parameter in (
+                ("vnc", hvp.get("vnc_bind_address"), "vnc_password_file"),
+                ("spice", hvp.get("spice_bind"), "spice_password_file")):
+            if shown and hvp.get(parameter):
+                password = fs.read_file(hvp[parameter]).splitlines()[0:1]
+                if not password:
+                    raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
+                control.execute("set_password",
+                                {"protocol": protocol, "password": password[0]})
+        masks = hvparameters.parse_cpu_masks(hvp.get("cpu_mask") or hvparameters.CPU_ALL)
+        if any(mask != [hvparameters.CPU_ALL_VALUE] for mask in masks):
+            self._pin(control, layout, masks)
 
     def _pin(self, control: Qmp, layout: argv.Layout,
              masks: Sequence[Sequence[int]]) -> None:
@@ -313,7 +318,7 @@ class KvmHypervisor(KvmGuests):
             pinned = [(cpu["thread-id"], mask) for cpu, mask in zip(threads, masks, strict=True)]
         for tid, mask in pinned:
             if mask != [hvparameters.CPU_ALL_VALUE]:
-                os.sched_setaffinity(tid, mask)
+                _pin_thread(tid, mask)
 
     # Stop
 
@@ -352,14 +357,8 @@ class KvmHypervisor(KvmGuests):
         # Stopping removes the file, so it is read first.
         record = runtime.load(layout.runtime_file, name)
         self.stop(name, record.hvparams)
-
-        def gone() -> None:
-            if self._process(layout):
-                raise retry.Again
-
-        try:
-            retry.until(gone, timeout_s=timeout_s)
-        except errors.RetryTimeout:
+        self.wait_end(name, timeout_s)
+        if self._process(layout):
             logging.warning("instance %s did not shut down within %g s, stopping it hard", name,
                             timeout_s)
             self.stop(name, record.hvparams, force=True)
@@ -625,6 +624,19 @@ class KvmHypervisor(KvmGuests):
             control.execute("cont")
         nics = runtime.load(layout.runtime_file, instance.name).nics
         nic.arrived(nics, layout, instance.tags)
+
+
+def _pin_thread(tid: int, mask: Sequence[int]) -> None:
+    """Let a thread run on these processors of the node only."""
+    missing = [cpu for cpu in mask if cpu >= (os.cpu_count() or 1)]
+    try:
+        if missing:
+            raise OSError(0, "there is none")
+        os.sched_setaffinity(tid, mask)
+    except OSError as err:
+        raise errors.HypervisorError(
+            f"parameter cpu_mask: processor {missing[0] if missing else mask[0]} cannot be used on "
+            f"this node: {err.strerror}") from err
 
 
 def _wait_arrived(control: Qmp, instance_name: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import stat
 
 from ganeti import errors
-from ganeti.utils import fs, process, retry
+from ganeti.utils import fs
 
 # A console log that has grown beyond this becomes <name>.1 at the next start.
 _CONSOLE_LOG_MAX_BYTES = 4 << 20
@@ -24,16 +25,17 @@ def cpu_time_s(pid: int) -> float:
 
 
 def wait_gone(pid: int, timeout_s: float) -> bool:
-    """Whether a process ends in time."""
-    def gone() -> None:
-        if process.is_alive(pid):
-            raise retry.Again
-
+    """Whether a process ends in time; known at the moment when it does."""
     try:
-        retry.until(gone, timeout_s=timeout_s, delay=(0.01, 1.5, 0.2))
-    except errors.RetryTimeout:
-        return False
-    return True
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        events = select.poll()
+        events.register(pidfd, select.POLLIN)
+        return bool(events.poll(max(timeout_s, 0.0) * 1000))
+    finally:
+        os.close(pidfd)
 
 
 def is_block_device(path: str) -> bool:

@@ -108,9 +108,9 @@ BLOCKDEV_IMAGE = Call(
         Arg("size_mib", PLAIN, ht.PositiveInt),
     ), timeout_s=3600)
 FILE_STORAGE_DIR_CREATE = Call(
-    "file_storage_dir_create", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300)
+    "file_storage_dir_create", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300, keep=True)
 FILE_STORAGE_DIR_REMOVE = Call(
-    "file_storage_dir_remove", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300)
+    "file_storage_dir_remove", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300, keep=True)
 FILE_STORAGE_DIR_RENAME = Call(
     "file_storage_dir_rename", (
         Arg("old_path", PLAIN, ht.NonEmptyString),
