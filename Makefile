@@ -72,7 +72,8 @@ scenario: venv
 scenario-long: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py \
-		test/unit/cmdlib/test_interruptions.py
+		test/unit/cmdlib/test_interruptions.py \
+		test/unit/cmdlib/test_interruptions_mirrored.py
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv

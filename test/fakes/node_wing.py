@@ -23,7 +23,7 @@ from fakes.config import FakeConfig
 from fakes.master import Master
 from ganeti import errors, storage
 from ganeti.backend import registry
-from ganeti.objects import ConfigData
+from ganeti.objects import ConfigData, Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode
 from ganeti.rpc import Result
@@ -191,9 +191,13 @@ class Wing:
 
     def recorded(self) -> set[str]:
         """What :meth:`stored` should say by the configuration."""
+        return self.recorded_files(self.config.snapshot().disks.values())
+
+    def recorded_files(self, disks: Iterable[Disk]) -> set[str]:
+        """The same, of some disks which are files."""
         found: set[str] = set()
         names = {node.uuid: node.name.split(".")[0] for node in self.config.nodes()}
-        for disk in self.config.snapshot().disks.values():
+        for disk in disks:
             if disk.dev_type == "sharedfile":
                 name, top = "shared", "/" + SHARED
             else:

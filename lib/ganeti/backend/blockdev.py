@@ -21,6 +21,7 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage import file as file_storage
+from ganeti.storage.drbd import above
 from ganeti.utils import fs, paths
 from ganeti.wire import calls
 
@@ -156,7 +157,13 @@ def create(disk: Disk, size_mib: int, owner: str, on_primary: bool, info: str,
 def remove(disk: Disk) -> None:
     """Destroy a device and what is below it."""
     device = storage.device(disk)
-    device.remove()
+    try:
+        device.remove()
+    except errors.BlockDeviceError:
+        # What is above it may be left over from an operation that was broken off.
+        if disk.dev_type != disk_constants.PLAIN or not above.take_down(device.path):
+            raise
+        device.remove()
     _forget_owner(device.path)
     for child in disk.children:
         remove(child)

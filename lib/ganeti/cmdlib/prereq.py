@@ -156,6 +156,17 @@ def require_not_forthcoming(instance: Instance, action: str) -> None:
         )
 
 
+def require_whole_disks(unit: LogicalUnit, instance: Instance) -> None:
+    """No disk of a real instance is being made, or was when something was broken off."""
+    for index, disk in enumerate(unit.config.instance_disks(instance)):
+        if disk.forthcoming:
+            raise errors.OpPrereqError(
+                f"disk {index} of instance {instance.name} was not made completely. Repeat"
+                f" 'gnt-instance recreate-disks {instance.name}'.",
+                errors.ECODE_STATE,
+            )
+
+
 def without_forthcoming(
     unit: LogicalUnit, instances: Iterable[Instance], where: str
 ) -> list[Instance]:

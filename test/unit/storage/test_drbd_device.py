@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.backend import blockdev
 from ganeti.backend import drbd as calls
 from ganeti.objects import Disk
-from ganeti.storage.drbd import device, status
+from ganeti.storage.drbd import above, device, status
 from ganeti.storage.lvm.device import LogicalVolumeDevice
 from ganeti.utils.process import Completed
 
@@ -451,6 +451,35 @@ def test_shutdown_of_what_is_not_there(kernel):
     kernel.ours()
     device.DrbdDevice(mirrored()).shutdown()
     assert kernel.state() == ""
+
+
+def test_a_half_which_nobody_knows_gives_its_volumes_free(kernel, monkeypatch):
+    removed = []
+
+    def remove(self):
+        if kernel.data == self.path:
+            raise self.fail("is in use")
+        removed.append(self.name)
+
+    monkeypatch.setattr(LogicalVolumeDevice, "remove", remove)
+    monkeypatch.setattr(blockdev, "_forget_owner", lambda path: None)
+    kernel.ours()
+    blockdev.remove(plain("d0_data"))
+    assert (removed, kernel.verbs(), kernel.state()) == (["d0_data"], ["down"], "")
+    # Not that of another, and not one in use.
+    kernel.ours()
+    kernel.data = OTHER
+    assert not above.take_down(DATA)
+    kernel.data = DATA
+    kernel.failing["down"] = "Device is held open by someone"
+    with pytest.raises(errors.BlockDeviceError, match="minor 0.*held open"):
+        blockdev.remove(plain("d0_data"))
+    assert removed == ["d0_data"]
+
+
+def test_without_the_module_nothing_is_above(monkeypatch, tmp_path):
+    monkeypatch.setattr(status, "STATUS_FILE", str(tmp_path / "drbd"))
+    assert not above.take_down(DATA)
 
 
 def test_pause_and_resume(kernel):

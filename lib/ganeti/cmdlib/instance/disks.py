@@ -174,6 +174,12 @@ def assemble_disks(
     places = _places(unit, instance)
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     for disk in chosen:
+        if disk.forthcoming:
+            raise errors.OpExecError(
+                f"disk {places[disk.uuid]} of instance {instance.name} was not made completely."
+                f" Repeat 'gnt-instance recreate-disks {instance.name}'."
+            )
+    for disk in chosen:
         _activate_mirrors(unit, instance, disk, places[disk.uuid], node.uuid, ignore_secondaries)
     found = []
     for disk in chosen:

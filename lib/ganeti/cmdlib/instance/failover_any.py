@@ -140,7 +140,7 @@ def carry_out(
         disk_work.assemble_disks(unit, instance, ignore_secondaries=True)
     try:
         chosen = _best_partner(unit, chosen)
-        mirror.require_good_copy(
+        mirror.require_good_copy_now(
             unit, instance, chosen.partner,
             alone=chosen.left.offline, ignore=ignore_consistency,
         )

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
+from ganeti.cmdlib.instance.disks import assemble_disks
 from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY
 from ganeti.wire.calls import (
     BLOCKDEV_CLOSE,
@@ -76,6 +77,30 @@ def require_good_copy(
         if not ignore:
             raise errors.OpExecError(f"{text}. Nothing was changed.")
         unit.warn(text)
+
+
+def require_good_copy_now(
+    unit: LogicalUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
+) -> None:
+    """As :func:`require_good_copy`, but a copy which is not in order may become so first.
+
+    An operation which was broken off may have left a half inactive, or alone. When the disks are
+    activated again they meet, and the question has another answer.
+    """
+    if not alone:
+        try:
+            require_good_copy(unit, instance, target, alone=False, ignore=False)
+            return
+        except errors.OpExecError as err:
+            unit.info(f"{err} Activating the disks")
+        try:
+            assemble_disks(unit, instance, ignore_secondaries=True)
+            unit.rpc.call(
+                DRBD_WAIT_SYNC, target.uuid, disks=(mirrored_disks(unit, instance), instance)
+            ).payload()
+        except (errors.OpExecError, errors.RpcError) as err:
+            unit.warn(str(err))
+    require_good_copy(unit, instance, target, alone=alone, ignore=ignore)
 
 
 def require_own_storage(unit: LogicalUnit, instance: Instance, source: Node) -> None:

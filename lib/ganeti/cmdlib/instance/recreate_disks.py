@@ -212,6 +212,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
         ]
 
     def exec(self, plan: RecreatePlan) -> None:
+        self._remove_begun(plan)
         self._record(plan)
         instance = self.config.instance(plan.instance.uuid)
         disks = self.config.instance_disks(instance)
@@ -230,6 +231,11 @@ class LUInstanceRecreateDisks(LogicalUnit):
                         f" {hint}"
                     ) from err
             undo.commit()
+        with self.config.transaction() as change:
+            for index, _disk in plan.disks:
+                change.update_disk(
+                    dataclasses.replace(self.config.disk(disks[index].uuid), forthcoming=None))
+        disks = self.config.instance_disks(instance)
         mirrored = [disks[i] for i, _d in plan.disks if disks[i].dev_type in INT_MIRRORED]
         if mirrored:
             disk_work.assemble_disks(self, instance, disks=mirrored)
@@ -248,7 +254,10 @@ class LUInstanceRecreateDisks(LogicalUnit):
                 uuid,
                 disks=[(_storage_of(disk), instance) for disk in disks],
             )
-            there = [str(i) for i, size in enumerate(answer.payload()) if size is not None]
+            there = [
+                str(i) for i, size in enumerate(answer.payload())
+                if size is not None and not disks[i].forthcoming
+            ]
             if there:
                 way = (
                     "Use 'gnt-instance move' to bring the instance elsewhere"
@@ -279,7 +288,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
             sizes = answer.payload()
             present |= {
                 index for (index, _disk), size in zip(chosen, sizes, strict=True)
-                if size is not None
+                if size is not None and not stored[index].forthcoming
             }
         if self.changes and present:
             raise errors.OpPrereqError(
@@ -297,6 +306,19 @@ class LUInstanceRecreateDisks(LogicalUnit):
             self.info(f"disk {index} exists and is kept")
         return [(index, disk) for index, disk in chosen if index not in present]
 
+    def _remove_begun(self, plan: RecreatePlan) -> None:
+        """Destroy what a run made which was broken off; it is nobody's content."""
+        instance = plan.instance
+        stored = self.config.instance_disks(instance)
+        for index, _disk in plan.disks:
+            disk = stored[index]
+            nodes = [
+                uuid for uuid in disk_work.disk_nodes(disk, instance.primary_node)
+                if not self.config.node(uuid).offline
+            ]
+            if disk.forthcoming and nodes:
+                disk_work.remove_disk(self, instance, disk, nodes)
+
     def _record(self, plan: RecreatePlan) -> None:
         """Write down what the disks will be, and where."""
         instance = plan.instance
@@ -304,8 +326,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
         for index, disk in plan.disks:
             if plan.nodes:
                 disk = self._moved(index, disk, plan.nodes)
-            if disk != self.config.disk(disk.uuid):
-                changed.append(disk)
+            # So that a run which is broken off can be repeated, and nobody uses half a disk.
+            changed.append(dataclasses.replace(disk, forthcoming=True))
         with self.config.transaction() as change:
             for disk in changed:
                 change.update_disk(disk)

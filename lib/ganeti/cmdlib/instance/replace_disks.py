@@ -248,6 +248,8 @@ class LUInstanceReplaceDisks(LogicalUnit):
     def exec(self, plan: ReplacePlan | None) -> None:
         if plan is None:
             self.info("no disk is broken, nothing to replace")
+            assert self.instance is not None
+            self._clear(self.instance)
             return
         instance = plan.instance
         was_active = instance.disks_active

@@ -34,7 +34,8 @@ def start(
 
     :param hvparams: overrides for this start only; likewise ``beparams``.
     :param ignore_secondaries: start with mirrors which cannot be activated on their second node.
-    :raises errors.OpExecError: it does not run; its disks are inactive again.
+    :raises errors.OpExecError: it does not run, its disks are inactive again; or the node was
+        lost, then both may be otherwise.
     """
     node_name = unit.config.node(instance.primary_node).name
     with Undo(unit.warn) as undo:
@@ -52,6 +53,13 @@ def start(
             startup_paused=paused,
             reason=list(unit.op.reason or []),
         )
+        if isinstance(answer.failure, errors.NodeUnreachable):
+            # It may well run; without its disks it would not for long.
+            undo.commit()
+            raise errors.OpExecError(
+                f"could not start instance {instance.name}: {answer.failure}. It may run"
+                " nevertheless, so its disks stay active"
+            ) from answer.failure
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not start instance {instance.name} on node {node_name}:"

@@ -55,6 +55,7 @@ class LUInstanceStartup(LogicalUnit):
         assert self.instance is not None
         instance = self.instance
         prereq.require_not_forthcoming(instance, "start")
+        prereq.require_whole_disks(self, instance)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
         filled, hvparams, beparams = checked_overrides(
             self, instance, self.op.hvparams, self.op.beparams

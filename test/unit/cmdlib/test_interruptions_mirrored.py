@@ -1,0 +1,420 @@
+"""Operations on logical volumes and mirrored disks are broken at every node call, in four ways, and
+set right again, like those of :mod:`.test_interruptions`.
+
+The driver of mirrored disks is the real one; the kernel below it and the volumes are made up
+(:mod:`fakes.mirror`). Besides what holds there, no interruption leads to a split brain, loses
+content, or leaves a minor in use.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fakes import mirror
+from fakes.config import cluster_of, uuid_of
+from fakes.node_wing import BREAKS, Cluster
+from ganeti import errors
+from ganeti.cmdlib.backup import transfer
+from ganeti.cmdlib.instance import migration, sync
+from ganeti.cmdlib.instance import mirror as mirror_work
+from ganeti.objects import ipolicy
+from ganeti.opcodes import instance as ops
+from ganeti.opcodes.base import OpCode
+
+WEB = "web.example.com"
+LONG = bool(os.environ.get("GANETI_LONG"))
+CONTENT = bytes(range(256)) * 4096  # one MiB
+
+Recover = Callable[[Cluster, Callable[[], OpCode]], None]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.install(monkeypatch)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    for name in ("POLL_MIN_S", "POLL_MAX_S"):
+        monkeypatch.setattr(transfer, name, 0.0)
+    for name in ("POLL_S", "POLL_MAX_S"):
+        monkeypatch.setattr(sync, name, 0.0)
+    for module in (mirror_work, migration):
+        monkeypatch.setattr(module, "POLL_S", 0.0)
+
+
+def create(template: str = "drbd", **changes) -> ops.OpInstanceCreate:
+    values = {
+        "instance_name": WEB, "mode": "create", "disk_template": template, "pnode": "node1",
+        "snode": "node2" if template == "drbd" else None, "os_type": "noop",
+        "disks": [{"size": 1}] if template != "diskless" else [], "nics": [{}], "start": False}
+    return ops.OpInstanceCreate(**{**values, **changes})
+
+
+def empty(directory: Path) -> Cluster:
+    directory.mkdir()
+    rules = ipolicy.defaults()
+    rules["minmax"][0]["min"]["disk-size"] = 1
+    return Cluster(cluster_of(
+        3, ipolicy=rules, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
+        enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless")), directory)
+
+
+def fresh(directory: Path, template: str = "drbd", *, up: bool = False, exists: bool = True,
+          disks: int = 1, before: Callable[[Cluster], None] | None = None) -> Cluster:
+    """Three nodes, an instance with disks that have content."""
+    cluster = empty(directory)
+    if exists:
+        cluster.run(create(template, disks=[{"size": 1}] * disks))
+        for path in halves(cluster):
+            path.write_bytes(CONTENT)
+    if up:
+        cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+    if before is not None:
+        before(cluster)
+    cluster.rpc.restart()
+    return cluster
+
+
+def web(cluster: Cluster):
+    return cluster.config.instances()[0]
+
+
+def known(cluster: Cluster) -> bool:
+    return bool(cluster.config.instances())
+
+
+def halves(cluster: Cluster, *, primary_only: bool = False) -> list[Path]:
+    """The files with the content of the disks, on all their nodes."""
+    found = []
+    for disk in cluster.config.instance_disks(web(cluster)):
+        part = disk.children[0] if disk.children else disk
+        for node in part.nodes:
+            if primary_only and node != web(cluster).primary_node:
+                continue
+            root = cluster.rpc.root(cluster.config.node(node).name)
+            if part.dev_type == "plain":
+                found.append(root / mirror.LVM / "/".join(part.logical_id))
+            else:
+                found.append(Path(str(root) + part.logical_id[1]))
+    return found
+
+
+def check(cluster: Cluster) -> None:
+    """What must hold at every moment."""
+    cluster.check()
+    assert cluster.rpc.kernel.split == []
+
+
+def check_clean(cluster: Cluster, *, content: bool = True) -> None:
+    """What must hold when all is over."""
+    cluster.check_clean()
+    check(cluster)
+    kernel = cluster.rpc.kernel
+    kernel.replicate()
+    wanted = set()
+    names = {node.uuid: node.name.split(".")[0] for node in cluster.config.nodes()}
+    for instance in cluster.config.instances():
+        for disk in cluster.config.instance_disks(instance):
+            if disk.dev_type == "drbd" and instance.disks_active:
+                node_a, node_b, _port, minor_a, minor_b = disk.logical_id[:5]
+                wanted |= {(names[node_a], minor_a), (names[node_b], minor_b)}
+    assert cluster.rpc.active() == wanted, f"{cluster.rpc.active()} in use, not {wanted}"
+    for key in kernel.minors:
+        state = kernel.state(key)
+        assert state.connected and state.up_to_date, state
+        where = os.path.basename(key[0]).split(".")[0]
+        assert state.primary == (where == names[web(cluster).primary_node]), (where, state)
+    if content and known(cluster):
+        only = halves(cluster, primary_only=True)
+        for path in halves(cluster) if wanted or not only else only:
+            assert path.read_bytes()[:len(CONTENT)] == CONTENT, f"content of {path.name} is lost"
+    assert not cluster.config._store.reservations._taken, "reservations are left behind"
+
+
+# -- setting right ---------------------------------------------------------------------------
+
+
+def again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    cluster.run(op())
+
+
+def unless_done(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    try:
+        cluster.run(op())
+    except errors.OpPrereqError as err:
+        assert err.ecode in (errors.ECODE_NOENT, errors.ECODE_EXISTS, errors.ECODE_STATE), err
+
+
+def then_deactivated(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """What was activated for a moment may have stayed so."""
+    unless_done(cluster, op)
+    cluster.run(ops.OpInstanceDeactivateDisks(instance_name=web(cluster).name))
+
+
+def remove_then_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    if known(cluster):
+        cluster.run(ops.OpInstanceRemove(instance_name=WEB))
+    check_clean(cluster)
+    cluster.run(op())
+
+
+def commit_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """A commit that was taken back is repeated; half an instance is removed and made anew."""
+    if web(cluster).forthcoming:
+        cluster.run(op())
+    else:
+        cluster.run(ops.OpInstanceRemove(instance_name=WEB))
+        cluster.run(create())
+
+
+def adopt_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """What was adopted is the instance's as soon as it is on record; it has its name or the old."""
+    if not known(cluster):
+        cluster.run(op())
+        return
+    (disk,) = cluster.config.instance_disks(web(cluster))
+    path = halves(cluster)[0]
+    if not path.exists():
+        os.rename(path.with_name("mine"), path)  # as the administrator would
+    assert disk.dev_type == "plain"
+
+
+def clean_up_move(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    if cluster.rpc.running():
+        cluster.run(ops.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+
+
+def fail_over_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """There again unless it is there; then it is only started."""
+    if web(cluster).primary_node == uuid_of("node1"):
+        cluster.run(op())
+    elif web(cluster).admin_state == "up":
+        cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+        cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
+
+
+def third_node_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """The same; or, when it is there, another new secondary, which destroys what is left."""
+    if web(cluster).primary_node != uuid_of("node3"):
+        cluster.run(op())
+        return
+    if web(cluster).admin_state == "up":
+        cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+        cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
+    (secondary,) = cluster.config.secondary_nodes(web(cluster))
+    other = "node1" if secondary == uuid_of("node2") else "node2"
+    cluster.run(replace("replace_new_secondary", remote_node=other)())
+
+
+def new_secondary_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """The same; when node3 has it already, back, which destroys what was left."""
+    arrived = uuid_of("node3") in cluster.config.instance_nodes(web(cluster))
+    cluster.run(replace("replace_new_secondary", remote_node="node2" if arrived else "node3")())
+
+
+def convert_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    wanted = op().disk_template
+    if cluster.config.disk_template(web(cluster)) == wanted:
+        back = "plain" if wanted == "drbd" else "drbd"
+        cluster.run(ops.OpInstanceSetParams(
+            instance_name=WEB, disk_template=back,
+            remote_node="node2" if back == "drbd" else None))
+    cluster.run(op())
+
+
+def remove_second_disk(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    if len(web(cluster).disks) > 1:
+        cluster.run(ops.OpInstanceSetParams(instance_name=WEB, disks=[["remove", 1, {}]]))
+    check_clean(cluster)
+    cluster.run(op())
+
+
+def remove_disk_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    if len(web(cluster).disks) > 1:
+        cluster.run(op())
+
+
+def move_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    arrived = web(cluster).primary_node == uuid_of("node2")
+    cluster.run(ops.OpInstanceMove(
+        instance_name=WEB, target_node="node1" if arrived else "node2"))
+
+
+# -- what is broken ----------------------------------------------------------------------------
+
+
+def replace(mode: str, **changes) -> Callable[[], OpCode]:
+    return lambda: ops.OpInstanceReplaceDisks(instance_name=WEB, mode=mode, disks=[], **changes)
+
+
+def modify(**changes) -> Callable[[], OpCode]:
+    return lambda: ops.OpInstanceSetParams(instance_name=WEB, **changes)
+
+
+def migrate() -> OpCode:
+    return ops.OpInstanceMigrate(instance_name=WEB)
+
+
+def failover(**changes) -> Callable[[], OpCode]:
+    return lambda: ops.OpInstanceFailover(instance_name=WEB, **changes)
+
+
+def reserved(cluster: Cluster) -> None:
+    cluster.run(create(forthcoming=True))
+
+
+def with_volume(cluster: Cluster) -> None:
+    path = cluster.rpc.root("node1.example.com") / mirror.LVM / "xenvg" / "mine"
+    path.write_bytes(CONTENT)
+
+
+def lost(*nodes: str) -> Callable[[Cluster], None]:
+    """Volumes on these nodes are gone."""
+    def lose(cluster: Cluster) -> None:
+        for node in nodes:
+            for path in (cluster.rpc.root(f"{node}.example.com") / mirror.LVM).rglob("*"):
+                if path.is_file():
+                    path.unlink()
+    return lose
+
+
+def broken_storage(cluster: Cluster) -> None:
+    """The secondary has lost its volumes while it was active, and goes on without."""
+    cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
+    for key in cluster.rpc.kernel.minors:
+        if "node2" in key[0]:
+            cluster.rpc.kernel.detach(key)
+    lost("node2")(cluster)
+
+
+#: name: the operation, where it begins, how it is set right, whether the content must survive.
+CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
+    "create-drbd": (lambda: create(start=True), {"exists": False}, remove_then_again, False),
+    "create-plain": (lambda: create("plain"), {"exists": False}, remove_then_again, False),
+    "create-adopt": (
+        lambda: create("plain", disks=[{"size": 0, "adopt": "mine"}], no_install=True),
+        {"exists": False, "before": with_volume}, adopt_again, True),
+    "commit": (
+        lambda: ops.OpInstanceCreate(
+            instance_name=WEB, mode="create", disks=[], nics=[], commit=True, start=False),
+        {"exists": False, "before": reserved}, commit_again, False),
+    "remove": (
+        lambda: ops.OpInstanceRemove(instance_name=WEB), {"up": True}, unless_done, True),
+    "startup": (lambda: ops.OpInstanceStartup(instance_name=WEB), {}, again, True),
+    "shutdown": (lambda: ops.OpInstanceShutdown(instance_name=WEB), {"up": True}, again, True),
+    "reboot-full": (
+        lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="full"), {"up": True}, again,
+        True),
+    "reinstall": (
+        lambda: ops.OpInstanceReinstall(instance_name=WEB, os_type="other"), {}, again, True),
+    "rename": (
+        lambda: ops.OpInstanceRename(instance_name=WEB, new_name="www.example.com"), {},
+        then_deactivated, True),
+    "activate-disks": (
+        lambda: ops.OpInstanceActivateDisks(instance_name=WEB), {}, again, True),
+    "deactivate-disks": (
+        lambda: ops.OpInstanceDeactivateDisks(instance_name=WEB),
+        {"before": lambda c: c.run(ops.OpInstanceActivateDisks(instance_name=WEB))}, again, True),
+    "grow-disk": (
+        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=3, absolute=True),
+        {"up": True}, again, True),
+    "grow-disk-stopped": (
+        lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=3, absolute=True),
+        {}, again, True),
+    "recreate-disks": (
+        lambda: ops.OpInstanceRecreateDisks(instance_name=WEB),
+        {"before": lost("node1", "node2")}, then_deactivated, False),
+    "recreate-disks-elsewhere": (
+        lambda: ops.OpInstanceRecreateDisks(instance_name=WEB, nodes=["node3", "node1"]),
+        {"before": lost("node1", "node2")}, then_deactivated, False),
+    "migrate": (migrate, {"up": True}, clean_up_move, True),
+    "failover": (failover(), {"up": True}, fail_over_again, True),
+    "failover-stopped": (failover(), {}, fail_over_again, True),
+    "failover-third-node": (
+        failover(target_node="node3"), {"up": True}, third_node_again, True),
+    "move": (
+        lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
+        {"template": "plain", "up": True}, move_again, True),
+    "replace-on-primary": (replace("replace_on_primary"), {"up": True}, again, True),
+    "replace-on-secondary": (replace("replace_on_secondary"), {"up": True}, again, True),
+    "replace-new-secondary": (
+        replace("replace_new_secondary", remote_node="node3"), {"up": True}, new_secondary_again,
+        True),
+    "replace-new-secondary-stopped": (
+        replace("replace_new_secondary", remote_node="node3"), {}, new_secondary_again, True),
+    "replace-auto": (
+        replace("replace_auto"), {"up": True, "before": broken_storage}, again, True),
+    "convert-to-drbd": (
+        modify(disk_template="drbd", remote_node="node2"), {"template": "plain"}, convert_again,
+        True),
+    "convert-to-plain": (modify(disk_template="plain"), {}, convert_again, True),
+    "add-disk": (
+        modify(disks=[["add", -1, {"size": 1}]]), {"up": True}, remove_second_disk, False),
+    "remove-disk": (
+        modify(disks=[["remove", 0, {}]]), {"up": True, "disks": 2}, remove_disk_again, True),
+}
+
+#: As for files: a guest of the fake hypervisor has no state between "here" and "gone".
+IMPOSSIBLE = {("fail", "instance_finalize_migration_src")}
+
+
+def breaks(name: str, count: int) -> list[tuple[str, int]]:
+    """How and at which call an operation is broken: a selection, or everywhere in every way."""
+    if LONG:
+        return [(how, at) for how in BREAKS for at in range(count)]
+    first = list(CASES).index(name)
+    return [(("kill", "cut")[at % 2], at) for at in range(first % 3, count, 3)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
+    op, start, recover, content = CASES[name]
+    whole = fresh(tmp_path / "whole", **start)
+    whole.run(op())
+    check_clean(whole, content=content)
+    count = len(whole.rpc.calls)
+    assert count
+    for how, at in breaks(name, count):
+        if (how, whole.rpc.calls[at][0]) in IMPOSSIBLE:
+            continue
+        where = f"{how} at call {at}, {whole.rpc.calls[at]}"
+        cluster = fresh(tmp_path / f"{how}-{at}", **start)
+        cluster.broken(op(), at, how)
+        try:
+            check(cluster)
+            recover(cluster, op)
+            check_clean(cluster, content=content)
+        except (AssertionError, errors.GenericError) as err:
+            raise AssertionError(f"{where}: {err}") from err
+
+
+def test_half_a_disk_is_not_used(tmp_path: Path) -> None:
+    """What recreate-disks has begun is on record, until it is complete."""
+    cluster = fresh(tmp_path / "cluster", before=lost("node1", "node2"))
+    cluster.broken(ops.OpInstanceRecreateDisks(instance_name=WEB), 7, "kill")
+    with pytest.raises(errors.OpPrereqError, match="disk 0 .*not made completely. Repeat"):
+        cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+    with pytest.raises(errors.OpExecError, match="disk 0 .*not made completely. Repeat"):
+        cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
+    cluster.run(ops.OpInstanceRecreateDisks(instance_name=WEB))
+    cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+    check_clean(cluster, content=False)
+
+
+def test_the_kernel_of_these_tests_sees_a_split_brain(tmp_path: Path) -> None:
+    """Two halves which were both written to while they were alone do not meet again."""
+    cluster = fresh(tmp_path / "cluster", up=True)
+    kernel = cluster.rpc.kernel
+    (one, two) = sorted(kernel.minors)
+    ends = {key: (kernel.minors[key].local, kernel.minors[key].remote, kernel.minors[key].net)
+            for key in (one, two)}
+    kernel.disconnect(one)
+    kernel.minors[two].local = None
+    kernel.open(two, force=False)
+    for key in (one, two):
+        kernel.connect(key, *ends[key])
+    assert kernel.split
+    assert kernel.state(one).standalone and kernel.state(two).standalone
