@@ -63,7 +63,7 @@ def parse(command: Command, argv: Sequence[str]) -> tuple[Values, list[str]]:
         else:
             _read_short(word, arguments, by_name, values)
     if not ended and any(word in opt.HELP.names for word in arguments):
-        values.help = True
+        values.__dict__["help"] = True
     if not values.help:
         check_arguments(command, arguments)
         late = None if ended else _late_option(command, arguments)
