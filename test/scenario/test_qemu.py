@@ -130,15 +130,6 @@ def test_soft_reboot_keeps_the_hardware_hard_takes_the_new(node: Node,
         node.wait_booted(guest, more_than=len(node.lines(guest)))
 
 
-def test_memory_balloon(node: Node, guest: FilledInstance) -> None:
-    node.start(guest)
-    node.wait_booted(guest)
-    with paths.override(node.paths):
-        instance.balloon_memory(guest, 80)
-    # The guest loads its balloon driver in its own time.
-    wait_until(lambda: node.info(guest)["memory"] <= 80, "the balloon has grown")
-
-
 def test_diskless_guest(node: Node) -> None:
     guest = node.instance("nodisk.example.com", disks=0)
     node.start(guest)

@@ -232,23 +232,29 @@ def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process exists and is not a zombie."""
-    return _state(pid) not in (b"", b"Z", b"X")
+    """Whether a process exists and has a thread that has not ended.
+
+    A zombie has ended, but not one whose other threads go on: they hold its files, and one that
+    waits for a disk may do so after the process was killed.
+    """
+    state, *rest = _stat(pid) or (b"",)
+    # Field 20 of proc(5) is the number of threads.
+    return state not in (b"", b"X") and (state != b"Z" or int(rest[16]) > 1)
 
 
 def is_paused(pid: int) -> bool:
     """Whether a process was stopped by a signal, so that it does nothing until it is continued."""
-    return _state(pid) == b"T"
+    return _stat(pid)[:1] == [b"T"]
 
 
-def _state(pid: int) -> bytes:
-    """The letter for the state of a process; empty when there is none."""
+def _stat(pid: int) -> list[bytes]:
+    """The fields of a process from its state on, see proc(5); empty when there is none."""
     if pid <= 0:
-        return b""
+        return []
     try:
         with open(f"/proc/{pid}/stat", "rb") as stream:
             stat = stream.read()
     except (FileNotFoundError, ProcessLookupError):
-        return b""
+        return []
     # The state follows the command, which is in parentheses and may contain any character.
-    return stat.rpartition(b")")[2].split()[0]
+    return stat.rpartition(b")")[2].split()

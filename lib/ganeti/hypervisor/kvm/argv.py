@@ -571,6 +571,21 @@ def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts, *,
     return argv
 
 
+def translated(words: Sequence[str], facts: QemuFacts) -> list[str]:
+    """A command line of :func:`base_argv` in the words of another QEMU, for the same guest."""
+    result, machine = [facts.program, *words[1:]], 0
+    for number, word in enumerate(words):
+        if word == "-machine":
+            machine = number + 1
+    if "-no-acpi" in result and "no-acpi" not in facts.options:
+        kind, comma, rest = result[machine].partition(",")
+        result[machine] = f"{kind},acpi=off{comma}{rest}"
+        result.remove("-no-acpi")
+    if facts.version[0] >= 11 and result[1:2] == ["-name"]:
+        result[2] = result[2].removesuffix(",debug-threads=on")
+    return result
+
+
 def _hotplug_ports(machine: str, reserved: int) -> list[str]:
     argv = []
     for number, (port, address) in enumerate(hotplug_ports(machine, reserved)):

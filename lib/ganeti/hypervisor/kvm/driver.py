@@ -365,6 +365,7 @@ class KvmHypervisor(KvmGuests):
         with self._locked(name):
             self._refuse_running(layout)
             qemu = facts.of(record.hvparams["kvm_path"])
+            record = replace(record, argv=tuple(argv.translated(record.argv, qemu)))
             self._start(record, layout, qemu, paused=False, tags=instance.tags)
 
     # Memory
@@ -528,7 +529,7 @@ class KvmHypervisor(KvmGuests):
         if wanted == facts.KVM and qemu.accelerator != facts.KVM:
             raise errors.HypervisorError(
                 f"instance {instance.name} runs with KVM, which does not work on this node")
-        return replace(record, argv=(qemu.program, *record.argv[1:]), disks=own)
+        return replace(record, argv=tuple(argv.translated(record.argv, qemu)), disks=own)
 
     def migrate(self, cluster_name: str, instance: FilledInstance, target: str, *,
                 live: bool) -> None:

@@ -56,6 +56,11 @@ def check_possible(record: Runtime, kind: str) -> None:
     if value in fixed:
         raise errors.HotplugError(f"devices of {parameter} {value} cannot be changed while the "
                                   "instance runs")
+    machine = next(iter(words_of(record, "-machine")), "")
+    if not record.hvparams.get("acpi", True) and not argv.is_q35(machine):
+        raise errors.HotplugError(
+            "the guest runs without ACPI, which would tell it of devices (parameter acpi). "
+            "After a restart it finds what was changed.")
 
 
 def used_bus(record: Runtime) -> argv.Bus:

@@ -352,3 +352,17 @@ def test_options_as_qmp_arguments() -> None:
     # The cache of a card is a word in QEMU, no switch.
     assert argv.qmp_arguments([("write-cache", "on"), ("mq", "on"), ("scsi-id", 3)],
                               flat=True) == {"write-cache": "on", "mq": True, "scsi-id": 3}
+
+
+def test_a_command_line_in_the_words_of_another_qemu() -> None:
+    """A guest without ACPI stays one where the option for it has become a machine's property."""
+    old = ["/old/kvm", "-name", "web1,debug-threads=on", "-m", "64", "-no-acpi", "-machine",
+           "pc-i440fx-7.2,accel=tcg", "-uuid", "u"]
+    newer = replace(QEMU, program="/new/kvm", version=(10, 0, 0), options=frozenset())
+    assert argv.translated(old, newer) == [
+        "/new/kvm", "-name", "web1,debug-threads=on", "-m", "64", "-machine",
+        "pc-i440fx-7.2,acpi=off,accel=tcg", "-uuid", "u"]
+    newest = replace(newer, version=(11, 0, 0))
+    assert argv.translated(old, newest)[2] == "web1"
+    same = replace(QEMU, options=frozenset(("no-acpi",)))
+    assert argv.translated(old, same) == [same.program, *old[1:]]
