@@ -1,9 +1,10 @@
 """The copy of the job queue that every master candidate keeps.
 
 The master sends whole files, many times a second. They are written as the master's own: one record
-in a journal, flushed, then the files without a flush (:mod:`ganeti.wire.queue_store`). The process
-that serves a kept connection holds the directory meanwhile; when no message comes any more it
-flushes the files and removes the journal (:func:`settle`). Only files of the queue can be named.
+in a journal, flushed, then, a moment after the answer, the files (:mod:`ganeti.wire.queue_copy`).
+The process that serves a kept connection holds the directory meanwhile; when no message comes any
+more it flushes the files and removes the journal (:func:`settle`). Only files of the queue can be
+named.
 
 A node whose own master daemon runs refuses: two masters must not write one queue.
 """
@@ -14,7 +15,6 @@ import contextlib
 import logging
 import os
 import re
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +23,8 @@ from ganeti.backend import caller
 from ganeti.backend.registry import serves
 from ganeti.utils import filelock, fs, master_state, paths, users
 from ganeti.wire import calls, queue_inventory
-from ganeti.wire.queue_store import VERSION, QueueStore
+from ganeti.wire.queue_copy import QueueCopy
+from ganeti.wire.queue_store import VERSION, QueueStore, has_journals
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +36,7 @@ _DIR_MODE = 0o750
 _LOCK_WAIT_S = 10.0
 
 # This process's hold on the copy, between the first message and a pause.
-_store: QueueStore | None = None
-_checkpoint: threading.Thread | None = None
+_copy: QueueCopy | None = None
 
 
 def _relative(name: str) -> str:
@@ -64,47 +64,27 @@ def _refuse_second_master() -> None:
 
 
 @contextlib.contextmanager
-def _writing() -> Iterator[QueueStore]:
+def _writing() -> Iterator[QueueCopy]:
     """The block writes the queue for the master that calls."""
-    global _store
+    global _copy
     _refuse_second_master()
     with caller.writing(master_state.QUEUE):
-        if _store is None:
-            opened = QueueStore(paths.current().queue_dir, lock_wait_s=_LOCK_WAIT_S)
+        if _copy is None:
+            store = QueueStore(paths.current().queue_dir, lock_wait_s=_LOCK_WAIT_S)
             # Journals of a process that was killed here, a master perhaps, are applied now: before
             # anything newer is written, and never after it.
-            opened.open()
-            _store = opened
-        yield _store
+            store.open()
+            _copy = QueueCopy(store)
+        yield _copy
 
 
 def settle() -> None:
     """Leave only the published files, flushed, and let others write the queue."""
-    global _store
-    if _store is not None:
-        store, _store = _store, None
-        if _checkpoint is not None:
-            _checkpoint.join()
-        if filelock.is_locked(paths.current().queue_lock_file):
-            # A master has begun to work here; the directory is no longer ours.
-            store.abandon()
-        else:
-            store.close()
-
-
-def _flush_old(store: QueueStore) -> None:
-    """Free a journal that has grown; beside the messages, which must not wait for that."""
-    global _checkpoint
-
-    def flush() -> None:
-        try:
-            store.checkpoint()
-        except OSError as err:
-            _log.warning("cannot flush the copy of the job queue yet: %s", err)
-
-    if store.has_old_journals and (_checkpoint is None or not _checkpoint.is_alive()):
-        _checkpoint = threading.Thread(target=flush, name="checkpoint")
-        _checkpoint.start()
+    global _copy
+    if _copy is not None:
+        copy, _copy = _copy, None
+        # When a master has begun to work here, the directory is no longer ours.
+        copy.close(abandon=filelock.is_locked(paths.current().queue_lock_file))
 
 
 @serves(calls.JOBQUEUE_UPDATE)
@@ -132,10 +112,8 @@ def update_many(files: list[tuple[str, str]]) -> None:
 
 
 def _update(texts: dict[str, str]) -> None:
-    with _writing() as store:
-        store.commit(texts)
-        store.apply()
-        _flush_old(store)
+    with _writing() as copy:
+        copy.write(texts)
 
 
 @serves(calls.JOBQUEUE_RENAME)
@@ -149,7 +127,8 @@ def rename(rename: list[list[str]]) -> list[None]:
         if len(pair) != 2:
             raise errors.JobQueueError("a rename needs an old and a new name")
         pairs.append((_local(pair[0]), _local(pair[1])))
-    with _writing():
+    with _writing() as copy:
+        copy.apply()
         _move(pairs)
     return [None] * len(pairs)
 
@@ -173,13 +152,29 @@ def _move(pairs: list[tuple[str, str]]) -> None:
 def inventory(parts: list[int]) -> dict[str, Any]:
     """What lies in the queue directory; takes no lock, each file is whole at every moment.
 
+    What another process writes here may be :data:`~ganeti.wire.queue_copy.APPLY_AFTER_S` ahead.
+
     :raises JobQueueError: it cannot be read.
     """
     directory = paths.current().queue_dir
+    if _copy is not None:
+        _copy.apply()
+    else:
+        _finish(directory)
     try:
         return queue_inventory.take(directory, parts).to_wire()
     except OSError as err:
         raise errors.JobQueueError(f"cannot read the job queue in {directory}: {err}") from err
+
+
+def _finish(directory: str) -> None:
+    """Do what a process that was killed here has left undone."""
+    if has_journals(directory) and not filelock.is_locked(paths.current().queue_lock_file):
+        store = QueueStore(directory, lock_wait_s=0)
+        # Another process is at work, which does it itself, or it cannot be done.
+        with contextlib.suppress(errors.JobQueueError):
+            store.open()
+            store.close()
 
 
 @serves(calls.JOBQUEUE_PURGE)

@@ -18,6 +18,7 @@ from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects.transfer import MasterVote
 from ganeti.utils import daemonize, fs, master_state, net, paths
 from ganeti.wire import calls
+from ganeti.wire.queue_store import journaled_serial
 
 _JOB = re.compile(r"job-([0-9]{1,16})")
 #: Added to the name of a configuration that this node gave up.
@@ -29,17 +30,23 @@ def last_job(directory: str) -> int:
 
     :raises JobQueueError: it cannot be read.
     """
+    if not os.path.isdir(directory):
+        return 0
     try:
-        highest = int(fs.read_file(f"{directory}/serial").strip() or "0")
+        # Acknowledged jobs need not have files yet. First, because what leaves a journal is there.
+        highest = journaled_serial(directory)
+    except OSError as err:
+        raise errors.JobQueueError(f"cannot read the job queue in {directory}: {err}") from err
+    try:
+        highest = max(highest, int(fs.read_file(f"{directory}/serial").strip() or "0"))
     except FileNotFoundError:
-        highest = 0
+        pass
     except (OSError, ValueError) as err:
         raise errors.JobQueueError(f"cannot read {directory}/serial: {err}") from err
-    if os.path.isdir(directory):
-        for name in os.listdir(directory):
-            found = _JOB.fullmatch(name)
-            if found is not None:
-                highest = max(highest, int(found[1]))
+    for name in os.listdir(directory):
+        found = _JOB.fullmatch(name)
+        if found is not None:
+            highest = max(highest, int(found[1]))
     return highest
 
 

@@ -6,7 +6,7 @@ of a flush and of a message to the candidates is shared by everything that chang
 the cost per job falls as the load rises.
 
 The work is a line of threads, each taking all that the one before has finished: the committer
-writes the journal, the applier replaces files and hands the content to the candidates' senders, the
+writes the journal, the applier hands the content to the candidates' senders and replaces files, the
 announcer tells.
 
 A batch passes two marks. It is *durable* when the journal is flushed: a worker may act on it. It is
@@ -345,10 +345,11 @@ class Committer:
                 batches += some
                 files.update(their_files)
                 archive += their_archive
-            self._store.apply()
             ended = all(picture.state.end is not None
                         for batch in batches for picture in batch.pictures)
+            # The candidates write theirs at the same time.
             wait = self._send(files, archive, ended)
+            self._store.apply()
             self.later(functools.partial(self._tell, batches, wait))
 
     def _announce(self) -> None:

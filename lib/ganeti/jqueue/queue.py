@@ -36,6 +36,9 @@ from ganeti.wire.queue_store import QueueStore
 
 # How many jobs one commit of an automatic archiving moves, and one look at the jobs reads.
 _CHUNK = 500
+# So few jobs of one submission begin as soon as they are durable, while the candidates are being
+# sent them. The work of more would delay the answer for all, so these begin when that is out.
+_BEGIN_BEFORE = 5
 
 # Called once with the result, or with the error.
 Done = Callable[[Any, Exception | None], None]
@@ -132,17 +135,15 @@ class JobQueue:
                     accepted.append(job)
             if accepted:
                 batch = self._engine.committer.add_new(accepted, self._engine.serial)
-                # The work of the first ones would delay the answer for all: not more of them begin
-                # before it than could find a worker.
                 accepted.sort(key=lambda job: (job.priority, job.id))
-                first, rest = accepted[:self._engine.pool.limit], accepted[self._engine.pool.limit:]
-                batch.when_durable(lambda err: self._accepted(first, err))
+                if len(accepted) <= _BEGIN_BEFORE:
+                    batch.when_durable(lambda err: self._accepted(accepted, err))
                 batch.when_told(lambda err: done(
                     results if err is None
                     else [entry if isinstance(entry, Exception) else err for entry in results],
                     None))
-                if rest:
-                    batch.when_told(lambda err: self._accepted(rest, err))
+                if len(accepted) > _BEGIN_BEFORE:
+                    batch.when_told(lambda err: self._accepted(accepted, err))
         if not accepted:
             done(results, None)
 

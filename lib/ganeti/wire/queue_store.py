@@ -22,8 +22,9 @@ A full disk makes :meth:`QueueStore.commit` fail with nothing changed. When only
 be replaced, the journal keeps its content until that works.
 
 The master daemon writes the queue of its node; on other candidates the node daemon writes the copy
-in the same way, so that a message costs one flush, too. Who has opened the directory with
-``lock_wait_s`` keeps it locked (a flock on the directory itself) until :meth:`QueueStore.close`.
+in the same way, so that a message costs one flush, too (:mod:`.queue_copy`). Who has opened the
+directory with ``lock_wait_s`` keeps it locked (a flock on the directory itself) until
+:meth:`QueueStore.close`.
 
 One thread commits, another may apply, a third make checkpoints. Source for the names: seed 001 *Job
 Queue*.
@@ -461,6 +462,16 @@ class QueueStore:
             return bool(self._touched)
 
     @property
+    def removed(self) -> bool:
+        """Whether somebody took the journal in use away, and so the queue with it."""
+        fd = self._fd
+        if fd is not None:
+            # Another thread may just have closed it, for a new one.
+            with contextlib.suppress(OSError):
+                return os.fstat(fd).st_nlink == 0
+        return False
+
+    @property
     def has_old_journals(self) -> bool:
         """Whether journals wait for a checkpoint besides the one in use."""
         with self._lock:
@@ -534,33 +545,11 @@ class QueueStore:
     # -- replay ----------------------------------------------------------------------------------
 
     def _replay(self, names: Iterable[str]) -> None:
-        numbers = sorted(int(match[1]) for name in names
-                         if (match := _JOURNAL_FILE.match(name)))
+        journals = _read_journals(self.directory, names)
+        numbers = [number for number, _files, _archive in journals]
         self._number = numbers[-1] if numbers else 0
-        contents = [fs.read_bytes(self._path(f"journal-{number}")) for number in numbers]
-        records: list[list[tuple[int, dict[str, Any], dict[str, str]]]] = []
-        valid_bytes: dict[int, int] = {}
-        for number, content in zip(numbers, contents, strict=True):
-            found, good = _parse_journal(content)
-            if good < len(content):
-                _log.warning("job queue: journal-%d ends with %d bytes that were never"
-                             " acknowledged", number, len(content) - good)
-            records.append(found)
-            valid_bytes[number] = good
-        for found in records:
-            for _end, head, _files in found:
-                if head.get("after"):
-                    number, good = head["after"]
-                    valid_bytes[number] = min(good, valid_bytes.get(number, good))
         changed: set[str] = set()
-        for number, found in zip(numbers, records, strict=True):
-            files: dict[str, str] = {}
-            archived: list[int] = []
-            for end, head, contained in found:
-                if end > valid_bytes[number]:
-                    break
-                files.update(contained)
-                archived.extend(head.get("archive", ()))
+        for _number, files, archived in journals:
             for name, text in files.items():
                 match = _JOB_FILE.match(name)
                 if match and not os.path.exists(self._path(name)) and os.path.exists(
@@ -586,6 +575,32 @@ class QueueStore:
 
     def _path(self, name: str) -> str:
         return f"{self.directory}/{name}"
+
+
+def has_journals(directory: str) -> bool:
+    """Whether somebody writes this queue, or has left something to be done."""
+    try:
+        return any(map(_JOURNAL_FILE.match, os.listdir(directory)))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def journaled_serial(directory: str) -> int:
+    """The highest job id in what was acknowledged and is perhaps not yet in its files; 0 for none.
+
+    Whoever reads the files *after* this misses nothing.
+
+    :raises OSError: it cannot be read.
+    """
+    highest = 0
+    for _number, files, _archive in _read_journals(directory, os.listdir(directory)):
+        for name, text in files.items():
+            match = _JOB_FILE.match(name)
+            if match is not None:
+                highest = max(highest, int(match[1]))
+            elif name == SERIAL and text.strip().isdecimal():
+                highest = max(highest, int(text))
+    return highest
 
 
 def ids_in(directory: str) -> list[int]:
@@ -614,6 +629,43 @@ def _record(files: Mapping[str, str], archive: Sequence[int],
         head["after"] = list(after)
     payload = b"".join([json.dumps(head).encode("ascii"), b"\n", *(data for _, data in contents)])
     return b"GJ1 %08x %d\n%s\n" % (zlib.crc32(payload), len(payload), payload)
+
+
+def _read_journals(directory: str, names: Iterable[str]
+                   ) -> list[tuple[int, dict[str, str], list[int]]]:
+    """What counts of the journals among these names, oldest first.
+
+    A journal which is removed meanwhile has become files and is left out.
+
+    :returns: for each its number, the newest content of each file, and which jobs are archived.
+    """
+    records: dict[int, list[tuple[int, dict[str, Any], dict[str, str]]]] = {}
+    valid_bytes: dict[int, int] = {}
+    for number in sorted(int(match[1]) for name in names if (match := _JOURNAL_FILE.match(name))):
+        try:
+            content = fs.read_bytes(f"{directory}/journal-{number}")
+        except FileNotFoundError:
+            continue
+        records[number], valid_bytes[number] = _parse_journal(content)
+        if valid_bytes[number] < len(content):
+            _log.info("job queue: journal-%d ends with %d bytes that were never acknowledged",
+                      number, len(content) - valid_bytes[number])
+    for found in records.values():
+        for _end, head, _files in found:
+            if head.get("after"):
+                number, good = head["after"]
+                valid_bytes[number] = min(good, valid_bytes.get(number, good))
+    counted = []
+    for number, found in records.items():
+        files: dict[str, str] = {}
+        archived: list[int] = []
+        for end, head, contained in found:
+            if end > valid_bytes[number]:
+                break
+            files.update(contained)
+            archived.extend(head.get("archive", ()))
+        counted.append((number, files, archived))
+    return counted
 
 
 def _parse_journal(content: bytes) -> tuple[list[tuple[int, dict[str, Any], dict[str, str]]], int]:

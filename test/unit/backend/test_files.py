@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from ganeti import errors
-from ganeti.backend import files, jobqueue, ssconf
+from ganeti.backend import files, jobqueue, master_vote, ssconf
 from ganeti.utils import filelock
 from ganeti.wire.calls import FileDetails
 from ganeti.wire.queue_inventory import Inventory
@@ -100,6 +100,7 @@ def test_queue_update_and_archive(here):
     jobqueue.update(f"{QUEUE}/job-7", "seven")
     jobqueue.update_many([("version", "1\n"), ("job-8", "eight"), ("serial", "8\n"),
                           ("archive/0/job-1", "one")])
+    jobqueue.settle()
     assert visible(here) == ["archive", "job-7", "job-8", "serial", "version"]
     assert stat.S_IMODE(os.stat(f"{here.queue_dir}/job-8").st_mode) == 0o640
     pair = [f"{QUEUE}/job-7", f"{QUEUE}/archive/0/job-7"]
@@ -147,9 +148,10 @@ def test_queue_write_that_fails_leaves_the_old(here, monkeypatch):
     monkeypatch.setattr(os, "fdatasync", full)
     with pytest.raises(errors.JobQueueError, match="No space"):
         jobqueue.update_many([("job-1", "new"), ("job-2", "new")])
+    monkeypatch.undo()
+    jobqueue.settle()
     assert visible(here) == ["archive", "job-1", "job-2", "version"]
-    with open(f"{here.queue_dir}/job-1") as stream:
-        assert stream.read() == "old"
+    assert read(here, "job-1") == "old"
 
 
 def read(here, name):
@@ -164,7 +166,7 @@ def test_queue_copy_of_a_killed_process_is_finished_first(here):
     store.commit({"job-1": "one", "job-2": "two"})
     os.close(store._lock_fd)  # the kernel does this at a process's end
     jobqueue.update("job-2", "newer")
-    assert (read(here, "job-1"), read(here, "job-2")) == ("one", "newer")
+    assert read(here, "job-1") == "one"
     jobqueue.settle()
     assert (read(here, "job-1"), read(here, "job-2")) == ("one", "newer")
 
@@ -217,12 +219,36 @@ def test_queue_tells_what_it_holds(here):
         jobqueue.inventory([])
 
 
+def test_what_a_killed_process_left_undone_is_done_by_who_asks(here):
+    store = QueueStore(here.queue_dir, lock_wait_s=0)
+    store.open()
+    store.commit({"job-1": "one", "serial": "1\n"})
+    # It lives: it does that itself.
+    assert Inventory.from_wire(jobqueue.inventory([])).live == {}
+    assert master_vote.last_job(here.queue_dir) == 1
+    os.close(store._lock_fd)
+    with filelock.FileLock(here.queue_lock_file) as lock:
+        lock.acquire()
+        assert Inventory.from_wire(jobqueue.inventory([])).live == {}
+    assert Inventory.from_wire(jobqueue.inventory([])).live.keys() == {1}
+    assert visible(here) == sorted(os.listdir(here.queue_dir))
+    assert visible(here) == ["archive", "job-1", "lock", "serial", "version"]
+
+
+def test_a_copy_that_is_given_up_does_not_come_back(here):
+    """A node that is no candidate any more; the process with the old connection still lives."""
+    jobqueue.update_many([("version", "1\n"), ("job-1", "one")])
+    jobqueue.remove_jobs()
+    jobqueue.settle()
+    assert visible(here) == ["archive", "version"]
+
+
 def test_queue_journals_that_have_grown_are_freed(here, monkeypatch):
     monkeypatch.setattr(QueueStore.__init__, "__kwdefaults__",
                         {**QueueStore.__init__.__kwdefaults__, "journal_bytes": 1000})
     for number in range(1, 40):
         jobqueue.update(f"job-{number}", "x" * 200)
-    jobqueue._checkpoint.join()
+    jobqueue._copy._flushing.join()
     assert len([name for name in os.listdir(here.queue_dir) if name.startswith("journal-")]) < 6
     jobqueue.settle()
     assert visible(here) == sorted(["archive", "version", *(f"job-{n}" for n in range(1, 40))])

@@ -12,6 +12,7 @@ from ganeti.http.server import Request
 from ganeti.utils import master_state, paths
 from ganeti.utils.master_state import NONE, Epoch, StaleEpochError
 from ganeti.wire.calls import FileDetails
+from ganeti.wire.queue_store import QueueStore
 
 E1, E2 = Epoch(1, "uuid-1"), Epoch(2, "uuid-2")
 
@@ -50,6 +51,40 @@ def test_a_candidate(node):
     assert len(vote.config_digest) == 64
     upload(17, E1, "other content")
     assert master_vote.vote().config_digest != vote.config_digest
+
+
+def test_jobs_in_a_journal_count(node):
+    """They were acknowledged, and a candidate with them is newer than one without."""
+    assert master_vote.last_job(node.queue_dir) == 0
+    store = QueueStore(node.queue_dir)
+    store.open()
+    store.commit({"job-41": "{}", "serial": "40\n"})
+    assert master_vote.vote().last_job == 41
+    store.commit({"serial": "43\n"})
+    assert master_vote.vote().last_job == 43
+    store.apply()
+    store.close()
+    assert master_vote.vote().last_job == 43
+
+
+def test_what_was_never_acknowledged_does_not_count(node, monkeypatch):
+    store = QueueStore(node.queue_dir)
+    store.open()
+    store.commit({"serial": "40\n"})
+
+    def broken(fd):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fdatasync", broken)
+        patch.setattr(os, "ftruncate", lambda fd, size: broken(fd))
+        with pytest.raises(errors.JobQueueError):
+            store.commit({"serial": "41\n"})
+    store.commit({"job-1": "{}"})
+    journal, = (name for name in os.listdir(node.queue_dir) if name.endswith("-2"))
+    with open(f"{node.queue_dir}/{journal}", "ab") as stream:
+        stream.write(b"GJ1 00000000 99\nhalf of it")
+    assert master_vote.vote().last_job == 40
 
 
 @pytest.mark.parametrize(("text", "serial"), [

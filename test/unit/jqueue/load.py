@@ -4,7 +4,8 @@ Used by the tests that kill the queue (:mod:`.crash_driver`) and by those that l
 messages fail (``test_faults.py``). One injection point, a function called with a name before every
 write, flush, rename, removal and message, is given by them.
 
-The candidate is a directory of its own, written as a node daemon does it. What an opcode does is
+The candidate is a directory of its own, written as a node daemon does it; what it does to its disk
+is a step, too, whose name begins with "copy". What an opcode does is
 one line in a file, so that executions can be counted.
 """
 
@@ -26,6 +27,7 @@ from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.wire import queue_inventory
+from ganeti.wire.queue_copy import QueueCopy
 from ganeti.wire.queue_inventory import Inventory
 from ganeti.wire.queue_store import QueueStore, archive_file
 
@@ -44,13 +46,17 @@ class Transport:
     def __init__(self, directory: str, inject: Inject) -> None:
         self.directory = f"{directory}/{CANDIDATE}"
         self._inject = inject
-        self._store: QueueStore | None = None
+        self._copy: QueueCopy | None = None
 
-    def _open(self) -> QueueStore:
-        if self._store is None:
-            self._store = QueueStore(self.directory)
-            self._store.open()
-        return self._store
+    def _open(self) -> QueueCopy:
+        if self._copy is None:
+            store = QueueStore(self.directory, fault=self._of_the_copy)
+            store.open()
+            self._copy = QueueCopy(store, apply_after_s=0.005)
+        return self._copy
+
+    def _of_the_copy(self, step: str) -> None:
+        self._inject(f"copy {step}")
 
     def _message(self, name: str, action: Callable[[], Any]) -> Any:
         try:
@@ -62,27 +68,27 @@ class Transport:
         return result
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
+        if self._copy is not None:
+            self._copy.close()
+            self._copy = None
 
     def candidates(self) -> Sequence[str]:
         return (CANDIDATE,)
 
     def update(self, node_uuid: str, files: dict[str, str]) -> None:
-        def write() -> None:
-            self._open().commit(files)
-            self._open().apply()
-
-        self._message("update", write)
+        self._message("update", lambda: self._open().write(files))
 
     def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
-        found: Inventory = self._message(
-            "inventory", lambda: queue_inventory.take(self.directory, parts))
+        def take() -> Inventory:
+            self._open().apply()
+            return queue_inventory.take(self.directory, parts)
+
+        found: Inventory = self._message("inventory", take)
         return found
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         def move() -> None:
+            self._open().apply()
             for job_id in job_ids:
                 target = Path(self.directory, archive_file(job_id))
                 target.parent.mkdir(parents=True, exist_ok=True)
@@ -96,7 +102,7 @@ class Transport:
         def empty() -> None:
             # A journal left by a killed process must not bring the jobs back.
             self._open().close()
-            self._store = None
+            self._copy = None
             for path in Path(self.directory).rglob("job-*"):
                 path.unlink()
 
@@ -157,6 +163,10 @@ class Run:
         finally:
             self.locks.release(callbacks.owner)
         return None
+
+    def settle(self) -> None:
+        """Let the candidate finish what it was sent."""
+        self._transport.close()
 
     def close(self) -> None:
         """Give the files back, once the queue has stopped."""
@@ -279,6 +289,7 @@ def check(directory: str, run: Run) -> None:
     assert run.locks.table() == []
     assert not run.died.is_set(), "a thread died"
     whole(f"{directory}/queue")
+    run.settle()
     here = queue_inventory.take(f"{directory}/queue")
     there = queue_inventory.take(f"{directory}/{CANDIDATE}")
     assert there == here, f"the candidate differs: {there} {here}"

@@ -20,6 +20,7 @@ STEPS = {
     "create-journal", "write-journal", "flush-journal", "remove-journal", "write-file",
     "rename-file", "flush-file", "flush-directory", "archive-job", "remove-drain", "rpc-inventory",
     "rpc-inventory-answered", "rpc-update", "rpc-update-answered", "rpc-archive", "rpc-drain",
+    "copy-write-journal", "copy-flush-journal", "copy-write-file", "copy-rename-file",
 }
 
 

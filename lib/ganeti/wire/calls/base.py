@@ -32,6 +32,8 @@ from ganeti.objects.transfer import BlockDevStatus
 
 #: Texts of this many bytes and more are compressed on the wire.
 COMPRESS_MIN_BYTES = 512
+#: Of many texts in one message only those of this size: beginning to compress costs 15 us each.
+COMPRESS_MANY_MIN_BYTES = 16 * 1024
 #: No call transports a larger text; a compressed bomb stops here.
 TEXT_MAX_BYTES = 64 * 1024 * 1024
 
@@ -186,7 +188,7 @@ class _TextsEncoding(Encoding):
     """Several texts with their file names: a list of ``(file name, text)`` on both ends."""
 
     def encode(self, value: Any, filler: Filler) -> Any:
-        return [[name, compress(text)] for name, text in value]
+        return [[name, compress(text, COMPRESS_MANY_MIN_BYTES)] for name, text in value]
 
     def decode(self, wire: Any) -> list[tuple[str, str]]:
         texts = []
@@ -227,10 +229,10 @@ class FileDetails:
     mtime: float
 
 
-def compress(text: str | bytes) -> list[Any]:
-    """Text -> ``[encoding number, text]``."""
+def compress(text: str | bytes, min_bytes: int = COMPRESS_MIN_BYTES) -> list[Any]:
+    """Text -> ``[encoding number, text]``; compressed from so many bytes on."""
     data = text.encode("utf-8") if isinstance(text, str) else text
-    if len(data) < COMPRESS_MIN_BYTES:
+    if len(data) < min_bytes:
         return [_RAW, data.decode("utf-8")]
     return [_ZLIB_BASE64, base64.b64encode(zlib.compress(data, _ZLIB_LEVEL)).decode("ascii")]
 
