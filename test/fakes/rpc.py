@@ -242,6 +242,7 @@ ASKING = frozenset(
         calls.BRIDGES_EXIST,
         calls.EXPORT_INFO,
         calls.EXPORT_LIST,
+        calls.HELPER_STATUS,
         calls.HOTPLUG_SUPPORTED,
         calls.HYPERVISOR_VALIDATE_PARAMS,
         calls.IALLOCATOR_RUNNER,
