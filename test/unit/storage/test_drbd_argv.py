@@ -94,7 +94,7 @@ def test_ipv6():
 
 def test_rates():
     assert Commands84(2).sync_options(PARAMS) == [
-        "drbdsetup", "disk-options", "2", "--resync-rate", "61440"]
+        "drbdsetup", "disk-options", "2", "--c-plan-ahead", "0", "--resync-rate", "61440"]
     assert " ".join(Commands84(2).sync_options({**PARAMS, "dynamic-resync": True})) == (
         "drbdsetup disk-options 2 --c-plan-ahead 20 --c-fill-target 0 --c-delay-target 1"
         " --c-max-rate 61440 --c-min-rate 4096")

@@ -182,7 +182,11 @@ class Commands84(Commands):
         ]
 
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
-        return ["drbdsetup", "disk-options", str(self.minor), *_sync_words(params, "--resync-rate")]
+        # 8.4 has its controller switched on unless it is told not to plan: then the rate would be
+        # no more than the first guess of it.
+        fixed = [] if params.get("dynamic-resync") else ["--c-plan-ahead", "0"]
+        return ["drbdsetup", "disk-options", str(self.minor), *fixed,
+                *_sync_words(params, "--resync-rate")]
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
         command = ["drbdsetup", "connect", self.resource, str(local), str(remote),
