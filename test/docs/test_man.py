@@ -32,8 +32,8 @@ TOOLS = {
     "sanitize-config": "ganeti.tools.sanitize_config",
 }
 PAGES = [*sorted(client.PROGRAMS), *TOOLS, "ganeti", "ganeti-confd", "ganeti-iallocator",
-         "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-noded", "ganeti-os-interface",
-         "ganeti-rapi"]
+         "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-metad", "ganeti-noded",
+         "ganeti-os-interface", "ganeti-rapi"]
 
 
 def tree(name: str) -> nodes.document:

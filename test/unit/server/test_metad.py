@@ -19,7 +19,7 @@ from ganeti.server import metad
 from ganeti.tools import metad_forward
 from ganeti.utils import daemon, net, paths
 
-DESCRIPTION = {"name": "web1", "os": "debian", "hypervisor": "kvm", "osparams_secret": {"p": "hush"},
+DESCRIPTION = {"name": "web1", "os": "debian", "osparams_secret": {"p": "hush"},
                "nics": [{"name": "ganeti:communication:web1", "ip": "169.254.0.7"}]}
 
 
