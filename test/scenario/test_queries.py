@@ -127,10 +127,10 @@ def tool(cluster: Cluster, name: str, *options: str) -> Finished:
 
 @needs_htools
 def test_hinfo(cluster: Cluster) -> None:
-    text = tool(cluster, "hinfo").ok().stdout
-    assert "Loaded 3 nodes, 4 instances, 1 node group" in text
+    loaded = "Loaded 3 nodes, 4 instances, 1 node group"
+    assert loaded in tool(cluster, "hinfo").ok().stdout
     # They find the socket by themselves, too, under the name that it has in later versions.
-    assert cluster.run(str(PROGRAMS / "hinfo"), "-L").ok().stdout == text
+    assert loaded in cluster.run(str(PROGRAMS / "hinfo"), "-L").ok().stdout
 
 
 @needs_htools
