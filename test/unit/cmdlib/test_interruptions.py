@@ -19,8 +19,10 @@ from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
 from ganeti.cmdlib.backup import transfer
 from ganeti.objects import ipolicy
+from ganeti.opcodes import backup
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
+from ganeti.wire import json
 
 WEB = "web.example.com"
 
@@ -282,3 +284,64 @@ def test_the_content_survives_whatever_happens(tmp_path: Path) -> None:
 
 def test_uuids_are_those_of_the_fakes(tmp_path: Path) -> None:
     assert web(fresh(tmp_path / "one", "file")).uuid == uuid_of("web")
+
+
+#: Opcodes about instances which have no steps that could be left half done, and why.
+ONLY_ASK = {
+    "OP_INSTANCE_CHANGE_GROUP": "asks an allocator and submits jobs",
+    "OP_INSTANCE_MULTI_ALLOC": "asks an allocator and submits jobs",
+    "OP_INSTANCE_CONSOLE": "asks a node",
+    "OP_INSTANCE_QUERY_DATA": "asks nodes",
+    "OP_BACKUP_PREPARE": "makes a key which the node removes by itself when it has expired",
+}
+#: Those of other files.
+BROKEN_ELSEWHERE = {
+    "OP_INSTANCE_REPLACE_DISKS": "test_interruptions_mirrored.py",
+    "OP_BACKUP_EXPORT": "test_backup_interruptions.py",
+    "OP_BACKUP_REMOVE": "test_backup_interruptions.py",
+}
+
+
+def test_no_opcode_is_forgotten() -> None:
+    every = {
+        value.OP_ID for module in (ops, backup) for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, OpCode) and value is not OpCode}
+    here = {op().OP_ID for op, _start, _recover in CASES.values()}
+    assert here | set(ONLY_ASK) | set(BROKEN_ELSEWHERE) == every
+    for op_id, file in BROKEN_ELSEWHERE.items():
+        name = "Op" + op_id.removeprefix("OP_").title().replace("_", "")
+        assert name in Path(__file__).with_name(file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("op", [
+    lambda: ops.OpInstanceChangeGroup(instance_name=WEB, iallocator="any"),
+    lambda: ops.OpInstanceMultiAlloc(iallocator="any", instances=[ops.OpInstanceCreate(
+        instance_name="www.example.com", mode="create", disk_template="diskless", disks=[],
+        nics=[{}], os_type="noop")]),
+])
+def test_who_only_asks_changes_nothing(tmp_path: Path, op: Callable[[], OpCode]) -> None:
+    def cluster_at(name: str) -> Cluster:
+        cluster = fresh(tmp_path / name, "sharedfile")
+        with cluster.config.transaction() as change:
+            old = cluster.config.group("group-1")
+            change.add_group(replace(old, name="other", uuid=uuid_of("other")), "test")
+        cluster._new_master()  # who has a lock for it
+        multi = isinstance(op(), ops.OpInstanceMultiAlloc)
+        result = [[["www.example.com", ["node2.example.com"]]], []] if multi else [
+            [[WEB, "other", ["node3.example.com"]]], [],
+            [[{"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": WEB}]]]
+        answer = json.dumps({"success": True, "info": "", "result": result})
+        cluster.rpc._iallocator_runner = lambda **_args: answer
+        return cluster
+
+    whole = cluster_at("whole")
+    whole.run(op())
+    assert whole.job.submitted
+    for how in BREAKS:
+        for at in range(len(whole.rpc.calls)):
+            cluster = cluster_at(f"{how}-{at}")
+            before = cluster.config.snapshot()
+            ended = cluster.broken(op(), at, how)
+            assert cluster.config.snapshot() is before
+            assert bool(cluster.job.submitted) == (ended is None)
+            cluster.check_clean()

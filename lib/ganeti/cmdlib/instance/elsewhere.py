@@ -38,12 +38,15 @@ def possible_nodes(unit: LogicalUnit, instance: Instance) -> list[Node]:
     return [node for node in nodes if not node.offline]
 
 
-def require_only_on_primary(unit: LogicalUnit, instance: Instance) -> Mapping[str, Any]:
+def require_only_on_primary(
+    unit: LogicalUnit, instance: Instance, *, primary_may_be_dead: bool = False
+) -> Mapping[str, Any]:
     """The instance runs on no other node than its primary.
 
     A node which does not answer is a warning: to wait for a dead node would keep all instances of
     its group down.
 
+    :param primary_may_be_dead: its silence is a warning, too; and it may be marked offline.
     :returns: what the primary's hypervisor knows about it; empty when it does not run.
     :raises errors.OpPrereqError: it runs elsewhere.
     :raises errors.RpcError: the primary does not answer.
@@ -62,10 +65,7 @@ def require_only_on_primary(unit: LogicalUnit, instance: Instance) -> Mapping[st
         if node.uuid == instance.primary_node:
             continue
         if answer.failure is not None:
-            unit.warn(
-                f"node {node.name} does not tell whether it runs instance {instance.name}:"
-                f" {why(answer.failure)}"
-            )
+            _warn(unit, instance, node, answer.failure)
         elif prereq.is_running(answer.data):
             elsewhere.append(node.name)
     if elsewhere:
@@ -75,5 +75,17 @@ def require_only_on_primary(unit: LogicalUnit, instance: Instance) -> Mapping[st
             f" {primary}. 'gnt-instance migrate --cleanup {instance.name}' makes both agree.",
             errors.ECODE_STATE,
         )
+    own = answers.get(instance.primary_node)
+    if primary_may_be_dead and (own is None or own.failure is not None):
+        if own is not None:
+            _warn(unit, instance, unit.config.node(instance.primary_node), own.failure)
+        return {}
     info: Mapping[str, Any] = answers[instance.primary_node].payload()
     return info
+
+
+def _warn(unit: LogicalUnit, instance: Instance, node: Node, failure: Exception | None) -> None:
+    unit.warn(
+        f"node {node.name} does not tell whether it runs instance {instance.name}:"
+        f" {why(failure)}"
+    )

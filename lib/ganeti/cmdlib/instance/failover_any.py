@@ -27,7 +27,15 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import why
-from ganeti.cmdlib.instance import convert_disks, mirror, new_disks, run, space, sync
+from ganeti.cmdlib.instance import (
+    convert_disks,
+    elsewhere,
+    mirror,
+    new_disks,
+    run,
+    space,
+    sync,
+)
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.cmdlib.instance.policy import require_policy
 from ganeti.constants.disk import INT_MIRRORED
@@ -99,6 +107,7 @@ def plan(
             f"node {target.name} is not in the group of instance {instance.name}",
             errors.ECODE_INVAL,
         )
+    elsewhere.require_only_on_primary(unit, instance, primary_may_be_dead=True)
     filled = config.filled(instance)
     require_policy(unit, filled, target, ignore=ignore_policy)
     disks = mirror.mirrored_disks(unit, instance)

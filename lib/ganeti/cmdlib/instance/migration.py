@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import why
-from ganeti.cmdlib.instance import mirror, run
+from ganeti.cmdlib.instance import elsewhere, mirror, run
 from ganeti.cmdlib.instance.disks import assemble_disks, shutdown_disks
 from ganeti.cmdlib.instance.policy import require_policy
 from ganeti.cmdlib.undo import Undo
@@ -130,16 +130,14 @@ def plan_move(
     filled = config.filled(instance)
     require_policy(unit, filled, target, ignore=ignore_policy)
     running = False
-    if failover:
-        if not source.offline:
-            try:
-                running = prereq.is_running(prereq.running_info(unit, instance))
-            except errors.RpcError as err:
-                unit.warn(f"node {source.name} does not tell whether the instance runs: {why(err)}")
-    else:
+    if not failover:
         failover, running = _may_migrate(
             unit, instance, source, target, allow_failover, ignore_versions
         )
+    if failover:
+        # It is stopped on its primary node only, before it starts on the other one.
+        info = elsewhere.require_only_on_primary(unit, instance, primary_may_be_dead=True)
+        running = prereq.is_running(info)
     balloon_mib = None
     if instance.admin_state == prereq.ADMIN_UP:
         prereq.require_instance_bridges(unit, filled, target.uuid)
