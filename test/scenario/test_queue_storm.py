@@ -241,6 +241,8 @@ def _check_tags(luxi: Luxi, rows: dict[int, dict[str, Any]]) -> None:
             assert tag not in tags, "the effect of a job that never ran"
         for job_id, row in jobs.items():
             assert commits[job_id] <= (row["opexec"][0] is not None), "ran twice, or did not run"
+            if row["status"] == "success" and len(jobs) == 1:
+                assert commits[job_id] == 1, "its commit is missing in the history"
 
 
 def _check_files(cluster: Cluster, master: str, ids: Any) -> None:

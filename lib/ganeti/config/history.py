@@ -1,8 +1,9 @@
 """What was changed in the configuration, when, and by which job.
 
 A record for each commit, in files beside the configuration: who wanted it, and of each object which
-it touched the attributes as they were and as they are. From the present state and the records the
-state of any earlier moment follows: :func:`state_at` takes the newest changes back one by one.
+it touched the attributes as they were and as they are; of a long list, the piece which is different.
+From the present state and the records the state of any earlier moment follows: :func:`state_at`
+takes the newest changes back one by one.
 
 Records are written before the configuration itself and without a flush of their own, so they cost a
 commit next to nothing and survive the end of the process. When the machine loses its power the last
@@ -11,10 +12,12 @@ those which were made while the disk was full. Such a gap is found, because ever
 state it followed, and nobody is told a state from beyond it.
 
 The files hold what the configuration holds, secrets included; nobody else may read them. They are
-bounded: the oldest go when there are more than :data:`MAX_COMMITS` or :data:`MAX_BYTES`.
+bounded: the oldest go when they reach back more than :data:`MAX_COMMITS` serial numbers, or have more
+than :data:`MAX_BYTES`.
 
-File format: the first line ``{"format": 1, "version": ...}``, then one line of JSON for a commit,
-the oldest first. A new version of the configuration begins a new file.
+File format: the first line ``{"format": 2, "version": ...}``, then one line of JSON for a commit,
+the oldest first. A new version of the configuration begins a new file. Format 1 knew no pieces of
+lists.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from ganeti import errors
@@ -34,7 +38,7 @@ log = logging.getLogger(__name__)
 
 MAX_COMMITS: Final = 10_000
 MAX_BYTES: Final = 64 * 1024 * 1024
-# A file is removed as a whole.
+# A file is removed as a whole; it is full with so many commits or bytes.
 FILE_COMMITS: Final = 500
 FILE_BYTES: Final = 2 * 1024 * 1024
 # A commit with more than this says how much it changed, and not what.
@@ -43,8 +47,10 @@ MAX_RECORD_BYTES: Final = 8 * 1024 * 1024
 FILE_MODE: Final = 0o600
 DIR_MODE: Final = 0o700
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
+_READABLE: Final = (1, 2)
 _PREFIX: Final = "commits-"
+_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Author(NamedTuple):
@@ -66,6 +72,8 @@ class Change(NamedTuple):
     :ivar kind: ``cluster`` or a table of the configuration.
     :ivar old: the attributes which changed, as they were; all of them when the object was removed;
         None when it was added. `new` likewise.
+    :ivar pieces: lists which changed in one place, and stand in neither of the two, by attribute:
+        the index, what was there, what is there now.
     """
 
     kind: str
@@ -73,6 +81,7 @@ class Change(NamedTuple):
     name: str
     old: dict[str, Any] | None
     new: dict[str, Any] | None
+    pieces: Mapping[str, tuple[int, list[Any], list[Any]]] = MappingProxyType({})
 
     @property
     def what(self) -> str:
@@ -122,7 +131,29 @@ def _changes(before: ConfigData, after: ConfigData,
         change = change_of(kind, uuid, None if old is None else codec.to_dict(old),
                            None if new is None else codec.to_dict(new))
         if change is not None:
-            yield change
+            yield _shortened(change)
+
+
+def _shortened(change: Change) -> Change:
+    """With pieces in the place of lists of which little changed.
+
+    A thousand tags added one by one would else make a thousand lists of up to a thousand tags.
+    """
+    if change.old is None or change.new is None:
+        return change
+    old, new, pieces = dict(change.old), dict(change.new), {}
+    for key, was in change.old.items():
+        now = new.get(key)
+        if not isinstance(was, list) or not isinstance(now, list):
+            continue
+        shorter = min(len(was), len(now))
+        start = next((place for place in range(shorter) if was[place] != now[place]), shorter)
+        same = next((place for place in range(shorter - start)
+                     if was[-1 - place] != now[-1 - place]), shorter - start)
+        if start + same > shorter // 2:
+            pieces[key] = (start, was[start:len(was) - same], now[start:len(now) - same])
+            del old[key], new[key]
+    return change._replace(old=old, new=new, pieces=pieces)
 
 
 def change_of(kind: str, uuid: str, old: Mapping[str, Any] | None,
@@ -149,7 +180,7 @@ class History:
                  max_bytes: int = MAX_BYTES, file_commits: int = FILE_COMMITS,
                  file_bytes: int = FILE_BYTES) -> None:
         self._directory = directory
-        self._max_files = max(1, max_commits // file_commits)
+        self._max_commits = max_commits
         self._max_bytes = max_bytes
         self._file_commits, self._file_bytes = file_commits, file_bytes
         # Names and sizes of the finished files; the file which grows, and what it holds.
@@ -180,10 +211,28 @@ class History:
                 os.truncate(f"{self._directory}/{name}", keep)
                 break
             fs.remove_file(f"{self._directory}/{name}")
-        # The next commit begins a new file; that also keeps files of different versions apart.
         self._finished = [
             (name, os.stat(f"{self._directory}/{name}").st_size)
             for name in _names(self._directory)]
+        self._go_on(data.version)
+
+    def _go_on(self, version: int) -> None:
+        """Go on with the newest file, if it is one of ours and not full."""
+        if not self._finished:
+            return
+        name, size = self._finished[-1]
+        path = f"{self._directory}/{name}"
+        header, *lines = fs.read_bytes(path).split(b"\n")
+        try:
+            known = json.loads(header)
+            good = (known["format"], known["version"]) == (_FORMAT, version)
+        except (errors.ParseError, KeyError, TypeError):
+            good = False
+        if good and size < self._file_bytes:
+            self._fd = os.open(path, _APPEND)
+            self._name, self._version = name, version
+            self._size, self._count = size, len(lines) - 1
+            self._finished.pop()
 
     def append(self, commits: Sequence[Commit]) -> None:
         """Add records, all with one write; :meth:`take_back` undoes it.
@@ -224,9 +273,8 @@ class History:
         name = f"{_PREFIX}{first.serial:012d}"
         header = json.dumps({"format": _FORMAT, "version": first.version}).encode() + b"\n"
         path = f"{self._directory}/{name}"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         # A file of this name can only hold records which were taken back.
-        fd = os.open(path, flags | os.O_TRUNC, FILE_MODE)
+        fd = os.open(path, _APPEND | os.O_CREAT | os.O_TRUNC, FILE_MODE)
         try:
             os.fchmod(fd, FILE_MODE)
             os.write(fd, header)
@@ -238,8 +286,10 @@ class History:
         self._fd, self._name, self._version = fd, name, first.version
         self._size, self._count = len(header), 0
         total = sum(size for _name, size in self._finished)
+        # What this file will hold counts as if it were full.
+        reach = first.serial + self._file_commits - self._max_commits
         while self._finished and (
-                len(self._finished) >= self._max_files or total > self._max_bytes):
+                total > self._max_bytes or int(self._finished[0][0][len(_PREFIX):]) < reach):
             oldest, size = self._finished.pop(0)
             fs.remove_file(f"{self._directory}/{oldest}")
             total -= size
@@ -281,7 +331,9 @@ def _line(commit: Commit) -> bytes:
         "was": [commit.before_serial, commit.before_time_s],
         "job": author.job_id, "op": author.opcode, "source": author.source,
         "reason": author.reason,
-        "changes": None if commit.changes is None else [list(item) for item in commit.changes]}
+        "changes": None if commit.changes is None else [
+            [*item[:5], dict(item.pieces)] if item.pieces else item[:5]
+            for item in commit.changes]}
     line = json.dumps(record).encode() + b"\n"
     if len(line) > MAX_RECORD_BYTES:
         line = json.dumps({**record, "changes": None}).encode() + b"\n"
@@ -294,7 +346,7 @@ def _parse(path: str, text: bytes) -> list[Commit]:
     lines.pop()
     try:
         header = json.loads(lines[0]) if lines else {"format": _FORMAT, "version": 0}
-        if header["format"] != _FORMAT:
+        if header["format"] not in _READABLE:
             raise errors.ConfigurationError(f"{path} has format {header['format']}, not {_FORMAT}")
         return [_commit(json.loads(line), header["version"]) for line in lines[1:]]
     except (errors.ParseError, KeyError, TypeError, ValueError) as err:
@@ -307,7 +359,14 @@ def _commit(record: dict[str, Any], version: int) -> Commit:
     return Commit(
         record["serial"], record["time"], before_serial, before_time_s,
         Author(record["job"], record["op"], record["source"], record["reason"]),
-        None if changes is None else tuple(Change(*change) for change in changes), version)
+        None if changes is None else tuple(map(_read_change, changes)), version)
+
+
+def _read_change(row: list[Any]) -> Change:
+    kind, uuid, name, old, new, *more = row
+    pieces = {key: (int(start), list(was), list(now))
+              for key, (start, was, now) in (more[0] if more else {}).items()}
+    return Change(kind, uuid, name, old, new, pieces)
 
 
 def _length_until(text: bytes, data: ConfigData) -> int:
@@ -394,6 +453,9 @@ class PastState:
         if change.new is not None:
             kept = {key: value for key, value in (present or {}).items()
                     if key not in change.new}
+            for key, (start, was, now) in change.pieces.items():
+                whole = kept[key]
+                kept[key] = [*whole[:start], *was, *whole[start + len(now):]]
             old = {**kept, **old}
         if (change.kind, change.uuid) == CLUSTER:
             self.cluster = old

@@ -183,6 +183,62 @@ def test_it_is_bounded_in_bytes(tmp_path: Path) -> None:
     assert len(list(place.config.commits())) > 30
 
 
+def test_starts_of_the_program_cost_no_history(tmp_path: Path) -> None:
+    place = _Place(tmp_path, max_commits=50, file_commits=10)
+    for _ in range(40):
+        place.start()
+        place.config.allocate_port()
+    assert [commit.serial for commit in place.config.commits()] == list(range(41, 1, -1))
+    assert len(place.files) == 4
+    assert place.config.at(1).whole() == codec.to_dict(small_cluster())
+
+
+def test_a_list_that_grows_costs_what_is_new(tmp_path: Path) -> None:
+    place = _Place(tmp_path)
+    for number in range(300):
+        cluster = place.config.cluster()
+        place.config.update_cluster(updated(cluster, tags=tuple(
+            sorted((*cluster.tags, f"tag-{number * 37 % 300:03d}")))))
+    assert sum(path.stat().st_size for path in place.files) < 300 * 500
+    assert place.config.at(2).cluster["tags"] == ["tag-000"]
+    _first, _last, (change,) = place.config.compare(100, 101)
+    assert change.old is not None and change.new is not None
+    assert len(change.new["tags"]) == len(change.old["tags"]) + 1 == 100
+    assert place.config.at(1).whole() == codec.to_dict(small_cluster())
+
+
+@given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
+def test_any_change_of_a_list_can_be_taken_back(was: list[int], now: list[int]) -> None:
+    before, after = small_cluster(), small_cluster()
+    before = updated(before, cluster=dataclasses.replace(
+        before.cluster, tags=tuple(map(str, was))))
+    after = updated(before, cluster=dataclasses.replace(
+        before.cluster, tags=tuple(map(str, now))))
+    commit = commit_of(before, after, [("cluster", "")], Author())
+    with tempfile.TemporaryDirectory() as directory:
+        history = History(directory)
+        history.append([commit])
+        history.close()
+        read, = history.commits()
+    assert read == commit
+    state = PastState(after)
+    state.take_back(read)
+    assert state.whole() == codec.to_dict(before)
+
+
+def test_a_history_without_pieces_is_read(place: _Place) -> None:
+    """As earlier programs wrote it."""
+    place.config.allocate_port()
+    place.config.allocate_port()
+    place.history.close()
+    (path,) = place.files
+    path.write_bytes(path.read_bytes().replace(b'"format":2', b'"format":1'))
+    place.start()
+    place.config.allocate_port()
+    assert len(place.files) == 2, "a file has one format"
+    assert place.config.at(1).whole() == codec.to_dict(small_cluster())
+
+
 def test_a_commit_too_large_to_keep(place: _Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ganeti.config.history.MAX_RECORD_BYTES", 1000)
     place.config.allocate_port()
@@ -281,7 +337,7 @@ def test_a_history_which_cannot_be_written_stops_nobody(
     assert [commit.serial for commit in place.config.commits()] == [3]
 
 
-@pytest.mark.parametrize("content", [b"\n", b"5\n", b'{"format": 2, "version": 1}\n', b"{}\n",
+@pytest.mark.parametrize("content", [b"\n", b"5\n", b'{"format": 3, "version": 1}\n', b"{}\n",
                                      b'{"format": 1, "version": 1}\n{"serial": 3}\n'])
 def test_what_is_no_history(place: _Place, content: bytes) -> None:
     place.config.allocate_port()
