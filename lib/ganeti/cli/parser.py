@@ -1,10 +1,10 @@
 """Reading a command line, and the help texts.
 
-``<program> <command> [options] [arguments]``: options come before arguments and have no effect behind
-the first one. Since whoever writes ``add-tags web1 prod --dry-run`` does not mean a tag, one of the
-command's options there is refused, except after ``--``, which ends options, and in what another
-program is to read (``gnt-cluster command``). Long options may be shortened as long as they stay
-unique; short ones may be joined (``-fv``).
+``<program> <command> [options] [arguments]``: options come before arguments and have no effect
+behind the first one. Since whoever writes ``add-tags web1 prod --dry-run`` does not mean a tag, one
+of the command's options there is refused, except after ``--``, which ends options, and in what
+another program is to read (``gnt-cluster command``). Long options may be shortened as long as they
+stay unique; short ones may be joined (``-fv``).
 
 Written here rather than with the library's parsers because of start-up time (they cost more than
 the rest of the command line together) and of the answers to mistakes: the near miss is suggested.
@@ -12,10 +12,12 @@ the rest of the command line together) and of the answers to mistakes: the near 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 from ganeti import errors
 from ganeti.cli import options as opt
+from ganeti.cli import terminal
 from ganeti.cli.command import Command, Program, Values
 from ganeti.cli.options import Option
 
@@ -190,10 +192,11 @@ def command_usage(program: Program, command: Command) -> str:
 
 def command_help(program: Program, command: Command) -> str:
     """The help of a command."""
+    columns = terminal.width(sys.stdout)
     lines = ["Usage", "=====", f"  {command_usage(program, command)}", "",
              command.summary, "", "Options", "======="]
     for option in (*command.options, *opt.COMMON):
-        lines += _option_help(option)
+        lines += _beside(f"  {option.usage()}", option.help, _HELP_COLUMN, columns)
     env = command.name in program.env_commands
     lines += ["", f"See also {program.name}(8)."] if not env else [
         "", f"Default options may stand in the variable {program.env_variable(command.name)}.",
@@ -202,26 +205,31 @@ def command_help(program: Program, command: Command) -> str:
 
 
 _HELP_COLUMN = 28
+# A narrow terminal has the texts below the words, and not far to the right.
+_NARROW, _NARROW_COLUMN = 60, 8
+_WIDEST, _LEAST = 100, 24
 
 
-def _option_help(option: Option) -> list[str]:
-    """One option of the help, its text beside or below its spelling."""
+def _beside(left: str, text: str, column: int, columns: int) -> list[str]:
+    """Lines with a text beside a word (or below it, where there is no room) from a column on."""
     import textwrap  # only --help pays for it
-    left = f"  {option.usage()}"
-    body = textwrap.wrap(option.help, width=max(40, 80 - _HELP_COLUMN))
-    if len(left) + 2 > _HELP_COLUMN:
-        return [left, *(" " * _HELP_COLUMN + line for line in body)]
+    if columns < _NARROW:
+        column = _NARROW_COLUMN
+    body = textwrap.wrap(text, width=max(_LEAST, min(columns, _WIDEST) - column))
+    if len(left) + 2 > column:
+        return [left, *(" " * column + line for line in body)]
     first, *others = body
-    return [left.ljust(_HELP_COLUMN) + first, *(" " * _HELP_COLUMN + line for line in others)]
+    return [left.ljust(column) + first, *(" " * column + line for line in others)]
 
 
 def program_help(program: Program) -> str:
     """The list of commands."""
-    width = max(len(name) for name in program.commands) + 2
+    columns = terminal.width(sys.stdout)
+    column = max(len(name) for name in program.commands) + 4
     lines = ["Usage", "=====", f"  {program.name} <command> [<options>] [<arguments>]", "",
              program.summary, "", "Commands", "========"]
     for name in sorted(program.commands):
-        lines.append(f"  {name.ljust(width)}{program.commands[name].summary}")
+        lines += _beside(f"  {name}", program.commands[name].summary, column, columns)
     if program.aliases:
         lines += ["", "Other names: " + ", ".join(
             f"{alias} for {name}" for alias, name in sorted(program.aliases.items())) + "."]

@@ -58,6 +58,14 @@ def is_terminal(stream: TextIO) -> bool:
         return False
 
 
+def width(stream: TextIO, otherwise: int = 80) -> int:
+    """Columns of the terminal behind a stream; `otherwise` where there is none."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or otherwise
+    except (OSError, ValueError):
+        return otherwise
+
+
 def paint(text: str, colour: str) -> str:
     """Text in a colour."""
     return f"\033[{colour}m{text}\033[0m"

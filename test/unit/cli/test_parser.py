@@ -173,6 +173,19 @@ def test_help_texts() -> None:
     assert program.find("nosuch") is None
 
 
+@pytest.mark.parametrize("columns", [30, 44, 60, 80, 300])
+def test_help_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parser.terminal, "width", lambda stream: columns)
+    help_text = ("look at " + "many things " * 20).strip()
+    program = Program("gnt-test", "For tests.", [command(opt.flag("--check", help=help_text))])
+    for text, word in ((parser.command_help(program, program.commands["do"]), "Options"),
+                       (parser.program_help(program), "Commands")):
+        part = text.split(f"{word}\n{'=' * len(word)}\n")[1].split("\n\n")[0]
+        assert max(len(line) for line in part.splitlines()) <= max(40, min(columns, 100))
+        if word == "Options":
+            assert help_text in " ".join(part.split())
+
+
 def test_suggestions() -> None:
     assert parser.suggest("lst", ["list", "info"]) == " Did you mean 'list'?"
     assert parser.suggest("xyzzy", ["list", "info"]) == ""
