@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 _POLL_S = 60
 _POLL_TERMINAL_S = 2
 
+# Who has waited that long may want to know why.
+_LONG_S = 10
+_EXPLAINED = ("queued", "waiting")
+
 # Programs look for this text.
 _CANCELED = "Job was canceled"
 
@@ -145,7 +149,12 @@ class _Progress:
             return
         if self._live:
             passed_s = int(time.monotonic() - self._since) + self.poll_s
-            sys.stderr.write(f"\r\033[KJob {self._job_id} {doing} ({passed_s} s)")
+            line = f"Job {self._job_id} {doing} ({passed_s} s)"
+            if passed_s >= _LONG_S and status in _EXPLAINED:
+                longer = f"{line}; 'gnt-job explain {self._job_id}' says why"
+                # What does not fit on one line could not be written over.
+                line = longer if len(longer) < terminal.width(sys.stderr) else line
+            sys.stderr.write(f"\r\033[K{line}")
             sys.stderr.flush()
             self._shown = True
         elif status != "running" and status not in self._told:

@@ -121,6 +121,22 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert out.getvalue().endswith(" a\n")
 
 
+@pytest.mark.parametrize(("columns", "told"), [(80, True), (50, False)])
+def test_who_waits_long_is_told_how_to_learn_why(
+        columns: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    err = _Screen()
+    monkeypatch.setattr(sys, "stdout", _Screen())
+    monkeypatch.setattr(sys, "stderr", err)
+    monkeypatch.setattr(jobs.terminal, "width", lambda stream: columns)
+    clock = iter(range(0, 10_000, 5))
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: next(clock))
+    client = ScriptedClient((["waiting"], []), None, None, None, None, (["success"], []))
+    jobs.follow_job(client, 7, lambda text: None)  # type: ignore[arg-type]
+    shown = err.getvalue().split("\r\033[K")
+    assert "says why" not in shown[1]
+    assert any("; 'gnt-job explain 7' says why" in line for line in shown) == told
+
+
 def test_notices_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
     client = ScriptedClient((["queued"], []), None, None, (["waiting"], []), None, None,
                             (["running"], []), None, (["success"], []))
