@@ -32,6 +32,8 @@ class Variant(NamedTuple):
 
 VARIANTS: dict[str, Variant] = {
     "default": Variant({}),
+    "kernel": Variant({"initrd_path": "%DIR%/initrd", "kernel_args": "rw quiet",
+                       "serial_speed": 9600, "kvm_pci_reservations": 6, "kvm_flag": "disabled"}),
     "no-devices": Variant({}, nics=0, disks=()),
     "boot-from-disk": Variant(BOOT_DISK, disks=(None, "data")),
     "boot-from-network": Variant({**BOOT_DISK, "boot_order": "network"}),
@@ -61,7 +63,7 @@ VARIANTS: dict[str, Variant] = {
                       "spice_playback_compression": False}),
     "spice-tls-password": Variant({"spice_bind": "127.0.0.1", "spice_use_tls": True,
                                    "spice_password_file": "%DIR%/password",
-                                   "spice_use_vdagent": False}),
+                                   "spice_tls_ciphers": "HIGH", "spice_use_vdagent": False}),
     "no-acpi": Variant({"acpi": False, "reboot_behavior": "exit"}),
     "no-console": Variant({"serial_console": False, "vga": "std", "use_localtime": True}),
     "sound-usb": Variant({"soundhw": "ac97", "usb_devices": "tablet keyboard"}),
@@ -70,7 +72,8 @@ VARIANTS: dict[str, Variant] = {
     "uefi-tpm": Variant({**BOOT_DISK, "machine_version": "q35", "firmware": "uefi",
                          "tpm_version": "2.0"}, disks=("efivars", None, "tpm")),
     "unprivileged": Variant({"use_chroot": True}, host={"run_as": "nobody", "chroot": "%DIR%"}),
-    "queues": Variant({"virtio_net_queues": 4, "vhost_net": True}, host={"taps": True},
+    "no-vhost": Variant({"vhost_net": False}, host={"taps": True}, starts=False),
+    "queues": Variant({"virtio_net_queues": 4}, host={"taps": True},
                       starts=False),
     "rbd": Variant({}, uris=("rbd:pool/volume:id=admin",), starts=False),
     "gluster": Variant({}, uris=("gluster://192.0.2.7:24007/vol/ganeti/a.0",), starts=False),

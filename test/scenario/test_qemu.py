@@ -599,11 +599,21 @@ def test_facts_are_remembered(node: Node, monkeypatch: pytest.MonkeyPatch) -> No
 def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
     with paths.override(node.paths):
         instance.validate_params("kvm", guest.hvparams)
+        instance.validate_params("kvm", {
+            **guest.hvparams, "cpu_type": "qemu64,+ssse3", "machine_version": "q35",
+            "usb_devices": "tablet", "migration_caps": "xbzrle:auto-converge", "cpu_mask": "0"})
         for params, words in (
                 ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
                 ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
                 ({"machine_version": "pdp11"}, "knows no machine pdp11"),
                 ({"disk_type": "sd"}, "disk_type: sd is no disk of a machine"),
+                ({"cpu_type": "8080"}, "cpu_type=8080: .*unable to find CPU model '8080'"),
+                ({"vga": "cga", "machine_version": "q35"}, "vga=cga: .*unknown vga type: cga"),
+                ({"soundhw": "organ"}, "Unknown sound card name `organ'"),
+                ({"usb_devices": "tablet crane"}, "could not add USB device 'crane'"),
+                ({"migration_caps": "xbzrle:teleport"}, "has no capability teleport"),
+                ({"cpu_mask": "0:70000"}, "range '70000' is not possible"),
+                ({"cpu_mask": "0-65535"}, "is none of the [0-9]+ of this node"),
                 ({"disk_aio": "native"}, "native needs disk_cache=none"),
                 ({"security_model": "user", "security_domain": "nobody-of-that-name"},
                  "no user 'nobody-of-that-name'")):

@@ -111,6 +111,26 @@ def _ipv4(value: str) -> str:
     return "" if good else "must be an IPv4 address"
 
 
+def _address_or_path(value: str) -> str:
+    if value.startswith("/"):
+        return _path(value)
+    import ipaddress  # only where somebody names an address: commands start without it
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return "must be an IP address or the path of a directory"
+    return ""
+
+
+def _shell_words(value: str) -> str:
+    import shlex  # as above
+    try:
+        shlex.split(value)
+    except ValueError as err:
+        return f"must be words as a shell reads them ({str(err).lower()})"
+    return ""
+
+
 def _cpu_mask(value: str) -> str:
     try:
         parse_cpu_mask(value)
@@ -190,7 +210,7 @@ _KVM = (
     HvParam("kernel_args", STRING, "ro"),
     HvParam("kernel_path", STRING, "/boot/vmlinuz-3-kvmU", node_check=FILE),
     HvParam("keymap", STRING, ""),
-    HvParam("kvm_extra", STRING, ""),
+    HvParam("kvm_extra", STRING, "", check=_shell_words),
     HvParam("kvm_flag", STRING, "", one_of=hv.KVM_FLAG_VALUES),
     HvParam("kvm_path", STRING, "/usr/bin/kvm", node_check=FILE, required=True),
     HvParam("kvm_pci_reservations", INT, 12, check=_pci_slots),
@@ -232,7 +252,7 @@ _KVM = (
     HvParam("vga", STRING, ""),
     HvParam("vhost_net", BOOL, True),
     HvParam("virtio_net_queues", INT, 1, check=_net_queues),
-    HvParam("vnc_bind_address", STRING, ""),
+    HvParam("vnc_bind_address", STRING, "", check=_address_or_path),
     HvParam("vnc_password_file", STRING, "", node_check=FILE),
     HvParam("vnc_tls", BOOL, False),
     HvParam("vnc_x509_path", STRING, "", node_check=DIRECTORY),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
@@ -75,6 +77,17 @@ def test_a_live_migration():
 )
 def test_the_mode_may_be_chosen(wish, live):
     master = master_with()
+    master.run(migrate(**wish))
+    assert master.rpc.of("instance_migrate")[0][1]["live"] is live
+
+
+@pytest.mark.parametrize(("wish", "live"), [({}, False), ({"mode": "live"}, True)])
+def test_the_cluster_says_the_mode_where_nobody_chooses(wish, live):
+    """Parameter migration_mode of the hypervisor."""
+    master = master_with()
+    cluster = master.config.cluster()
+    hvparams = {**cluster.hvparams, "fake": {"migration_mode": "non-live"}}
+    master.config.update_cluster(dataclasses.replace(cluster, hvparams=hvparams))
     master.run(migrate(**wish))
     assert master.rpc.of("instance_migrate")[0][1]["live"] is live
 

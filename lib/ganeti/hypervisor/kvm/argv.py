@@ -730,12 +730,14 @@ def _spice(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
     return argv
 
 
-def _other_hardware(instance: FilledInstance, layout: Layout) -> list[str]:
-    hvp = instance.hvparams
+def hardware_argv(hvp: Mapping[str, Any], *, sound: str) -> list[str]:
+    """Sound, clock, processor, graphics and USB devices.
+
+    :param sound: where the sound goes: ``spice`` or ``none``.
+    """
     argv: list[str] = []
     if hvp.get("soundhw"):
-        driver = "spice" if hvp.get("spice_bind") else "none"
-        argv += ["-audio", f"driver={driver},model={escape(hvp['soundhw'])},id=soundhw"]
+        argv += ["-audio", f"driver={sound},model={escape(hvp['soundhw'])},id=soundhw"]
     if hvp.get("use_localtime"):
         argv += ["-rtc", "base=localtime"]
     if hvp.get("cpu_type"):
@@ -745,6 +747,12 @@ def _other_hardware(instance: FilledInstance, layout: Layout) -> list[str]:
         argv += ["-vga", vga]
     for device in (hvp.get("usb_devices") or "").split():
         argv += ["-usbdevice", device]
+    return argv
+
+
+def _other_hardware(instance: FilledInstance, layout: Layout) -> list[str]:
+    hvp = instance.hvparams
+    argv = hardware_argv(hvp, sound="spice" if hvp.get("spice_bind") else "none")
     argv += ["-uuid", instance.uuid]
     if hvp.get("use_guest_agent"):
         path = escape(layout.socket("qga"))

@@ -28,6 +28,7 @@ from ganeti.hypervisor.kvm import (
     nic,
     parse,
     runtime,
+    trial,
 )
 from ganeti.hypervisor.kvm.guests import KvmGuests
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
@@ -144,9 +145,11 @@ class KvmHypervisor(KvmGuests):
         if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
         try:
-            hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
+            masks = hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
         except errors.ParseError as err:
             raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
+        for cpu in (cpu for mask in masks for cpu in mask):
+            _require_cpu(cpu)
         confine.check(hvparams)
         if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
             firmware.find_ovmf(hvparams)
@@ -161,6 +164,7 @@ class KvmHypervisor(KvmGuests):
             if machine.split(",")[0] not in known:
                 raise errors.HypervisorError(
                     f"parameter machine_version: {qemu.program} knows no machine {machine}")
+        trial.check_hardware(hvparams, qemu)
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """QEMU must be installed and answer."""
@@ -627,17 +631,22 @@ class KvmHypervisor(KvmGuests):
         nic.arrived(nics, layout, instance.tags)
 
 
+def _require_cpu(number: int) -> None:
+    if number >= (os.cpu_count() or 1):
+        raise errors.HypervisorError(
+            f"parameter cpu_mask: processor {number} is none of the {os.cpu_count()} of this node")
+
+
 def _pin_thread(tid: int, mask: Sequence[int]) -> None:
     """Let a thread run on these processors of the node only."""
-    missing = [cpu for cpu in mask if cpu >= (os.cpu_count() or 1)]
+    for cpu in mask:
+        _require_cpu(cpu)
     try:
-        if missing:
-            raise OSError(0, "there is none")
         os.sched_setaffinity(tid, mask)
     except OSError as err:
         raise errors.HypervisorError(
-            f"parameter cpu_mask: processor {missing[0] if missing else mask[0]} cannot be used on "
-            f"this node: {err.strerror}") from err
+            f"parameter cpu_mask: this node does not let a guest run on processors "
+            f"{', '.join(map(str, mask))}: {err.strerror}") from err
 
 
 def _wait_arrived(control: Qmp, instance_name: str) -> None:

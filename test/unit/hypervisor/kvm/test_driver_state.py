@@ -124,3 +124,33 @@ def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     kvm.migrate("cluster", instance("default", "/dir"), "192.0.2.1", live=True)
     assert ("migrate" in SendingQmp.told) == begins
+
+
+class ListeningQmp(FakeQmp):
+    """Writes down what it is told."""
+
+    told: list[tuple[str, dict]] = []
+
+    def execute(self, command, arguments=None):
+        if command != "query-migrate":
+            self.told.append((command, arguments or {}))
+        return {}
+
+
+@pytest.mark.parametrize(("accelerator", "live", "stops"), [
+    ("kvm", True, False), ("kvm", False, True), ("tcg", True, True)])
+def test_what_a_migration_is_told(monkeypatch, accelerator, live, stops):
+    kvm = driver.KvmHypervisor()
+    record = runtime.Runtime(("qemu", "-machine", f"pc,accel={accelerator}"), (), {}, ())
+    monkeypatch.setattr(ListeningQmp, "told", [])
+    monkeypatch.setattr(driver, "Qmp", ListeningQmp)
+    monkeypatch.setattr(driver.runtime, "load", lambda *args: record)
+    monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
+    guest = instance("default", "/dir", migration_bandwidth=100, migration_downtime=250,
+                     migration_port=8200, migration_caps="xbzrle")
+    kvm.migrate("cluster", guest, "2001:db8::7", live=live)
+    assert ListeningQmp.told == [
+        ("migrate-set-parameters", {"max-bandwidth": 100 << 20, "downtime-limit": 250}),
+        ("migrate-set-capabilities", {"capabilities": [{"capability": "xbzrle", "state": True}]}),
+        *([("stop", {})] if stops else []),
+        ("migrate", {"uri": "tcp:[2001:db8::7]:8200"})]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import nic
+from ganeti.objects import hvparams
 
 MAC = "aa:00:00:12:34:56"
 
@@ -19,3 +21,19 @@ def card(ip: str | None = None, **params: str) -> dict[str, Any]:
 def test_unknown_mode() -> None:
     with pytest.raises(errors.HypervisorError, match="NIC mode 'magic' is not known"):
         nic.check_mode(card(mode="magic"), "web1")
+
+
+@pytest.mark.parametrize(("params", "flags"), [
+    ({}, 0x0002 | 0x1000 | 0x4000),                         # tap, no header, vnet_hdr
+    ({"vnet_hdr": False}, 0x0002 | 0x1000),
+    ({"nic_type": "e1000"}, 0x0002 | 0x1000),
+    ({"virtio_net_queues": 4}, 0x0002 | 0x1000 | 0x4000 | 0x0100),
+    ({"virtio_net_queues": 4, "nic_type": "e1000"}, 0x0002 | 0x1000),
+])
+def test_what_the_kernel_is_asked_for(monkeypatch: pytest.MonkeyPatch, params: dict[str, Any],
+                                      flags: int) -> None:
+    asked = []
+    monkeypatch.setattr(nic.os, "open", lambda path, mode: 77)
+    monkeypatch.setattr(nic.fcntl, "ioctl", lambda fd, what, data: asked.append((what, data)))
+    assert nic._open_tap("gnt.tap%d", {**hvparams.defaults("kvm"), **params}) == 77
+    assert asked == [(0x400454CA, struct.pack("16sH22x", b"gnt.tap%d", flags))]

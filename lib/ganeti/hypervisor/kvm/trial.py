@@ -1,0 +1,64 @@
+"""Whether a node's QEMU knows what the hypervisor parameters name.
+
+There are hundreds of processors, machines, cards and features, which change with each version, so
+QEMU itself is asked: it is started with this hardware and without a guest, and told to quit. That
+takes a fifth of a second, and is done only where something is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.hypervisor.kvm import argv, host
+from ganeti.hypervisor.kvm.facts import QemuFacts
+from ganeti.utils import process
+from ganeti.wire import json
+
+_TIMEOUT_S = 60.0
+_TALK = "".join(json.dumps({"execute": command}) + "\n" for command in (
+    "qmp_capabilities", "query-migrate-capabilities", "quit"))
+# What cannot be tried without more of the guest.
+_NAMING = ("machine_version", "cpu_type", "soundhw", "vga", "usb_devices")
+
+
+def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
+    """Let QEMU say what it thinks of the hardware and of the migration's capabilities.
+
+    :raises HypervisorError: names the parameters that were tried, and says what QEMU says.
+    """
+    tried = [name for name in _NAMING if hvparams.get(name)]
+    wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
+    if not tried and not wanted:
+        return
+    done = process.run(trial_argv(hvparams, qemu), stdin=_TALK, timeout_s=_TIMEOUT_S, check=False)
+    if done.exit_code != 0:
+        names = ", ".join(f"{name}={hvparams[name]}" for name in tried)
+        raise errors.HypervisorError(
+            f"parameters {names}: {qemu.program} says: {host.last_lines(done.stderr)}")
+    unknown = sorted(set(wanted) - _capabilities(done.stdout)) if wanted else []
+    if unknown:
+        raise errors.HypervisorError(
+            f"parameter migration_caps: {qemu.program} has no capability {unknown[0]}")
+
+
+def trial_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
+    """A QEMU with the hardware that the parameters name, and nothing else."""
+    machine = argv.machine_type(hvparams, qemu)
+    return [qemu.program, "-S", "-nodefaults", "-no-user-config", "-display", "none", "-m", "64",
+            "-machine", f"{machine},accel={argv.accelerator(hvparams, qemu)}", "-usb",
+            *argv.hardware_argv(hvparams, sound="none"), "-qmp", "stdio"]
+
+
+def _capabilities(said: str) -> set[str]:
+    """Names in the answer to ``query-migrate-capabilities``."""
+    for line in said.splitlines():
+        try:
+            answer = json.loads(line)
+        except errors.ParseError:
+            continue
+        found = answer.get("return") if isinstance(answer, dict) else None
+        if isinstance(found, list):
+            return {str(one.get("capability")) for one in found if isinstance(one, dict)}
+    return set()
