@@ -42,6 +42,10 @@ def parameters(values: Values, cluster_name: str) -> InitParams:
     from ganeti.client import node_params
     from ganeti.constants import disk
     from ganeti.objects import hvparams
+    if values.defaults:
+        from ganeti.client import cluster_defaults
+        # Without a list it is the only one.
+        cluster_defaults.apply(values, lambda: [values.defaults["hypervisor"]])
     if str(values.primary_ip_version) not in ("4", "6"):
         raise errors.OpPrereqError(
             f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL)

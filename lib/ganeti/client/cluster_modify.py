@@ -49,6 +49,10 @@ def parameters(values: Values) -> dict[str, Any]:
     :raises TypeEnforcementError: a parameter of the wrong type.
     """
     from ganeti.client import cluster_init, node_params
+    if values.defaults:
+        from ganeti.client import cluster_defaults
+        cluster_defaults.apply(
+            values, lambda: jobs.connect().query_cluster_info()["enabled_hypervisors"])
     found: dict[str, Any] = {
         name: values.get(name) for name in _PLAIN if values.get(name) is not None}
     found.update((name, cluster_init.names(values.get(name))) for name in _LISTS

@@ -78,6 +78,9 @@ def test_init(gnt: Gnt, master: FakeMaster, made: list[InitParams]) -> None:
                                  "max": {"memory-size": 1024}}],
                      "std": {"memory-size": 128}, "disk-templates": ["file"],
                      "vcpu-ratio": 2.0}}),
+    ("--defaults hypervisor=kvm,disksize=4g,bridge=br1 --hypervisor-defaults kvm:acpi=false", {
+        "enabled_hypervisors": ["kvm"], "ipolicy": {"std": {"disk-size": 4096}},
+        "nicparams": {"mode": "bridged", "link": "br1"}, "hvparams": {"kvm": {"acpi": False}}}),
 ])
 def test_init_options(options: str, wanted: dict[str, Any], gnt: Gnt, master: FakeMaster,
                       made: list[InitParams]) -> None:

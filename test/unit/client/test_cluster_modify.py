@@ -86,6 +86,42 @@ def test_wrong_options(gnt: Gnt, master: FakeMaster, line: str, fragment: str) -
     assert not master.jobs
 
 
+@pytest.mark.parametrize(("line", "wanted"), [
+    ("--hypervisor-defaults fake:migration_mode=live", {
+        "hvparams": {"fake": {"migration_mode": "live"}}}),
+    ("--hypervisor-defaults kvm:acpi=true -H kvm:use_chroot=false", {
+        "hvparams": {"kvm": {"acpi": True, "use_chroot": False}}}),
+    ("--defaults disksize=2g", {"ipolicy": {"std": {"disk-size": 2048}}}),
+    ("--defaults disksize=20,bridge=br7", {
+        "ipolicy": {"std": {"disk-size": 20}}, "nicparams": {"mode": "bridged", "link": "br7"}}),
+    ("--defaults bridge=br7 -N mode=openvswitch", {
+        "nicparams": {"mode": "openvswitch", "link": "br7"}}),
+    ("--defaults hypervisor=kvm", {"enabled_hypervisors": ["kvm", "fake"]}),
+    ("--defaults hypervisor=kvm --enabled-hypervisors xen-pvm,kvm", {
+        "enabled_hypervisors": ["kvm", "xen-pvm"]}),
+])
+def test_spelling_of_the_first_version(
+        gnt: Gnt, master: FakeMaster, line: str, wanted: dict[str, Any]) -> None:
+    master.cluster_info = {"enabled_hypervisors": ["fake", "kvm"]}
+    assert gnt(f"cluster modify {line}") == (0, "", "")
+    assert sent(master) == wanted
+
+
+@pytest.mark.parametrize(("line", "fragment"), [
+    ("--defaults nosuch=1", "unknown default 'nosuch'. Known are: bridge, disksize, hypervisor."),
+    ("--defaults bridge", "default bridge needs a value"),
+    ("--defaults bridge=br0 -N link=br1", "either with --defaults or with --nic-parameters"),
+    ("--defaults disksize=big", "default disksize"),
+    ("--defaults disksize=1g --ipolicy-std-specs disk-size=1", "--ipolicy-std-specs"),
+    ("--defaults hypervisor=xen-pvm", "enabled are fake, kvm"),
+])
+def test_slips_in_it(gnt: Gnt, master: FakeMaster, line: str, fragment: str) -> None:
+    master.cluster_info = {"enabled_hypervisors": ["fake", "kvm"]}
+    ended = gnt(f"cluster modify {line}")
+    assert ended.code == 1 and fragment in ended.err
+    assert not master.jobs
+
+
 def test_nothing_to_change(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt("cluster modify") == (1, "", "Please give at least one of the parameters.\n")
 

@@ -33,6 +33,8 @@ ADDED = {
     "--token-lifetime": "joining without SSH",
     "--dry-run": "everything that makes a job can show its plan",
     "--hypervisor": "spelling of 2.0",
+    "--hypervisor-defaults": "spelling of 2.0",
+    "--defaults": "spelling of 2.0",
     "--hotplug": "spelling of 3.0",
     "--hotplug-if-possible": "spelling of 3.0",
 }
