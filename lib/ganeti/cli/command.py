@@ -36,6 +36,10 @@ class Values:
         """The value of an option this command may not have."""
         return self.__dict__.get(name, default)
 
+    def set(self, name: str, value: Any) -> None:
+        """Let an option have another value, for one that says it in another spelling."""
+        self.__dict__[name] = value
+
 
 _KIND_WORDS = {"jobid": "job-id", "unknown": "argument", "suggest": "argument"}
 

@@ -41,8 +41,8 @@ def apply(values: Values, enabled: Callable[[], Sequence[str]]) -> None:
             raise errors.OpPrereqError(
                 "give the default bridge either with --defaults or with --nic-parameters",
                 errors.ECODE_INVAL)
-        values.nicparams = {
-            "mode": NIC_MODE_BRIDGED, **values.nicparams, "link": given["bridge"]}
+        values.set("nicparams", {
+            "mode": NIC_MODE_BRIDGED, **values.nicparams, "link": given["bridge"]})
 
 
 def _hypervisor(values: Values, name: str, enabled: Callable[[], Sequence[str]]) -> None:
@@ -53,7 +53,8 @@ def _hypervisor(values: Values, name: str, enabled: Callable[[], Sequence[str]])
         raise errors.OpPrereqError(
             f"hypervisor {name} cannot be the default, enabled are {', '.join(names)}. See"
             " --enabled-hypervisors.", errors.ECODE_INVAL)
-    values.enabled_hypervisors = ",".join([name, *(word for word in names if word != name)])
+    others = [word for word in names if word != name]
+    values.set("enabled_hypervisors", ",".join([name, *others]))
 
 
 def _disk_size(values: Values, size: str) -> None:
@@ -67,4 +68,4 @@ def _disk_size(values: Values, size: str) -> None:
         raise errors.OpPrereqError(
             "give the default disksize either with --defaults or with --ipolicy-std-specs",
             errors.ECODE_INVAL)
-    values.ipolicy_std_specs = {**specs, "disk-size": str(size_mib)}
+    values.set("ipolicy_std_specs", {**specs, "disk-size": str(size_mib)})
