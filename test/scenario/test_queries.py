@@ -12,10 +12,12 @@ import io
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from harness import Cluster, Finished, alive, run_program, wait_until
+from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
+from luxi_client import Luxi
 
 PROGRAMS = Path("/usr/lib/ganeti/3.0/usr/bin")
 needs_htools = pytest.mark.skipif(
@@ -183,3 +185,69 @@ def test_hbal_proposes_and_then_moves(cluster: Cluster) -> None:
 
 def pnodes(cluster: Cluster) -> list[list[str]]:
     return cluster.rows("gnt-instance", "list", "-o", "pnode")
+
+
+# -- requests of programs by others ---------------------------------------------------------------
+
+#: What version 3.0.2 refuses and we answer.
+ANSWERED = {"QueryFields"}
+#: What it answers with an empty list; 3.1 and we say that there is no such object.
+UNKNOWN_NAMES = [["QueryInstances", [["nosuch"], ["name"], False]]]
+#: Malformed filters: it refuses the whole request in words, we say which parameter is wrong.
+NAMED_ERRORS = {"Query": {"ParameterError"}, "QueryFields": {"OpPrereqError"}}
+
+
+def test_answers_have_the_recorded_shapes(cluster: Cluster) -> None:
+    """What was asked of version 3.0.2 is answered with the same columns and kinds of values."""
+    cluster.run("gnt-network", "add", "--network", "192.0.2.16/28", "net1")  # may be there already
+    recorded = json.loads((ROOT / "test/data/luxi-shapes.json").read_text())
+    wrong = []
+    client = Luxi(cluster, "node1.example.com")
+    try:
+        for method, args, success, shape in recorded:
+            client.send(method, *args)
+            answer = client.receive_any()
+            problem = _difference(method, args, success, shape, answer)
+            if problem:
+                wrong.append((method, str(args)[:100], problem))
+    finally:
+        client.close()
+    assert not wrong and len(recorded) > 80
+
+
+def _difference(method: str, args: list[Any], success: bool, shape: Any,
+                answer: dict[str, Any]) -> str:
+    result = answer["result"]
+    if answer["success"] != success:
+        if answer["success"]:
+            return "" if method in ANSWERED else f"it was refused ({shape})"
+        return "" if [method, args] in UNKNOWN_NAMES else f"refused: {result}"
+    if not success:
+        kind = result[0] if isinstance(result, list) else "text"
+        good = kind == shape or shape == "text" and kind in NAMED_ERRORS.get(method, ())
+        return "" if good else f"{kind}, not {shape}: {result}"
+    if method == "Query":
+        names = [field["name"] for field in result["fields"]]
+        if names != list(shape):
+            return f"columns {names}"
+        kinds = {name: {_kind(row[place][1]) for row in result["data"]}
+                 for place, name in enumerate(names)}
+        odd = {name: found for name, found in kinds.items()
+               if shape[name] and found - set(shape[name].split("|")) - {"null"}
+               and shape[name] != "null"}
+        return f"values {odd}" if odd else ""
+    if method == "QueryFields":
+        return "" if [[one["name"], one["kind"]] for one in result["fields"]] == shape \
+            else f"fields {result}"
+    return "" if _fits(shape, result) else f"{result}, not like {shape}"
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__name__
+    return {"int": "number", "float": "number", "NoneType": "null"}.get(name, name)
+
+
+def _fits(shape: Any, value: Any) -> bool:
+    if isinstance(shape, list):
+        return isinstance(value, list) and (not shape or not value or _fits(shape[0], value[0]))
+    return "null" in (shape, _kind(value)) or _kind(value) == shape
