@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,3 +187,20 @@ def test_a_master_that_dies_leaves_nothing_that_lasts(cluster: Cluster) -> None:
             cluster.run("gnt-instance", "remove", "--force", "web.example.com").ok()
         wait_until(lambda: nothing_left(cluster), "the helper guest is gone")
         assert not alive(helper)
+
+
+@long
+@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None
+                    or shutil.which("ip") is None, reason="a real interface needs root and ip")
+def test_a_real_wire(image: Path, tmp_path: Path) -> None:
+    """Address by DHCP, port 80, and who takes another address is not heard."""
+    output = tmp_path / "helper.img"
+    subprocess.run([TOP / "tools/helper-image", "-o", output, "--tiny", image], check=True,
+                   capture_output=True)
+    done = subprocess.run(
+        ["unshare", "--net", "--mount", sys.executable, TOP / "test/scenario/helper_wire.py", image,
+         output], capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for wanted in ("exit code 0", "inet 169.254.0.7/16", '"name":"web1.example.com"',
+                   "the node answers", "not to another address", "interfaces left: 0"):
+        assert wanted in done.stdout, done.stdout + done.stderr

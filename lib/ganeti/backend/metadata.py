@@ -17,7 +17,7 @@ from ganeti.constants import metad as const
 from ganeti.metad import client
 from ganeti.objects import codec
 from ganeti.objects.instance import FilledInstance, FilledNic
-from ganeti.utils import filelock, paths, process
+from ganeti.utils import filelock, paths, process, retry
 from ganeti.wire import calls
 
 _START_TIMEOUT_S = 60.0
@@ -94,9 +94,18 @@ def update(description: Mapping[str, Any]) -> None:
                            timeout_s=_START_TIMEOUT_S, check=False)
         # Of two that start it at once, one fails, and finds it running nevertheless.
         said = done.output.strip() if done.failed else ""
+
+    def attempt() -> None:
+        try:
+            client.update(description)
+        except client.NotRunning:
+            if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
+                raise
+            # Another call has just started it.
+            raise retry.Again from None
+
     try:
-        client.update(description)
-    except errors.GenericError as err:
-        if said:
-            raise errors.OpExecError(f"cannot start {const.PROGRAM}: {said}") from err
-        raise
+        retry.until(attempt, timeout_s=_START_TIMEOUT_S, delay=(0.01, 1.5, 0.5))
+    except (client.NotRunning, errors.RetryTimeout) as err:
+        raise errors.OpExecError(
+            f"cannot start {const.PROGRAM}: {said or 'it does not answer'}") from err

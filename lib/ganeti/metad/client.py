@@ -15,10 +15,15 @@ _CONNECT_S = 5.0
 _ANSWER_S = 30.0
 
 
+class NotRunning(errors.GenericError):
+    """Nobody listens on the socket."""
+
+
 def call(method: str, *args: Any) -> Any:
     """One request.
 
-    :raises errors.GenericError: the daemon does not run here, or says what is wrong.
+    :raises NotRunning: the daemon does not run here, or not yet.
+    :raises errors.GenericError: it says what is wrong.
     """
     client = luxi.Client(paths.current().metad_socket, connect_timeout_s=_CONNECT_S,
                          timeout_s=_ANSWER_S)
@@ -26,7 +31,7 @@ def call(method: str, *args: Any) -> Any:
         try:
             return client.call(method, *args)
         except errors.NoMasterError:
-            raise errors.GenericError("ganeti-metad does not run on this node") from None
+            raise NotRunning("ganeti-metad does not run on this node") from None
         except errors.LuxiPermissionError:
             raise errors.GenericError(
                 f"only root may talk to ganeti-metad ({paths.current().metad_socket})") from None
