@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,46 @@ def test_a_dry_run_shows_the_plan_and_changes_nothing(cluster: Cluster) -> None:
                  "remove disk 0 (sharedfile, 64 MiB)"):
         assert part in text
     assert cluster.rows("gnt-instance", "list", "-o", "status", "web") == [["running"]]
+
+
+def documented() -> dict[str, set[str]]:
+    """Command -> members which ``doc/output.rst`` names for it."""
+    lines = (ROOT / "doc/output.rst").read_text().split("Infos\n=====")[1].splitlines()
+    first, last = (place for place, line in enumerate(lines) if line.startswith("======"))
+    rows: list[list[str]] = []
+    for line in lines[first + 1:last]:
+        if line.startswith("``"):
+            rows.append([line.split("``")[1], line[line.index("``", 2) + 2:]])
+        else:
+            rows[-1][1] += line
+    return {command: set(re.findall("``([a-z_]+)``", text)) for command, text in rows}
+
+
+@pytest.mark.parametrize("line", [
+    "gnt-cluster version", "gnt-cluster getmaster", "gnt-cluster queue info",
+    "gnt-cluster watcher info", "gnt-cluster history", "gnt-cluster search-tags shape",
+    "gnt-job explain 1", "gnt-node health", "gnt-node power status", "gnt-node list-storage",
+    "gnt-instance list-tags web", "gnt-instance list-fields"])
+def test_what_infos_tell_is_what_the_page_says(line: str, cluster: Cluster) -> None:
+    program, command, *arguments = line.split()
+    if "tags" in command:
+        cluster.run("gnt-instance", "add-tags", "web", "shape:info").ok()
+    done = cluster.run(program, command, "--output=json", *arguments)
+    found = json.loads(done.stdout)
+    known = documented()
+    wanted = known.get(f"{program} {command}") or known[command]
+    objects = found if isinstance(found, list) else [found]
+    assert objects and all(set(one) == wanted for one in objects), objects[0]
+    # Nobody answers for the hardware here, which is no success.
+    assert done.exit_code == (1 if command in ("health", "power") else 0)
+
+
+def test_what_an_instance_tells_is_what_the_page_says(cluster: Cluster) -> None:
+    (found,) = json.loads(cluster.run("gnt-instance", "info", "--output=json", "web").ok().stdout)
+    text = (ROOT / "doc/output.rst").read_text().split("Of an instance:")[1].split("\n\n")[0]
+    named = set(re.findall("``([a-z_]+)``", text)) - {"up", "down", "offline", "children"}
+    assert {name for name in found if name not in named} == set()
+    assert {name for name in named if name not in found and not name.startswith("_")} == set()
 
 
 def test_mistakes_are_guessed(cluster: Cluster) -> None:
