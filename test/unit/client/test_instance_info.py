@@ -104,7 +104,8 @@ def test_static_and_stopped(gnt: Gnt, master: FakeMaster) -> None:
 def test_only_reserved(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_INSTANCE_QUERY_DATA"] = {"web1": {
         **WEB1, "config_state": "down", "run_state": None, "forthcoming": True}}
-    assert "  State: forthcoming, only its resources are reserved\n" in gnt("instance info web1").out
+    text = gnt("instance info web1").out
+    assert "  State: forthcoming, only its resources are reserved\n" in text
 
 
 def test_mirrored_disk_and_vnc(gnt: Gnt, master: FakeMaster) -> None:

@@ -253,6 +253,8 @@ def test_remove():
     master.run(OpBackupRemove(instance_name="gone.example.com"))
     assert master.rpc.of("export_remove") == [
         (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")]
+    assert "not other-uuid" in master.refused(
+        OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT)
     master.run(OpBackupRemove(instance_name="nosuch"))
     assert master.job.said("no export of nosuch")
     master.rpc.errors["export_remove"] = "busy"

@@ -36,6 +36,11 @@ class LUBackupRemove(LogicalUnit):
             # The exports of an instance outlive it; then its whole name must be given.
             self.name = self.op.instance_name
         else:
+            if self.op.instance_uuid not in (None, instance.uuid):
+                raise errors.OpPrereqError(
+                    f"instance {instance.name} has uuid {instance.uuid}, not"
+                    f" {self.op.instance_uuid}; the job was made for another instance of that name",
+                    errors.ECODE_NOENT)
             self.name = instance.name
             self.need(Level.INSTANCE, [instance.uuid])
 
