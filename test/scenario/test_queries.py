@@ -26,6 +26,7 @@ needs_htools = pytest.mark.skipif(
     reason="no htools. Run: tools/install-packages ganeti-htools-3.0")
 
 INSTANCES = ("db", "mail", "web", "wiki")
+NODE1 = "node1.example.com"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -128,8 +129,8 @@ def documented() -> dict[str, set[str]]:
 def test_what_infos_tell_is_what_the_page_says(line: str, cluster: Cluster) -> None:
     program, command, *arguments = line.split()
     if "tags" in command:
-        cluster.run("gnt-instance", "add-tags", "web", "shape:info").ok()
-    done = cluster.run(program, command, "--output=json", *arguments)
+        cluster.on(NODE1, "gnt-instance", "add-tags", "web", "shape:info").ok()
+    done = cluster.on(NODE1, program, command, "--output=json", *arguments)
     found = json.loads(done.stdout)
     known = documented()
     wanted = known.get(f"{program} {command}") or known[command]
@@ -140,7 +141,8 @@ def test_what_infos_tell_is_what_the_page_says(line: str, cluster: Cluster) -> N
 
 
 def test_what_an_instance_tells_is_what_the_page_says(cluster: Cluster) -> None:
-    (found,) = json.loads(cluster.run("gnt-instance", "info", "--output=json", "web").ok().stdout)
+    (found,) = json.loads(cluster.on(
+        NODE1, "gnt-instance", "info", "--output=json", "web").ok().stdout)
     text = (ROOT / "doc/output.rst").read_text().split("Of an instance:")[1].split("\n\n")[0]
     named = set(re.findall("``([a-z_]+)``", text)) - {"up", "down", "offline", "children"}
     assert {name for name in found if name not in named} == set()
