@@ -1,4 +1,4 @@
-"""No option is accepted and then forgotten: each is read by its command, each parameter by its unit.
+"""No option is accepted and forgotten: its command reads it, and a unit reads each parameter.
 
 This reads the sources and knows nothing of what is done with a value; tests of the commands and
 units do. It finds what was declared because others have it, and then never looked at.

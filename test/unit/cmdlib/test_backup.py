@@ -224,7 +224,7 @@ def test_an_instance_that_does_not_start_again_is_a_warning():
         ({"long_sleep": False}, errors.ECODE_STATE, "--long-sleep"),
         ({"shutdown": False, "remove_instance": True}, errors.ECODE_INVAL, "shut down"),
         ({"ignore_remove_failures": True}, errors.ECODE_INVAL, "removed"),
-        ({"zero_free_space": True}, errors.ECODE_INVAL, "free space"),
+        ({"zero_free_space": True}, errors.ECODE_STATE, "free space"),
         ({"zeroing_timeout_fixed": 5}, errors.ECODE_INVAL, "overwriting"),
         ({"mode": "remote", "target_node": []}, errors.ECODE_INVAL, "OP_BACKUP_PREPARE"),
     ],
@@ -249,12 +249,12 @@ def test_remove():
     master, _nodes = exporting()
     master.rpc.answers["export_list"] = lambda node, args: (
         ["web.example.com", "gone.example.com"] if node == NODE2 else [])
+    assert "not other-uuid" in master.refused(
+        OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT)
     master.run(OpBackupRemove(instance_name="web"))
     master.run(OpBackupRemove(instance_name="gone.example.com"))
     assert master.rpc.of("export_remove") == [
         (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")]
-    assert "not other-uuid" in master.refused(
-        OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT)
     master.run(OpBackupRemove(instance_name="nosuch"))
     assert master.job.said("no export of nosuch")
     master.rpc.errors["export_remove"] = "busy"
