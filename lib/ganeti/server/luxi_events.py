@@ -182,7 +182,8 @@ class Guests:
     def seen(self, view: View, instances: Iterable[Instance]) -> None:
         """Live data about instances has come in; called by queries, on any thread."""
         if not self._log.listened:
-            self._known.clear()
+            with self._lock:
+                self._known.clear()
             return
         found = [(instance, instance_fields.status(view, instance)) for instance in instances]
         data = self._context.config.snapshot()
