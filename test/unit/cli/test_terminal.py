@@ -68,3 +68,12 @@ def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "open", refuse)
     assert not terminal.can_ask()
     assert not terminal.confirm("Go on?")
+
+
+def test_width_of_a_terminal_and_of_what_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.get_terminal_size", lambda number: os.terminal_size((44, 10)))
+    with open(os.devnull, "w", encoding="utf-8") as stream:
+        assert terminal.width(stream) == 44
+        monkeypatch.undo()
+        assert terminal.width(stream) == 80
+    assert terminal.width(io.StringIO(), 70) == 70
