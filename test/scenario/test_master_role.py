@@ -193,7 +193,9 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
         three.settled(master)
         shutil.copytree(data, kept, dirs_exist_ok=True)
     finally:
-        subprocess.run(["umount", str(data)], check=True)
+        # The node daemon holds the copy of the queue for a moment after the last message.
+        wait_until(lambda: subprocess.run(["umount", str(data)], check=False).returncode == 0,
+                   "the full disk is let go")
         shutil.copytree(kept, data, dirs_exist_ok=True)
         shutil.rmtree(kept)
     three.settled(master)

@@ -47,9 +47,21 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
         ("Default instance parameters", _groups(info["beparams"], number)),
         ("Default nic parameters", _groups(info["nicparams"], number)),
         ("Default disk parameters", _groups(info["diskparams"], number)),
+        *_states(info, number),
         ("Instance policy - limits for instances", _policy(info["ipolicy"], number)),
         ("Data collectors", _collectors(info)),
     ]
+
+
+def _states(info: Mapping[str, Any], number: Number) -> Pairs:
+    """Resources of nodes which were set by hand; hardly any cluster has some."""
+    pairs: Pairs = []
+    if info.get("hv_state"):
+        pairs.append(("Default hypervisor state", _groups(info["hv_state"], number)))
+    if info.get("disk_state"):
+        pairs.append(("Default disk state", {
+            template: _groups(named, number) for template, named in info["disk_state"].items()}))
+    return pairs
 
 
 def _architecture(architecture: list[str]) -> str:

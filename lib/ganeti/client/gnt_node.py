@@ -22,7 +22,7 @@ _FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", 
 
 _INFO_FIELDS = ("name", "pip", "sip", "pinst_list", "sinst_list", "master_candidate", "drained",
                 "offline", "master_capable", "vm_capable", "powered", "ndparams",
-                "custom_ndparams")
+                "custom_ndparams", "hv_state", "disk_state")
 
 
 def list_nodes(values: Values, arguments: list[str]) -> int:
@@ -65,6 +65,10 @@ def _describe(node: Mapping[str, Any]) -> Pairs:
                   ("secondary for instances", list(node["sinst_list"]))]
     pairs.append(("node parameters", output.params_with_defaults(
         node["custom_ndparams"], node["ndparams"])))
+    for title, state in (("hypervisor state", node["hv_state"]),
+                         ("disk state", node["disk_state"])):
+        if state is not None:
+            pairs.append((title, state))
     return pairs
 
 

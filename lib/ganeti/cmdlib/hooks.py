@@ -380,8 +380,10 @@ class HookRunner:
         results: HookResults = {}
         busy = []
         asked = [uuid for uuid in wanted if not self._is_idle(uuid, directory, phase)]
-        # Those of the post phase are asked in the same breath.
-        later = [uuid for uuid in self._post_nodes if phase == PRE and uuid not in wanted]
+        # Those of the post phase are asked in the same breath; not a node that is just being added.
+        known = self._config.snapshot().nodes
+        later = [uuid for uuid in self._post_nodes
+                 if phase == PRE and uuid not in wanted and uuid in known]
         for uuid, answer in self._ask_for_hooks(directory, phase, [*asked, *later]).items():
             if uuid in later:
                 continue

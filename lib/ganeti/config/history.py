@@ -1,7 +1,7 @@
 """What was changed in the configuration, when, and by which job.
 
 A record for each commit, in files beside the configuration: who wanted it, and of each object which
-it touched the attributes as they were and as they are; of a long list, the piece which is different.
+it touched the attributes as they were and as they are; of a long list, the piece that is different.
 From the present state and the records the state of any earlier moment follows: :func:`state_at`
 takes the newest changes back one by one.
 
@@ -12,8 +12,8 @@ those which were made while the disk was full. Such a gap is found, because ever
 state it followed, and nobody is told a state from beyond it.
 
 The files hold what the configuration holds, secrets included; nobody else may read them. They are
-bounded: the oldest go when they reach back more than :data:`MAX_COMMITS` serial numbers, or have more
-than :data:`MAX_BYTES`.
+bounded: the oldest go when they reach back more than :data:`MAX_COMMITS` serial numbers, or have
+more than :data:`MAX_BYTES`.
 
 File format: the first line ``{"format": 2, "version": ...}``, then one line of JSON for a commit,
 the oldest first. A new version of the configuration begins a new file. Format 1 knew no pieces of

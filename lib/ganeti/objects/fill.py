@@ -98,6 +98,26 @@ def fill_nd(cluster: Cluster, group: NodeGroup | None, node: Node | None = None,
     return filled
 
 
+def fill_hv_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> dict[str, Any]:
+    """What was set by hand of a node's resources, by hypervisor."""
+    filled: dict[str, Any] = {}
+    for owner in (cluster, group, node):
+        for hypervisor, state in ((owner and owner.hv_state_static) or {}).items():
+            filled[hypervisor] = {**filled.get(hypervisor, {}), **state}
+    return filled
+
+
+def fill_disk_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> dict[str, Any]:
+    """What was set by hand of a node's storage, by disk template and the storage's name."""
+    filled: dict[str, Any] = {}
+    for owner in (cluster, group, node):
+        for template, named in ((owner and owner.disk_state_static) or {}).items():
+            known = filled.setdefault(template, {})
+            for name, state in named.items():
+                known[name] = {**known.get(name, {}), **state}
+    return filled
+
+
 def fill_ipolicy(defaults: Mapping[str, Any], custom: Mapping[str, Any] | None,
                  ) -> dict[str, Any]:
     """Instance policy. `std` is inherited value by value, everything else as a whole."""

@@ -132,6 +132,14 @@ def test_info_of_a_node_without_instances(gnt: Gnt, master: FakeMaster) -> None:
     assert "instances" not in text
 
 
+def test_info_of_states_set_by_hand(gnt: Gnt, master: FakeMaster) -> None:
+    master.rows["node"] = [{**NODE1, "hv_state": {"kvm": {"mem_total": 4096}},
+                            "disk_state": {"plain": {"xenvg": {"disk_total": 9}}}}]
+    lines = [line.rstrip() for line in gnt("node info").out.splitlines()]
+    assert lines[-7:] == ["  hypervisor state:", "    kvm:", "      mem_total: 4096",
+                          "  disk state:", "    plain:", "      xenvg:", "        disk_total: 9"]
+
+
 def test_info_for_programs(gnt: Gnt) -> None:
     (node,) = json.loads(gnt("node info --output=json").out)
     assert (node["name"], node["ndparams"]["ssh_port"]) == ("node1.example.com", 22)

@@ -104,6 +104,8 @@ def test_common_files_are_copied(hosts, tmp_path):
         ({"secondary_ip": "198.51.100.9"}, errors.ECODE_INVAL, "secondary address"),
         ({"group": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
         ({"ndparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
+        ({"hv_state": {"nosuch": {}}}, errors.ECODE_INVAL, "no hypervisor 'nosuch'"),
+        ({"disk_state": {"tape": {}}}, errors.ECODE_INVAL, "no disk template 'tape'"),
     ],
 )
 def test_adding_is_refused(hosts, changes, ecode, fragment):
@@ -286,6 +288,9 @@ def test_a_node_comes_back_online_only_when_it_answers():
         (change("nosuch", offline=True), errors.ECODE_NOENT, "nosuch"),
         (change(secondary_ip="192.0.2.50"), errors.ECODE_INVAL, "secondary"),
         (change(ndparams={"nosuch": 1}), errors.ECODE_INVAL, "nosuch"),
+        (change(hv_state={"nosuch": {}}), errors.ECODE_INVAL, "no hypervisor 'nosuch'"),
+        (change(hv_state={"kvm": {"mem_total": "much"}}), errors.ECODE_INVAL, "much"),
+        (change(disk_state={"plain": {"vg": {"colour": 1}}}), errors.ECODE_INVAL, "colour"),
         (change(secondary_ip="nonsense"), errors.ECODE_INVAL, "IPv4"),
         (change(secondary_ip="192.0.2.3"), errors.ECODE_NOTUNIQUE, "node3.example.com"),
         (change(ndparams={"exclusive_storage": True}), errors.ECODE_INVAL, "single node"),
@@ -317,6 +322,17 @@ def test_parameters_are_merged_and_reset():
     assert by_name(master, "node2.example.com").ndparams == {"spindle_count": 3, "cpu_speed": 2.0}
     master.run(change(ndparams={"cpu_speed": "default"}))
     assert by_name(master, "node2.example.com").ndparams == {"spindle_count": 3}
+
+
+def test_states_set_by_hand_are_merged_and_reset():
+    master = Master(cluster_of(3))
+    master.run(change(hv_state={"kvm": {"mem_total": "4096", "mem_hv": 5}},
+                      disk_state={"plain": {"vg": {"disk_total": 9}}}))
+    master.run(change(hv_state={"kvm": {"mem_hv": "default"}, "fake": {"cpu_total": 2}},
+                      disk_state={"plain": {"vg": {"disk_reserved": 1}}}))
+    node = by_name(master, "node2.example.com")
+    assert node.hv_state_static == {"kvm": {"mem_total": 4096}, "fake": {"cpu_total": 2}}
+    assert node.disk_state_static == {"plain": {"vg": {"disk_total": 9, "disk_reserved": 1}}}
 
 
 def test_a_file_disk_keeps_its_node(hosts):

@@ -66,6 +66,23 @@ def test_node_parameters(config):
     assert config.cluster.fill_nd_group(group)["ssh_port"] == 22
 
 
+def test_what_was_set_by_hand_of_a_node(config):
+    cluster = objects.updated(
+        config.cluster, hv_state_static={"kvm": {"mem_node": 1, "mem_hv": 2}},
+        disk_state_static={"plain": {"vg": {"disk_total": 5}}})
+    group = objects.updated(
+        next(iter(config.nodegroups.values())),
+        hv_state_static={"kvm": {"mem_hv": 3}, "fake": {"mem_total": 4}})
+    node = objects.updated(
+        next(iter(config.nodes.values())), hv_state_static={"kvm": {"mem_total": 9}},
+        disk_state_static={"plain": {"vg": {"disk_reserved": 1}, "ssd": {}}})
+    assert fill.fill_hv_state(cluster, group, node) == {
+        "kvm": {"mem_node": 1, "mem_hv": 3, "mem_total": 9}, "fake": {"mem_total": 4}}
+    assert fill.fill_disk_state(cluster, None, node) == {
+        "plain": {"vg": {"disk_total": 5, "disk_reserved": 1}, "ssd": {}}}
+    assert cluster.hv_state_static == {"kvm": {"mem_node": 1, "mem_hv": 2}}, "nothing is changed"
+
+
 def test_policy_inherits_std_by_value_and_the_rest_as_a_whole(config):
     group = by_name(config.nodegroups, "another")
     filled = config.cluster.fill_ipolicy(dataclasses.replace(

@@ -35,7 +35,10 @@ OWN_METHODS = {
     "WaitForEvents": "what happened to jobs and instances, as it happens",
 }
 #: Keys of the cluster information nobody else has.
-OWN_KEYS: dict[str, str] = {}
+OWN_KEYS = {
+    "hv_state": "otherwise nobody sees what gnt-cluster modify --hypervisor-state has set",
+    "disk_state": "likewise --disk-state",
+}
 #: Published keys which are not there.
 MISSING_KEYS: dict[str, str] = {}
 

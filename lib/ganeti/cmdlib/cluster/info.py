@@ -55,6 +55,8 @@ def cluster_info(context: MasterContext) -> dict[str, Any]:
         else net_c.IP4_VERSION,
         enabled_data_collectors={name: values.get("active", True)
                                  for name, values in collectors.items()},
+        hv_state=cluster.hv_state_static,
+        disk_state=cluster.disk_state_static,
         data_collector_interval={name: values.get("interval")
                                  for name, values in collectors.items()},
     )

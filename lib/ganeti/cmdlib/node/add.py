@@ -13,6 +13,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq, ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.cluster.files import distribute_files
+from ganeti.cmdlib.group.params import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.node import candidates
 from ganeti.cmdlib.node.params import checked_ndparams
@@ -104,8 +105,8 @@ class LUNodeAdd(LogicalUnit):
             vm_capable=op.vm_capable is not False,
             ndparams=checked_ndparams(op.ndparams or {}),
             powered=True,
-            hv_state_static=op.hv_state or None,
-            disk_state_static=op.disk_state or None,
+            hv_state_static=merged_hv_state({}, op.hv_state or {}) or None,
+            disk_state_static=merged_disk_state({}, op.disk_state or {}) or None,
             ctime=now,
             mtime=now,
             uuid=self.uuid,

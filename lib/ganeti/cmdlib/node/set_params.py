@@ -12,6 +12,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.group.params import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.hooks import NodeHooks
 from ganeti.cmdlib.node import candidates, roles
 from ganeti.cmdlib.node.params import checked_ndparams
@@ -233,9 +234,12 @@ class LUNodeSetParams(LogicalUnit):
             values["ndparams"] = {k: v for k, v in merged.items() if k not in reset}
             changes.append(("ndparams", str(values["ndparams"])))
         if op.hv_state:
-            values["hv_state_static"] = op.hv_state
+            values["hv_state_static"] = merged_hv_state(node.hv_state_static, op.hv_state)
+            changes.append(("hv_state", str(values["hv_state_static"])))
         if op.disk_state:
-            values["disk_state_static"] = op.disk_state
+            values["disk_state_static"] = merged_disk_state(
+                node.disk_state_static, op.disk_state)
+            changes.append(("disk_state", str(values["disk_state_static"])))
         return SetPlan(node, updated(node, **values), transition, changes)
 
     def exec(self, plan: SetPlan) -> list[tuple[str, str]]:

@@ -17,7 +17,7 @@ from ganeti.constants.query import (
     KIND_TEXT,
     KIND_UNIT,
 )
-from ganeti.objects import Node
+from ganeti.objects import Node, fill
 from ganeti.query.field import (
     HOSTNAME,
     NODATA,
@@ -27,7 +27,6 @@ from ganeti.query.field import (
     Resource,
     attribute,
     common_fields,
-    maybe,
 )
 from ganeti.query.resources import ndparams
 from ganeti.query.view import View, by_name
@@ -87,6 +86,15 @@ def _group(key: str) -> Callable[[View, Node], Any]:
     return get
 
 
+def _set_by_hand(key: str, filled: Callable[..., dict[str, Any]]) -> Callable[[View, Node], Any]:
+    """Nothing where only the cluster's defaults count, as programs expect it."""
+    def get(view: View, node: Node) -> Any:
+        group = view.config.nodegroups.get(node.group)
+        own = getattr(node, key) or (group is not None and getattr(group, key))
+        return filled(view.cluster, group, node) if own else UNAVAIL
+    return get
+
+
 _FIELDS = [
     Field("name", "Node", KIND_TEXT, "Name of the node", attribute("name"), compare=HOSTNAME),
     Field("pip", "PrimaryIP", KIND_TEXT, "Primary address", attribute("primary_ip")),
@@ -111,9 +119,9 @@ _FIELDS = [
     Field("powered", "Powered", KIND_BOOL, "Whether the node has power", _powered),
     Field("hv_state", "HypervisorState", KIND_OTHER,
           "Resources of the hypervisor which were set by hand",
-          lambda view, node: maybe(node.hv_state_static)),
+          _set_by_hand("hv_state_static", fill.fill_hv_state)),
     Field("disk_state", "DiskState", KIND_OTHER, "Resources of storage which were set by hand",
-          lambda view, node: maybe(node.disk_state_static)),
+          _set_by_hand("disk_state_static", fill.fill_disk_state)),
     Field("ndparams", "NodeParameters", KIND_OTHER, "All node parameters",
           lambda view, node: view.filled_nd(node)),
     Field("custom_ndparams", "CustomNodeParameters", KIND_OTHER,
