@@ -119,6 +119,7 @@ def _environment(instance: FilledInstance, task: str, reinstall: bool,
     if definition.create_script_untrusted is None:
         raise errors.OpExecError(
             f"OS {definition.name} is trusted: it has no script '{os_scripts.CREATE_UNTRUSTED}'")
+    os_scripts.require_hypervisor(definition, instance.hypervisor)
     env = os_scripts.instance_env(definition, instance, debug_level)
     if reinstall:
         env["INSTANCE_REINSTALL"] = "1"

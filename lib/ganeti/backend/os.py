@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ from ganeti.wire import calls
 API_FILE = "ganeti_api_version"
 VARIANTS_FILE = "variants.list"
 PARAMETERS_FILE = "parameters.list"
+VERSION_FILE = "os_version"
+HYPERVISORS_FILE = "hypervisors"
 CREATE, CREATE_UNTRUSTED = "create", "create_untrusted"
 EXPORT, IMPORT, RENAME, VERIFY = "export", "import", "rename", "verify"
 # Versions of the interface that brought something.
@@ -40,7 +43,11 @@ _API_PARAMETERS = 20
 VALIDATE_PARAMETERS = "parameters"
 #: Ours: refuse an OS whose script may not run on the node.
 VALIDATE_TRUSTED = "trusted"
+#: Ours, with the name of a hypervisor behind it: refuse an OS that is not made for it.
+VALIDATE_HYPERVISOR = "hypervisor:"
 _VALIDATE_CHECKS = (VALIDATE_PARAMETERS, VALIDATE_TRUSTED)
+
+_PARAMETER = re.compile(r"[a-z0-9_-]+", re.ASCII)
 
 _LOG_LINES = 20
 _LOG_TAIL_BYTES = 64 * 1024
@@ -59,7 +66,8 @@ class _Wrong(Exception):
 def diagnose(search_path: Sequence[str]) -> list[list[Any]]:
     """Look at all definitions.
 
-    :returns: rows as published for the call os_diagnose, in the order of the search path.
+    :returns: rows as published for the call os_diagnose, in the order of the search path; only
+        where a definition has them, its version and the hypervisors it is made for come behind.
     """
     rows: list[list[Any]] = []
     for base in search_path:
@@ -80,9 +88,12 @@ def _diagnose_row(name: str, path: str) -> list[Any]:
         definition = load(name, path)
     except _Wrong as err:
         return [name, path, False, str(err), [], [], [], True]
+    more: list[Any] = []
+    if definition.os_version or definition.hypervisors:
+        more = [definition.os_version, list(definition.hypervisors or ())]
     return [name, path, True, "", list(definition.supported_variants or ()),
             [list(pair) for pair in definition.supported_parameters or ()],
-            list(definition.api_versions), definition.create_script_untrusted is None]
+            list(definition.api_versions), definition.create_script_untrusted is None, *more]
 
 
 @serves(calls.OS_DIAGNOSE)
@@ -116,13 +127,23 @@ def load(name: str, path: str) -> OS:
             raise _Wrong(f"file '{VARIANTS_FILE}' names no variant")
     parameters: tuple[tuple[str, str], ...] = ()
     verify = None
+    version = ""
     if api >= _API_PARAMETERS:
         verify = _script(path, VERIFY, required=True)
         parameters = parse_parameters(_read(f"{path}/{PARAMETERS_FILE}"))
+        if os.path.exists(f"{path}/{VERSION_FILE}"):
+            # Of more lines than one, the first counts.
+            version = _read(f"{path}/{VERSION_FILE}").partition("\n")[0].strip()
+    hypervisors = None
+    if os.path.exists(f"{path}/{HYPERVISORS_FILE}"):
+        hypervisors = parse_variants(_read(f"{path}/{HYPERVISORS_FILE}"))
+        if not hypervisors:
+            raise _Wrong(f"file '{HYPERVISORS_FILE}' names no hypervisor")
     return OS(name=name, path=path, api_versions=tuple(versions), create_script=scripts[CREATE],
               create_script_untrusted=scripts[CREATE_UNTRUSTED], export_script=scripts[EXPORT],
               import_script=scripts[IMPORT], rename_script=scripts[RENAME], verify_script=verify,
-              supported_variants=variants, supported_parameters=parameters)
+              supported_variants=variants, supported_parameters=parameters,
+              os_version=version, hypervisors=hypervisors)
 
 
 def find(name: str, search_path: Sequence[str]) -> OS | None:
@@ -184,13 +205,23 @@ def parse_variants(text: str) -> tuple[str, ...]:
 
 
 def parse_parameters(text: str) -> tuple[tuple[str, str], ...]:
-    """Name, white space, description on each line; names are in lower case."""
-    pairs = []
+    """Name, white space, description on each line; names are in lower case.
+
+    :raises _Wrong: two names differ in case only, or one cannot be a part of a variable's name.
+    """
+    pairs: dict[str, str] = {}
     for line in text.splitlines():
-        name, _, doc = line.strip().replace("\t", " ").partition(" ")
-        if name:
-            pairs.append((name.lower(), doc.strip()))
-    return tuple(pairs)
+        words = line.split(None, 1)
+        if not words:
+            continue
+        name = words[0].lower()
+        if not _PARAMETER.fullmatch(name):
+            raise _Wrong(f"file '{PARAMETERS_FILE}': '{words[0]}' is not the name of a parameter; "
+                         "it may have letters, digits, '_' and '-'")
+        if name in pairs:
+            raise _Wrong(f"file '{PARAMETERS_FILE}' has two parameters {name}")
+        pairs[name] = words[1].strip() if len(words) > 1 else ""
+    return tuple(pairs.items())
 
 
 def _read(path: str) -> str:
@@ -344,7 +375,10 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
     :returns: whether it exists; False only when it is not required.
     :raises OpExecError: it is missing and required, is not valid, or does not like the parameters.
     """
-    unknown = sorted(set(checks) - set(_VALIDATE_CHECKS))
+    hypervisors = [check.removeprefix(VALIDATE_HYPERVISOR) for check in checks
+                   if check.startswith(VALIDATE_HYPERVISOR)]
+    unknown = sorted(check for check in set(checks) - set(_VALIDATE_CHECKS)
+                     if not check.startswith(VALIDATE_HYPERVISOR))
     if unknown:
         raise errors.OpExecError(f"unknown checks of an OS definition: {', '.join(unknown)}")
     search_path = paths.current().os_search_path
@@ -355,6 +389,8 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
         return False
     if VALIDATE_TRUSTED in checks:
         _require_trusted(definition)
+    for hypervisor in hypervisors:
+        require_hypervisor(definition, hypervisor)
     check_variant(definition, name, force=force_variant)
     if definition.verify_script is None:
         return True
@@ -367,6 +403,17 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
     if VALIDATE_PARAMETERS in checks:
         _run_verify(definition, name, VALIDATE_PARAMETERS, params)
     return True
+
+
+def require_hypervisor(definition: OS, hypervisor: str) -> None:
+    """The definition is made for a hypervisor.
+
+    :raises OpExecError: only for others.
+    """
+    if definition.hypervisors is not None and hypervisor not in definition.hypervisors:
+        raise errors.OpExecError(
+            f"OS {definition.name} is not made for hypervisor {hypervisor}, only for "
+            f"{', '.join(definition.hypervisors)}")
 
 
 def _require_trusted(definition: OS) -> None:
@@ -399,6 +446,7 @@ def instance_os_add(instance: FilledInstance, reinstall: bool, debug_level: int)
     """
     definition = require(instance.os)
     _require_trusted(definition)
+    require_hypervisor(definition, instance.hypervisor)
     assert definition.create_script is not None
     env = instance_env(definition, instance, debug_level)
     if reinstall:

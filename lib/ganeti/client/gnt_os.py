@@ -64,7 +64,7 @@ def list_fields(values: Values, arguments: list[str]) -> int:
 
 
 _INFO_FIELDS = ("name", "valid", "variants", "parameters", "api_versions", "blacklisted", "hidden",
-                "trusted")
+                "trusted", "os_versions", "hypervisors")
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
@@ -93,6 +93,10 @@ def _describe(name: str, info: dict[str, Any] | None) -> str:
     lines += [f"  - {key}: {bool(info[key])}" for key in ("valid", "hidden", "blacklisted")]
     lines.append("  - API versions:")
     lines += [f"    - {version}" for version in sorted(info["api_versions"])]
+    if any(info["os_versions"]):
+        lines.append(f"  - OS version: {_versions(info['os_versions'])}")
+    if info["hypervisors"]:
+        lines.append(f"  - hypervisors: {', '.join(info['hypervisors'])}")
     lines.append("  - variants:")
     lines += [f"    - {variant}" for variant in info["variants"] or ()]
     lines.append("  - parameters:")
@@ -101,7 +105,15 @@ def _describe(name: str, info: dict[str, Any] | None) -> str:
     return "\n".join([*lines, ""])
 
 
-_DIAGNOSE_FIELDS = ("name", "valid", "variants", "node_status", "hidden", "blacklisted")
+def _versions(versions: Sequence[str]) -> str:
+    """The version, or what nodes disagree about."""
+    if len(versions) == 1:
+        return versions[0]
+    return "differs between nodes: " + ", ".join(version or "none" for version in versions)
+
+
+_DIAGNOSE_FIELDS = ("name", "valid", "variants", "node_status", "hidden", "blacklisted",
+                    "os_versions")
 
 
 def diagnose(values: Values, arguments: list[str]) -> int:
@@ -128,6 +140,8 @@ def _diagnosis(row: dict[str, Any], names: dict[str, str]) -> list[str]:
              + "".join(f" [{mark}]" for mark in marks)]
     if row["variants"]:
         lines.append(f"  Variants: [{', '.join(row['variants'])}]")
+    if len(row["os_versions"]) > 1:
+        lines.append(f"  OS version {_versions(row['os_versions'])}")
     for uuid, places in row["node_status"].items():
         node = names.get(uuid, uuid)
         if not places:
@@ -143,11 +157,16 @@ def _diagnosis(row: dict[str, Any], names: dict[str, str]) -> list[str]:
 
 def _node_line(path: str, valid: bool, message: str, variants: Sequence[str],
                parameters: Sequence[Sequence[str]], api_versions: Sequence[int],
-               trusted: bool = True) -> str:
+               trusted: bool = True, os_version: str = "",
+               hypervisors: Sequence[str] = ()) -> str:
     text = f"status: {'valid' if valid else 'invalid'} (path: {path})"
     if not valid:
         return f"{text} {message}"
     text += f" [API versions: {', '.join(str(version) for version in api_versions)}]"
+    if os_version:
+        text += f" [OS version: {os_version}]"
+    if hypervisors:
+        text += f" [hypervisors: {', '.join(hypervisors)}]"
     if variants:
         text += f" [variants: {', '.join(variants)}]"
     if parameters:

@@ -299,6 +299,11 @@ def require_allowed_os(unit: LogicalUnit, name: str) -> None:
         )
 
 
+def os_checks(hypervisor: str | None) -> list[str]:
+    """What a node shall look at in an OS definition."""
+    return ["parameters", *([f"hypervisor:{hypervisor}"] if hypervisor else [])]
+
+
 def require_os(
     unit: LogicalUnit,
     node_uuid: str,
@@ -306,16 +311,17 @@ def require_os(
     osparams: Mapping[str, Any],
     *,
     force_variant: bool,
+    hypervisor: str | None = None,
 ) -> None:
     """The node has the OS definition, in the right variant, and its own check accepts the
-    parameters."""
+    parameters; it is made for the hypervisor."""
     node_name = unit.config.node(node_uuid).name
     answer = unit.rpc.call_many(
         OS_VALIDATE,
         [node_uuid],
         required=True,
         name=name,
-        checks=["parameters"],
+        checks=os_checks(hypervisor),
         params=dict(osparams),
         force_variant=force_variant,
     )[node_uuid]

@@ -23,6 +23,9 @@ class OS:
     verify_script: str | None = None
     supported_variants: tuple[str, ...] | None = None
     supported_parameters: tuple[Any, ...] | None = None
+    # Seed 003 *OS version*, seed 001 *OS interface*.
+    os_version: str = ""
+    hypervisors: tuple[str, ...] | None = None
 
     @staticmethod
     def base_name(name: str) -> str:

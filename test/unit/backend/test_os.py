@@ -210,3 +210,60 @@ def test_nic_of_a_network(here, tiny):
     assert {key: value for key, value in env.items() if key.startswith("NIC_0_NETWORK")} == {
         "NIC_0_NETWORK_NAME": "net", "NIC_0_NETWORK_UUID": "u",
         "NIC_0_NETWORK_SUBNET": "192.0.2.0/24", "NIC_0_NETWORK_TAGS": "a b"}
+
+
+def test_the_version_is_the_first_line(tiny):
+    with open(f"{tiny}/os_version", "w") as stream:
+        stream.write(" 2.1 \nmore\n")
+    [row] = os_definitions.os_diagnose()
+    assert row[7:] == [True, "2.1", []]
+
+
+@pytest.mark.parametrize(("text", "fragment"), [
+    ("size one\nSIZE two\n", "two parameters size"),
+    ("root size\n$(rm) x\n", "'\\$\\(rm\\)' is not the name"),
+    ("a=b\n", "not the name"),
+])
+def test_parameters_that_cannot_be_variables(tiny, text, fragment):
+    with open(f"{tiny}/parameters.list", "w") as stream:
+        stream.write(text)
+    [row] = os_definitions.os_diagnose()
+    assert row[2] is False
+    with pytest.raises(errors.OpExecError, match=fragment):
+        os_definitions.require("tiny")
+
+
+def test_api_5_alone_is_not_supported_but_does_no_harm_beside_20(tiny):
+    for text, valid in (("5\n20\n", True), ("5\n", False), ("5\n10\n15", True)):
+        with open(f"{tiny}/ganeti_api_version", "w") as stream:
+            stream.write(text)
+        [row] = os_definitions.os_diagnose()
+        assert row[2] is valid, text
+    assert row[6] == [5, 10, 15]
+
+
+def test_hypervisors(tiny):
+    check = [os_definitions.VALIDATE_HYPERVISOR + "kvm"]
+    assert os_definitions.validate(True, "tiny+small", check, {}, False)
+    with open(f"{tiny}/hypervisors", "w") as stream:
+        stream.write("# only these\nxen-pvm\nfake\n")
+    with pytest.raises(errors.OpExecError, match="not made for hypervisor kvm, only for xen-pvm"):
+        os_definitions.validate(True, "tiny+small", check, {}, False)
+    assert os_definitions.validate(True, "tiny+small", ["hypervisor:fake"], {}, False)
+    [row] = os_definitions.os_diagnose()
+    assert row[8:] == ["", ["xen-pvm", "fake"]]
+    with pytest.raises(errors.OpExecError, match="not made for hypervisor kvm"):
+        os_definitions.instance_os_add(dataclasses.replace(instance(), hypervisor="kvm"), False, 0)
+    with open(f"{tiny}/hypervisors", "w") as stream:
+        stream.write("\n")
+    assert os_definitions.os_diagnose()[0][3] == "file 'hypervisors' names no hypervisor"
+
+
+def test_only_the_wanted_checks_are_made(tiny, script):
+    script(f"{tiny}/verify", "exit 1")
+    assert os_definitions.validate(True, "tiny+small", ["trusted"], {}, False)
+    script(f"{tiny}/create_untrusted", "exit 0")
+    with pytest.raises(errors.OpExecError, match="is not trusted"):
+        os_definitions.validate(True, "tiny+small", ["trusted"], {}, False)
+    with pytest.raises(errors.OpExecError, match="unknown checks .*: taste"):
+        os_definitions.validate(True, "tiny+small", ["taste"], {}, False)

@@ -22,6 +22,7 @@ TINY: dict[str, Any] = {
                   ["/usr/share/ganeti/os/tiny", True, "", [], [], [20], False]],
         "node2": [], "node3": [["/srv/ganeti/os/tiny", False, "create is missing", [], [], [],
                                 True]]},
+    "os_versions": [""], "hypervisors": [],
 }
 NOOP: dict[str, Any] = {**TINY, "name": "noop", "variants": [], "parameters": [],
                         "api_versions": [10], "node_status": {}}
@@ -93,6 +94,18 @@ OS: tiny [global status: valid]
 OS: noop [global status: valid]
 
 """, "")
+
+
+def test_versions_and_hypervisors(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(NOOP, "os_versions", ["7"])
+    monkeypatch.setitem(NOOP, "hypervisors", ["kvm", "fake"])
+    monkeypatch.setitem(NOOP, "node_status", {
+        "uuid1": [["/srv/ganeti/os/noop", True, "", [], [], [20], True, "7", ["kvm", "fake"]]]})
+    assert "  - OS version: 7\n  - hypervisors: kvm, fake\n" in gnt("os info noop").out
+    assert "[API versions: 20] [OS version: 7] [hypervisors: kvm, fake] [trusted]\n" in gnt(
+        "os diagnose").out
+    monkeypatch.setitem(NOOP, "os_versions", ["", "7"])
+    assert "  OS version differs between nodes: none, 7\n" in gnt("os diagnose").out
 
 
 def test_diagnose_finds_something(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,20 @@ def test_everything_is_shown_to_who_wants_to_know_why(master):
     assert status[uuid_of("node2")][0][1:3] == [False, "no API file"]
 
 
+def test_a_version_that_differs_between_nodes_is_a_fault(master):
+    rows = {"node1.example.com": [[*os_row("deb"), "1", ["kvm", "fake"]]],
+            "node2.example.com": [[*os_row("deb"), "2", ["kvm"]]]}
+    master.rpc.answers["os_diagnose"] = lambda node, args: rows[node]
+    fields = ["name", "valid", "os_versions", "hypervisors", "node_status"]
+    ((_name, valid, versions, hypervisors, status),) = master.run(
+        OpOsDiagnose(output_fields=fields))
+    assert (valid, versions, hypervisors) == (False, ["1", "2"], ["kvm"])
+    assert status[uuid_of("node2")][0][7:] == ["2", ["kvm"]]
+    assert master.run(OpOsDiagnose(output_fields=["name"])) == []
+    rows["node2.example.com"] = rows["node1.example.com"]
+    assert master.run(OpOsDiagnose(output_fields=["name"])) == [["deb"]]
+
+
 def test_hidden_definitions_are_shown_by_name():
     master = Master(cluster_of(1, hidden_os=("noop",)))
     assert master.run(OpOsDiagnose(output_fields=["name"])) == []

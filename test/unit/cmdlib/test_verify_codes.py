@@ -291,6 +291,8 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEORPHANINSTANCE", lambda c: c.master.rpc.run("ghost", "node3"), "ghost"),
     ("ENODEORPHANLV", tells(NODE3, lvlist={f"{VG}/old": ["1", True, False]}), f"{VG}/old"),
     ("ENODEOS", tells(NODE2, oslist=[]), "lacks OS noop"),
+    ("ENODEOS", tells(NODE2, oslist=[["noop", "/usr/share/ganeti/os/noop", True, "", [], [], [20],
+                                      True, "2", []]]), "OS noop has version '2'"),
     ("ENODERPC", answers("node_verify", "it is tired"), "it is tired"),
     ("ENODESETUP", tells(NODE2, nodesetup=["no /proc"]), "no /proc"),
     ("ENODESHAREDFILESTORAGEPATHUNUSABLE", tells(NODE2, shared_file_storage_path="no dir"),

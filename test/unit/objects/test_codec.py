@@ -80,7 +80,8 @@ def test_stored_attributes_are_as_published(name, cls):
     set(PUBLISHED["transfer"]) - {"QueryFieldDefinition", "QueryResponse"}))
 def test_transfer_objects_are_as_published(name):
     # What only our nodes tell.
-    own = {"MigrationStatus": ["downtime", "total_time"]}.get(name, [])
+    own = {"MigrationStatus": ["downtime", "total_time"],
+           "OS": ["hypervisors", "os_version"]}.get(name, [])
     cls = getattr(objects, name)
     mine = sorted(field.name for field in dataclasses.fields(cls))
     assert mine == sorted([*PUBLISHED["transfer"][name], *own])

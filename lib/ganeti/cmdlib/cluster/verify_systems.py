@@ -65,3 +65,7 @@ def _compare_with(findings: Findings, base_name: str, base: Systems, node_name: 
             findings.check(
                 set(here) != set(there), "ENODEOS", node_name,
                 f"OS {name}: {what.replace('_', ' ')} differ from those on {base_name}")
+        here, there = found[name].os_version, base[name].os_version
+        findings.check(
+            here != there, "ENODEOS", node_name,
+            f"OS {name} has version '{here}', on {base_name} it is '{there}'")

@@ -339,12 +339,14 @@ class LUInstanceCreate(LogicalUnit):
             if op.mode == CREATE and not op.forthcoming:
                 helper = os_install.require(
                     self, node, self.name, op.os_type, osparams_all,
-                    force_variant=op.force_variant, present=planned_nics,
+                    force_variant=op.force_variant, hypervisor=self.hypervisor,
+                    present=planned_nics,
                     startup_s=op.helper_startup_timeout, shutdown_s=op.helper_shutdown_timeout,
                 )
             else:
                 prereq.require_os(
-                    self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant
+                    self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant,
+                    hypervisor=self.hypervisor,
                 )
         prereq.require_bridges(self, [planned.filled for planned in planned_nics], node.uuid)
         if op.start or helper is not None:

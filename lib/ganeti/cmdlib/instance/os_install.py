@@ -57,6 +57,7 @@ def require(
     osparams: Mapping[str, Any],
     *,
     force_variant: bool,
+    hypervisor: str,
     present: Any,
     startup_s: int | None = None,
     shutdown_s: int | None = None,
@@ -69,13 +70,15 @@ def require(
     """
     started, ended = timeouts(startup_s, shutdown_s)
     answer = unit.rpc.call_many(
-        OS_VALIDATE, [node.uuid], required=True, name=os_name, checks=["parameters", _TRUSTED],
-        params=dict(osparams), force_variant=force_variant)[node.uuid]
+        OS_VALIDATE, [node.uuid], required=True, name=os_name,
+        checks=[*prereq.os_checks(hypervisor), _TRUSTED], params=dict(osparams),
+        force_variant=force_variant)[node.uuid]
     if answer.failure is None:
         prereq.note(f"node {node.name} can install {os_name}")
         return None
     # Either it is not trusted, and this passes; or this says what else is wrong.
-    prereq.require_os(unit, node.uuid, os_name, osparams, force_variant=force_variant)
+    prereq.require_os(unit, node.uuid, os_name, osparams, force_variant=force_variant,
+                      hypervisor=hypervisor)
     image = unit.config.cluster().install_image
     if not image:
         raise errors.OpPrereqError(

@@ -75,7 +75,8 @@ class LUInstanceReinstall(LogicalUnit):
         osparams = os_params.for_installation(self.config.cluster(), os_name, *given)
         how = os_install.require(
             self, self.config.node(instance.primary_node), instance.name, os_name, osparams,
-            force_variant=self.op.force_variant, present=instance.nics,
+            force_variant=self.op.force_variant, hypervisor=instance.hypervisor,
+            present=instance.nics,
         )
         parameters = os_install.visible_parameters(self, os_name, *given)
         return ReinstallPlan(instance, os_name, parameters, how, left)

@@ -31,14 +31,16 @@ class NodeOs:
     parameters: tuple[tuple[str, str], ...]
     api_versions: tuple[int, ...]
     trusted: bool
+    os_version: str = ""
+    hypervisors: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
 class OsSummary:
     """One definition on the whole cluster.
 
-    ``valid`` when every node that was asked has it and its first one is valid; variants,
-    parameters and versions are those which all nodes share.
+    ``valid`` when every node that was asked has it, in the same version, and its first one is
+    valid; variants, parameters, interface versions and hypervisors are those which all nodes share.
     """
 
     name: str
@@ -51,12 +53,15 @@ class OsSummary:
     trusted: bool
     os_hvp: dict[str, Any] = field(default_factory=dict)
     osparams: dict[str, Any] = field(default_factory=dict)
+    os_versions: list[str] = field(default_factory=list)
+    hypervisors: list[str] = field(default_factory=list)
     node_status: dict[str, list[list[Any]]] = field(default_factory=dict)
 
 
 def parse_row(row: list[Any]) -> tuple[str, NodeOs]:
     """Read one row of the answer to ``os_diagnose``."""
-    name, path, valid, message, variants, parameters, api_versions, trusted = row
+    name, path, valid, message, variants, parameters, api_versions, trusted, *more = row
+    os_version, hypervisors = more if len(more) == 2 else ("", ())
     return name, NodeOs(
         path,
         valid,
@@ -65,6 +70,8 @@ def parse_row(row: list[Any]) -> tuple[str, NodeOs]:
         tuple((key, doc) for key, doc in parameters or ()),
         tuple(api_versions or ()),
         trusted,
+        os_version,
+        tuple(hypervisors),
     )
 
 
@@ -90,9 +97,10 @@ def _merge(
 ) -> OsSummary:
     firsts = [per_node[uuid][0] for uuid in asked if uuid in per_node]
     everywhere = len(firsts) == len(asked)
+    versions = sorted({first.os_version for first in firsts}, key=natural_key)
     summary = OsSummary(
         name=name,
-        valid=everywhere and all(first.valid for first in firsts),
+        valid=everywhere and all(first.valid for first in firsts) and len(versions) == 1,
         hidden=name in cluster.hidden_os,
         blacklisted=name in cluster.blacklisted_os,
         variants=_shared([first.variants for first in firsts]),
@@ -101,6 +109,8 @@ def _merge(
         trusted=all(first.trusted for first in firsts),
         os_hvp=dict(cluster.os_hvp.get(name, {})),
         osparams=dict(cluster.osparams.get(name, {})),
+        os_versions=versions,
+        hypervisors=_shared([first.hypervisors for first in firsts]),
     )
     for uuid in asked:
         summary.node_status[uuid] = [
@@ -112,6 +122,8 @@ def _merge(
                 [list(pair) for pair in found.parameters],
                 list(found.api_versions),
                 found.trusted,
+                *([found.os_version, list(found.hypervisors)]
+                  if found.os_version or found.hypervisors else ()),
             ]
             for found in per_node.get(uuid, [])
         ]
@@ -171,6 +183,8 @@ _FIELDS: dict[str, Any] = {
     "trusted": lambda s: s.trusted,
     "os_hvp": lambda s: s.os_hvp,
     "osparams": lambda s: s.osparams,
+    "os_versions": lambda s: s.os_versions,
+    "hypervisors": lambda s: s.hypervisors,
 }
 #: Fields which tell why a definition cannot be used: asking for one shows all definitions.
 _TELLING = frozenset(("valid", "node_status", "hidden", "blacklisted"))
