@@ -8,6 +8,7 @@ from pathlib import Path
 from harness import Cluster
 
 WEB = "web.example.com"
+LATER = "later.example.com"
 NO_POLICY = "--ignore-ipolicy"
 
 
@@ -159,3 +160,37 @@ def test_several_at_once(cluster: Cluster, tmp_path: Path) -> None:
     for number in range(3):
         cluster.run("gnt-instance", "remove", "-f", f"many{number}").ok()
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
+
+
+def test_reserved_then_made_then_gone(cluster: Cluster) -> None:
+    cluster.make_os("noop")
+    first, second = cluster.node_names[:2]
+    before = files(cluster)
+    cluster.run(
+        "gnt-instance", "add", "--forthcoming", "-t", "file", "-s", "4M", "-n", second,
+        "--net", "0:mode=user,mac=aa:00:00:77:77:77", "--ignore-ipolicy", "--tags", "soon", LATER
+    ).ok()
+    assert files(cluster) == before
+    assert cluster.rows("gnt-instance", "list", "-o", "name,pnode,status,forthcoming", LATER) == [
+        [LATER, second, "ADMIN_down", "Y"]]
+    assert "forthcoming, only its resources are reserved" in cluster.run(
+        "gnt-instance", "info", LATER).ok().stdout
+    refused = cluster.run("gnt-instance", "startup", LATER)
+    assert refused.exit_code == 1 and "it is forthcoming" in refused.stderr
+    # Nothing complains about what does not exist yet.
+    cluster.run("gnt-cluster", "verify").ok()
+    cluster.run("gnt-cluster", "verify-disks").ok()
+    failed = cluster.run("gnt-instance", "add", "--commit", "-o", "nosuch", LATER)
+    assert failed.exit_code == 1 and "nosuch" in failed.stderr
+    cluster.run(
+        "gnt-instance", "add", "--commit", "-o", "noop", "--ignore-ipolicy", LATER).ok()
+    assert cluster.rows(
+        "gnt-instance", "list", "-o", "name,pnode,status,forthcoming,nic.macs,tags", LATER) == [
+        [LATER, second, "running", "N", "aa:00:00:77:77:77", "soon"]]
+    cluster.run("gnt-instance", "remove", "-f", LATER).ok()
+    assert files(cluster) == before
+    cluster.run(
+        "gnt-instance", "add", "--forthcoming", "-t", "diskless", "--no-nics", "-n", first,
+        "--ignore-ipolicy", LATER).ok()
+    cluster.run("gnt-instance", "remove", "-f", LATER).ok()
+    assert LATER not in cluster.run("gnt-instance", "list", "-o", "name").ok().stdout

@@ -48,14 +48,25 @@ def read(path: str) -> list[OpInstanceCreate]:
             raise errors.OpPrereqError(
                 f"{path}: instance {index} has unknown keys {', '.join(unknown)}",
                 errors.ECODE_INVAL)
-        op = OpInstanceCreate(**fields)
         try:
+            fields["disks"] = _sizes(fields["disks"])
+            op = OpInstanceCreate(**fields)
             op.validate()
         except errors.OpPrereqError as err:
             raise errors.OpPrereqError(f"{path}: instance {index}: {err}",
                                        errors.ECODE_INVAL) from err
         found.append(op)
     return found
+
+
+def _sizes(disks: Any) -> Any:
+    """Disks with their sizes in MiB; what is not a list of disks is left to the opcode's check."""
+    from ganeti.client import instance_devices
+    if not isinstance(disks, list):
+        return disks
+    return [instance_devices.typed(f"disk {number}", disk)
+            if isinstance(disk, dict) and isinstance(disk.get("size"), str) else disk
+            for number, disk in enumerate(disks)]
 
 
 def batch_create(values: Values, arguments: list[str]) -> int:
