@@ -15,8 +15,8 @@ import os
 import re
 import stat
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ganeti import errors, storage
 from ganeti.backend.registry import serves
@@ -55,6 +55,9 @@ _LOG_TAIL_BYTES = 64 * 1024
 _CREATE_TIMEOUT_S = 86000.0
 _VERIFY_TIMEOUT_S = 280.0
 _UMASK = 0o077
+
+
+_T = TypeVar("_T")
 
 
 # What is there
@@ -102,48 +105,90 @@ def os_diagnose() -> list[list[Any]]:
     return diagnose(paths.current().os_search_path)
 
 
+class _Reader:
+    """Reads the parts of a definition, and remembers what is wrong with any of them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.problems: list[str] = []
+
+    def read(self, name: str, parse: Callable[[str], _T], otherwise: _T, *,
+             required: bool = True) -> _T:
+        """The content of a file; ``otherwise`` when it is not there or wrong."""
+        path = f"{self._path}/{name}"
+        if not required and not os.path.exists(path):
+            return otherwise
+        try:
+            return parse(_read(path))
+        except _Wrong as err:
+            self.problems.append(str(err))
+            return otherwise
+
+    def script(self, name: str, *, required: bool = False) -> str | None:
+        """Path of a script; None when it is not there or cannot be run."""
+        try:
+            return _script(self._path, name, required=required)
+        except _Wrong as err:
+            self.problems.append(str(err))
+            return None
+
+    def require(self, condition: object, problem: str) -> None:
+        """Note a problem, unless the condition is true."""
+        if not condition:
+            self.problems.append(problem)
+
+
 def load(name: str, path: str) -> OS:
     """Read one definition.
 
-    :raises _Wrong: it cannot be used.
+    :raises _Wrong: it cannot be used; says all that is wrong with it.
     """
-    versions = parse_api_versions(_read(f"{path}/{API_FILE}"))
+    reader = _Reader(path)
+    nothing: tuple[str, ...] = ()
+    no_versions: list[int] = []
+    versions = reader.read(API_FILE, parse_api_versions, no_versions)
     common = set(versions) & set(cluster_c.OS_API_VERSIONS)
-    if not common:
-        raise _Wrong(f"API versions {_join(versions)} are none of those supported here, "
-                     f"{_join(cluster_c.OS_API_VERSIONS)}")
-    api = max(common)
-    scripts = {}
-    for script in (CREATE, CREATE_UNTRUSTED, EXPORT, IMPORT, RENAME):
-        # Without one of the last three the operation that needs it is refused, no other (seed
-        # 001 *OS interface*).
-        scripts[script] = _script(path, script, required=False)
-    if scripts[CREATE] is None and scripts[CREATE_UNTRUSTED] is None:
-        raise _Wrong(f"has neither a script '{CREATE}' nor '{CREATE_UNTRUSTED}'")
-    variants: tuple[str, ...] = ()
-    if api >= _API_VARIANTS and os.path.exists(f"{path}/{VARIANTS_FILE}"):
-        variants = parse_variants(_read(f"{path}/{VARIANTS_FILE}"))
-        if not variants:
-            raise _Wrong(f"file '{VARIANTS_FILE}' names no variant")
+    reader.require(common or not versions,
+                   f"API versions {_join(versions)} are none of those supported here, "
+                   f"{_join(cluster_c.OS_API_VERSIONS)}")
+    # Of one whose version is not known, the rest is looked at as if it were a new one.
+    api = max(common or cluster_c.OS_API_VERSIONS)
+    # Without one of the last three the operation that needs it is refused or does without, no other
+    # (seed 001 *OS interface*).
+    found = len(reader.problems)
+    scripts = {script: reader.script(script)
+               for script in (CREATE, CREATE_UNTRUSTED, EXPORT, IMPORT, RENAME)}
+    reader.require(scripts[CREATE] or scripts[CREATE_UNTRUSTED] or len(reader.problems) > found,
+                   f"has neither a script '{CREATE}' nor '{CREATE_UNTRUSTED}'")
+    variants = reader.read(VARIANTS_FILE, _names("variant", VARIANTS_FILE), nothing,
+                           required=False) if api >= _API_VARIANTS else nothing
     parameters: tuple[tuple[str, str], ...] = ()
-    verify = None
-    version = ""
+    verify, version = None, ""
     if api >= _API_PARAMETERS:
-        verify = _script(path, VERIFY, required=True)
-        parameters = parse_parameters(_read(f"{path}/{PARAMETERS_FILE}"))
-        if os.path.exists(f"{path}/{VERSION_FILE}"):
-            # Of more lines than one, the first counts.
-            version = _read(f"{path}/{VERSION_FILE}").partition("\n")[0].strip()
-    hypervisors = None
-    if os.path.exists(f"{path}/{HYPERVISORS_FILE}"):
-        hypervisors = parse_variants(_read(f"{path}/{HYPERVISORS_FILE}"))
-        if not hypervisors:
-            raise _Wrong(f"file '{HYPERVISORS_FILE}' names no hypervisor")
+        verify = reader.script(VERIFY, required=True)
+        parameters = reader.read(PARAMETERS_FILE, parse_parameters, ())
+        # Of more lines than one, the first counts.
+        version = reader.read(VERSION_FILE, lambda text: text.partition("\n")[0].strip(), "",
+                              required=False)
+    hypervisors = reader.read(HYPERVISORS_FILE, _names("hypervisor", HYPERVISORS_FILE), None,
+                              required=False)
+    if reader.problems:
+        raise _Wrong("; ".join(reader.problems))
     return OS(name=name, path=path, api_versions=tuple(versions), create_script=scripts[CREATE],
               create_script_untrusted=scripts[CREATE_UNTRUSTED], export_script=scripts[EXPORT],
               import_script=scripts[IMPORT], rename_script=scripts[RENAME], verify_script=verify,
               supported_variants=variants, supported_parameters=parameters,
               os_version=version, hypervisors=hypervisors)
+
+
+def _names(what: str, name: str) -> Callable[[str], tuple[str, ...]]:
+    """A parser for a file that must name something."""
+    def parse(text: str) -> tuple[str, ...]:
+        names = parse_variants(text)
+        if not names:
+            raise _Wrong(f"file '{name}' names no {what}")
+        return names
+    return parse
 
 
 def find(name: str, search_path: Sequence[str]) -> OS | None:

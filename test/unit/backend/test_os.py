@@ -267,3 +267,12 @@ def test_only_the_wanted_checks_are_made(tiny, script):
         os_definitions.validate(True, "tiny+small", ["trusted"], {}, False)
     with pytest.raises(errors.OpExecError, match="unknown checks .*: taste"):
         os_definitions.validate(True, "tiny+small", ["taste"], {}, False)
+
+
+def test_all_that_is_wrong_is_said_at_once(here, script):
+    path = f"{here.os_search_path[0]}/mine"
+    script(f"{path}/create", "exit 0", mode=0o644)
+    [row] = os_definitions.os_diagnose()
+    assert row[3] == (
+        "file 'ganeti_api_version' is missing; script 'create' is not an executable file;"
+        " script 'verify' is missing; file 'parameters.list' is missing")

@@ -159,8 +159,7 @@ class LUClusterSetParams(LogicalUnit):
             for answer in answers.values():
                 if isinstance(answer.failure, errors.NodeCallFailed):
                     self._object(
-                        f"OS {name} does not accept its parameters on node {answer.node_name}:"
-                        f" {answer.failure.message}", errors.ECODE_INVAL)
+                        f"node {answer.node_name}: {answer.failure.message}", errors.ECODE_INVAL)
                 elif not answer.offline:
                     answer.payload()
                     if answer.data is False:
