@@ -45,12 +45,16 @@ def uptimes(text: str) -> list[tuple[str, int]]:
     ]
 
 
-def type_in(cluster: Cluster, node: str, line: str, done: Callable[[], bool], what: str) -> None:
+def type_in(cluster: Cluster, node: str, line: str, done: Callable[[], bool], what: str, *,
+            has_booted: bool = True) -> None:
     """Type a line on the guest's console until it has worked.
 
     While the guest's shell asks the terminal for its size, it takes no notice of a line.
+
+    :param has_booted: on this node; else it has come from another one.
     """
-    wait_until(lambda: "shell on the serial console" in console(cluster, node), "there is a shell")
+    if has_booted:
+        wait_until(lambda: "shell on the serial console" in console(cluster, node), "it has booted")
     socket = str(cluster.path(node, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial"))
 
     def attempt() -> bool:
@@ -149,6 +153,49 @@ def test_shutdown_from_inside_is_the_users_wish(cluster: Cluster) -> None:
     cluster.run("gnt-instance", "remove", "--force", NAME).ok()
     cluster.run("gnt-cluster", "modify", "--user-shutdown=no").ok()
     assert cluster.on(node, "daemon-util", "check", "ganeti-kvmd").exit_code != 0
+
+
+def test_node_daemons_restart_under_a_guest(cluster: Cluster) -> None:
+    """They find it again: facts, memory, devices, migration, and its end from inside."""
+    first, second = cluster.node_names
+    cluster.run("gnt-cluster", "modify", "--user-shutdown=yes").ok()
+    cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", first,
+                "-O", "quiet=yes", "-B", "minmem=64M,maxmem=112M", "-H", "kvm:user_shutdown=yes",
+                NAME).ok()
+
+    def says(node: str, command: str, pattern: str) -> bool:
+        # Only the answer looks like the pattern, not what was typed.
+        type_in(cluster, node, command,
+                lambda: re.search(pattern, console(cluster, node)) is not None, pattern,
+                has_booted=node == first)
+        return True
+
+    assert says(first, "grep MemTotal /proc/meminfo", r"MemTotal: +\d+ kB")
+    total_kib = int(re.findall(r"MemTotal: +(\d+) kB", console(cluster, first))[-1])
+    before = {daemon: cluster.pid(first, daemon) for daemon in ("ganeti-noded", "ganeti-kvmd")}
+    for node in (first, second):
+        for daemon in before:
+            for verb in ("stop", "start"):
+                cluster.on(node, "daemon-util", verb, daemon).ok()
+    assert not any(alive(pid) for pid in before.values())
+
+    def facts() -> list[str]:
+        return cluster.rows("gnt-instance", "list", "-o", "pnode,status,oper_ram")[0]
+
+    assert facts() == [first, "running", "112"]
+    cluster.run("gnt-instance", "modify", "--runtime-memory=80M", NAME).ok()
+    wait_until(lambda: facts()[2] == "80", "the node sees the balloon")
+    assert says(first, "grep MemTotal /proc/meminfo", f"MemTotal: +{total_kib - (32 << 10)} kB")
+    done = cluster.run("gnt-instance", "modify", "--disk", "add:size=8M", NAME).ok()
+    assert "disk 1 of the running instance was changed" in done.text
+    cluster.run("gnt-instance", "migrate", "-f", "-n", second, NAME).ok()
+    assert facts() == [second, "running", "80"]
+    assert says(second, "cat /sys/block/vdb/size", f"\n{8 << 11}\r?\n")
+    type_in(cluster, second, "power off", lambda: facts()[1] == "USER_down", "its user did it",
+            has_booted=False)
+    cluster.run("gnt-instance", "shutdown", NAME).ok()
+    cluster.run("gnt-instance", "remove", "--force", NAME).ok()
+    cluster.run("gnt-cluster", "modify", "--user-shutdown=no").ok()
 
 
 def test_guest_from_a_disk_image(cluster: Cluster, tmp_path: Path) -> None:

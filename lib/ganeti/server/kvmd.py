@@ -15,7 +15,6 @@ Source: seed 004 (daemons), QEMU's QMP reference (event ``SHUTDOWN``).
 from __future__ import annotations
 
 import argparse
-import contextlib
 import logging
 import os
 import select
@@ -24,7 +23,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ganeti import errors
-from ganeti.utils import daemon, fs, inotify, net, paths
+from ganeti.utils import clock, daemon, fs, inotify, net, paths
 from ganeti.wire import json
 
 NAME = "ganeti-kvmd"
@@ -33,6 +32,9 @@ _SUFFIX = ".kvmd"
 # New sockets are also looked for when inotify says nothing.
 _LOOK_S = 5.0
 _CONNECT_S = 2.0
+# A socket that is no older may have a QEMU that does not listen yet; it is tried often.
+_YOUNG_S = 30.0
+_AGAIN_S = 0.05
 # QEMU's events are a few hundred bytes; more without an end is no QEMU.
 _LINE_MAX_BYTES = 1 << 20
 
@@ -106,18 +108,28 @@ class Watcher:
         self._directory = directory
         self._monitors: dict[str, Monitor] = {}
 
-    def look(self) -> None:
-        """Connect to those that are new."""
+    def look(self) -> bool:
+        """Connect to those that are new; whether there is one that should listen at any moment.
+
+        QEMU makes its socket, which is when we are told of it, before it listens on it.
+        """
         try:
             names = [name for name in os.listdir(self._directory) if name.endswith(_SUFFIX)]
         except FileNotFoundError:
-            return
+            return False
+        expected = False
         for name in names:
-            if name not in self._monitors:
-                # One that does not listen yet is found the next time; a stale socket never.
-                with contextlib.suppress(OSError):
-                    self._monitors[name] = Monitor(f"{self._directory}/{name}")
-                    logging.info("following instance %s", self._monitors[name].instance_name)
+            if name in self._monitors:
+                continue
+            path = f"{self._directory}/{name}"
+            try:
+                self._monitors[name] = Monitor(path)
+            except OSError:
+                # A stale socket never listens.
+                expected = expected or _is_young(path)
+            else:
+                logging.info("following instance %s", self._monitors[name].instance_name)
+        return expected
 
     def monitors(self) -> list[Monitor]:
         """The connections."""
@@ -135,6 +147,13 @@ class Watcher:
         for monitor in self._monitors.values():
             monitor.close()
         self._monitors.clear()
+
+
+def _is_young(path: str) -> bool:
+    try:
+        return abs(clock.now() - os.stat(path).st_mtime) < _YOUNG_S
+    except OSError:
+        return False
 
 
 class _Prepared(NamedTuple):
@@ -169,11 +188,12 @@ def run(options: argparse.Namespace, prepared: _Prepared, signals: daemon.Signal
     """Listen until a signal says to stop."""
     watcher, changes = prepared
     while True:
+        pause_s = _AGAIN_S if watcher.look() else _LOOK_S
         poll = select.poll()
         for one in (signals, changes, *watcher.monitors()):
             if one is not None:
                 poll.register(one.fileno(), select.POLLIN)
-        ready = {fd for fd, _ in poll.poll(_LOOK_S * 1000)}
+        ready = {fd for fd, _ in poll.poll(pause_s * 1000)}
         if signals.fileno() in ready and any(number in daemon.STOP_SIGNALS
                                              for number in signals.take()):
             watcher.close()
@@ -181,7 +201,6 @@ def run(options: argparse.Namespace, prepared: _Prepared, signals: daemon.Signal
         if changes is not None and changes.fileno() in ready:
             changes.take()
         watcher.read(ready)
-        watcher.look()
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

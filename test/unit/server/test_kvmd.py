@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -83,3 +84,19 @@ def test_a_stale_socket_and_a_missing_directory_are_no_error(tmp_path: Path) -> 
         watcher = kvmd.Watcher(str(directory))
         watcher.look()
         assert watcher.monitors() == []
+
+
+def test_a_socket_that_does_not_listen_yet_is_looked_at_again_soon(tmp_path: Path) -> None:
+    """Not for ever: after a crash of its QEMU nobody will."""
+    path = tmp_path / "web1.example.com.kvmd"
+    watcher = kvmd.Watcher(str(tmp_path))
+    assert not watcher.look()
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        assert watcher.look() and watcher.monitors() == []
+        os.utime(path, (1, 1))
+        assert not watcher.look()
+        server.listen()
+        assert not watcher.look()
+        assert len(watcher.monitors()) == 1
+    watcher.close()
