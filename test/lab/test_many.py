@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-import time
+from typing import Any
 
 import pytest
 
 from lab import drbd
 from lab.cluster import Cluster
 
-COUNT = 20
+COUNT = int(os.environ.get("LAB_MANY", "20"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -23,10 +24,14 @@ def instances(cluster: Cluster) -> None:
         "hypervisor": "fake", "wait_for_sync": False, "beparams": {"minmem": 32, "maxmem": 32},
         "pnode": f"node{number % 2 + 1}", "snode": f"node{2 - number % 2}",
     } for number in range(COUNT)}
-    opcodes = json.dumps([{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}
-                          for name, wish in wishes.items()])
-    cluster.master.write("/root/many.json", opcodes)
-    cluster.gnt("debug", "submit-job", "--each", "/root/many.json", timeout_s=1500)
+    at_once(cluster, [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}
+                      for name, wish in wishes.items()])
+
+
+def at_once(cluster: Cluster, opcodes: list[dict[str, Any]]) -> None:
+    """Run opcodes, each as a job of its own, and wait for all."""
+    cluster.master.write("/root/many.json", json.dumps(opcodes))
+    cluster.gnt("debug", "submit-job", "--each", "/root/many.json", timeout_s=3600)
 
 
 def test_minors_and_ports_are_unique(cluster: Cluster) -> None:
@@ -43,29 +48,33 @@ def test_minors_and_ports_are_unique(cluster: Cluster) -> None:
 
 def test_activation_does_not_grow_with_the_number(cluster: Cluster) -> None:
     """Commands of one activation beside 19 other devices, and beside none."""
-    def activation() -> tuple[int, float]:
-        cluster.gnt("instance", "deactivate-disks", "many0")
-        log = "/var/log/ganeti/node-daemon.log"
-        machine = cluster.lab["node1"]
-        before = int(machine.run(f"wc -l <{log}"))
-        begin = time.monotonic()
-        cluster.gnt("instance", "activate-disks", "many0")
-        took_s = time.monotonic() - begin
-        lines = machine.run(f"tail -n +{before + 1} {log}").splitlines()
-        return sum(bool(re.search(r"INFO running (drbd|lv|pv|vg)", line)) for line in lines), took_s
+    log, machine = "/var/log/ganeti/node-daemon.log", cluster.lab["node1"]
 
-    beside_many = activation()
-    for number in range(1, COUNT):
-        cluster.gnt("instance", "deactivate-disks", f"many{number}")
-    alone = activation()
-    print(f"activation: {alone[0]} commands, {alone[1]:.1f} s alone;"
-          f" {beside_many[0]} commands, {beside_many[1]:.1f} s beside {COUNT - 1} devices")
+    def activation() -> tuple[int, float]:
+        """How many programs node1 runs for one instance, and the seconds it takes there."""
+        cluster.gnt("instance", "deactivate-disks", "many0")
+        before = int(machine.run(f"wc -l <{log}"))
+        cluster.gnt("instance", "activate-disks", "many0")
+        text = machine.run(f"tail -n +{before + 1} {log}")
+        took_s = re.findall(r"INFO blockdev_assemble for \S+ took ([\d.]+) s", text)
+        return len(re.findall(r"INFO running (?:drbd|lv|pv|vg)", text)), sum(map(float, took_s))
+
+    def smallest() -> tuple[int, float]:
+        """The least of three: whatever else the machine does only adds."""
+        return min(activation() for _attempt in range(3))
+
+    beside_many = smallest()
+    at_once(cluster, [{"OP_ID": "OP_INSTANCE_DEACTIVATE_DISKS", "instance_name": f"many{number}"}
+                      for number in range(1, COUNT)])
+    alone = smallest()
+    print(f"activation: {alone[0]} commands, {alone[1]:.2f} s alone;"
+          f" {beside_many[0]} commands, {beside_many[1]:.2f} s beside {COUNT - 1} devices")
     assert beside_many[0] == alone[0]
 
 
 def test_end(cluster: Cluster) -> None:
-    for number in range(COUNT):
-        cluster.remove(f"many{number}")
+    at_once(cluster, [{"OP_ID": "OP_INSTANCE_REMOVE", "instance_name": f"many{number}"}
+                      for number in range(COUNT)])
     for name in ("node1", "node2"):
         assert drbd.minors(cluster.lab[name]) == {}
         assert drbd.volumes(cluster.lab[name]) == []
