@@ -29,10 +29,11 @@ help:
 	@echo "  make check      lint, types, unit, docs, scenario: everything, in some minutes (venv)"
 	@echo "  make lint       ruff over everything                                           (venv)"
 	@echo "  make types      mypy in strict mode over lib                                   (venv)"
-	@echo "  make unit       unit tests                               (venv; zsh, fish: else some skip)"
+	@echo "  make unit       unit tests           (venv; zsh, fish, mtools, dosfstools: else some skip)"
 	@echo "  make docs       documentation agrees with the program                          (venv)"
 	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
-	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip)"
+	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip;"
+	@echo "                  ovmf, swtpm, nftables, iptables, openvswitch-switch: else some skip)"
 	@echo "  make scenario-long  the slow ones, too: broken networks, more of the model     (venv)"
 	@echo "  make lab        virtual machines with real LVM and DRBD, and the tests in them; at most"
 	@echo "                  25 minutes (venv; qemu-system-x86, debootstrap, cpio; root to build)"
@@ -58,7 +59,7 @@ types: venv
 	$(VPY) -m mypy
 
 unit: venv
-	-@tools/install-packages zsh fish
+	-@tools/install-packages zsh fish mtools dosfstools
 	$(PYTEST) -q $(PARALLEL) test/unit
 
 docs: venv
@@ -67,6 +68,7 @@ docs: venv
 scenario: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	-@tools/install-packages ganeti-htools-3.0
+	-@tools/install-packages ovmf swtpm nftables iptables
 	$(PYTEST) -q $(PARALLEL) test/scenario
 
 scenario-long: venv
