@@ -19,10 +19,14 @@ def joined(commands):
     return [" ".join(map(str.__str__, words)) for words in commands]
 
 
+def test_make():
+    assert joined(Commands84(3).make()) == [
+        "drbdsetup new-resource resource3", "drbdsetup new-minor resource3 3 0"]
+    assert Commands83(3).make() == []
+
+
 def test_attach_84():
     assert joined(Commands84(3).attach("/dev/vg/d", "/dev/vg/m", 1024, PARAMS)) == [
-        "drbdsetup new-resource resource3",
-        "drbdsetup new-minor resource3 3 0",
         "drbdmeta /dev/drbd3 v08 /dev/vg/m flex-external apply-al",
         "drbdsetup attach 3 /dev/vg/d /dev/vg/m flexible --on-io-error=detach --size 1024m"]
 
@@ -64,8 +68,6 @@ def test_custom_words_come_last():
 def test_connect_84():
     options = NetOptions(protocol="C", secret="s3cret", dual_primary=True, custom="--ko-count 2")
     assert joined(Commands84(1).connect(HERE, THERE, options)) == [
-        "drbdsetup new-resource resource1",
-        "drbdsetup new-minor resource1 1 0",
         "drbdsetup connect resource1 ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000 --protocol C "
         "--after-sb-0pri discard-zero-changes --after-sb-1pri consensus --allow-two-primaries "
         "--cram-hmac-alg md5 --shared-secret s3cret --ko-count 2"]

@@ -135,8 +135,7 @@ def kernel(monkeypatch):
     return found
 
 
-FRESH = ["new-resource", "new-minor", "apply-al", "attach", "disk-options", "new-resource",
-         "new-minor", "connect"]
+FRESH = ["new-resource", "new-minor", "apply-al", "attach", "disk-options", "connect"]
 
 
 def test_activation_takes_a_constant_number_of_commands(kernel):
@@ -162,7 +161,7 @@ def test_assembling_again_changes_nothing(kernel):
 def test_what_is_missing_is_added(kernel):
     kernel.ours(connected=False)
     device.DrbdDevice(mirrored()).assemble()
-    assert kernel.verbs() == ["new-resource", "new-minor", "connect"]
+    assert kernel.verbs() == ["connect"]
 
 
 def test_after_a_split_brain_it_looks_for_its_peer_again(kernel):
@@ -222,7 +221,7 @@ def test_with_another_peer_it_is_disconnected_first(kernel):
     kernel.ours()
     kernel.peer = "192.0.2.77:11000"
     device.DrbdDevice(mirrored()).assemble()
-    assert kernel.verbs() == ["disconnect", "new-resource", "new-minor", "connect"]
+    assert kernel.verbs() == ["disconnect", "connect"]
 
 
 def test_with_another_secret_it_is_not_adopted(kernel):
@@ -236,6 +235,14 @@ def test_with_another_secret_it_is_not_adopted(kernel):
 def test_minor_of_somebody_else_is_taken_down(kernel):
     kernel.ours()
     kernel.resource, kernel.data = "users-own", OTHER
+    device.DrbdDevice(mirrored()).assemble()
+    assert kernel.commands[1] == ["drbdsetup", "down", "users-own"]
+    assert kernel.verbs()[1:] == FRESH
+
+
+def test_our_devices_below_another_resource_are_set_up_anew(kernel):
+    kernel.ours()
+    kernel.resource = "users-own"
     device.DrbdDevice(mirrored()).assemble()
     assert kernel.commands[1] == ["drbdsetup", "down", "users-own"]
     assert kernel.verbs()[1:] == FRESH

@@ -101,9 +101,13 @@ class Commands(ABC):
         """Write fresh records to the metadata device: nothing is in sync with anything."""
 
     @abstractmethod
+    def make(self) -> list[list[str]]:
+        """Make the device, with neither storage nor peer; one that is there stays as it is."""
+
+    @abstractmethod
     def attach(self, data: str, meta: str, size_mib: int | None,
                params: Mapping[str, Any]) -> list[list[str]]:
-        """Make the device and give it its local storage."""
+        """Give it its local storage."""
 
     @abstractmethod
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
@@ -160,7 +164,7 @@ class Commands84(Commands):
     def create_metadata(self, meta: str) -> list[str]:
         return ["drbdmeta", "--force", self.device, "v08", meta, "flex-external", "create-md"]
 
-    def _exist(self) -> list[list[str]]:
+    def make(self) -> list[list[str]]:
         # Both may be there already, that is no error.
         return [["drbdsetup", "new-resource", self.resource],
                 ["drbdsetup", "new-minor", self.resource, str(self.minor), "0"]]
@@ -173,7 +177,6 @@ class Commands84(Commands):
         if params.get("disable-meta-flush"):
             options.append("--md-flushes=no")
         return [
-            *self._exist(),
             # What was being written when the node died must be looked at first.
             ["drbdmeta", self.device, "v08", meta, "flex-external", "apply-al"],
             ["drbdsetup", "attach", str(self.minor), data, meta, "flexible",
@@ -196,7 +199,7 @@ class Commands84(Commands):
             command.append("--allow-two-primaries")
         if options.secret:
             command += ["--cram-hmac-alg", HMAC, "--shared-secret", Secret(options.secret)]
-        return [*self._exist(), [*command, *words(options.custom, "net-custom")]]
+        return [[*command, *words(options.custom, "net-custom")]]
 
     def disconnect(self, local: Endpoint, remote: Endpoint) -> list[str]:
         return ["drbdsetup", "disconnect", str(local), str(remote)]
@@ -226,6 +229,10 @@ class Commands83(Commands):
 
     def create_metadata(self, meta: str) -> list[str]:
         return ["drbdmeta", "--force", self.device, "v08", meta, "0", "create-md"]
+
+    def make(self) -> list[list[str]]:
+        # The other commands do it, where --create-device says so.
+        return []
 
     def attach(self, data: str, meta: str, size_mib: int | None,
                params: Mapping[str, Any]) -> list[list[str]]:

@@ -140,6 +140,7 @@ class DrbdDevice(BlockDevice):
             if self._complete(present):
                 return
             self._take_down(present)
+        self._make()
         self._attach()
         try:
             self._connect(dual_primary=False)
@@ -150,6 +151,8 @@ class DrbdDevice(BlockDevice):
 
     def _complete(self, present: Configured) -> bool:
         """Add what is missing to a minor which is ours; False when it is not, or not altogether."""
+        if present.resource not in (None, self._commands().resource):
+            return False
         storage_fits = self._has_our_storage(present)
         diskless = present.data_device is None
         if not storage_fits and not (diskless and self.disk.children):
@@ -177,6 +180,10 @@ class DrbdDevice(BlockDevice):
         return (present.local_address == (self._local.address, self._local.port)
                 and present.remote_address == (self._remote.address, self._remote.port)
                 and (present.secret or "") == self._secret)
+
+    def _make(self) -> None:
+        for words in self._commands().make():
+            self._run(words, "cannot be made")
 
     def _attach(self) -> None:
         if len(self.disk.children) != 2:
@@ -356,6 +363,8 @@ class DrbdDevice(BlockDevice):
         data.assemble()
         meta.assemble()
         self._write_metadata(meta.path)
+        if state is None:
+            self._make()
         self._attach_to(data.path, meta.path)
         if self._state().standalone:
             self._connect(dual_primary=False)
