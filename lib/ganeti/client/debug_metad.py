@@ -27,7 +27,13 @@ def metad(values: Values, arguments: list[str]) -> int:
         raise errors.OpPrereqError(
             f"'{verb}' takes {count} argument{'s' * (count != 1)}, not {len(rest)}",
             errors.ECODE_INVAL)
-    return function(rest)
+    from ganeti.metad import client
+    try:
+        return function(rest)
+    except client.NotRunning as err:
+        raise errors.OpPrereqError(
+            f"{err}. It is started with the first guest that can ask it.",
+            errors.ECODE_STATE) from err
 
 
 def _echo(rest: list[str]) -> int:

@@ -69,6 +69,7 @@ def master_of(*instances: Any, network: bool = True, image: str = IMAGE,
 def create(**changes: Any) -> OpInstanceCreate:
     values = {"instance_name": "web.example.com", "mode": "create", "disk_template": "sharedfile",
               "disks": [{"size": 1024}], "nics": [{}], "os_type": "debian", "pnode": "node2",
+              "hypervisor": "kvm",
               "start": True, "osparams": {"size": "1"}, "osparams_private": {"user": "joe"},
               "osparams_secret": {"password": "hush"}}
     return OpInstanceCreate(**{**values, **changes})
@@ -80,7 +81,7 @@ def reinstall(**changes: Any) -> OpInstanceReinstall:
 
 def stopped(**changes: Any) -> Any:
     return instance_of("web", os="debian", admin_state="down", disks=(disk_of("web").uuid,),
-                       **changes)
+                       hypervisor="kvm", **changes)
 
 
 def names(master: Master) -> list[str]:
@@ -156,6 +157,10 @@ def test_what_the_cluster_lacks_is_said_before_anything_is_made(changes, fragmen
     text = master.refused(create(), errors.ECODE_STATE)
     assert fragment in text and "not trusted" in text
     assert names(master) == []
+
+
+def test_a_hypervisor_that_runs_nothing_is_refused_at_once():
+    assert "only pretends" in master_of().refused(create(hypervisor="fake"), errors.ECODE_INVAL)
 
 
 def test_a_definition_with_another_fault_says_that_one():

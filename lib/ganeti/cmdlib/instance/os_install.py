@@ -15,6 +15,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.instance import helper
 from ganeti.constants import metad as const
+from ganeti.constants.hv import FAKE
 from ganeti.objects import fill
 from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
 
@@ -79,6 +80,10 @@ def require(
     # Either it is not trusted, and this passes; or this says what else is wrong.
     prereq.require_os(unit, node.uuid, os_name, osparams, force_variant=force_variant,
                       hypervisor=hypervisor)
+    if hypervisor == FAKE:
+        raise errors.OpPrereqError(
+            f"OS {os_name} is not trusted, so it is installed in a helper guest, and hypervisor"
+            f" {FAKE} only pretends to run guests. Use another one.", errors.ECODE_INVAL)
     image = unit.config.cluster().install_image
     if not image:
         raise errors.OpPrereqError(
