@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.locking import ALL, EXCLUSIVE, SHARED, Level, LockId, LockManager, Owner
-from ganeti.locking.manager import Request, State
+from ganeti.locking.request import Request, State
 
 from .model import LockKey, Model, ModelRequest
 

@@ -12,7 +12,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.locking import ALL, BGL, EXCLUSIVE, SHARED, Level, LockId, LockManager, LockRow, Owner
-from ganeti.locking.manager import State
+from ganeti.locking.request import State
 from ganeti.utils import filelock, retry
 
 A, B, C, D = (Owner(number, f"job {number}") for number in range(1, 5))
