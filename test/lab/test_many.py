@@ -57,8 +57,9 @@ def test_activation_does_not_grow_with_the_number(cluster: Cluster) -> None:
         before = int(machine.run(f"wc -l <{log}"))
         cluster.gnt("instance", "activate-disks", "many0")
         text = machine.run(f"tail -n +{before + 1} {log}")
-        found = re.search(r"^(.{23}): [^\n]*running drbdsetup new-resource.*running drbdsetup primary"
-                          r"[^\n]*\n(.{23}): ", text, re.MULTILINE | re.DOTALL)
+        found = re.search(
+            r"^(.{23}): [^\n]*running drbdsetup new-resource.*running drbdsetup primary[^\n]*\n(.{23}): ",
+            text, re.MULTILINE | re.DOTALL)
         assert found is not None, text
         begin, end = (datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f") for when in found.groups())
         count = len(re.findall(r"INFO running (?:drbd|lv|pv|vg)", text))
