@@ -13,6 +13,9 @@ import pytest
 from lab import drbd
 from lab.cluster import Cluster
 
+# From the first program of an activation to the end of the last, in the log of a node daemon.
+_ACTIVATION = (r"^(.{23}): [^\n]*running drbdsetup new-resource.*"
+               r"running drbdsetup primary[^\n]*\n(.{23}): ")
 COUNT = int(os.environ.get("LAB_MANY", "20"))
 
 
@@ -57,9 +60,7 @@ def test_activation_does_not_grow_with_the_number(cluster: Cluster) -> None:
         before = int(machine.run(f"wc -l <{log}"))
         cluster.gnt("instance", "activate-disks", "many0")
         text = machine.run(f"tail -n +{before + 1} {log}")
-        found = re.search(
-            r"^(.{23}): [^\n]*running drbdsetup new-resource.*running drbdsetup primary[^\n]*\n(.{23}): ",
-            text, re.MULTILINE | re.DOTALL)
+        found = re.search(_ACTIVATION, text, re.MULTILINE | re.DOTALL)
         assert found is not None, text
         begin, end = (datetime.strptime(when, "%Y-%m-%d %H:%M:%S,%f") for when in found.groups())
         count = len(re.findall(r"INFO running (?:drbd|lv|pv|vg)", text))
