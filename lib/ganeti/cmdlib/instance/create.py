@@ -9,9 +9,8 @@ cluster.
 An instance may only be reserved, and be made later; :mod:`~ganeti.cmdlib.instance.forthcoming`
 has what is different then.
 
-The user names the node, or an instance allocator chooses it. Then the locks of all nodes which may
-be chosen are needed until it has; with opportunistic locking only those of nodes which are free at
-this moment, so that the creation never waits for what others do, but may find too few of them.
+Which nodes it gets, and what is locked until that is known, is in
+:mod:`~ganeti.cmdlib.instance.create_place`.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ganeti import allocator, errors, ht
+from ganeti import errors, ht
 from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.backup import imports
-from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.base import executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
 from ganeti.cmdlib.instance import (
     adopt,
@@ -40,8 +39,9 @@ from ganeti.cmdlib.instance import (
     sync,
 )
 from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance.create_place import PlacedUnit
 from ganeti.cmdlib.undo import Undo
-from ganeti.constants.disk import FILE_BASED, INT_MIRRORED
+from ganeti.constants.disk import FILE_BASED
 from ganeti.constants.hv import REQUIRING_PORT
 from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
@@ -50,7 +50,6 @@ from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.utils import clock, net
 
 PING_TIMEOUT_S = 2.0
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +77,9 @@ class CreatePlan:
 
 
 @executes(OpInstanceCreate)
-class LUInstanceCreate(LogicalUnit):
+class LUInstanceCreate(PlacedUnit):
     """Create an instance on a node that is given, or chosen by an allocator."""
 
-    op: OpInstanceCreate
     HOOKS = InstanceHooks("instance-add")
 
     # -- arguments that need no lock -------------------------------------------
@@ -118,7 +116,7 @@ class LUInstanceCreate(LogicalUnit):
                 "opportunistic locking only makes sense together with an instance allocator",
                 errors.ECODE_INVAL,
             )
-        nodes = self._given_nodes() if self.allocator is None else []
+        nodes = self.named_nodes() if self.allocator is None else []
         if self.reserved is None:
             self._reserve_name()
             self.uuid = self.config.new_uuid(self.ctx.ec_id)
@@ -136,47 +134,6 @@ class LUInstanceCreate(LogicalUnit):
             if self.op.opportunistic_locking:
                 self.opportunistic_levels |= {Level.NODE, Level.NODE_RES}
         self.given_nodes = nodes
-
-    def declare_locks(self, level: Level) -> None:
-        if self.allocator is None:
-            return
-        if level is Level.NODE:
-            self.need(Level.NODE, self._candidates(), shared=True)
-        elif level is Level.NODE_RES:
-            self.need(Level.NODE_RES, self.owned(Level.NODE))
-
-    def locks_acquired(self, level: Level) -> None:
-        super().locks_acquired(level)
-        if self.allocator is None or level not in (Level.NODE, Level.NODE_RES):
-            return
-        held = self.owned(level)
-        if level is Level.NODE_RES:
-            self.release_locks(Level.NODE, self.owned(Level.NODE) - held)
-        self._require_enough(held)
-
-    def _candidates(self) -> frozenset[str]:
-        group_uuid = None if self.group is None else self.group.uuid
-        return placement.candidates(self.config.snapshot(), group_uuid)
-
-    def _require_enough(self, usable: frozenset[str]) -> None:
-        """The nodes whose locks are held can make up a place at all."""
-        needed = allocator.required_nodes(self.template)
-        if len(usable) >= needed:
-            return
-        possible = len(self._candidates())
-        if self.op.opportunistic_locking and possible >= needed:
-            raise errors.OpPrereqError(
-                f"instance {self.name} needs {needed} node{'s' * (needed > 1)}, and of the"
-                f" {possible} which could take it only {len(usable)} are free at the moment."
-                " Please retry.",
-                errors.ECODE_TEMP_NORES,
-            )
-        where = "" if self.group is None else f" in group {self.group.name}"
-        raise errors.OpPrereqError(
-            f"instance {self.name} needs {needed} node{'s' * (needed > 1)}, only {possible}"
-            f"{where} may get new instances",
-            errors.ECODE_NORES,
-        )
 
     def _check_arguments(self) -> None:
         op = self.op
@@ -204,38 +161,6 @@ class LUInstanceCreate(LogicalUnit):
                 errors.ECODE_NOTUNIQUE,
             )
         return host.name, host.ip
-
-    def _given_nodes(self) -> list[Node]:
-        """The nodes which the user named: the primary, and for mirrored disks the secondary."""
-        op = self.op
-        primary = self._named_node(op.pnode, op.pnode_uuid)
-        if self.template not in INT_MIRRORED:
-            if op.snode or op.snode_uuid:
-                self.warn(
-                    f"a secondary node has no meaning for disks of kind {self.template} and is"
-                    " ignored"
-                )
-            return [primary]
-        if not op.snode and not op.snode_uuid:
-            raise errors.OpPrereqError(
-                f"disks of kind {self.template} need a secondary node. Name both with"
-                " --node PRIMARY:SECONDARY.",
-                errors.ECODE_INVAL,
-            )
-        secondary = self._named_node(op.snode, op.snode_uuid)
-        if secondary.uuid == primary.uuid:
-            raise errors.OpPrereqError(
-                f"node {primary.name} cannot be both primary and secondary", errors.ECODE_INVAL
-            )
-        return [primary, secondary]
-
-    def _named_node(self, name: str | None, uuid: str | None) -> Node:
-        node = self.config.expand_node(uuid or name or "")
-        if name and uuid and self.config.expand_node(name).uuid != node.uuid:
-            raise errors.OpPrereqError(
-                f"node {name} does not have uuid {uuid}", errors.ECODE_INVAL
-            )
-        return node
 
     def _reserve_name(self) -> None:
         try:
@@ -285,7 +210,7 @@ class LUInstanceCreate(LogicalUnit):
         op = self.op
         if self.reserved is not None:
             forthcoming.require_unchanged(self, self.reserved)
-        given = [self._require_given_node(node) for node in self.given_nodes]
+        given = [self.require_named_node(node) for node in self.given_nodes]
         cluster = self.config.cluster()
         beparams = params.checked_beparams(op.beparams)
         beparams_filled = fill.fill_be(cluster, beparams)
@@ -314,7 +239,7 @@ class LUInstanceCreate(LogicalUnit):
             wanted_nics.append(communication.wish(self, self.name))
         planned_nics = [
             *kept_nics, *nics.plan_nics(self, wanted_nics, self.ip, reserved=self.reserved)]
-        nodes = given or self._place(beparams_filled, wishes, planned_nics)
+        nodes = given or self.place(beparams_filled, wishes, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
         planned_nics = nics.settle(
             self, planned_nics, node, conflicts_check=op.conflicts_check, reserved=self.reserved
@@ -373,55 +298,6 @@ class LUInstanceCreate(LogicalUnit):
             os_parameters=os_install.visible_parameters(self, os_name, *given_osparams),
             os_helper=helper,
         )
-
-    def _require_given_node(self, node: Node) -> Node:
-        fresh = self.config.node(node.uuid)
-        prereq.require_target(fresh)
-        if self.group is not None and fresh.group != self.group.uuid:
-            raise errors.OpPrereqError(
-                f"node {fresh.name} is not in group {self.group.name}", errors.ECODE_INVAL
-            )
-        return fresh
-
-    def _place(
-        self,
-        beparams_filled: Mapping[str, Any],
-        wishes: list[dict[str, Any]],
-        planned_nics: list[nics.PlannedNic],
-    ) -> list[Node]:
-        """Let the allocator choose, and give back the locks of all other nodes."""
-        op, config = self.op, forthcoming.without(self.config.snapshot(), self.reserved)
-        held, now = self.owned(Level.NODE_RES), self._candidates()
-        self._require_enough(held & now)
-        request = allocator.Allocate(
-            name=self.name,
-            hypervisor=self.hypervisor,
-            os=op.os_type or "",
-            memory_mib=beparams_filled["maxmem"],
-            vcpus=beparams_filled["vcpus"],
-            spindle_use=beparams_filled["spindle_use"],
-            disk_template=self.template,
-            disks=tuple(wishes),
-            nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned_nics),
-            tags=tuple(op.tags),
-            group=None if self.group is None else self.group.uuid,
-            # Also without opportunistic locking: a node may have come since the locks were taken.
-            only_nodes=held & now if op.opportunistic_locking or now - held else None,
-        )
-        name = self.allocator or ""
-        chosen = placement.ask_allocator(
-            self, name, config, request, temporary=op.opportunistic_locking
-        )
-        nodes = [config.nodes[uuid] for uuid in chosen]
-        self.release_locks(Level.NODE_RES, self.owned(Level.NODE_RES) - set(chosen))
-        self.release_locks(Level.NODE, self.owned(Level.NODE) - set(chosen))
-        groups = {node.group for node in nodes}
-        self.release_locks(Level.NODEGROUP, self.owned(Level.NODEGROUP) - groups)
-        self.info(
-            f"Selected nodes for instance {self.name} via iallocator {name}:"
-            f" {', '.join(node.name for node in nodes)}"
-        )
-        return nodes
 
     def dry_run_result(self, plan: CreatePlan) -> list[str]:
         return [node.name for node in plan.nodes]
