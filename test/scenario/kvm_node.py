@@ -6,6 +6,7 @@ process: ``python kvm_node.py ROOT IMAGE VERB [NAME]``.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -155,6 +156,19 @@ class Node:
         """The guest's last line, once it has printed more lines than that."""
         wait_until(lambda: len(self.lines(guest)) > more_than, f"{guest.name} prints a line")
         return self.lines(guest)[-1]
+
+    def type_in(self, guest: FilledInstance, command: str, done: Callable[[], bool]) -> None:
+        """Type a command into the guest's console, and again when nobody has listened."""
+        def attempt() -> bool:
+            with contextlib.suppress(OSError), \
+                    serial_line.connected(self.socket(guest, "serial"), 5.0) as serial:
+                serial.sendall(f"\n{command}\n".encode())
+                end = time.monotonic() + 5
+                while not done() and time.monotonic() < end:
+                    time.sleep(0.05)
+            return done()
+
+        wait_until(attempt, f"{command} has worked")
 
     def ask(self, guest: FilledInstance, command: str) -> str:
         """Type a command into the guest's console and return what it prints.

@@ -151,6 +151,24 @@ def test_q35_with_scsi_disk(node: Node) -> None:
     assert f"disk-{'-'.join(guest.disks_info[1].uuid.split('-')[:3])}" in names
 
 
+def test_reboot_from_inside(node: Node, guest: FilledInstance) -> None:
+    """The same QEMU goes on; with reboot_behavior=exit it ends, for the watcher to start it."""
+    node.start(guest)
+    node.wait_booted(guest)
+    pid = node.pid(guest)
+    node.type_in(guest, "power reboot", lambda: node.lines(guest)[-1][0].startswith("2-"))
+    assert node.pid(guest) == pid and node.running() == [NAME]
+    node.shutdown(guest, 0)
+    ending = node.instance(NAME, reboot_behavior="exit")
+    node.start(ending)
+    wait_until(lambda: node.lines(guest)[-1][0].startswith("3-"), "boot number 3")
+    pid = node.pid(guest)
+    node.type_in(guest, "power reboot", lambda: not process.is_alive(pid))
+    assert node.running() == []
+    node.shutdown(ending, 0)
+    assert node.leftovers() == []
+
+
 # Failure
 
 def test_interrupted_start_is_completed_or_undone(node: Node, guest: FilledInstance) -> None:

@@ -270,8 +270,8 @@ class KvmHypervisor(KvmGuests):
             if isinstance(err, errors.CommandError):
                 # From the moment QEMU has its log file open, it complains only there.
                 said = host.last_lines(err.output or host.read_log(layout.log_file))
-                raise errors.HypervisorError(
-                    f"cannot start instance {layout.name}: {said or err}") from err
+                # Who asked for the start says which instance it was.
+                raise errors.HypervisorError(f"QEMU says: {said}" if said else str(err)) from err
             if isinstance(err, OSError):
                 raise errors.HypervisorError(
                     f"cannot start instance {layout.name}: {err}") from err
