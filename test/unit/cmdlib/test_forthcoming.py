@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,12 +12,14 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import allocator, errors
 from ganeti.allocator import live
+from ganeti.cmdlib import query as query_room
 from ganeti.cmdlib.instance import space
 from ganeti.config import verify
 from ganeti.constants import disk as disk_c
 from ganeti.objects import ConfigData, Network, codec
 from ganeti.opcodes import backup, group, instance, node
 from ganeti.opcodes.instance import OpInstanceCreate
+from ganeti.query import resources
 from ganeti.wire import json
 
 WEB = "web.example.com"
@@ -404,6 +407,30 @@ def test_an_instance_of_which_only_the_name_is_known():
         instance_name="later", os_type="noop", disk_template="diskless", nics=[{}], pnode="node1"))
     assert master.rpc.where("later") == ["node1"]
     assert consistent(master)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_every_field_of_every_list_can_be_shown(master, bare):
+    """Also of one of which only the name is known; nodes are asked for others only."""
+    if bare:
+        data = codec.to_dict(cluster_of(3))
+        data["instances"][LATER] = {"name": WEB, "uuid": LATER, "forthcoming": True}
+        master = Master(codec.from_dict(ConfigData, data))
+    else:
+        master.run(reserve())
+    context = SimpleNamespace(
+        config=master.config, rpc=master.rpc, locks=master.locks,
+        queue=SimpleNamespace(drained=False), live_seen=None)
+    master.rpc.calls.clear()
+    for what in ("instance", "node", "group", "network", "cluster"):
+        names = sorted(resources.lookup(what).fields)
+        rows = query_room.query(context, what, names)["data"]
+        assert all(len(row) == len(names) for row in rows)
+    (row,) = query_room.query(
+        context, "instance", ["status", "oper_state", "forthcoming", "pnode", "console"],
+        ["=", "name", WEB])["data"]
+    assert row[0] == [0, "ADMIN_down"] and row[2] == [0, True]
+    assert row[3] == ([0, "node2.example.com"] if not bare else row[3])
 
 
 def test_it_refuses_the_same_and_is_removed():

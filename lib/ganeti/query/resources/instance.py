@@ -83,6 +83,8 @@ def status(view: View, instance: Instance) -> str:
     if wanted == instance_c.ADMIN_DOWN:
         by_user = user_shutdown and instance.admin_state_source == instance_c.SOURCE_USER
         return instance_c.STATUS_USERDOWN if by_user else instance_c.STATUS_ADMINDOWN
+    if instance.forthcoming:
+        return instance_c.STATUS_ADMINDOWN
     return instance_c.STATUS_ADMINOFFLINE
 
 
