@@ -185,6 +185,12 @@ class FakeRpc:
     def _blockdev_getdimensions(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [[disk.size << 20, None] for disk in args["disks"]]
 
+    def _helper_status(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return {"running": False, "contact": False, "started": False, "exit_code": None}
+
+    def _helper_stop(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
+        return {"lines": [], "log_file": ""}
+
     def _os_validate(self, node: str, args: dict[str, Any]) -> bool:
         return True
 
