@@ -85,7 +85,9 @@ def require_tags(tags: Collection[str], existing: Collection[str] = ()) -> None:
     """All tags have a legal form, and the object will not have too many."""
     for tag in tags:
         if not tag or len(tag) > tags_c.MAX_LENGTH or not _TAG.match(tag):
-            raise errors.OpPrereqError(f"{tag!r} is not a valid tag", errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"{tag!r} is not a valid tag. Tags have up to {tags_c.MAX_LENGTH} letters, digits"
+                " and characters of _.+*/:@-", errors.ECODE_INVAL)
     count = len({*tags, *existing})
     if count > tags_c.MAX_PER_OBJECT:
         raise errors.OpPrereqError(

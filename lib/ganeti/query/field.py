@@ -40,6 +40,7 @@ PLAIN = ""
 HOSTNAME = "hostname"        # "web1" stands for "web1.example.com"
 TIMESTAMP = "timestamp"      # [seconds, microseconds] against seconds
 JOB_ID = "job id"            # 12 or "12"
+STRICT = "strict"            # a regular expression searches text and no lists (rules of the queue)
 
 Getter = Callable[[Any, Any], Any]
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.constants import query as query_c
-from ganeti.query.field import HOSTNAME, JOB_ID, TIMESTAMP, Field, Mark, Resource
+from ganeti.query.field import HOSTNAME, JOB_ID, STRICT, TIMESTAMP, Field, Mark, Resource
 from ganeti.query.view import prefixes
 from ganeti.utils import near
 
@@ -279,6 +279,10 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
             f"field {field.name}: bad regular expression {_shorten(wanted)}: {err}") from err
 
     def test(value: Any) -> bool:
+        # Of a list (a job's summary, tags) one member is enough. Version 3.1 refuses lists here.
+        if isinstance(value, (list, tuple)) and field.compare != STRICT \
+                and all(isinstance(one, str) for one in value):
+            return any(search(one) is not None for one in value)
         if not isinstance(value, str):
             raise errors.ParameterError(
                 f"field {field.name}: {_shorten(value)} is no text to search in")

@@ -30,7 +30,7 @@ from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.constants.query import KIND_OTHER
 from ganeti.query import filter as filter_room
-from ganeti.query.field import JOB_ID, PLAIN, UNAVAIL, Field, Resource
+from ganeti.query.field import JOB_ID, STRICT, UNAVAIL, Field, Resource
 
 JOBID = "jobid"
 OPCODE = "opcode"
@@ -141,7 +141,7 @@ def _about_opcodes(node: Any, watermark: int) -> Meant:
                     return UNAVAIL
                 value = value[part]
             return UNAVAIL if value is None else value
-        return Field(name, name, KIND_OTHER, "", get, compare=PLAIN)
+        return Field(name, name, KIND_OTHER, "", get, compare=STRICT)
 
     judge = _compile(node, field, 0, _as_it_is)
     return lambda job_id, ops: any(judge(op) is True for op in ops)

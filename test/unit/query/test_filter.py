@@ -106,7 +106,7 @@ def test_globs(pattern, regex):
     ["==", "name", "web1"], ["=", "name", "web1.example"], ["==", "name", "web1.example.com"],
     ["!=", "name", "web"], ["==", "os", "deb"], [">", "mem", 63], [">=", "mem", 64],
     ["<", "mem", 65], ["<=", "mem", 64], ["!=", "mem", 1], ["?", "up"], ["=[]", "tags", "x"],
-    ["=~", "os", "e"], ["=~", "name", "(?i)^WEB"], ["!", ["==", "os", "x"]],
+    ["=~", "os", "e"], ["=~", "name", "(?i)^WEB"], ["=~", "tags", "^pro"], ["!", ["==", "os", "x"]],
     ["&"], ["&", ["?", "up"], ["==", "os", "deb"]], ["|", ["==", "os", "x"], ["?", "up"]],
     ["==", "id", "12"], ["==", "id", 12], ["<", "ts", 101], [">", "ts", 100],
     ["==", "status", "running"], ["<", "os", "e"],
@@ -118,8 +118,8 @@ def test_what_matches(qfilter):
 @pytest.mark.parametrize("qfilter", [
     ["==", "name", "web"], ["==", "name", "example.com"], ["!=", "name", "web1"],
     ["==", "os", "de"], [">", "mem", 64], ["!", ["?", "up"]], ["=[]", "tags", "y"],
-    ["=~", "os", "^e"], ["|"], ["&", ["?", "up"], ["==", "os", "x"]], ["<", "ts", 100],
-    ["==", "id", 1]])
+    ["=~", "os", "^e"], ["=~", "tags", "^rod"], ["|"], ["&", ["?", "up"], ["==", "os", "x"]],
+    ["<", "ts", 100], ["==", "id", 1]])
 def test_what_does_not_match(qfilter):
     assert matches(qfilter) is False
 
