@@ -19,6 +19,7 @@ from ganeti.constants import hv
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import (
     argv,
+    arrival,
     communication,
     confine,
     facts,
@@ -27,6 +28,7 @@ from ganeti.hypervisor.kvm import (
     hotplug,
     nic,
     parse,
+    pinning,
     runtime,
     trial,
 )
@@ -37,14 +39,11 @@ from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.utils import fs, paths, process, retry
+from ganeti.utils import fs, paths, process
 
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
 _START_TIMEOUT_S = 300.0
 _STATUS_TRIES = 5
-# Between the last byte that the source sends and the target that has read it.
-_ARRIVAL_TIMEOUT_S = 120.0
-_CANCEL_TIMEOUT_S = 60.0
 # Copies of the memory that are sent before post-copy.
 _POSTCOPY_ROUNDS = 2
 _STATUS_PAUSE_S = 2.0
@@ -144,12 +143,7 @@ class KvmHypervisor(KvmGuests):
         cache = hvparams.get("disk_cache")
         if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
-        try:
-            masks = hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
-        except errors.ParseError as err:
-            raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
-        for cpu in (cpu for mask in masks for cpu in mask):
-            _require_cpu(cpu)
+        pinning.masks_of(hvparams)
         confine.check(hvparams)
         if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
             firmware.find_ovmf(hvparams)
@@ -303,26 +297,9 @@ class KvmHypervisor(KvmGuests):
                     raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
                 control.execute("set_password",
                                 {"protocol": protocol, "password": password[0]})
-        masks = hvparameters.parse_cpu_masks(hvp.get("cpu_mask") or hvparameters.CPU_ALL)
-        if any(mask != [hvparameters.CPU_ALL_VALUE] for mask in masks):
-            self._pin(control, layout, masks)
-
-    def _pin(self, control: Qmp, layout: argv.Layout,
-             masks: Sequence[Sequence[int]]) -> None:
-        threads = sorted(control.execute("query-cpus-fast"), key=lambda cpu: cpu["cpu-index"])
-        if len(masks) == 1:
-            found = self._process(layout)
-            tids = [int(tid) for tid in os.listdir(f"/proc/{found[0]}/task")] if found else []
-            pinned = [(tid, masks[0]) for tid in tids]
-        else:
-            if len(masks) != len(threads):
-                raise errors.HypervisorError(
-                    f"instance {layout.name}: cpu_mask has {len(masks)} masks for "
-                    f"{len(threads)} virtual processors")
-            pinned = [(cpu["thread-id"], mask) for cpu, mask in zip(threads, masks, strict=True)]
-        for tid, mask in pinned:
-            if mask != [hvparameters.CPU_ALL_VALUE]:
-                _pin_thread(tid, mask)
+        found = self._process(layout)
+        if found:
+            pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)
 
     # Stop
 
@@ -609,7 +586,7 @@ class KvmHypervisor(KvmGuests):
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
             control.execute("migrate_cancel")
-            _wait_cancelled(control, instance.name)
+            arrival.wait_cancelled(control, instance.name)
             if control.execute("query-status").get("status") in ("paused", "postmigrate"):
                 control.execute("cont")
 
@@ -624,69 +601,11 @@ class KvmHypervisor(KvmGuests):
         layout = self.layout(instance.name)
         self._require_running(layout)
         with Qmp(layout.socket("qmp"), instance.name) as control:
-            _wait_arrived(control, instance.name)
+            arrival.wait_arrived(control, instance.name)
             # It runs on at once; a network that cannot be set up must not keep it from that.
             control.execute("cont")
         nics = runtime.load(layout.runtime_file, instance.name).nics
         nic.arrived(nics, layout, instance.tags)
-
-
-def _require_cpu(number: int) -> None:
-    if number >= (os.cpu_count() or 1):
-        raise errors.HypervisorError(
-            f"parameter cpu_mask: processor {number} is none of the {os.cpu_count()} of this node")
-
-
-def _pin_thread(tid: int, mask: Sequence[int]) -> None:
-    """Let a thread run on these processors of the node only."""
-    for cpu in mask:
-        _require_cpu(cpu)
-    try:
-        os.sched_setaffinity(tid, mask)
-    except OSError as err:
-        raise errors.HypervisorError(
-            f"parameter cpu_mask: this node does not let a guest run on processors "
-            f"{', '.join(map(str, mask))}: {err.strerror}") from err
-
-
-def _wait_arrived(control: Qmp, instance_name: str) -> None:
-    """Wait until the target has read all of the guest.
-
-    The source is done when it has sent the last byte; the target may still be reading it. A guest
-    that was stopped before it was sent arrives stopped, and forgets that it was told to run before.
-
-    :raises HypervisorError: it does not arrive.
-    """
-    def arrived() -> None:
-        if control.execute("query-status").get("status") == "inmigrate":
-            raise retry.Again
-
-    try:
-        retry.until(arrived, timeout_s=_ARRIVAL_TIMEOUT_S, delay=(0.002, 2.0, 0.2))
-    except errors.RetryTimeout as err:
-        raise errors.HypervisorError(
-            f"instance {instance_name} was sent, but has not arrived on this node after "
-            f"{_ARRIVAL_TIMEOUT_S:g} s") from err
-
-
-def _wait_cancelled(control: Qmp, instance_name: str) -> None:
-    """Wait until the source has given up to send.
-
-    Until then the guest is in a state between, which ends as the one it had before.
-
-    :raises HypervisorError: it goes on sending.
-    """
-    def cancelled() -> None:
-        if (control.execute("query-migrate").get("status") == "cancelling"
-                or control.execute("query-status").get("status") == "finish-migrate"):
-            raise retry.Again
-
-    try:
-        retry.until(cancelled, timeout_s=_CANCEL_TIMEOUT_S, delay=(0.002, 2.0, 0.2))
-    except errors.RetryTimeout as err:
-        raise errors.HypervisorError(
-            f"the migration of instance {instance_name} does not end after "
-            f"{_CANCEL_TIMEOUT_S:g} s, although it was cancelled") from err
 
 
 def _is_emulated(layout: argv.Layout) -> bool:

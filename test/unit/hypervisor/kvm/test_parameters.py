@@ -51,7 +51,7 @@ SAMPLES: dict[str, tuple[dict[str, Any], Any]] = {
 }
 # Not on the command line: the module that acts on it, and the test that shows what it does.
 ELSEWHERE = {
-    "cpu_mask": ("hypervisor/kvm/driver.py", "scenario/test_qemu_resources.py"),
+    "cpu_mask": ("hypervisor/kvm/pinning.py", "scenario/test_qemu_resources.py"),
     "firmware_path": ("hypervisor/kvm/firmware.py", "unit/hypervisor/kvm/test_firmware.py"),
     "firmware_vars_path": ("hypervisor/kvm/firmware.py", "unit/hypervisor/kvm/test_firmware.py"),
     "kvm_path": ("hypervisor/kvm/driver.py", "scenario/test_qemu_resources.py"),

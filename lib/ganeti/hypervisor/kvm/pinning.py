@@ -1,0 +1,66 @@
+"""On which processors of the node a guest may run: the parameter ``cpu_mask``.
+
+One mask holds for all threads of QEMU; several are for the virtual processors, one each, and leave
+QEMU's own threads alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.hypervisor.kvm.qmp import Qmp
+from ganeti.objects import hvparams as hvparameters
+
+
+def masks_of(hvparams: Mapping[str, Any]) -> list[list[int]]:
+    """The masks, whose processors this node has; ``CPU_ALL_VALUE`` stands for all of them.
+
+    :raises HypervisorError: they are malformed, or the node has fewer processors.
+    """
+    try:
+        masks = hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
+    except errors.ParseError as err:
+        raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
+    # Those that are switched off at the moment have numbers, too.
+    count = os.sysconf("SC_NPROCESSORS_CONF")
+    for cpu in (cpu for mask in masks for cpu in mask if cpu >= count):
+        raise errors.HypervisorError(
+            f"parameter cpu_mask: processor {cpu} is none of the {count} of this node")
+    return masks
+
+
+def pin(control: Qmp, pid: int, masks: Sequence[Sequence[int]], instance_name: str) -> None:
+    """Let the threads of a QEMU run on their processors only.
+
+    :raises HypervisorError: the masks do not fit the guest, or are not allowed here.
+    """
+    if all(list(mask) == [hvparameters.CPU_ALL_VALUE] for mask in masks):
+        return
+    if len(masks) == 1:
+        threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+        masks = [masks[0]] * len(threads)
+    else:
+        cpus = sorted(control.execute("query-cpus-fast"), key=lambda cpu: cpu["cpu-index"])
+        threads = [cpu["thread-id"] for cpu in cpus]
+        if len(masks) != len(threads):
+            raise errors.HypervisorError(
+                f"instance {instance_name}: cpu_mask has {len(masks)} masks for "
+                f"{len(threads)} virtual processors")
+    for thread, mask in zip(threads, masks, strict=True):
+        if list(mask) != [hvparameters.CPU_ALL_VALUE]:
+            _pin_thread(thread, mask)
+
+
+def _pin_thread(thread: int, mask: Sequence[int]) -> None:
+    try:
+        os.sched_setaffinity(thread, mask)
+    except ProcessLookupError:
+        # A helper thread that has ended in between.
+        return
+    except OSError as err:
+        raise errors.HypervisorError(
+            f"parameter cpu_mask: this node does not let a guest run on processors "
+            f"{', '.join(map(str, mask))}: {err.strerror}") from err
