@@ -46,6 +46,8 @@ _MARKS = {
     const.RS_UNAVAIL: ("-", "(unavail)", "unavail"),
     const.RS_OFFLINE: ("*", "(offline)", "offline"),
 }
+# So few fields are named where one of them was meant.
+_FEW_FIELDS = 4
 #: What ``-o`` takes instead of naming every field; no field is called so.
 ALL_FIELDS = "all"
 _RIGHT = frozenset((const.KIND_NUMBER, const.KIND_FLOAT, const.KIND_UNIT))
@@ -198,8 +200,9 @@ def _warn_of_unknown(client: luxi.Client, resource: str, fields: Sequence[Mappin
     from ganeti.utils import near
     known = [field["name"] for field in client.query_fields(resource)["fields"]]
     hints = "".join(near.did_you_mean(name, [*known, *opt.FORMATS]) for name in unknown)
-    terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} See"
-                 f" '{values.program} list-fields'.")
+    where = (f"Known are {', '.join(sorted(known))}." if len(known) <= _FEW_FIELDS
+             else f"See '{values.program} list-fields'.")
+    terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} {where}")
     return failures.EXIT_UNKNOWN_FIELD
 
 

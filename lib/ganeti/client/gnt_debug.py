@@ -37,7 +37,10 @@ def delay(values: Values, arguments: list[str]) -> int:
 
 
 def list_locks(values: Values, arguments: list[str]) -> int:
-    """``locks``: who holds what and who waits."""
+    """``locks``: who holds what and who waits; again and again until the user has seen enough."""
+    if values.interval is not None and values.interval < 0:
+        raise errors.OpPrereqError(
+            f"interval must be 0 or more seconds, not {values.interval}", errors.ECODE_INVAL)
     client = jobs.connect()
     formatters: dict[str, listing.Formatter] = {
         "mode": _mode, "owner": _owners, "pending": _pending}
@@ -54,12 +57,14 @@ def list_locks(values: Values, arguments: list[str]) -> int:
 
     if not values.interval:
         return show()
-    while True:
-        code = show()
+    try:
+        while not (code := show()):
+            terminal.out("")
+            time.sleep(values.interval)
+    except KeyboardInterrupt:
         terminal.out("")
-        time.sleep(values.interval)
-        if code:
-            return code
+        return failures.EXIT_SUCCESS
+    return code
 
 
 class _Names:

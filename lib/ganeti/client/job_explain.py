@@ -109,4 +109,4 @@ def _said(job: Mapping[str, Any], now: float, indent: str) -> list[str]:
     if job["message"] is None:
         return []
     ago = "" if job["message_time"] is None else f" {format_span(now - job['message_time'])} ago"
-    return [f"{indent}said{ago}: {job['message']}"]
+    return [f"{indent}said{ago}: {str(job['message']).strip()}"]

@@ -4,7 +4,8 @@ The room is read from the bottom: :mod:`.levels` names locks and their order, :m
 is one fair lock, :mod:`.lock_set` the locks of a level with the lock that stands for all of them,
 :mod:`.request` what an owner holds and wants, :mod:`.table` the rules by which that changes.
 :mod:`.manager` takes and gives back sets of locks for owners, and lets their threads wait;
-:mod:`.monitor` tells who holds and who waits. Only the master daemon holds locks; nothing here is written to disk.
+:mod:`.monitor` tells who holds and who waits. Only the master daemon holds locks; nothing here is
+written to disk.
 """
 
 from __future__ import annotations

@@ -63,10 +63,41 @@ def test_locks_by_name_on_a_terminal(gnt: Gnt, master: FakeMaster,
     assert gnt("debug locks --no-headers --separator=, -o name").out.splitlines() == published
 
 
+LOCK_FIELDS = [{"name": name, "title": name.capitalize(), "kind": "other", "doc": name}
+               for name in ("name", "mode", "owner", "pending")]
+
+
+@pytest.mark.parametrize("interval", ["-1", "-30"])
+def test_an_interval_is_not_negative(gnt: Gnt, interval: str) -> None:
+    ended = gnt(f"debug locks --interval={interval}")
+    assert ended.code == 1
+    assert f"interval must be 0 or more seconds, not {interval}" in ended.err
+
+
+def test_an_interrupt_ends_the_view_of_locks(gnt: Gnt, master: FakeMaster,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    pauses: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", sleep)
+    master.fields["lock"], master.rows["lock"] = LOCK_FIELDS, []
+    ended = gnt("debug locks --no-headers --interval=7")
+    assert (ended.code, ended.err, pauses) == (0, "", [7, 7, 7])
+
+
+def test_a_column_which_does_not_exist(gnt: Gnt, master: FakeMaster) -> None:
+    master.fields["lock"], master.rows["lock"] = LOCK_FIELDS, []
+    ended = gnt("debug locks --interval=7 -o nosuch")
+    assert ended.code == 14
+    assert "unknown fields nosuch. Known are mode, name, owner, pending." in ended.err
+
+
 def test_locks(gnt: Gnt, master: FakeMaster) -> None:
-    master.fields["lock"] = [
-        {"name": name, "title": name.capitalize(), "kind": "other", "doc": name}
-        for name in ("name", "mode", "owner", "pending")]
+    master.fields["lock"] = LOCK_FIELDS
     master.rows["lock"] = [
         {"name": "cluster/BGL", "mode": "shared", "owner": [["1", "x"][0], "2"], "pending": []},
         {"name": "node/a", "mode": "exclusive", "owner": ["1"],
