@@ -185,8 +185,17 @@ def life(first: Node, second: Node) -> dict[str, Any]:
     if WITH_OVS:
         with paths.override(first.paths):
             hotplug.hotplug_device(guest, "hotremove", "nic", guest.nics[2], None, 2)
-        guest = replace(guest, nics=guest.nics[:2])
+        guest = here.guest = replace(guest, nics=guest.nics[:2])
         seen["ports"].append(ports() == {"vlan5"})
+    # A card that comes while the guest runs works like the one it had.
+    with paths.override(first.paths):
+        hotplug.hotplug_device(guest, "hotremove", "nic", guest.nics[1], None, 1)
+        seen["bridge"].append(os.listdir("/sys/class/net/br0/brif") == [])
+        hotplug.hotplug_device(guest, "hotadd", "nic", guest.nics[1], None, 1)
+    seen["bridge"].append(os.listdir("/sys/class/net/br0/brif") == [here.taps()[1]])
+    first.ask(guest, "until [ -e /sys/class/net/eth1 ]; do sleep 1; done; ip link set eth1 up; "
+              + "; ".join(line for line in ADDRESSES if line.endswith("eth1")))
+    wait_until(lambda: here.reaches(HONEST[-1]) == {HONEST[-1]}, "the new card answers")
     if WITH_NFT:
         seen["second"] = moved(first, second, guest)
         second.shutdown(guest, 0)
