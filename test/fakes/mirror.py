@@ -292,6 +292,11 @@ def _copied(source: str, target: str) -> None:
 class _Commands:
     """Commands as the kernel above takes them: a list with its method and its arguments."""
 
+    resource = None
+
+    def make(self) -> list[list[Any]]:
+        return []
+
     def attach(self, data: str, meta: str, size_mib: int | None, params: Any) -> list[list[Any]]:
         return [["attach", data, meta]]
 
@@ -313,8 +318,11 @@ class _Commands:
     def detach(self) -> list[Any]:
         return ["detach"]
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *args: ["nothing"]  # synchronisation rates, pausing, resizing
+    def nothing(self, *_args: Any) -> list[Any]:
+        return ["nothing"]
+
+    #: What makes no difference here.
+    sync_options = pause_sync = resume_sync = resize = nothing
 
 
 class Half(device.DrbdDevice):

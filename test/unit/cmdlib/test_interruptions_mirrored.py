@@ -290,6 +290,19 @@ def broken_storage(cluster: Cluster) -> None:
     lost("node2")(cluster)
 
 
+def detached(cluster: Cluster) -> None:
+    """Disk 1 is in the cluster, but belongs to no instance."""
+    cluster.run(modify(disks=[["modify", 1, {"name": "data"}]])())
+    cluster.run(modify(disks=[["detach", 1, {}]])())
+
+
+def attach_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
+    """Attached unless it is; a running guest gets the rest with its next start."""
+    if len(web(cluster).disks) < 2:
+        cluster.run(op())
+    cluster.run(ops.OpInstanceActivateDisks(instance_name=WEB))
+
+
 #: name: the operation, where it begins, how it is set right, whether the content must survive.
 CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
     "create-drbd": (lambda: create(start=True), {"exists": False}, remove_then_again, False),
@@ -353,6 +366,9 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
     "convert-to-plain": (modify(disk_template="plain"), {}, convert_again, True),
     "add-disk": (
         modify(disks=[["add", -1, {"size": 1}]]), {"up": True}, remove_second_disk, False),
+    "attach-disk": (
+        modify(disks=[["attach", -1, {"name": "data"}]]),
+        {"up": True, "disks": 2, "before": detached}, attach_again, True),
     "remove-disk": (
         modify(disks=[["remove", 0, {}]]), {"up": True, "disks": 2}, remove_disk_again, True),
 }
