@@ -186,7 +186,8 @@ class FakeRpc:
         return [[disk.size << 20, None] for disk in args["disks"]]
 
     def _helper_status(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        return {"running": False, "contact": False, "started": False, "exit_code": None}
+        return {"running": False, "known": False, "contact": False, "started": False,
+                "exit_code": None}
 
     def _helper_stop(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return {"lines": [], "log_file": ""}

@@ -133,16 +133,19 @@ def status(instance: FilledInstance) -> dict[str, Any]:
     running = (helper_disk.exists(instance.name)
                and hypervisor.of(instance.hypervisor).is_running(instance.name))
     report = _report(instance.name)
-    return {"running": running, "contact": report.get("contact") is not None,
+    known = report is not None
+    report = report or {}
+    return {"running": running, "known": known, "contact": report.get("contact") is not None,
             "started": bool(report.get("started")), "exit_code": report.get("exit_code")}
 
 
-def _report(instance_name: str) -> dict[str, Any]:
+def _report(instance_name: str) -> dict[str, Any] | None:
+    """What a guest has told; None when the daemon does not know it, or runs no more."""
     try:
-        return client.report(instance_name) or {}
+        return client.report(instance_name)
     except errors.GenericError as err:
         logging.warning("instance %s: nothing is known of its helper guest: %s", instance_name, err)
-        return {}
+        return None
 
 
 @serves(calls.HELPER_STOP)
@@ -153,7 +156,7 @@ def stop(instance: FilledInstance, task: str) -> dict[str, Any]:
     """
     if not helper_disk.exists(instance.name):
         return {"lines": [], "log_file": ""}
-    report = _report(instance.name)
+    report = _report(instance.name) or {}
     lines = _printable(str(report.get("log") or ""))
     log_file = ""
     if lines:

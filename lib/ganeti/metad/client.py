@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-# It answers from memory: who takes longer is not there, or is being started.
-_CONNECT_S = 5.0
+# It answers from memory: who takes longer is not there.
+_CONNECT_S = 1.0
 _ANSWER_S = 30.0
 
 

@@ -94,11 +94,12 @@ def test_the_life_of_a_helper(root: Path, daemon: FakeDaemon) -> None:
     assert env["OSP_PASSWORD"] == "hush" and env["INSTANCE_REINSTALL"] == "1"
     assert (env["DISK_COUNT"], env["NIC_COUNT"]) == ("1", "1")
     assert (root / "var/lib/ganeti/helper/web1/image").read_bytes()[:4000] == b"boot" * 1000
-    assert helper.status(GUEST) == {"running": True, "contact": False, "started": False,
-                                    "exit_code": None}
+    assert helper.status(GUEST) == {"running": True, "known": False, "contact": False,
+                                    "started": False, "exit_code": None}
     daemon.reports["web1"] = {"contact": 5.0, "started": True, "exit_code": 3,
                               "log": "one\x1b[2J\ntwo\r\n\n"}
-    assert helper.status(GUEST)["exit_code"] == 3
+    assert helper.status(GUEST) == {"running": True, "known": True, "contact": True,
+                                    "started": True, "exit_code": 3}
     done = helper.stop(GUEST, "install")
     assert done["lines"] == ["one?[2J", "two"]
     assert Path(done["log_file"]).name.startswith("add-debian-web1-")

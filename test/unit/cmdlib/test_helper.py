@@ -22,7 +22,7 @@ from ganeti.rpc import Result
 IMAGE = "/srv/helper.img"
 NETWORK = "network-1"
 ROUTED = {"mode": "routed", "link": "communication_rt", "vlan": ""}
-UP = {"running": True, "contact": True, "started": True, "exit_code": None}
+UP = {"running": True, "known": True, "contact": True, "started": True, "exit_code": None}
 BOOTING = {**UP, "contact": False, "started": False}
 DONE = {**UP, "running": False, "exit_code": 0}
 TOLD = {"lines": ["first", "last"], "log_file": "/log/os/add.log"}
@@ -206,6 +206,11 @@ def test_how_a_helper_ends(last, fragment):
     text = failed_creation(master_of(states=(BOOTING, {**DONE, **last})))
     assert fragment in text
     assert text.endswith("Last lines of /log/os/add.log:\nfirst\nlast")
+
+
+def test_a_daemon_that_has_forgotten_the_helper():
+    text = failed_creation(master_of(states=(UP, {**BOOTING, "known": False})))
+    assert "the metadata daemon of the node was ended meanwhile" in text
 
 
 def test_a_helper_that_does_not_start():

@@ -170,6 +170,8 @@ def _wait(unit: LogicalUnit, instance: Instance, work: Work,
             unit.feedback("* the helper guest is up")
         if not state["running"]:
             return _judge(work, state)
+        if work.says_how and not state["known"]:
+            return "the metadata daemon of the node was ended meanwhile, and knows nothing of it"
         # One that cannot tell that it is up has all the time.
         limit_s = work.shutdown_s if contact or not work.says_how else work.startup_s
         if heard - begun > limit_s:

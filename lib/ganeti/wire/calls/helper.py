@@ -25,7 +25,8 @@ HELPER_START = Call(
         Arg("reinstall", PLAIN, ht.Bool),
         Arg("debug_level", PLAIN, ht.NonNegInt),
     ), timeout_s=3600)
-#: -> {"running": bool, "contact": bool, "started": bool, "exit_code": int or None}
+#: -> {"running": bool, "known": bool, "contact": bool, "started": bool, "exit_code": int or None};
+#: ``known``: whether the metadata daemon still knows the guest.
 HELPER_STATUS = Call(
     "helper_status", (Arg("instance", INSTANCE),),
     ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any)), timeout_s=60, keep=True)
