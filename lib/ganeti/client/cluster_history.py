@@ -26,6 +26,8 @@ _TIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d",
                  "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
 # So many changed objects are named in the table.
 _NAMED = 2
+# In the place of a value where there is none.
+_NOTHING = object()
 
 
 def history(values: Values, arguments: list[str]) -> int:
@@ -84,11 +86,19 @@ def _show_commits(values: Values) -> int:
 def _summary(commit: dict[str, Any]) -> str:
     if commit["count"] is None:
         return "too many to be kept"
-    named = [f"{_label(kind, name)} {what}" for kind, name, what in commit["changes"]]
+    named = [f"{_label(kind, name)} {what}{_attributes(names)}"
+             for kind, name, what, names in commit["changes"]]
     # An instance comes with its disks; they are not what people look for.
     named.sort(key=lambda text: text.startswith("disk "))
     more = commit["count"] - _NAMED
     return ", ".join(named[:_NAMED]) + (f", and {more} more" if more > 0 else "") or "-"
+
+
+def _attributes(names: list[str]) -> str:
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f" ({', '.join(names[:_NAMED])}{more})"
 
 
 def _label(kind: str, name: str) -> str:
@@ -111,19 +121,31 @@ def _show_changes(values: Values, first: Point, last: Point) -> int:
 
 
 def difference(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterator[str]:
-    """A line for each value that is not the same; dictionaries are compared key by key."""
+    """A line for each value that is not the same.
+
+    Dictionaries are compared key by key; of lists of names, it is told what came and went.
+    """
     if old is None or new is None:
         for path, value in _flat("", old or new or {}):
             yield f"{path}: {_text(value)}"
         return
     before, after = dict(_flat("", old)), dict(_flat("", new))
     for path in sorted({*before, *after}):
-        if path not in after:
-            yield f"{path}: {_text(before[path])} -> (none)"
-        elif path not in before:
-            yield f"{path}: (none) -> {_text(after[path])}"
-        elif before[path] != after[path]:
-            yield f"{path}: {_text(before[path])} -> {_text(after[path])}"
+        was, now = before.get(path, _NOTHING), after.get(path, _NOTHING)
+        # Of a dictionary that was or becomes empty the keys say it all.
+        if was == now or {} in (was, now) and _NOTHING in (was, now):
+            continue
+        if _is_names(was) and _is_names(now) and sorted(was) != sorted(now):
+            went, came = sorted(set(was) - set(now)), sorted(set(now) - set(was))
+            yield f"{path}: " + ", ".join(
+                [f"+{_text(name)}" for name in came] + [f"-{_text(name)}" for name in went])
+        else:
+            yield f"{path}: {_text(was)} -> {_text(now)}"
+
+
+def _is_names(value: Any) -> bool:
+    return (isinstance(value, list) and all(isinstance(name, str) for name in value)
+            and len(set(value)) == len(value))
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -135,6 +157,8 @@ def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: Any) -> str:
+    if value is _NOTHING:
+        return "(none)"
     import json  # for reading, as in cli.output
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 

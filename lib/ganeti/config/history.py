@@ -90,6 +90,13 @@ class Change(NamedTuple):
             return "added"
         return "removed" if self.new is None else "changed"
 
+    @property
+    def attributes(self) -> list[str]:
+        """Names of what changed, without what changes every time."""
+        if self.old is None or self.new is None:
+            return []
+        return sorted({*self.old, *self.new, *self.pieces} - {"serial_no", "mtime"})
+
 
 class Commit(NamedTuple):
     """One step from a state of the configuration to the next.

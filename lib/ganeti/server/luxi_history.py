@@ -66,7 +66,7 @@ def _commit(commit: Commit) -> dict[str, Any]:
         "job": commit.author.job_id, "opcode": commit.author.opcode,
         "source": commit.author.source, "reason": commit.author.reason,
         "count": None if changes is None else len(changes),
-        "changes": [[change.kind, change.name, change.what]
+        "changes": [[change.kind, change.name, change.what, change.attributes]
                     for change in (changes or ())[:_NAMED_CHANGES]]}
 
 

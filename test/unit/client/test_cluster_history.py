@@ -17,8 +17,8 @@ from .conftest import Gnt
 COMMITS: list[dict[str, Any]] = [
     {"serial": 12, "time": 1764000060.5, "before": 11, "job": 17, "opcode": "OP_INSTANCE_CREATE",
      "source": "gnt:client:gnt-instance", "reason": "new shop", "count": 4, "changes": [
-         ["cluster", "c.example.com", "changed"], ["disks", "d-1", "added"],
-         ["disks", "d-2", "added"], ["instances", "web1", "added"]]},
+         ["cluster", "c.example.com", "changed", ["tags"]], ["disks", "d-1", "added", []],
+         ["disks", "d-2", "added", []], ["instances", "web1", "added", []]]},
     {"serial": 11, "time": 1764000000.0, "before": 10, "job": None, "opcode": None, "source": "",
      "reason": "", "count": None, "changes": []},
 ]
@@ -58,11 +58,11 @@ def test_the_list(gnt: Gnt, asked: list[Any]) -> None:
     ended = gnt("cluster history")
     assert ended.out.splitlines() == [
         "Serial Time                Job Opcode             Author                  Changes"
-        "                                          Reason",
-        "    12 2025-11-24 16:01:00  17 OP_INSTANCE_CREATE gnt:client:gnt-instance cluster changed,"
-        " instance web1 added, and 2 more new shop",
+        "                                                 Reason",
+        "    12 2025-11-24 16:01:00  17 OP_INSTANCE_CREATE gnt:client:gnt-instance cluster changed"
+        " (tags), instance web1 added, and 2 more new shop",
         "    11 2025-11-24 16:00:00   - -                  -                       too many to be"
-        " kept                              -"]
+        " kept                                     -"]
     assert (ended.code, ended.err, asked) == (0, "", [50])
 
 
@@ -91,6 +91,28 @@ instance web1 (i-1): changed
     assert gnt("cluster history --diff 10 10").out == \
         "No difference between serial numbers 10 and 12.\n"
     assert json.loads(gnt("cluster history --output json --diff 1 2").out)["last"] == 12
+
+
+@pytest.mark.parametrize(("old", "new", "lines"), [
+    ({"tags": ["a", "b"]}, {"tags": ["b", "c", "d"]}, ['tags: +"c", +"d", -"a"']),
+    ({"order": ["a", "b"]}, {"order": ["b", "a"]}, ['order: ["a", "b"] -> ["b", "a"]']),
+    ({"sizes": [1, 2]}, {"sizes": [1]}, ["sizes: [1, 2] -> [1]"]),
+    ({"names": ["a", "a"]}, {"names": ["a"]}, ['names: ["a", "a"] -> ["a"]']),
+    ({"state": {}}, {"state": {"kvm": {"mem": 5}}}, ["state/kvm/mem: (none) -> 5"]),
+    ({"state": {"kvm": {"mem": 5}}}, {"state": {}}, ["state/kvm/mem: 5 -> (none)"]),
+    ({"state": {}}, {"state": None}, ["state: {} -> null"]),
+])
+def test_how_a_difference_is_told(old: dict[str, Any], new: dict[str, Any],
+                                  lines: list[str]) -> None:
+    assert list(cluster_history.difference(old, new)) == lines
+
+
+@pytest.mark.parametrize(("names", "text"), [
+    ([], "cluster changed"), (["a", "b"], "cluster changed (a, b)"),
+    (["a", "b", "c", "d"], "cluster changed (a, b and 2 more)")])
+def test_the_attributes_are_named(names: list[str], text: str) -> None:
+    assert cluster_history._summary(
+        {"count": 1, "changes": [["cluster", "c.example.com", "changed", names]]}) == text
 
 
 def test_how_it_was(gnt: Gnt, asked: list[Any]) -> None:

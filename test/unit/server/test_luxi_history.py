@@ -39,7 +39,7 @@ def test_jobs_are_named(master: Master, client: luxi.Client) -> None:
         (None, "DeleteFilter", "luxid", ""), (None, "ReplaceFilter", "luxid", "lunch"),
         (2, "OP_TAGS_DEL", "gnt:opcode:tags_del", ""),
         (1, "OP_TAGS_SET", "gnt:opcode:tags_set", "because")]
-    assert found[-1]["changes"] == [["cluster", "cluster.example.com", "changed"]]
+    assert found[-1]["changes"] == [["cluster", "cluster.example.com", "changed", ["tags"]]]
     assert found[-1]["before"] == before.serial_no
     assert client.query_config_history(1) == found[:1]
 
