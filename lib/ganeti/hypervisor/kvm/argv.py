@@ -10,6 +10,7 @@ Source: qemu(1), versions 5.2 to 9; the options a version lacks are chosen by :c
 
 from __future__ import annotations
 
+import re
 import shlex
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -583,6 +584,15 @@ def translated(words: Sequence[str], facts: QemuFacts) -> list[str]:
         result.remove("-no-acpi")
     if facts.version[0] >= 11 and result[1:2] == ["-name"]:
         result[2] = result[2].removesuffix(",debug-threads=on")
+    return result
+
+
+def with_spice_address(words: Sequence[str], address: str) -> list[str]:
+    """The same command line with another address for SPICE."""
+    result = list(words)
+    place = result.index("-spice") + 1
+    result[place] = re.sub(r"^addr=([^,]|,,)*", lambda found: f"addr={escape(address)}",
+                           result[place])
     return result
 
 

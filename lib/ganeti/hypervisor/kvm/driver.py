@@ -39,7 +39,7 @@ from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.utils import fs, paths, process
+from ganeti.utils import fs, net, paths, process
 
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
 _START_TIMEOUT_S = 300.0
@@ -144,6 +144,7 @@ class KvmHypervisor(KvmGuests):
         if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
         pinning.masks_of(hvparams)
+        _spice_address(hvparams)
         confine.check(hvparams)
         if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
             firmware.find_ovmf(hvparams)
@@ -212,6 +213,9 @@ class KvmHypervisor(KvmGuests):
                      layout: argv.Layout, qemu: facts.QemuFacts) -> runtime.Runtime:
         hvp = instance.hvparams
         command = argv.base_argv(instance, layout, qemu, console_log=paths.is_virtual())
+        address = _spice_address(hvp)
+        if address is not None:
+            command = argv.with_spice_address(command, address)
         bus = argv.bus_of(argv.machine_type(hvp, qemu), hvp)
         nics = tuple(runtime.device_dict(card, argv.nic_hvinfo(card, hvp, bus))
                      for card in instance.nics)
@@ -346,7 +350,7 @@ class KvmHypervisor(KvmGuests):
         with self._locked(name):
             self._refuse_running(layout)
             qemu = facts.of(record.hvparams["kvm_path"])
-            record = replace(record, argv=tuple(argv.translated(record.argv, qemu)))
+            record = replace(record, argv=_for_this_node(record, qemu))
             self._start(record, layout, qemu, paused=False, tags=instance.tags)
 
     # Memory
@@ -510,7 +514,7 @@ class KvmHypervisor(KvmGuests):
         if wanted == facts.KVM and qemu.accelerator != facts.KVM:
             raise errors.HypervisorError(
                 f"instance {instance.name} runs with KVM, which does not work on this node")
-        return replace(record, argv=tuple(argv.translated(record.argv, qemu)), disks=own)
+        return replace(record, argv=_for_this_node(record, qemu), disks=own)
 
     def migrate(self, cluster_name: str, instance: FilledInstance, target: str, *,
                 live: bool) -> None:
@@ -606,6 +610,21 @@ class KvmHypervisor(KvmGuests):
             control.execute("cont")
         nics = runtime.load(layout.runtime_file, instance.name).nics
         nic.arrived(nics, layout, instance.tags)
+
+
+def _spice_address(hvparams: Mapping[str, Any]) -> str | None:
+    """The address where ``spice_bind`` names a network interface, else None."""
+    name = hvparams.get("spice_bind")
+    if not name or hvparams.get("vnc_bind_address") or net.is_ip(name):
+        return None
+    return host.interface_address(name, int(hvparams.get("spice_ip_version") or 0))
+
+
+def _for_this_node(record: runtime.Runtime, qemu: facts.QemuFacts) -> tuple[str, ...]:
+    """The command line of a guest that was started by another QEMU, or on another node."""
+    words = argv.translated(record.argv, qemu)
+    address = _spice_address(record.hvparams)
+    return tuple(words if address is None else argv.with_spice_address(words, address))
 
 
 def _is_emulated(layout: argv.Layout) -> bool:

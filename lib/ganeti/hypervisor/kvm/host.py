@@ -8,7 +8,8 @@ import select
 import stat
 
 from ganeti import errors
-from ganeti.utils import fs
+from ganeti.utils import fs, process
+from ganeti.wire import json
 
 # A console log that has grown beyond this becomes <name>.1 at the next start.
 _CONSOLE_LOG_MAX_BYTES = 4 << 20
@@ -56,6 +57,27 @@ def direct_works(path: str) -> bool:
     except OSError:
         return False
     return True
+
+
+def interface_address(name: str, version: int) -> str:
+    """An address of a network interface of this node.
+
+    :param version: 4 or 6, or 0 for either, IPv4 first.
+    :raises HypervisorError: there is no such interface, or it has no such address.
+    """
+    done = process.run(["ip", "-json", "address", "show", "dev", name], timeout_s=30, check=False)
+    if done.failed:
+        raise errors.HypervisorError(
+            f"'{name}' is neither an address nor a network interface of this node")
+    found = [(entry["family"], entry["local"]) for device in json.loads(done.stdout)
+             for entry in device.get("addr_info", ()) if entry.get("scope") != "link"]
+    families = {4: ("inet",), 6: ("inet6",)}.get(version, ("inet", "inet6"))
+    for family in families:
+        for has, address in found:
+            if has == family:
+                return str(address)
+    raise errors.HypervisorError(
+        f"network interface {name} has no {f'IPv{version} ' if version else ''}address")
 
 
 def rotate(path: str) -> None:

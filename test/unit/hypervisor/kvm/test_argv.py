@@ -366,3 +366,10 @@ def test_a_command_line_in_the_words_of_another_qemu() -> None:
     assert argv.translated(old, newest)[2] == "web1"
     same = replace(QEMU, options=frozenset(("no-acpi",)))
     assert argv.translated(old, same) == [same.program, *old[1:]]
+
+
+def test_spice_listens_elsewhere_on_another_node() -> None:
+    words = ["qemu", "-spice", "addr=192.0.2.1,port=11000,ipv4=on", "-S"]
+    assert argv.with_spice_address(words, "192.0.2.2") == [
+        "qemu", "-spice", "addr=192.0.2.2,port=11000,ipv4=on", "-S"]
+    assert argv.with_spice_address(["-spice", "addr=a,,b"], "::1") == ["-spice", "addr=::1"]

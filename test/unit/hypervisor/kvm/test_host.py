@@ -1,44 +1,40 @@
-"""Waiting for the end of a process."""
+"""Small questions about the machine."""
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from ganeti import errors
 from ganeti.hypervisor.kvm import host
+from ganeti.utils import process
+from ganeti.wire import json
+
+ETH0 = [{"ifname": "eth0", "addr_info": [
+    {"family": "inet6", "local": "fe80::1", "scope": "link"},
+    {"family": "inet6", "local": "2001:db8::1", "scope": "global"},
+    {"family": "inet", "local": "192.0.2.1", "scope": "global"},
+    {"family": "inet", "local": "192.0.2.2", "scope": "global"}]}]
 
 
-@pytest.fixture
-def child() -> Iterator[int]:
-    """A process that waits to be ended; collected only afterwards, as by a slow parent."""
-    pid = os.fork()
-    if pid == 0:
-        signal.pause()
-        os._exit(0)
-    yield pid
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
+def answer(monkeypatch: pytest.MonkeyPatch, exit_code: int, devices: Any) -> None:
+    monkeypatch.setattr(process, "run", lambda argv, **kwargs: process.Completed(
+        tuple(argv), exit_code, json.dumps(devices), "", None))
 
 
-def test_one_that_goes_on(child: int) -> None:
-    assert not host.wait_gone(child, 0.01)
-    assert not host.wait_gone(child, -1.0)
+@pytest.mark.parametrize(("version", "wanted"), [
+    (0, "192.0.2.1"), (4, "192.0.2.1"), (6, "2001:db8::1")])
+def test_the_first_address_of_an_interface(monkeypatch: pytest.MonkeyPatch, version: int,
+                                           wanted: str) -> None:
+    answer(monkeypatch, 0, ETH0)
+    assert host.interface_address("eth0", version) == wanted
 
 
-def test_one_that_ends(child: int) -> None:
-    ended = threading.Timer(0.05, os.kill, (child, signal.SIGKILL))
-    ended.start()
-    assert host.wait_gone(child, 600)
-    ended.join()
-
-
-def test_a_zombie_and_one_that_is_gone(child: int) -> None:
-    os.kill(child, signal.SIGKILL)
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    assert host.wait_gone(child, 0)
-    # A pid that nobody has.
-    assert host.wait_gone(2**22 + 1, 0)
+def test_interfaces_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer(monkeypatch, 0, [{"ifname": "eth1", "addr_info": ETH0[0]["addr_info"][:1]}])
+    with pytest.raises(errors.HypervisorError, match="interface eth1 has no IPv6 address"):
+        host.interface_address("eth1", 6)
+    answer(monkeypatch, 1, [])
+    with pytest.raises(errors.HypervisorError, match="'eth9' is neither an address nor a network"):
+        host.interface_address("eth9", 0)
