@@ -15,16 +15,12 @@ from ganeti import errors
 from ganeti.backend.registry import serves
 from ganeti.constants import metad as const
 from ganeti.metad import client
-from ganeti.objects import codec
+from ganeti.metad import describe as description
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.utils import filelock, paths, process, retry
 from ganeti.wire import calls
 
 _START_TIMEOUT_S = 60.0
-_KEYS = {const.PUBLIC: "osparams_public", const.PRIVATE: "osparams_private",
-         const.SECRET: "osparams_secret"}
-#: What the daemon shows, or hides, of an instance; the rest is not its business.
-_FACTS = ("name", "uuid", "os", "hypervisor", "tags", "ctime", "mtime")
 
 
 def communication_nic(instance: FilledInstance) -> FilledNic | None:
@@ -42,18 +38,14 @@ def describe(instance: FilledInstance,
     :param parameters: all OS parameters, each with value and visibility; without them the public
         and private ones on record.
     """
-    full = codec.to_dict(instance)
-    found: dict[str, Any] = {key: full[key] for key in _FACTS if key in full}
-    found["nics"] = [{key: nic.get(key) for key in ("mac", "ip", "name", "uuid", "network")}
-                     for nic in full.get("nics", ())]
-    tables: dict[str, dict[str, Any]] = {key: {} for key in _KEYS.values()}
     if parameters is None:
-        tables["osparams_public"] = dict(instance.osparams)
-        tables["osparams_private"] = dict(instance.osparams_private)
-    else:
-        for name, (value, visibility) in parameters.items():
-            tables[_KEYS[visibility]][name] = value
-    return {**found, **tables}
+        return description.describe(instance, public=instance.osparams,
+                                    private=instance.osparams_private, secret={})
+    tables: dict[str, dict[str, str]] = {const.PUBLIC: {}, const.PRIVATE: {}, const.SECRET: {}}
+    for name, (value, visibility) in parameters.items():
+        tables[visibility][name] = value
+    return description.describe(instance, public=tables[const.PUBLIC],
+                                private=tables[const.PRIVATE], secret=tables[const.SECRET])
 
 
 def tell(instance: FilledInstance) -> None:
@@ -86,7 +78,7 @@ def modify(instance: dict[str, Any]) -> None:
     update(instance)
 
 
-def update(description: Mapping[str, Any]) -> None:
+def update(described: Mapping[str, Any]) -> None:
     """As :func:`modify`."""
     said = ""
     if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
@@ -97,7 +89,7 @@ def update(description: Mapping[str, Any]) -> None:
 
     def attempt() -> None:
         try:
-            client.update(description)
+            client.update(described)
         except client.NotRunning:
             if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
                 raise

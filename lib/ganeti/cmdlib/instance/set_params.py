@@ -492,6 +492,7 @@ class LUInstanceSetParams(LogicalUnit):
             )
         self._record(plan)
         self._plug_interfaces(plan)
+        communication.tell(self, instance, self.config.instance(instance.uuid))
         return [list(row) for row in plan.results]
 
     def _directory(self, plan: ModifyPlan) -> str | None:
