@@ -18,6 +18,7 @@ from ganeti.config import verify
 from ganeti.constants import disk as disk_c
 from ganeti.objects import ConfigData, Network, codec
 from ganeti.opcodes import backup, group, instance, node
+from ganeti.opcodes.cluster import OpClusterVerifyGroup
 from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.query import resources
 from ganeti.wire import json
@@ -342,6 +343,15 @@ def test_what_moves_many_leaves_it_where_it_is(master):
 def test_a_node_with_a_reservation_is_not_removed(master):
     master.run(reserve())
     assert WEB in master.refused(node.OpNodeRemove(node_name="node2"), errors.ECODE_INVAL)
+
+
+def test_verification_counts_it_as_reserved_only(master):
+    master.run(reserve(disk_template="file"))
+    job = master.new_job()
+    master.run(OpClusterVerifyGroup(group_name="default", skip_checks=[], error_codes=False), job)
+    assert job.said("1 instance(s) are forthcoming")
+    # The other instance has no disks, either.
+    assert job.said(" 1 instance(s) would be lost with their node")
 
 
 def test_several_at_once_are_only_new_ones(master):

@@ -450,8 +450,13 @@ class LUClusterVerifyGroup(LogicalUnit):
                 findings.check(needed_mib > free_mib, "ENODEN1", node.name, text)
 
     def _notes(self, findings: Findings, plan: VerifyPlan) -> None:
-        single = [i for i in plan.instances if self.config.disk_template(i) not in MIRRORED]
+        reserved = [i for i in plan.instances if i.forthcoming]
+        single = [
+            i for i in plan.instances
+            if not i.forthcoming and self.config.disk_template(i) not in MIRRORED
+        ]
         for count, text in (
+            (len(reserved), "instance(s) are forthcoming, only their resources are reserved"),
             (len(single), "instance(s) would be lost with their node"),
             (sum(1 for node in plan.nodes if node.offline), "node(s) are offline"),
             (sum(1 for node in plan.nodes if node.drained), "node(s) are drained"),
