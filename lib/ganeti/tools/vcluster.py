@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import glob
+import logging
 import os
 import platform
 import random
@@ -476,6 +478,9 @@ def _create(
         fs.make_dirs(f"{cluster.directory}/shared", 0o750)
         if _install_tiny(cluster, build=tiny):
             say("the OS definition 'tiny' is ready")
+        build = _build_dir()
+        if build is not None:
+            _copy_facts(build, cluster.directory)
         for node in cluster.nodes:
             _make_node(cluster, node, ssh=ssh)
         _write_programs(cluster)
@@ -485,6 +490,31 @@ def _create(
         for node in cluster.nodes[1:]:
             _add(cluster, node)
             say(f"{node.name} at {node.ip}")
+        if build is not None:
+            _copy_facts(cluster.directory, build)
+
+
+def _build_dir() -> str | None:
+    """Where this checkout keeps what was made once for all clusters; None without a checkout."""
+    top = paths.project_dir()
+    return None if top is None else f"{top}/build"
+
+
+def _copy_facts(source: str, target: str) -> None:
+    """Hand on what was found out about QEMU, which takes seconds where KVM is slow.
+
+    The facts say themselves for which program and since which start of the machine they hold.
+    """
+    try:
+        for path in glob.glob(f"{source}/.qemu-*"):
+            known = f"{target}/{os.path.basename(path)}"
+            content = fs.read_file(path)
+            if not os.path.exists(known) or fs.read_file(known) != content:
+                fs.make_dirs(target)
+                fs.write_file(known, content, mode=0o644, sync=False)
+    except OSError as err:
+        # The checkout may belong to somebody else; then it is found out again.
+        logging.debug("cannot hand on facts of QEMU: %s", err)
 
 
 def _add(cluster: VirtualCluster, node: Node) -> None:

@@ -216,3 +216,24 @@ def test_destroy_ends_daemons_and_guests_of_this_cluster_only(tmp_path: Path) ->
             one.wait()
             assert one.stdout is not None
             one.stdout.close()
+
+
+def test_what_was_found_out_about_qemu_is_handed_on(tmp_path: Path) -> None:
+    build, cluster = tmp_path / "build", tmp_path / "vc"
+    cluster.mkdir()
+    vcluster._copy_facts(str(build), str(cluster))
+    assert list(cluster.iterdir()) == []
+    (cluster / ".qemu-12").write_text("new")
+    (cluster / "hosts").write_text("not this")
+    vcluster._copy_facts(str(cluster), str(build))
+    assert {path.name: path.read_text() for path in build.iterdir()} == {".qemu-12": "new"}
+    (build / ".qemu-12").write_text("newer")
+    vcluster._copy_facts(str(build), str(cluster))
+    assert (cluster / ".qemu-12").read_text() == "newer"
+
+
+def test_a_checkout_of_somebody_else_keeps_its_facts(tmp_path: Path) -> None:
+    (tmp_path / ".qemu-12").write_text("new")
+    # Not a directory: nothing can be put there.
+    vcluster._copy_facts(str(tmp_path), str(tmp_path / ".qemu-12"))
+    assert (tmp_path / ".qemu-12").read_text() == "new"
