@@ -129,9 +129,14 @@ def require_target(node: Node) -> None:
 def require_admin_state(instance: Instance, allowed: Collection[str], action: str) -> None:
     """The instance is meant to be in one of some states."""
     if instance.admin_state not in allowed:
+        way = ""
+        if instance.admin_state == ADMIN_UP and ADMIN_DOWN in allowed:
+            way = f". Stop it with 'gnt-instance shutdown {instance.name}'."
+        elif instance.admin_state == ADMIN_OFFLINE and ADMIN_DOWN in allowed:
+            way = f". Take that back with 'gnt-instance modify --online {instance.name}'."
         raise errors.OpPrereqError(
             f"cannot {action} instance {instance.name}: it is marked {instance.admin_state!r},"
-            f" this needs {' or '.join(repr(state) for state in sorted(allowed))}",
+            f" this needs {' or '.join(repr(state) for state in sorted(allowed))}{way}",
             errors.ECODE_STATE,
         )
     note(f"instance {instance.name} is marked {instance.admin_state!r}")

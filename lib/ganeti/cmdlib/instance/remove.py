@@ -48,7 +48,15 @@ class LUInstanceRemove(LogicalUnit):
         assert self.instance is not None
         if not (self.op.ignore_failures or self.instance.forthcoming):
             for uuid in self.config.instance_nodes(self.instance):
-                prereq.require_online(self.config.node(uuid))
+                node = self.config.node(uuid)
+                if node.offline:
+                    raise errors.OpPrereqError(
+                        f"node {node.name} of instance {self.instance.name} is marked offline. With"
+                        " --ignore-failures the instance is removed, and what that node has of it"
+                        " stays there.",
+                        errors.ECODE_STATE,
+                    )
+                prereq.require_online(node)
         return self.instance
 
     def steps(self, plan: Instance) -> list[str]:
