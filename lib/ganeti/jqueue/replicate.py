@@ -29,7 +29,7 @@ from ganeti.wire.queue_inventory import Inventory
 _log = logging.getLogger(__name__)
 
 WAIT_S = 1.0
-RETRY_S = 5.0
+RETRY_S = 2.0
 # A message is held back for so long: a small job is over by then, and its end travels with its
 # beginning, which saves a whole round trip of several times this length. What tells only of jobs
 # that have ended is not held back. When a candidate is sent one message after the other, each waits

@@ -25,7 +25,7 @@ from ganeti.utils import master_state
 from ganeti.wire.queue_store import QueueStore
 
 # How often an idle master looks whether this node has heard of another one.
-LOOK_S = 5.0
+LOOK_S = 2.0
 
 
 def end_process() -> None:
