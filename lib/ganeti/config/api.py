@@ -264,10 +264,6 @@ class Config(Questions):
             raise errors.AddressPoolError(f"network {pool.network.name} has no free address")
         return found[1]
 
-    def release_ip(self, network_uuid: str, address: str, ec_id: str) -> None:
-        """Give an address back which this execution took, before its end."""
-        self._store.reservations.release_one(reservations.IP, (network_uuid, address), ec_id)
-
     def allocate_minors(self, node_uuids: Sequence[str], ec_id: str) -> tuple[int, ...]:
         """Take a DRBD minor on each of these nodes, the lowest that is free.
 

@@ -48,12 +48,6 @@ class Reservations:
             for key in [key for key, holder in self._taken.items() if holder == ec_id]:
                 del self._taken[key]
 
-    def release_one(self, kind: str, value: Any, ec_id: str) -> None:
-        """Forget one value, if the execution reserved it."""
-        with self._mutex:
-            if self._taken.get((kind, value)) == ec_id:
-                del self._taken[kind, value]
-
     def reserve(self, kind: str, value: Any, ec_id: str) -> None:
         """Take a value for an execution; taking it twice is no error.
 

@@ -382,18 +382,6 @@ class Transaction:
                     f"network {network.name} is used by instance {instance.name}")
         self._drop("networks", uuid)
 
-    def set_external_addresses(self, uuid: str, *, taken: Collection[str] = (),
-                               free: Collection[str] = ()) -> None:
-        """Say which addresses of a network somebody outside of the cluster has, or has not.
-
-        :raises AddressPoolError: not an address of this network, or its first or last.
-        """
-        network = self._get("networks", uuid)
-        changed = AddressPool(AddressPool(network).taken(taken, external=True))
-        changed_network = changed.released(free, external=True)
-        if changed_network != network:
-            self._put(updated(changed_network, now=self.now))
-
     # -- filters ------------------------------------------------------------------------------
 
     def put_filter(self, rule: FilterRule) -> None:

@@ -135,10 +135,6 @@ class Questions(abc.ABC):
         """The instance with exactly this name."""
         return self._by_name("instances", self.snapshot().instances, name)
 
-    def group_by_name(self, name: str) -> NodeGroup | None:
-        """The node group with exactly this name."""
-        return self._by_name("nodegroups", self.snapshot().nodegroups, name)
-
     def network_by_name(self, name: str) -> Network | None:
         """The network with exactly this name."""
         return self._by_name("networks", self.snapshot().networks, name)

@@ -161,6 +161,7 @@ class Engine:
             op.move(jobs.QUEUED, start=None)
             self.committer.touch(job)
         # A job with a finished first part and a queued rest goes on with that rest.
+
     def stop(self, timeout_s: float = 30.0) -> set[int]:
         """Start nothing more, wait for what runs, write everything.
 
@@ -369,6 +370,7 @@ class Engine:
             raise errors.JobCanceled(cancel_text(job))
         if self.stopping and op.state.status == jobs.WAITING:
             raise _Stopping("the master daemon is ending")
+
     # -- looking up ------------------------------------------------------------------------------
 
     def known(self, job_id: int) -> jobs.QueuedJob | None:
@@ -383,9 +385,11 @@ class Engine:
         except (OSError, errors.JobFileCorrupted) as err:
             _log.warning("archived job %d cannot be read: %s", job_id, err)
             return None
+
     def owner(self, job_id: int) -> Owner:
         """Under which name a job of this process owns locks."""
         return Owner(job_id, f"job-{job_id}", self._livelock)
+
     # -- committer and replicator ----------------------------------------------------------------
 
     def _tell_watches(self, job_ids: Iterable[int]) -> None:

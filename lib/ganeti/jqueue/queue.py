@@ -218,6 +218,7 @@ class JobQueue:
                     self._engine.unfinished -= bool(job.ops)
                 else:
                     self._engine.schedule(job)
+
     # -- operations on jobs ----------------------------------------------------------------------
 
     def cancel_async(self, job_id: int, done: Done) -> None:
@@ -417,6 +418,7 @@ class JobQueue:
                     job = self._engine.archived_job(job_id)
                     row = None if job is None else job.values(fields)
                 yield row
+
     # -- for explanations (jqueue.explain) -------------------------------------------------------
 
     def look(self) -> QueueFacts:
@@ -447,6 +449,7 @@ class JobQueue:
         """The jobs that take the places of a rate limit."""
         with self._engine.lock:
             return self._engine.gate.at_work_under(uuid)
+
     def owner(self, job_id: int) -> Owner:
         """Under which name a job of this process owns locks."""
         return self._engine.owner(job_id)
