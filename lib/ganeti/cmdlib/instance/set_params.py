@@ -324,9 +324,7 @@ class LUInstanceSetParams(LogicalUnit):
         allowed = prereq.ADMIN_DOWN if self.op.offline else prereq.ADMIN_OFFLINE
         if planned.admin_state == wanted:
             return planned
-        prereq.require_admin_state(
-            planned, (allowed,), "mark offline" if self.op.offline else "mark online"
-        )
+        prereq.require_admin_state(planned, (allowed,), f"set the state {wanted!r} of")
         results.append(("admin_state", wanted))
         return dataclasses.replace(planned, admin_state=wanted)
 
