@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -14,3 +15,10 @@ def _no_cluster_from_outside() -> Iterator[None]:
     taken = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("GANETI_")}
     yield
     os.environ.update(taken)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _interrupts_are_heard() -> None:
+    """A shell starts its background jobs deaf for Ctrl-C, and programs inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
