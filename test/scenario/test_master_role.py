@@ -178,6 +178,8 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
     master, (full, _) = present(three)
     data = three.cluster.path(full, "var/lib/ganeti")
     kept = data.with_name("ganeti.kept")
+    # Else the node daemon would go on with a journal that lies below the other file system.
+    wait_until(lambda: not list((data / "queue").glob("journal-*")), "its queue is put away")
     shutil.copytree(data, kept)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=32m", "tmpfs", str(data)], check=True)
     try:
