@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab import drbd
@@ -26,16 +28,17 @@ class Cluster:
 
     def make(self, *options: str) -> None:
         """Volume groups on all machines, a cluster on the first, the others join it."""
-        for machine in self.lab:
-            machine.run(f"pvcreate -q /dev/mapper/lab0 && vgcreate -q {GROUP} /dev/mapper/lab0")
+        _together(lambda machine: machine.run(
+            f"pvcreate -q /dev/mapper/lab0 && vgcreate -q {GROUP} /dev/mapper/lab0"),
+            self.lab.machines)
         self.gnt("cluster", "init", "--secondary-ip", self.master.secondary_ip,
                  "--master-netdev", "eth0", "--vg-name", GROUP,
                  "--enabled-disk-templates", "drbd,plain", "--enabled-hypervisors", "fake",
                  "--drbd-usermode-helper", "/bin/true", "--no-ssh-init", "--no-etc-hosts",
                  "--ipolicy-bounds-specs", _BOUNDS, *options, NAME)
-        for machine in self.lab.machines[1:]:
-            self.gnt("node", "add", "--secondary-ip", machine.secondary_ip,
-                     "--no-ssh-key-check", machine.name)
+        _together(lambda machine: self.gnt(
+            "node", "add", "--secondary-ip", machine.secondary_ip, "--no-ssh-key-check",
+            machine.name), self.lab.machines[1:])
 
     def gnt(self, program: str, *words: str, timeout_s: float = 1200.0) -> str:
         """Run ``gnt-PROGRAM`` on the master; returns what it printed.
@@ -109,6 +112,12 @@ class Cluster:
     def machine_of(self, node_name: str) -> Machine:
         """The machine of a node."""
         return self.lab[node_name]
+
+
+def _together(work: Callable[[Machine], object], machines: Sequence[Machine]) -> None:
+    """Do the same for several machines at the same time."""
+    with ThreadPoolExecutor(max_workers=max(len(machines), 1)) as pool:
+        list(pool.map(work, machines))
 
 
 def _line(program: str, words: tuple[str, ...]) -> str:
