@@ -66,7 +66,7 @@ def run_load(directory: str, killer: Killer) -> None:
     run = load.Run(directory, killer)
     run.queue.start()
     load.work(run)
-    run.queue.stop()
+    run.stop()
 
 
 def recover(directory: str, killer: Killer) -> None:
@@ -74,7 +74,7 @@ def recover(directory: str, killer: Killer) -> None:
     run = load.Run(directory, killer)
     run.hold.set()
     run.queue.start()
-    run.queue.stop()
+    run.stop()
 
 
 def check(directory: str) -> None:

@@ -50,7 +50,7 @@ class Transport:
 
     def _open(self) -> QueueCopy:
         if self._copy is None:
-            store = QueueStore(self.directory, fault=self._of_the_copy)
+            store = QueueStore(self.directory, lock_wait_s=10.0, fault=self._of_the_copy)
             store.open()
             self._copy = QueueCopy(store, apply_after_s=0.005)
         return self._copy
@@ -163,6 +163,11 @@ class Run:
         finally:
             self.locks.release(callbacks.owner)
         return None
+
+    def stop(self) -> None:
+        """Stop the queue, and the candidate, whose directory another run may then open."""
+        self.queue.stop()
+        self.settle()
 
     def settle(self) -> None:
         """Let the candidate finish what it was sent."""

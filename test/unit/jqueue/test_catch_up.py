@@ -81,7 +81,7 @@ def test_it_comes_back_to_the_same_daemon(tmp_path: Path, away: Away) -> None:
     assert not equal(tmp_path)
     away.dead = False
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
 
 
 def test_it_comes_back_to_a_daemon_that_knows_nothing(tmp_path: Path, away: Away) -> None:
@@ -92,27 +92,27 @@ def test_it_comes_back_to_a_daemon_that_knows_nothing(tmp_path: Path, away: Away
     away.dead = True
     some_jobs(run)
     run.queue.archive(first[1])
-    run.queue.stop()
+    run.stop()
     run = started(tmp_path, away)
     more = some_jobs(run, 2)
     away.dead = False
     until(lambda: equal(tmp_path))
     assert (tmp_path / load.CANDIDATE / f"job-{more[-1]}").exists()
     assert (tmp_path / load.CANDIDATE / f"archive/0/job-{first[1]}").exists()
-    run.queue.stop()
+    run.stop()
 
 
 def test_nothing_is_sent_to_one_that_has_everything(tmp_path: Path, away: Away) -> None:
     run = started(tmp_path, away)
     some_jobs(run)
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
     away.messages.clear()
     run = started(tmp_path, away)
     replicator = run.queue.engine.replicator
     assert replicator is not None
     until(lambda: not replicator.lagging())
-    run.queue.stop()
+    run.stop()
     assert away.messages == ["rpc inventory", "rpc inventory answered"]
 
 
@@ -124,14 +124,14 @@ def test_it_lost_its_copy(tmp_path: Path, away: Away, monkeypatch: pytest.Monkey
     for job_id in ids[:10]:
         assert run.queue.archive(job_id)
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
     shutil.rmtree(tmp_path / load.CANDIDATE)
     run = started(tmp_path, away)
     some_jobs(run, 3)
     until(lambda: equal(tmp_path))
     assert len(os.listdir(tmp_path / load.CANDIDATE / "archive/0")) == 10
     assert away.messages.count("rpc update") > 10
-    run.queue.stop()
+    run.stop()
 
 
 def test_damage_is_found_when_somebody_asks(tmp_path: Path, away: Away) -> None:
@@ -145,7 +145,7 @@ def test_damage_is_found_when_somebody_asks(tmp_path: Path, away: Away) -> None:
     assert not equal(tmp_path)
     run.queue.compare_copies()
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
 
 
 def test_jobs_that_nobody_knows(tmp_path: Path, away: Away, caplog: pytest.LogCaptureFixture
@@ -155,7 +155,7 @@ def test_jobs_that_nobody_knows(tmp_path: Path, away: Away, caplog: pytest.LogCa
     ids = some_jobs(run, 12)
     run.queue.archive(ids[0])
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
     copy = tmp_path / load.CANDIDATE
     for number in range(100, 120):
         shutil.copy(copy / f"job-{ids[1]}", copy / f"job-{number}")
@@ -165,14 +165,14 @@ def test_jobs_that_nobody_knows(tmp_path: Path, away: Away, caplog: pytest.LogCa
     assert not (copy / "job-100").exists()
     (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert "has jobs which do not exist (100, 101, " in record.message
-    run.queue.stop()
+    run.stop()
 
 
 def test_a_damaged_file_of_the_master_does_not_stop_it(tmp_path: Path, away: Away) -> None:
     run = started(tmp_path, away)
     ids = some_jobs(run, 3)
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
     (tmp_path / "queue" / f"job-{ids[0]}").write_bytes(b"\xff\xfe")
     run = started(tmp_path, away)
     more = some_jobs(run)
@@ -180,7 +180,7 @@ def test_a_damaged_file_of_the_master_does_not_stop_it(tmp_path: Path, away: Awa
     replicator = run.queue.engine.replicator
     assert replicator is not None
     until(lambda: not replicator.lagging())
-    run.queue.stop()
+    run.stop()
 
 
 def test_a_queue_that_cannot_be_read_is_tried_again(
@@ -188,7 +188,7 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
     run = started(tmp_path, away)
     some_jobs(run)
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()
     shutil.rmtree(tmp_path / load.CANDIDATE)
     (tmp_path / load.CANDIDATE).mkdir()
     real = queue_inventory.take
@@ -209,4 +209,4 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
         replicator._here.inventory(time.monotonic())
     wrong[0] = False
     until(lambda: equal(tmp_path))
-    run.queue.stop()
+    run.stop()

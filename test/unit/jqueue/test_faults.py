@@ -159,7 +159,7 @@ def test_a_broken_disk_is_named_and_heals(
     fault.healed = True
     assert run.wait(before) == "success"
     assert run.submit(op_of("after")) is not None
-    run.queue.stop()
+    run.stop()
     load.check(str(tmp_path), load.Run(str(tmp_path), load.no_step))
     assert "refused" not in (tmp_path / "executed").read_text()
 
@@ -177,11 +177,13 @@ def test_everything_fails_until_the_daemon_gives_up(tmp_path: Path) -> None:
     run.hold.set()
     until(lambda: not run.queue.engine.pool.busy())
     run.queue.stop()
+    fault.healed = True
+    run.settle()
     again = load.Run(str(tmp_path), load.no_step)
     again.queue.start()
     assert again.wait(held) == "error", "nobody knows any more that it succeeded"
     assert again.queue.query([held], ["opresult"])[0] is not None
-    again.queue.stop()
+    again.stop()
     load.check(str(tmp_path), load.Run(str(tmp_path), load.no_step))
 
 
@@ -230,7 +232,7 @@ def test_a_disk_that_is_really_full(disk: Path, caplog: pytest.LogCaptureFixture
     second = run.submit(op_of("second"))
     assert second is not None
     run.end(second)
-    run.queue.stop()
+    run.stop()
     load.check(str(disk), load.Run(str(disk), load.no_step))
 
 
@@ -258,7 +260,7 @@ def test_a_disk_that_becomes_read_only(disk: Path, caplog: pytest.LogCaptureFixt
         with pytest.raises(errors.JobQueueError, match="drain flag of the queue: .*Read-only"):
             run.queue.set_drain(True)
         assert not run.queue.drained
-        run.queue.stop()
+        run.stop()
         run = load.Run(str(disk), load.no_step)
         run.queue.start()
         with pytest.raises(errors.JobQueueError, match="Read-only file system"):
@@ -268,7 +270,7 @@ def test_a_disk_that_becomes_read_only(disk: Path, caplog: pytest.LogCaptureFixt
         subprocess.run(["mount", "-o", "remount,rw", queue_dir], check=True)
         second = run.submit(op_of("second"))
         run.end(second)
-        run.queue.stop()
+        run.stop()
         load.check(str(disk), load.Run(str(disk), load.no_step))
     finally:
         subprocess.run(["umount", "--lazy", queue_dir], check=True)
@@ -283,7 +285,7 @@ def _stopped_queue(directory: Path) -> tuple[int, int]:
     first, second = run.submit(op_of("first")), run.submit(op_of("second"))
     run.end(first)
     run.end(second)
-    run.queue.stop()
+    run.stop()
     assert first is not None and second is not None
     return first, second
 
@@ -312,7 +314,7 @@ def test_a_job_file_that_cannot_be_read(tmp_path: Path, text: str, said: str,
     fresh = run.queue.submit([op_of("fresh")])
     assert fresh > second
     assert run.wait(fresh) == "success"
-    run.queue.stop()
+    run.stop()
     assert damaged.read_bytes() == text.encode("utf-8", "surrogateescape")
 
 
@@ -329,7 +331,7 @@ def test_an_opcode_of_another_version_fails_alone(tmp_path: Path) -> None:
     assert row is not None
     assert "OP_OF_THE_FUTURE" in str(row[0]) and row[1] == ["OF_THE_FUTURE"]
     assert run.queue.query([first], ["status"]) == [["success"]]
-    run.queue.stop()
+    run.stop()
     assert jobs.decode(path.read_text()).status == "error"
 
 
