@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 
-from harness import Cluster, Finished
+from harness import Cluster, Finished, wait_until
 
 CLIENTS = 10
 EACH = 3
@@ -71,4 +71,5 @@ def agree(cluster: Cluster) -> None:
     master = queue(cluster.master)
     assert master
     for node in cluster.node_names:
-        assert queue(node) == master, node
+        # A candidate makes its files a moment after it has answered.
+        wait_until(lambda node=node: queue(node) == master, f"the queue of {node} is the master's")

@@ -109,7 +109,8 @@ def test_nothing_acknowledged_is_lost_when_masterd_is_killed_under_load(
     for name in cluster.node_names:
         there = cluster.path(name, "var/lib/ganeti/queue")
         wait_until(lambda there=there: job_files(there) == here, f"{name} has the same jobs")
-        assert (there / "serial").read_text() == (queue / "serial").read_text()
+        wait_until(lambda there=there: (there / "serial").read_text()
+                   == (queue / "serial").read_text(), f"{name} has the same last job id")
 
 
 def test_an_orderly_end_lets_the_running_job_finish(cluster: Cluster, master: str) -> None:

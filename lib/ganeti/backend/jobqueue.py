@@ -69,6 +69,7 @@ def _writing() -> Iterator[QueueCopy]:
     global _copy
     _refuse_second_master()
     with caller.writing(master_state.QUEUE):
+        _leave_removed()
         if _copy is None:
             store = QueueStore(paths.current().queue_dir, lock_wait_s=_LOCK_WAIT_S)
             # Journals of a process that was killed here, a master perhaps, are applied now: before
@@ -76,6 +77,14 @@ def _writing() -> Iterator[QueueCopy]:
             store.open()
             _copy = QueueCopy(store)
         yield _copy
+
+
+def _leave_removed() -> None:
+    """Begin anew where another process has emptied the directory: this node was no candidate."""
+    global _copy
+    if _copy is not None and _copy.removed:
+        copy, _copy = _copy, None
+        copy.close(abandon=True)
 
 
 def settle() -> None:
@@ -157,6 +166,7 @@ def inventory(parts: list[int]) -> dict[str, Any]:
     :raises JobQueueError: it cannot be read.
     """
     directory = paths.current().queue_dir
+    _leave_removed()
     if _copy is not None:
         _copy.apply()
     else:

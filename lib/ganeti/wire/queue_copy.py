@@ -41,6 +41,11 @@ class QueueCopy:
         self._flushing: threading.Thread | None = None
         self._hurry = threading.Event()
 
+    @property
+    def removed(self) -> bool:
+        """Whether somebody emptied the directory: what is written to this copy now is lost."""
+        return self._store.removed
+
     def write(self, files: Mapping[str, str]) -> None:
         """Make new content durable.
 
@@ -61,7 +66,8 @@ class QueueCopy:
 
     def apply(self) -> None:
         """Put into its files what has been written; what the disk refuses stays in the journal."""
-        self._store.apply()
+        if not self._store.removed:
+            self._store.apply()
 
     def close(self, *, abandon: bool = False) -> None:
         """Let others write the directory.
@@ -82,12 +88,12 @@ class QueueCopy:
         self._hurry.wait(self._apply_after_s)
         with self._lock:
             self._planned = False
-        if not self._store.removed:
-            self._store.apply()
+        self.apply()
 
     def _flush(self) -> None:
         """Free a journal that has grown; beside the messages, which must not wait for that."""
         try:
-            self._store.checkpoint()
+            if not self._store.removed:
+                self._store.checkpoint()
         except OSError as err:
             _log.warning("cannot flush the copy of the job queue yet: %s", err)

@@ -243,6 +243,20 @@ def test_a_copy_that_is_given_up_does_not_come_back(here):
     assert visible(here) == ["archive", "version"]
 
 
+@pytest.mark.parametrize("look_first", [False, True])
+def test_a_candidate_again_at_once(here, look_first):
+    """Between two messages on one connection it was no candidate: nothing goes to the old copy."""
+    jobqueue.update_many([("version", "1\n"), ("job-1", "one")])
+    jobqueue.remove_jobs()      # by another process, as the node was told to give up its copies
+    if look_first:
+        assert Inventory.from_wire(jobqueue.inventory([])).live == {}
+    jobqueue.update_many([("version", "1\n"), ("job-2", "two")])
+    assert Inventory.from_wire(jobqueue.inventory([])).live.keys() == {2}
+    jobqueue.settle()
+    assert visible(here) == ["archive", "job-2", "version"]
+
+
+
 def test_queue_journals_that_have_grown_are_freed(here, monkeypatch):
     monkeypatch.setattr(QueueStore.__init__, "__kwdefaults__",
                         {**QueueStore.__init__.__kwdefaults__, "journal_bytes": 1000})
