@@ -69,8 +69,12 @@ class KvmHypervisor(KvmGuests):
         return [name for name in names if self._process(self.layout(name))]
 
     def is_running(self, instance_name: str) -> bool:
-        """Whether its QEMU is alive."""
-        return self._process(self.layout(instance_name)) is not None
+        """Whether its QEMU is alive; one that is just ending is waited for."""
+        layout = self.layout(instance_name)
+        if self._process(layout):
+            return True
+        self._await_last_moment(layout)
+        return False
 
     def wait_end(self, instance_name: str, timeout_s: float) -> None:
         """The kernel tells when its QEMU ends."""
@@ -343,7 +347,7 @@ class KvmHypervisor(KvmGuests):
         record = runtime.load(layout.runtime_file, name)
         self.stop(name, record.hvparams)
         self.wait_end(name, timeout_s)
-        if self._process(layout):
+        if self.is_running(name):
             logging.warning("instance %s did not shut down within %g s, stopping it hard", name,
                             timeout_s)
             self.stop(name, record.hvparams, force=True)

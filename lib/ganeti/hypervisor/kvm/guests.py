@@ -34,6 +34,11 @@ class KvmGuests(base.Hypervisor):
 
     NAME = hv.KVM
 
+    def __init__(self) -> None:
+        super().__init__()
+        # Pids of guests that were seen alive, by name.
+        self._seen: dict[str, int] = {}
+
     @staticmethod
     def layout(instance_name: str) -> argv.Layout:
         """The files of a guest on this node.
@@ -94,7 +99,19 @@ class KvmGuests(base.Hypervisor):
         except OSError:
             return None
         # After a crash the kernel may have given the pid to somebody else.
-        return (pid, command) if command and command.name == layout.name else None
+        if not command or command.name != layout.name:
+            return None
+        self._seen[layout.name] = pid
+        return pid, command
+
+    def _await_last_moment(self, layout: argv.Layout) -> None:
+        """Wait for a QEMU which was seen alive and has no pid file any more.
+
+        It removes that file when it begins to end, and has the disks open a little longer.
+        """
+        pid = self._seen.pop(layout.name, None)
+        if pid is not None:
+            host.wait_gone(pid, _TERM_TIMEOUT_S)
 
     def _refuse_running(self, layout: argv.Layout) -> None:
         if self._process(layout):
@@ -114,6 +131,7 @@ class KvmGuests(base.Hypervisor):
                                   (signal.SIGKILL, _KILL_TIMEOUT_S)):
             found = self._process(layout)
             if not found:
+                self._await_last_moment(layout)
                 return
             pid = found[0]
             try:
