@@ -66,8 +66,8 @@ class Node:
         hvp = hvparams.defaults("kvm")
         hvp.update(kvm_path=find_qemu(), kernel_path=str(self.image / "vmlinux"),
                    initrd_path=str(self.image / "initrd"), kernel_args=kernel_args(self.image),
-                   # Two builders' tests on one machine must not meet: a port of our own.
-                   migration_port=18102)
+                   # Tests that run side by side must not meet: each process has a port of its own.
+                   migration_port=18100 + os.getpid() % 10000)
         hvp.update(params)
         number = f"{sum(name.encode()):012x}"
         nics = ()
