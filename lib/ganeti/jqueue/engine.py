@@ -118,6 +118,8 @@ class Engine:
             self.unfinished = len(left)
             for job in left:
                 self._settle(job)
+                # Nobody has to wait for the disk: a later start comes to the same.
+                job.show(job.picture())
             if self.replicator is not None:
                 self.replicator.start()
             for job in left:

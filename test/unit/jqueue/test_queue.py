@@ -462,6 +462,20 @@ def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
     assert [row[0] for row in lab.queue.query(None, ["id"])] == [running, fresh]
 
 
+def test_who_asks_right_after_a_start_sees_no_job_as_running(lab: Lab) -> None:
+    """A start needs no flush to say so, as another start would come to the same."""
+    gate = lab.gate("slow")
+    running = lab.queue.submit([op("slow")])
+    assert lab.reached["slow"].wait(PATIENCE_S)
+    assert lab.queue.stop(0.0) == {running}
+    lab.fail_names = {"write journal"}
+    lab.queue = lab.new()
+    lab.queue.start()
+    assert lab.row(running, "status") == ["error"]
+    gate.set()
+    lab.fail_names = set()
+
+
 def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
     path = tmp_path / "queue"
     store = QueueStore(str(path))
