@@ -13,8 +13,9 @@ Promises:
   them, fail, and the state is the one before. When too few candidates have it, they fail too, but
   the change stays: it is on this disk and cannot be taken back safely; the message says so.
 * A node which missed something is tried again by itself, in a thread which lives only while some
-  node is behind, until it has the present state. Commits do not wait for it meanwhile, as long as
-  the other candidates are a majority: a node that hangs costs its time limit once.
+  node is behind, until it has the present state. Commits do not wait meanwhile for one that did
+  not take what it was sent last, as long as the other candidates are a majority: a node that hangs
+  costs its time limit once.
 * A commit costs what changed: every object keeps its text until it changes, values which must be
   unique are looked up in an index, and candidates are told how the new file differs from the one
   they have.
@@ -196,6 +197,8 @@ class ConfigStore:
         self._resending = threading.Lock()
         # What nodes have missed, and the thread that tries them again; guarded by _committing.
         self._behind: dict[str, set[str]] = {}
+        # Which of them did not take what they were sent last; the others just wait for something.
+        self._silent: set[str] = set()
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
         self.reservations = Reservations(self._holds, self.snapshot)
@@ -294,8 +297,9 @@ class ConfigStore:
             self._resending.release()
         with self._committing:
             if self._committed is data:
-                self._note_behind(data, set(candidates), set(nodes), failures)
-            # Else they have an older state, whatever came of it; the next round sends the newest.
+                self._note_behind(set(candidates), set(nodes), failures)
+            # Else they have an older state, whatever came of it; who sends next sends the newest.
+            self._note_silent({*candidates, *nodes}, failures)
             if not self._behind:
                 log.info("all nodes have the present configuration again")
             return not self._behind
@@ -423,13 +427,9 @@ class ConfigStore:
             if data.nodes[uuid].master_candidate and uuid != data.cluster.master_node)
         if not candidates and wanted is None:
             return []
-        # Who is behind is tried again by a thread of its own, unless the others are too few.
-        skip: Collection[str] = ()
-        if self._catch_up_s is not None and not everybody:
-            skip = frozenset(self._behind)
-        if 1 + sum(uuid not in skip for uuid in candidates) < (1 + len(candidates)) // 2 + 1:
-            skip = ()
-        with self._resending if self._behind and not skip else contextlib.nullcontext():
+        with self._leaving_out(candidates, everybody=everybody) as skip:
+            if any(SSCONF in what for uuid, what in self._behind.items() if uuid not in skip):
+                wanted = self._ssconf
             failures = list(self._distribute(Distribution(
                 data, text, tuple(uuid for uuid in candidates if uuid not in skip), wanted,
                 tuple(uuid for uuid in online if uuid not in skip), base)))
@@ -441,15 +441,36 @@ class ConfigStore:
         # Without that thread, who missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
         self._ssconf_sent = None if missed and self._catch_up_s is None else self._ssconf
-        for uuid in skip:
-            if uuid in candidates:
-                failures.append(DistributionFailure(uuid, CONFIG, "it did not answer before"))
-            if wanted is not None:
-                failures.append(DistributionFailure(uuid, SSCONF, "it did not answer before"))
-        self._note_behind(
-            data, set(candidates), set(online) if wanted is not None else set(), failures)
+        asked = set(candidates), set(online) if wanted is not None else set()
+        left_out = [DistributionFailure(uuid, what, "it did not answer before")
+                    for uuids, what in zip(asked, (CONFIG, SSCONF), strict=True)
+                    for uuid in sorted(skip & uuids)]
+        self._note_behind(*asked, [*failures, *left_out])
+        self._note_silent(set().union(*asked) - skip, failures)
+        failures += left_out
         self._start_catching_up()
         return failures
+
+    @contextlib.contextmanager
+    def _leaving_out(self, candidates: Sequence[str], *, everybody: bool
+                     ) -> Iterator[frozenset[str]]:
+        """Whom a commit is not sent to, while that is being sent: those a thread tries again.
+
+        That is who is silent; while the thread sends, everybody who is behind, so that what arrives
+        last is the newest. Nobody, if the others were no majority of the candidates.
+        """
+        sole = self._resending.acquire(blocking=False)
+        try:
+            skip = frozenset(self._silent if sole else self._behind)
+            others = 1 + sum(uuid not in skip for uuid in candidates)
+            if everybody or self._catch_up_s is None or others < (1 + len(candidates)) // 2 + 1:
+                skip = frozenset()
+            if not skip and not sole:
+                sole = self._resending.acquire()
+            yield skip
+        finally:
+            if sole:
+                self._resending.release()
 
     def _forget_behind(self, data: ConfigData) -> None:
         """Nobody waits for nodes that are gone or offline, nor sends a configuration to others
@@ -462,10 +483,10 @@ class ConfigStore:
                 what.discard(CONFIG)
                 if not what:
                     del self._behind[uuid]
+        self._silent &= set(self._behind)
 
     def _note_behind(
-        self, data: ConfigData, candidates: set[str], nodes: set[str],
-        failures: Sequence[DistributionFailure],
+        self, candidates: set[str], nodes: set[str], failures: Sequence[DistributionFailure],
     ) -> None:
         """Bring the books up to date after these nodes were sent configuration and ssconf."""
         failed = {(failure.node_uuid, failure.what) for failure in failures}
@@ -477,6 +498,11 @@ class ConfigStore:
                     self._behind[uuid].discard(what)
         self._behind = {uuid: what for uuid, what in self._behind.items() if what}
 
+    def _note_silent(self, asked: set[str], failures: Sequence[DistributionFailure]) -> None:
+        """Who of those that were sent something did not take it."""
+        failed = {failure.node_uuid for failure in failures}
+        self._silent = ((self._silent - asked) | failed) & set(self._behind)
+
     def _start_catching_up(self) -> None:
         if self._behind and self._catch_up_s is not None and self._catching_up is None:
             self._catching_up = threading.Thread(
@@ -485,7 +511,8 @@ class ConfigStore:
 
     def _keep_trying(self) -> None:
         """Until nobody is behind; ends then, and begins anew with the next failure."""
-        pause_s, longest_s = self._catch_up_s or CATCH_UP_S
+        first_s, longest_s = self._catch_up_s or CATCH_UP_S
+        pause_s = first_s
         never = threading.Event()
         while True:
             never.wait(pause_s)
@@ -498,6 +525,9 @@ class ConfigStore:
                 if not self._behind:
                     self._catching_up = None
                     return
+                if self._silent != set(self._behind):
+                    # Somebody answers, and has just been overtaken by a commit.
+                    pause_s = first_s
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
         """What to tell those who wait: None when a majority of the candidates has the change."""

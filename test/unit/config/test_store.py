@@ -409,6 +409,47 @@ def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
     assert _parse(nodes.received[-1].text) == config.snapshot()
 
 
+def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
+    nodes = _Nodes()
+    committed: list[int] = []
+
+    def distribute(what: Distribution) -> Sequence[DistributionFailure]:
+        answer = nodes(what)
+        if what.candidates == (uuid_of("node2"),) and not committed:
+            committed.append(config.allocate_port())
+        return answer
+
+    store = _silent_store(distribute)
+    config = Config(store)
+    nodes.failures = [DistributionFailure(uuid_of("node2"), what, "no answer")
+                      for what in (CONFIG, SSCONF)]
+    config.add_instance(instance_of(2), [], EC)
+    nodes.failures = []
+    assert not store.catch_up()
+    config.allocate_port()
+    assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
+    assert nodes.received[-1].ssconf is not None
+    assert config.behind() == {}
+
+
+def test_a_commit_reaches_who_is_behind_since_an_earlier_master() -> None:
+    """They were not asked yet: nobody knows that they would not answer."""
+    nodes = _Nodes()
+    store = _silent_store(nodes)
+    config = Config(store)
+    me, other = config.master_node().uuid, uuid_of("node2")
+    store.expect_behind([other], [me, other])
+    nodes.failures = [DistributionFailure(other, what, "no answer") for what in (CONFIG, SSCONF)]
+    config.allocate_port()
+    sent = nodes.received[-1]
+    assert other in sent.candidates
+    assert set(sent.nodes) >= {me, other}
+    assert sent.ssconf == store._ssconf
+    assert config.behind() == {other: {CONFIG, SSCONF}}
+    config.allocate_port()
+    assert other not in nodes.received[-1].candidates
+
+
 def test_a_distribution_which_breaks_tells_everybody() -> None:
     config = _config(_Disk())
 
