@@ -199,12 +199,17 @@ def purge() -> None:
 def remove_jobs() -> None:
     """As :func:`purge`, whoever asks."""
     queue = paths.current().queue_dir
+    if not os.path.isdir(queue):
+        return
+    # First of all: a process that writes the copy stops when it finds its journal removed.
+    for name in os.listdir(queue):
+        if name.startswith("journal-"):
+            fs.remove_file(os.path.join(queue, name))
     for directory, _, names in os.walk(queue):
         for name in names:
-            if name.startswith(("job-", ".job-", ".queue-", "journal-")):
+            if name.startswith(("job-", ".job-", ".queue-")):
                 fs.remove_file(os.path.join(directory, name))
-    if os.path.isdir(queue):
-        fs.flush_dir(queue)
+    fs.flush_dir(queue)
 
 
 @serves(calls.JOBQUEUE_SET_DRAIN_FLAG)

@@ -144,11 +144,7 @@ def check(options: argparse.Namespace) -> None:
 
     :raises Refuse: there is no key to sign with.
     """
-    here = paths.current()
-    if not os.path.exists(here.hmac_key):
-        raise daemon.Refuse(
-            f"this machine belongs to no cluster: {here.hmac_key} is missing. "
-            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+    daemon.require_member(paths.current().hmac_key)
 
 
 def prepare(options: argparse.Namespace) -> Prepared:

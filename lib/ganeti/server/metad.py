@@ -61,11 +61,7 @@ def check(options: argparse.Namespace) -> None:
 
     :raises Refuse: this machine is none.
     """
-    here = paths.current()
-    if not os.path.exists(here.noded_cert_file):
-        raise daemon.Refuse(
-            f"this machine belongs to no cluster: {here.noded_cert_file} is missing. "
-            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+    daemon.require_member(paths.current().noded_cert_file)
 
 
 def prepare(options: argparse.Namespace) -> Prepared:

@@ -50,10 +50,7 @@ def check(options: argparse.Namespace) -> None:
     :raises X509CertError: it cannot be read.
     """
     here = paths.current()
-    if not os.path.exists(here.noded_cert_file):
-        raise daemon.Refuse(
-            f"this machine belongs to no cluster: {here.noded_cert_file} is missing. "
-            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+    daemon.require_member(here.noded_cert_file)
     x509.server_context(here.noded_cert_file)
 
 

@@ -51,6 +51,17 @@ class Refuse(errors.GenericError):
         self.exit_code = exit_code
 
 
+def require_member(path: str) -> None:
+    """A daemon of a node runs only where a file of the cluster is, without which it could nothing.
+
+    :raises Refuse: it is not there.
+    """
+    if not os.path.exists(path):
+        raise Refuse(
+            f"this machine belongs to no cluster: {path} is missing. "
+            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+
+
 class Signals:
     """Signals as something a loop can wait for. Lives in the main thread, one per process."""
 

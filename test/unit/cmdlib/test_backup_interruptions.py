@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fakes import node_wing
+from fakes.breaking import WEB, everywhere
 from fakes.config import cluster_of, disk_of, instance_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors, storage
@@ -29,7 +30,6 @@ from ganeti.opcodes.base import OpCode
 from ganeti.utils import paths
 from ganeti.wire.calls import backup as calls
 
-WEB = "web.example.com"
 DATA = bytes([7]) * (2 << 20)
 WAYS = BREAKS if os.environ.get("GANETI_LONG") else ("kill", "cut")
 
@@ -126,24 +126,9 @@ def import_() -> OpCode:
         instance_name=WEB, mode="import", disks=[], nics=[], pnode="node3", start=False)
 
 
-def everywhere(make: Callable[[], Cluster], op: Callable[[], OpCode],
-               set_right: Callable[[Cluster], None]) -> int:
-    """Break at each call in each way, set right, check; how often it was broken."""
-    whole = make()
-    whole.run(op())
-    count = len(whole.rpc.calls)
-    for at in range(count):
-        for how in WAYS:
-            cluster = make()
-            try:
-                cluster.broken(op(), at, how)
-                cluster.check()
-                set_right(cluster)
-                cluster.check_clean()
-            except BaseException as err:
-                called = whole.rpc.calls[at]
-                raise AssertionError(f"call {at} {called}, {how}: {err}") from err
-    return count * len(WAYS)
+def breaks(count: int) -> list[tuple[str, int]]:
+    """At each call, in two ways or in all."""
+    return [(how, at) for at in range(count) for how in WAYS]
 
 
 def maker(directory: Path, *, up: bool, exported: bool = False) -> Callable[[], Cluster]:
@@ -173,7 +158,8 @@ def test_export(tmp_path: Path) -> None:
         cluster.run(export())
         check_export(cluster)
 
-    assert everywhere(maker(tmp_path, up=True), export, set_right) > 40
+    assert everywhere(
+        maker(tmp_path, up=True), export, set_right, breaks=breaks) > 40
 
 
 def test_export_that_removes(tmp_path: Path) -> None:
@@ -187,7 +173,8 @@ def test_export_that_removes(tmp_path: Path) -> None:
                 cluster.run(ops.OpInstanceRemove(instance_name=WEB))
         check_export(cluster)
 
-    assert everywhere(maker(tmp_path, up=True), remove_by_export, set_right) > 40
+    assert everywhere(
+        maker(tmp_path, up=True), remove_by_export, set_right, breaks=breaks) > 40
 
 
 def test_import(tmp_path: Path) -> None:
@@ -202,7 +189,8 @@ def test_import(tmp_path: Path) -> None:
             assert Path(root + disk.logical_id[1]).read_bytes() == DATA
         check_export(cluster)
 
-    assert everywhere(maker(tmp_path, up=False, exported=True), import_, set_right) > 40
+    assert everywhere(
+        maker(tmp_path, up=False, exported=True), import_, set_right, breaks=breaks) > 40
 
 
 def test_remove(tmp_path: Path) -> None:
@@ -214,4 +202,5 @@ def test_remove(tmp_path: Path) -> None:
         cluster.run(op())
         assert rpc.exported() == {}
 
-    assert everywhere(maker(tmp_path, up=False, exported=True), op, set_right) >= 8
+    assert everywhere(
+        maker(tmp_path, up=False, exported=True), op, set_right, breaks=breaks) >= 8

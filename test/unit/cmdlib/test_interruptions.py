@@ -7,6 +7,7 @@ is left over or missing.
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,17 +15,25 @@ from pathlib import Path
 
 import pytest
 
+from fakes.breaking import (
+    WEB,
+    again,
+    again_unless_done,
+    clean_up_move,
+    everywhere,
+    known,
+    remove_disk_again,
+    remove_then_again,
+    web,
+)
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.node_wing import BREAKS, Cluster
-from ganeti import errors
 from ganeti.cmdlib.backup import transfer
 from ganeti.objects import ipolicy
 from ganeti.opcodes import backup
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
-
-WEB = "web.example.com"
 
 
 def fresh(directory: Path, template: str, *, up: bool = False, exists: bool = True,
@@ -51,43 +60,7 @@ def fresh(directory: Path, template: str, *, up: bool = False, exists: bool = Tr
     return cluster
 
 
-def known(cluster: Cluster, name: str = WEB) -> bool:
-    return any(instance.name == name for instance in cluster.config.instances())
-
-
-def web(cluster: Cluster):
-    return cluster.config.instances()[0]
-
-
 # -- setting right ---------------------------------------------------------------------------
-
-
-def again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    """The same command."""
-    cluster.run(op())
-
-
-def again_unless_done(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    """The same command; it may find that it was done."""
-    try:
-        cluster.run(op())
-    except errors.OpPrereqError as err:
-        assert err.ecode in (errors.ECODE_NOENT, errors.ECODE_EXISTS, errors.ECODE_STATE), err
-
-
-def remove_then_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    """Half an instance is removed, then made anew."""
-    if known(cluster):
-        cluster.run(ops.OpInstanceRemove(instance_name=WEB))
-    cluster.check_clean()
-    cluster.run(op())
-
-
-def clean_up_move(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    """Where does it run? Then let it run as it shall."""
-    if cluster.rpc.running():
-        cluster.run(ops.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    cluster.run(ops.OpInstanceStartup(instance_name=WEB))
 
 
 def remove_third_disk(cluster: Cluster, op: Callable[[], OpCode]) -> None:
@@ -96,17 +69,6 @@ def remove_third_disk(cluster: Cluster, op: Callable[[], OpCode]) -> None:
         cluster.run(ops.OpInstanceSetParams(instance_name=WEB, disks=[["remove", 2, {}]]))
     cluster.check_clean()
     cluster.run(op())
-
-
-def remove_disk_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    """What is still there is removed."""
-    if len(web(cluster).disks) > 1:
-        cluster.run(op())
-
-
-def detach_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    if len(web(cluster).disks) > 1:
-        cluster.run(op())
 
 
 def move_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
@@ -141,11 +103,11 @@ def create(template: str):
 
 
 CASES = {
-    "create-file": (create("file"), {"template": "file", "exists": False}, remove_then_again),
+    "create-file": (create("file"), {"template": "file", "exists": False}, remove_then_again()),
     "create-sharedfile": (
-        create("sharedfile"), {"template": "sharedfile", "exists": False}, remove_then_again),
+        create("sharedfile"), {"template": "sharedfile", "exists": False}, remove_then_again()),
     "create-diskless": (
-        create("diskless"), {"template": "diskless", "exists": False}, remove_then_again),
+        create("diskless"), {"template": "diskless", "exists": False}, remove_then_again()),
     "remove": (
         lambda: ops.OpInstanceRemove(instance_name=WEB), {"template": "file", "up": True},
         again_unless_done),
@@ -190,7 +152,7 @@ CASES = {
         lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
         {"template": "file"}, move_again),
     "detach-disk": (
-        modify(disks=[["detach", 1, {}]]), {"template": "file", "up": True}, detach_again),
+        modify(disks=[["detach", 1, {}]]), {"template": "file", "up": True}, remove_disk_again),
     "add-disk": (modify(disks=[["add", -1, {"size": 1}]]), {"template": "file"}, remove_third_disk),
     "add-disk-running": (
         modify(disks=[["add", -1, {"size": 1}]]), {"template": "file", "up": True},
@@ -205,11 +167,6 @@ CASES = {
         modify(beparams={"memory": 256}, nics=[["add", -1, {}]]), {"template": "file", "up": True},
         again),
 }
-
-
-#: A guest of the fake hypervisor has no state between "here" and "gone": when the source refuses to
-#: forget a guest which was sent, it would still run there. A real one does not.
-IMPOSSIBLE = {("fail", "instance_finalize_migration_src")}
 
 
 def breaks(count: int) -> list[tuple[str, int]]:
@@ -230,23 +187,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     op, start, recover = CASES[name]
-    whole = fresh(tmp_path / "whole", **start)
-    whole.run(op())
-    whole.check_clean()
-    count = len(whole.rpc.calls)
-    assert count
-    for how, at in breaks(count):
-        if (how, whole.rpc.calls[at][0]) in IMPOSSIBLE:
-            continue
-        where = f"{how} at call {at}, {whole.rpc.calls[at]}"
-        cluster = fresh(tmp_path / f"{how}-{at}", **start)
-        cluster.broken(op(), at, how)
-        try:
-            cluster.check()
-            recover(cluster, op)
-            cluster.check_clean()
-        except (AssertionError, errors.GenericError) as err:
-            raise AssertionError(f"{where}: {err}") from err
+    numbers = itertools.count()
+    everywhere(lambda: fresh(tmp_path / str(next(numbers)), **start), op,
+               lambda cluster: recover(cluster, op), breaks=breaks)
 
 
 def test_a_broken_creation_that_nobody_repeats_is_removed(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ content, or leaves a minor in use.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,18 @@ from pathlib import Path
 import pytest
 
 from fakes import mirror
+from fakes.breaking import (
+    WEB,
+    Recover,
+    again,
+    again_unless_done,
+    clean_up_move,
+    everywhere,
+    known,
+    remove_disk_again,
+    remove_then_again,
+    web,
+)
 from fakes.config import cluster_of, uuid_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
@@ -25,11 +39,8 @@ from ganeti.objects import ipolicy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
-WEB = "web.example.com"
 LONG = bool(os.environ.get("GANETI_LONG"))
 CONTENT = bytes(range(256)) * 4096  # one MiB
-
-Recover = Callable[[Cluster, Callable[[], OpCode]], None]
 
 
 @pytest.fixture(autouse=True)
@@ -75,14 +86,6 @@ def fresh(directory: Path, template: str = "drbd", *, up: bool = False, exists: 
         before(cluster)
     cluster.rpc.restart()
     return cluster
-
-
-def web(cluster: Cluster):
-    return cluster.config.instances()[0]
-
-
-def known(cluster: Cluster) -> bool:
-    return bool(cluster.config.instances())
 
 
 def halves(cluster: Cluster, *, primary_only: bool = False) -> list[Path]:
@@ -136,28 +139,13 @@ def check_clean(cluster: Cluster, *, content: bool = True) -> None:
 # -- setting right ---------------------------------------------------------------------------
 
 
-def again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    cluster.run(op())
-
-
-def unless_done(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    try:
-        cluster.run(op())
-    except errors.OpPrereqError as err:
-        assert err.ecode in (errors.ECODE_NOENT, errors.ECODE_EXISTS, errors.ECODE_STATE), err
-
-
 def then_deactivated(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     """What was activated for a moment may have stayed so."""
-    unless_done(cluster, op)
+    again_unless_done(cluster, op)
     cluster.run(ops.OpInstanceDeactivateDisks(instance_name=web(cluster).name))
 
 
-def remove_then_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    if known(cluster):
-        cluster.run(ops.OpInstanceRemove(instance_name=WEB))
-    check_clean(cluster)
-    cluster.run(op())
+made_anew = remove_then_again(check_clean)
 
 
 def commit_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
@@ -179,12 +167,6 @@ def adopt_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     if not path.exists():
         os.rename(path.with_name("mine"), path)  # as the administrator would
     assert disk.dev_type == "plain"
-
-
-def clean_up_move(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    if cluster.rpc.running():
-        cluster.run(ops.OpInstanceMigrate(instance_name=WEB, cleanup=True))
-    cluster.run(ops.OpInstanceStartup(instance_name=WEB))
 
 
 def fail_over_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
@@ -230,11 +212,6 @@ def remove_second_disk(cluster: Cluster, op: Callable[[], OpCode]) -> None:
         cluster.run(ops.OpInstanceSetParams(instance_name=WEB, disks=[["remove", 1, {}]]))
     check_clean(cluster)
     cluster.run(op())
-
-
-def remove_disk_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
-    if len(web(cluster).disks) > 1:
-        cluster.run(op())
 
 
 def move_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
@@ -305,8 +282,8 @@ def attach_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
 
 #: name: the operation, where it begins, how it is set right, whether the content must survive.
 CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
-    "create-drbd": (lambda: create(start=True), {"exists": False}, remove_then_again, False),
-    "create-plain": (lambda: create("plain"), {"exists": False}, remove_then_again, False),
+    "create-drbd": (lambda: create(start=True), {"exists": False}, made_anew, False),
+    "create-plain": (lambda: create("plain"), {"exists": False}, made_anew, False),
     "create-adopt": (
         lambda: create("plain", disks=[{"size": 0, "adopt": "mine"}], no_install=True),
         {"exists": False, "before": with_volume}, adopt_again, True),
@@ -315,7 +292,7 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
             instance_name=WEB, mode="create", disks=[], nics=[], commit=True, start=False),
         {"exists": False, "before": reserved}, commit_again, False),
     "remove": (
-        lambda: ops.OpInstanceRemove(instance_name=WEB), {"up": True}, unless_done, True),
+        lambda: ops.OpInstanceRemove(instance_name=WEB), {"up": True}, again_unless_done, True),
     "startup": (lambda: ops.OpInstanceStartup(instance_name=WEB), {}, again, True),
     "shutdown": (lambda: ops.OpInstanceShutdown(instance_name=WEB), {"up": True}, again, True),
     "reboot-full": (
@@ -373,10 +350,6 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
         modify(disks=[["remove", 0, {}]]), {"up": True, "disks": 2}, remove_disk_again, True),
 }
 
-#: As for files: a guest of the fake hypervisor has no state between "here" and "gone".
-IMPOSSIBLE = {("fail", "instance_finalize_migration_src")}
-
-
 def breaks(name: str, count: int) -> list[tuple[str, int]]:
     """How and at which call an operation is broken: a selection, or everywhere in every way."""
     if LONG:
@@ -388,23 +361,10 @@ def breaks(name: str, count: int) -> list[tuple[str, int]]:
 @pytest.mark.parametrize("name", CASES)
 def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     op, start, recover, content = CASES[name]
-    whole = fresh(tmp_path / "whole", **start)
-    whole.run(op())
-    check_clean(whole, content=content)
-    count = len(whole.rpc.calls)
-    assert count
-    for how, at in breaks(name, count):
-        if (how, whole.rpc.calls[at][0]) in IMPOSSIBLE:
-            continue
-        where = f"{how} at call {at}, {whole.rpc.calls[at]}"
-        cluster = fresh(tmp_path / f"{how}-{at}", **start)
-        cluster.broken(op(), at, how)
-        try:
-            check(cluster)
-            recover(cluster, op)
-            check_clean(cluster, content=content)
-        except (AssertionError, errors.GenericError) as err:
-            raise AssertionError(f"{where}: {err}") from err
+    numbers = itertools.count()
+    everywhere(lambda: fresh(tmp_path / str(next(numbers)), **start), op,
+               lambda cluster: recover(cluster, op), breaks=functools.partial(breaks, name),
+               check=check, check_clean=functools.partial(check_clean, content=content))
 
 
 def test_half_a_disk_is_not_used(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ganeti import errors
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.utils import retry
@@ -20,16 +22,9 @@ def wait_arrived(control: Qmp, instance_name: str) -> None:
 
     :raises HypervisorError: it does not arrive.
     """
-    def arrived() -> None:
-        if control.execute("query-status").get("status") == "inmigrate":
-            raise retry.Again
-
-    try:
-        retry.until(arrived, timeout_s=ARRIVAL_TIMEOUT_S, delay=_PAUSES)
-    except errors.RetryTimeout as err:
-        raise errors.HypervisorError(
-            f"instance {instance_name} was sent, but has not arrived on this node after "
-            f"{ARRIVAL_TIMEOUT_S:g} s") from err
+    _wait_until(
+        lambda: control.execute("query-status").get("status") != "inmigrate", ARRIVAL_TIMEOUT_S,
+        f"instance {instance_name} was sent, but has not arrived on this node")
 
 
 def wait_cancelled(control: Qmp, instance_name: str) -> None:
@@ -39,14 +34,19 @@ def wait_cancelled(control: Qmp, instance_name: str) -> None:
 
     :raises HypervisorError: it goes on sending.
     """
-    def cancelled() -> None:
-        if (control.execute("query-migrate").get("status") == "cancelling"
-                or control.execute("query-status").get("status") == "finish-migrate"):
+    _wait_until(
+        lambda: (control.execute("query-migrate").get("status") != "cancelling"
+                 and control.execute("query-status").get("status") != "finish-migrate"),
+        CANCEL_TIMEOUT_S,
+        f"the migration of instance {instance_name} does not end, although it was cancelled,")
+
+
+def _wait_until(over: Callable[[], bool], timeout_s: float, failure: str) -> None:
+    def attempt() -> None:
+        if not over():
             raise retry.Again
 
     try:
-        retry.until(cancelled, timeout_s=CANCEL_TIMEOUT_S, delay=_PAUSES)
+        retry.until(attempt, timeout_s=timeout_s, delay=_PAUSES)
     except errors.RetryTimeout as err:
-        raise errors.HypervisorError(
-            f"the migration of instance {instance_name} does not end after "
-            f"{CANCEL_TIMEOUT_S:g} s, although it was cancelled") from err
+        raise errors.HypervisorError(f"{failure} after {timeout_s:g} s") from err

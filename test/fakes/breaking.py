@@ -1,0 +1,102 @@
+"""Operations on the instance ``web`` which are broken at their node calls, and set right again.
+
+See :mod:`.node_wing` for the ways in which they break. What is to be set right, and what must hold
+then, is told by the tests: a *recovery* is what an administrator does after the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from fakes.node_wing import Cluster
+from ganeti import errors
+from ganeti.objects import Instance
+from ganeti.opcodes import instance as ops
+from ganeti.opcodes.base import OpCode
+
+WEB = "web.example.com"
+
+Op = Callable[[], OpCode]
+Check = Callable[[Cluster], None]
+Recover = Callable[[Cluster, Op], None]
+
+#: A guest of the fake hypervisor has no state between "here" and "gone": when the source refuses to
+#: forget a guest which was sent, it would still run there. A real one does not.
+IMPOSSIBLE = {("fail", "instance_finalize_migration_src")}
+
+
+def everywhere(make: Callable[[], Cluster], op: Op, recover: Check, *,
+               breaks: Callable[[int], Iterable[tuple[str, int]]],
+               check: Check = Cluster.check, check_clean: Check = Cluster.check_clean) -> int:
+    """Break an operation, set it right, check; returns how often.
+
+    :param make: a new cluster, each time the same.
+    :param breaks: how and at which call it is broken, of so many.
+    :param check: what must hold right after it broke.
+    :param check_clean: what must hold when it is set right, and when nothing broke.
+    """
+    whole = make()
+    whole.run(op())
+    check_clean(whole)
+    calls = whole.rpc.calls
+    assert calls
+    chosen = [(how, at) for how, at in breaks(len(calls)) if (how, calls[at][0]) not in IMPOSSIBLE]
+    for how, at in chosen:
+        cluster = make()
+        try:
+            cluster.broken(op(), at, how)
+            check(cluster)
+            recover(cluster)
+            check_clean(cluster)
+        except Exception as err:
+            raise AssertionError(f"{how} at call {at}, {calls[at]}: {err}") from err
+    return len(chosen)
+
+
+def known(cluster: Cluster, name: str = WEB) -> bool:
+    """Whether the configuration has an instance of that name."""
+    return any(instance.name == name for instance in cluster.config.instances())
+
+
+def web(cluster: Cluster) -> Instance:
+    """The instance, whatever it is called at the moment."""
+    return cluster.config.instances()[0]
+
+
+# -- recoveries ------------------------------------------------------------------------------
+
+
+def again(cluster: Cluster, op: Op) -> None:
+    """The same command."""
+    cluster.run(op())
+
+
+def again_unless_done(cluster: Cluster, op: Op) -> None:
+    """The same command; it may find that it was done."""
+    try:
+        cluster.run(op())
+    except errors.OpPrereqError as err:
+        assert err.ecode in (errors.ECODE_NOENT, errors.ECODE_EXISTS, errors.ECODE_STATE), err
+
+
+def remove_then_again(check_clean: Check = Cluster.check_clean) -> Recover:
+    """Half an instance is removed, which must leave nothing, then made anew."""
+    def recover(cluster: Cluster, op: Op) -> None:
+        if known(cluster):
+            cluster.run(ops.OpInstanceRemove(instance_name=WEB))
+        check_clean(cluster)
+        cluster.run(op())
+    return recover
+
+
+def clean_up_move(cluster: Cluster, op: Op) -> None:
+    """Where does it run? Then let it run as it shall."""
+    if cluster.rpc.running():
+        cluster.run(ops.OpInstanceMigrate(instance_name=WEB, cleanup=True))
+    cluster.run(ops.OpInstanceStartup(instance_name=WEB))
+
+
+def remove_disk_again(cluster: Cluster, op: Op) -> None:
+    """What is still there is removed."""
+    if len(web(cluster).disks) > 1:
+        cluster.run(op())
