@@ -333,7 +333,7 @@ def _build_cluster(
         modify_ssh_setup=params.modify_ssh_setup,
         maintain_node_health=params.maintain_node_health,
         uid_pool=cluster_rules.uid_ranges(params.uid_pool),
-        default_iallocator=params.default_iallocator or "",
+        default_iallocator=_default_iallocator(params.default_iallocator),
         default_iallocator_params=dict(params.default_iallocator_params),
         hidden_os=(),
         blacklisted_os=(),
@@ -440,6 +440,20 @@ def _host_key() -> str:
         # No SSH server is here; setting SSH up needs it and says so.
         return ""
     return words[1] if len(words) > 1 else ""
+
+
+def _default_iallocator(wanted: str | None) -> str:
+    """The allocator to ask when a user names none: that of htools, where it is installed.
+
+    :param wanted: the empty string stands for none.
+    """
+    searched = paths.current().iallocator_search_path
+    if wanted is None:
+        found = fs.find_program(instance.IALLOC_HAIL, searched)
+        return instance.IALLOC_HAIL if found else ""
+    if wanted and fs.find_program(wanted, searched) is None:
+        raise _wrong(f"instance allocator {wanted} is in none of {', '.join(searched)}")
+    return wanted
 
 
 def check_storage(cluster: Cluster, here: paths.Paths) -> None:

@@ -84,3 +84,5 @@ IALLOCATOR_MODES = ("allocate", "allocate-secondary", "change-group", "multi-all
 IALLOCATOR_DIRECTIONS = ("in", "out")
 # "." stands for the cluster's default allocator.
 IALLOCATOR_DEFAULT_SHORTCUT = "."
+# What a new cluster has as default if it is installed: the allocator of htools.
+IALLOC_HAIL = "hail"

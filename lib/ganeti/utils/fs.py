@@ -14,7 +14,7 @@ import contextlib
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 # From this size on it matters when the blocks of a replaced file are freed.
 _LARGE_BYTES = 1 << 20
@@ -240,6 +240,17 @@ def list_visible(directory: str) -> list[str]:
     :raises OSError: the directory cannot be read.
     """
     return sorted(name for name in os.listdir(directory) if not name.startswith("."))
+
+
+def find_program(name: str, directories: Iterable[str]) -> str | None:
+    """The first executable file of this plain name in these directories; None if there is none."""
+    if "/" in name or name in ("", ".", ".."):
+        return None
+    for directory in directories:
+        path = os.path.join(directory, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
 
 
 def flush_dir(directory: str) -> None:

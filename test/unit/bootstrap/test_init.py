@@ -97,6 +97,21 @@ def test_init(vc: Path, daemons: Daemons) -> None:
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
 
 
+@pytest.mark.parametrize(("wanted", "default"), [(None, "hail"), ("", ""), ("other", "other")])
+@pytest.mark.usefixtures("daemons")
+def test_the_allocator_of_htools_is_the_default(
+    wanted: str | None, default: str, vc: Path,
+) -> None:
+    directory = Path(paths.current().iallocator_search_path[0])
+    directory.mkdir(parents=True)
+    for name in ("hail", "other"):
+        (directory / name).write_text("#!/bin/sh\n")
+        (directory / name).chmod(0o755)
+    bootstrap.init_cluster(bootstrap.InitParams(**GOOD, default_iallocator=wanted))
+    text = Path(paths.current().cluster_conf_file).read_text()
+    assert json.loads(text)["cluster"]["default_iallocator"] == default
+
+
 @pytest.mark.parametrize("which", ["start ganeti-noded", "start ganeti-masterd"])
 def test_failed_start_is_undone(vc: Path, daemons: Daemons, which: str) -> None:
     before = _files(vc)
@@ -135,6 +150,8 @@ def test_failed_start_is_undone(vc: Path, daemons: Daemons, which: str) -> None:
         ({"ipolicy": {"disk-templates": ["plain"]}}, "none of the enabled disk templates"),
         ({"file_storage_dir": "srv"}, "is relative"),
         ({"file_storage_dir": "/srv/missing"}, "does not exist"),
+        ({"default_iallocator": "oracle"}, "allocator oracle is in none of .*/iallocators"),
+        ({"default_iallocator": "../oracle"}, "allocator ../oracle is in none"),
         ({"primary_ip_version": 5}, "no IP version 5"),
         ({"primary_ip_version": 6}, "IPv6"),
         ({"secondary_ip": "x"}, "not an IPv4 address"),

@@ -9,7 +9,6 @@ With *force*, what a node has to say against the change is a warning.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +29,7 @@ from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, fill, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
-from ganeti.utils import paths
+from ganeti.utils import fs, paths
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import (
     NODE_CHANGE_MASTER_NETMASK,
@@ -120,12 +119,8 @@ class LUClusterSetParams(LogicalUnit):
 
     def _check_allocator(self, change: params.Change) -> None:
         name = change.values.get("default_iallocator")
-        if not name:
-            return
         searched = paths.current().iallocator_search_path
-        found = "/" not in name and any(
-            os.access(f"{directory}/{name}", os.X_OK) for directory in searched)
-        if not found:
+        if name and fs.find_program(name, searched) is None:
             self._object(
                 f"instance allocator {name} is in none of {comma_join(searched)} of the master",
                 errors.ECODE_NOENT)
