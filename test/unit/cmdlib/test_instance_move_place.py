@@ -62,6 +62,15 @@ def test_the_allocator_chooses(op):
     assert master.job.said(f"via iallocator hail: {NODE3}")
 
 
+@pytest.mark.parametrize("op", [migrate(iallocator=None), failover(iallocator=None)])
+def test_with_two_nodes_nobody_has_to_choose(op):
+    master = master_with(node_changes={2: {"drained": True}})
+    master.run(op)
+    assert primary(master) == NODE3
+    assert not master.rpc.of("iallocator_runner")
+    assert "no default instance allocator" in master_with().refused(op, errors.ECODE_INVAL)
+
+
 def test_nodes_that_were_not_chosen_are_given_back():
     master = master_with()
     seen = []

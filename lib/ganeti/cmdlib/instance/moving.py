@@ -99,10 +99,18 @@ class MovingUnit(LogicalUnit):
             (uuid,) = self.config.secondary_nodes(instance)
             self.target = self.config.node(uuid)
             return
-        self.target = named
+        self.target = named or self._only_other(instance)
         self.allocator = placement.choose_allocator(
             self, op.iallocator, what=f"instance {instance.name}", node_option="--target-node",
-            node_given=named is not None)
+            node_given=self.target is not None)
+
+    def _only_other(self, instance: Instance) -> Node | None:
+        """The node to go to when nobody says which, and there is just one to choose."""
+        if self.op.iallocator or self.config.cluster().default_iallocator:
+            return None
+        primary = self.config.node(instance.primary_node)
+        others = placement.candidates(self.config.snapshot(), primary.group) - {primary.uuid}
+        return self.config.node(*others) if len(others) == 1 else None
 
     def _named_target(self) -> Node | None:
         """:raises errors.OpPrereqError: unknown node, or name and uuid are those of two."""
