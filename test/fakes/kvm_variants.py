@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ganeti.hypervisor.kvm import argv, runtime
+from ganeti.hypervisor.kvm import argv, buses, runtime
 from ganeti.hypervisor.kvm.facts import QemuFacts
+from ganeti.hypervisor.kvm.layout import Layout, SpiceFiles
 from ganeti.objects import hvparams
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
@@ -110,14 +111,14 @@ def instance(name: str, directory: str, **changes: Any) -> FilledInstance:
 def command(name: str, qemu: QemuFacts) -> list[str]:
     """The whole command line of a variant, with made-up paths."""
     variant, guest = VARIANTS[name], instance(name, "/dir")
-    layout = argv.Layout("/run/kvm", "/var/log/kvm", "web1",
-                         argv.SpiceFiles("/lib/spice-ca.pem", "/lib/spice.pem"))
+    layout = Layout("/run/kvm", "/var/log/kvm", "web1",
+                         SpiceFiles("/lib/spice-ca.pem", "/lib/spice.pem"))
     hvp = guest.hvparams
-    bus = argv.bus_of(argv.machine_type(hvp, qemu), hvp)
-    nics = tuple(runtime.device_dict(card, argv.nic_hvinfo(card, hvp, bus)) for card in guest.nics)
+    bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
+    nics = tuple(runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus)) for card in guest.nics)
     uris = variant.uris or (None,) * len(guest.disks_info)
     disks = tuple(
-        runtime.RuntimeDisk(runtime.device_dict(disk, argv.disk_hvinfo(disk, hvp, bus)),
+        runtime.RuntimeDisk(runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)),
                             f"/disks/web1:{number}", uri)
         for number, (disk, uri) in enumerate(zip(guest.disks_info, uris, strict=True)))
     record = runtime.Runtime(tuple(argv.base_argv(guest, layout, qemu, console_log=False)), nics,

@@ -21,7 +21,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import ssconf
-from ganeti.hypervisor.kvm.argv import Layout
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import filelock, fs, paths, process
 
 

@@ -1,7 +1,7 @@
 """The verbs of a hypervisor, done with QEMU.
 
 A guest is a QEMU process that daemonised itself (:mod:`ganeti.hypervisor.kvm.guests`). What else
-belongs to it are files (:class:`argv.Layout`): sockets, the runtime file, tap interfaces. They are
+belongs to it are files (:class:`Layout`): sockets, the runtime file, tap interfaces. They are
 removed when the guest is stopped, when its start fails, and before its next start after a crash.
 """
 
@@ -20,6 +20,7 @@ from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import (
     argv,
     arrival,
+    buses,
     communication,
     confine,
     facts,
@@ -33,6 +34,7 @@ from ganeti.hypervisor.kvm import (
     trial,
 )
 from ganeti.hypervisor.kvm.guests import KvmGuests
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
 from ganeti.objects import codec
 from ganeti.objects import hvparams as hvparameters
@@ -105,7 +107,7 @@ class KvmHypervisor(KvmGuests):
         found = (self.instance_info(name) for name in sorted(names))
         return [info for info in found if info is not None]
 
-    def _info(self, layout: argv.Layout, pid: int, command: parse.CommandLine) -> base.InstanceInfo:
+    def _info(self, layout: Layout, pid: int, command: parse.CommandLine) -> base.InstanceInfo:
         memory_mib, state = command.memory_mib, base.RUNNING
         try:
             with Qmp(layout.socket("qmp"), layout.name, timeout_s=1.0) as control:
@@ -140,7 +142,7 @@ class KvmHypervisor(KvmGuests):
                     f"parameter {parameter}: {path} is not a {kind} on this node")
         qemu = facts.of(hvparams["kvm_path"])
         for parameter in ("disk_type", "cdrom_disk_type"):
-            if hvparams.get(parameter) in argv.UNSUPPORTED_DISK_TYPES:
+            if hvparams.get(parameter) in buses.UNSUPPORTED_DISK_TYPES:
                 raise errors.HypervisorError(
                     f"parameter {parameter}: {hvparams[parameter]} is no disk of a machine that "
                     "guests run on here. It is known for the sake of older configurations.")
@@ -214,22 +216,22 @@ class KvmHypervisor(KvmGuests):
             return False
 
     def _new_runtime(self, instance: FilledInstance, disks: Sequence[base.AttachedDisk],
-                     layout: argv.Layout, qemu: facts.QemuFacts) -> runtime.Runtime:
+                     layout: Layout, qemu: facts.QemuFacts) -> runtime.Runtime:
         hvp = instance.hvparams
         command = argv.base_argv(instance, layout, qemu, console_log=paths.is_virtual())
         address = _spice_address(hvp)
         if address is not None:
             command = argv.with_spice_address(command, address)
-        bus = argv.bus_of(argv.machine_type(hvp, qemu), hvp)
-        nics = tuple(runtime.device_dict(card, argv.nic_hvinfo(card, hvp, bus))
+        bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
+        nics = tuple(runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus))
                      for card in instance.nics)
         attached = tuple(
-            runtime.RuntimeDisk(runtime.device_dict(disk, argv.disk_hvinfo(disk, hvp, bus)), path,
+            runtime.RuntimeDisk(runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)), path,
                                 uri)
             for disk, path, uri in disks)
         return runtime.Runtime(tuple(command), nics, dict(hvp), attached)
 
-    def _start(self, record: runtime.Runtime, layout: argv.Layout, qemu: facts.QemuFacts, *,
+    def _start(self, record: runtime.Runtime, layout: Layout, qemu: facts.QemuFacts, *,
                paused: bool, tags: Sequence[str] = (),
                incoming: tuple[str, int] | None = None) -> None:
         """Run QEMU from a runtime record; all or nothing. The caller holds the lock."""
@@ -279,7 +281,7 @@ class KvmHypervisor(KvmGuests):
                     f"cannot start instance {layout.name}: {err}") from err
             raise
 
-    def _firmware(self, record: runtime.Runtime, layout: argv.Layout) -> argv.Ovmf | None:
+    def _firmware(self, record: runtime.Runtime, layout: Layout) -> argv.Ovmf | None:
         """Get what UEFI and TPM remember ready, and start the TPM."""
         hvp = record.hvparams
         tpm = argv.special_disk(record.disks, hvp, argv.TPM_DISK)
@@ -293,7 +295,7 @@ class KvmHypervisor(KvmGuests):
             firmware.prepare_variables(variables.path, ovmf)
         return ovmf
 
-    def _prepare(self, control: Qmp, record: runtime.Runtime, layout: argv.Layout) -> None:
+    def _prepare(self, control: Qmp, record: runtime.Runtime, layout: Layout) -> None:
         """What is told to QEMU over QMP before the guest runs its first instruction."""
         hvp = record.hvparams
         for protocol, shown, parameter in (
@@ -391,7 +393,7 @@ class KvmHypervisor(KvmGuests):
                 return hotplug.add_disk(control, record, device, path, uri, seq, bus,
                                         _links(instance.name))
             try:
-                info = argv.nic_hvinfo(device, record.hvparams, bus)
+                info = buses.nic_hvinfo(device, record.hvparams, bus)
             except errors.HypervisorError as err:
                 raise errors.HotplugError(str(err)) from err
             return self._plug_nic(instance, control, record, device, seq, info)
@@ -415,7 +417,7 @@ class KvmHypervisor(KvmGuests):
             if isinstance(device, Disk):
                 raise errors.HotplugError(
                     f"disk {device.uuid}: a disk cannot be modified while the guest runs")
-            device_id = argv.device_id("nic", device.uuid)
+            device_id = buses.device_id("nic", device.uuid)
             old = next(((number, known) for number, known in enumerate(record.nics)
                         if known["hvinfo"]["id"] == device_id), None)
             if old is None:
@@ -631,7 +633,7 @@ def _for_this_node(record: runtime.Runtime, qemu: facts.QemuFacts) -> tuple[str,
     return tuple(words if address is None else argv.with_spice_address(words, address))
 
 
-def _is_emulated(layout: argv.Layout) -> bool:
+def _is_emulated(layout: Layout) -> bool:
     """Whether a running guest has no help from the processor."""
     record = runtime.load(layout.runtime_file, layout.name)
     machine = next(iter(runtime.words_of(record, "-machine")), "")

@@ -21,8 +21,9 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.hypervisor.kvm import argv, host
+from ganeti.hypervisor.kvm import host
 from ganeti.hypervisor.kvm.argv import UEFI_DISK, Ovmf
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import fs, process
 
 #: Where distributions put OVMF: code and the template of the variables that belongs to it.
@@ -110,7 +111,7 @@ def swtpm_argv(program: str, version: str, state: str, socket: str, pid_file: st
     return [*argv, "--tpm2"] if version == hv.KVM_TPM_2 else argv
 
 
-def start_tpm(version: str, state: str, layout: argv.Layout) -> None:
+def start_tpm(version: str, state: str, layout: Layout) -> None:
     """Start the TPM of a guest; it listens when this returns.
 
     :param state: the disk that it remembers things on.
@@ -126,7 +127,7 @@ def start_tpm(version: str, state: str, layout: argv.Layout) -> None:
         raise errors.HypervisorError(f"cannot start the TPM: {err}") from err
 
 
-def end_tpm(layout: argv.Layout) -> None:
+def end_tpm(layout: Layout) -> None:
     """End a TPM that QEMU has not ended, because it never came to use it; remove its files."""
     try:
         pid = int(fs.read_file(layout.tpm_pid_file))

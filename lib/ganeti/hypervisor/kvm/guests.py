@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import argv, firmware, host, nic, parse
+from ganeti.hypervisor.kvm import firmware, host, nic, parse
+from ganeti.hypervisor.kvm.layout import Layout, SpiceFiles
 from ganeti.utils import fs, paths, process, retry
 
 _TERM_TIMEOUT_S = 5.0
@@ -40,7 +41,7 @@ class KvmGuests(base.Hypervisor):
         self._seen: dict[str, int] = {}
 
     @staticmethod
-    def layout(instance_name: str) -> argv.Layout:
+    def layout(instance_name: str) -> Layout:
         """The files of a guest on this node.
 
         :raises HypervisorError: the name cannot be a file's.
@@ -48,11 +49,11 @@ class KvmGuests(base.Hypervisor):
         if "/" in instance_name or instance_name.startswith(".") or not instance_name:
             raise errors.HypervisorError(f"'{instance_name}' is no instance name")
         here = paths.current()
-        return argv.Layout(here.kvm_root, here.log_kvm_dir, instance_name,
-                           argv.SpiceFiles(here.spice_cacert_file, here.spice_cert_file))
+        return Layout(here.kvm_root, here.log_kvm_dir, instance_name,
+                      SpiceFiles(here.spice_cacert_file, here.spice_cert_file))
 
     @contextlib.contextmanager
-    def _locked(self, instance_name: str) -> Iterator[argv.Layout]:
+    def _locked(self, instance_name: str) -> Iterator[Layout]:
         """Exclude other operations on the guest; makes the directories on the way."""
         layout = self.layout(instance_name)
         try:
@@ -86,7 +87,7 @@ class KvmGuests(base.Hypervisor):
 
     # Who runs
 
-    def _process(self, layout: argv.Layout) -> tuple[int, parse.CommandLine] | None:
+    def _process(self, layout: Layout) -> tuple[int, parse.CommandLine] | None:
         """Pid and command line of the guest's QEMU, or None."""
         try:
             pid = int(fs.read_file(layout.pid_file))
@@ -104,7 +105,7 @@ class KvmGuests(base.Hypervisor):
         self._seen[layout.name] = pid
         return pid, command
 
-    def _await_last_moment(self, layout: argv.Layout) -> None:
+    def _await_last_moment(self, layout: Layout) -> None:
         """Wait for a QEMU which was seen alive and has no pid file any more.
 
         It removes that file when it begins to end, and has the disks open a little longer.
@@ -113,15 +114,15 @@ class KvmGuests(base.Hypervisor):
         if pid is not None:
             host.wait_gone(pid, _TERM_TIMEOUT_S)
 
-    def _refuse_running(self, layout: argv.Layout) -> None:
+    def _refuse_running(self, layout: Layout) -> None:
         if self._process(layout):
             raise errors.HypervisorError(f"instance {layout.name} is running already")
 
-    def _require_running(self, layout: argv.Layout) -> None:
+    def _require_running(self, layout: Layout) -> None:
         if not self._process(layout):
             raise errors.HypervisorError(f"instance {layout.name} is not running")
 
-    def _end_process(self, layout: argv.Layout) -> None:
+    def _end_process(self, layout: Layout) -> None:
         """End QEMU and wait until it is gone.
 
         :raises HypervisorError: it survives SIGKILL (the kernel waits for its storage).
@@ -147,7 +148,7 @@ class KvmGuests(base.Hypervisor):
         raise errors.HypervisorError(
             f"instance {layout.name} does not end (pid {pid}). Its storage may hang.")
 
-    def _remove_files(self, layout: argv.Layout) -> None:
+    def _remove_files(self, layout: Layout) -> None:
         nic.remove(layout)
         for kind in _SOCKET_KINDS:
             fs.remove_file(layout.socket(kind))

@@ -27,7 +27,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import argv, communication, host, nic
+from ganeti.hypervisor.kvm import buses, communication, devices, host, nic
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
 from ganeti.objects.disk import Disk
@@ -40,7 +40,7 @@ _GONE = "DEVICE_DELETED"
 _REFUSED = ("DEVICE_UNPLUG_GUEST_ERROR", "DEVICE_UNPLUG_ERROR")
 
 # Cards for which no guest can be told at run time.
-_FIXED_DISK_TYPES = frozenset(("ide",)) | argv.UNSUPPORTED_DISK_TYPES
+_FIXED_DISK_TYPES = frozenset(("ide",)) | buses.UNSUPPORTED_DISK_TYPES
 _FIXED_NIC_TYPES = frozenset(("ne2k_isa",))
 
 
@@ -57,17 +57,17 @@ def check_possible(record: Runtime, kind: str) -> None:
         raise errors.HotplugError(f"devices of {parameter} {value} cannot be changed while the "
                                   "instance runs")
     machine = next(iter(words_of(record, "-machine")), "")
-    if not record.hvparams.get("acpi", True) and not argv.is_q35(machine):
+    if not record.hvparams.get("acpi", True) and not buses.is_q35(machine):
         raise errors.HotplugError(
             "the guest runs without ACPI, which would tell it of devices (parameter acpi). "
             "After a restart it finds what was changed.")
 
 
-def used_bus(record: Runtime) -> argv.Bus:
+def used_bus(record: Runtime) -> buses.Bus:
     """The free places of a running guest."""
     # As it was started: what is the default machine may have changed with a new QEMU since.
     machine = next(iter(words_of(record, "-machine")), "").partition(",")[0]
-    bus = argv.bus_of(machine, record.hvparams)
+    bus = buses.bus_of(machine, record.hvparams)
     for device in (*record.nics, *(disk.disk for disk in record.disks)):
         bus.claim(device["hvinfo"])
     return bus
@@ -130,7 +130,7 @@ def _descriptors(opened: Sequence[int]) -> Iterator[Sequence[int]]:
 # Disks
 
 def add_disk(control: Qmp, record: Runtime, disk: Disk, path: str, uri: str | None, index: int,
-             bus: argv.Bus, links: Callable[[int], str]) -> Runtime:
+             bus: buses.Bus, links: Callable[[int], str]) -> Runtime:
     """Plug a disk in.
 
     :param path: the device or file, which is opened here.
@@ -139,11 +139,11 @@ def add_disk(control: Qmp, record: Runtime, disk: Disk, path: str, uri: str | No
     :raises HotplugError: nothing is left behind.
     """
     hvp = record.hvparams
-    device_id = argv.device_id("disk", disk.uuid)
+    device_id = buses.device_id("disk", disk.uuid)
     if any(known.hvinfo["id"] == device_id for known in record.disks):
         raise errors.HotplugError(f"disk {disk.uuid} is plugged in already")
     try:
-        info = argv.disk_hvinfo(disk, hvp, bus)
+        info = buses.disk_hvinfo(disk, hvp, bus)
     except errors.HypervisorError as err:
         raise errors.HotplugError(str(err)) from err
     new = RuntimeDisk(device_dict(disk, info), path, uri)
@@ -155,12 +155,12 @@ def add_disk(control: Qmp, record: Runtime, disk: Disk, path: str, uri: str | No
             with _descriptors([_open_disk(path, read_only)]) as fds:
                 fdset = int(control.execute("add-fd", fds=fds)["fdset-id"])
             new = replace(new, path=f"/dev/fdset/{fdset}")
-        options = argv.disk_options(new, hvp, is_block=is_block, bootable=False,
-                                    direct_works=uri is not None or host.direct_works(path))
-        control.execute("blockdev-add", argv.qmp_arguments(options.node))
+        options = devices.disk_options(new, hvp, is_block=is_block, bootable=False,
+                                       direct_works=uri is not None or host.direct_works(path))
+        control.execute("blockdev-add", devices.qmp_arguments(options.node))
         try:
             control.execute("device_add", {"driver": info["driver"],
-                                           **argv.qmp_arguments(options.device, flat=True)})
+                                           **devices.qmp_arguments(options.device, flat=True)})
         except errors.HypervisorError:
             _take_away(control, "blockdev-del", {"node-name": device_id})
             raise
@@ -181,7 +181,7 @@ def remove_disk(control: Qmp, record: Runtime, disk: Disk,
 
     :raises HotplugError: the guest keeps it.
     """
-    device_id = argv.device_id("disk", disk.uuid)
+    device_id = buses.device_id("disk", disk.uuid)
     _remove_card(control, device_id, f"disk {disk.uuid}")
     _take_away(control, "blockdev-del", {"node-name": device_id})
     return _with_disks(record, [known for known in record.disks
@@ -221,8 +221,9 @@ def add_nic(control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[
         try:
             control.execute("device_add", {
                 "driver": info["driver"],
-                **argv.qmp_arguments(argv.nic_device(new, record.hvparams,
-                                                     tap=side.interface is not None), flat=True)})
+                **devices.qmp_arguments(
+                    devices.nic_device(new, record.hvparams, tap=side.interface is not None),
+                    flat=True)})
         except errors.HypervisorError:
             _take_away(control, "netdev_del", {"id": device_id})
             raise
@@ -263,7 +264,7 @@ def remove_nic(control: Qmp, record: Runtime, card: Nic) -> tuple[Runtime, int |
     :returns: the record, and the position the card had.
     :raises HotplugError: the guest keeps it.
     """
-    device_id = argv.device_id("nic", card.uuid)
+    device_id = buses.device_id("nic", card.uuid)
     _remove_card(control, device_id, f"NIC {card.uuid}")
     _take_away(control, "netdev_del", {"id": device_id})
     position = next((number for number, known in enumerate(record.nics)

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import argv, communication
+from ganeti.hypervisor.kvm import communication
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import fs, paths, process
 from ganeti.wire import json
 
@@ -251,11 +252,11 @@ def _has_script() -> bool:
     return os.access(_script(), os.X_OK)
 
 
-def _notes(layout: argv.Layout, tap: str) -> str:
+def _notes(layout: Layout, tap: str) -> str:
     return f"{layout.nic_dir}/.{tap}"
 
 
-def connect(tap: str, index: int, nic: Mapping[str, Any], layout: argv.Layout,
+def connect(tap: str, index: int, nic: Mapping[str, Any], layout: Layout,
             tags: Sequence[str], *, phase: str | None = None) -> None:
     """Connect an interface to its network.
 
@@ -277,7 +278,7 @@ def connect(tap: str, index: int, nic: Mapping[str, Any], layout: argv.Layout,
         process.run(command, timeout_s=_TIMEOUT_S)
 
 
-def disconnect(tap: str, index: int, layout: argv.Layout) -> None:
+def disconnect(tap: str, index: int, layout: Layout) -> None:
     """Take an interface from its network; complaints are logged, as the guest has gone already."""
     path = _notes(layout, tap)
     try:

@@ -22,7 +22,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import argv, communication, link
+from ganeti.hypervisor.kvm import communication, devices, link
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import fs, paths, process
 
 _TIMEOUT_S = 30.0
@@ -52,7 +53,7 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
         if not paths.is_virtual():
             raise errors.HypervisorError(
                 f"instance {instance_name}: NIC mode {mode} exists in virtual clusters only")
-    elif mode not in argv.TAP_MODES:
+    elif mode not in devices.TAP_MODES:
         raise errors.HypervisorError(f"instance {instance_name}: NIC mode '{mode}' is not known")
     elif os.geteuid() != 0:
         raise errors.HypervisorError(
@@ -72,7 +73,7 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
 def _open_tap(name: str, hvparams: Mapping[str, Any]) -> int:
     """Open an interface, or make one: ``%d`` in the name becomes a free number."""
     flags = _IFF_TAP | _IFF_NO_PI
-    if argv.nic_queues(hvparams) > 1:
+    if devices.nic_queues(hvparams) > 1:
         flags |= _IFF_MULTI_QUEUE
     # Whether guest and host tell each other about checksums and large packets.
     if hvparams["nic_type"] == "paravirtual" and hvparams.get("vnet_hdr", True):
@@ -102,7 +103,7 @@ def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None,
     return answer[:16].rstrip(b"\0").decode()
 
 
-def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layout: argv.Layout,
+def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layout: Layout,
            tags: Sequence[str] = (), owner_uid: int | None = None, *,
            incoming: bool = False) -> list[str | None]:
     """Make and connect the interfaces of a guest.
@@ -122,7 +123,7 @@ def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layou
         raise
 
 
-def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], layout: argv.Layout,
+def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], layout: Layout,
              tags: Sequence[str], owner_uid: int | None, *, incoming: bool = False) -> str | None:
     """Make and connect the interface of one card; a failure leaves its file, see :func:`remove`."""
     if nic["nicparams"]["mode"] == net.NIC_MODE_USER or communication.by_qemu(nic):
@@ -141,7 +142,7 @@ def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], la
     return tap
 
 
-def arrived(nics: Sequence[Mapping[str, Any]], layout: argv.Layout, tags: Sequence[str]) -> None:
+def arrived(nics: Sequence[Mapping[str, Any]], layout: Layout, tags: Sequence[str]) -> None:
     """Connect what has waited for a migrated guest; the program for mode ``ext`` is told again.
 
     :raises HypervisorError: an interface cannot be connected.
@@ -156,7 +157,7 @@ def arrived(nics: Sequence[Mapping[str, Any]], layout: argv.Layout, tags: Sequen
 
 
 @contextlib.contextmanager
-def _telling(layout: argv.Layout) -> Iterator[None]:
+def _telling(layout: Layout) -> Iterator[None]:
     """Name the instance in whatever goes wrong inside."""
     try:
         yield
@@ -165,7 +166,7 @@ def _telling(layout: argv.Layout) -> Iterator[None]:
             f"cannot set up the network of instance {layout.name}: {err}") from err
 
 
-def _tap_file(layout: argv.Layout, index: int) -> str:
+def _tap_file(layout: Layout, index: int) -> str:
     return f"{layout.nic_dir}/{index}"
 
 
@@ -182,7 +183,7 @@ class Plug:
 
 @contextlib.contextmanager
 def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, Any],
-         layout: argv.Layout, tags: Sequence[str] = (),
+         layout: Layout, tags: Sequence[str] = (),
          owner_uid: int | None = None) -> Iterator[Plug]:
     """Make, connect and open the interface of a card; what fails inside takes it away again.
 
@@ -200,10 +201,10 @@ def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, 
             yield Plug(None)
             return
         try:
-            taps = [_open_tap(tap, hvparams) for _ in range(argv.nic_queues(hvparams))]
+            taps = [_open_tap(tap, hvparams) for _ in range(devices.nic_queues(hvparams))]
             fds += taps
             vhosts = ([os.open("/dev/vhost-net", os.O_RDWR | os.O_CLOEXEC) for _ in taps]
-                      if argv.wants_vhost(hvparams) and vhost_works() else [])
+                      if devices.wants_vhost(hvparams) and vhost_works() else [])
             fds += vhosts
         except OSError as err:
             raise errors.HypervisorError(
@@ -218,7 +219,7 @@ def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, 
             os.close(fd)
 
 
-def unplug(layout: argv.Layout, index: int, count: int) -> None:
+def unplug(layout: Layout, index: int, count: int) -> None:
     """Remove the interface of the card at ``index``; the cards after it move down.
 
     :param count: number of cards before.
@@ -233,7 +234,7 @@ def unplug(layout: argv.Layout, index: int, count: int) -> None:
         _move_tap(layout, number, number - 1)
 
 
-def _move_tap(layout: argv.Layout, old: int, new: int) -> None:
+def _move_tap(layout: Layout, old: int, new: int) -> None:
     # A card with user networking has no file.
     with contextlib.suppress(FileNotFoundError):
         os.rename(_tap_file(layout, old), _tap_file(layout, new))
@@ -244,7 +245,7 @@ def vhost_works() -> bool:
     return os.access("/dev/vhost-net", os.R_OK | os.W_OK)
 
 
-def remove(layout: argv.Layout) -> None:
+def remove(layout: Layout) -> None:
     """Remove the interfaces that :func:`set_up` has made; none is no error."""
     try:
         names = fs.list_visible(layout.nic_dir)

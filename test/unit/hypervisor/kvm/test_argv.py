@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import argv, runtime
+from ganeti.hypervisor.kvm import argv, buses, devices, runtime
 from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.objects import hvparams
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
@@ -17,7 +18,7 @@ from ganeti.objects.instance import FilledInstance, FilledNic
 UUID = "0f4c7a52-9b11-4b0e-a3a4-5d3c1f0e9a77"
 QEMU = QemuFacts("/usr/bin/qemu", (7, 2, 0), frozenset(("no-acpi", "runas", "chroot")),
                  "pc-i440fx-7.2", TCG)
-LAYOUT = argv.Layout("/run/kvm", "/var/log/kvm", "web1")
+LAYOUT = Layout("/run/kvm", "/var/log/kvm", "web1")
 
 
 def params(**changes: Any) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def disk(**changes: Any) -> Disk:
 
 def attached(one: Disk, path: str = "/run/disks/web1:0", uri: str | None = None,
              **changes: Any) -> runtime.RuntimeDisk:
-    info = argv.disk_hvinfo(one, params(**changes), argv.Bus("pc", 12))
+    info = buses.disk_hvinfo(one, params(**changes), buses.Bus("pc", 12))
     return runtime.RuntimeDisk(runtime.device_dict(one, info), path, uri)
 
 
@@ -67,10 +68,10 @@ def test_default_command_line() -> None:
 def test_full_command_line_keeps_the_published_order() -> None:
     card = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged", "link": "br0"},
                      uuid=UUID)
-    bus = argv.Bus("pc", 12)
+    bus = buses.Bus("pc", 12)
     record = runtime.Runtime(
         ("/usr/bin/qemu", "-usb"),
-        (runtime.device_dict(card, argv.nic_hvinfo(card, params(), bus)),), params(),
+        (runtime.device_dict(card, buses.nic_hvinfo(card, params(), bus)),), params(),
         (attached(disk()),))
     host = argv.HostSide(taps=["gnt.tap0"], block_devices=[True], direct_works=[True],
                          incoming=("192.0.2.1", 8102), run_as="kvmuser", chroot="/run/kvm/chroot/w")
@@ -209,16 +210,16 @@ def test_vnc_needs_a_port(port: int | None) -> None:
     ("writeback", "rbd", True, ("on", "off", "off")),
 ])
 def test_cache(cache: str, dev_type: str, direct_works: bool, wanted: tuple[str, ...]) -> None:
-    assert argv.cache_mode(params(disk_cache=cache), dev_type,
+    assert devices.cache_mode(params(disk_cache=cache), dev_type,
                            direct_works=direct_works) == wanted
 
 
 def test_disk_types() -> None:
-    ide = argv.disk_argv(attached(disk(), disk_type="ide"), params(), is_block=False,
+    ide = devices.disk_argv(attached(disk(), disk_type="ide"), params(), is_block=False,
                          bootable=False)
     assert ide[1] == ("ide-hd,id=disk-0f4c7a52-9b11-4b0e,drive=disk-0f4c7a52-9b11-4b0e,"
                       "write-cache=on")
-    scsi = argv.disk_argv(attached(disk(), disk_type="scsi-block"), params(), is_block=True,
+    scsi = devices.disk_argv(attached(disk(), disk_type="scsi-block"), params(), is_block=True,
                           bootable=True)
     assert scsi[1] == ("scsi-block,id=disk-0f4c7a52-9b11-4b0e,bus=scsi.0,channel=0,scsi-id=0,lun=0,"
                        "drive=disk-0f4c7a52-9b11-4b0e,bootindex=1")
@@ -227,7 +228,7 @@ def test_disk_types() -> None:
 
 
 def test_read_only_disk_and_comma_in_its_path() -> None:
-    words = argv.disk_argv(attached(disk(mode="ro"), path="/a,b"), params(), is_block=False,
+    words = devices.disk_argv(attached(disk(mode="ro"), path="/a,b"), params(), is_block=False,
                            bootable=False)
     assert "file.filename=/a,,b," in words[3]
     assert words[3].endswith(",read-only=on")
@@ -244,14 +245,14 @@ def test_read_only_disk_and_comma_in_its_path() -> None:
         "driver": "nbd", "server.port": 1, "tls": "on", "list.0": 7}),
 ])
 def test_disk_by_uri(uri: str, wanted: dict[str, Any]) -> None:
-    assert dict(argv.uri_options(uri)) == wanted
+    assert dict(devices.uri_options(uri)) == wanted
 
 
 @pytest.mark.parametrize("uri", ["", "rbd:pool", "rbd:pool/x:key=1", "gluster://host/vol",
                                  "http://host/x", "json:[", "json:7"])
 def test_disk_by_another_uri_is_refused(uri: str) -> None:
     with pytest.raises(errors.HypervisorError, match="disk "):
-        argv.uri_options(uri)
+        devices.uri_options(uri)
 
 
 @pytest.mark.parametrize("params_, name", [({"firmware": "uefi"}, "efivars"),
@@ -268,8 +269,8 @@ def test_firmware_asks_for_its_disk(params_: dict[str, Any], name: str) -> None:
 def test_queues_of_a_nic() -> None:
     card = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
     hvp = params(virtio_net_queues=4, vhost_net=False)
-    info = argv.nic_hvinfo(card, hvp, argv.Bus("q35", 3))
-    words = argv.nic_argv(runtime.device_dict(card, info), hvp, "tap0", bootable=True)
+    info = buses.nic_hvinfo(card, hvp, buses.Bus("q35", 3))
+    words = devices.nic_argv(runtime.device_dict(card, info), hvp, "tap0", bootable=True)
     assert words[1].endswith("queues=4")
     assert "bus=pcie.0,addr=0x3" in words[3]
     assert words[3].endswith("mq=on,vectors=10,bootindex=1")
@@ -277,14 +278,14 @@ def test_queues_of_a_nic() -> None:
 
 def test_vhost_only_where_it_works() -> None:
     card = FilledNic(mac="aa:00:00:00:00:01", nicparams={"mode": "bridged"}, uuid=UUID)
-    record = runtime.device_dict(card, argv.nic_hvinfo(card, params(), argv.Bus("pc", 3)))
+    record = runtime.device_dict(card, buses.nic_hvinfo(card, params(), buses.Bus("pc", 3)))
     for works in (True, False):
-        words = argv.nic_argv(record, params(), "tap0", bootable=False, vhost_works=works)
+        words = devices.nic_argv(record, params(), "tap0", bootable=False, vhost_works=works)
         assert ("vhost=on" in words[1]) is works
 
 
 def test_places_on_the_bus_are_given_once() -> None:
-    bus = argv.Bus("pc", 12)
+    bus = buses.Bus("pc", 12)
     given = [bus.pci()["addr"] for _ in range(19)]
     assert given[0] == "0xc" and given[-1] == "0x1e" and len(set(given)) == 19
     with pytest.raises(errors.HypervisorError, match="no free PCI slot"):
@@ -322,11 +323,11 @@ def test_q35_has_ports_for_devices_to_come() -> None:
                         "multifunction=on")
     assert ports[7] == "pcie-root-port,id=hotplug7,bus=pcie.0,addr=0xb.7,chassis=8"
     assert not [word for word in values(base(), "-device") if "root-port" in word]
-    assert argv.hotplug_ports("q35", 0) == []
+    assert buses.hotplug_ports("q35", 0) == []
 
 
 def test_places_of_a_running_guest_are_not_given_twice() -> None:
-    bus = argv.Bus("pc", 12)
+    bus = buses.Bus("pc", 12)
     for info in ({"bus": "pci.0", "addr": "0xc"}, {"bus": "pci.0", "addr": "0xe"},
                  {"bus": "scsi.0", "channel": 0, "scsi-id": 0, "lun": 0}, {"driver": "ide-hd"}):
         bus.claim(info)
@@ -335,7 +336,7 @@ def test_places_of_a_running_guest_are_not_given_twice() -> None:
 
 
 def test_a_running_q35_guest_gets_ports() -> None:
-    bus = argv.Bus("pc-q35-7.2", 12)
+    bus = buses.Bus("pc-q35-7.2", 12)
     bus.claim({"bus": "pcie.0", "addr": "0xc"})
     bus.claim({"bus": "hotplug0", "addr": "0x0"})
     assert [bus.pci()["bus"] for _ in range(7)] == [f"hotplug{n}" for n in range(1, 8)]
@@ -346,11 +347,11 @@ def test_a_running_q35_guest_gets_ports() -> None:
 def test_options_as_qmp_arguments() -> None:
     options = [("driver", "raw"), ("cache.direct", "on"), ("cache.no-flush", "off"),
                ("file.driver", "file"), ("file.filename", "/dev/fdset/1")]
-    assert argv.qmp_arguments(options) == {
+    assert devices.qmp_arguments(options) == {
         "driver": "raw", "cache": {"direct": True, "no-flush": False},
         "file": {"driver": "file", "filename": "/dev/fdset/1"}}
     # The cache of a card is a word in QEMU, no switch.
-    assert argv.qmp_arguments([("write-cache", "on"), ("mq", "on"), ("scsi-id", 3)],
+    assert devices.qmp_arguments([("write-cache", "on"), ("mq", "on"), ("scsi-id", 3)],
                               flat=True) == {"write-cache": "on", "mq": True, "scsi-id": 3}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import argv, communication, link, nic
+from ganeti.hypervisor.kvm import communication, devices, link, nic
 from ganeti.utils import paths
 
 CARD = {"name": "ganeti:communication:web1", "ip": "169.254.3.7", "mac": "52:54:00:00:00:07",
@@ -26,7 +26,7 @@ def test_in_a_virtual_cluster_qemu_carries_it(tmp_path: Path) -> None:
     with paths.override(paths.Paths(str(tmp_path / "with space"))):
         nic.check_mode(CARD, "web1")          # neither root nor the program ip is needed
         forward = communication.forwarder()
-        found = backend(argv.nic_argv(CARD, HVPARAMS, None, bootable=False, forward=forward))
+        found = backend(devices.nic_argv(CARD, HVPARAMS, None, bootable=False, forward=forward))
     head, _, command = found.partition("guestfwd=")
     assert head == ("type=user,id=nic-1,net=169.254.0.0/16,host=169.254.255.254,"
                     "dns=169.254.255.253,dhcpstart=169.254.3.7,restrict=on,")
@@ -53,7 +53,7 @@ def test_a_card_needs_an_address(ip: str | None) -> None:
 
 
 def test_other_cards_of_qemus_network_get_no_rule() -> None:
-    words = argv.nic_argv({**CARD, "name": "lan"}, HVPARAMS, None, bootable=False,
+    words = devices.nic_argv({**CARD, "name": "lan"}, HVPARAMS, None, bootable=False,
                           forward="forward")
     assert backend(words) == "type=user,id=nic-1"
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import argv, link
+from ganeti.hypervisor.kvm import link
+from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import paths
 from ganeti.wire import json
 
@@ -135,7 +136,7 @@ class Place:
     """A node's directory with an administrator's program that writes down how it was called."""
 
     def __init__(self, root: Path) -> None:
-        self.layout = argv.Layout(str(root / "kvm"), str(root / "log"), "web1")
+        self.layout = Layout(str(root / "kvm"), str(root / "log"), "web1")
         Path(self.layout.nic_dir).mkdir(parents=True)
         self.script = Path(paths.current().conf_dir) / "kvm-vif-bridge"
         self.script.parent.mkdir(parents=True)

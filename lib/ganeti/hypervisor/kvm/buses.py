@@ -1,0 +1,144 @@
+"""Where a guest's devices are: slots and addresses on its buses, each handed out once.
+
+What is found here is written down with the guest, so that a device keeps its place when the guest
+is sent to another node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import hv
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import Nic
+
+PCI_SLOTS = 32
+SCSI_SLOTS = 16
+# A slot has eight functions.
+HOTPLUG_PORTS = 8
+CDROM_SCSI_IDS = (6, 5)
+CDROMS = ("cdrom_image_path", "cdrom2_image_path")
+SCSI_TYPES = frozenset(("scsi", *hv.KVM_SCSI_DEVICE_TYPES))
+CDROM_SCSI_TYPES = frozenset(("scsi", "scsi-cd"))
+_DISK_DRIVERS = {"paravirtual": "virtio-blk-pci", "ide": "ide-hd", "scsi": "scsi-hd"}
+_NIC_DRIVERS = {"paravirtual": "virtio-net-pci"}
+# Flash and memory cards: the machines of virtual servers have no place for them.
+UNSUPPORTED_DISK_TYPES = frozenset(("mtd", "pflash", "sd"))
+# Controllers of the nineties know eight addresses, one of which is their own.
+_SMALL_SCSI_CONTROLLERS = frozenset(("lsi", "dc390"))
+_SMALL_SCSI_SLOTS = 7
+
+
+def device_id(kind: str, uuid: str) -> str:
+    """``disk-`` or ``nic-`` and the UUID without its last two groups."""
+    return f"{kind}-{'-'.join(uuid.split('-')[:3])}"
+
+
+def is_q35(machine: str) -> bool:
+    """Whether a machine type has PCI Express, where the root bus cannot change while it runs."""
+    return "q35" in machine
+
+
+def hotplug_ports(machine: str, reserved: int) -> list[tuple[str, str]]:
+    """Ports for devices that come later: (id, address), all functions of the last reserved slot.
+
+    Empty where none are needed, or where no slot is reserved that could hold them.
+    """
+    if not is_q35(machine) or reserved < 2:
+        return []
+    return [(f"hotplug{number}", f"{reserved - 1:#x}.{number:x}")
+            for number in range(HOTPLUG_PORTS)]
+
+
+class Bus:
+    """Free places on the guest's buses; hands out each one once.
+
+    Slots below ``reserved`` are left to the devices to which QEMU gives a slot itself.
+
+    :param scsi: addresses for SCSI disks.
+    """
+
+    def __init__(self, machine: str, reserved: int, *, scsi: Sequence[int] = range(SCSI_SLOTS)
+                 ) -> None:
+        # A q35 machine calls its root bus otherwise, and can only change what is behind a port.
+        self._ports_free = [port for port, _ in hotplug_ports(machine, reserved)]
+        self.pci_name = "pcie.0" if is_q35(machine) else "pci.0"
+        self._pci_free = list(range(reserved, PCI_SLOTS - 1))
+        self._scsi_free = list(scsi)
+        self._running = False
+
+    def claim(self, info: Mapping[str, Any]) -> None:
+        """Take the place of a device of a guest that runs; from now on, places can be plugged."""
+        self._running = True
+        bus = info.get("bus")
+        if bus == self.pci_name and "addr" in info:
+            slot = int(str(info["addr"]), 16)
+            self._pci_free = [free for free in self._pci_free if free != slot]
+        elif bus in self._ports_free:
+            self._ports_free.remove(bus)
+        elif "scsi-id" in info:
+            self._scsi_free = [free for free in self._scsi_free if free != int(info["scsi-id"])]
+
+    def pci(self) -> dict[str, Any]:
+        """Bus and address of a new PCI device.
+
+        :raises HypervisorError: all slots are taken.
+        """
+        if self._running and self.pci_name == "pcie.0":
+            if not self._ports_free:
+                raise errors.HypervisorError(
+                    "the guest has no free PCI Express port. A restart gives all devices slots.")
+            return {"bus": self._ports_free.pop(0), "addr": "0x0"}
+        if not self._pci_free:
+            raise errors.HypervisorError(
+                "the guest has no free PCI slot. A smaller kvm_pci_reservations makes more room.")
+        return {"bus": self.pci_name, "addr": hex(self._pci_free.pop(0))}
+
+    def scsi(self) -> dict[str, Any]:
+        """Bus and address of a new SCSI device.
+
+        :raises HypervisorError: all are taken.
+        """
+        if not self._scsi_free:
+            raise errors.HypervisorError("the guest has no free SCSI address")
+        return {"bus": "scsi.0", "channel": 0, "scsi-id": self._scsi_free.pop(0), "lun": 0}
+
+
+def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
+    """The bus of a guest, without any device yet."""
+    small = hvparams.get("scsi_controller_type") in _SMALL_SCSI_CONTROLLERS
+    drives = [number for number, _ in enumerate(CDROMS) if hvparams.get(CDROMS[number])]
+    taken = {CDROM_SCSI_IDS[number] for number in drives
+             if cdrom_type(hvparams) in CDROM_SCSI_TYPES}
+    return Bus(machine, int(hvparams.get("kvm_pci_reservations") or 0),
+               scsi=[slot for slot in range(_SMALL_SCSI_SLOTS if small else SCSI_SLOTS)
+                     if slot not in taken])
+
+
+def cdrom_type(hvparams: Mapping[str, Any]) -> str:
+    return str(hvparams.get("cdrom_disk_type") or hvparams["disk_type"])
+
+
+def disk_hvinfo(disk: Disk, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
+    """Driver, id and place of a disk.
+
+    :raises HypervisorError: the disk type cannot be used, or there is no place left.
+    """
+    disk_type = hvparams["disk_type"]
+    if disk_type in UNSUPPORTED_DISK_TYPES:
+        raise errors.HypervisorError(
+            f"disk type {disk_type} is no disk of a machine that guests run on here")
+    info = {"driver": _DISK_DRIVERS.get(disk_type, disk_type), "id": device_id("disk", disk.uuid)}
+    if disk_type in SCSI_TYPES:
+        return info | bus.scsi()
+    # QEMU finds a place on the IDE controllers by itself.
+    return info if disk_type == "ide" else info | bus.pci()
+
+
+def nic_hvinfo(nic: Nic, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, Any]:
+    """Driver, id and place of a NIC."""
+    nic_type = hvparams["nic_type"]
+    info = {"driver": _NIC_DRIVERS.get(nic_type, nic_type), "id": device_id("nic", nic.uuid)}
+    return info if nic_type == "ne2k_isa" else info | bus.pci()

@@ -1,0 +1,226 @@
+"""Disks and NICs in QEMU's words, for its command line and for QMP; pure functions.
+
+Values in ``key=value`` lists have their commas doubled, as QEMU wants.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ganeti import errors
+from ganeti.constants import disk as disk_constants
+from ganeti.constants import net
+from ganeti.hypervisor.kvm import communication
+from ganeti.hypervisor.kvm.runtime import RuntimeDisk
+from ganeti.wire import json
+
+GLUSTER_PORT = 24007
+#: NIC modes that need an interface on the host.
+TAP_MODES = frozenset((net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS,
+                       net.NIC_MODE_EXT))
+# hvparam disk_cache -> (write-cache of the device, direct, no-flush).
+_CACHE_MODES = {
+    "default": ("on", "off", "off"),
+    "writeback": ("on", "off", "off"),
+    "none": ("on", "on", "off"),
+    "writethrough": ("off", "off", "off"),
+}
+
+
+def escape(value: str) -> str:
+    """A value inside a comma separated list of QEMU."""
+    return value.replace(",", ",,")
+
+
+def join(options: Iterable[tuple[str, Any]]) -> str:
+    """``key=value,...`` as QEMU reads it."""
+    return ",".join(f"{key}={escape(str(value))}" for key, value in options)
+
+
+def _place(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    keys = ("id", "bus", "addr", "channel", "scsi-id", "lun")
+    return [(key, info[key]) for key in keys if key in info]
+
+
+def cache_mode(hvparams: Mapping[str, Any], dev_type: str, *,
+               direct_works: bool = True) -> tuple[str, str, str]:
+    """(write-cache, direct, no-flush) for a disk.
+
+    A disk that another node may open after a migration must not sit in this node's page cache, so
+    externally mirrored ones get no host cache whatever the parameter says.
+
+    :param direct_works: False when the file system refuses unbuffered access, which is tolerable
+        only where all nodes share one kernel.
+    """
+    mode = hvparams["disk_cache"]
+    if dev_type in disk_constants.EXT_MIRRORED - {disk_constants.RBD} and direct_works:
+        mode = "none"
+    if mode not in _CACHE_MODES:
+        raise errors.HypervisorError(f"disk_cache '{mode}' is not known")
+    return _CACHE_MODES[mode]
+
+
+class DiskOptions(NamedTuple):
+    """What makes a disk: the card in the guest, and the block node behind it."""
+
+    device: list[tuple[str, Any]]
+    node: list[tuple[str, Any]]
+
+
+def disk_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
+                 direct_works: bool = True) -> DiskOptions:
+    """Options of the card and of the block node of one disk."""
+    info = disk.hvinfo
+    write_cache, direct, no_flush = cache_mode(hvparams, disk.disk.get("dev_type", ""),
+                                               direct_works=direct_works)
+    device = [*_place(info), ("drive", info["id"])]
+    # scsi-block and scsi-generic pass commands through and have no cache of their own.
+    if info["driver"] not in ("scsi-block", "scsi-generic"):
+        device.append(("write-cache", write_cache))
+    if bootable:
+        device.append(("bootindex", 1))
+    node = [("driver", "raw"), ("node-name", info["id"]),
+            ("discard", hvparams.get("disk_discard") or "ignore"),
+            ("cache.direct", direct), ("cache.no-flush", no_flush)]
+    node += file_options(disk, hvparams, is_block=is_block)
+    if disk.disk.get("mode") == disk_constants.RDONLY:
+        node.append(("read-only", "on"))
+    else:
+        node.append(("auto-read-only", "off"))
+    return DiskOptions(device, node)
+
+
+def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
+              direct_works: bool = True) -> list[str]:
+    """``-device`` and ``-blockdev`` of one disk."""
+    options = disk_options(disk, hvparams, is_block=is_block, bootable=bootable,
+                           direct_works=direct_works)
+    return ["-device", f"{disk.hvinfo['driver']},{join(options.device)}",
+            "-blockdev", join(options.node)]
+
+
+def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> dict[str, Any]:
+    """Options of a command line as arguments of a QMP command.
+
+    :param flat: for ``device_add``, whose only switch here is ``mq``; else dots open a level and
+        every ``on`` and ``off`` is a boolean, as ``blockdev-add`` wants.
+    """
+    result: dict[str, Any] = {}
+    for key, value in options:
+        switch = value in ("on", "off") and (not flat or key == "mq")
+        target = result
+        *levels, last = [key] if flat else key.split(".")
+        for level in levels:
+            target = target.setdefault(level, {})
+        target[last] = value == "on" if switch else value
+    return result
+
+
+def file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
+                 is_block: bool) -> list[tuple[str, Any]]:
+    """The lower half of a block node: where the bytes are."""
+    if disk.uri is not None:
+        return [(f"file.{key}", value) for key, value in uri_options(disk.uri)]
+    return [("file.driver", "host_device" if is_block else "file"), ("file.filename", disk.path),
+            ("file.aio", hvparams.get("disk_aio") or "threads")]
+
+
+def uri_options(uri: str) -> list[tuple[str, Any]]:
+    """How QEMU itself reaches a disk: the options of its driver.
+
+    :param uri: ``rbd:pool/volume[:key=value...]``, ``gluster://server[:port]/volume/path``, or
+        ``json:{"driver": ...}`` with the options of any driver.
+    :raises HypervisorError: none of these.
+    """
+    scheme, _, rest = uri.partition(":")
+    if scheme == "rbd":
+        image, *settings = rest.split(":")
+        pool, _, volume = image.partition("/")
+        options: list[tuple[str, Any]] = [("driver", "rbd"), ("pool", pool), ("image", volume)]
+        names = {"id": "user", "conf": "conf"}
+        for setting in settings:
+            key, _, value = setting.partition("=")
+            if key not in names:
+                raise errors.HypervisorError(f"disk {uri}: setting {key} is not known")
+            options.append((names[key], value))
+        if pool and volume:
+            return options
+    elif scheme == "json":
+        try:
+            return list(_flat(json.loads(rest)))
+        except (errors.ParseError, TypeError) as err:
+            raise errors.HypervisorError(f"disk {uri}: {err}") from err
+    elif scheme.partition("+")[0] == "gluster":
+        parts = urllib.parse.urlsplit(uri)
+        volume, _, path = parts.path.lstrip("/").partition("/")
+        if parts.hostname and volume and path:
+            return [("driver", "gluster"), ("volume", volume), ("path", path),
+                    ("server.0.type", "inet"), ("server.0.host", parts.hostname),
+                    ("server.0.port", str(parts.port or GLUSTER_PORT))]
+    raise errors.HypervisorError(f"disk access through {uri} is not supported by this hypervisor")
+
+
+def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Nested options in the form of a command line, with dots between the levels."""
+    pairs = (options.items() if isinstance(options, dict)
+             else ((str(number), value) for number, value in enumerate(options)))
+    for key, value in pairs:
+        if isinstance(value, (dict, list)):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", ("on" if value else "off") if isinstance(value, bool) else value
+
+
+def nic_device(nic: Mapping[str, Any], hvparams: Mapping[str, Any], *,
+               tap: bool) -> list[tuple[str, Any]]:
+    """Options of the card of one NIC.
+
+    :param tap: it is connected to an interface of the host.
+    """
+    info = nic["hvinfo"]
+    device = [*_place(info), ("netdev", info["id"]), ("mac", nic["mac"])]
+    queues = nic_queues(hvparams)
+    if tap and queues > 1:
+        # A pair of vectors per queue, one for control and one for configuration changes.
+        device += [("mq", "on"), ("vectors", 2 * queues + 2)]
+    return device
+
+
+def nic_queues(hvparams: Mapping[str, Any]) -> int:
+    """Pairs of queues between guest and host; only paravirtual cards have more than one."""
+    paravirtual = hvparams["nic_type"] == "paravirtual"
+    return int(hvparams.get("virtio_net_queues") or 1) if paravirtual else 1
+
+
+def wants_vhost(hvparams: Mapping[str, Any]) -> bool:
+    """Whether the kernel shall carry the packets itself."""
+    return hvparams["nic_type"] == "paravirtual" and bool(hvparams.get("vhost_net"))
+
+
+def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | None, *,
+             bootable: bool, vhost_works: bool = True, forward: str = "") -> list[str]:
+    """``-netdev`` and ``-device`` of one NIC.
+
+    :param tap: the host's interface; None for user networking.
+    :param forward: see :func:`ganeti.hypervisor.kvm.communication.forwarder`.
+    :param vhost_works: the kernel can carry the packets itself, when ``vhost_net`` asks for it.
+    """
+    info = nic["hvinfo"]
+    device = nic_device(nic, hvparams, tap=tap is not None)
+    if tap is None:
+        backend = [("type", "user"), ("id", info["id"])]
+        if forward and communication.is_communication(nic):
+            backend += communication.qemu_network(nic, forward)
+    else:
+        backend = [("type", "tap"), ("id", info["id"]), ("ifname", tap), ("script", "no"),
+                   ("downscript", "no")]
+        queues = nic_queues(hvparams)
+        if queues > 1:
+            backend.append(("queues", queues))
+        if wants_vhost(hvparams) and vhost_works:
+            backend.append(("vhost", "on"))
+    if bootable:
+        device.append(("bootindex", 1))
+    return ["-netdev", join(backend), "-device", f"{info['driver']},{join(device)}"]
