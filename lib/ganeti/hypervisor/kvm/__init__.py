@@ -2,8 +2,8 @@
 
 * :mod:`~ganeti.hypervisor.kvm.argv` builds command lines, of
   :mod:`~ganeti.hypervisor.kvm.devices` at the places that :mod:`~ganeti.hypervisor.kvm.buses` gives
-  them and of a :mod:`~ganeti.hypervisor.kvm.display`; :mod:`~ganeti.hypervisor.kvm.parse` reads what
-  QEMU prints and ``/proc`` shows: pure functions;
+  them and of a :mod:`~ganeti.hypervisor.kvm.display`; :mod:`~ganeti.hypervisor.kvm.parse` reads
+  what QEMU prints and ``/proc`` shows: pure functions;
 * :mod:`~ganeti.hypervisor.kvm.facts` knows the installed QEMU, and by trial whether KVM works here;
 * :mod:`~ganeti.hypervisor.kvm.runtime` is the file that remembers how a guest was started;
 * :mod:`~ganeti.hypervisor.kvm.qmp` is the control socket, :mod:`~ganeti.hypervisor.kvm.nic` the
