@@ -119,10 +119,12 @@ def test_after_a_failure_there_is_one_writer_again():
 
 def test_a_migration_waits_until_all_is_in_step():
     master = master_with()
-    progress = iter([[False, 20.0], [False, 20.0], [False, 60.0], [True, 100.0]])
+    answers = [0.0, 0.0, 20.0, 20.0, 60.0]
+    progress = iter([[False, percent] for percent in answers])
     master.rpc.answers["drbd_wait_sync"] = lambda *_args: next(progress, [True, 100.0])
     master.run(migrate())
-    assert [line for line in master.job.log if "in step" in line] == [
+    assert [line for line in master.job.log if "in step" in line or "halves" in line] == [
+        "* waiting until the halves of its disks have met",
         "* disks are in step to 20.0 %", "* disks are in step to 60.0 %"]
 
 

@@ -210,6 +210,8 @@ def wait_in_step(
         if done:
             return
         if lowest != told:
-            unit.feedback(f"* disks are in step to {lowest:.1f} %")
+            # A half that does not see the other one cannot say how much is missing.
+            unit.feedback(f"* disks are in step to {lowest:.1f} %" if lowest else
+                          "* waiting until the halves of its disks have met")
             told = lowest
         sleep(POLL_S)
