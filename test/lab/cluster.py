@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from lab import drbd
 from lab.machines import Lab, Machine
+from lab.waiting import wait_until
 
 NAME = "lab"
 GROUP = "xenvg"
@@ -94,14 +94,29 @@ class Cluster:
         for node in self.nodes_of(name):
             drbd.wait_for(self.lab[node], self.minor(name, node), "^Connected UpToDate/UpToDate")
 
+    def settled(self, name: str, *nodes: str, blocks: int) -> None:
+        """Both halves of a running instance are in step and no other node has anything of it.
+
+        Nothing else has volumes in the cluster at that time.
+
+        :param nodes: primary and secondary node which it must have; those it has, if none.
+        :param blocks: as many were written and must be there.
+        """
+        found = self.nodes_of(name)
+        assert not nodes or found == nodes
+        self.in_step(name)
+        primary = self.lab[found[0]]
+        assert drbd.minors(primary)[self.minor(name, primary.name)].primary
+        drbd.check(primary, self.device(name, primary.name), blocks)
+        for machine in self.lab:
+            expected = 2 if machine.name in found else 0
+            assert len(drbd.volumes(machine)) == expected, machine.name
+            assert len(drbd.minors(machine)) == expected // 2, machine.name
+
     def wait_for_node(self, name: str, timeout_s: float = 300.0) -> None:
         """Wait until the node daemon of a node answers the master."""
-        deadline = time.monotonic() + timeout_s
-        while self.master.call(f"gnt-node list -o mtotal --no-headers {name} | grep -q '[0-9]'"
-                               ).returncode:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{name} does not answer")
-            time.sleep(1)
+        listed = f"gnt-node list -o mtotal --no-headers {name} | grep -q '[0-9]'"
+        wait_until(lambda: self.master.call(listed).returncode == 0, f"{name} answers", timeout_s)
 
     def config(self) -> dict[str, Any]:
         """The configuration as it is stored."""

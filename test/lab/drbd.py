@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
-import time
 
 from ganeti.storage.drbd.parse import MinorState, parse_proc
 from lab.machines import Machine
+from lab.waiting import wait_until
 
 #: Where ``writer.py`` is on the machines.
 WRITER = "/root/writer.py"
@@ -22,15 +22,19 @@ def minors(machine: Machine) -> dict[int, MinorState]:
 
 def wait_for(machine: Machine, minor: int, what: str, timeout_s: float = 300.0) -> MinorState:
     """Wait until ``connection local/remote`` of a minor matches a regular expression."""
-    deadline = time.monotonic() + timeout_s
-    while True:
+    text = ""
+
+    def reached() -> MinorState | None:
+        nonlocal text
         state = minors(machine).get(minor)
         text = "" if state is None else f"{state.connection} {state.local_disk}/{state.remote_disk}"
-        if state is not None and re.search(what, text):
-            return state
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{machine.name}: minor {minor} is {text!r}, not {what!r}")
-        time.sleep(0.3)
+        return state if re.search(what, text) else None
+
+    found = wait_until(
+        reached, lambda: f"{machine.name}: minor {minor} is {what!r}; it is {text!r}", timeout_s,
+        pause_s=0.3)
+    assert found is not None
+    return found
 
 
 def volumes(machine: Machine) -> list[str]:
@@ -61,13 +65,14 @@ class Writer:
 
     def wait_for(self, number: int, timeout_s: float = 120.0) -> None:
         """Wait until this many blocks are confirmed."""
-        deadline = time.monotonic() + timeout_s
-        while self.confirmed < number:
-            if self._process.poll() is not None:
-                raise AssertionError(f"the writer ended: {''.join(self.output)}")
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"only {self.confirmed} blocks were written")
-            time.sleep(0.1)
+        def written() -> bool:
+            ended = self._process.poll() is not None
+            assert self.confirmed >= number or not ended, (
+                f"the writer ended: {''.join(self.output)}")
+            return self.confirmed >= number
+
+        wait_until(written, lambda: f"{number} blocks are written; {self.confirmed} are", timeout_s,
+                   pause_s=0.1)
 
     def more(self, count: int) -> None:
         """Wait for so many more blocks."""

@@ -45,8 +45,10 @@ def built() -> Path:
     :raises CannotBuild: not root, a program is missing, or a step of the recipe failed.
     """
     cache = cache_dir()
-    cache.mkdir(parents=True, exist_ok=True)
     target = cache / f"image-{recipe_hash()}"
+    if (target / "complete").exists():
+        return target
+    _make_cache(cache)
     with open(cache / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if (target / "complete").exists():
@@ -63,7 +65,28 @@ def built() -> Path:
         if done.returncode:
             raise CannotBuild(f"the recipe failed; its logs are in {target}")
         (target / "complete").touch()
+        _give_away(cache)
     return target
+
+
+def _make_cache(cache: Path) -> None:
+    """Make the directory; what is new belongs to whom the directory around it belongs to."""
+    new = [path for path in (cache, *cache.parents) if not path.exists()]
+    cache.mkdir(parents=True, exist_ok=True)
+    for path in reversed(new):
+        _give(path, path.parent)
+
+
+def _give_away(cache: Path) -> None:
+    """Let the owner of the cache use what root has built there, its key included."""
+    for path in cache.rglob("*"):
+        _give(path, cache)
+
+
+def _give(path: Path, around: Path) -> None:
+    owner = around.stat()
+    if os.geteuid() == 0:
+        os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _check_tools() -> None:
@@ -73,7 +96,8 @@ def _check_tools() -> None:
         raise CannotBuild(f"building the image needs {', '.join(missing)} (packages:"
                           f" {' '.join(PACKAGES)})")
     if os.geteuid() != 0:
-        raise CannotBuild("building the image needs root; once it is built, running does not")
+        raise CannotBuild("building the image needs root, running does not; once: sudo tools/lab"
+                          " image")
 
 
 def install_project(image: Path) -> None:
@@ -97,3 +121,10 @@ def install_project(image: Path) -> None:
     subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-d", tree, image,
                     f"{_PROJECT_MIB}M"], check=True)
     shutil.rmtree(tree)
+
+
+if __name__ == "__main__":
+    try:
+        print(built())
+    except CannotBuild as err:
+        sys.exit(f"no image for the laboratory: {err}")

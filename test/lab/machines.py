@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from lab import image, network, qemu
+from lab.waiting import wait_until
 
 PRIMARY, SECONDARY = 0, 1
 _DISK_MIB = 24 * 1024
@@ -85,15 +86,20 @@ class Machine:
         """
         begin = time.monotonic()
         log = self._spec.file("log")
-        while True:
-            console = log.read_text(errors="replace") if log.exists() else ""
-            if f"lab: {self.name} is ready" in console:
-                return time.monotonic() - begin
+
+        def console() -> str:
+            return log.read_text(errors="replace") if log.exists() else ""
+
+        def ready() -> bool:
+            if f"lab: {self.name} is ready" in console():
+                return True
             if self._process is None or self._process.poll() is not None:
                 raise TimeoutError(f"{self.name} ended: {self._spec.file('out').read_text()}")
-            if time.monotonic() - begin > _START_S:
-                raise TimeoutError(f"{self.name} is not ready:\n{console[-3000:]}")
-            time.sleep(0.1)
+            return False
+
+        wait_until(ready, lambda: f"{self.name} is ready:\n{console()[-3000:]}", _START_S,
+                   pause_s=0.1)
+        return time.monotonic() - begin
 
     def power_off(self) -> None:
         """Pull the plug."""
