@@ -69,6 +69,7 @@ scenario: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	-@tools/install-packages ganeti-htools-3.0
 	-@tools/install-packages ovmf swtpm nftables iptables
+	-@tools/install-packages openvswitch-switch
 	$(PYTEST) -q $(PARALLEL) test/scenario
 
 scenario-long: venv
