@@ -46,6 +46,9 @@ KVM_FIRMWARE_UEFI = "uefi"
 KVM_FIRMWARES = ("bios", KVM_FIRMWARE_UEFI)
 KVM_TPM_2 = "2.0"
 KVM_TPM_VERSIONS = ("1.2", KVM_TPM_2)
+# Names of disks that belong to the firmware and not to the guest.
+KVM_UEFI_DISK = "efivars"
+KVM_TPM_DISK = "tpm"
 KVM_FLAG_VALUES = ("disabled", "enabled")
 KVM_MOUSE_TYPES = ("mouse", "tablet")
 KVM_NIC_TYPES = ("e1000", "i82551", "i82557b", "i82559er", "ne2k_isa", "ne2k_pci",

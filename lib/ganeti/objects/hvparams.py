@@ -399,6 +399,24 @@ def _check_kvm_combinations(params: Mapping[str, Any]) -> None:
             "hypervisor parameters vnc_bind_address and spice_bind: only one of them can be set")
 
 
+def firmware_disks(hypervisor: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Names of the disks which the firmware of a guest with these parameters needs for itself; with
+    what wants each of them, for messages."""
+    wanted = {}
+    if hypervisor == hv.KVM:
+        if params.get("firmware") == hv.KVM_FIRMWARE_UEFI:
+            wanted[hv.KVM_UEFI_DISK] = "firmware=uefi"
+        if params.get("tpm_version"):
+            wanted[hv.KVM_TPM_DISK] = f"tpm_version={params['tpm_version']}"
+    return wanted
+
+
+def lacks_firmware_disk(name: str, wanted_by: str) -> str:
+    """What to tell whose instance lacks one of :func:`firmware_disks`."""
+    return (f"parameter {wanted_by} needs a small disk named {name}, as made by "
+            f"gnt-instance modify --disk add:size=4M,name={name}")
+
+
 def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """What a node has to find: ``(parameter, path, FILE or DIRECTORY)`` each."""
     table = _table(hypervisor)

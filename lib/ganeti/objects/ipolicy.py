@@ -120,12 +120,13 @@ def _check_std_inside(std: Mapping[str, int], alternatives: Iterable[Mapping[str
 
 
 def check(policy: Mapping[str, Any], *, memory_mib: int | None = None, vcpus: int | None = None,
-          disk_sizes_mib: Iterable[int] | None = None, nic_count: int | None = None,
+          disk_sizes_mib: Iterable[int | None] | None = None, nic_count: int | None = None,
           spindle_use: int | None = None, disk_template: str | None = None,
           ) -> list[str]:
     """What speaks against an instance under a filled policy; an empty list when nothing does.
 
-    What is None is not looked at. The alternative which the instance violates least counts.
+    What is None is not looked at, a disk's size among others, too. The alternative which the
+    instance violates least counts.
     """
     violations = []
     if disk_template is not None and disk_template not in policy[DISK_TEMPLATES]:
@@ -142,7 +143,7 @@ def check(policy: Mapping[str, Any], *, memory_mib: int | None = None, vcpus: in
         sizes = list(disk_sizes_mib)
         wanted.append((DISK_COUNT, DISK_COUNT, len(sizes)))
         wanted.extend((DISK_SIZE, f"{DISK_SIZE}/{place}", size)
-                      for place, size in enumerate(sizes))
+                      for place, size in enumerate(sizes) if size is not None)
     found = [_outside(bounds, wanted) for bounds in policy[MINMAX]]
     return violations + min(found, key=len)
 

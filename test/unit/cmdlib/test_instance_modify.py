@@ -7,7 +7,7 @@ import pytest
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.objects import Nic, ipolicy
+from ganeti.objects import Nic, ipolicy, updated
 from ganeti.opcodes.instance import OpInstanceSetParams
 
 RULES = ipolicy.defaults()
@@ -59,6 +59,26 @@ def test_hypervisor_parameters_are_checked_on_the_nodes():
     master.rpc.errors["hypervisor_validate_params"] = "no vhost here"
     text = master.refused(modify(hvparams={"vhost_net": False}), errors.ECODE_INVAL)
     assert "no vhost here" in text
+
+
+def test_the_firmware_keeps_its_disk():
+    master = master_with(hypervisor="kvm")
+    uefi = {"hvparams": {"firmware": "uefi", "tpm_version": "2.0"}}
+    efivars, tpm = (["add", -1, {"size": 4, "name": name}] for name in ("efivars", "tpm"))
+    assert "firmware=uefi needs a small disk named efivars" in master.refused(
+        modify(**uefi), errors.ECODE_INVAL)
+    assert "tpm_version=2.0 needs a small disk named tpm" in master.refused(
+        modify(**uefi, disks=[efivars]), errors.ECODE_INVAL)
+    master.run(modify(**uefi, disks=[efivars, tpm]))
+    for change in (["remove", "efivars", {}], ["modify", "tpm", {"name": "data"}]):
+        with pytest.raises(errors.OpPrereqError, match="needs a small disk"):
+            master.run(modify(disks=[change]))
+    master.run(modify(hvparams={"tpm_version": "default"}, disks=[["remove", "tpm", {}]]))
+    # What was so before is no reason to refuse other changes.
+    cluster = master.config.cluster()
+    master.config.update_cluster(updated(cluster, hvparams={
+        **cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "tpm_version": "1.2"}}))
+    master.run(modify(beparams={"vcpus": 2}))
 
 
 def test_the_operating_system_on_record():

@@ -391,7 +391,9 @@ class LUClusterVerifyGroup(LogicalUnit):
             self,
             node,
             beparams=self.config.cluster().fill_be(instance),
-            disk_sizes_mib=[disk.size for disk in self.config.instance_disks(instance)],
+            disk_sizes_mib=policy.counted_sizes(
+                instance.hypervisor, lambda: self.config.filled(instance).hvparams,
+                ((disk.name, disk.size) for disk in self.config.instance_disks(instance))),
             nic_count=len(instance.nics),
             disk_template=self.config.disk_template(instance),
         ):

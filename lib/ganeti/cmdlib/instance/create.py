@@ -251,11 +251,15 @@ class LUInstanceCreate(PlacedUnit):
             self,
             node,
             beparams=beparams_filled,
-            disk_sizes_mib=[wish["size"] for wish in wishes],
+            disk_sizes_mib=policy.counted_sizes(
+                self.hypervisor, lambda: hvparams_filled,
+                ((wish["name"], wish["size"]) for wish in wishes)),
             nic_count=len(planned_nics),
             disk_template=self.template,
         )
         policy.refuse(self, self.name, node, found, ignore=op.ignore_ipolicy)
+        params.require_firmware_disks(
+            self.hypervisor, hvparams_filled, [wish["name"] for wish in wishes])
         prereq.require_hvparams_usable(self, [node.uuid], self.hypervisor, hvparams_filled)
         helper = None
         if op.os_type is not None and not op.no_install:

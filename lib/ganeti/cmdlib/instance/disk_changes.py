@@ -64,9 +64,10 @@ class DiskStep:
 
 @dataclass(frozen=True, slots=True)
 class DiskPlan:
-    """All changes, and what the instance's disks will be: sizes in MiB and kind."""
+    """All changes, and what the instance's disks will be: names, sizes in MiB and kind."""
 
     steps: tuple[DiskStep, ...]
+    names: tuple[str | None, ...]
     sizes_mib: tuple[int, ...]
     template: str
 
@@ -116,9 +117,10 @@ def plan(
                 step = _modify(index, current[index], change.params)
                 current[index] = step.disk
         steps.append(step)
-    new_disks.require_unique_names([disk.name for disk in current])
+    names = tuple(disk.name for disk in current)
+    new_disks.require_unique_names(names)
     sizes = tuple(disk.size for disk in current)
-    return DiskPlan(tuple(steps), sizes, template if current else DISKLESS)
+    return DiskPlan(tuple(steps), names, sizes, template if current else DISKLESS)
 
 
 def _template_of_new(

@@ -3,7 +3,7 @@ one start."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
@@ -90,6 +90,21 @@ def require_hv_syntax(hypervisor: str, filled: Mapping[str, Any]) -> None:
         raise errors.OpPrereqError(
             f"parameters of hypervisor {hypervisor}: {err}", errors.ECODE_INVAL
         ) from err
+
+
+def require_firmware_disks(
+    hypervisor: str, filled: Mapping[str, Any], names: Collection[str | None],
+    lacking: Collection[str] = (),
+) -> None:
+    """The firmware has the disks it needs for itself.
+
+    :param names: of the instance's disks.
+    :param lacking: disks that may go on missing, because the instance never had them.
+    """
+    for name, wanted_by in hv.firmware_disks(hypervisor, filled).items():
+        if name not in names and name not in lacking:
+            raise errors.OpPrereqError(
+                hv.lacks_firmware_disk(name, wanted_by), errors.ECODE_INVAL)
 
 
 def checked_overrides(

@@ -2,15 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.objects import ipolicy
+from ganeti.constants import hv
+from ganeti.objects import hvparams, ipolicy
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import FilledInstance, Node
+
+
+# Larger disks count, whatever they are called.
+_FIRMWARE_DISK_MIB = 64
+
+
+def counted_sizes(
+    hypervisor: str, filled: Callable[[], Mapping[str, Any]],
+    disks: Iterable[tuple[str | None, int]],
+) -> list[int | None]:
+    """Sizes of disks as :func:`violations` wants them: of those which belong to the firmware none,
+    as they are as small as they are whatever sizes instances shall have.
+
+    :param filled: tells the hypervisor parameters, when they matter.
+    :param disks: name and size in MiB of each.
+    """
+    sizes: list[int | None] = []
+    for name, size in disks:
+        small = name in (hv.KVM_UEFI_DISK, hv.KVM_TPM_DISK) and size <= _FIRMWARE_DISK_MIB
+        own = small and name in hvparams.firmware_disks(hypervisor, filled())
+        sizes.append(None if own else size)
+    return sizes
 
 
 def violations(
@@ -18,7 +41,7 @@ def violations(
     node: Node,
     *,
     beparams: Mapping[str, Any],
-    disk_sizes_mib: Iterable[int],
+    disk_sizes_mib: Iterable[int | None],
     nic_count: int,
     disk_template: str,
 ) -> list[str]:
@@ -47,7 +70,9 @@ def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str
         policy,
         memory_mib=instance.beparams["maxmem"],
         vcpus=instance.beparams["vcpus"],
-        disk_sizes_mib=[disk.size for disk in instance.disks_info],
+        disk_sizes_mib=counted_sizes(
+            instance.hypervisor, lambda: instance.hvparams,
+            ((disk.name, disk.size) for disk in instance.disks_info)),
         nic_count=len(instance.nics),
         spindle_use=instance.beparams["spindle_use"],
         disk_template=instance.disk_template,

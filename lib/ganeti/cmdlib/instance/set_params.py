@@ -9,6 +9,7 @@ hypervisor can, everything else takes effect with its next start.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +168,7 @@ class LUInstanceSetParams(LogicalUnit):
         planned = self._parameters(instance, primary, results)
         nic_plan, planned = self._interfaces(planned, primary, results)
         disk_plan, conversion = self._disks(instance, results)
+        self._check_firmware(instance, planned, disk_plan)
         self._check_policy(instance, planned, disk_plan, primary)
         plug = None
         if (nic_plan or disk_plan) and not primary.offline:
@@ -418,6 +420,22 @@ class LUInstanceSetParams(LogicalUnit):
             return None if self.secondary is None else self.config.node(self.secondary.uuid)
         return secondary.by_allocator(self, instance, self.op.iallocator)
 
+    def _check_firmware(
+        self, instance: Instance, planned: Instance, disk_plan: disk_changes.DiskPlan | None
+    ) -> None:
+        """Neither the wish for a disk of the firmware comes without it, nor goes that alone."""
+        names = [disk.name for disk in self.config.instance_disks(instance)]
+        before, after = (
+            fill.fill_hv(self.config.cluster(), one.hypervisor, one.os, one.hvparams)
+            for one in (instance, planned)
+        )
+        params.require_firmware_disks(
+            instance.hypervisor,
+            after,
+            names if disk_plan is None else disk_plan.names,
+            lacking=hvparams.firmware_disks(instance.hypervisor, before).keys() - set(names),
+        )
+
     def _check_policy(
         self,
         instance: Instance,
@@ -430,22 +448,26 @@ class LUInstanceSetParams(LogicalUnit):
         before_be = fill.fill_be(cluster, instance.beparams)
         after_be = fill.fill_be(cluster, planned.beparams)
         disks = self.config.instance_disks(instance)
-        old_sizes = [disk.size for disk in disks]
+        old = [(disk.name, disk.size) for disk in disks]
         template = self.op.disk_template or self.config.disk_template(instance)
         states = []
-        for beparams, sizes, nic_count, kind in (
-            (before_be, old_sizes, len(instance.nics), self.config.disk_template(instance)),
+        for one, beparams, named_sizes, kind in (
+            (instance, before_be, old, self.config.disk_template(instance)),
             (
+                planned,
                 after_be,
-                old_sizes if disk_plan is None else list(disk_plan.sizes_mib),
-                len(planned.nics),
+                old if disk_plan is None
+                else list(zip(disk_plan.names, disk_plan.sizes_mib, strict=True)),
                 template if disk_plan is None else disk_plan.template,
             ),
         ):
+            filled_hv = functools.partial(
+                fill.fill_hv, cluster, one.hypervisor, one.os, one.hvparams)
             states.append(
                 policy.violations(
-                    self, primary, beparams=beparams, disk_sizes_mib=sizes, nic_count=nic_count,
-                    disk_template=kind,
+                    self, primary, beparams=beparams,
+                    disk_sizes_mib=policy.counted_sizes(one.hypervisor, filled_hv, named_sizes),
+                    nic_count=len(one.nics), disk_template=kind,
                 )
             )
         new = [found for found in states[1] if found not in states[0]]

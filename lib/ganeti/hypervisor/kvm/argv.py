@@ -21,16 +21,13 @@ from ganeti.hypervisor.kvm import buses, devices, display
 from ganeti.hypervisor.kvm.facts import KVM, TCG, QemuFacts
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk
+from ganeti.objects.hvparams import firmware_disks, lacks_firmware_disk
 from ganeti.objects.instance import FilledInstance
 
 SOCKET_PATH_MAX_BYTES = 107
 _CDROM_DRIVERS = {"paravirtual": "virtio-blk-pci", "scsi": "scsi-cd", "scsi-cd": "scsi-cd"}
 # The interface that the systems of its time know.
 _TPM_CARDS = {"1.2": "tpm-tis", hv.KVM_TPM_2: "tpm-crb"}
-#: Names of disks that belong to the firmware and not to the guest.
-UEFI_DISK = "efivars"
-TPM_DISK = "tpm"
-_PARAMETERS = {UEFI_DISK: "firmware=uefi", TPM_DISK: "tpm_version"}
 
 
 class Ovmf(NamedTuple):
@@ -45,24 +42,21 @@ def special_disk(disks: Sequence[RuntimeDisk], hvparams: Mapping[str, Any],
                  name: str) -> RuntimeDisk | None:
     """The disk that belongs to the firmware when the parameters say so, else None.
 
-    :param name: :data:`UEFI_DISK` or :data:`TPM_DISK`.
+    :param name: :data:`~ganeti.constants.hv.KVM_UEFI_DISK` or ``KVM_TPM_DISK``.
     :raises HypervisorError: they ask for it, and the guest has no disk of this name.
     """
-    wanted = (hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI if name == UEFI_DISK
-              else bool(hvparams.get("tpm_version")))
-    if not wanted:
+    wanted = firmware_disks(hv.KVM, hvparams)
+    if name not in wanted:
         return None
     for disk in disks:
         if disk.disk.get("name") == name:
             return disk
-    raise errors.HypervisorError(
-        f"parameter {_PARAMETERS[name]} needs a small disk named {name}, as made by "
-        f"gnt-instance modify --disk add:size=4M,name={name}")
+    raise errors.HypervisorError(lacks_firmware_disk(name, wanted[name]))
 
 
 def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
     argv: list[str] = []
-    variables = special_disk(runtime.disks, runtime.hvparams, UEFI_DISK)
+    variables = special_disk(runtime.disks, runtime.hvparams, hv.KVM_UEFI_DISK)
     if variables is not None and host.ovmf is not None:
         code = [("driver", "raw"), ("node-name", "uefi-code"), ("read-only", "on"),
                 ("file.driver", "file"), ("file.filename", host.ovmf.code)]
@@ -73,7 +67,7 @@ def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
                 *devices.file_options(variables, runtime.hvparams, is_block=is_block)]
         argv += ["-blockdev", devices.join(code), "-blockdev", devices.join(node),
                  "-machine", f"pflash0=uefi-code,pflash1={variables.hvinfo['id']}"]
-    if special_disk(runtime.disks, runtime.hvparams, TPM_DISK) is not None:
+    if special_disk(runtime.disks, runtime.hvparams, hv.KVM_TPM_DISK) is not None:
         argv += ["-chardev", f"socket,id=tpm0,path={devices.escape(layout.tpm_socket)}",
                  "-tpmdev", "emulator,id=tpm0,chardev=tpm0", "-device", _TPM_CARDS[
                      runtime.hvparams["tpm_version"]] + ",tpmdev=tpm0"]
@@ -299,7 +293,8 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
     argv += ["-qmp", f"unix:{layout.socket('qmp')},server,nowait",
              "-qmp", f"unix:{layout.socket('kvmd')},server,nowait"]
     argv += _firmware(runtime, layout, host)
-    special = [special_disk(runtime.disks, hvp, name) for name in (UEFI_DISK, TPM_DISK)]
+    special = [special_disk(runtime.disks, hvp, name)
+               for name in firmware_disks(hv.KVM, hvp)]
     bootable = boot == "disk"
     for number, disk in enumerate(runtime.disks):
         if disk in special:

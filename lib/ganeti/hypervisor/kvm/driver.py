@@ -284,10 +284,10 @@ class KvmHypervisor(KvmGuests):
     def _firmware(self, record: runtime.Runtime, layout: Layout) -> argv.Ovmf | None:
         """Get what UEFI and TPM remember ready, and start the TPM."""
         hvp = record.hvparams
-        tpm = argv.special_disk(record.disks, hvp, argv.TPM_DISK)
+        tpm = argv.special_disk(record.disks, hvp, hv.KVM_TPM_DISK)
         if tpm is not None:
             firmware.start_tpm(hvp["tpm_version"], tpm.path, layout)
-        variables = argv.special_disk(record.disks, hvp, argv.UEFI_DISK)
+        variables = argv.special_disk(record.disks, hvp, hv.KVM_UEFI_DISK)
         if variables is None:
             return None
         ovmf = firmware.find_ovmf(hvp)

@@ -22,7 +22,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor.kvm import host
-from ganeti.hypervisor.kvm.argv import UEFI_DISK, Ovmf
+from ganeti.hypervisor.kvm.argv import Ovmf
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.utils import fs, process
 
@@ -71,13 +71,13 @@ def prepare_variables(path: str, ovmf: Ovmf) -> None:
             head = os.pread(fd, ovmf.variables_size, 0)
             if len(head) < ovmf.variables_size or ovmf.variables_size % _SECTOR:
                 raise errors.HypervisorError(
-                    f"disk {UEFI_DISK} has less than the {ovmf.variables_size} bytes that "
+                    f"disk {hv.KVM_UEFI_DISK} has less than the {ovmf.variables_size} bytes that "
                     f"{ovmf.variables} needs")
             if head[_SIGNATURE_AT:_SIGNATURE_AT + len(_SIGNATURE)] == _SIGNATURE:
                 return
             if head.strip(b"\0"):
                 raise errors.HypervisorError(
-                    f"disk {UEFI_DISK} holds something that is no UEFI variables. "
+                    f"disk {hv.KVM_UEFI_DISK} holds something that is no UEFI variables. "
                     "An empty disk is filled at the first start.")
             os.pwrite(fd, fs.read_bytes(ovmf.variables), 0)
             os.fsync(fd)
