@@ -21,7 +21,7 @@ from typing import Any
 from fakes import node_wing
 from ganeti import errors, storage
 from ganeti.constants import disk as disk_c
-from ganeti.objects import Disk, FilledInstance, Instance, fill
+from ganeti.objects import Disk, FilledInstance, Instance, fill, snapshots
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.drbd import above, device, parse, status
@@ -61,7 +61,17 @@ class Volume(BlockDevice):
         for minor in Half.kernel.minors.values():
             if self.path in (minor.data, minor.meta):
                 raise self.fail("is in use")
-        Path(self.path).unlink(missing_ok=True)
+        for path in (*self._snapshots(), Path(self.path)):
+            path.unlink(missing_ok=True)
+
+    def _snapshots(self) -> list[Path]:
+        own = Path(self.path)
+        return sorted(own.parent.glob(f"{own.name}{snapshots.SEPARATOR}*"))
+
+    def kept(self) -> list[snapshots.Found]:
+        start = len(Path(self.path).name + snapshots.SEPARATOR)
+        return [snapshots.Found(path.name[start:], path.stat().st_size, None, True)
+                for path in self._snapshots()]
 
     def exists(self) -> bool:
         return os.path.exists(self.path)
@@ -72,6 +82,8 @@ class Volume(BlockDevice):
 
     def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
              exclusive: bool = False) -> None:
+        if self._snapshots():
+            raise self.fail("cannot grow while it has snapshots")
         if backing_store and not dry_run:
             os.truncate(self.path, self.size_bytes() + amount_mib * _MIB)
 

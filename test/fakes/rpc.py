@@ -185,6 +185,9 @@ class FakeRpc:
     def _blockdev_getdimensions(self, node: str, args: dict[str, Any]) -> list[Any]:
         return [[disk.size << 20, None] for disk in args["disks"]]
 
+    def _blockdev_snapshot_list(self, node: str, args: dict[str, Any]) -> list[Any]:
+        return [[] for _disk in args["disks"]]
+
     def _helper_status(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return {"running": False, "known": False, "contact": False, "started": False,
                 "exit_code": None}
@@ -246,6 +249,7 @@ ASKING = frozenset(
         calls.ALL_INSTANCES_INFO,
         calls.BLOCKDEV_FIND,
         calls.BLOCKDEV_GETDIMENSIONS,
+        calls.BLOCKDEV_SNAPSHOT_LIST,
         calls.BRIDGES_EXIST,
         calls.EXPORT_INFO,
         calls.EXPORT_LIST,

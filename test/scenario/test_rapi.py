@@ -195,6 +195,12 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     rest.job("PUT", f"{web}/deactivate-disks")
     rest.job("POST", f"{web}/disk/0/grow", {"amount": 8})
     assert rest.get(web)["disk.sizes"] == [24]
+    assert rest.job("POST", f"{web}/snapshots", {"snapshot_name": "a"})["opresult"] == ["a"]
+    (found,) = rest.job("GET", f"{web}/snapshots")["opresult"][0]
+    assert (found["instance"], found["snapshot"], found["disk"], found["size"]) == (WEB, "a", 0, 24)
+    rest.job("POST", f"{web}/snapshots/a/restore")
+    rest.job("DELETE", f"{web}/snapshots/a")
+    rest.fails("DELETE", f"{web}/snapshots/a")
     rest.job("PUT", f"{web}/startup")
     assert rest.get(f"{web}/console")["instance"] == WEB
     rest.job("POST", f"{web}/reboot?type=hard")

@@ -6,13 +6,15 @@ import os
 import re
 import stat
 import tempfile
+from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors, storage
 from ganeti.backend.registry import serves
 from ganeti.constants.rpc import TIMEOUT_SLOW_S
+from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
-from ganeti.storage import copy
+from ganeti.storage import content, copy
 from ganeti.storage.base import BlockDevice
 from ganeti.utils import process
 from ganeti.wire import calls
@@ -93,3 +95,53 @@ def snapshot(disk: Disk, snapshot_name: str, snapshot_size_mib: int) -> Any:
     inner = disk.children[0] if disk.children else disk
     name = snapshot_name or f"{inner.logical_id[1]}.snap"
     return list(device.snapshot(name, snapshot_size_mib or disk.size))
+
+
+@serves(calls.BLOCKDEV_SNAPSHOT_KEEP)
+def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
+    """Make a snapshot of a disk which stays until it is removed.
+
+    :param size_mib: room for it, where the storage wants to know.
+    :param at_rest: nobody writes to the disk meanwhile.
+    :raises BlockDeviceError: a wrong name, disks of this kind have none, or it fails.
+    """
+    device = _existing(disk)
+    problem = snapshots.wrong_name(name)
+    if problem is not None:
+        raise device.fail(problem)
+    device.keep(name, size_mib, at_rest=at_rest)
+
+
+@serves(calls.BLOCKDEV_SNAPSHOT_LIST)
+def list_snapshots(disks: Sequence[Disk]) -> list[list[list[Any]]]:
+    """The snapshots of each disk; a disk which is lost may have some left."""
+    return [[list(found) for found in storage.device(disk).kept()] for disk in disks]
+
+
+@serves(calls.BLOCKDEV_SNAPSHOT_RESTORE)
+def restore_snapshot(disk: Disk, name: str) -> None:
+    """Copy the content of a snapshot to its disk; what the disk has behind it stays.
+
+    :raises BlockDeviceError: one of them is missing, the disk is smaller, or it fails; then the
+        disk may be written in part.
+    """
+    device = _existing(disk)
+    try:
+        source = storage.device(snapshots.as_disk(disk, name))
+    except errors.ParameterError as err:
+        raise device.fail(str(err)) from err
+    if not source.exists():
+        raise device.fail(f"has no snapshot {name}")
+    source.assemble()
+    size, room = source.size_bytes(), device.size_bytes()
+    if disk.children:
+        # LVM rounds volumes up; of what it added the mirror above knows nothing.
+        below = storage.device(disk.children[0]).size_bytes()
+        size = room if size <= below else size
+    if size > room:
+        raise device.fail(f"has {room} bytes, less than the {size} of its snapshot {name}")
+    device.open(exclusive=True)
+    try:
+        content.copy(source.path, device.path, size)
+    except OSError as err:
+        raise device.fail(f"cannot get the content of its snapshot {name}", err) from err

@@ -13,10 +13,9 @@ import stat
 from typing import Any, NamedTuple
 
 from ganeti import errors
-from ganeti.backend import convert
 from ganeti.constants import disk as disk_c
 from ganeti.objects.disk import Disk
-from ganeti.storage import copy
+from ganeti.storage import content, copy
 from ganeti.utils import fs, paths, process, text
 from ganeti.wire import json
 
@@ -91,7 +90,7 @@ def _copy(source: str, target: str) -> None:
         raise errors.OpExecError(f"the image {source} of the helper guest is empty")
     fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     os.close(fd)
-    convert.copy(source, target, found.st_size)
+    content.copy(source, target, found.st_size)
     os.truncate(target, found.st_size)
 
 

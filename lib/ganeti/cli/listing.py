@@ -181,14 +181,20 @@ def run_list(resource: str, default_fields: Sequence[str], values: Values,
 def _query_and_write(client: luxi.Client, resource: str, fields: list[str], qfilter: Any,
                      values: Values, formatters: Mapping[str, Formatter]) -> int:
     response = client.query(resource, fields, qfilter)
+    write(response, values, formatters)
+    return _warn_of_unknown(client, resource, response["fields"], values)
+
+
+def write(response: Mapping[str, Any], values: Values,
+          formatters: Mapping[str, Formatter] | None = None) -> None:
+    """An answer of a query, or what looks like one, in the format that was chosen."""
     if values.output_format == "csv":
         _write_csv(response, values)
     elif values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
         output.write_data(as_objects(response), values.output_format)
     else:
-        _write_table(response, values, formatters)
-    return _warn_of_unknown(client, resource, response["fields"], values)
+        _write_table(response, values, formatters or {})
 
 
 def _warn_of_unknown(client: luxi.Client, resource: str, fields: Sequence[Mapping[str, Any]],

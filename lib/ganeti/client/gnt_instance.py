@@ -15,6 +15,7 @@ from ganeti.client import (
     instance_disks,
     instance_modify,
     instance_select,
+    instance_snapshots,
     instance_system,
     tags,
 )
@@ -247,6 +248,7 @@ PROGRAM = Program(
         instance_system.REINSTALL,
         instance_system.RENAME,
         *instance_disks.COMMANDS,
+        *instance_snapshots.COMMANDS,
         *tags.commands("instance", "instance", "an instance"),
     ],
     aliases={"start": "startup", "stop": "shutdown", "show": "info"},

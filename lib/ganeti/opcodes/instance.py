@@ -422,6 +422,54 @@ class OpInstanceShutdown(OpCode):
 
 
 @opcode(summary="instance_name")
+class OpInstanceSnapshot(OpCode):
+    """Keep the present content of disks under a name. Result: that name."""
+
+    instance_name: str = param(ht.Str, "Instance")
+    instance_uuid: str | None = param(
+        words.MaybeString, "UUID of the instance; filled in by the master", default=None)
+    snapshot_name: str | None = param(
+        words.MaybeString, "Name of the snapshot; the time (UTC) if not given", default=None)
+    disks: list[int] = param(
+        ht.ListOf(words.DiskIndex), "Numbers of the disks; none means all", default=[])
+    shutdown: bool = param(
+        ht.Bool, "Stop the instance meanwhile, and start it again", default=False)
+    shutdown_timeout: int = param(
+        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120)
+    RESULT = ht.NonEmptyString
+
+
+@opcode(kind=QUERY)
+class OpInstanceSnapshotList(OpCode):
+    """List the snapshots of instances. Result: a dictionary for each, of each disk."""
+
+    instances: list[str] = param(words.Strings, "Instances; none means all", default=[])
+    RESULT = ht.ListOf(ht.Dict)
+
+
+@opcode(summary="instance_name")
+class OpInstanceSnapshotRemove(OpCode):
+    """Remove a snapshot of all disks which have it. Result: None."""
+
+    instance_name: str = param(ht.Str, "Instance")
+    instance_uuid: str | None = param(
+        words.MaybeString, "UUID of the instance; filled in by the master", default=None)
+    snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
+    RESULT = ht.NoneType
+
+
+@opcode(summary="instance_name")
+class OpInstanceSnapshotRestore(OpCode):
+    """Let the disks of a stopped instance have the content of a snapshot again. Result: None."""
+
+    instance_name: str = param(ht.Str, "Instance")
+    instance_uuid: str | None = param(
+        words.MaybeString, "UUID of the instance; filled in by the master", default=None)
+    snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
+    RESULT = ht.NoneType
+
+
+@opcode(summary="instance_name")
 class OpInstanceStartup(OpCode):
     """Start a stopped instance on its primary node. Result: None."""
 

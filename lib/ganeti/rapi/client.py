@@ -452,6 +452,33 @@ class GanetiRapiClient:
                               _options(reason), _given(amount=amount,
                                                        wait_for_sync=wait_for_sync)))
 
+    def GetInstanceSnapshots(self, instance: str, reason: str | None = None) -> int:
+        """List the snapshots of an instance's disks; in the job's result."""
+        return int(self._get(self._path("instances", instance, "snapshots"), _options(reason)))
+
+    def SnapshotInstance(self, instance: str, snapshot_name: str | None = None,
+                         disks: list[int] | None = None, shutdown: bool | None = None,
+                         shutdown_timeout: int | None = None, dry_run: bool = False,
+                         reason: str | None = None) -> int:
+        """Keep the present content of disks under a name, which is the job's result."""
+        return int(self._post(
+            self._path("instances", instance, "snapshots"), _options(reason, dry_run=dry_run),
+            _given(snapshot_name=snapshot_name, disks=disks, shutdown=shutdown,
+                   shutdown_timeout=shutdown_timeout)))
+
+    def DeleteInstanceSnapshot(self, instance: str, snapshot_name: str,
+                               dry_run: bool = False, reason: str | None = None) -> int:
+        """Remove a snapshot."""
+        return int(self._delete(self._path("instances", instance, "snapshots", snapshot_name),
+                                _options(reason, dry_run=dry_run)))
+
+    def RestoreInstanceSnapshot(self, instance: str, snapshot_name: str,
+                                dry_run: bool = False, reason: str | None = None) -> int:
+        """Let the disks of a stopped instance be as they were when a snapshot was made."""
+        return int(self._post(
+            self._path("instances", instance, "snapshots", snapshot_name, "restore"),
+            _options(reason, dry_run=dry_run)))
+
     def RebootInstance(self, instance: str, reboot_type: str | None = None,
                        ignore_secondaries: bool | None = None, dry_run: bool = False,
                        reason: str | None = None, **kwargs: Any) -> int:

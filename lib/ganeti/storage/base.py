@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
+from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 
@@ -95,6 +96,19 @@ class BlockDevice(ABC):
         """
         raise errors.BlockDeviceError(
             f"device {self.unique_id}: disks of type '{self.disk.dev_type}' have no snapshots")
+
+    def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Make a snapshot of this name, to stay until somebody removes it.
+
+        :param size_mib: room for it, where the storage wants to know.
+        :param at_rest: nobody writes to the device meanwhile.
+        :raises BlockDeviceError: this kind of storage cannot, or not now; nothing is left.
+        """
+        self.snapshot(snapshots.volume_name(str(self.disk.logical_id[1]), name), size_mib)
+
+    def kept(self) -> list[snapshots.Found]:
+        """The snapshots of the device, by name; of a device that is lost, those which remain."""
+        return []
 
     def sync_status(self) -> BlockDevStatus:
         """State of the device; simple ones are in order when they exist."""

@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
+from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
+from ganeti.storage import content
 from ganeti.storage.base import BlockDevice
 from ganeti.utils import fs, paths
 
 _MIB = 1 << 20
 # A sparse file larger than this does not exist on the usual file systems.
 _SIZE_MAX_MIB = 1 << 43
+
+# Behind the name of a snapshot which is not complete; no name ends so.
+_UNFINISHED = "~"
 
 _PROGRAM_DIRS = ("bin", "lib", "lib32", "lib64", "sbin")
 #: No guest's disk is ever in one of these, nor are they storage directories themselves.
@@ -201,11 +207,24 @@ class FileDevice(BlockDevice):
             raise self.fail(f"cannot make the file {size_mib} MiB large", err) from err
 
     def remove(self) -> None:
-        """Remove the file."""
+        """Remove the file, and before it its snapshots, which nobody would find any more."""
         try:
-            fs.remove_file(self._path)
+            for path in (*self._beside(), self._path + _UNFINISHED, self._path):
+                fs.remove_file(path)
         except OSError as err:
             raise self.fail("cannot remove the file", err) from err
+
+    def _beside(self) -> Iterator[str]:
+        """Its snapshots, complete or not."""
+        directory, name = os.path.split(self._path)
+        try:
+            names = os.listdir(directory)
+        except FileNotFoundError:
+            return
+        for found in names:
+            parts = snapshots.split(found.removesuffix(_UNFINISHED))
+            if parts is not None and parts[0] == name:
+                yield f"{directory}/{found}"
 
     def exists(self) -> bool:
         """Whether there is a file of that name."""
@@ -240,11 +259,68 @@ class FileDevice(BlockDevice):
         if target.exists():
             raise self.fail(f"cannot rename to {target.path}, which exists")
         try:
+            for path in self._beside():
+                os.rename(path, target.path + path.removeprefix(self._path))
             os.rename(self._path, target.path)
             fs.flush_dir(os.path.dirname(target.path))
         except OSError as err:
             raise self.fail(f"cannot rename to {target.path}", err) from err
         self.disk, self._path = target.disk, target.path
+
+    def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Let another file have the same content; without the help of the file system that is a
+        copy, which must not be made while somebody writes."""
+        target = snapshots.volume_name(self._path, name)
+        if os.path.lexists(target):
+            raise self.fail(f"has a snapshot {name} already")
+        partial = target + _UNFINISHED
+        try:
+            self._copy_to(partial, at_rest=at_rest)
+            os.rename(partial, target)
+            fs.flush_dir(os.path.dirname(target))
+        except OSError as err:
+            fs.remove_file(partial)
+            raise self.fail("cannot make a snapshot", err) from err
+        except errors.BlockDeviceError:
+            fs.remove_file(partial)
+            raise
+
+    def _copy_to(self, partial: str, *, at_rest: bool) -> None:
+        size = self.size_bytes()
+        reading = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            writing = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                os.fchmod(writing, 0o640)
+                if not content.share(reading, writing):
+                    if not at_rest:
+                        raise self.fail(
+                            "its file system cannot copy a file while it is written to (XFS and"
+                            " Btrfs can). Stop the instance first, or let it be stopped meanwhile"
+                            " with --shutdown")
+                    os.ftruncate(writing, size)
+                    content.copy_open(reading, writing, size)
+                os.fsync(writing)
+            except EOFError as err:
+                raise self.fail(f"changed while it was copied: it {err}") from err
+            finally:
+                os.close(writing)
+        finally:
+            os.close(reading)
+
+    def kept(self) -> list[snapshots.Found]:
+        """The files beside this one, with their length and the time of their last change."""
+        found: dict[str, snapshots.Found] = {}
+        for path in sorted(self._beside(), reverse=True):
+            try:
+                state = os.stat(path)
+            except FileNotFoundError:
+                # Somebody removes it at this moment.
+                continue
+            complete = path.removesuffix(_UNFINISHED)
+            name = complete.removeprefix(self._path + snapshots.SEPARATOR)
+            found[name] = snapshots.Found(name, state.st_size, state.st_mtime, path == complete)
+        return sorted(found.values())
 
     def size_bytes(self) -> int:
         """Length of the file."""

@@ -10,6 +10,7 @@ import pytest
 from ganeti import errors
 from ganeti.backend import convert
 from ganeti.objects import Disk
+from ganeti.storage import content
 
 MIB = 1 << 20
 
@@ -60,7 +61,7 @@ def test_a_source_that_ends_early_is_an_error(here, tmp_path):
     (tmp_path / "a").write_bytes(b"x" * 10)
     (tmp_path / "b").write_bytes(bytes(20))
     with pytest.raises(OSError, match="ends after 10 of 20"):
-        convert.copy(str(tmp_path / "a"), str(tmp_path / "b"), 20)
+        content.copy(str(tmp_path / "a"), str(tmp_path / "b"), 20)
 
 
 def test_short_writes_are_continued(here, tmp_path, monkeypatch):
@@ -68,5 +69,5 @@ def test_short_writes_are_continued(here, tmp_path, monkeypatch):
     (tmp_path / "b").write_bytes(bytes(4096))
     real = os.pwrite
     monkeypatch.setattr(os, "pwrite", lambda fd, data, at: real(fd, bytes(data[:100]), at))
-    convert.copy(str(tmp_path / "a"), str(tmp_path / "b"), 4096)
+    content.copy(str(tmp_path / "a"), str(tmp_path / "b"), 4096)
     assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()

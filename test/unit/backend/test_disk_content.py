@@ -78,3 +78,69 @@ def test_commands():
     assert " ".join(copy.image_argv("/i", "/dev/x", 7, is_block=True)) == (
         "dd if=/i seek=0 bs=1048576 oflag=direct of=/dev/x count=7")
     assert "conv=notrunc,fsync" in copy.image_argv("/i", "/f", 7, is_block=False)
+
+
+def test_a_snapshot_and_back(disk):
+    disk_content.keep_snapshot(disk, "a", 0, at_rest=True)
+    (rows,) = disk_content.list_snapshots([disk])
+    assert [(name, size, usable) for name, size, _made, usable in rows] == [("a", 4 * MIB, True)]
+    with open(storage.device(disk).path, "r+b") as stream:
+        stream.write(b"2" * MIB)
+        stream.truncate(5 * MIB)
+    disk_content.restore_snapshot(disk, "a")
+    assert content(disk) == b"1" * 4 * MIB + bytes(MIB)
+    disk_content.restore_snapshot(disk, "a")
+    os.truncate(storage.device(disk).path, 3 * MIB)
+    with pytest.raises(errors.BlockDeviceError, match="less than the 4194304 of its snapshot a"):
+        disk_content.restore_snapshot(disk, "a")
+    assert content(disk) == b"1" * 3 * MIB
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a.snap.b"])
+def test_names_that_lead_elsewhere(disk, name):
+    for call in (lambda: disk_content.keep_snapshot(disk, name, 0, at_rest=True),
+                 lambda: disk_content.restore_snapshot(disk, name)):
+        with pytest.raises(errors.BlockDeviceError, match=r"disk0: .*(is no name|separates)"):
+            call()
+    with pytest.raises(errors.BlockDeviceError, match="has no snapshot nosuch"):
+        disk_content.restore_snapshot(disk, "nosuch")
+
+
+class Mirror(storage.base.BlockDevice):
+    """Above a file that is a volume; a little smaller than that, as LVM rounds."""
+
+    path = unique_id = ""
+    room = 4 * MIB - 1000
+    below = None
+
+    def size_bytes(self):
+        return self.room
+
+    def exists(self):
+        return True
+
+    create = remove = assemble = grow = rename = exists
+
+
+def test_a_mirror_is_a_little_smaller_than_its_volume(disk, monkeypatch):
+    real = storage.device
+    made = []
+
+    def device(asked):
+        if asked.dev_type != "drbd":
+            return real(asked)
+        found = Mirror(asked)
+        found.path = real(disk).path
+        made.append(found)
+        return found
+
+    disk_content.keep_snapshot(disk, "a", 0, at_rest=True)
+    Path(real(disk).path).write_bytes(b"2" * 4 * MIB)
+    monkeypatch.setattr(storage, "device", device)
+    top = Disk(dev_type="drbd", logical_id=(), size=4, children=(disk, disk))
+    disk_content.restore_snapshot(top, "a")
+    assert content(disk) == b"1" * Mirror.room + b"2" * 1000
+    # It was made smaller: then something would be missing.
+    os.truncate(real(disk).path, 3 * MIB)
+    with pytest.raises(errors.BlockDeviceError, match="less than"):
+        disk_content.restore_snapshot(top, "a")

@@ -34,6 +34,7 @@ EXCEPTIONS = {
     ("gnt-cluster", "search-tags"): "its job only reads",
     ("gnt-instance", "console"): "its job only reads",
     ("gnt-instance", "info"): "its job only reads",
+    ("gnt-instance", "list-snapshots"): "its job only reads",
     ("gnt-node", "health"): "its job only reads",
     ("gnt-node", "list-storage"): "its job only reads",
     ("gnt-node", "volumes"): "its job only reads",

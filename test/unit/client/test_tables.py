@@ -40,6 +40,10 @@ ADDED = {
 }
 #: Commands which nobody else has.
 OWN = {
+    ("gnt-instance", "snapshot"): "snapshots that stay",
+    ("gnt-instance", "list-snapshots"): "snapshots that stay",
+    ("gnt-instance", "remove-snapshot"): "snapshots that stay",
+    ("gnt-instance", "restore-snapshot"): "snapshots that stay",
     ("gnt-job", "explain"): "why a job waits",
     ("gnt-job", "top"): "what the queue does, again and again",
     ("gnt-cluster", "history"): "what was changed in the configuration, when and by whom",

@@ -71,7 +71,8 @@ def names_of(master, nodes):
 
 
 def steps(master):
-    asking = ("blockdev_find", "drbd_wait_sync", "blockdev_getmirrorstatus")
+    asking = ("blockdev_find", "blockdev_snapshot_list", "drbd_wait_sync",
+              "blockdev_getmirrorstatus")
     return [(name, node.split(".")[0], args.get("multimaster"))
             for name, node, args in master.rpc.calls
             if name.startswith(("blockdev_", "drbd_", "accept", "instance_m", "instance_s"))

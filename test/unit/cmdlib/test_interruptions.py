@@ -236,11 +236,15 @@ ONLY_ASK = {
     "OP_INSTANCE_MULTI_ALLOC": "asks an allocator and submits jobs",
     "OP_INSTANCE_CONSOLE": "asks a node",
     "OP_INSTANCE_QUERY_DATA": "asks nodes",
+    "OP_INSTANCE_SNAPSHOT_LIST": "asks nodes",
     "OP_BACKUP_PREPARE": "makes a key which the node removes by itself when it has expired",
 }
 #: Those of other files.
 BROKEN_ELSEWHERE = {
     "OP_INSTANCE_REPLACE_DISKS": "test_interruptions_mirrored.py",
+    "OP_INSTANCE_SNAPSHOT": "test_snapshot_interruptions.py",
+    "OP_INSTANCE_SNAPSHOT_REMOVE": "test_snapshot_interruptions.py",
+    "OP_INSTANCE_SNAPSHOT_RESTORE": "test_snapshot_interruptions.py",
     "OP_BACKUP_EXPORT": "test_backup_interruptions.py",
     "OP_BACKUP_REMOVE": "test_backup_interruptions.py",
 }

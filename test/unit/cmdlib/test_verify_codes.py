@@ -330,6 +330,20 @@ def test_fault(broken: Cluster, code: str, inject: Callable[[Cluster], None], te
     assert {row[2] for row in mine} == {verify_const.OBJECT_OF[code]}
 
 
+def test_snapshots_belong_to_their_volumes(broken: Cluster) -> None:
+    broken.tell(NODE2, lvlist={
+        f"{VG}/{name}": ["1", False, True] for name in
+        ("web-data0", "web-meta0", "web-data0.snap.a", "web-data0.snap.b.c")})
+    assert broken.findings() == []
+    # Of the volume of another node, of nobody's, what an export left, and no name of ours.
+    strange = ("flat-lv.snap.a", "gone.snap.a", "web-data0.snap", "web-data0.snap.a b")
+    broken.tell(NODE2, lvlist={
+        f"{VG}/{name}": ["1", False, True] for name in ("web-data0", "web-meta0", *strange)})
+    found = [row[4] for row in broken.findings() if row[1] == "ENODEORPHANLV"]
+    assert len(found) == len(strange)
+    assert all(any(f"{VG}/{name}," in text for text in found) for name in strange)
+
+
 def test_reserved_and_foreign_volumes_are_left_alone(broken: Cluster) -> None:
     broken.cluster(reserved_lvs=(f"{VG}/swap.*",))
     broken.tell(NODE3, lvlist={f"{VG}/swap1": ["1", True, False],

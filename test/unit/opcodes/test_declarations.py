@@ -16,6 +16,13 @@ from ganeti.opcodes.base import COMMON_PARAMS, OpCode
 from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceStartup
 from ganeti.opcodes.test import OpTestAllocator, OpTestDelay
 
+#: Opcodes which nobody else has.
+OWN = {
+    "OP_INSTANCE_SNAPSHOT": "snapshots that stay",
+    "OP_INSTANCE_SNAPSHOT_LIST": "snapshots that stay",
+    "OP_INSTANCE_SNAPSHOT_REMOVE": "snapshots that stay",
+    "OP_INSTANCE_SNAPSHOT_RESTORE": "snapshots that stay",
+}
 PUBLISHED = json.loads((Path(__file__).parents[2] / "data/opcodes.json").read_text())
 
 
@@ -42,7 +49,8 @@ def test_common_parameters_are_as_published():
 
 
 def test_lookup_knows_every_opcode_and_no_other():
-    assert list(opcodes.op_ids()) == sorted(PUBLISHED["opcodes"])
+    assert list(opcodes.op_ids()) == sorted({*PUBLISHED["opcodes"], *OWN})
+    assert not set(OWN) & set(PUBLISHED["opcodes"]) and all(OWN.values())
     found = set()
     for module in ("backup", "cluster", "group", "instance", "misc", "network", "node", "os",
                    "query", "tags", "test"):
@@ -50,7 +58,16 @@ def test_lookup_knows_every_opcode_and_no_other():
                                          inspect.isclass):
             if issubclass(cls, OpCode) and cls is not OpCode:
                 found.add(cls.OP_ID)
-    assert sorted(found) == sorted(PUBLISHED["opcodes"])
+    assert found == {*PUBLISHED["opcodes"], *OWN}
+
+
+@pytest.mark.parametrize("op_id", sorted(OWN))
+def test_own_opcodes_are_declared_as_the_others_are(op_id):
+    cls = opcodes.lookup(op_id)
+    assert list(cls.PARAMS)[-len(COMMON_PARAMS):] == list(COMMON_PARAMS)
+    assert cls.__doc__ and "Result:" in cls.__doc__
+    for parameter in cls.PARAMS.values():
+        assert parameter.doc and not parameter.doc.endswith("."), parameter.name
 
 
 @pytest.mark.parametrize("name", ["OP_NO_SUCH", "", None, 5, ["OP_QUERY"]])

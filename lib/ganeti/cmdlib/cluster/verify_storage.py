@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti.cmdlib.base import why
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
+from ganeti.objects import snapshots
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_GETMIRRORSTATUS_MULTI
 
@@ -243,7 +244,11 @@ class StorageCheck:
                     name not in listed, "EINSTANCEMISSINGDISK", instance_name,
                     f"volume {name} is missing on node {node.name}")
             for name in sorted(set(listed) - set(expected)):
-                known = name in reserved or any(one.fullmatch(name) for one in foreign)
+                parts = snapshots.split(name)
+                # A snapshot belongs to whoever has the volume.
+                belongs = parts is not None and (parts[0] in expected or parts[0] in reserved)
+                known = belongs or name in reserved \
+                    or any(one.fullmatch(name) for one in foreign)
                 self._findings.check(
                     name.partition("/")[0] in ours and not known, "ENODEORPHANLV", node.name,
                     f"has volume {name}, which belongs to no disk")

@@ -15,7 +15,7 @@ from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.instance import space
 from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, INT_MIRRORED, LVM_BASED, PLAIN
-from ganeti.objects import Disk
+from ganeti.objects import Disk, snapshots
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
@@ -60,6 +60,11 @@ def require_unused(
                 f"device {name} is given for two disks", errors.ECODE_NOTUNIQUE
             )
         seen.add(identity)
+        of = None if template == BLOCK else snapshots.split(identity[1])
+        if of is not None and (identity[0], of[0]) in used:
+            raise errors.OpPrereqError(
+                f"volume {name} is a snapshot of a disk of an instance", errors.ECODE_NOTUNIQUE
+            )
         if template == BLOCK and not str(wish["adopt"]).startswith("/dev/"):
             raise errors.OpPrereqError(
                 f"{wish['adopt']!r} is not a path below /dev", errors.ECODE_INVAL

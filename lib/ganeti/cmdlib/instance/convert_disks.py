@@ -22,7 +22,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import why
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import new_disks, space, sync
+from ganeti.cmdlib.instance import new_disks, snapshots, space, sync
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import (
     DRBD8,
@@ -133,6 +133,12 @@ def plan(
             )
     new_disks.require_enabled(unit, template)
     prereq.require_stopped(unit, instance, "convert disks of")
+    if (old, template) != (PLAIN, DRBD8):
+        # Only the volumes of the primary node remain where they are, below a mirror or without it.
+        remains = {instance.primary_node} if (old, template) == (DRBD8, PLAIN) else set()
+        snapshots.require_none(
+            unit, instance, "convert disks of",
+            nodes=set(unit.config.instance_nodes(instance)) - remains)
     _check_secondary(unit, instance, template, secondary)
     wishes = []
     for index, disk in enumerate(disks):

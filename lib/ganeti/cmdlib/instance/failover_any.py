@@ -33,6 +33,7 @@ from ganeti.cmdlib.instance import (
     mirror,
     new_disks,
     run,
+    snapshots,
     space,
     sync,
 )
@@ -131,6 +132,7 @@ def plan(
                 errors.ECODE_STATE,
             )
         partner, left = source, secondary
+    _require_no_snapshots(unit, instance, left)
     return AnywherePlan(instance, source, target, partner, left)
 
 
@@ -197,12 +199,19 @@ def _best_partner(unit: LogicalUnit, chosen: AnywherePlan) -> AnywherePlan:
         here = unit.rpc.call(BLOCKDEV_FIND, chosen.partner.uuid, disk=which)
         if here.failure is None and here.data is not None and not here.data.is_degraded:
             continue
+        _require_no_snapshots(unit, chosen.instance, chosen.partner)
         unit.warn(
             f"{disk.iv_name} is not in order on node {chosen.partner.name}, so node"
             f" {chosen.source.name} keeps its half"
         )
         return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
     return chosen
+
+
+def _require_no_snapshots(unit: LogicalUnit, instance: Instance, left: Node) -> None:
+    snapshots.require_none(
+        unit, instance, f"take the half of its disks from {left.name} of", nodes=[left.uuid],
+        may_be_dead=True)
 
 
 def _make_halves(

@@ -16,8 +16,8 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import policy, space, steps, sync, wipe
-from ganeti.constants.disk import DRBD8, GROWABLE
+from ganeti.cmdlib.instance import policy, snapshots, space, steps, sync, wipe
+from ganeti.constants.disk import DRBD8, GROWABLE, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceGrowDisk
@@ -80,6 +80,10 @@ class LUInstanceGrowDisk(LogicalUnit):
             )
         for uuid in disk_work.disk_nodes(disk, instance.primary_node):
             prereq.require_online(self.config.node(uuid))
+        if disk.dev_type in LVM_BASED:
+            snapshots.require_none(
+                self, instance, "grow a disk of", disks=[self.op.disk], also_lost=True,
+                reason="LVM makes no volume larger of which there are snapshots")
         plan = GrowPlan(instance, disk, self._wanted_mib(instance, disk))
         self._check_policy(plan)
         grown = space.volumes_mib([resized(disk, plan.size_mib)])

@@ -18,7 +18,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.backup import transfer
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import convert_disks, policy, run, space
+from ganeti.cmdlib.instance import convert_disks, policy, run, snapshots, space
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import COPYABLE
@@ -86,6 +86,7 @@ class LUInstanceMove(LogicalUnit):
                 )
         prereq.require_online(source)
         prereq.require_target(target)
+        snapshots.require_none(self, instance, "move")
         filled = self.config.filled(instance)
         policy.require_policy(self, filled, target, ignore=self.op.ignore_ipolicy)
         prereq.require_instance_bridges(self, filled, target.uuid)

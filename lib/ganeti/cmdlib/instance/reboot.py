@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import elsewhere, run, steps
+from ganeti.cmdlib.instance import elsewhere, run, snapshots, steps
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -62,6 +62,8 @@ class LUInstanceReboot(LogicalUnit):
         prereq.require_online(node)
         prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
         running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
+        if not running:
+            snapshots.require_whole(self, instance)
         return RebootPlan(
             instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
         )

@@ -19,10 +19,10 @@ from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import new_disks, policy, space, sync
+from ganeti.cmdlib.instance import new_disks, policy, snapshots, space, sync
 from ganeti.cmdlib.instance.grow_disk import resized
 from ganeti.cmdlib.undo import Undo
-from ganeti.constants.disk import DRBD8, INT_MIRRORED, MUST_ADOPT, PLAIN
+from ganeti.constants.disk import DRBD8, FILE_BASED, INT_MIRRORED, MUST_ADOPT, PLAIN
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.opcodes.instance import OpInstanceRecreateDisks
@@ -138,6 +138,11 @@ class LUInstanceRecreateDisks(LogicalUnit):
             chosen = self._missing(instance, chosen)
         else:
             self._require_lost(instance, disks)
+        snapshots.require_none(
+            self, instance, "recreate disks of",
+            # Volumes take their snapshots with them.
+            disks=[index for index, disk in chosen if disk.dev_type in FILE_BASED],
+            reason="if that failed it would destroy what is left of them, the snapshots")
         self._check_room(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
 

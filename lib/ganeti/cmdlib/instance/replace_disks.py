@@ -19,7 +19,15 @@ from ganeti import allocator, errors
 from ganeti.cmdlib import placement, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import convert_disks, mirror, new_disks, policy, space, sync
+from ganeti.cmdlib.instance import (
+    convert_disks,
+    mirror,
+    new_disks,
+    policy,
+    snapshots,
+    space,
+    sync,
+)
 from ganeti.cmdlib.instance import disks as disk_work
 from ganeti.constants.disk import (
     DRBD8,
@@ -167,6 +175,9 @@ class LUInstanceReplaceDisks(LogicalUnit):
         node, other = (primary, secondary) if mode == REPLACE_ON_PRIMARY else (secondary, primary)
         prereq.require_online(node)
         prereq.require_online(other)
+        snapshots.require_none(
+            self, instance, "replace disks of", nodes=[node.uuid],
+            disks=[index for index, _disk in chosen])
         space.require_free_space(
             self, [node.uuid], space.volumes_mib([disk for _index, disk in chosen])
         )
@@ -195,6 +206,9 @@ class LUInstanceReplaceDisks(LogicalUnit):
                     errors.ECODE_INVAL,
                 )
         prereq.require_target(node)
+        snapshots.require_none(
+            self, instance, "replace the secondary node of", nodes=[secondary.uuid],
+            may_be_dead=True)
         if node.group != primary.group:
             policy.require_policy(
                 self, self.config.filled(instance), node, ignore=self.op.ignore_ipolicy

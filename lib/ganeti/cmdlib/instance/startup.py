@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import elsewhere, run, steps
+from ganeti.cmdlib.instance import elsewhere, run, snapshots, steps
 from ganeti.cmdlib.instance.params import checked_overrides
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -56,6 +56,7 @@ class LUInstanceStartup(LogicalUnit):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "start")
         prereq.require_whole_disks(self, instance)
+        snapshots.require_whole(self, instance, force=self.op.force)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
         filled, hvparams, beparams = checked_overrides(
             self, instance, self.op.hvparams, self.op.beparams
@@ -94,6 +95,8 @@ class LUInstanceStartup(LogicalUnit):
             self.config.mark_instance(instance.uuid, prereq.ADMIN_UP)
         if plan.node_offline:
             return
+        # Who forces it was told, once.
+        snapshots.unmark(self, instance)
         if plan.running:
             self.info(f"instance {instance.name} is already running")
             return

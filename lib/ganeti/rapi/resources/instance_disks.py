@@ -13,10 +13,24 @@ from ganeti.opcodes.instance import (
     OpInstanceGrowDisk,
     OpInstanceRecreateDisks,
     OpInstanceReplaceDisks,
+    OpInstanceSnapshot,
+    OpInstanceSnapshotList,
+    OpInstanceSnapshotRemove,
+    OpInstanceSnapshotRestore,
 )
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call, build_opcode
-from ganeti.rapi.declare import FORCE, POST, PUT, Job, Query, Resource
+from ganeti.rapi.declare import (
+    DELETE,
+    DRY_RUN,
+    FORCE,
+    GET,
+    POST,
+    PUT,
+    Job,
+    Query,
+    Resource,
+)
 from ganeti.rapi.resources.instances import PATH
 
 
@@ -64,6 +78,12 @@ _REPLACE: Final = Job(
      Query("iallocator", "older form of the body's", declare.TEXT)),
     body=True, build=_replace)
 
+def _list_snapshots(call: Call, _body: Mapping[str, Any]) -> list[Any]:
+    return [OpInstanceSnapshotList(instances=[call.uri["instance_name"]])]
+
+
+_SNAPSHOT: Final = f"{PATH}/snapshots/{{snapshot_name}}"
+
 RESOURCES: Final = (
     Resource(f"{PATH}/activate-disks", "instances_name_activate_disks", {
         PUT: Job(OpInstanceActivateDisks, "Make the disks usable on the instance's nodes.",
@@ -78,6 +98,19 @@ RESOURCES: Final = (
     }, tagged=query_const.INSTANCE),
     Resource(f"{PATH}/replace-disks", "instances_name_replace_disks", {POST: _REPLACE},
              tagged=query_const.INSTANCE),
+    Resource(f"{PATH}/snapshots", "instances_name_snapshots", {
+        GET: Job(OpInstanceSnapshotList, "List the snapshots of an instance's disks.", fields={},
+                 build=_list_snapshots, access=declare.ANYBODY),
+        POST: Job(OpInstanceSnapshot, "Keep the present content of disks under a name.",
+                  (DRY_RUN,), body=True),
+    }, tagged=query_const.INSTANCE),
+    Resource(_SNAPSHOT, "instances_name_snapshots_name", {
+        DELETE: Job(OpInstanceSnapshotRemove, "Remove a snapshot.", (DRY_RUN,)),
+    }, tagged=query_const.INSTANCE),
+    Resource(f"{_SNAPSHOT}/restore", "instances_name_snapshots_name_restore", {
+        POST: Job(OpInstanceSnapshotRestore,
+                  "Let the disks of a stopped instance be as they were.", (DRY_RUN,)),
+    }, tagged=query_const.INSTANCE),
     Resource(f"{PATH}/disk/{{disk_index}}/grow", "instances_name_disk_grow", {POST: _GROW},
              tagged=query_const.INSTANCE),
 )

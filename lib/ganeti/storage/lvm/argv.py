@@ -15,6 +15,7 @@ VOLUME_FIELDS = (
 )
 PHYSICAL_FIELDS = ("pv_name", "vg_name", "pv_free", "pv_attr", "pv_size", "lv_name")
 GROUP_FIELDS = ("vg_name", "vg_free", "vg_attr", "vg_size")
+SNAPSHOT_FIELDS = ("vg_name", "lv_name", "origin", "origin_size", "lv_attr", "lv_time")
 NODE_LIST_FIELDS = ("vg_name", "lv_name", "lv_size", "lv_attr")
 
 #: In what order an extension is tried: next to the present end, on the same device, anywhere.
@@ -25,6 +26,12 @@ def lvs_argv() -> list[str]:
     """All logical volumes; a line for each segment of each. Sizes in KiB."""
     return ["lvs", "--noheadings", f"--separator={SEPARATOR}", "--units=k", "--nosuffix",
             f"-o{','.join(VOLUME_FIELDS)}"]
+
+
+def snapshots_argv() -> list[str]:
+    """All logical volumes with what they are snapshots of. Sizes in KiB."""
+    return ["lvs", "--noheadings", f"--separator={SEPARATOR}", "--units=k", "--nosuffix",
+            f"-o{','.join(SNAPSHOT_FIELDS)}"]
 
 
 def lv_list_argv(groups: Sequence[str]) -> list[str]:

@@ -13,11 +13,12 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
+from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.lvm import argv, facts, parse, place
-from ganeti.storage.lvm.parse import LogicalVolume
+from ganeti.storage.lvm.parse import LogicalVolume, Snapshot
 
 _NAME = re.compile(r"^[a-zA-Z0-9+_.-]+$")
 _RESERVED = (".", "..", "snapshot", "pvmove")
@@ -135,6 +136,11 @@ class LogicalVolumeDevice(BlockDevice):
         if amount_mib < 0:
             raise self.fail(f"cannot grow by {amount_mib} MiB")
         info = self._require()
+        if info.is_origin:
+            # LVM would refuse while it is active, and it is active whenever it is used.
+            raise self.fail(
+                "cannot grow while it has snapshots"
+                f" ({', '.join(sorted(one.name for one in self._snapshots()))})")
         # LVM rounds up, but stripes are only extended by whole rows of extents.
         row_kib = max(info.extent_bytes * max(info.stripes, 1) // 1024, 1)
         amount_kib = -(-amount_mib * 1024 // row_kib) * row_kib
@@ -183,12 +189,15 @@ class LogicalVolumeDevice(BlockDevice):
 
     def size_bytes(self) -> int:
         """Size as LVM knows it; the volume need not be active."""
-        return self._require().size_bytes
+        info = self._require()
+        if info.is_snapshot:
+            # Its own size is the room for differences.
+            return self._ask_snapshots()[self.group, self.name].size_bytes
+        return info.size_bytes
 
     def dimensions(self) -> tuple[int, int | None]:
         """Size, and how many physical volumes it is on."""
-        info = self._require()
-        return info.size_bytes, len(info.devices)
+        return self.size_bytes(), len(self._require().devices)
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
         """Make a snapshot in the same group."""
@@ -201,6 +210,21 @@ class LogicalVolumeDevice(BlockDevice):
         tags = self._require().tags
         self._change(argv.snapshot_argv(self.path, target, size_mib, tags), "has no snapshot")
         return (self.group, target)
+
+    def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
+        """Make a snapshot; LVM holds up writes for the moment which that takes."""
+        # Otherwise LVM would have to activate it just to begin.
+        self.assemble()
+        super().keep(name, size_mib, at_rest=at_rest)
+
+    def kept(self) -> list[snapshots.Found]:
+        """Those of LVM's snapshots which have a name of ours."""
+        found = []
+        for one in self._snapshots():
+            parts = snapshots.split(one.name)
+            if parts is not None and parts[0] == self.name:
+                found.append(snapshots.Found(parts[1], one.size_bytes, one.made, one.usable))
+        return sorted(found)
 
     def sync_status(self) -> BlockDevStatus:
         """Degraded while a physical volume is missing."""
@@ -215,6 +239,17 @@ class LogicalVolumeDevice(BlockDevice):
             return facts.here().volumes()
         except errors.StorageError as err:
             raise self.fail(str(err)) from err
+
+    def _ask_snapshots(self) -> dict[tuple[str, str], Snapshot]:
+        try:
+            return facts.here().snapshots()
+        except errors.StorageError as err:
+            raise self.fail(str(err)) from err
+
+    def _snapshots(self) -> list[Snapshot]:
+        """All there are of this volume, whoever made them."""
+        return [one for one in self._ask_snapshots().values()
+                if (one.group, one.origin) == (self.group, self.name)]
 
     def _known(self) -> LogicalVolume | None:
         return self._volumes().get((self.group, self.name))

@@ -14,7 +14,7 @@ from typing import TypeVar
 from ganeti import errors
 from ganeti.objects.transfer import LvmPvInfo
 from ganeti.storage.lvm import argv, parse
-from ganeti.storage.lvm.parse import LogicalVolume, VolumeGroup
+from ganeti.storage.lvm.parse import LogicalVolume, Snapshot, VolumeGroup
 from ganeti.utils import process
 
 Run = Callable[..., process.Completed]
@@ -36,10 +36,11 @@ class Lvm:
         self._volumes: dict[tuple[str, str], LogicalVolume] | None = None
         self._physical: list[LvmPvInfo] | None = None
         self._groups: list[VolumeGroup] | None = None
+        self._snapshots: dict[tuple[str, str], Snapshot] | None = None
 
     def forget(self) -> None:
         """What was read may no longer be true."""
-        self._volumes = self._physical = self._groups = None
+        self._volumes = self._physical = self._groups = self._snapshots = None
 
     def volumes(self) -> dict[tuple[str, str], LogicalVolume]:
         """All logical volumes by (group, name).
@@ -61,6 +62,12 @@ class Lvm:
         if self._groups is None:
             self._groups = self._ask(argv.vgs_argv(), parse.parse_vgs)
         return self._groups
+
+    def snapshots(self) -> dict[tuple[str, str], Snapshot]:
+        """All snapshots by (group, name)."""
+        if self._snapshots is None:
+            self._snapshots = self._ask(argv.snapshots_argv(), parse.parse_snapshots)
+        return self._snapshots
 
     def listed(self, groups: Sequence[str]) -> dict[str, list[object]]:
         """The short list of :func:`~ganeti.storage.lvm.parse.parse_lv_list`."""

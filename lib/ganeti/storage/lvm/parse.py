@@ -7,6 +7,7 @@ in ``test/data/lvm``.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import re
 
 from ganeti import errors
@@ -16,6 +17,7 @@ from ganeti.storage.lvm.argv import (
     NODE_LIST_FIELDS,
     PHYSICAL_FIELDS,
     SEPARATOR,
+    SNAPSHOT_FIELDS,
     VOLUME_FIELDS,
 )
 
@@ -41,6 +43,16 @@ class LogicalVolume:
     devices: tuple[str, ...]
 
     @property
+    def is_origin(self) -> bool:
+        """Whether there are snapshots of it."""
+        return self.attributes[:1] in ("o", "O")
+
+    @property
+    def is_snapshot(self) -> bool:
+        """Whether it is a snapshot of another volume; then its size is that of its room."""
+        return self.attributes[:1] in ("s", "S")
+
+    @property
     def degraded(self) -> bool:
         """Whether one of its physical volumes is missing."""
         attr = self.attributes
@@ -56,6 +68,24 @@ class LogicalVolume:
     def open(self) -> bool:
         """Whether somebody uses it."""
         return self.attributes[5:6] == "o"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A snapshot; ``size_bytes`` is what can be read from it, ``made`` when it was, if known."""
+
+    group: str
+    name: str
+    origin: str
+    size_bytes: int
+    attributes: str
+    made: float | None
+
+    @property
+    def usable(self) -> bool:
+        """Whether it has its content: it did not run full, and no physical volume is missing."""
+        attr = self.attributes
+        return attr[:1] == "s" and attr[4:5] not in ("I", "S") and attr[8:9] != "p"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +157,25 @@ def parse_vgs(text: str) -> list[VolumeGroup]:
     return [
         VolumeGroup(name=name, size_mib=_number(size), free_mib=_number(free), attributes=attr)
         for name, free, attr, size in _rows(text, len(GROUP_FIELDS))]
+
+
+def parse_snapshots(text: str) -> dict[tuple[str, str], Snapshot]:
+    """Read the output of ``snapshots_argv``: (group, name) -> snapshot; no other volumes."""
+    found = {}
+    for group, name, origin, size, attr, made in _rows(text, len(SNAPSHOT_FIELDS)):
+        if origin and attr[:1] in ("s", "S"):
+            found[group, name] = Snapshot(
+                group=group, name=name, origin=origin.strip("[]"),
+                size_bytes=round(_number(size) * 1024), attributes=attr, made=_time(made))
+    return found
+
+
+def _time(text: str) -> float | None:
+    """Seconds since 1970; None for the formats which an administrator may have chosen instead."""
+    try:
+        return datetime.datetime.strptime(text, "%Y-%m-%d %H:%M:%S %z").timestamp()
+    except ValueError:
+        return None
 
 
 def parse_lv_list(text: str) -> dict[str, list[object]]:

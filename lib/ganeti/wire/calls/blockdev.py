@@ -94,6 +94,22 @@ BLOCKDEV_SNAPSHOT = Call(
         Arg("snapshot_name", PLAIN, ht.Str),
         Arg("snapshot_size_mib", PLAIN, ht.NonNegInt),
     ), ResultCodec(ht.Any), timeout_s=900)
+#: Makes a snapshot which stays; `at_rest`: nobody writes to the disk meanwhile.
+BLOCKDEV_SNAPSHOT_KEEP = Call(
+    "blockdev_snapshot_keep", (
+        Arg("disk", DISK),
+        Arg("name", PLAIN, ht.NonEmptyString),
+        Arg("size_mib", PLAIN, ht.NonNegInt),
+        Arg("at_rest", PLAIN, ht.Bool),
+    ), timeout_s=3600)
+#: -> per disk a list of [name, size in bytes, seconds since 1970 or None, usable]
+BLOCKDEV_SNAPSHOT_LIST = Call(
+    "blockdev_snapshot_list", (Arg("disks", MULTI_DISKS),),
+    ResultCodec(ht.ListOf(ht.ListOf(ht.ListOf(ht.Any)))), timeout_s=300, many=True)
+#: Copies the content of a snapshot to its disk, which is active here.
+BLOCKDEV_SNAPSHOT_RESTORE = Call(
+    "blockdev_snapshot_restore", (Arg("disk", DISK), Arg("name", PLAIN, ht.NonEmptyString)),
+    timeout_s=3600)
 BLOCKDEV_WIPE = Call(
     "blockdev_wipe", (
         Arg("disk", DISK),

@@ -1,0 +1,174 @@
+"""Giving the disks of a stopped instance the content of a snapshot again.
+
+The content is copied on the primary node onto the active disk, so that a mirrored disk hands it on
+to its other half. The snapshot stays. A disk is marked while it is written to
+(:mod:`.snapshots`); broken off, the same command begins it anew, and nothing else starts the
+instance before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.instance import snapshots
+from ganeti.cmdlib.instance.snapshot_list import named
+from ganeti.locking import Level
+from ganeti.objects import Instance, Node
+from ganeti.objects import snapshots as naming
+from ganeti.opcodes.instance import OpInstanceSnapshotRestore
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_SNAPSHOT_RESTORE
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The snapshots on the primary node, one for each disk that has one."""
+
+    instance: Instance
+    node: Node
+    kept: tuple[snapshots.Kept, ...]
+
+
+@executes(OpInstanceSnapshotRestore)
+class LUInstanceSnapshotRestore(LogicalUnit):
+    """Copy the content of a snapshot to the disks of a stopped instance."""
+
+    op: OpInstanceSnapshotRestore
+    HOOKS = InstanceHooks("instance-snapshot-restore")
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        assert self.instance is not None
+        if level in (Level.NODE, Level.NODE_RES):
+            nodes = self.config.instance_nodes(self.config.instance(self.instance.uuid))
+            self.need(level, nodes, shared=level is Level.NODE)
+
+    def hook_env(self, plan: RestorePlan) -> dict[str, object]:
+        return {
+            "SNAPSHOT_NAME": self.op.snapshot_name,
+            "SNAPSHOT_DISKS": " ".join(str(one.index) for one in plan.kept),
+        }
+
+    def check_prereq(self) -> RestorePlan:
+        assert self.instance is not None
+        instance, name = self.instance, self.op.snapshot_name
+        prereq.require_not_forthcoming(instance, "restore a snapshot of")
+        prereq.require_whole_disks(self, instance)
+        node = self.config.node(instance.primary_node)
+        prereq.require_online(node)
+        prereq.require_stopped(self, instance, "restore a snapshot of")
+        found = named(self, instance, name)
+        kept = [one for one in found if one.node_uuid == node.uuid]
+        elsewhere = [one for one in found if one.index not in {here.index for here in kept}]
+        if elsewhere:
+            other = self.config.node(elsewhere[0].node_uuid).name
+            raise errors.OpPrereqError(
+                f"snapshot {name} of disk {elsewhere[0].index} of instance {instance.name} is on"
+                f" its secondary node {other}. Let that be the primary node with 'gnt-instance"
+                f" failover {instance.name}', then repeat the command.",
+                errors.ECODE_STATE,
+            )
+        lost = [one for one in kept if not one.found.usable]
+        if lost:
+            raise errors.OpPrereqError(
+                f"snapshot {name} of disk {lost[0].index} of instance {instance.name} is not"
+                " complete, or has lost its content",
+                errors.ECODE_STATE,
+            )
+        self._compare_sizes(instance, node, kept)
+        untouched = sorted(set(range(len(instance.disks))) - {one.index for one in kept})
+        if untouched:
+            self.info(
+                f"snapshot {name} has nothing of disk {', '.join(map(str, untouched))}, which stays"
+                " as it is"
+            )
+        return RestorePlan(instance, node, tuple(kept))
+
+    def _compare_sizes(self, instance: Instance, node: Node, kept: list[snapshots.Kept]) -> None:
+        answer = self.rpc.call(
+            BLOCKDEV_GETDIMENSIONS,
+            node.uuid,
+            disks=[(naming.stored(one.disk), instance) for one in kept],
+        )
+        for one, dimensions in zip(kept, answer.payload(), strict=True):
+            what = f"disk {one.index} of instance {instance.name}"
+            if dimensions is None:
+                raise errors.OpPrereqError(
+                    f"{what} does not exist on node {node.name}", errors.ECODE_STATE
+                )
+            present = int(dimensions[0])
+            if present < one.found.size_bytes:
+                raise errors.OpPrereqError(
+                    f"{what} has {present // _MIB} MiB, less than the"
+                    f" {one.found.size_bytes // _MIB} MiB of snapshot {one.found.name}",
+                    errors.ECODE_STATE,
+                )
+            if present > one.found.size_bytes:
+                self.info(
+                    f"{what} has grown since: what lies behind the first"
+                    f" {one.found.size_bytes // _MIB} MiB stays as it is"
+                )
+
+    # -- act -------------------------------------------------------------------
+
+    def steps(self, plan: RestorePlan) -> list[str]:
+        instance, node = plan.instance, plan.node.name
+        activate = [] if instance.disks_active else [f"activate its disks on {node}"]
+        deactivate = [] if instance.disks_active else ["deactivate them again"]
+        return [
+            *activate,
+            *(
+                f"copy snapshot {one.found.name} ({one.found.size_bytes // _MIB} MiB) to disk"
+                f" {one.index} of instance {instance.name} on {node}"
+                for one in plan.kept
+            ),
+            *deactivate,
+        ]
+
+    def exec(self, plan: RestorePlan) -> None:
+        instance = plan.instance
+        disks = [one.disk for one in plan.kept]
+        try:
+            if not instance.disks_active:
+                disk_work.assemble_disks(self, instance, disks=disks)
+            snapshots.mark_half_restored(self, instance, disks, self.op.snapshot_name)
+            for one in plan.kept:
+                self._restore(plan, one)
+                snapshots.unmark(self, instance, [one.disk])
+        finally:
+            if not instance.disks_active:
+                self._deactivate(instance)
+
+    def _restore(self, plan: RestorePlan, one: snapshots.Kept) -> None:
+        instance, name = plan.instance, one.found.name
+        self.feedback(
+            f"* copying snapshot {name} to disk {one.index}, {one.found.size_bytes // _MIB} MiB")
+        answer = self.rpc.call(
+            BLOCKDEV_SNAPSHOT_RESTORE, plan.node.uuid, disk=(one.disk, instance), name=name
+        )
+        if answer.failure is None:
+            return
+        later = [str(other.index) for other in plan.kept if other.index > one.index]
+        rest = f" Disk {', '.join(later)} was not touched." if later else ""
+        raise errors.OpExecError(
+            f"could not restore snapshot {name} of instance {instance.name} on node"
+            f" {plan.node.name}: {why(answer.failure)}; disk {one.index} is written in part, or"
+            f" not at all.{rest} The snapshot is as it was: repeat 'gnt-instance restore-snapshot"
+            f" {instance.name} {name}' when the cause is gone. Before that the instance is not"
+            " started without --force."
+        ) from answer.failure
+
+    def _deactivate(self, instance: Instance) -> None:
+        try:
+            disk_work.shutdown_disks(self, self.config.instance(instance.uuid))
+        except errors.OpExecError as err:
+            self.warn(
+                str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")
