@@ -11,6 +11,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.tools import vcluster
+from ganeti.tools.vcluster import command, description, making, network, running
 from ganeti.utils import net, paths, process
 
 
@@ -24,7 +25,7 @@ def _cluster(directory: Path, nodes: int = 2) -> vcluster.VirtualCluster:
 
 def test_state_survives_a_round_trip(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path)
-    vcluster._write(cluster)
+    description.write(cluster)
     assert vcluster.read(str(tmp_path)) == cluster
     assert net.parse_hosts((tmp_path / "hosts").read_text())["node2"].ip == "127.9.8.2"
     assert cluster.node("node2").ip == "127.9.8.2"
@@ -50,16 +51,16 @@ def test_no_virtual_cluster(tmp_path: Path) -> None:
 
 def test_networks_are_not_shared() -> None:
     numbers = iter([1, 1, 1, 1, 2, 2])
-    with vcluster.claimed_network(3, choose=lambda low, high: 7) as one:
+    with network.claimed_network(3, choose=lambda low, high: 7) as one:
         assert one == "127.7.7"
-        with vcluster.claimed_network(3, choose=lambda low, high: next(numbers)) as other:
+        with network.claimed_network(3, choose=lambda low, high: next(numbers)) as other:
             assert other == "127.1.1"
         with (
             pytest.raises(errors.ConfigurationError, match="no network"),
-            vcluster.claimed_network(3, choose=lambda low, high: 7),
+            network.claimed_network(3, choose=lambda low, high: 7),
         ):
             pass
-    with vcluster.claimed_network(3, choose=lambda low, high: 7) as again:
+    with network.claimed_network(3, choose=lambda low, high: 7) as again:
         assert again == one
 
 
@@ -67,15 +68,15 @@ def test_a_network_with_a_listener_is_passed_over() -> None:
     numbers = iter([77, 78, 77, 79])
     with (
         socket.create_server(("127.77.78.2", net.NODED_PORT)),
-        vcluster.claimed_network(2, choose=lambda low, high: next(numbers)) as network,
+        network.claimed_network(2, choose=lambda low, high: next(numbers)) as found,
     ):
-        assert network == "127.77.79"
+        assert found == "127.77.79"
 
 
 def test_layout_of_a_node(tmp_path: Path) -> None:
     cluster = _cluster(tmp_path)
     for node in cluster.nodes:
-        vcluster._make_node(cluster, node, ssh=False)
+        making._make_node(cluster, node, ssh=False)
     shared = tmp_path / "node2.example.com/srv/ganeti/shared-file-storage"
     assert os.readlink(shared) == str(tmp_path / "shared")
     allowed = (tmp_path / "node1.example.com/etc/ganeti/file-storage-paths").read_text()
@@ -91,16 +92,16 @@ def test_layout_of_a_node(tmp_path: Path) -> None:
 def test_programs_run_as_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = _cluster(tmp_path / "a directory")
     monkeypatch.setattr(
-        vcluster, "programs", lambda: {"gnt-show": str(tmp_path / "show"), "daemon-util": "/x"}
+        description, "programs", lambda: {"gnt-show": str(tmp_path / "show"), "daemon-util": "/x"}
     )
     (tmp_path / "show").write_text(
         "import os, sys\nprint(os.environ['GANETI_HOSTNAME'], os.environ['GANETI_ROOTDIR'],"
         " *sys.argv[1:])\n"
     )
     for node in cluster.nodes:
-        vcluster._make_node(cluster, node, ssh=False)
-    vcluster._write(cluster)
-    vcluster._write_programs(cluster)
+        making._make_node(cluster, node, ssh=False)
+    description.write(cluster)
+    description.write_programs(cluster)
     show = f"{cluster.directory}/bin/gnt-show"
 
     def output(*argv: str, **env: str) -> str:
@@ -111,7 +112,7 @@ def test_programs_run_as_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     master_file = Path(cluster.directory, second, "var/lib/ganeti/ssconf_master_node")
     master_file.write_text(f"{second}\n")
     assert output(show).startswith(second)
-    exported = vcluster.exports(cluster.directory, "node1")
+    exported = running.exports(cluster.directory, "node1")
     assert output("sh", "-c", f"{exported}\ngnt-show x") == (
         f"{first} {cluster.directory}/{first} x"
     )
@@ -133,15 +134,15 @@ def test_programs_run_as_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_who_belongs(argv: list[str], env: dict[str, str], mine: bool) -> None:
-    one = vcluster._Process(1, 1, tuple(argv), env)
-    assert vcluster.belongs(one, "/v/one") is mine
+    one = running._Process(1, 1, tuple(argv), env)
+    assert running.belongs(one, "/v/one") is mine
 
 
 def test_who_belongs_to_a_node() -> None:
     env = {"GANETI_VCLUSTER": "/v", "GANETI_ROOTDIR": "/v/node1"}
-    one = vcluster._Process(1, 1, ("python", "ganeti-noded"), env)
-    assert vcluster.belongs(one, "/v", "/v/node1")
-    assert not vcluster.belongs(one, "/v", "/v/node2")
+    one = running._Process(1, 1, ("python", "ganeti-noded"), env)
+    assert running.belongs(one, "/v", "/v/node1")
+    assert not running.belongs(one, "/v", "/v/node2")
 
 
 @pytest.mark.parametrize(
@@ -160,7 +161,7 @@ def test_bad_input(
     tmp_path: Path, words: list[str], fragment: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert vcluster.main([word.format(tmp_path) for word in words]) == 1
+    assert command.main([word.format(tmp_path) for word in words]) == 1
     assert fragment in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["file"]
 
@@ -169,7 +170,7 @@ def test_bad_input(
 def test_failed_create_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bad = tmp_path / "bad"
     bad.write_text("import sys\nsys.exit('no luck today')\n")
-    monkeypatch.setattr(vcluster, "programs", lambda: {"gnt-cluster": str(bad)})
+    monkeypatch.setattr(description, "programs", lambda: {"gnt-cluster": str(bad)})
     with pytest.raises(errors.OpExecError, match="no luck today"):
         vcluster.create(str(tmp_path / "new"), 2, hypervisor="fake")
     (tmp_path / "empty").mkdir()
@@ -200,8 +201,8 @@ def test_destroy_ends_daemons_and_guests_of_this_cluster_only(tmp_path: Path) ->
     try:
         for cluster in clusters:
             for node in cluster.nodes:
-                vcluster._make_node(cluster, node, ssh=False)
-            vcluster._write(cluster)
+                making._make_node(cluster, node, ssh=False)
+            description.write(cluster)
             member = {paths.ENV_VCLUSTER: cluster.directory}
             spawn(cluster, "ganeti-noded", **member)
             spawn(cluster, "editor", **member)
@@ -221,19 +222,19 @@ def test_destroy_ends_daemons_and_guests_of_this_cluster_only(tmp_path: Path) ->
 def test_what_was_found_out_about_qemu_is_handed_on(tmp_path: Path) -> None:
     build, cluster = tmp_path / "build", tmp_path / "vc"
     cluster.mkdir()
-    vcluster._copy_facts(str(build), str(cluster))
+    making._copy_facts(str(build), str(cluster))
     assert list(cluster.iterdir()) == []
     (cluster / ".qemu-12").write_text("new")
     (cluster / "hosts").write_text("not this")
-    vcluster._copy_facts(str(cluster), str(build))
+    making._copy_facts(str(cluster), str(build))
     assert {path.name: path.read_text() for path in build.iterdir()} == {".qemu-12": "new"}
     (build / ".qemu-12").write_text("newer")
-    vcluster._copy_facts(str(build), str(cluster))
+    making._copy_facts(str(build), str(cluster))
     assert (cluster / ".qemu-12").read_text() == "newer"
 
 
 def test_a_checkout_of_somebody_else_keeps_its_facts(tmp_path: Path) -> None:
     (tmp_path / ".qemu-12").write_text("new")
     # Not a directory: nothing can be put there.
-    vcluster._copy_facts(str(tmp_path), str(tmp_path / ".qemu-12"))
+    making._copy_facts(str(tmp_path), str(tmp_path / ".qemu-12"))
     assert (tmp_path / ".qemu-12").read_text() == "new"
