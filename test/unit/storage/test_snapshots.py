@@ -201,16 +201,16 @@ LVS = """\
   xenvg|u1.disk0.snap.a|1064960.00|swi-a-s---|253|5|4096.00|1||/dev/sda(256)
   xenvg|u2.disk0|1048576.00|-wi-------|-1|-1|4096.00|1||/dev/sda(600)
 """
-# lvs -o vg_name,lv_name,origin,origin_size,lv_attr,lv_time
+# As LVM 2.03.16 prints them; the origin tells a size, too.
 SNAPSHOTS = """\
-  xenvg|u1.disk0||0|owi-aos---|2026-11-20 08:00:00 +0000
+  xenvg|u1.disk0||1048576.00|owi-aos---|2026-11-20 08:00:00 +0000
   xenvg|u1.disk0.snap.a|u1.disk0|1048576.00|swi-a-s---|2026-11-21 10:15:00 +0000
   xenvg|u1.disk0.snap.full|u1.disk0|1048576.00|swi-I-s---|2026-11-21 11:15:00 +0100
   xenvg|u1.disk0.snap.torn|u1.disk0|1048576.00|swi-a-s-p-|Sat Nov 21 2026
   xenvg|u1.disk0.snap|u1.disk0|1048576.00|swi-a-s---|2026-11-21 10:15:00 +0000
   xenvg|mine|u1.disk0|1048576.00|swi-a-s---|2026-11-21 10:15:00 +0000
   xenvg|u2.disk0.snap.x|u1.disk0|1048576.00|swi-a-s---|2026-11-21 10:15:00 +0000
-  xenvg|u2.disk0||0|-wi-------|2026-11-20 08:00:00 +0000
+  xenvg|u2.disk0|||-wi-------|2026-11-20 08:00:00 +0000
 """
 
 
