@@ -8,6 +8,7 @@ works from a terminal.
 from __future__ import annotations
 
 import collections
+import contextlib
 import os
 import shutil
 import signal
@@ -160,6 +161,16 @@ class Cluster:
         os.kill(pid, number)
         return pid
 
+    def kill_whole(self, node: str, daemon: str) -> None:
+        """End a daemon and the processes which serve its connections, as when the machine dies."""
+        pid = self.pid(node, daemon)
+        family = [pid, *children(pid)]
+        for each in family:
+            # The children may end by themselves, when the first has gone.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
+        wait_until(lambda: not any(map(alive, family)), f"{daemon} is gone")
+
     def make_os(self, name: str, create: str = "exit 0") -> None:
         """An OS definition on every node, with ``create`` as the body of its create script.
 
@@ -204,6 +215,19 @@ def run_program(
         check=False,
     )
     return Finished(tuple(argv), done.returncode, done.stdout, done.stderr)
+
+
+def children(pid: int) -> list[int]:
+    """The processes which a process has begun and not outlived."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(fields[1]) == pid:
+            found.append(int(path.parent.name))
+    return found
 
 
 def alive(pid: int) -> bool:

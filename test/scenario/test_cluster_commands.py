@@ -284,12 +284,11 @@ def test_a_delay_that_is_ended_early(cluster: Cluster) -> None:
 def test_faults_on_nodes_are_noticed(cluster: Cluster) -> None:
     """A fact that a node missed, a helper and a script that are not there, a tag shared."""
     fact = cluster.path(NODE2, "var/lib/ganeti/ssconf_cluster_tags")
-    fact.chmod(0o644)
-    fact.write_text("old\n")
     gnt(cluster, "modify", "--node-parameters=oob_program=/nonexistent/oob").ok()
     gnt(cluster, "add-tags", "htools:iextags:service").ok()
     for name in ("web1", "web2"):
         cluster.run(*ADD, "-n", NODE2, "--no-start", "--tags=service:web", name).ok()
+    fact.chmod(0o644)
     fact.write_text("old\n")
     shown = gnt(cluster, "verify", "--error-codes").failed().stdout
     for code, text in (("ECLUSTERFILECHECK:cluster:", f"missing or old on {NODE2}"),

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from harness import Cluster, alive, wait_until
+from harness import Cluster, wait_until
 from luxi_client import Luxi
 
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_master": False}
@@ -46,27 +43,6 @@ def run_jobs(cluster: Cluster, master: str, count: int) -> list[int]:
     return ids
 
 
-def kill(cluster: Cluster, node: str, daemon: str) -> None:
-    """The daemon and the processes which serve its connections, as when the machine dies."""
-    pid = cluster.pid(node, daemon)
-    family = [pid, *children(pid)]
-    for each in family:
-        os.kill(each, signal.SIGKILL)
-    wait_until(lambda: not any(map(alive, family)), f"{daemon} is gone")
-
-
-def children(pid: int) -> list[int]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[1]) == pid:
-            found.append(int(path.parent.name))
-    return found
-
-
 def verify(cluster: Cluster) -> str:
     return cluster.run("gnt-cluster", "verify").text
 
@@ -75,7 +51,7 @@ def test_a_candidate_whose_node_daemon_was_dead_while_jobs_ran(
         cluster: Cluster, master: str, copy: str) -> None:
     archived = run_jobs(cluster, master, 3)
     wait_until(lambda: files(cluster, copy) == files(cluster, master), "both are the same")
-    kill(cluster, copy, "ganeti-noded")
+    cluster.kill_whole(copy, "ganeti-noded")
     run_jobs(cluster, master, 20)
     cluster.run("gnt-job", "archive", str(archived[0])).ok()
     cluster.run("gnt-cluster", "queue", "drain").ok()
@@ -90,10 +66,10 @@ def test_a_candidate_whose_node_daemon_was_dead_while_jobs_ran(
 def test_the_master_daemon_was_killed_meanwhile(cluster: Cluster, master: str, copy: str) -> None:
     """The new one knows nothing of what the old one had still to send."""
     archived = run_jobs(cluster, master, 3)
-    kill(cluster, copy, "ganeti-noded")
+    cluster.kill_whole(copy, "ganeti-noded")
     run_jobs(cluster, master, 20)
     cluster.run("gnt-job", "archive", str(archived[0])).ok()
-    kill(cluster, master, "ganeti-masterd")
+    cluster.kill_whole(master, "ganeti-masterd")
     cluster.on(master, "ganeti-masterd").ok()
     run_jobs(cluster, master, 3)
     assert files(cluster, copy) != files(cluster, master)
@@ -121,7 +97,7 @@ def test_a_copy_on_a_new_disk_and_a_new_master(cluster: Cluster, master: str, co
     """Everything is sent anew, the archive, too; then the role moves there."""
     ids = run_jobs(cluster, master, 12)
     cluster.run("gnt-job", "archive", *map(str, ids[:4])).ok()
-    kill(cluster, copy, "ganeti-noded")
+    cluster.kill_whole(copy, "ganeti-noded")
     shutil.rmtree(cluster.path(copy, "var/lib/ganeti/queue"))
     cluster.on(copy, "ganeti-noded").ok()
     run_jobs(cluster, master, 1)

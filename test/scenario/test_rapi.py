@@ -113,6 +113,7 @@ def passwd(cluster: Cluster, user: str, rights: str) -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     found = Cluster(tmp_path_factory.mktemp("rapi") / "vc", 3, "--hypervisor", "fake")
     try:
+        found.make_os("noop")
         passwd(found, "root", "write")
         passwd(found, "look", "@readonly")
         yield found
@@ -126,7 +127,7 @@ def rest(cluster: Cluster) -> Rest:
 
 
 CREATE = {"__version__": 1, "name": WEB, "mode": "create", "disk_template": "file",
-          "disks": [{"size": 16}], "nics": [{}], "os": "tiny", "pnode": NODE2, "no_install": True,
+          "disks": [{"size": 16}], "nics": [{}], "os": "noop", "pnode": NODE2, "no_install": True,
           "name_check": False, "ip_check": False, "start": False}
 
 
@@ -136,8 +137,8 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert "instance-create-reqv1" in rest.get("/2/features")
     info = rest.get("/2/info")
     assert info["master"] == NODE1 and info["drbd_helper"] == info["drbd_usermode_helper"]
-    assert "tiny" in rest.get("/2/os")
-    assert rest.get("/2/os?bulk=1")[0]["name"] == "tiny"
+    assert "noop" in rest.get("/2/os")
+    assert rest.get("/2/os?bulk=1")[0]["name"] == "noop"
     rest.job("PUT", "/2/modify", {"maintain_node_health": False})
     rest.job("PUT", "/2/redistribute-config")
     rest.job("PUT", "/2/tags?tag=a&tag=b&reason=because")
@@ -214,7 +215,7 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
             ("PUT", "migrate", {}), ("PUT", "failover", {}), ("PUT", "prepare-export?mode=local",
                                                               None),
             ("PUT", "export", {"destination": NODE1}), ("DELETE", "export", None),
-            ("POST", "reinstall", {"os": "tiny", "start": False})):
+            ("POST", "reinstall", {"os": "noop", "start": False})):
         # Those that need what this cluster lacks fail as jobs; none is refused.
         assert rest.submit(method, f"{web}/{path}", body)["status"] in ("success", "error")
     rest.submit("POST", f"/2/nodes/{NODE2}/evacuate?dry-run=1", {"mode": "all"})
