@@ -161,6 +161,9 @@ def space(virtual_path: str) -> dict[str, int]:
 class FileDevice(BlockDevice):
     """A raw file."""
 
+    #: Whether files beside it which are called so are its snapshots.
+    HAS_SNAPSHOTS = True
+
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
         fields: tuple[Any, ...] = tuple(disk.logical_id)
@@ -209,7 +212,10 @@ class FileDevice(BlockDevice):
     def remove(self) -> None:
         """Remove the file, and before it its snapshots, which nobody would find any more."""
         try:
-            for path in (*self._beside(), self._path + _UNFINISHED, self._path):
+            if self.HAS_SNAPSHOTS and snapshots.split(self._path) is not None:
+                # This is one, and may not be complete.
+                fs.remove_file(self._path + _UNFINISHED)
+            for path in (*self._beside(), self._path):
                 fs.remove_file(path)
         except OSError as err:
             raise self.fail("cannot remove the file", err) from err
@@ -218,7 +224,7 @@ class FileDevice(BlockDevice):
         """Its snapshots, complete or not."""
         directory, name = os.path.split(self._path)
         try:
-            names = os.listdir(directory)
+            names = os.listdir(directory) if self.HAS_SNAPSHOTS else []
         except FileNotFoundError:
             return
         for found in names:

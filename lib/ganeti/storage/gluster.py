@@ -87,6 +87,8 @@ class Volume:
 class _MountedFile(FileDevice):
     """A file in a mounted volume: the list of allowed directories says nothing about it."""
 
+    HAS_SNAPSHOTS = False
+
     def __init__(self, disk: Disk, path: str) -> None:
         BlockDevice.__init__(self, disk)
         self._path = path

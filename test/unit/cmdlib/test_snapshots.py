@@ -450,6 +450,15 @@ def test_a_snapshot_is_not_adopted():
         "xenvg/web-lv.snap.a is a snapshot of a disk", "resource_not_unique")
 
 
+@pytest.mark.parametrize("op", [take, restore])
+def test_not_while_it_runs_on_another_node(op):
+    """Somebody's hands, or a migration that broke off; several nodes see the disk."""
+    disk = file_disk(template="sharedfile")
+    nodes = Nodes(disk, kept=[(N1, disk.logical_id[1], "b")])
+    nodes.rpc.run("web", "node3")
+    nodes.refused(op(), "runs on node node3.*migrate --cleanup", "wrong_state")
+
+
 def test_dry_runs_say_what_would_be_done():
     nodes = running(file_disk(0))
     assert nodes.run(take(shutdown=True, dry_run=True)) == "a"

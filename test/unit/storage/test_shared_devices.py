@@ -171,6 +171,18 @@ def file_on_gluster(path="ganeti/u1.gluster.disk0", **params):
         "host": "192.0.2.7", "port": 24007, "volume": "gv0", **params}))
 
 
+def test_nothing_beside_a_file_on_gluster_is_ours(volume):
+    one = file_on_gluster()
+    one.create(4)
+    mine = Path(f"{one.path}.snap.mine")
+    mine.touch()
+    assert one.kept() == []
+    one.remove()
+    assert mine.exists()
+    with pytest.raises(errors.BlockDeviceError, match="have no snapshots"):
+        one.keep("a", 4, at_rest=True)
+
+
 def test_life_of_a_file_on_gluster(volume):
     one = file_on_gluster()
     one.create(4)
@@ -280,6 +292,19 @@ def test_life_of_a_volume(shop):
     logs = os.listdir(paths.current().log_extstorage_dir)
     assert any(name.startswith("create-shop-v1.ext.disk0-") for name in logs)
     assert not any(name.startswith("attach") for name in logs)
+
+
+@pytest.mark.programs
+def test_the_provider_is_told_how_its_snapshot_is_called(shop):
+    script = shop / "snapshot"
+    script.write_text(
+        f"#!/bin/sh\necho $VOL_NAME $VOL_SNAPSHOT_NAME $VOL_SNAPSHOT_SIZE >{shop}/took\n")
+    script.chmod(0o755)
+    one = in_shop(shop)
+    one.create(3)
+    one.keep("a", 109, at_rest=False)
+    assert (shop / "took").read_text() == "v1.ext.disk0 v1.ext.disk0.snap.a 109\n"
+    assert one.kept() == []
 
 
 @pytest.mark.programs

@@ -120,14 +120,14 @@ def test_a_snapshot_is_not_overwritten(root: Path, cannot_share: None) -> None:
 
 
 def test_only_what_has_a_good_name_is_a_snapshot(root: Path) -> None:
-    for name in ("disk0", "disk0.snap", "disk0.snap.", "disk0.snap.a b", "disk0.snap.a",
+    for name in ("disk0", "disk0~", "disk0.snap", "disk0.snap.", "disk0.snap.a b", "disk0.snap.a",
                  "disk0.snap.b~", "disk0.snap.c", "disk0.snap.c~", "disk01.snap.d", "other"):
         (root / name).touch()
     assert [(found.name, found.usable) for found in device().kept()] == [
         ("a", True), ("b", False), ("c", True)]
     device().remove()
     assert sorted(os.listdir(root)) == [
-        "disk0.snap", "disk0.snap.", "disk0.snap.a b", "disk01.snap.d", "other"]
+        "disk0.snap", "disk0.snap.", "disk0.snap.a b", "disk01.snap.d", "disk0~", "other"]
 
 
 def test_removing_one_leaves_the_others(root: Path) -> None:

@@ -15,7 +15,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import snapshots
+from ganeti.cmdlib.instance import elsewhere, snapshots
 from ganeti.cmdlib.instance.snapshot_list import named
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
@@ -65,13 +65,14 @@ class LUInstanceSnapshotRestore(LogicalUnit):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         prereq.require_stopped(self, instance, "restore a snapshot of")
+        elsewhere.require_only_on_primary(self, instance)
         found = named(self, instance, name)
         kept = [one for one in found if one.node_uuid == node.uuid]
-        elsewhere = [one for one in found if one.index not in {here.index for here in kept}]
-        if elsewhere:
-            other = self.config.node(elsewhere[0].node_uuid).name
+        distant = [one for one in found if one.index not in {here.index for here in kept}]
+        if distant:
+            other = self.config.node(distant[0].node_uuid).name
             raise errors.OpPrereqError(
-                f"snapshot {name} of disk {elsewhere[0].index} of instance {instance.name} is on"
+                f"snapshot {name} of disk {distant[0].index} of instance {instance.name} is on"
                 f" its secondary node {other}. Let that be the primary node with 'gnt-instance"
                 f" failover {instance.name}', then repeat the command.",
                 errors.ECODE_STATE,

@@ -17,7 +17,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import run, snapshots, space
+from ganeti.cmdlib.instance import elsewhere, run, snapshots, space
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY, LVM_BASED
 from ganeti.locking import Level
@@ -119,7 +119,7 @@ class LUInstanceSnapshot(LogicalUnit):
                 group = str(naming.stored(disk).logical_id[0])
                 needed[group] = needed.get(group, 0) + naming.room_mib(disk.size)
         space.require_free_space(self, [node.uuid], needed)
-        running = prereq.is_running(prereq.running_info(self, instance))
+        running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
         return SnapshotPlan(
             instance, node, self.name, tuple(chosen), running, running and self.op.shutdown)
 
