@@ -142,6 +142,7 @@ def restore_snapshot(disk: Disk, name: str) -> None:
         raise device.fail(f"has {room} bytes, less than the {size} of its snapshot {name}")
     device.open(exclusive=True)
     try:
-        content.copy(source.path, device.path, size)
+        # What is written fills the snapshot, and goes over the network to the other half.
+        content.copy(source.path, device.path, size, only_changes=True)
     except OSError as err:
         raise device.fail(f"cannot get the content of its snapshot {name}", err) from err

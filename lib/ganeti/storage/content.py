@@ -35,9 +35,10 @@ def share(reading: int, writing: int) -> bool:
     return True
 
 
-def copy(source: str, target: str, size: int) -> None:
+def copy(source: str, target: str, size: int, *, only_changes: bool = False) -> None:
     """Copy so many bytes and flush them; holes of files stay holes, and files share what they can.
 
+    :param only_changes: read the target as well, and write only what differs.
     :raises OSError: as the system says, or the source ends early.
     """
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
@@ -47,7 +48,7 @@ def copy(source: str, target: str, size: int) -> None:
             if os.fstat(reading).st_size == size and share(reading, writing):
                 os.fsync(writing)
             else:
-                copy_open(reading, writing, size)
+                copy_open(reading, writing, size, only_changes=only_changes)
         except EOFError as err:
             raise OSError(f"{source} {err}") from None
         finally:
@@ -56,9 +57,10 @@ def copy(source: str, target: str, size: int) -> None:
         os.close(reading)
 
 
-def copy_open(reading: int, writing: int, size: int) -> None:
+def copy_open(reading: int, writing: int, size: int, *, only_changes: bool = False) -> None:
     """Copy so many bytes between descriptors; the target can be read as well.
 
+    :param only_changes: as for :func:`copy`.
     :raises EOFError: the source ends early.
     """
     source = os.fstat(reading)
@@ -75,7 +77,8 @@ def copy_open(reading: int, writing: int, size: int) -> None:
         block = os.pread(reading, min(_BLOCK, size - offset), offset)
         if not block:
             raise EOFError(f"ends after {offset} of {size} bytes")
-        if not (sparse and block == _ZEROS[: len(block)] and _reads_as(writing, block, offset)):
+        compare = only_changes or (sparse and block == _ZEROS[: len(block)])
+        if not (compare and _reads_as(writing, block, offset)):
             _write(writing, block, offset)
         offset += len(block)
     os.fsync(writing)

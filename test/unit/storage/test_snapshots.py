@@ -173,6 +173,23 @@ def test_a_hole_replaces_what_was_there(tmp_path: Path, cannot_share: None) -> N
     assert target.stat().st_blocks * 512 <= 4 * MIB
 
 
+@pytest.mark.parametrize("only_changes", [False, True])
+def test_only_what_differs_is_written(tmp_path: Path, cannot_share: None, only_changes: bool,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_bytes(b"s" * (3 * MIB) + b"end")
+    target.write_bytes(b"s" * MIB + b"t" * MIB + b"s" * MIB + b"xxx")
+    real, written = os.pwrite, []
+
+    def write(descriptor: int, data: bytes, offset: int) -> int:
+        written.append(offset)
+        return real(descriptor, data, offset)
+    monkeypatch.setattr(os, "pwrite", write)
+    content.copy(str(source), str(target), 3 * MIB + 3, only_changes=only_changes)
+    assert target.read_bytes() == source.read_bytes()
+    assert written == ([MIB, 3 * MIB] if only_changes else [0, MIB, 2 * MIB, 3 * MIB])
+
+
 def test_files_share_only_what_is_as_long_as_it_should(
         tmp_path: Path, shares: list[tuple[int, int]]) -> None:
     source, target = tmp_path / "a", tmp_path / "b"

@@ -127,6 +127,15 @@ def named(unit: LogicalUnit, instance: Instance, name: str) -> list[snapshots.Ke
     kept = snapshots.of_instance(unit, instance)
     found = [one for one in kept if one.found.name == name]
     if not found:
+        foreign = {disk.dev_type for disk in unit.config.instance_disks(instance)
+                   if disk.dev_type in snapshots.ONLY_MADE}
+        if foreign:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has disks of kind {', '.join(sorted(foreign))}, whose"
+                f" snapshots only their storage provider knows; there is no snapshot {name} of"
+                " another disk",
+                errors.ECODE_NOENT,
+            )
         others = f"; it has {snapshots.names(kept)}" if kept else ", nor any other"
         raise errors.OpPrereqError(
             f"instance {instance.name} has no snapshot {name}{others}", errors.ECODE_NOENT
