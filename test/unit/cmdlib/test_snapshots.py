@@ -12,6 +12,7 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.objects import BlockDevStatus, Disk, ipolicy
 from ganeti.opcodes import instance as ops
+from ganeti.opcodes.backup import OpBackupExport
 from ganeti.utils import clock
 
 ALL = ("blockdev", "diskless", "drbd", "ext", "file", "gluster", "plain", "rbd", "sharedfile")
@@ -321,6 +322,12 @@ def test_a_restore_that_fails_says_which_disk_is_half_written():
         nodes.run(start)
     with pytest.raises(errors.OpPrereqError, match="not written completely"):
         nodes.run(ops.OpInstanceReboot(instance_name="web", reboot_type="full"))
+    for op in (SET(instance_name="web", disk_template="sharedfile"),
+               OpBackupExport(instance_name="web", target_node="node2", mode="local")):
+        with pytest.raises(errors.OpPrereqError, match="not written completely"):
+            nodes.run(op)
+    nodes.run(take(snapshot_name="half"))
+    assert nodes.master.job.said("WARNING: disk 0 of instance web.example.com was not written")
     del nodes.rpc.errors["blockdev_snapshot_restore"]
     nodes.run(restore())
     nodes.run(start)

@@ -22,7 +22,7 @@ from ganeti.cmdlib.backup.remove import nodes_with_export
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import helper, run
+from ganeti.cmdlib.instance import helper, run, snapshots
 from ganeti.cmdlib.instance.remove import remove_instance
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
@@ -156,6 +156,7 @@ class LUBackupExport(LogicalUnit):
         prereq.require_not_forthcoming(instance, "export")
         source = self.config.node(instance.primary_node)
         prereq.require_online(source)
+        snapshots.require_whole(self, instance)
         target = None
         if self.target is not None:
             target = self.config.node(self.target.uuid)

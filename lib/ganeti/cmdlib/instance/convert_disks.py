@@ -133,6 +133,7 @@ def plan(
             )
     new_disks.require_enabled(unit, template)
     prereq.require_stopped(unit, instance, "convert disks of")
+    snapshots.require_whole(unit, instance)
     if (old, template) != (PLAIN, DRBD8):
         # Only the volumes of the primary node remain where they are, below a mirror or without it.
         remains = {instance.primary_node} if (old, template) == (DRBD8, PLAIN) else set()

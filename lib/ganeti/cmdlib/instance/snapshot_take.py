@@ -92,6 +92,7 @@ class LUInstanceSnapshot(LogicalUnit):
         prereq.require_whole_disks(self, instance)
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
+        snapshots.require_whole(self, instance, force=True)
         disks = self.config.instance_disks(instance)
         if not disks:
             raise errors.OpPrereqError(
