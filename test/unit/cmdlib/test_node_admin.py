@@ -209,6 +209,17 @@ def test_volumes_know_their_instances():
     assert [row[5] for row in result[2:]] == ["-", "-"]
 
 
+def test_snapshots_belong_to_whom_the_volume_belongs():
+    disk = lv_disk("web")
+    web = instance_of("web", disks=(disk.uuid,))
+    master = Master(cluster_of(2, (web,), (disk,), volume_group_name="xenvg"))
+    master.rpc.answers["node_volumes"] = [
+        {"dev": "/dev/sda", "vg": "xenvg", "name": f"{name}.snap.a", "size": 5}
+        for name in ("web.disk0", "swap")]
+    result = master.run(OpNodeQueryvols(nodes=["node1"], output_fields=["name", "instance"]))
+    assert result == [["swap.snap.a", "-"], ["web.disk0.snap.a", "web.example.com"]]
+
+
 def test_a_cluster_without_lvm_asks_nobody_for_volumes():
     master = Master(cluster_of(2))
     assert master.run(OpNodeQueryvols(output_fields=["name"])) == []

@@ -8,7 +8,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.constants import disk as disk_c
-from ganeti.objects import Disk, Node
+from ganeti.objects import Disk, Node, snapshots
 from ganeti.opcodes.node import (
     OpNodeModifyStorage,
     OpNodeQueryStorage,
@@ -163,11 +163,16 @@ class LUNodeQueryvols(_QueryUnit):
         for node in nodes:
             found = sorted(answers.get(node.uuid, ()), key=lambda v: (v["dev"], v["vg"], v["name"]))
             for volume in found:
-                key = (node.uuid, f"{volume['vg']}/{volume['name']}")
+                full = f"{volume['vg']}/{volume['name']}"
+                owner = owners.get((node.uuid, full))
+                parts = snapshots.split(full)
+                if owner is None and parts is not None:
+                    # A snapshot belongs to whoever has the volume.
+                    owner = owners.get((node.uuid, parts[0]))
                 values = {
                     NODE: node.name, "phys": volume["dev"], "vg": volume["vg"],
                     NAME: volume["name"], "size": volume["size"],
-                    "instance": owners.get(key, "-"),
+                    "instance": owner or "-",
                 }
                 rows.append([values[field] for field in self.op.output_fields])
         return rows
