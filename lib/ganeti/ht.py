@@ -1,8 +1,9 @@
 """Words for the shapes of values that come from outside.
 
-A word is a predicate with a name: ``ListOf(NonEmptyString)(value)`` says whether a value fits, and
-``str()`` of it is what a user reads in a message and in the documentation. Opcodes, REST bodies and
-results are declared with these words; nothing else in the program describes shapes.
+A word is a predicate with a name: ``ListOf(NonEmptyString)(value)`` says whether a value fits,
+``str()`` of it is what the published tables and the documentation call it, and :func:`in_words` is
+what a user reads in a message. Opcodes, REST bodies and results are declared with these words;
+nothing else in the program describes shapes.
 
 The module is imported by every command, so it imports nothing at all.
 
@@ -218,6 +219,46 @@ def Secret(inner: Type) -> Type:
 def _most_hidden(inner: Sequence[Type]) -> str:
     kinds = {each.hidden for each in inner}
     return "secret" if "secret" in kinds else "private" if "private" in kinds else ""
+
+
+_IN_WORDS = {
+    "any": "anything", "none": "null", "bool": "true or false", "int": "a whole number",
+    "float": "a number", "str": "text", "nonempty-str": "text that is not empty",
+    "list(any)": "a list", "object(any)": "an object", "job-id": "the number of a job"}
+_RANGES = {"nonneg": "from 0 upwards", "pos": "above 0", "neg": "below 0"}
+# More values than this are not listed in a message.
+_MOST_LISTED = 12
+
+
+def in_words(word: Type) -> str:
+    """What fits, for people: ``text that is not empty, or null``."""
+    if not word.made_of:
+        return _IN_WORDS.get(word.name, word.name)
+    form, *parts = word.made_of
+    if form in _RANGES:
+        return f"{in_words(parts[0])} {_RANGES[form]}"
+    if form in ("maybe", "or"):
+        return _choice(list(map(in_words, parts if form == "or" else (*parts, NoneType))))
+    if form == "list":
+        return f"a list, each item {in_words(parts[0])}"
+    if form == "object":
+        return f"an object, each value {in_words(parts[-1])}"
+    if form == "tuple":
+        return f"a list of {len(parts)}: {'; '.join(map(in_words, parts))}"
+    if form == "one-of" and len(parts) <= _MOST_LISTED:
+        return _choice(list(map(str, parts)))
+    if form == "named" and word.hidden and word.name.startswith(word.hidden):
+        return in_words(parts[0])
+    return word.name
+
+
+def _choice(words: Sequence[str]) -> str:
+    """``a``, ``a or b``, ``a, b or c``; with one more comma where a part has commas itself."""
+    *most, last = words
+    if not most:
+        return last
+    comma = "," if any("," in word or " or " in word for word in words) else ""
+    return f"{', '.join(most)}{comma} or {last}"
 
 
 JobId = Type("job-id", lambda value: (_is_int(value) and value >= 0)

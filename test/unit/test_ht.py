@@ -53,6 +53,25 @@ def test_text(word, text):
     assert str(word) == text and text in repr(word)
 
 
+@pytest.mark.parametrize(("word", "text"), [
+    (ht.Maybe(ht.PositiveInt), "a whole number above 0 or null"),
+    (ht.Maybe(ht.Bool), "true or false, or null"),
+    (ht.Or(ht.NonNegInt, ht.NonEmptyString, ht.NoneType),
+     "a whole number from 0 upwards, text that is not empty or null"),
+    (ht.ListOf(ht.Maybe(ht.Str)), "a list, each item text or null"),
+    (ht.Maybe(ht.ListOf(ht.Str)), "a list, each item text, or null"),
+    (ht.DictOf(ht.Str, ht.Float), "an object, each value a number"),
+    (ht.Tuple(ht.Int, ht.List), "a list of 2: a whole number; a list"),
+    (ht.OneOf("reboot-type", ("soft", "hard", "full")), "soft, hard or full"),
+    (ht.OneOf("letter", "abcdefghijklmnopqrs"), "letter"),
+    (ht.Secret(ht.Dict), "an object"),
+    (ht.Named("evening", ht.Str), "evening"),
+    (ht.JobId, "the number of a job"),
+])
+def test_in_words(word, text):
+    assert ht.in_words(word) == text
+
+
 def test_what_is_hidden_stays_hidden_in_larger_words():
     assert ht.Maybe(ht.ObjectOf(ht.Private(ht.Any))).hidden == "private"
     assert ht.Or(ht.Private(ht.Str), ht.ListOf(ht.Secret(ht.Str))).hidden == "secret"

@@ -113,7 +113,8 @@ class Call:
         fields = job.fields
         if isinstance(fields, ht.Type):
             if not fields.check(self.body):
-                raise Refused(400, f"the body must be {fields}, not {_short(self.body)}")
+                raise Refused(400, f"the body must be {ht.in_words(fields)},"
+                                   f" not {_short(self.body)}")
             assert job.build is not None
             return job.build(self, {})
         takes_body = job.body or bool(fields)
@@ -181,7 +182,7 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
     for name, field in fields.items():
         if name in body:
             if not field.type.check(body[name]):
-                raise Refused(400, f"parameter '{name}' must be {field.type},"
+                raise Refused(400, f"parameter '{name}' must be {ht.in_words(field.type)},"
                                    f" not {_short(body[name])}")
             found[name] = body[name]
         elif field.required:

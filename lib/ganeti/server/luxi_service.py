@@ -150,7 +150,8 @@ class Service:
                 return
             for (arg, shape), value in zip(method.args, given, strict=False):
                 if not shape.check(value):
-                    request.refuse(f"{name}: argument '{arg}' must be {shape}, not {value!r:.200}")
+                    request.refuse(f"{name}: argument '{arg}' must be {ht.in_words(shape)}, not"
+                                   f" {value!r:.200}")
                     return
             method.begin(request, *given)
 
