@@ -33,7 +33,7 @@ help:
 	@echo "  make docs       documentation agrees with the program                          (venv)"
 	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
 	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip;"
-	@echo "                  ovmf, swtpm, nftables, iptables, openvswitch-switch: else some skip)"
+	@echo "                  ovmf, swtpm, nftables, iptables, openvswitch-switch, xfsprogs: else some skip)"
 	@echo "  make scenario-long  the slow ones, too: broken networks, more of the model     (venv)"
 	@echo "  make lab        virtual machines with real LVM and DRBD, and the tests in them; at most"
 	@echo "                  25 minutes (venv; qemu-system-x86, debootstrap, cpio; root to build)"
@@ -69,14 +69,15 @@ scenario: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	-@tools/install-packages ganeti-htools-3.0
 	-@tools/install-packages ovmf swtpm nftables iptables
-	-@tools/install-packages openvswitch-switch
+	-@tools/install-packages openvswitch-switch xfsprogs
 	$(PYTEST) -q $(PARALLEL) test/scenario
 
 scenario-long: venv
 	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py \
 		test/unit/cmdlib/test_interruptions.py \
-		test/unit/cmdlib/test_interruptions_mirrored.py
+		test/unit/cmdlib/test_interruptions_mirrored.py \
+		test/unit/cmdlib/test_snapshot_interruptions.py
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv
