@@ -234,6 +234,6 @@ def alive(pid: int) -> bool:
     """Whether the process exists and is no zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return state != "Z"
