@@ -8,7 +8,6 @@ proves less, but what it says is true.
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,20 +43,15 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     missing = machines.missing_programs()
     if missing:
         pytest.skip(f"the laboratory needs {', '.join(missing)}")
-    # Ended politely from outside is the same as Ctrl-C: the machines must go.
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     count = int(os.environ.get("LAB_MACHINES", "3"))
     try:
         found = machines.Lab(tmp_path_factory.mktemp("lab"), count)
         found.prepare()
     except image.CannotBuild as err:
         pytest.skip(f"no image for the laboratory: {err}")
-    try:
-        with found:
-            yield found
-            found.collect_logs(image.cache_dir() / "logs")
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with machines.ended_in_order(), found:
+        yield found
+        found.collect_logs(image.cache_dir() / "logs")
 
 
 @pytest.fixture(scope="session")

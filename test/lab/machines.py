@@ -26,6 +26,7 @@ _DISK_MIB = 24 * 1024
 #: Starting takes 10 s of a processor of one's own; the machines may have to share few.
 _START_S = 420.0
 _SSH_FAILED = 255
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Failed(Exception):
@@ -268,6 +269,14 @@ class Lab:
 
     def down(self) -> None:
         """End all machines and remove their files; safe to call at any time."""
+        # Whoever is impatient and presses Ctrl-C once more would leave half of it behind.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDINGS)
+        try:
+            self._down()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _down(self) -> None:
         for machine in self.machines:
             with contextlib.suppress(Exception):
                 machine.power_off()
@@ -282,6 +291,19 @@ class Lab:
 def _end_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+@contextlib.contextmanager
+def ended_in_order() -> Iterator[None]:
+    """Ended from outside, or with its terminal, is the same as Ctrl-C: the machines must go."""
+    numbers = [number for number in _ENDINGS
+               if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def missing_programs() -> Sequence[str]:

@@ -5,6 +5,7 @@ The other nodes are reached from there with ssh. Everything is taken down when t
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from lab import image, qemu
 from lab.cluster import Cluster
-from lab.machines import Lab, missing_programs
+from lab.machines import Lab, ended_in_order, missing_programs
 
 
 def main() -> int:
@@ -23,7 +24,16 @@ def main() -> int:
         print(f"the laboratory needs {', '.join(missing)} (packages: {' '.join(image.PACKAGES)})",
               file=sys.stderr)
         return 1
-    count = int(sys.argv[1])
+    try:
+        with ended_in_order():
+            return run(int(sys.argv[1]))
+    except KeyboardInterrupt:
+        print("ended; nothing is left", file=sys.stderr)
+        return 128 + signal.SIGINT
+
+
+def run(count: int) -> int:
+    """As :func:`main`, with so many machines."""
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gntlab-") as directory:
         try:
