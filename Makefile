@@ -59,7 +59,8 @@ types: venv
 	$(VPY) -m mypy
 
 unit: venv
-	-@tools/install-packages zsh fish mtools dosfstools
+	-@tools/install-packages zsh fish mtools dosfstools qemu-utils fdisk openssh-client
+	-@tools/install-packages ganeti-htools-3.0
 	$(PYTEST) -q $(PARALLEL) test/unit
 
 docs: venv

@@ -307,8 +307,7 @@ class Client:
                 raise errors.LuxiTimeout(f"the master at {self.address} accepts no connection"
                                          f" within {self._connect_timeout_s:g} s") from err
             except OSError as err:
-                # EAGAIN: the queue of connections is full; the master is busy accepting.
-                if err.errno not in (errno.ENOENT, errno.ECONNREFUSED, errno.EAGAIN):
+                if err.errno not in (errno.ENOENT, errno.ECONNREFUSED):
                     raise errors.LuxiError(
                         f"cannot connect to the master at {self.address}: {err.strerror}") from err
                 check_master()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from typing import NamedTuple
 
 from ganeti import errors
@@ -21,6 +22,7 @@ from ganeti.utils import paths
 NODED_PORT = 1811
 
 _SUN_PATH_BYTES = 107
+_CONNECT_PAUSE_S = 0.01
 
 
 class Hostname(NamedTuple):
@@ -211,13 +213,25 @@ def service_port(name: str, default: int, protocol: str = "tcp") -> int:
 def unix_connect(path: str, timeout_s: float | None = None) -> socket.socket:
     """Connect to a stream socket in the file system, however long its path.
 
-    :raises OSError: nobody listens, the file is missing, or the time is over.
+    Waits while the server has as many connections to accept as it wants.
+
+    :raises TimeoutError: it accepts no more in this time.
+    :raises OSError: nobody listens, the file is missing.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         sock.settimeout(timeout_s)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with _ShortPath(path) as short:
-            sock.connect(short)
+            while True:
+                try:
+                    sock.connect(short)
+                    break
+                except BlockingIOError:
+                    # With a time limit the kernel says at once that the queue is full.
+                    if deadline is None or time.monotonic() >= deadline:
+                        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from None
+                    time.sleep(_CONNECT_PAUSE_S)
     except BaseException:
         sock.close()
         raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -93,3 +95,15 @@ def test_unix_sockets_of_any_length(tmp_path: Path, depth: int) -> None:
                     assert served.recv(10) == b"ping"
         with pytest.raises(ConnectionRefusedError):
             net.unix_connect(path)
+
+
+def test_a_server_which_is_busy_accepting_is_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with net.unix_listen(path, backlog=1) as server, contextlib.ExitStack() as clients:
+        with pytest.raises(TimeoutError):
+            while True:
+                clients.enter_context(net.unix_connect(path, 0.05))
+        accepting = threading.Timer(0.1, lambda: server.accept()[0].close())
+        accepting.start()
+        net.unix_connect(path, 60).close()
+        accepting.join()
