@@ -21,27 +21,15 @@ def instance(cluster: Cluster) -> None:
     writer.stop()
 
 
-def settled(cluster: Cluster, primary: str, secondary: str) -> None:
-    """It runs there, the data are there, and nobody else has anything of it."""
-    assert cluster.nodes_of(NAME) == (primary, secondary)
-    cluster.in_step(NAME)
-    assert drbd.minors(cluster.lab[primary])[cluster.minor(NAME, primary)].primary
-    drbd.check(cluster.lab[primary], cluster.device(NAME, primary), BLOCKS)
-    for machine in cluster.lab:
-        expected = 2 if machine.name in (primary, secondary) else 0
-        assert len(drbd.volumes(machine)) == expected, machine.name
-        assert len(drbd.minors(machine)) == expected // 2, machine.name
-
-
 def test_the_secondary_keeps_its_half(cluster: Cluster) -> None:
     cluster.gnt("instance", "failover", "-f", "-n", "node1", NAME)
-    settled(cluster, "node1", "node3")
+    cluster.settled(NAME, "node1", "node3", blocks=BLOCKS)
 
 
 def test_after_the_primary_died(cluster: Cluster) -> None:
     # Back to where the master is not, so that its power can be cut.
     cluster.gnt("instance", "failover", "-f", NAME)
-    settled(cluster, "node3", "node1")
+    cluster.settled(NAME, "node3", "node1", blocks=BLOCKS)
     cluster.lab["node3"].power_off()
     cluster.gnt("node", "modify", "--offline=yes", "--auto-promote", "node3")
     cluster.gnt("instance", "failover", "-f", "-n", "node2", NAME)
@@ -58,7 +46,7 @@ def test_the_old_half_goes_when_its_node_is_back(cluster: Cluster) -> None:
                 "--no-ssh-key-check", "node3")
     assert len(drbd.volumes(machine)) == 2
     cluster.gnt("instance", "replace-disks", "-s", NAME)
-    settled(cluster, "node2", "node1")
+    cluster.settled(NAME, "node2", "node1", blocks=BLOCKS)
 
 
 def test_end(cluster: Cluster) -> None:

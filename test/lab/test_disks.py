@@ -5,13 +5,12 @@ The volume group of the secondary repairs itself, that of the primary is repaire
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from lab import drbd
 from lab.cluster import Cluster
 from lab.machines import Machine
+from lab.waiting import wait_until
 
 NAME = "disks"
 SELF_REPAIR = "ganeti:lvm:self-repair"
@@ -25,13 +24,6 @@ def minor(cluster: Cluster, machine: Machine) -> int:
 def complete(machine: Machine) -> bool:
     """Whether the volume group lacks nothing."""
     return machine.run("vgs --noheadings -o vg_attr xenvg").strip()[3] == "-"
-
-
-def wait_until_complete(machine: Machine, timeout_s: float = 300.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not complete(machine):
-        assert time.monotonic() < deadline, f"{machine.name} did not repair its volume group"
-        time.sleep(1)
 
 
 def device(cluster: Cluster, machine: Machine) -> str:
@@ -72,7 +64,7 @@ def test_a_disk_dies(cluster: Cluster, broken: str) -> None:
         cluster.gnt("node", "repair-storage", broken, "lvm-vg", "xenvg")
     else:
         cluster.master.call("gnt-cluster verify-disks")
-        wait_until_complete(machine)
+        wait_until(lambda: complete(machine), f"{machine.name} repaired its volume group", 300)
         log = cluster.master.run(f"grep lvm-self-repair {MASTER_LOG}")
         assert f"node={broken} group=xenvg volumes=" in log
         cluster.gnt("cluster", "remove-tags", SELF_REPAIR)

@@ -64,17 +64,6 @@ def instance(cluster: Cluster) -> Iterator[None]:
         assert drbd.minors(machine) == {} and drbd.volumes(machine) == [], machine.name
 
 
-def settled(cluster: Cluster, primary: str, secondary: str) -> None:
-    """It is there, in step and complete, and nowhere else."""
-    assert cluster.nodes_of(NAME) == (primary, secondary)
-    cluster.in_step(NAME)
-    drbd.check(cluster.lab[primary], cluster.device(NAME, primary), BLOCKS)
-    for machine in cluster.lab:
-        expected = 2 if machine.name in (primary, secondary) else 0
-        assert len(drbd.volumes(machine)) == expected, machine.name
-        assert len(drbd.minors(machine)) == expected // 2, machine.name
-
-
 def shown(cluster: Cluster, node: str) -> str:
     """How the kernel of a node is configured."""
     return cluster.lab[node].run(f"drbdsetup show {cluster.minor(NAME, node)}")
@@ -125,10 +114,10 @@ def test_what_stands_alone_is_connected_again(cluster: Cluster) -> None:
     cluster.lab["node2"].run(f"drbdsetup disconnect ipv4:10.77.2.2:{port} ipv4:10.77.2.3:{port}")
     drbd.wait_for(cluster.lab["node2"], minor, "^StandAlone")
     assert NAME in cluster.gnt("cluster", "verify-disks")
-    settled(cluster, "node2", "node3")
+    cluster.settled(NAME, "node2", "node3", blocks=BLOCKS)
     cluster.lab["node3"].run(f"drbdsetup down resource{other}")
     assert NAME in cluster.gnt("cluster", "verify-disks")
-    settled(cluster, "node2", "node3")
+    cluster.settled(NAME, "node2", "node3", blocks=BLOCKS)
 
 
 def test_a_stranger_on_the_minor(cluster: Cluster) -> None:
@@ -156,7 +145,7 @@ def test_a_stranger_on_the_minor(cluster: Cluster) -> None:
     cluster.gnt("instance", "startup", NAME)
     assert "foreign" not in machine.run(f"drbdsetup show {minor}")
     machine.run(f"lvremove -f {GROUP}/foreign {GROUP}/foreign_meta")
-    settled(cluster, "node2", "node3")
+    cluster.settled(NAME, "node2", "node3", blocks=BLOCKS)
 
 
 def test_the_other_half_has_another_secret(cluster: Cluster) -> None:
@@ -172,29 +161,29 @@ def test_the_other_half_has_another_secret(cluster: Cluster) -> None:
     with pytest.raises(TimeoutError):
         drbd.wait_for(machine, minor, "^Connected", timeout_s=10)
     cluster.gnt("instance", "activate-disks", NAME)
-    settled(cluster, "node2", "node3")
+    cluster.settled(NAME, "node2", "node3", blocks=BLOCKS)
 
 
 def test_a_dry_run_changes_nothing(cluster: Cluster) -> None:
     before = [drbd.volumes(machine) for machine in cluster.lab]
     cluster.gnt("instance", "replace-disks", "--dry-run", "-n", "node1", NAME)
     assert [drbd.volumes(machine) for machine in cluster.lab] == before
-    settled(cluster, "node2", "node3")
+    cluster.settled(NAME, "node2", "node3", blocks=BLOCKS)
 
 
 def test_an_allocator_chooses_the_new_secondary(cluster: Cluster) -> None:
     cluster.gnt("instance", "replace-disks", "-I", "room", NAME)
-    settled(cluster, "node2", "node1")
+    cluster.settled(NAME, "node2", "node1", blocks=BLOCKS)
 
 
 def test_a_node_is_evacuated(cluster: Cluster) -> None:
     cluster.gnt("node", "evacuate", "-f", "-s", "-I", "room", "node1")
-    settled(cluster, "node2", "node3")
+    cluster.settled(NAME, "node2", "node3", blocks=BLOCKS)
     cluster.gnt("node", "evacuate", "-f", "-s", "-n", "node1", "--early-release", "node3")
-    settled(cluster, "node2", "node1")
+    cluster.settled(NAME, "node2", "node1", blocks=BLOCKS)
     cluster.gnt("node", "migrate", "-f", "node2")
-    settled(cluster, "node1", "node2")
+    cluster.settled(NAME, "node1", "node2", blocks=BLOCKS)
     with pytest.raises(Failed, match="room"):
         cluster.gnt("node", "evacuate", "-f", "-s", "-I", "nosuchroom", "node2")
     cluster.gnt("node", "failover", "-f", "node1")
-    settled(cluster, "node2", "node1")
+    cluster.settled(NAME, "node2", "node1", blocks=BLOCKS)

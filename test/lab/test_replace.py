@@ -21,28 +21,17 @@ def instance(cluster: Cluster) -> None:
     writer.stop()
 
 
-def settled(cluster: Cluster) -> None:
-    """Both halves are together, the data are there, and nothing else is on any machine."""
-    primary, secondary = cluster.nodes_of(NAME)
-    cluster.in_step(NAME)
-    drbd.check(cluster.lab[primary], cluster.device(NAME, primary), BLOCKS)
-    for machine in cluster.lab:
-        expected = 2 if machine.name in (primary, secondary) else 0
-        assert len(drbd.volumes(machine)) == expected, machine.name
-        assert len(drbd.minors(machine)) == expected // 2, machine.name
-
-
 def test_on_the_secondary(cluster: Cluster) -> None:
     before = drbd.volumes(cluster.lab["node2"])
     cluster.gnt("instance", "replace-disks", "-s", NAME)
-    settled(cluster)
+    cluster.settled(NAME, blocks=BLOCKS)
     # The new volumes got the names of the old ones.
     assert drbd.volumes(cluster.lab["node2"]) == before
 
 
 def test_on_the_primary(cluster: Cluster) -> None:
     cluster.gnt("instance", "replace-disks", "-p", NAME)
-    settled(cluster)
+    cluster.settled(NAME, blocks=BLOCKS)
 
 
 @pytest.mark.parametrize("early", [(), ("--early-release",)])
@@ -50,7 +39,7 @@ def test_on_a_new_secondary(cluster: Cluster, early: tuple[str, ...]) -> None:
     target = "node3" if cluster.nodes_of(NAME)[1] == "node2" else "node2"
     cluster.gnt("instance", "replace-disks", "-n", target, *early, NAME)
     assert cluster.nodes_of(NAME) == ("node1", target)
-    settled(cluster)
+    cluster.settled(NAME, blocks=BLOCKS)
 
 
 def test_to_plain_and_back(cluster: Cluster) -> None:
@@ -66,7 +55,7 @@ def test_to_plain_and_back(cluster: Cluster) -> None:
     cluster.gnt("instance", "modify", "-t", "drbd", "-n", "node3", NAME)
     cluster.gnt("instance", "startup", NAME)
     assert cluster.nodes_of(NAME) == ("node1", "node3")
-    settled(cluster)
+    cluster.settled(NAME, blocks=BLOCKS)
 
 
 def test_a_lost_volume_is_made_again(cluster: Cluster) -> None:
