@@ -6,12 +6,11 @@ as soon as that line appears, the node daemon there, or the master daemon, is go
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from lab import drbd
 from lab.cluster import Cluster
+from lab.waiting import wait_until
 
 NAME = "interrupted"
 FIRST_PORT = 11000
@@ -52,6 +51,8 @@ def kill_when(cluster: Cluster, node: str, event: str, victim: str) -> None:
     kill = "pkill -9 -f [s]bin/ganeti-noded"
     if victim == "masterd":
         kill = "ssh node1 pkill -9 -f [s]bin/ganeti-masterd"
+    # One that waits in vain since an earlier test would kill at the wrong time.
+    cluster.lab[node].call("pkill -x tail")
     cluster.lab[node].run(
         f"nohup sh -c 'tail -n 0 -F {_LOG} | grep -m 1 -E \"{event}\" && {kill}"
         f" && touch /tmp/killed' >/dev/null 2>&1 & sleep 1; rm -f /tmp/killed")
@@ -60,18 +61,15 @@ def kill_when(cluster: Cluster, node: str, event: str, victim: str) -> None:
 def recover(cluster: Cluster, node: str, victim: str) -> None:
     """Start the daemon again, and wait until it works."""
     machine = cluster.lab[node]
-    deadline = time.monotonic() + 120
-    while machine.call("test -e /tmp/killed").returncode:
-        assert time.monotonic() < deadline, "the event did not come"
-        time.sleep(0.5)
+    wait_until(lambda: machine.call("test -e /tmp/killed").returncode == 0, "the event came", 120)
     if victim == "noded":
         machine.run(f"{_UTIL} start ganeti-noded")
         cluster.wait_for_node(node)
     else:
         cluster.master.run(f"{_UTIL} start ganeti-masterd")
     cluster.gnt("job", "list")
-    while "running" in cluster.gnt("job", "list", "--no-headers", "-o", "status"):
-        time.sleep(1)
+    statuses = ("job", "list", "--no-headers", "-o", "status")
+    wait_until(lambda: "running" not in cluster.gnt(*statuses), "all jobs have ended", 600)
 
 
 def check_nothing_too_many(cluster: Cluster, *, instance: bool) -> None:
@@ -109,7 +107,14 @@ def test_a_daemon_is_killed(cluster: Cluster, operation: str, event: str, victim
         cluster.gnt("instance", "activate-disks", NAME)
         cluster.gnt("instance", "replace-disks", "-s", NAME)
     elif operation == "migrate":
-        cluster.gnt("instance", "migrate", "--cleanup", "-f", NAME)
+        done = cluster.master.call(f"gnt-instance migrate --cleanup -f {NAME}")
+        if done.returncode:
+            # A guest of the fake hypervisor is on the target when that was told of its end, and not
+            # before, as QEMU's is. Then it is as after a power failure, and we do what we are told.
+            text = done.stdout + done.stderr
+            assert f"runs nowhere. Use 'gnt-instance shutdown {NAME}'" in text, text
+            cluster.gnt("instance", "shutdown", NAME)
+            cluster.gnt("instance", "startup", NAME)
         cluster.in_step(NAME)
         for name, writable in zip(cluster.nodes_of(NAME), (True, False), strict=True):
             machine, minor = cluster.lab[name], cluster.minor(NAME, name)
