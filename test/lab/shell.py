@@ -18,7 +18,7 @@ from lab.machines import Lab, ended_in_order, missing_programs
 
 
 def main() -> int:
-    """Exit code: that of the shell, or 1 when there can be no laboratory."""
+    """Exit code: 0 when the shell was left, 1 when there can be no laboratory or it was lost."""
     missing = missing_programs()
     if missing:
         print(f"the laboratory needs {', '.join(missing)} (packages: {' '.join(image.PACKAGES)})",
@@ -50,7 +50,8 @@ def run(count: int) -> int:
             print(f"ready after {time.monotonic() - begin:.0f} s. The other nodes: ssh node2 ..."
                   " Everything is gone when you leave.", flush=True)
             argv = cluster.master.ssh_argv()
-            return subprocess.run([*argv[:-1], "-t", argv[-1]]).returncode
+            # Whatever the last command in it said; only ssh itself ends with 255.
+            return int(subprocess.run([*argv[:-1], "-t", argv[-1]]).returncode == 255)
 
 
 if __name__ == "__main__":
