@@ -31,6 +31,9 @@ _STATES = ("running", "canceling", "waiting", "queued")
 _TITLES = ("ID", "Status", "Since", "Prio", "Job", "Why it waits, or what it says")
 _COLUMNS = [table.Column(title, title in ("ID", "Since", "Prio")) for title in _TITLES]
 
+# Ctrl-C in the moment before a wait begins is only noticed when that ends.
+_WAIT_S = 0.5
+
 # Without a terminal nobody knows how much fits.
 _DEFAULT_ROWS = 20
 _HEAD_LINES = 2
@@ -209,7 +212,9 @@ def _keys() -> Iterator[Any]:
     """Read single keys meanwhile; yields a function that waits and tells whether to leave."""
     if not terminal.is_terminal(sys.stdin):
         def sleep(seconds: float) -> bool:
-            time.sleep(seconds)
+            deadline = time.monotonic() + seconds
+            while (left := deadline - time.monotonic()) > 0:
+                time.sleep(min(left, _WAIT_S))
             return False
 
         yield sleep
@@ -222,8 +227,8 @@ def _keys() -> Iterator[Any]:
     def wait(seconds: float) -> bool:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            if not select.select([descriptor], [], [], left)[0]:
-                return False
+            if not select.select([descriptor], [], [], min(left, _WAIT_S))[0]:
+                continue
             key = os.read(descriptor, 1)
             # Nothing to read: the terminal is gone.
             if key in (b"q", b"Q", b""):
