@@ -7,10 +7,14 @@ then, is told by the tests: a *recovery* is what an administrator does after the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
+from fakes import mirror
+from fakes.config import cluster_of
 from fakes.node_wing import Cluster
 from ganeti import errors
-from ganeti.objects import Instance
+from ganeti.objects import Instance, ipolicy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
@@ -100,3 +104,38 @@ def remove_disk_again(cluster: Cluster, op: Op) -> None:
     """What is still there is removed."""
     if len(web(cluster).disks) > 1:
         cluster.run(op())
+
+
+def empty(directory: Path) -> Cluster:
+    """Three nodes with all kinds of disks that need no real storage, and no instance."""
+    directory.mkdir()
+    rules = ipolicy.defaults()
+    rules["minmax"][0]["min"]["disk-size"] = 1
+    return Cluster(cluster_of(
+        3, ipolicy=rules, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
+        enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless")), directory)
+
+
+def create(template: str = "drbd", **changes: Any) -> ops.OpInstanceCreate:
+    """The instance ``web``, stopped, with a disk of 1 MiB."""
+    values: dict[str, Any] = {
+        "instance_name": WEB, "mode": "create", "disk_template": template, "pnode": "node1",
+        "snode": "node2" if template == "drbd" else None, "os_type": "noop",
+        "disks": [{"size": 1}] if template != "diskless" else [], "nics": [{}], "start": False}
+    return ops.OpInstanceCreate(**{**values, **changes})
+
+
+def contents(cluster: Cluster, *, primary_only: bool = False) -> list[Path]:
+    """The files with the content of the disks, on all their nodes."""
+    found = []
+    for disk in cluster.config.instance_disks(web(cluster)):
+        part = disk.children[0] if disk.children else disk
+        for node in part.nodes or (web(cluster).primary_node,):
+            if primary_only and node != web(cluster).primary_node:
+                continue
+            root = cluster.rpc.root(cluster.config.node(node).name)
+            if part.dev_type == "plain":
+                found.append(root / mirror.LVM / "/".join(part.logical_id))
+            else:
+                found.append(Path(str(root) + part.logical_id[1]))
+    return found

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import PATIENCE_S, Cluster, alive, wait_until
+from harness import PATIENCE_S, Cluster, wait_until
 
 from ganeti import storage
 from ganeti.objects.disk import Disk
@@ -108,13 +107,6 @@ def test_there_and_back_again(cluster: Cluster, template: str) -> None:
     healthy(cluster)
 
 
-def children(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(word) for word in (task / "children").read_text().split()]
-    return found
-
-
 def test_a_node_dies_while_it_copies(cluster: Cluster) -> None:
     """What it left is listed, verified without complaint, and removed by the clean-up."""
     run, node = cluster.run, cluster.node_names[0]
@@ -130,10 +122,7 @@ def test_a_node_dies_while_it_copies(cluster: Cluster) -> None:
     wait_until(lambda: partial.exists() or job.poll() is not None, "the copy has begun")
     if job.poll() is not None:
         pytest.skip("this file system shares blocks: there is no moment to die in")
-    daemon = cluster.pid(node, "ganeti-noded")
-    for pid in (*children(daemon), daemon):
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not alive(daemon), "the daemon is gone")
+    cluster.kill_whole(node, "ganeti-noded")
     assert job.wait(PATIENCE_S) != 0
     assert partial.exists() and disk.exists()
     cluster.on(node, "ganeti-noded").ok()

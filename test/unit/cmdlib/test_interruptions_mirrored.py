@@ -23,19 +23,21 @@ from fakes.breaking import (
     again,
     again_unless_done,
     clean_up_move,
+    contents,
+    create,
+    empty,
     everywhere,
     known,
     remove_disk_again,
     remove_then_again,
     web,
 )
-from fakes.config import cluster_of, uuid_of
+from fakes.config import uuid_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
 from ganeti.cmdlib.backup import transfer
 from ganeti.cmdlib.instance import migration, sync
 from ganeti.cmdlib.instance import mirror as mirror_work
-from ganeti.objects import ipolicy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
@@ -55,30 +57,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "POLL_S", 0.0)
 
 
-def create(template: str = "drbd", **changes) -> ops.OpInstanceCreate:
-    values = {
-        "instance_name": WEB, "mode": "create", "disk_template": template, "pnode": "node1",
-        "snode": "node2" if template == "drbd" else None, "os_type": "noop",
-        "disks": [{"size": 1}] if template != "diskless" else [], "nics": [{}], "start": False}
-    return ops.OpInstanceCreate(**{**values, **changes})
-
-
-def empty(directory: Path) -> Cluster:
-    directory.mkdir()
-    rules = ipolicy.defaults()
-    rules["minmax"][0]["min"]["disk-size"] = 1
-    return Cluster(cluster_of(
-        3, ipolicy=rules, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
-        enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless")), directory)
-
-
 def fresh(directory: Path, template: str = "drbd", *, up: bool = False, exists: bool = True,
           disks: int = 1, before: Callable[[Cluster], None] | None = None) -> Cluster:
     """Three nodes, an instance with disks that have content."""
     cluster = empty(directory)
     if exists:
         cluster.run(create(template, disks=[{"size": 1}] * disks))
-        for path in halves(cluster):
+        for path in contents(cluster):
             path.write_bytes(CONTENT)
     if up:
         cluster.run(ops.OpInstanceStartup(instance_name=WEB))
@@ -86,22 +71,6 @@ def fresh(directory: Path, template: str = "drbd", *, up: bool = False, exists: 
         before(cluster)
     cluster.rpc.restart()
     return cluster
-
-
-def halves(cluster: Cluster, *, primary_only: bool = False) -> list[Path]:
-    """The files with the content of the disks, on all their nodes."""
-    found = []
-    for disk in cluster.config.instance_disks(web(cluster)):
-        part = disk.children[0] if disk.children else disk
-        for node in part.nodes:
-            if primary_only and node != web(cluster).primary_node:
-                continue
-            root = cluster.rpc.root(cluster.config.node(node).name)
-            if part.dev_type == "plain":
-                found.append(root / mirror.LVM / "/".join(part.logical_id))
-            else:
-                found.append(Path(str(root) + part.logical_id[1]))
-    return found
 
 
 def check(cluster: Cluster) -> None:
@@ -130,8 +99,8 @@ def check_clean(cluster: Cluster, *, content: bool = True) -> None:
         where = os.path.basename(key[0]).split(".")[0]
         assert state.primary == (where == names[web(cluster).primary_node]), (where, state)
     if content and known(cluster):
-        only = halves(cluster, primary_only=True)
-        for path in halves(cluster) if wanted or not only else only:
+        only = contents(cluster, primary_only=True)
+        for path in contents(cluster) if wanted or not only else only:
             assert path.read_bytes()[:len(CONTENT)] == CONTENT, f"content of {path.name} is lost"
     assert not cluster.config._store.reservations._taken, "reservations are left behind"
 
@@ -163,7 +132,7 @@ def adopt_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
         cluster.run(op())
         return
     (disk,) = cluster.config.instance_disks(web(cluster))
-    path = halves(cluster)[0]
+    path = contents(cluster)[0]
     if not path.exists():
         os.rename(path.with_name("mine"), path)  # as the administrator would
     assert disk.dev_type == "plain"

@@ -15,16 +15,14 @@ from pathlib import Path
 import pytest
 
 from fakes import mirror
-from fakes.config import cluster_of, uuid_of
+from fakes.breaking import WEB, create, empty
+from fakes.config import uuid_of
 from fakes.node_wing import Cluster
 from ganeti import errors
 from ganeti.cmdlib.instance import migration, sync
 from ganeti.cmdlib.instance import mirror as mirror_work
-from ganeti.objects import ipolicy
 from ganeti.opcodes import instance as ops
 from ganeti.utils import paths
-
-WEB = "web.example.com"
 
 
 @pytest.fixture(autouse=True)
@@ -37,16 +35,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def cluster_with(
         directory: Path, template: str, *, start: bool = False, pnode: str = "node1") -> Cluster:
-    directory.mkdir()
-    rules = ipolicy.defaults()
-    rules["minmax"][0]["min"]["disk-size"] = 1
-    cluster = Cluster(cluster_of(
-        3, ipolicy=rules, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
-        enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless")), directory)
-    cluster.run(ops.OpInstanceCreate(
-        instance_name=WEB, mode="create", disk_template=template, pnode=pnode,
-        snode="node2" if template == "drbd" else None, os_type="noop", disks=[{"size": 1}],
-        nics=[{}], start=start))
+    cluster = empty(directory)
+    cluster.run(create(template, pnode=pnode, start=start))
     return cluster
 
 

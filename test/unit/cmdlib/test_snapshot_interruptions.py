@@ -15,12 +15,19 @@ from pathlib import Path
 import pytest
 
 from fakes import mirror
-from fakes.breaking import WEB, again, again_unless_done, everywhere, web
-from fakes.config import cluster_of
+from fakes.breaking import (
+    WEB,
+    again,
+    again_unless_done,
+    contents,
+    create,
+    empty,
+    everywhere,
+    web,
+)
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
 from ganeti.cmdlib.instance import sync
-from ganeti.objects import ipolicy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
@@ -39,16 +46,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fresh(directory: Path, template: str, *, up: bool = False, kept: bool = False) -> Cluster:
     """Three nodes, an instance with two disks; and what they had before is kept."""
-    directory.mkdir()
-    rules = ipolicy.defaults()
-    rules["minmax"][0]["min"]["disk-size"] = 1
-    cluster = Cluster(cluster_of(
-        3, ipolicy=rules, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
-        enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless")), directory)
-    cluster.run(ops.OpInstanceCreate(
-        instance_name=WEB, mode="create", disk_template=template, pnode="node1", os_type="noop",
-        snode="node2" if template == "drbd" else None, disks=[{"size": 1}, {"size": 1}], nics=[{}],
-        start=False))
+    cluster = empty(directory)
+    cluster.run(create(template, disks=[{"size": 1}] * 2))
     for path in contents(cluster):
         path.write_bytes(OLD if kept else NEW)
     if kept:
@@ -59,18 +58,6 @@ def fresh(directory: Path, template: str, *, up: bool = False, kept: bool = Fals
         cluster.run(ops.OpInstanceStartup(instance_name=WEB))
     cluster.rpc.restart()
     return cluster
-
-
-def contents(cluster: Cluster, *, everywhere: bool = True) -> list[Path]:
-    """The files with the content of the disks."""
-    found = []
-    for disk in cluster.config.instance_disks(web(cluster)):
-        part = disk.children[0] if disk.children else disk
-        for node in (part.nodes or (web(cluster).primary_node,))[:None if everywhere else 1]:
-            root = cluster.rpc.root(cluster.config.node(node).name)
-            found.append(root / mirror.LVM / "/".join(part.logical_id)
-                         if part.dev_type == "plain" else Path(str(root) + part.logical_id[1]))
-    return found
 
 
 def pictures(cluster: Cluster) -> list[Path]:
@@ -141,7 +128,7 @@ def is_whole(cluster: Cluster, *, kept: int, content: bytes) -> None:
     if not web(cluster).disks_active:
         assert cluster.rpc.active() == set(), "minors are left in use"
     both = not web(cluster).disks_active or web(cluster).admin_state == "up"
-    for path in contents(cluster, everywhere=both):
+    for path in contents(cluster, primary_only=not both):
         assert path.read_bytes() == content, f"{path} has other content"
 
 
@@ -183,7 +170,7 @@ def test_half_a_restore_is_never_started(tmp_path: Path, template: str) -> None:
     for how, at in itertools.product(BREAKS, range(first, first + 3)):
         cluster = fresh(tmp_path / f"{how}-{at}", template, kept=True)
         cluster.broken(restore(), at, how)
-        if {path.read_bytes() for path in contents(cluster, everywhere=False)} == {OLD, NEW}:
+        if {path.read_bytes() for path in contents(cluster, primary_only=True)} == {OLD, NEW}:
             half += 1
             for op in (ops.OpInstanceStartup(instance_name=WEB),
                        ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard")):

@@ -385,24 +385,30 @@ def test_who_is_behind_is_asked_when_the_others_are_no_majority() -> None:
     assert config.behind() == {uuid_of("node2"): {CONFIG}}
 
 
-def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
-    nodes = _Nodes()
+def _overtaken(nodes: _Nodes) -> ConfigStore:
+    """A store in which somebody else commits while the first catch-up waits for its answer."""
     committed: list[int] = []
 
     def distribute(what: Distribution) -> Sequence[DistributionFailure]:
         answer = nodes(what)
         if what.candidates == (uuid_of("node2"),) and not committed:
-            # While the catch-up waits for its answer somebody else commits.
-            committed.append(config.allocate_port())
+            committed.append(Config(store).allocate_port())
         return answer
 
     store = _silent_store(distribute)
+    return store
+
+
+def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
+    nodes = _Nodes()
+    store = _overtaken(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
     config.allocate_port()
     nodes.failures = []
+    sent = len(nodes.received)
     assert not store.catch_up()
-    assert committed
+    assert len(nodes.received) == sent + 2, "the catch-up and the commit meanwhile"
     assert config.behind() == {uuid_of("node2"): {CONFIG}}
     assert store.catch_up()
     assert nodes.received[-1].candidates == (uuid_of("node2"),)
@@ -411,15 +417,7 @@ def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
 
 def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     nodes = _Nodes()
-    committed: list[int] = []
-
-    def distribute(what: Distribution) -> Sequence[DistributionFailure]:
-        answer = nodes(what)
-        if what.candidates == (uuid_of("node2"),) and not committed:
-            committed.append(config.allocate_port())
-        return answer
-
-    store = _silent_store(distribute)
+    store = _overtaken(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), what, "no answer")
                       for what in (CONFIG, SSCONF)]
