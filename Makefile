@@ -54,6 +54,7 @@ check: lint types unit docs scenario
 
 lint: venv
 	$(VPY) -m ruff check .
+	$(VPY) -m ruff format --check .
 
 types: venv
 	$(VPY) -m mypy

@@ -77,10 +77,20 @@ ECODE_EXISTS = "already_exists"
 ECODE_NOTUNIQUE = "resource_not_unique"
 ECODE_FAULT = "internal_error"
 ECODE_ENVIRON = "environment_error"
-ECODE_ALL = frozenset((
-    ECODE_RESOLVER, ECODE_NORES, ECODE_TEMP_NORES, ECODE_INVAL, ECODE_STATE, ECODE_NOENT,
-    ECODE_EXISTS, ECODE_NOTUNIQUE, ECODE_FAULT, ECODE_ENVIRON,
-))
+ECODE_ALL = frozenset(
+    (
+        ECODE_RESOLVER,
+        ECODE_NORES,
+        ECODE_TEMP_NORES,
+        ECODE_INVAL,
+        ECODE_STATE,
+        ECODE_NOENT,
+        ECODE_EXISTS,
+        ECODE_NOTUNIQUE,
+        ECODE_FAULT,
+        ECODE_ENVIRON,
+    )
+)
 
 
 class GenericError(Exception):
@@ -213,8 +223,9 @@ class ConfigVerifyError(ConfigurationError):
         self.args = (message, self.problems)
 
     def __str__(self) -> str:
-        return ": ".join([self.message, "; ".join(self.problems)] if self.problems
-                         else [self.message])
+        return ": ".join(
+            [self.message, "; ".join(self.problems)] if self.problems else [self.message]
+        )
 
 
 class ConfigVersionMismatch(ConfigurationError):
@@ -308,15 +319,23 @@ class CommandError(GenericError):
     the text alone.
     """
 
-    def __init__(self, argv: Sequence[str] | str, exit_code: int | None = None, output: str = "",
-                 reason: str = "") -> None:
+    def __init__(
+        self,
+        argv: Sequence[str] | str,
+        exit_code: int | None = None,
+        output: str = "",
+        reason: str = "",
+    ) -> None:
         if isinstance(argv, str):
             self.argv: tuple[str, ...] = ()
             message = argv
         else:
             self.argv = tuple(argv)
-            why = reason or (f"killed by signal {-exit_code}" if exit_code is not None
-                             and exit_code < 0 else f"exited with code {exit_code}")
+            why = reason or (
+                f"killed by signal {-exit_code}"
+                if exit_code is not None and exit_code < 0
+                else f"exited with code {exit_code}"
+            )
             # repr() keeps process.Secret values hidden.
             command = " ".join(str(word) if type(word) is str else repr(word) for word in argv)
             message = f"command {command!r} {why}"
@@ -492,8 +511,9 @@ class NodeRefused(RpcError):
 class NodeCallFailed(RpcError):
     """The node did the call and it failed; `cause` is its error where it could be rebuilt."""
 
-    def __init__(self, node: str, call: str, message: str = "",
-                 cause: Exception | None = None) -> None:
+    def __init__(
+        self, node: str, call: str, message: str = "", cause: Exception | None = None
+    ) -> None:
         super().__init__(node, call, message)
         self.cause = cause
 
@@ -505,16 +525,56 @@ class NodeCallFailed(RpcError):
 PUBLISHED: dict[str, type[Exception]] = {
     cls.__name__: cls
     for cls in (
-        AddressPoolError, BlockDeviceError, CommandError, ConfdClientError, ConfdMagicError,
-        ConfigVerifyError, ConfigVersionMismatch, ConfigurationError, DeviceCreationError,
-        FileStoragePathError, GenericError, HooksAbort, HooksFailure, HotplugError,
-        HypervisorError, IPAddressError, InotifyError, JobCanceled, JobFileCorrupted, JobLost,
-        JobQueueDrainError, JobQueueError, JobQueueFull, JobSubmittedException, LockError,
-        LuxiError, NoCtypesError, OpCodeUnknown, OpExecError, OpPrereqError, OpResultError,
-        OpRetryNotSupportedError, ParameterError, ParseError, PidFileLockError, ProgrammerError,
-        QueryFilterParseError, QuitGanetiException, RapiTestResult, RemoteError,
-        ReservationError, ResolverError, ResultValidationError, SignatureError, SshUpdateError,
-        StorageError, TagError, TypeEnforcementError, UdpDataSizeError, UnitParseError,
+        AddressPoolError,
+        BlockDeviceError,
+        CommandError,
+        ConfdClientError,
+        ConfdMagicError,
+        ConfigVerifyError,
+        ConfigVersionMismatch,
+        ConfigurationError,
+        DeviceCreationError,
+        FileStoragePathError,
+        GenericError,
+        HooksAbort,
+        HooksFailure,
+        HotplugError,
+        HypervisorError,
+        IPAddressError,
+        InotifyError,
+        JobCanceled,
+        JobFileCorrupted,
+        JobLost,
+        JobQueueDrainError,
+        JobQueueError,
+        JobQueueFull,
+        JobSubmittedException,
+        LockError,
+        LuxiError,
+        NoCtypesError,
+        OpCodeUnknown,
+        OpExecError,
+        OpPrereqError,
+        OpResultError,
+        OpRetryNotSupportedError,
+        ParameterError,
+        ParseError,
+        PidFileLockError,
+        ProgrammerError,
+        QueryFilterParseError,
+        QuitGanetiException,
+        RapiTestResult,
+        RemoteError,
+        ReservationError,
+        ResolverError,
+        ResultValidationError,
+        SignatureError,
+        SshUpdateError,
+        StorageError,
+        TagError,
+        TypeEnforcementError,
+        UdpDataSizeError,
+        UnitParseError,
         X509CertError,
     )
 }

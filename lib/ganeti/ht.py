@@ -36,8 +36,13 @@ class Type:
 
     __slots__ = ("check", "hidden", "made_of", "name")
 
-    def __init__(self, name: str, check: Callable[[typing.Any], bool], hidden: str = "",
-                 made_of: tuple[typing.Any, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        check: Callable[[typing.Any], bool],
+        hidden: str = "",
+        made_of: tuple[typing.Any, ...] = (),
+    ) -> None:
         self.name = name
         self.check = check
         self.hidden = hidden
@@ -100,20 +105,25 @@ Dict = Type("object(any)", lambda value: isinstance(value, dict))
 
 def NonNeg(inner: Type) -> Type:
     """A number from zero upwards."""
-    return Type(f"nonneg({inner})", lambda value: inner.check(value) and value >= 0,
-                made_of=("nonneg", inner))
+    return Type(
+        f"nonneg({inner})",
+        lambda value: inner.check(value) and value >= 0,
+        made_of=("nonneg", inner),
+    )
 
 
 def Pos(inner: Type) -> Type:
     """A number above zero."""
-    return Type(f"pos({inner})", lambda value: inner.check(value) and value > 0,
-                made_of=("pos", inner))
+    return Type(
+        f"pos({inner})", lambda value: inner.check(value) and value > 0, made_of=("pos", inner)
+    )
 
 
 def Neg(inner: Type) -> Type:
     """A number below zero."""
-    return Type(f"neg({inner})", lambda value: inner.check(value) and value < 0,
-                made_of=("neg", inner))
+    return Type(
+        f"neg({inner})", lambda value: inner.check(value) and value < 0, made_of=("neg", inner)
+    )
 
 
 NonNegInt = NonNeg(Int)
@@ -123,21 +133,29 @@ NegativeInt = Neg(Int)
 
 def Maybe(inner: Type) -> Type:
     """The inner word, or null."""
-    return Type(f"maybe({inner})", lambda value: value is None or inner.check(value),
-                inner.hidden, ("maybe", inner))
+    return Type(
+        f"maybe({inner})",
+        lambda value: value is None or inner.check(value),
+        inner.hidden,
+        ("maybe", inner),
+    )
 
 
 def Or(*inner: Type) -> Type:
     """Any of the inner words."""
-    return Type(f"or({','.join(map(str, inner))})",
-                lambda value: any(each.check(value) for each in inner),
-                _most_hidden(inner), ("or", *inner))
+    return Type(
+        f"or({','.join(map(str, inner))})",
+        lambda value: any(each.check(value) for each in inner),
+        _most_hidden(inner),
+        ("or", *inner),
+    )
 
 
 def And(name: str, *inner: Type) -> Type:
     """All of the inner words, under a name of its own."""
-    return Type(name, lambda value: all(each.check(value) for each in inner),
-                made_of=("and", *inner))
+    return Type(
+        name, lambda value: all(each.check(value) for each in inner), made_of=("and", *inner)
+    )
 
 
 def OneOf(name: str, values: Iterable[typing.Any]) -> Type:
@@ -154,49 +172,76 @@ def OneOf(name: str, values: Iterable[typing.Any]) -> Type:
 
 def ListOf(inner: Type) -> Type:
     """A list, each of whose members fits."""
-    return Type(f"list({inner})",
-                lambda value: isinstance(value, _LISTS) and all(map(inner.check, value)),
-                inner.hidden, ("list", inner))
+    return Type(
+        f"list({inner})",
+        lambda value: isinstance(value, _LISTS) and all(map(inner.check, value)),
+        inner.hidden,
+        ("list", inner),
+    )
 
 
 def SetOf(inner: Type) -> Type:
     """As :func:`ListOf`; order and repetition mean nothing (JSON has no sets)."""
-    return Type(f"set({inner})",
-                lambda value: isinstance(value, _SETS)
-                and all(map(inner.check, value)), inner.hidden, ("list", inner))
+    return Type(
+        f"set({inner})",
+        lambda value: isinstance(value, _SETS) and all(map(inner.check, value)),
+        inner.hidden,
+        ("list", inner),
+    )
 
 
 def DictOf(key: Type, inner: Type) -> Type:
     """A dictionary, each of whose keys and values fits."""
-    return Type(f"dict({key},{inner})",
-                lambda value: isinstance(value, dict) and all(map(key.check, value))
-                and all(map(inner.check, value.values())), inner.hidden,
-                ("object", key, inner))
+    return Type(
+        f"dict({key},{inner})",
+        lambda value: (
+            isinstance(value, dict)
+            and all(map(key.check, value))
+            and all(map(inner.check, value.values()))
+        ),
+        inner.hidden,
+        ("object", key, inner),
+    )
 
 
 def ObjectOf(inner: Type) -> Type:
     """A dictionary with any key (a string, in JSON), each of whose values fits."""
-    return Type(f"object({inner})",
-                lambda value: isinstance(value, dict) and all(map(inner.check, value.values())),
-                inner.hidden, ("object", Str, inner))
+    return Type(
+        f"object({inner})",
+        lambda value: isinstance(value, dict) and all(map(inner.check, value.values())),
+        inner.hidden,
+        ("object", Str, inner),
+    )
 
 
 def Tuple(*inner: Type) -> Type:
     """A list of fixed length, each position with a word of its own."""
-    return Type(f"tuple({','.join(map(str, inner))})",
-                lambda value: isinstance(value, _LISTS) and len(value) == len(inner)
-                and all(each.check(item) for each, item in zip(inner, value, strict=True)),
-                _most_hidden(inner), ("tuple", *inner))
+    return Type(
+        f"tuple({','.join(map(str, inner))})",
+        lambda value: (
+            isinstance(value, _LISTS)
+            and len(value) == len(inner)
+            and all(each.check(item) for each, item in zip(inner, value, strict=True))
+        ),
+        _most_hidden(inner),
+        ("tuple", *inner),
+    )
 
 
-def Shape(name: str, required: dict[str, Type], optional: dict[str, Type] | None = None,
-          ) -> Type:
+def Shape(
+    name: str,
+    required: dict[str, Type],
+    optional: dict[str, Type] | None = None,
+) -> Type:
     """A dictionary with exactly these keys; optional ones may be missing."""
     every = {**required, **(optional or {})}
 
     def check(value: typing.Any) -> bool:
-        return (isinstance(value, dict) and all(key in value for key in required)
-                and all(key in every and every[key].check(item) for key, item in value.items()))
+        return (
+            isinstance(value, dict)
+            and all(key in value for key in required)
+            and all(key in every and every[key].check(item) for key, item in value.items())
+        )
 
     return Type(name, check, made_of=("shape", every, tuple(required)))
 
@@ -222,9 +267,17 @@ def _most_hidden(inner: Sequence[Type]) -> str:
 
 
 _IN_WORDS = {
-    "any": "anything", "none": "null", "bool": "true or false", "int": "a whole number",
-    "float": "a number", "str": "text", "nonempty-str": "text that is not empty",
-    "list(any)": "a list", "object(any)": "an object", "job-id": "the number of a job"}
+    "any": "anything",
+    "none": "null",
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "nonempty-str": "text that is not empty",
+    "list(any)": "a list",
+    "object(any)": "an object",
+    "job-id": "the number of a job",
+}
 _RANGES = {"nonneg": "from 0 upwards", "pos": "above 0", "neg": "below 0"}
 # More values than this are not listed in a message.
 _MOST_LISTED = 12
@@ -261,5 +314,10 @@ def _choice(words: Sequence[str]) -> str:
     return f"{', '.join(most)}{comma} or {last}"
 
 
-JobId = Type("job-id", lambda value: (_is_int(value) and value >= 0)
-             or (isinstance(value, str) and value.isascii() and value.isdigit()))
+JobId = Type(
+    "job-id",
+    lambda value: (
+        (_is_int(value) and value >= 0)
+        or (isinstance(value, str) and value.isascii() and value.isdigit())
+    ),
+)

@@ -163,8 +163,9 @@ class Client:
         :raises errors.JobLost: no such job.
         """
         wait_s = max(0, min(int(timeout_s), WAIT_FOR_CHANGE_S))
-        result = self.call("WaitForJobChange", job_id, list(fields), prev_info, prev_log_serial,
-                           wait_s)
+        result = self.call(
+            "WaitForJobChange", job_id, list(fields), prev_info, prev_log_serial, wait_s
+        )
         if result == wire.NO_CHANGE:
             return None
         info, entries = result
@@ -180,15 +181,17 @@ class Client:
     ) -> tuple[list[Any], list[list[Any]]]:
         """As :meth:`wait_for_job_change_once`, asking again as long as nothing changes."""
         while True:
-            change = self.wait_for_job_change_once(job_id, fields, prev_info, prev_log_serial,
-                                                   timeout_s)
+            change = self.wait_for_job_change_once(
+                job_id, fields, prev_info, prev_log_serial, timeout_s
+            )
             if change is not None:
                 return change
 
     # -- queries ---------------------------------------------------------------------------------
 
-    def query(self, what: str, fields: Sequence[str], qfilter: list[Any] | None = None
-              ) -> dict[str, Any]:
+    def query(
+        self, what: str, fields: Sequence[str], qfilter: list[Any] | None = None
+    ) -> dict[str, Any]:
         """``{"fields": [definition, ...], "data": [[[status, value], ...], ...]}``."""
         return dict(self.call("Query", what, list(fields), qfilter))
 
@@ -200,23 +203,27 @@ class Client:
         """Values of the fields for each job; None stands for values of an unknown one."""
         return list(self.call("QueryJobs", list(job_ids) if job_ids else None, list(fields)))
 
-    def query_instances(self, names: Sequence[str], fields: Sequence[str],
-                        use_locking: bool = False) -> list[list[Any]]:
+    def query_instances(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
         """Values in the order of the fields."""
         return list(self.call("QueryInstances", list(names), list(fields), use_locking))
 
-    def query_nodes(self, names: Sequence[str], fields: Sequence[str],
-                    use_locking: bool = False) -> list[list[Any]]:
+    def query_nodes(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
         """Values in the order of the fields."""
         return list(self.call("QueryNodes", list(names), list(fields), use_locking))
 
-    def query_groups(self, names: Sequence[str], fields: Sequence[str],
-                     use_locking: bool = False) -> list[list[Any]]:
+    def query_groups(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
         """Values in the order of the fields."""
         return list(self.call("QueryGroups", list(names), list(fields), use_locking))
 
-    def query_networks(self, names: Sequence[str], fields: Sequence[str],
-                       use_locking: bool = False) -> list[list[Any]]:
+    def query_networks(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
         """Values in the order of the fields."""
         return list(self.call("QueryNetworks", list(names), list(fields), use_locking))
 
@@ -243,8 +250,11 @@ class Client:
         """
         return list(self.call("QueryConfigHistory", limit))
 
-    def query_config_changes(self, first: int | list[float], last: int | list[float],
-                             ) -> dict[str, Any]:
+    def query_config_changes(
+        self,
+        first: int | list[float],
+        last: int | list[float],
+    ) -> dict[str, Any]:
         """What is different between two states of the configuration."""
         return dict(self.call("QueryConfigChanges", first, last))
 
@@ -267,8 +277,14 @@ class Client:
         result: float | None = self.call("SetWatcherPause", until)
         return result
 
-    def replace_filter(self, uuid: str | None, priority: int, predicates: list[Any],
-                       action: str | list[Any], reason: list[Any]) -> str:
+    def replace_filter(
+        self,
+        uuid: str | None,
+        priority: int,
+        predicates: list[Any],
+        action: str | list[Any],
+        reason: list[Any],
+    ) -> str:
         """Add (uuid None) or replace a filter rule of the queue; its uuid."""
         return str(self.call("ReplaceFilter", uuid, priority, predicates, action, reason))
 
@@ -302,14 +318,18 @@ class Client:
             except PermissionError as err:
                 raise errors.LuxiPermissionError(
                     f"no permission to talk to the master at {self.address}. Only members of the"
-                    " daemon's group may.") from err
+                    " daemon's group may."
+                ) from err
             except TimeoutError as err:
-                raise errors.LuxiTimeout(f"the master at {self.address} accepts no connection"
-                                         f" within {self._connect_timeout_s:g} s") from err
+                raise errors.LuxiTimeout(
+                    f"the master at {self.address} accepts no connection"
+                    f" within {self._connect_timeout_s:g} s"
+                ) from err
             except OSError as err:
                 if err.errno not in (errno.ENOENT, errno.ECONNREFUSED):
                     raise errors.LuxiError(
-                        f"cannot connect to the master at {self.address}: {err.strerror}") from err
+                        f"cannot connect to the master at {self.address}: {err.strerror}"
+                    ) from err
                 check_master()
                 if self._clock() + const.CONNECT_RETRY_S > deadline:
                     raise errors.NoMasterError(
@@ -328,11 +348,13 @@ class Client:
         except TimeoutError as err:
             self.close()
             raise errors.LuxiTimeout(
-                f"the master took no request for {self._timeout_s:g} s") from err
+                f"the master took no request for {self._timeout_s:g} s"
+            ) from err
         except OSError as err:
             self.close()
             raise errors.ConnectionClosedError(
-                f"the master closed the connection: {err.strerror}") from err
+                f"the master closed the connection: {err.strerror}"
+            ) from err
 
     def _receive(self) -> bytes:
         sock = self._socket
@@ -344,19 +366,22 @@ class Client:
             except TimeoutError as err:
                 self.close()
                 raise errors.LuxiTimeout(
-                    f"no answer from the master for {self._timeout_s:g} s") from err
+                    f"no answer from the master for {self._timeout_s:g} s"
+                ) from err
             except OSError as err:
                 self.close()
                 raise errors.ConnectionClosedError(
-                    f"the connection to the master broke: {err.strerror}") from err
+                    f"the connection to the master broke: {err.strerror}"
+                ) from err
             except BaseException:
                 # Interrupted while an answer is under way: the next request must not read it.
                 self.close()
                 raise
             if not data:
                 self.close()
-                raise errors.ConnectionClosedError("the master closed the connection before it"
-                                                   " answered")
+                raise errors.ConnectionClosedError(
+                    "the master closed the connection before it answered"
+                )
             self._ready.extend(self._splitter.feed(data))
         return self._ready.pop(0) or b""
 
@@ -370,13 +395,15 @@ def check_master() -> None:
         master = fs.read_file(paths.current().ssconf_file("master_node")).strip()
     except FileNotFoundError:
         raise errors.NoMasterError(
-            "this machine is not part of a cluster. Create one with 'gnt-cluster init'.") from None
+            "this machine is not part of a cluster. Create one with 'gnt-cluster init'."
+        ) from None
     except OSError as err:
         raise errors.NoMasterError(f"cannot read who is the master: {err}") from err
     if master and master.lower() != net.hostname():
         raise errors.NoMasterError(
             f"this is not the master node. Please connect to node '{master}' and run the command"
-            " again.")
+            " again."
+        )
 
 
 def _op_dict(op: OpCode | dict[str, Any]) -> dict[str, Any]:

@@ -25,8 +25,10 @@ def test_targets_are_phony() -> None:
     assert set(phony[1].replace("\\\n", " ").split()) == TARGETS
 
 
-@pytest.mark.parametrize("name", ["README.md", *sorted(
-    str(path.relative_to(TOP)) for path in (TOP / "doc").rglob("*.rst"))])
+@pytest.mark.parametrize(
+    "name",
+    ["README.md", *sorted(str(path.relative_to(TOP)) for path in (TOP / "doc").rglob("*.rst"))],
+)
 def test_make_targets_in_texts_exist(name: str) -> None:
     text = (TOP / name).read_text(encoding="utf-8")
     named = set(re.findall(r"(?:^|`|\s{4})make ([a-z][a-z-]+)(?=`|\s{2}|$)", text, re.MULTILINE))

@@ -31,15 +31,29 @@ TOOLS = {
     "rapi-passwd": "ganeti.tools.rapi_passwd",
     "sanitize-config": "ganeti.tools.sanitize_config",
 }
-PAGES = [*sorted(client.PROGRAMS), *TOOLS, "ganeti", "ganeti-confd", "ganeti-iallocator",
-         "ganeti-kvm", "ganeti-kvmd", "ganeti-masterd", "ganeti-metad", "ganeti-noded",
-         "ganeti-os-interface", "ganeti-rapi"]
+PAGES = [
+    *sorted(client.PROGRAMS),
+    *TOOLS,
+    "ganeti",
+    "ganeti-confd",
+    "ganeti-iallocator",
+    "ganeti-kvm",
+    "ganeti-kvmd",
+    "ganeti-masterd",
+    "ganeti-metad",
+    "ganeti-noded",
+    "ganeti-os-interface",
+    "ganeti-rapi",
+]
 
 
 def tree(name: str) -> nodes.document:
     path = MAN / f"{name}.rst"
-    return publish_doctree(path.read_text(encoding="utf-8"), source_path=str(path),
-                           settings_overrides={"halt_level": 2, "report_level": 2})
+    return publish_doctree(
+        path.read_text(encoding="utf-8"),
+        source_path=str(path),
+        settings_overrides={"halt_level": 2, "report_level": 2},
+    )
 
 
 def sections(name: str) -> dict[str, nodes.section]:
@@ -78,8 +92,12 @@ def test_page_can_be_rendered(name: str) -> None:
 
 def test_every_parameter_of_kvm_is_explained_with_its_default() -> None:
     text = (MAN / "ganeti-kvm.rst").read_text(encoding="utf-8")
-    explained = dict(re.findall(r"``(\w+)``(?: \(`*([^`)]*)`*\))?", "\n".join(
-        line for line in text.splitlines() if line.startswith("``"))))
+    explained = dict(
+        re.findall(
+            r"``(\w+)``(?: \(`*([^`)]*)`*\))?",
+            "\n".join(line for line in text.splitlines() if line.startswith("``")),
+        )
+    )
     for name, parameter in hvparams.TABLES["kvm"].items():
         assert name in explained, name
         shown = explained[name]
@@ -99,24 +117,37 @@ def test_every_option_of_a_command_is_on_its_page(name: str, command: str) -> No
     assert command in page, f"{name} has no section {command}"
     section = page[command]
     # What several commands share stands in a section of its own, to which the command's refers.
-    shared = [title for title in page if title.split(" ")[0] in ("Options", "Choosing")
-              and title.lower() in " ".join(section.astext().split()).lower()]
-    documented = options_in("\n".join(
-        literals(page[title]) for title in (command, COMMON_SECTION, *shared)))
-    wanted = {spelling for option in (*load(name).commands[command].options, *opt.COMMON)
-              for spelling in option.names}
+    shared = [
+        title
+        for title in page
+        if title.split(" ")[0] in ("Options", "Choosing")
+        and title.lower() in " ".join(section.astext().split()).lower()
+    ]
+    documented = options_in(
+        "\n".join(literals(page[title]) for title in (command, COMMON_SECTION, *shared))
+    )
+    wanted = {
+        spelling
+        for option in (*load(name).commands[command].options, *opt.COMMON)
+        for spelling in option.names
+    }
     assert wanted <= documented, f"not documented: {sorted(wanted - documented)}"
     # The other way round: what the section explains exists, if perhaps on another command.
-    known = {spelling for other in load(name).commands.values()
-             for option in (*other.options, *opt.COMMON) for spelling in option.names}
+    known = {
+        spelling
+        for other in load(name).commands.values()
+        for option in (*other.options, *opt.COMMON)
+        for spelling in option.names
+    }
     assert options_in(literals(section)) <= known
 
 
 @pytest.mark.parametrize("name", sorted(client.PROGRAMS))
 def test_no_section_for_a_command_that_does_not_exist(name: str) -> None:
     document = tree(name)
-    (commands,) = [section for section in document.findall(nodes.section)
-                   if section[0].astext() == "COMMANDS"]
+    (commands,) = [
+        section for section in document.findall(nodes.section) if section[0].astext() == "COMMANDS"
+    ]
     titles = [child[0].astext() for child in commands if isinstance(child, nodes.section)]
     assert titles == list(dict.fromkeys(titles))
     assert set(titles) == set(load(name).commands)
@@ -153,14 +184,18 @@ def test_examples_use_commands_and_options_that_exist() -> None:
                     continue
                 command = load(match[1]).find(match[2])
                 assert command is not None, line
-                known = {spelling for option in (*command.options, *opt.COMMON)
-                         for spelling in option.names}
+                known = {
+                    spelling
+                    for option in (*command.options, *opt.COMMON)
+                    for spelling in option.names
+                }
                 # What is in quotes is a filter.
                 rest = re.sub(r"'[^']*'", "", match[3])
                 assert options_in(rest) <= known, line
 
 
 # -- programs with a parser of their own ---------------------------------------------------------
+
 
 def parser_of(name: str) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = importlib.import_module(TOOLS[name])._parser()
@@ -170,8 +205,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
 @pytest.mark.parametrize("name", sorted(TOOLS))
 def test_options_are_those_of_the_program(name: str) -> None:
     wanted = {spelling for action in parser_of(name)._actions for spelling in action.option_strings}
-    (section,) = [part for part in tree(name).children
-                  if part.astext().startswith("OPTIONS")]
+    (section,) = [part for part in tree(name).children if part.astext().startswith("OPTIONS")]
     explained = options_in(literals(section))
     # Every program can say what it takes.
     assert wanted - {"-h", "--help"} <= explained

@@ -14,8 +14,9 @@ DOC = Path(__file__).resolve().parents[2] / "doc"
 
 
 def test_the_list_of_fields_is_that_of_the_tables() -> None:
-    assert (DOC / "query-fields.rst").read_text(encoding="utf-8") == field_list.page(), \
+    assert (DOC / "query-fields.rst").read_text(encoding="utf-8") == field_list.page(), (
         "run: tools/field-list >doc/query-fields.rst"
+    )
 
 
 def test_every_command_with_formats_is_documented() -> None:
@@ -24,8 +25,10 @@ def test_every_command_with_formats_is_documented() -> None:
     lists = {"list", "list-fields", "locks", "top"}
     for name, module in client.PROGRAMS.items():
         for command in importlib.import_module(module).PROGRAM.commands.values():
-            has = any(option.dest == "output_format" or option.completion == "fields"
-                      for option in command.options)
+            has = any(
+                option.dest == "output_format" or option.completion == "fields"
+                for option in command.options
+            )
             if has and command.name not in lists:
                 wanted = command.name if command.name == "list-tags" else f"{name} {command.name}"
                 assert f"``{wanted}``" in text, wanted

@@ -29,9 +29,15 @@ Recover = Callable[[Cluster, Op], None]
 IMPOSSIBLE = {("fail", "instance_finalize_migration_src")}
 
 
-def everywhere(make: Callable[[], Cluster], op: Op, recover: Check, *,
-               breaks: Callable[[int], Iterable[tuple[str, int]]],
-               check: Check = Cluster.check, check_clean: Check = Cluster.check_clean) -> int:
+def everywhere(
+    make: Callable[[], Cluster],
+    op: Op,
+    recover: Check,
+    *,
+    breaks: Callable[[int], Iterable[tuple[str, int]]],
+    check: Check = Cluster.check,
+    check_clean: Check = Cluster.check_clean,
+) -> int:
     """Break an operation, set it right, check; returns how often.
 
     :param make: a new cluster, each time the same.
@@ -85,11 +91,13 @@ def again_unless_done(cluster: Cluster, op: Op) -> None:
 
 def remove_then_again(check_clean: Check = Cluster.check_clean) -> Recover:
     """Half an instance is removed, which must leave nothing, then made anew."""
+
     def recover(cluster: Cluster, op: Op) -> None:
         if known(cluster):
             cluster.run(ops.OpInstanceRemove(instance_name=WEB))
         check_clean(cluster)
         cluster.run(op())
+
     return recover
 
 
@@ -111,17 +119,31 @@ def empty(directory: Path) -> Cluster:
     directory.mkdir()
     rules = ipolicy.defaults()
     rules["minmax"][0]["min"]["disk-size"] = 1
-    return Cluster(cluster_of(
-        3, ipolicy=rules, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
-        enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless")), directory)
+    return Cluster(
+        cluster_of(
+            3,
+            ipolicy=rules,
+            volume_group_name="xenvg",
+            drbd_usermode_helper="/bin/true",
+            enabled_disk_templates=("drbd", "plain", "file", "sharedfile", "diskless"),
+        ),
+        directory,
+    )
 
 
 def create(template: str = "drbd", **changes: Any) -> ops.OpInstanceCreate:
     """The instance ``web``, stopped, with a disk of 1 MiB."""
     values: dict[str, Any] = {
-        "instance_name": WEB, "mode": "create", "disk_template": template, "pnode": "node1",
-        "snode": "node2" if template == "drbd" else None, "os_type": "noop",
-        "disks": [{"size": 1}] if template != "diskless" else [], "nics": [{}], "start": False}
+        "instance_name": WEB,
+        "mode": "create",
+        "disk_template": template,
+        "pnode": "node1",
+        "snode": "node2" if template == "drbd" else None,
+        "os_type": "noop",
+        "disks": [{"size": 1}] if template != "diskless" else [],
+        "nics": [{}],
+        "start": False,
+    }
     return ops.OpInstanceCreate(**{**values, **changes})
 
 

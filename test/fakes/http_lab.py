@@ -20,8 +20,13 @@ class HttpLab:
     :param make: called in the loop's thread; returns the application.
     """
 
-    def __init__(self, make: Callable[[], Any], *, limits: Limits | None = None,
-                 tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        *,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._listener = listen("127.0.0.1", 0)
         self.port: int = self._listener.getsockname()[1]
         self.exchanges: list[Exchange] = []
@@ -33,8 +38,9 @@ class HttpLab:
         self._thread.start()
         assert self._ready.wait(WAIT_S)
 
-    def _run(self, make: Callable[[], Any], limits: Limits | None,
-             tls: ssl.SSLContext | None) -> None:
+    def _run(
+        self, make: Callable[[], Any], limits: Limits | None, tls: ssl.SSLContext | None
+    ) -> None:
         async def serve() -> None:
             self._stop = asyncio.Event()
             self.server = Server(make(), tls=tls, limits=limits, note=self.exchanges.append)
@@ -48,6 +54,7 @@ class HttpLab:
 
     def call(self, coroutine: Awaitable[Any]) -> Any:
         """Run something in the server's loop."""
+
         async def run() -> Any:
             return await coroutine
 

@@ -33,54 +33,113 @@ class Variant(NamedTuple):
 
 VARIANTS: dict[str, Variant] = {
     "default": Variant({}),
-    "kernel": Variant({"initrd_path": "%DIR%/initrd", "kernel_args": "rw quiet",
-                       "serial_speed": 9600, "kvm_pci_reservations": 6, "kvm_flag": "disabled"}),
+    "kernel": Variant(
+        {
+            "initrd_path": "%DIR%/initrd",
+            "kernel_args": "rw quiet",
+            "serial_speed": 9600,
+            "kvm_pci_reservations": 6,
+            "kvm_flag": "disabled",
+        }
+    ),
     "no-devices": Variant({}, nics=0, disks=()),
     "boot-from-disk": Variant(BOOT_DISK, disks=(None, "data")),
     "boot-from-network": Variant({**BOOT_DISK, "boot_order": "network"}),
-    "boot-from-cdrom": Variant({**BOOT_DISK, "boot_order": "cdrom",
-                                "cdrom_image_path": "%DIR%/one.iso",
-                                "cdrom2_image_path": "%DIR%/two.iso", "cdrom_disk_type": "ide"}),
-    "boot-from-floppy": Variant({**BOOT_DISK, "boot_order": "floppy",
-                                 "floppy_image_path": "%DIR%/floppy.img"}),
-    "q35-virtio-scsi": Variant({**BOOT_DISK, "machine_version": "q35", "disk_type": "scsi-hd",
-                                "scsi_controller_type": "virtio-scsi-pci"}, disks=(None, "data")),
-    "scsi-lsi-cdrom": Variant({**BOOT_DISK, "disk_type": "scsi-hd", "cdrom_disk_type": "scsi-cd",
-                               "cdrom_image_path": "%DIR%/one.iso"}),
+    "boot-from-cdrom": Variant(
+        {
+            **BOOT_DISK,
+            "boot_order": "cdrom",
+            "cdrom_image_path": "%DIR%/one.iso",
+            "cdrom2_image_path": "%DIR%/two.iso",
+            "cdrom_disk_type": "ide",
+        }
+    ),
+    "boot-from-floppy": Variant(
+        {**BOOT_DISK, "boot_order": "floppy", "floppy_image_path": "%DIR%/floppy.img"}
+    ),
+    "q35-virtio-scsi": Variant(
+        {
+            **BOOT_DISK,
+            "machine_version": "q35",
+            "disk_type": "scsi-hd",
+            "scsi_controller_type": "virtio-scsi-pci",
+        },
+        disks=(None, "data"),
+    ),
+    "scsi-lsi-cdrom": Variant(
+        {
+            **BOOT_DISK,
+            "disk_type": "scsi-hd",
+            "cdrom_disk_type": "scsi-cd",
+            "cdrom_image_path": "%DIR%/one.iso",
+        }
+    ),
     "ide-e1000": Variant({**BOOT_DISK, "disk_type": "ide", "nic_type": "e1000"}),
     "rtl8139": Variant({**BOOT_DISK, "nic_type": "rtl8139"}, nics=2),
-    "processors": Variant({"cpu_type": "qemu64,+ssse3", "cpu_cores": 2, "cpu_threads": 1,
-                           "cpu_sockets": 1}),
+    "processors": Variant(
+        {"cpu_type": "qemu64,+ssse3", "cpu_cores": 2, "cpu_threads": 1, "cpu_sockets": 1}
+    ),
     "disk-tuning": Variant({"disk_cache": "none", "disk_aio": "native", "disk_discard": "unmap"}),
     "writethrough": Variant({"disk_cache": "writethrough"}),
-    "vnc-password-tls": Variant({"vnc_bind_address": "127.0.0.1", "vnc_tls": True,
-                                 "vnc_password_file": "%DIR%/password", "keymap": "de"}),
-    "vnc-x509": Variant({"vnc_bind_address": "127.0.0.1", "vnc_tls": True,
-                         "vnc_x509_path": "%DIR%/x509", "vnc_x509_verify": True}),
+    "vnc-password-tls": Variant(
+        {
+            "vnc_bind_address": "127.0.0.1",
+            "vnc_tls": True,
+            "vnc_password_file": "%DIR%/password",
+            "keymap": "de",
+        }
+    ),
+    "vnc-x509": Variant(
+        {
+            "vnc_bind_address": "127.0.0.1",
+            "vnc_tls": True,
+            "vnc_x509_path": "%DIR%/x509",
+            "vnc_x509_verify": True,
+        }
+    ),
     "vnc-socket": Variant({"vnc_bind_address": "%DIR%", "usb_mouse": "mouse"}),
-    "spice": Variant({"spice_bind": "127.0.0.1", "spice_ip_version": 4,
-                      "spice_image_compression": "quic", "spice_jpeg_wan_compression": "auto",
-                      "spice_zlib_glz_wan_compression": "never", "spice_streaming_video": "filter",
-                      "spice_playback_compression": False}),
-    "spice-tls-password": Variant({"spice_bind": "127.0.0.1", "spice_use_tls": True,
-                                   "spice_password_file": "%DIR%/password",
-                                   "spice_tls_ciphers": "HIGH", "spice_use_vdagent": False}),
+    "spice": Variant(
+        {
+            "spice_bind": "127.0.0.1",
+            "spice_ip_version": 4,
+            "spice_image_compression": "quic",
+            "spice_jpeg_wan_compression": "auto",
+            "spice_zlib_glz_wan_compression": "never",
+            "spice_streaming_video": "filter",
+            "spice_playback_compression": False,
+        }
+    ),
+    "spice-tls-password": Variant(
+        {
+            "spice_bind": "127.0.0.1",
+            "spice_use_tls": True,
+            "spice_password_file": "%DIR%/password",
+            "spice_tls_ciphers": "HIGH",
+            "spice_use_vdagent": False,
+        }
+    ),
     "no-acpi": Variant({"acpi": False, "reboot_behavior": "exit"}),
     "no-console": Variant({"serial_console": False, "vga": "std", "use_localtime": True}),
     "sound-usb": Variant({"soundhw": "ac97", "usb_devices": "tablet keyboard"}),
     "guest-agent": Variant({"use_guest_agent": True, "kvm_extra": "-msg timestamp=on"}),
     "huge-pages": Variant({"mem_path": "%DIR%"}),
-    "uefi-tpm": Variant({**BOOT_DISK, "machine_version": "q35", "firmware": "uefi",
-                         "tpm_version": "2.0"}, disks=("efivars", None, "tpm")),
+    "uefi-tpm": Variant(
+        {**BOOT_DISK, "machine_version": "q35", "firmware": "uefi", "tpm_version": "2.0"},
+        disks=("efivars", None, "tpm"),
+    ),
     "unprivileged": Variant({"use_chroot": True}, host={"run_as": "nobody", "chroot": "%DIR%"}),
     "no-vhost": Variant({"vhost_net": False}, host={"taps": True}, starts=False),
-    "queues": Variant({"virtio_net_queues": 4}, host={"taps": True},
-                      starts=False),
+    "queues": Variant({"virtio_net_queues": 4}, host={"taps": True}, starts=False),
     "rbd": Variant({}, uris=("rbd:pool/volume:id=admin",), starts=False),
     "gluster": Variant({}, uris=("gluster://192.0.2.7:24007/vol/ganeti/a.0",), starts=False),
-    "nbd": Variant({}, uris=('json:{"driver": "nbd", "server": {"type": "inet", '
-                             '"host": "192.0.2.8", "port": "10809"}, "read-only": false}',),
-                   starts=False),
+    "nbd": Variant(
+        {},
+        uris=(
+            'json:{"driver": "nbd", "server": {"type": "inet", '
+            '"host": "192.0.2.8", "port": "10809"}, "read-only": false}',
+        ),
+        starts=False,
+    ),
     "migration-target": Variant({}, host={"incoming": ("192.0.2.9", 8102)}, starts=False),
 }
 
@@ -93,38 +152,72 @@ def in_directory(value: Any, directory: str) -> Any:
 def instance(name: str, directory: str, **changes: Any) -> FilledInstance:
     """The instance of a variant; its files are in ``directory``."""
     variant = VARIANTS[name]
-    hvp = {**hvparams.defaults("kvm"), **changes,
-           **{key: in_directory(value, directory) for key, value in variant.params.items()}}
+    hvp = {
+        **hvparams.defaults("kvm"),
+        **changes,
+        **{key: in_directory(value, directory) for key, value in variant.params.items()},
+    }
     uuids = [f"{number:08x}{UUID[8:]}" for number in range(8)]
     return FilledInstance(
-        name="web1", primary_node="n", os="tiny", hypervisor="kvm", hvparams=hvp,
-        beparams={"maxmem": 64, "minmem": 64, "vcpus": 2}, admin_state="up",
-        admin_state_source="admin", disks_active=True, uuid=UUID, serial_no=1, network_port=11000,
-        nics=tuple(FilledNic(mac=f"aa:00:00:00:00:{number:02x}",
-                             nicparams={"mode": "user", "link": "", "vlan": ""},
-                             uuid=uuids[number]) for number in range(variant.nics)),
-        disks_info=tuple(Disk(dev_type="file", logical_id=("loop", f"/srv/d{number}"), size=4,
-                              name=disk_name, uuid=uuids[number])
-                         for number, disk_name in enumerate(variant.disks)))
+        name="web1",
+        primary_node="n",
+        os="tiny",
+        hypervisor="kvm",
+        hvparams=hvp,
+        beparams={"maxmem": 64, "minmem": 64, "vcpus": 2},
+        admin_state="up",
+        admin_state_source="admin",
+        disks_active=True,
+        uuid=UUID,
+        serial_no=1,
+        network_port=11000,
+        nics=tuple(
+            FilledNic(
+                mac=f"aa:00:00:00:00:{number:02x}",
+                nicparams={"mode": "user", "link": "", "vlan": ""},
+                uuid=uuids[number],
+            )
+            for number in range(variant.nics)
+        ),
+        disks_info=tuple(
+            Disk(
+                dev_type="file",
+                logical_id=("loop", f"/srv/d{number}"),
+                size=4,
+                name=disk_name,
+                uuid=uuids[number],
+            )
+            for number, disk_name in enumerate(variant.disks)
+        ),
+    )
 
 
 def command(name: str, qemu: QemuFacts) -> list[str]:
     """The whole command line of a variant, with made-up paths."""
     variant, guest = VARIANTS[name], instance(name, "/dir")
-    layout = Layout("/run/kvm", "/var/log/kvm", "web1",
-                         SpiceFiles("/lib/spice-ca.pem", "/lib/spice.pem"))
+    layout = Layout(
+        "/run/kvm", "/var/log/kvm", "web1", SpiceFiles("/lib/spice-ca.pem", "/lib/spice.pem")
+    )
     hvp = guest.hvparams
     bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
     nics = tuple(runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus)) for card in guest.nics)
     uris = variant.uris or (None,) * len(guest.disks_info)
     disks = tuple(
-        runtime.RuntimeDisk(runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)),
-                            f"/disks/web1:{number}", uri)
-        for number, (disk, uri) in enumerate(zip(guest.disks_info, uris, strict=True)))
-    record = runtime.Runtime(tuple(argv.base_argv(guest, layout, qemu, console_log=False)), nics,
-                             dict(hvp), disks)
-    side = argv.HostSide(taps=[None] * len(nics), block_devices=[False] * len(disks),
-                         direct_works=[True] * len(disks))
+        runtime.RuntimeDisk(
+            runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)),
+            f"/disks/web1:{number}",
+            uri,
+        )
+        for number, (disk, uri) in enumerate(zip(guest.disks_info, uris, strict=True))
+    )
+    record = runtime.Runtime(
+        tuple(argv.base_argv(guest, layout, qemu, console_log=False)), nics, dict(hvp), disks
+    )
+    side = argv.HostSide(
+        taps=[None] * len(nics),
+        block_devices=[False] * len(disks),
+        direct_works=[True] * len(disks),
+    )
     extra = {key: in_directory(value, "/dir") for key, value in variant.host.items()}
     if extra.get("taps"):
         extra["taps"] = [f"gnt.tap{number}" for number in range(len(nics))]

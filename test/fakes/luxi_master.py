@@ -174,11 +174,21 @@ class FakeMaster:
         return self._submit(ops)
 
     def _do_SubmitManyJobs(self, jobs: list[list[dict[str, Any]]]) -> list[list[Any]]:
-        return [[False, self.submit_errors[index]] if index in self.submit_errors
-                else [True, self._submit(ops)] for index, ops in enumerate(jobs)]
+        return [
+            [False, self.submit_errors[index]]
+            if index in self.submit_errors
+            else [True, self._submit(ops)]
+            for index, ops in enumerate(jobs)
+        ]
 
-    def _do_WaitForJobChange(self, job_id: int, fields: Sequence[str], info: list[Any] | None,
-                             serial: int | None, timeout_s: int) -> Any:
+    def _do_WaitForJobChange(
+        self,
+        job_id: int,
+        fields: Sequence[str],
+        info: list[Any] | None,
+        serial: int | None,
+        timeout_s: int,
+    ) -> Any:
         job = self.jobs.get(job_id)
         if job is None:
             raise errors.JobLost(f"job {job_id} does not exist")
@@ -229,17 +239,30 @@ class FakeMaster:
         stamp = list(self.STAMP)
         ended = job.status in ("success", "error", "canceled")
         return {
-            "id": job.job_id, "status": job.status, "ops": job.ops, "opresult": job.results,
-            "opstatus": job.states, "oplog": [job.log] * len(job.ops), "summary": job.summary,
-            "opstart": [stamp] * len(job.ops), "opexec": [stamp] * len(job.ops),
-            "opend": [stamp if ended else None] * len(job.ops), "received_ts": stamp,
-            "start_ts": stamp, "end_ts": [stamp[0] + 1, 0] if ended else None,
-            "priority": job.priority, "archived": False,
+            "id": job.job_id,
+            "status": job.status,
+            "ops": job.ops,
+            "opresult": job.results,
+            "opstatus": job.states,
+            "oplog": [job.log] * len(job.ops),
+            "summary": job.summary,
+            "opstart": [stamp] * len(job.ops),
+            "opexec": [stamp] * len(job.ops),
+            "opend": [stamp if ended else None] * len(job.ops),
+            "received_ts": stamp,
+            "start_ts": stamp,
+            "end_ts": [stamp[0] + 1, 0] if ended else None,
+            "priority": job.priority,
+            "archived": False,
         }.get(field)
 
     def _do_QueryJobs(self, job_ids: Sequence[int], fields: Sequence[str]) -> list[Any]:
-        return [[self._job_field(self.jobs[job_id], field) for field in fields]
-                if job_id in self.jobs else None for job_id in job_ids]
+        return [
+            [self._job_field(self.jobs[job_id], field) for field in fields]
+            if job_id in self.jobs
+            else None
+            for job_id in job_ids
+        ]
 
     def _do_CancelJob(self, job_id: int, kill: bool) -> list[Any]:
         job = self.jobs.get(job_id)
@@ -265,19 +288,28 @@ class FakeMaster:
 
     def _definitions(self, what: str, names: Sequence[str]) -> list[dict[str, str]]:
         known = {field["name"]: field for field in self.fields.get(what, [])}
-        return [known.get(name, {"name": name, "title": name, "kind": "unknown",
-                                 "doc": f"Unknown field '{name}'"}) for name in names]
+        return [
+            known.get(
+                name,
+                {"name": name, "title": name, "kind": "unknown", "doc": f"Unknown field '{name}'"},
+            )
+            for name in names
+        ]
 
     def _do_Query(self, what: str, names: Sequence[str], qfilter: Any) -> dict[str, Any]:
         fields = self._definitions(what, names)
         rows = self.rows.get(what, [])
         if what == "job" and not rows:
-            rows = [{name: self._job_field(job, name) for name in names}
-                    for job in self.jobs.values()]
+            rows = [
+                {name: self._job_field(job, name) for name in names} for job in self.jobs.values()
+            ]
         name_field = "id" if what == "job" else "name"
         wanted = _named(qfilter, name_field)
-        data = [[self._cell(what, row, field) for field in fields] for row in rows
-                if wanted is None or row.get(name_field) in wanted]
+        data = [
+            [self._cell(what, row, field) for field in fields]
+            for row in rows
+            if wanted is None or row.get(name_field) in wanted
+        ]
         return {"fields": fields, "data": data}
 
     def _cell(self, what: str, row: dict[str, Any], field: dict[str, str]) -> list[Any]:
@@ -289,13 +321,15 @@ class FakeMaster:
     def _do_QueryFields(self, what: str, names: Sequence[str] | None) -> dict[str, Any]:
         return {"fields": self._definitions(what, names) if names else self.fields[what]}
 
-    def _old_query(self, what: str, names: Sequence[str], fields: Sequence[str],
-                   use_locking: bool) -> list[list[Any]]:
+    def _old_query(
+        self, what: str, names: Sequence[str], fields: Sequence[str], use_locking: bool
+    ) -> list[list[Any]]:
         found = {row["name"]: row for row in self.rows.get(what, [])}
         for name in names:
             if name not in found:
-                raise errors.OpPrereqError(f"{what.capitalize()} '{name}' not known",
-                                           errors.ECODE_NOENT)
+                raise errors.OpPrereqError(
+                    f"{what.capitalize()} '{name}' not known", errors.ECODE_NOENT
+                )
         return [[found[name].get(field) for field in fields] for name in names or found]
 
     def _do_QueryInstances(self, *args: Any) -> list[list[Any]]:
@@ -314,8 +348,10 @@ class FakeMaster:
         return self.cluster_info
 
     def _do_QueryConfigValues(self, names: Sequence[str]) -> list[Any]:
-        return [{"cluster_name": "cluster.example.com",
-                 "master_node": "node1.example.com"}.get(name) for name in names]
+        return [
+            {"cluster_name": "cluster.example.com", "master_node": "node1.example.com"}.get(name)
+            for name in names
+        ]
 
 
 def _named(qfilter: Any, name_field: str) -> set[Any] | None:

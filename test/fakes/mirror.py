@@ -70,8 +70,10 @@ class Volume(BlockDevice):
 
     def kept(self) -> list[snapshots.Found]:
         start = len(Path(self.path).name + snapshots.SEPARATOR)
-        return [snapshots.Found(path.name[start:], path.stat().st_size, None, True)
-                for path in self._snapshots()]
+        return [
+            snapshots.Found(path.name[start:], path.stat().st_size, None, True)
+            for path in self._snapshots()
+        ]
 
     def exists(self) -> bool:
         return os.path.exists(self.path)
@@ -80,8 +82,9 @@ class Volume(BlockDevice):
         if not self.exists():
             raise self.fail("does not exist")
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         if self._snapshots():
             raise self.fail("cannot grow while it has snapshots")
         if backing_store and not dry_run:
@@ -107,8 +110,7 @@ class Volume(BlockDevice):
         return new
 
     def sync_status(self) -> BlockDevStatus:
-        return BlockDevStatus(
-            dev_path=self.path, is_degraded=False, ldisk_status=disk_c.LDS_OKAY)
+        return BlockDevStatus(dev_path=self.path, is_degraded=False, ldisk_status=disk_c.LDS_OKAY)
 
 
 @dataclasses.dataclass
@@ -144,8 +146,12 @@ class Kernel:
         if own.local is None or own.net is None:
             return None
         for other, minor in self.minors.items():
-            if other != key and (minor.local, minor.remote) == (own.remote, own.local) \
-                    and minor.net is not None and minor.net.secret == own.net.secret:
+            if (
+                other != key
+                and (minor.local, minor.remote) == (own.remote, own.local)
+                and minor.net is not None
+                and minor.net.secret == own.net.secret
+            ):
                 return other, minor
         return None
 
@@ -163,15 +169,21 @@ class Kernel:
         if own is None:
             return None
         found = self.peer(key)
-        connection = parse.STANDALONE if own.local is None else (
-            "WFConnection" if found is None else parse.CONNECTED)
+        connection = (
+            parse.STANDALONE
+            if own.local is None
+            else ("WFConnection" if found is None else parse.CONNECTED)
+        )
         return MinorState(
-            minor=key[1], connection=connection,
+            minor=key[1],
+            connection=connection,
             local_role=parse.PRIMARY if own.primary else "Secondary",
-            remote_role="" if found is None else
-            (parse.PRIMARY if found[1].primary else "Secondary"),
+            remote_role=""
+            if found is None
+            else (parse.PRIMARY if found[1].primary else "Secondary"),
             local_disk=self._disk(own),
-            remote_disk="" if found is None else self._disk(found[1]))
+            remote_disk="" if found is None else self._disk(found[1]),
+        )
 
     # -- commands ------------------------------------------------------------------
 
@@ -227,8 +239,9 @@ class Kernel:
                     assert minor.data and found[1].data
                     _copied(minor.data, found[1].data)
 
-    def connect(self, key: tuple[str, int], local: Endpoint, remote: Endpoint,
-                net: NetOptions) -> None:
+    def connect(
+        self, key: tuple[str, int], local: Endpoint, remote: Endpoint, net: NetOptions
+    ) -> None:
         minor = self.minors.setdefault(key, Minor())
         minor.local, minor.remote, minor.net = local, remote, net
         self.meet(key)
@@ -252,8 +265,11 @@ class Kernel:
             raise errors.BlockDeviceError("the other half is writable")
         if own.meta is not None and not self._known(own.meta) and force:
             note(own.meta, [str(uuid.uuid4())])
-        valid = [half for half in (own, *([found[1]] if found else []))
-                 if half.meta is not None and self._known(half.meta)]
+        valid = [
+            half
+            for half in (own, *([found[1]] if found else []))
+            if half.meta is not None and self._known(half.meta)
+        ]
         if not valid:
             raise errors.BlockDeviceError("there are no valid data")
         own.primary = True
@@ -296,7 +312,7 @@ def note(meta: str, generations: Sequence[str]) -> None:
 
 def _copied(source: str, target: str) -> None:
     content = Path(source).read_bytes()
-    if Path(target).read_bytes()[:len(content)] != content:
+    if Path(target).read_bytes()[: len(content)] != content:
         with open(target, "r+b") as stream:
             stream.write(content)
 
@@ -367,11 +383,14 @@ class Half(device.DrbdDevice):
     def _configured(self) -> Configured:
         own = self.kernel.minors[self._key]
         return Configured(
-            minor=self.minor, data_device=own.data, meta_device=own.meta,
+            minor=self.minor,
+            data_device=own.data,
+            meta_device=own.meta,
             local_address=None if own.local is None else (own.local.address, own.local.port),
             remote_address=None if own.remote is None else (own.remote.address, own.remote.port),
             secret=None if own.net is None else own.net.secret,
-            dual_primary=bool(own.net and own.net.dual_primary))
+            dual_primary=bool(own.net and own.net.dual_primary),
+        )
 
     def _run(self, words: Sequence[Any], problem: str, *, check: bool = True) -> Completed:
         verb, *args = words
@@ -403,7 +422,8 @@ class MirrorConfig(node_wing.MortalConfig):
     def filled_instance(self, instance: Instance, **overrides: Any) -> FilledInstance:
         filled = super().filled_instance(instance, **overrides)
         return dataclasses.replace(
-            filled, disks_info=tuple(self._aimed(disk) for disk in filled.disks_info))
+            filled, disks_info=tuple(self._aimed(disk) for disk in filled.disks_info)
+        )
 
     def _aimed(self, disk: Disk) -> Disk:
         if disk.dev_type != disk_c.DRBD8 or self.aim is None:
@@ -440,7 +460,8 @@ class MirrorWing(node_wing.Wing):
             disks = [args["device"]]
         mine = {(root, (disk.dynamic_params or {}).get(device.LOCAL_MINOR)) for disk in disks}
         if call in ("instance_start", "instance_finalize_migration_dst") and args.get(
-                "success", True):
+            "success", True
+        ):
             held |= mine
         elif call == "hotplug_device":
             held.update(mine) if args["action"] == "hotadd" else held.difference_update(mine)
@@ -449,33 +470,49 @@ class MirrorWing(node_wing.Wing):
 
     def _node_info(self, storage_units: Any, hv_specs: Any) -> list[Any]:
         boot, _units, facts = super()._node_info(storage_units, hv_specs)
-        return [boot, [
-            {"type": unit[0], "name": unit[1], "storage_free": 9999, "storage_size": 9999}
-            for unit in storage_units or ()], facts]
+        return [
+            boot,
+            [
+                {"type": unit[0], "name": unit[1], "storage_free": 9999, "storage_size": 9999}
+                for unit in storage_units or ()
+            ],
+            facts,
+        ]
 
     def stored(self) -> set[str]:
         found = super().stored()
         for node in self.config.nodes():
             top = self.root(node.name) / LVM
-            found |= {f"{node.name.split('.')[0]}:{path.relative_to(top)}"
-                      for path in top.rglob("*") if path.is_file()}
+            found |= {
+                f"{node.name.split('.')[0]}:{path.relative_to(top)}"
+                for path in top.rglob("*")
+                if path.is_file()
+            }
         return found
 
     def recorded(self) -> set[str]:
         names = {node.uuid: node.name.split(".")[0] for node in self.config.nodes()}
-        found = set(self.recorded_files(
-            disk for disk in self.config.snapshot().disks.values()
-            if disk.dev_type not in (disk_c.PLAIN, disk_c.DRBD8)))
+        found = set(
+            self.recorded_files(
+                disk
+                for disk in self.config.snapshot().disks.values()
+                if disk.dev_type not in (disk_c.PLAIN, disk_c.DRBD8)
+            )
+        )
         for disk in self.config.snapshot().disks.values():
             found |= {
                 f"{names[node]}:{'/'.join(map(str, part.logical_id))}"
-                for part in disk.walk() if part.dev_type == disk_c.PLAIN for node in part.nodes}
+                for part in disk.walk()
+                if part.dev_type == disk_c.PLAIN
+                for node in part.nodes
+            }
         return found
 
     def active(self) -> set[tuple[str, int]]:
         """Node and number of all minors which are in use."""
-        return {(os.path.basename(root).split(".")[0], number)
-                for root, number in self.kernel.minors}
+        return {
+            (os.path.basename(root).split(".")[0], number) for root, number in self.kernel.minors
+        }
 
 
 def install(monkeypatch: Any) -> None:
@@ -491,4 +528,5 @@ def install(monkeypatch: Any) -> None:
     for name in ("_CONNECT_S", "_DISCONNECT_S"):
         monkeypatch.setattr(device, name, 0.0)
     from ganeti.backend import drbd
+
     monkeypatch.setattr(drbd, "_CONNECT_S", 0.0)

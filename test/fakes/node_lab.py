@@ -31,10 +31,10 @@ class NodeLab:
         self.server_pem = x509.create_self_signed()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.names = [f"node{number}.example.com" for number in range(1, count + 1)]
-        self.addresses = {name: f"{NETWORK}.{number}"
-                          for number, name in enumerate(self.names, 1)}
+        self.addresses = {name: f"{NETWORK}.{number}" for number, name in enumerate(self.names, 1)}
         Path(directory, "hosts").write_text(
-            "".join(f"{ip} {name}\n" for name, ip in self.addresses.items()))
+            "".join(f"{ip} {name}\n" for name, ip in self.addresses.items())
+        )
         with socket.socket() as probe:
             probe.bind((f"{NETWORK}.1", 0))
             self.port = probe.getsockname()[1]
@@ -43,16 +43,20 @@ class NodeLab:
             os.makedirs(here.data_dir)
             os.makedirs(here.lock_dir)
             Path(here.noded_cert_file).write_text(self.server_pem)
-            Path(here.noded_client_cert_file).write_text(
-                x509.create_signed(name, self.server_pem))
+            Path(here.noded_client_cert_file).write_text(x509.create_signed(name, self.server_pem))
         digest = x509.digest_file(self.paths(self.names[0]).noded_client_cert_file)
         for name in self.names:
             Path(self.paths(name).ssconf_file("master_candidates_certs")).write_text(
-                f"uuid-node1={digest}\n")
-        self.config = SimpleNamespace(nodes={
-            f"uuid-node{number}": SimpleNamespace(name=name, primary_ip=self.addresses[name],
-                                                  offline=False, group="g")
-            for number, name in enumerate(self.names, 1)})
+                f"uuid-node1={digest}\n"
+            )
+        self.config = SimpleNamespace(
+            nodes={
+                f"uuid-node{number}": SimpleNamespace(
+                    name=name, primary_ip=self.addresses[name], offline=False, group="g"
+                )
+                for number, name in enumerate(self.names, 1)
+            }
+        )
 
     def paths(self, name: str) -> paths.Paths:
         """Paths of one node."""
@@ -62,17 +66,31 @@ class NodeLab:
         """Start one daemon, or all."""
         for each in [name] if name else self.names:
             self.processes[each] = subprocess.Popen(
-                [sys.executable, str(PROJECT / "daemons" / "ganeti-noded"), "-f", "-p",
-                 str(self.port)], env=self.environment(each), stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                [
+                    sys.executable,
+                    str(PROJECT / "daemons" / "ganeti-noded"),
+                    "-f",
+                    "-p",
+                    str(self.port),
+                ],
+                env=self.environment(each),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         for each in [name] if name else self.names:
             self._wait_until_served(each)
 
     def environment(self, name: str) -> dict[str, str]:
         """What a program needs to be on a node."""
         search = ":".join(filter(None, (str(PROJECT / "lib"), os.environ.get("PYTHONPATH"))))
-        return {**os.environ, "PYTHONPATH": search, "GANETI_HOSTNAME": name,
-                "GANETI_ROOTDIR": self.paths(name).root, "GANETI_VCLUSTER": self.directory}
+        return {
+            **os.environ,
+            "PYTHONPATH": search,
+            "GANETI_HOSTNAME": name,
+            "GANETI_ROOTDIR": self.paths(name).root,
+            "GANETI_VCLUSTER": self.directory,
+        }
 
     def _wait_until_served(self, name: str, timeout_s: float = 60.0) -> None:
         deadline = time.monotonic() + timeout_s

@@ -97,16 +97,20 @@ class Wing:
             self.dead = True
             raise Killed
         if breaks and self.how == "fail":
-            return Result(node.name, failure=errors.NodeCallFailed(
-                node.name, call.name, "it was told to fail"))
+            return Result(
+                node.name,
+                failure=errors.NodeCallFailed(node.name, call.name, "it was told to fail"),
+            )
         body = call.encode_args(args, self.config)
         result = self._answer(call, node.name, call.decode_args(body))
         if breaks and self.how == "lost":
             self.dead = True
             raise Killed
         if breaks and self.how == "cut":
-            return Result(node.name, failure=errors.NodeUnreachable(
-                node.name, call.name, "the connection was cut"))
+            return Result(
+                node.name,
+                failure=errors.NodeUnreachable(node.name, call.name, "the connection was cut"),
+            )
         return result
 
     # -- the nodes -----------------------------------------------------------------
@@ -117,13 +121,19 @@ class Wing:
             try:
                 value = call.result.encode(handler(**args))
             except errors.GenericError as err:
-                return Result(node_name, failure=errors.NodeCallFailed(
-                    node_name, call.name, str(err)))
+                return Result(
+                    node_name, failure=errors.NodeCallFailed(node_name, call.name, str(err))
+                )
         return Result(node_name, call.result.decode(value))
 
     def _node_info(self, storage_units: Any, hv_specs: Any) -> list[Any]:
-        facts = {"memory_free": FREE_MIB, "memory_total": 8192, "memory_dom0": 512,
-                 "cpu_total": 4, "cpu_dom0": 1}
+        facts = {
+            "memory_free": FREE_MIB,
+            "memory_total": 8192,
+            "memory_dom0": 512,
+            "cpu_total": 4,
+            "cpu_dom0": 1,
+        }
         return ["boot-id", [], [dict(facts) for _ in hv_specs]]
 
     def _hooks_present(self, wanted: list[list[str]]) -> list[bool]:
@@ -150,8 +160,9 @@ class Wing:
         self._awaited[options.magic] = (name, path)
         return name
 
-    def _export_start(self, options: Any, host: str, port: int, instance: Any, component: str,
-                      source: Any) -> str:
+    def _export_start(
+        self, options: Any, host: str, port: int, instance: Any, component: str, source: Any
+    ) -> str:
         name = f"export-{len(self._transfers)}"
         receiver, path = self._awaited[options.magic]
         Path(path).write_bytes(Path(storage.device(source[1]).path).read_bytes())
@@ -186,7 +197,8 @@ class Wing:
             places[node.name.split(".")[0]] = self.root(node.name) / LOCAL
         return {
             f"{name}:{path.relative_to(top)}"
-            for name, top in places.items() for path in top.rglob("*")
+            for name, top in places.items()
+            for path in top.rglob("*")
         }
 
     def recorded(self) -> set[str]:
@@ -261,8 +273,10 @@ class Cluster(Master):
         assert not twice, f"runs twice: {twice}"
         # The fakes' uuids are names.
         problems = sorted(
-            problem for problem in set(self.config.verify()) - self._known
-            if not problem.endswith("is not a uuid"))
+            problem
+            for problem in set(self.config.verify()) - self._known
+            if not problem.endswith("is not a uuid")
+        )
         assert not problems, problems
 
     def check_clean(self) -> None:

@@ -18,13 +18,18 @@ class FakeMaster(Master):
         self.answers: dict[str, Any] = {
             "SubmitJob": 12,
             "QueryInstances": lambda names, fields, lock: [
-                [self.value(name, field) for field in fields] for name in names or ["b", "a"]],
+                [self.value(name, field) for field in fields] for name in names or ["b", "a"]
+            ],
         }
 
     @staticmethod
     def value(name: str, field: str) -> Any:
-        return {"name": name, "uuid": UUID, "serial_no": 3,
-                "beparams": {"maxmem": 64, "minmem": 32}}.get(field)
+        return {
+            "name": name,
+            "uuid": UUID,
+            "serial_no": 3,
+            "beparams": {"maxmem": 64, "minmem": 32},
+        }.get(field)
 
     async def call(self, method: str, *args: Any, timeout_s: float | None = None) -> Any:
         self.asked.append((method, args))
@@ -43,8 +48,9 @@ class FakeMaster(Master):
 def jobs_that_succeed(ids: list[int] | None, fields: list[str]) -> list[Any]:
     """The answer to ``QueryJobs`` where every job exists and has ended well."""
     known = {"status": "success", "opresult": [None]}
-    return [[job if field == "id" else known.get(field) for field in fields]
-            for job in ids or [1, 2]]
+    return [
+        [job if field == "id" else known.get(field) for field in fields] for job in ids or [1, 2]
+    ]
 
 
 def busy_master() -> FakeMaster:
@@ -54,19 +60,40 @@ def busy_master() -> FakeMaster:
     values = dict(row)
 
     def rows(names: list[str] | None, fields: list[str], _lock: bool = False) -> list[Any]:
-        return [[name if field == "name" else values.get(field) for field in fields]
-                for name in names or ["node1"]]
+        return [
+            [name if field == "name" else values.get(field) for field in fields]
+            for name in names or ["node1"]
+        ]
 
     def query(what: str, fields: list[str], _filter: Any) -> dict[str, Any]:
-        cells = {"console": {"kind": "msg", "message": "m"}, "oper_state": True, "valid": True,
-                 "hidden": False, "blacklisted": False, "variants": []}
-        return {"fields": [], "data": [[[0, cells.get(field, "x")] for field in fields]]
-                if what else []}
+        cells = {
+            "console": {"kind": "msg", "message": "m"},
+            "oper_state": True,
+            "valid": True,
+            "hidden": False,
+            "blacklisted": False,
+            "variants": [],
+        }
+        return {
+            "fields": [],
+            "data": [[[0, cells.get(field, "x")] for field in fields]] if what else [],
+        }
 
-    master.answers.update({
-        "QueryNodes": rows, "QueryGroups": rows, "QueryNetworks": rows, "QueryJobs":
-        jobs_that_succeed, "QueryTags": [], "QueryClusterInfo": {"uuid": UUID, "mtime": 1.5},
-        "QueryFilters": lambda uuids, fields: [[UUID for _ in fields]],
-        "ReplaceFilter": UUID, "DeleteFilter": None, "CancelJob": [True, "x"], "Query": query,
-        "QueryFields": {"fields": []}, "WaitForJobChange": [["success"], []]})
+    master.answers.update(
+        {
+            "QueryNodes": rows,
+            "QueryGroups": rows,
+            "QueryNetworks": rows,
+            "QueryJobs": jobs_that_succeed,
+            "QueryTags": [],
+            "QueryClusterInfo": {"uuid": UUID, "mtime": 1.5},
+            "QueryFilters": lambda uuids, fields: [[UUID for _ in fields]],
+            "ReplaceFilter": UUID,
+            "DeleteFilter": None,
+            "CancelJob": [True, "x"],
+            "Query": query,
+            "QueryFields": {"fields": []},
+            "WaitForJobChange": [["success"], []],
+        }
+    )
     return master

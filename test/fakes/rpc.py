@@ -117,8 +117,13 @@ class FakeRpc:
         return Result(node_name, call.result.decode(call.result.encode(value)))
 
     def _jobqueue_inventory(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        return {"live": {}, "plain": {"serial": None, "version": None}, "drained": False,
-                "archive": {}, "archived": {str(part): {} for part in args["parts"]}}
+        return {
+            "live": {},
+            "plain": {"serial": None, "version": None},
+            "drained": False,
+            "archive": {},
+            "archived": {str(part): {} for part in args["parts"]},
+        }
 
     def _version(self, node: str, args: dict[str, Any]) -> int:
         return PROTOCOL_VERSION
@@ -189,8 +194,13 @@ class FakeRpc:
         return [[] for _disk in args["disks"]]
 
     def _helper_status(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        return {"running": False, "known": False, "contact": False, "started": False,
-                "exit_code": None}
+        return {
+            "running": False,
+            "known": False,
+            "contact": False,
+            "started": False,
+            "exit_code": None,
+        }
 
     def _helper_stop(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
         return {"lines": [], "log_file": ""}
@@ -229,7 +239,8 @@ class FakeRpc:
             "version": [PROTOCOL_VERSION, RELEASE_VERSION],
             "time": self.answers.get("time", lambda _node: None)(node),
             "filelist": {
-                path: self._checksum(path) for path in args["checks"].get("filelist") or ()},
+                path: self._checksum(path) for path in args["checks"].get("filelist") or ()
+            },
             "hypervisor": {name: None for name in args["checks"].get("hypervisor") or ()},
             "node-net-test": {},
             "nodesetup": [],

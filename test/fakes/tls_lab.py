@@ -68,10 +68,14 @@ class Lab:
             logging.basicConfig(filename=self.log, level=logging.DEBUG, force=True)
             check = auth.CandidatesOnly(self.certs_file, x509.digest_file(self.server_pem))
             context = x509.FreshContext(self.server_pem, self.ca_file)
-            server.ForkingServer(sock, context, answer, check,
-                                 limits=limits,
-                                 at_rest=lambda: logging.info("%d is at rest", os.getpid()),
-                                 ).serve(stop, lambda: True)
+            server.ForkingServer(
+                sock,
+                context,
+                answer,
+                check,
+                limits=limits,
+                at_rest=lambda: logging.info("%d is at rest", os.getpid()),
+            ).serve(stop, lambda: True)
             code = 0
         finally:
             os._exit(code)

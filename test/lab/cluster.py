@@ -14,9 +14,11 @@ from lab.waiting import wait_until
 NAME = "lab"
 GROUP = "xenvg"
 # Instances here are smaller than any policy expects.
-_BOUNDS = ("min:memory-size=32,cpu-count=1,disk-count=1,disk-size=16,nic-count=0,spindle-use=1/"
-           "max:memory-size=8192,cpu-count=8,disk-count=16,disk-size=1048576,nic-count=8,"
-           "spindle-use=12")
+_BOUNDS = (
+    "min:memory-size=32,cpu-count=1,disk-count=1,disk-size=16,nic-count=0,spindle-use=1/"
+    "max:memory-size=8192,cpu-count=8,disk-count=16,disk-size=1048576,nic-count=8,"
+    "spindle-use=12"
+)
 
 
 class Cluster:
@@ -28,17 +30,45 @@ class Cluster:
 
     def make(self, *options: str) -> None:
         """Volume groups on all machines, a cluster on the first, the others join it."""
-        _together(lambda machine: machine.run(
-            f"pvcreate -q /dev/mapper/lab0 && vgcreate -q {GROUP} /dev/mapper/lab0"),
-            self.lab.machines)
-        self.gnt("cluster", "init", "--secondary-ip", self.master.secondary_ip,
-                 "--master-netdev", "eth0", "--vg-name", GROUP,
-                 "--enabled-disk-templates", "drbd,plain", "--enabled-hypervisors", "fake",
-                 "--drbd-usermode-helper", "/bin/true", "--no-ssh-init", "--no-etc-hosts",
-                 "--ipolicy-bounds-specs", _BOUNDS, *options, NAME)
-        _together(lambda machine: self.gnt(
-            "node", "add", "--secondary-ip", machine.secondary_ip, "--no-ssh-key-check",
-            machine.name), self.lab.machines[1:])
+        _together(
+            lambda machine: machine.run(
+                f"pvcreate -q /dev/mapper/lab0 && vgcreate -q {GROUP} /dev/mapper/lab0"
+            ),
+            self.lab.machines,
+        )
+        self.gnt(
+            "cluster",
+            "init",
+            "--secondary-ip",
+            self.master.secondary_ip,
+            "--master-netdev",
+            "eth0",
+            "--vg-name",
+            GROUP,
+            "--enabled-disk-templates",
+            "drbd,plain",
+            "--enabled-hypervisors",
+            "fake",
+            "--drbd-usermode-helper",
+            "/bin/true",
+            "--no-ssh-init",
+            "--no-etc-hosts",
+            "--ipolicy-bounds-specs",
+            _BOUNDS,
+            *options,
+            NAME,
+        )
+        _together(
+            lambda machine: self.gnt(
+                "node",
+                "add",
+                "--secondary-ip",
+                machine.secondary_ip,
+                "--no-ssh-key-check",
+                machine.name,
+            ),
+            self.lab.machines[1:],
+        )
 
     def gnt(self, program: str, *words: str, timeout_s: float = 1200.0) -> str:
         """Run ``gnt-PROGRAM`` on the master; returns what it printed.
@@ -55,16 +85,35 @@ class Cluster:
 
     def fields(self, program: str, name: str, *fields: str) -> list[str]:
         """Fields of one object, as ``gnt-PROGRAM list`` prints them."""
-        out = self.gnt(program, "list", "--no-headers", "--separator=|", "-o", ",".join(fields),
-                       name)
+        out = self.gnt(
+            program, "list", "--no-headers", "--separator=|", "-o", ",".join(fields), name
+        )
         return out.strip().split("|")
 
-    def add(self, name: str, nodes: str, *words: str, template: str = "drbd",
-            size: str = "64M") -> None:
+    def add(
+        self, name: str, nodes: str, *words: str, template: str = "drbd", size: str = "64M"
+    ) -> None:
         """Create an instance, which is not started: ``nodes`` is ``node1:node2``, say."""
-        self.gnt("instance", "add", "-t", template, "--disk", f"0:size={size}", "-n", nodes,
-                 "-B", "minmem=64,maxmem=64", "--no-nics", "--no-install", "-o", "tiny",
-                 "--no-name-check", "--no-ip-check", *words, name)
+        self.gnt(
+            "instance",
+            "add",
+            "-t",
+            template,
+            "--disk",
+            f"0:size={size}",
+            "-n",
+            nodes,
+            "-B",
+            "minmem=64,maxmem=64",
+            "--no-nics",
+            "--no-install",
+            "-o",
+            "tiny",
+            "--no-name-check",
+            "--no-ip-check",
+            *words,
+            name,
+        )
 
     def remove(self, name: str) -> None:
         """Remove an instance, whatever state it is in."""
@@ -120,8 +169,7 @@ class Cluster:
 
     def config(self) -> dict[str, Any]:
         """The configuration as it is stored."""
-        found: dict[str, Any] = json.loads(
-            self.master.run("cat /var/lib/ganeti/config.data"))
+        found: dict[str, Any] = json.loads(self.master.run("cat /var/lib/ganeti/config.data"))
         return found
 
     def machine_of(self, node_name: str) -> Machine:

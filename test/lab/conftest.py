@@ -70,14 +70,20 @@ def kvm(cluster: Cluster) -> None:
 
     They are emulated within an emulation: their kernel is told what else it would find out slowly.
     """
-    words = ("ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests"
-             " lpj=4000000")
+    words = (
+        "ro quiet mitigations=off nokaslr tsc=reliable no_timer_check cryptomgr.notests lpj=4000000"
+    )
     # Every node must have the kernel by the time the hypervisor is enabled.
     cluster.gnt(
-        "cluster", "modify", "--enabled-hypervisors", "fake,kvm", "-H",
+        "cluster",
+        "modify",
+        "--enabled-hypervisors",
+        "fake,kvm",
+        "-H",
         "kvm:kernel_path=/usr/share/lab/vmlinux,initrd_path=/usr/share/lab/initrd,"
         f"kvm_path=/usr/bin/qemu-system-x86_64,serial_console=true,kernel_args={words},"
-        "disk_cache=none,vnc_bind_address=")
+        "disk_cache=none,vnc_bind_address=",
+    )
 
 
 @pytest.fixture(autouse=True)

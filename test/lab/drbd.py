@@ -31,8 +31,11 @@ def wait_for(machine: Machine, minor: int, what: str, timeout_s: float = 300.0) 
         return state if re.search(what, text) else None
 
     found = wait_until(
-        reached, lambda: f"{machine.name}: minor {minor} is {what!r}; it is {text!r}", timeout_s,
-        pause_s=0.3)
+        reached,
+        lambda: f"{machine.name}: minor {minor} is {what!r}; it is {text!r}",
+        timeout_s,
+        pause_s=0.3,
+    )
     assert found is not None
     return found
 
@@ -65,14 +68,20 @@ class Writer:
 
     def wait_for(self, number: int, timeout_s: float = 120.0) -> None:
         """Wait until this many blocks are confirmed."""
+
         def written() -> bool:
             ended = self._process.poll() is not None
             assert self.confirmed >= number or not ended, (
-                f"the writer ended: {''.join(self.output)}")
+                f"the writer ended: {''.join(self.output)}"
+            )
             return self.confirmed >= number
 
-        wait_until(written, lambda: f"{number} blocks are written; {self.confirmed} are", timeout_s,
-                   pause_s=0.1)
+        wait_until(
+            written,
+            lambda: f"{number} blocks are written; {self.confirmed} are",
+            timeout_s,
+            pause_s=0.1,
+        )
 
     def more(self, count: int) -> None:
         """Wait for so many more blocks."""

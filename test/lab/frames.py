@@ -24,7 +24,7 @@ def vlan(frame: bytes, notes: list[tuple[int, int, bytes]]) -> int:
     """In which VLAN a frame is: the kernel keeps most tags beside it."""
     for level, kind, data in notes:
         if (level, kind) == (_SOL_PACKET, _AUXDATA):
-            status, _length, _kept, _mac, _net, tag, _protocol = _AUX.unpack(data[:_AUX.size])
+            status, _length, _kept, _mac, _net, tag, _protocol = _AUX.unpack(data[: _AUX.size])
             if status & _VLAN_VALID:
                 return int(tag & 0xFFF)
     protocol, tag = struct.unpack("!HH", frame[12:16])

@@ -17,8 +17,16 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 RECIPE = Path(__file__).resolve().parent / "recipe"
 #: What the recipe needs, as Debian packages.
-PACKAGES = ("qemu-system-x86", "qemu-utils", "debootstrap", "cpio", "e2fsprogs", "iproute2",
-            "openssh-client", "procps")
+PACKAGES = (
+    "qemu-system-x86",
+    "qemu-utils",
+    "debootstrap",
+    "cpio",
+    "e2fsprogs",
+    "iproute2",
+    "openssh-client",
+    "procps",
+)
 _PROJECT_MIB = 96
 
 
@@ -90,14 +98,19 @@ def _give(path: Path, around: Path) -> None:
 
 
 def _check_tools() -> None:
-    missing = [name for name in ("debootstrap", "cpio", "mkfs.ext4", "dpkg-deb", "apt-get")
-               if shutil.which(name) is None]
+    missing = [
+        name
+        for name in ("debootstrap", "cpio", "mkfs.ext4", "dpkg-deb", "apt-get")
+        if shutil.which(name) is None
+    ]
     if missing:
-        raise CannotBuild(f"building the image needs {', '.join(missing)} (packages:"
-                          f" {' '.join(PACKAGES)})")
+        raise CannotBuild(
+            f"building the image needs {', '.join(missing)} (packages: {' '.join(PACKAGES)})"
+        )
     if os.geteuid() != 0:
-        raise CannotBuild("building the image needs root, running does not; once: sudo tools/lab"
-                          " image")
+        raise CannotBuild(
+            "building the image needs root, running does not; once: sudo tools/lab image"
+        )
 
 
 def install_project(image: Path) -> None:
@@ -108,8 +121,18 @@ def install_project(image: Path) -> None:
     tree = image.with_suffix(".tree")
     shutil.rmtree(tree, ignore_errors=True)
     done = subprocess.run(
-        [TOP / "tools/install-ganeti", "--prefix", "/usr", "--destdir", tree, "--python",
-         sys.executable], capture_output=True, text=True)
+        [
+            TOP / "tools/install-ganeti",
+            "--prefix",
+            "/usr",
+            "--destdir",
+            tree,
+            "--python",
+            sys.executable,
+        ],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         raise RuntimeError(f"the project cannot be installed: {done.stdout}{done.stderr}")
     python = sys.executable
@@ -118,8 +141,10 @@ def install_project(image: Path) -> None:
             # The machines have Debian's own.
             path.write_text(path.read_text().replace(python, "/usr/bin/python3"))
     image.unlink(missing_ok=True)
-    subprocess.run(["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-d", tree, image,
-                    f"{_PROJECT_MIB}M"], check=True)
+    subprocess.run(
+        ["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-d", tree, image, f"{_PROJECT_MIB}M"],
+        check=True,
+    )
     shutil.rmtree(tree)
 
 

@@ -33,8 +33,9 @@ class Failed(Exception):
     """A command on a machine failed."""
 
     def __init__(self, machine: str, command: str, done: subprocess.CompletedProcess[str]) -> None:
-        super().__init__(f"{machine}: {command}: exit code {done.returncode}\n{done.stdout}"
-                         f"{done.stderr}")
+        super().__init__(
+            f"{machine}: {command}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        )
         self.done = done
 
 
@@ -53,15 +54,33 @@ class Machine:
         self.disks = [directory / f"{self.name}.disk{index}" for index in range(2)]
         addresses = ",".join(lab.network.addresses(number))
         self._spec = qemu.Spec(
-            name=self.name, directory=directory, image=lab.image, cards=self._cards,
-            disks=self.disks, project=lab.project, memory_mib=lab.memory_mib,
-            arguments=f"lab.name={self.name} lab.addresses={addresses} lab.hosts={lab.hosts()}")
+            name=self.name,
+            directory=directory,
+            image=lab.image,
+            cards=self._cards,
+            disks=self.disks,
+            project=lab.project,
+            memory_mib=lab.memory_mib,
+            arguments=f"lab.name={self.name} lab.addresses={addresses} lab.hosts={lab.hosts()}",
+        )
         self._make_disks()
 
     def _make_disks(self) -> None:
         subprocess.run(
-            ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b",
-             self._lab.image / "base.img", self._spec.file("qcow2")], check=True)
+            [
+                "qemu-img",
+                "create",
+                "-q",
+                "-f",
+                "qcow2",
+                "-F",
+                "raw",
+                "-b",
+                self._lab.image / "base.img",
+                self._spec.file("qcow2"),
+            ],
+            check=True,
+        )
         for disk in self.disks:
             with open(disk, "wb") as stream:
                 stream.truncate(_DISK_MIB << 20)
@@ -77,8 +96,13 @@ class Machine:
             # A session of its own: Ctrl-C is for us, and we take the machines down in order. But
             # when we are killed, nobody does that: then the kernel ends them.
             self._process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                start_new_session=True, preexec_fn=_end_with_parent)
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
 
     def wait(self) -> float:
         """Wait until it has started; returns the seconds that took.
@@ -98,8 +122,9 @@ class Machine:
                 raise TimeoutError(f"{self.name} ended: {self._spec.file('out').read_text()}")
             return False
 
-        wait_until(ready, lambda: f"{self.name} is ready:\n{console()[-3000:]}", _START_S,
-                   pause_s=0.1)
+        wait_until(
+            ready, lambda: f"{self.name} is ready:\n{console()[-3000:]}", _START_S, pause_s=0.1
+        )
         return time.monotonic() - begin
 
     def power_off(self) -> None:
@@ -137,28 +162,56 @@ class Machine:
     def _load_table(self, index: int, target: str) -> None:
         size = self.run(f"blockdev --getsz /dev/vd{'bc'[index]}").strip()
         # Without flushing: requests that wait for the broken disk would block this for ever.
-        self.run(f"dmsetup suspend --noflush --nolockfs lab{index} &&"
-                 f" dmsetup load lab{index} --table '0 {size} {target}' &&"
-                 f" dmsetup resume lab{index}")
+        self.run(
+            f"dmsetup suspend --noflush --nolockfs lab{index} &&"
+            f" dmsetup load lab{index} --table '0 {size} {target}' &&"
+            f" dmsetup resume lab{index}"
+        )
 
     # -- commands ------------------------------------------------------------------
 
     def ssh_argv(self) -> list[str]:
         """The beginning of a command line which runs something there."""
-        return self._lab.network.wrap([
-            "ssh", "-i", str(self._lab.key), "-o", "StrictHostKeyChecking=no",
-            "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-o", "BatchMode=yes",
-            "-o", "ConnectTimeout=30", "-o", "ServerAliveInterval=30",
-            "-o", "ControlMaster=auto", "-o", f"ControlPath={self._spec.file('ctl')}",
-            "-o", "ControlPersist=600", *self._lab.network.ssh_target(self.number)])
+        return self._lab.network.wrap(
+            [
+                "ssh",
+                "-i",
+                str(self._lab.key),
+                "-o",
+                "StrictHostKeyChecking=no",
+                "-o",
+                "UserKnownHostsFile=/dev/null",
+                "-o",
+                "LogLevel=ERROR",
+                "-o",
+                "BatchMode=yes",
+                "-o",
+                "ConnectTimeout=30",
+                "-o",
+                "ServerAliveInterval=30",
+                "-o",
+                "ControlMaster=auto",
+                "-o",
+                f"ControlPath={self._spec.file('ctl')}",
+                "-o",
+                "ControlPersist=600",
+                *self._lab.network.ssh_target(self.number),
+            ]
+        )
 
-    def call(self, command: str, stdin: str | None = None,
-             timeout_s: float = 900.0) -> subprocess.CompletedProcess[str]:
+    def call(
+        self, command: str, stdin: str | None = None, timeout_s: float = 900.0
+    ) -> subprocess.CompletedProcess[str]:
         """Run a shell command there, whatever comes of it."""
         for _attempt in range(2):
-            done = subprocess.run([*self.ssh_argv(), command], input=stdin, text=True,
-                                  stdin=None if stdin is not None else subprocess.DEVNULL,
-                                  capture_output=True, timeout=timeout_s)
+            done = subprocess.run(
+                [*self.ssh_argv(), command],
+                input=stdin,
+                text=True,
+                stdin=None if stdin is not None else subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout_s,
+            )
             # ssh's own failure: a connection that just expired.
             if done.returncode != _SSH_FAILED:
                 break
@@ -177,9 +230,14 @@ class Machine:
 
     def spawn(self, command: str) -> subprocess.Popen[str]:
         """Start a shell command there which goes on; its output can be read."""
-        return subprocess.Popen([*self.ssh_argv(), command], stdin=subprocess.DEVNULL, text=True,
-                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                start_new_session=True)
+        return subprocess.Popen(
+            [*self.ssh_argv(), command],
+            stdin=subprocess.DEVNULL,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Write a file there."""
@@ -190,8 +248,9 @@ class Machine:
         control = self._spec.file("ctl")
         if control.exists():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run([*self.ssh_argv()[:-1], "-O", "exit", "root@x"],
-                               capture_output=True, timeout=10)
+                subprocess.run(
+                    [*self.ssh_argv()[:-1], "-O", "exit", "root@x"], capture_output=True, timeout=10
+                )
             control.unlink(missing_ok=True)
 
 
@@ -261,11 +320,17 @@ class Lab:
             with contextlib.suppress(subprocess.TimeoutExpired, OSError):
                 with open(target / f"{machine.name}.tar.gz", "wb") as stream:
                     subprocess.run(
-                        [*machine.ssh_argv(), "dmesg >/var/log/dmesg.txt; cat /proc/drbd"
-                         " >/var/log/drbd.txt 2>/dev/null; lvs >/var/log/lvs.txt 2>&1;"
-                         " tar -cz -C /var/log . 2>/dev/null"],
-                        stdin=subprocess.DEVNULL, stdout=stream, stderr=subprocess.DEVNULL,
-                        timeout=60)
+                        [
+                            *machine.ssh_argv(),
+                            "dmesg >/var/log/dmesg.txt; cat /proc/drbd"
+                            " >/var/log/drbd.txt 2>/dev/null; lvs >/var/log/lvs.txt 2>&1;"
+                            " tar -cz -C /var/log . 2>/dev/null",
+                        ],
+                        stdin=subprocess.DEVNULL,
+                        stdout=stream,
+                        stderr=subprocess.DEVNULL,
+                        timeout=60,
+                    )
 
     def down(self) -> None:
         """End all machines and remove their files; safe to call at any time."""
@@ -296,8 +361,11 @@ def _end_with_parent() -> None:
 @contextlib.contextmanager
 def ended_in_order() -> Iterator[None]:
     """Ended from outside, or with its terminal, is the same as Ctrl-C: the machines must go."""
-    numbers = [number for number in _ENDINGS
-               if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN]
+    numbers = [
+        number
+        for number in _ENDINGS
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN
+    ]
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:
         yield
@@ -308,5 +376,8 @@ def ended_in_order() -> Iterator[None]:
 
 def missing_programs() -> Sequence[str]:
     """What this machine lacks to run the laboratory."""
-    return [name for name in (qemu.PROGRAM, "qemu-img", "ssh", "mkfs.ext4")
-            if shutil.which(name) is None]
+    return [
+        name
+        for name in (qemu.PROGRAM, "qemu-img", "ssh", "mkfs.ext4")
+        if shutil.which(name) is None
+    ]

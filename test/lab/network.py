@@ -30,8 +30,9 @@ class Namespace:
     @staticmethod
     def possible() -> bool:
         """Whether this user may make one."""
-        return (os.geteuid() == 0 and shutil.which("ip") is not None
-                and os.path.exists("/dev/net/tun"))
+        return (
+            os.geteuid() == 0 and shutil.which("ip") is not None and os.path.exists("/dev/net/tun")
+        )
 
     def up(self) -> None:
         """Make the namespace with its bridges."""
@@ -49,8 +50,12 @@ class Namespace:
             tap = f"tap{number}.{net}"
             self._ip("tuntap", "add", tap, "mode", "tap")
             self._ip("link", "set", tap, "master", f"br{net}", "up")
-            cards.append(Card(netdev=f"tap,ifname={tap},script=no,downscript=no",
-                              mac=f"52:54:00:77:0{net}:{number:02x}"))
+            cards.append(
+                Card(
+                    netdev=f"tap,ifname={tap},script=no,downscript=no",
+                    mac=f"52:54:00:77:0{net}:{number:02x}",
+                )
+            )
         return cards
 
     def addresses(self, number: int) -> list[str]:
@@ -87,12 +92,21 @@ class Multicast:
     def cards(self, number: int) -> list[Card]:
         """The cards of machine `number`; the last one leads to the host."""
         cards = [
-            Card(netdev=f"socket,mcast={self._group}.{net}:4{net}77,localaddr=127.0.0.1",
-                 mac=f"52:54:00:77:0{net}:{number:02x}") for net in (1, 2)]
+            Card(
+                netdev=f"socket,mcast={self._group}.{net}:4{net}77,localaddr=127.0.0.1",
+                mac=f"52:54:00:77:0{net}:{number:02x}",
+            )
+            for net in (1, 2)
+        ]
         port = self._ports[number] = _free_port()
         forward = f"hostfwd=tcp:127.0.0.1:{port}-{_SLIRP}.15:22"
-        return [*cards, Card(netdev=f"user,restrict=on,net={_SLIRP}.0/24,{forward}",
-                             mac=f"52:54:00:77:09:{number:02x}")]
+        return [
+            *cards,
+            Card(
+                netdev=f"user,restrict=on,net={_SLIRP}.0/24,{forward}",
+                mac=f"52:54:00:77:09:{number:02x}",
+            ),
+        ]
 
     def addresses(self, number: int) -> list[str]:
         """Addresses of its cards."""

@@ -26,12 +26,29 @@ def accelerator(image: Path) -> str:
     """
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return "tcg"
-    words = [PROGRAM, "-machine", "q35", "-accel", "kvm", "-cpu", "max", "-m", "256",
-             "-nodefaults", "-display", "none", "-no-reboot", "-kernel", str(image / "vmlinuz"),
-             "-append", "panic=-1 quiet"]
+    words = [
+        PROGRAM,
+        "-machine",
+        "q35",
+        "-accel",
+        "kvm",
+        "-cpu",
+        "max",
+        "-m",
+        "256",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-kernel",
+        str(image / "vmlinuz"),
+        "-append",
+        "panic=-1 quiet",
+    ]
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=_PROBE_S)
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PROBE_S
+        )
     except subprocess.TimeoutExpired:
         return "tcg"
     return "kvm" if done.returncode == 0 else "tcg"
@@ -66,27 +83,56 @@ class Spec:
 def argv(spec: Spec, accel: str) -> list[str]:
     """The command line of a machine."""
     words = [
-        PROGRAM, "-nodefaults", "-no-user-config", "-display", "none", "-name", spec.name,
-        "-machine", "q35", "-accel", "kvm" if accel == "kvm" else "tcg,thread=multi",
-        "-cpu", "max", "-smp", "1", "-m", str(spec.memory_mib),
-        "-object", "rng-random,id=rng0,filename=/dev/urandom", "-device", "virtio-rng-pci,rng=rng0",
+        PROGRAM,
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-name",
+        spec.name,
+        "-machine",
+        "q35",
+        "-accel",
+        "kvm" if accel == "kvm" else "tcg,thread=multi",
+        "-cpu",
+        "max",
+        "-smp",
+        "1",
+        "-m",
+        str(spec.memory_mib),
+        "-object",
+        "rng-random,id=rng0,filename=/dev/urandom",
+        "-device",
+        "virtio-rng-pci,rng=rng0",
         # Killing QEMU stands for a power failure: what the guest flushed must survive it.
-        "-drive", f"file={spec.file('qcow2')},if=virtio,cache=writeback,discard=unmap",
+        "-drive",
+        f"file={spec.file('qcow2')},if=virtio,cache=writeback,discard=unmap",
     ]
     for disk in spec.disks:
         # Raw files: what was written is in the host's memory, also when QEMU is killed.
         words += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe,discard=unmap"]
     words += ["-drive", f"file={spec.project},if=virtio,format=raw,readonly=on"]
     for number, card in enumerate(spec.cards):
-        words += ["-netdev", f"{card.netdev},id=net{number}", "-device",
-                  f"virtio-net-pci,netdev=net{number},id=nic{number},mac={card.mac},romfile="]
+        words += [
+            "-netdev",
+            f"{card.netdev},id=net{number}",
+            "-device",
+            f"virtio-net-pci,netdev=net{number},id=nic{number},mac={card.mac},romfile=",
+        ]
     return [
         *words,
-        "-chardev", f"socket,id=con,path={spec.file('con')},server=on,wait=off,"
-        f"logfile={spec.file('log')}", "-serial", "chardev:con",
-        "-qmp", f"unix:{spec.file('qmp')},server=on,wait=off",
-        "-kernel", str(spec.image / "vmlinuz"), "-initrd", str(spec.image / "initrd"),
-        "-append", f"console=ttyS0 quiet mitigations=off net.ifnames=0 {spec.arguments}",
+        "-chardev",
+        f"socket,id=con,path={spec.file('con')},server=on,wait=off,logfile={spec.file('log')}",
+        "-serial",
+        "chardev:con",
+        "-qmp",
+        f"unix:{spec.file('qmp')},server=on,wait=off",
+        "-kernel",
+        str(spec.image / "vmlinuz"),
+        "-initrd",
+        str(spec.image / "initrd"),
+        "-append",
+        f"console=ttyS0 quiet mitigations=off net.ifnames=0 {spec.arguments}",
     ]
 
 

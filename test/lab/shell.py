@@ -21,8 +21,10 @@ def main() -> int:
     """Exit code: 0 when the shell was left, 1 when there can be no laboratory or it was lost."""
     missing = missing_programs()
     if missing:
-        print(f"the laboratory needs {', '.join(missing)} (packages: {' '.join(image.PACKAGES)})",
-              file=sys.stderr)
+        print(
+            f"the laboratory needs {', '.join(missing)} (packages: {' '.join(image.PACKAGES)})",
+            file=sys.stderr,
+        )
         return 1
     try:
         with ended_in_order():
@@ -47,8 +49,11 @@ def run(count: int) -> int:
             print("making a cluster of them ...", flush=True)
             cluster = Cluster(lab)
             cluster.make()
-            print(f"ready after {time.monotonic() - begin:.0f} s. The other nodes: ssh node2 ..."
-                  " Everything is gone when you leave.", flush=True)
+            print(
+                f"ready after {time.monotonic() - begin:.0f} s. The other nodes: ssh node2 ..."
+                " Everything is gone when you leave.",
+                flush=True,
+            )
             argv = cluster.master.ssh_argv()
             # Whatever the last command in it said; only ssh itself ends with 255.
             return int(subprocess.run([*argv[:-1], "-t", argv[-1]]).returncode == 255)

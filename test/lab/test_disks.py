@@ -86,7 +86,9 @@ def test_end(cluster: Cluster) -> None:
         machine = cluster.lab[name]
         machine.mend_disk(0)
         # As after buying a new disk: the old records are worth nothing.
-        machine.run("wipefs -qa /dev/mapper/lab0; pvcreate -q -ff -y /dev/mapper/lab0 &&"
-                    " vgextend -q xenvg /dev/mapper/lab0 && vgreduce -q xenvg /dev/mapper/lab1 &&"
-                    " pvremove -q /dev/mapper/lab1")
+        machine.run(
+            "wipefs -qa /dev/mapper/lab0; pvcreate -q -ff -y /dev/mapper/lab0 &&"
+            " vgextend -q xenvg /dev/mapper/lab0 && vgreduce -q xenvg /dev/mapper/lab1 &&"
+            " pvremove -q /dev/mapper/lab1"
+        )
         assert drbd.volumes(machine) == []

@@ -89,11 +89,16 @@ def test_barriers_and_flushes(cluster: Cluster) -> None:
 
 
 def test_the_controller_of_the_synchronisation(cluster: Cluster) -> None:
-    cluster.gnt("cluster", "modify", "-D",
-                "drbd:disk-barriers=n,dynamic-resync=yes,c-plan-ahead=15,c-fill-target=100,"
-                "c-max-rate=81920,c-min-rate=4096,protocol=C")
-    cluster.gnt("group", "modify", "-D",
-                "drbd:disk-barriers=default,meta-barriers=default", "default")
+    cluster.gnt(
+        "cluster",
+        "modify",
+        "-D",
+        "drbd:disk-barriers=n,dynamic-resync=yes,c-plan-ahead=15,c-fill-target=100,"
+        "c-max-rate=81920,c-min-rate=4096,protocol=C",
+    )
+    cluster.gnt(
+        "group", "modify", "-D", "drbd:disk-barriers=default,meta-barriers=default", "default"
+    )
     again(cluster)
     for node in ("node2", "node3"):
         text = shown(cluster, node)
@@ -132,7 +137,8 @@ def test_a_stranger_on_the_minor(cluster: Cluster) -> None:
         " drbdsetup new-resource stranger &&"
         f" drbdsetup new-minor stranger {minor} 0 &&"
         f" drbdsetup attach {minor} /dev/{GROUP}/foreign /dev/{GROUP}/foreign_meta flexible &&"
-        f" drbdsetup primary {minor} --force")
+        f" drbdsetup primary {minor} --force"
+    )
     machine.run(stranger)
     user = machine.spawn(f"exec 9<>/dev/drbd{minor}; echo open; exec sleep 600 <&9")
     assert user.stdout is not None and user.stdout.readline() == "open\n"
@@ -155,8 +161,10 @@ def test_the_other_half_has_another_secret(cluster: Cluster) -> None:
     port = disk["logical_id"][2]
     ours, theirs = f"ipv4:10.77.2.3:{port}", f"ipv4:10.77.2.2:{port}"
     machine.run(f"drbdsetup disconnect {ours} {theirs}")
-    machine.run(f"drbdsetup connect resource{minor} {ours} {theirs} --protocol C"
-                " --cram-hmac-alg md5 --shared-secret wrong")
+    machine.run(
+        f"drbdsetup connect resource{minor} {ours} {theirs} --protocol C"
+        " --cram-hmac-alg md5 --shared-secret wrong"
+    )
     drbd.wait_for(cluster.lab["node2"], cluster.minor(NAME, "node2"), "DUnknown$")
     with pytest.raises(TimeoutError):
         drbd.wait_for(machine, minor, "^Connected", timeout_s=10)

@@ -32,7 +32,8 @@ def by_hand(machine: Machine, own: str, other: str) -> None:
         f" drbdsetup new-minor hand {_MINOR} 0 &&"
         f" drbdsetup attach {_MINOR} /dev/{GROUP}/hand /dev/{GROUP}/hand_meta flexible &&"
         f" drbdsetup disk-options {_MINOR} --c-plan-ahead 0 --resync-rate 1G &&"
-        f" drbdsetup connect hand ipv4:{own}:{_PORT} ipv4:{other}:{_PORT} --protocol C")
+        f" drbdsetup connect hand ipv4:{own}:{_PORT} ipv4:{other}:{_PORT} --protocol C"
+    )
 
 
 def test_filling_a_mirror(cluster: Cluster) -> None:
@@ -48,8 +49,10 @@ def test_filling_a_mirror(cluster: Cluster) -> None:
     for _round in range(3):
         hand.append(filled(secondary, _MINOR))
         ours.append(filled(secondary, cluster.minor(NAME, "node3")))
-    print(f"filling {SIZE_MIB} MiB: {max(ours):.0f} MiB/s, by hand {max(hand):.0f} MiB/s"
-          f" ({', '.join(f'{a:.0f}/{b:.0f}' for a, b in zip(ours, hand, strict=True))})")
+    print(
+        f"filling {SIZE_MIB} MiB: {max(ours):.0f} MiB/s, by hand {max(hand):.0f} MiB/s"
+        f" ({', '.join(f'{a:.0f}/{b:.0f}' for a, b in zip(ours, hand, strict=True))})"
+    )
     # The configured rate is 60 MiB/s; nothing else may slow it down.
     assert max(ours) > min(max(hand), 60) / 2
     cluster.remove(NAME)

@@ -21,7 +21,8 @@ from lab.machines import Machine
 from lab.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("LAB_GUEST"), reason="a guest within a machine is slow; set LAB_GUEST=1")
+    not os.environ.get("LAB_GUEST"), reason="a guest within a machine is slow; set LAB_GUEST=1"
+)
 
 NAME = "guest"
 NODES = ("node1", "node2", "node3")
@@ -70,8 +71,10 @@ class Guest:
         machine.write("/root/checker.py", _CHECKER)
         hello = json.dumps({"execute": "qmp_capabilities"})
         for socket, log, greeting in (("serial", _CONSOLE, ""), ("kvmd", _EVENTS, hello)):
-            machine.run(f"nohup python3 /root/listener.py {_CONTROL}/{NAME}.{socket} {log}"
-                        f" '{greeting}' >/dev/null 2>&1 &")
+            machine.run(
+                f"nohup python3 /root/listener.py {_CONTROL}/{NAME}.{socket} {log}"
+                f" '{greeting}' >/dev/null 2>&1 &"
+            )
 
     def console(self, node: str) -> str:
         """Everything it said there, each line after its time."""
@@ -79,26 +82,37 @@ class Guest:
 
     def confirmed(self, node: str) -> list[tuple[float, int]]:
         """(time, number) of each block that it confirmed there."""
-        found = [(float(when), int(number)) for when, number in re.findall(
-            r"^([\d.]+) confirmed (\d+)$", self.console(node), re.MULTILINE)]
+        found = [
+            (float(when), int(number))
+            for when, number in re.findall(
+                r"^([\d.]+) confirmed (\d+)$", self.console(node), re.MULTILINE
+            )
+        ]
         self.last = max([self.last, *(number for _when, number in found)])
         return found
 
     def write_more(self, node: str, count: int = 10) -> None:
         """Wait until it confirmed so many more blocks there."""
         before = len(self.confirmed(node))
-        wait_until(lambda: len(self.confirmed(node)) >= before + count,
-                   lambda: f"{count} blocks on {node}: {self.console(node)[-2000:]}", _START_S,
-                   pause_s=2)
+        wait_until(
+            lambda: len(self.confirmed(node)) >= before + count,
+            lambda: f"{count} blocks on {node}: {self.console(node)[-2000:]}",
+            _START_S,
+            pause_s=2,
+        )
 
     def starts(self, node: str, start: Callable[[], object]) -> tuple[int, int]:
         """Start it; what it found when it was up: (blocks in order, sectors of its disk)."""
         before = len(self.console(node))
         start()
         found = wait_until(
-            lambda: re.search(r"guest ready, (\d+) blocks found, (\d+) sectors",
-                              self.console(node)[before:]),
-            lambda: f"the guest is up on {node}: {self.console(node)[-2000:]}", _START_S, pause_s=2)
+            lambda: re.search(
+                r"guest ready, (\d+) blocks found, (\d+) sectors", self.console(node)[before:]
+            ),
+            lambda: f"the guest is up on {node}: {self.console(node)[-2000:]}",
+            _START_S,
+            pause_s=2,
+        )
         assert found is not None
         return int(found.group(1)), int(found.group(2))
 
@@ -127,9 +141,26 @@ def guest(cluster: Cluster, kvm: None) -> Guest:
     for name in NODES:
         found.listen(name)
     cluster.gnt(
-        "instance", "add", "-t", "drbd", "--disk", "0:size=64M", "-n", "node2:node3", "-H", "kvm",
-        "-B", "memory=128", "--no-nics", "--no-install", "-o", "tiny", "--no-name-check",
-        "--no-ip-check", NAME)
+        "instance",
+        "add",
+        "-t",
+        "drbd",
+        "--disk",
+        "0:size=64M",
+        "-n",
+        "node2:node3",
+        "-H",
+        "kvm",
+        "-B",
+        "memory=128",
+        "--no-nics",
+        "--no-install",
+        "-o",
+        "tiny",
+        "--no-name-check",
+        "--no-ip-check",
+        NAME,
+    )
     begin = time.monotonic()
     assert found.starts("node2", lambda: cluster.gnt("instance", "startup", NAME)) == (0, 1 << 17)
     print(f"the guest was up after {time.monotonic() - begin:.0f} s")
@@ -166,8 +197,10 @@ def test_live_migration_during_writes(cluster: Cluster, guest: Guest) -> None:
     assert sent is not None, said
     pace_s = (before[-1][0] - before[0][0]) / (len(before) - 1)
     gap_s = after[0][0] - before[-1][0] - there + here
-    print(f"migration: {took_s:.1f} s; memory sent in {sent.group(1)} s; still for {still_s:.2f} s"
-          f" (+- {wrong + also_wrong:.2f}), {gap_s:.2f} s between two blocks, else {pace_s:.2f} s")
+    print(
+        f"migration: {took_s:.1f} s; memory sent in {sent.group(1)} s; still for {still_s:.2f} s"
+        f" (+- {wrong + also_wrong:.2f}), {gap_s:.2f} s between two blocks, else {pace_s:.2f} s"
+    )
     cluster.in_step(NAME)
 
 
@@ -195,8 +228,15 @@ def test_new_storage_on_the_third_node_and_growth(cluster: Cluster, guest: Guest
     machine = cluster.lab["node3"]
     machine.start()
     machine.wait()
-    cluster.gnt("node", "add", "--readd", "--secondary-ip", machine.secondary_ip,
-                "--no-ssh-key-check", "node3")
+    cluster.gnt(
+        "node",
+        "add",
+        "--readd",
+        "--secondary-ip",
+        machine.secondary_ip,
+        "--no-ssh-key-check",
+        "node3",
+    )
     guest.listen("node3")
 
 
@@ -218,8 +258,12 @@ def test_to_plain_and_back(cluster: Cluster, guest: Guest) -> None:
 
 def test_failover_to_a_node_with_nothing_of_it(cluster: Cluster, guest: Guest) -> None:
     cluster.gnt("instance", "startup", NAME)
-    found, _size = guest.starts("node1", lambda: cluster.gnt(
-        "instance", "failover", "-f", "--shutdown-timeout=0", "-n", "node1", NAME))
+    found, _size = guest.starts(
+        "node1",
+        lambda: cluster.gnt(
+            "instance", "failover", "-f", "--shutdown-timeout=0", "-n", "node1", NAME
+        ),
+    )
     assert found >= guest.last
     guest.write_more("node1")
     guest.stop()

@@ -21,20 +21,26 @@ CREATE = ["running lvcreate .*data", "running drbdmeta .*create-md", "running dr
 REPLACE = ["running lvcreate .*meta", "running drbdsetup detach", "running drbdsetup attach"]
 MIGRATE = ["running drbdsetup disconnect", "running drbdsetup primary"]
 REMOVE = ["running drbdsetup down", "running lvremove"]
-CASES = [(operation, event, victim)
-         for operation, events in (("create", CREATE), ("replace", REPLACE),
-                                   ("migrate", MIGRATE), ("remove", REMOVE))
-         for number, event in enumerate(events)
-         for victim in ("noded", "masterd")
-         # Each event with one of the two, and the last of each operation with both.
-         if number == len(events) - 1 or (victim == "noded") == (number % 2 == 0)]
+CASES = [
+    (operation, event, victim)
+    for operation, events in (
+        ("create", CREATE),
+        ("replace", REPLACE),
+        ("migrate", MIGRATE),
+        ("remove", REMOVE),
+    )
+    for number, event in enumerate(events)
+    for victim in ("noded", "masterd")
+    # Each event with one of the two, and the last of each operation with both.
+    if number == len(events) - 1 or (victim == "noded") == (number % 2 == 0)
+]
 
 
 def run(cluster: Cluster, operation: str) -> bool:
     """The operation; whether it succeeded."""
     words = {
         "create": f"gnt-instance add -t drbd --disk 0:size=64M -n node2:node3 --no-nics -o tiny"
-                  f" -B memory=64 --no-install --no-name-check --no-ip-check {NAME}",
+        f" -B memory=64 --no-install --no-name-check --no-ip-check {NAME}",
         "replace": f"gnt-instance replace-disks -s {NAME}",
         "migrate": f"gnt-instance migrate -f {NAME}",
         "remove": f"gnt-instance remove -f --shutdown-timeout=0 {NAME}",
@@ -54,8 +60,9 @@ def kill_when(cluster: Cluster, node: str, event: str, victim: str) -> None:
     # One that waits in vain since an earlier test would kill at the wrong time.
     cluster.lab[node].call("pkill -x tail")
     cluster.lab[node].run(
-        f"nohup sh -c 'tail -n 0 -F {_LOG} | grep -m 1 -E \"{event}\" && {kill}"
-        f" && touch /tmp/killed' >/dev/null 2>&1 & sleep 1; rm -f /tmp/killed")
+        f'nohup sh -c \'tail -n 0 -F {_LOG} | grep -m 1 -E "{event}" && {kill}'
+        f" && touch /tmp/killed' >/dev/null 2>&1 & sleep 1; rm -f /tmp/killed"
+    )
 
 
 def recover(cluster: Cluster, node: str, victim: str) -> None:

@@ -23,7 +23,8 @@ def written() -> dict[str, int]:
 def write(cluster: Cluster, written: dict[str, int], count: int) -> None:
     primary, _ = cluster.nodes_of(NAME)
     writer = drbd.Writer(
-        cluster.machine_of(primary), cluster.device(NAME, primary), written["last"] + 1)
+        cluster.machine_of(primary), cluster.device(NAME, primary), written["last"] + 1
+    )
     writer.more(count)
     written["last"] = writer.stop()
 
@@ -63,16 +64,13 @@ def test_migrate(cluster: Cluster, written: dict[str, int]) -> None:
 
 def test_grow(cluster: Cluster, written: dict[str, int]) -> None:
     cluster.gnt("instance", "grow-disk", NAME, "0", "64M")
-    size = cluster.lab["node2"].run(
-        f"blockdev --getsize64 {cluster.device(NAME, 'node2')}")
+    size = cluster.lab["node2"].run(f"blockdev --getsize64 {cluster.device(NAME, 'node2')}")
     assert int(size) == 128 << 20
     cluster.in_step(NAME)
     check(cluster, written)
 
 
-def test_failover_after_the_primary_lost_power(
-    cluster: Cluster, written: dict[str, int]
-) -> None:
+def test_failover_after_the_primary_lost_power(cluster: Cluster, written: dict[str, int]) -> None:
     primary = cluster.lab["node2"]
     writer = drbd.Writer(primary, cluster.device(NAME, "node2"), written["last"] + 1)
     writer.more(200)
@@ -87,14 +85,19 @@ def test_failover_after_the_primary_lost_power(
     write(cluster, written, 100)
 
 
-def test_the_old_primary_comes_back_as_secondary(
-    cluster: Cluster, written: dict[str, int]
-) -> None:
+def test_the_old_primary_comes_back_as_secondary(cluster: Cluster, written: dict[str, int]) -> None:
     machine = cluster.lab["node2"]
     machine.start()
     machine.wait()
-    cluster.gnt("node", "add", "--readd", "--secondary-ip", machine.secondary_ip,
-                "--no-ssh-key-check", "node2")
+    cluster.gnt(
+        "node",
+        "add",
+        "--readd",
+        "--secondary-ip",
+        machine.secondary_ip,
+        "--no-ssh-key-check",
+        "node2",
+    )
     cluster.gnt("instance", "activate-disks", NAME)
     cluster.in_step(NAME)
     assert not drbd.minors(machine)[cluster.minor(NAME, "node2")].primary

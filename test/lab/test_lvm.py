@@ -32,14 +32,16 @@ def disks(cluster: Cluster) -> Iterator[None]:
     machine.run(
         f"pvcreate -q /dev/mapper/lab1 && vgextend -q {GROUP} /dev/mapper/lab1 &&"
         " truncate -s 1G /root/other && losetup /dev/loop7 /root/other &&"
-        f" pvcreate -q /dev/loop7 && vgcreate -q {OTHER} /dev/loop7")
+        f" pvcreate -q /dev/loop7 && vgcreate -q {OTHER} /dev/loop7"
+    )
     for one in cluster.lab:
         for name, text in _OS.items():
             one.write(f"/srv/ganeti/os/blocks/{name}", text, 0o755)
     yield
     machine.run(
         f"vgreduce -q {GROUP} /dev/mapper/lab1 && pvremove -q /dev/mapper/lab1 &&"
-        f" vgremove -q {OTHER} && pvremove -q /dev/loop7 && losetup -d /dev/loop7")
+        f" vgremove -q {OTHER} && pvremove -q /dev/loop7 && losetup -d /dev/loop7"
+    )
 
 
 @pytest.fixture
@@ -57,24 +59,43 @@ def _nothing_stays(cluster: Cluster) -> Iterator[None]:
     assert cluster.lab["node2"].run(f"lvs --noheadings {OTHER}").strip() == ""
 
 
-def add(cluster: Cluster, *words: str, name: str = NAME, disks: tuple[str, ...] = ("size=64M",),
-        template: str = "plain") -> None:
+def add(
+    cluster: Cluster,
+    *words: str,
+    name: str = NAME,
+    disks: tuple[str, ...] = ("size=64M",),
+    template: str = "plain",
+) -> None:
     """An instance with these disks on node2, not started."""
     given = [word for number, disk in enumerate(disks) for word in ("--disk", f"{number}:{disk}")]
     nodes = "node2" if template == "plain" else "node2:node3"
-    cluster.gnt("instance", "add", "-t", template, *given, "-n", nodes, "-B", "memory=64",
-                "--no-nics", "--no-install", "-o", "blocks", "--no-name-check", "--no-ip-check",
-                *words, name)
+    cluster.gnt(
+        "instance",
+        "add",
+        "-t",
+        template,
+        *given,
+        "-n",
+        nodes,
+        "-B",
+        "memory=64",
+        "--no-nics",
+        "--no-install",
+        "-o",
+        "blocks",
+        "--no-name-check",
+        "--no-ip-check",
+        *words,
+        name,
+    )
 
 
 def places(machine: Machine, group: str = GROUP) -> dict[str, set[str]]:
     """Logical volume -> physical volumes it is on."""
     found: dict[str, set[str]] = {}
-    for line in machine.run(f"lvs --noheadings --separator '|' -o lv_name,devices {group}"
-                            ).split():
+    for line in machine.run(f"lvs --noheadings --separator '|' -o lv_name,devices {group}").split():
         name, _, devices = line.partition("|")
-        found.setdefault(name, set()).update(
-            part.partition("(")[0] for part in devices.split(","))
+        found.setdefault(name, set()).update(part.partition("(")[0] for part in devices.split(","))
     return found
 
 
@@ -91,24 +112,46 @@ def test_volumes_of_an_instance_are_kept_together(cluster: Cluster, node2: Machi
 
 def test_a_closed_physical_volume_gets_nothing(cluster: Cluster, node2: Machine) -> None:
     def allocatable() -> list[str]:
-        return cluster.gnt("node", "list-storage", "-t", "lvm-pv", "--no-headers",
-                           "--separator=|", "-o", "name,allocatable", "node2").split()
+        return cluster.gnt(
+            "node",
+            "list-storage",
+            "-t",
+            "lvm-pv",
+            "--no-headers",
+            "--separator=|",
+            "-o",
+            "name,allocatable",
+            "node2",
+        ).split()
 
     assert "/dev/mapper/lab0|Y" in allocatable()
-    cluster.gnt("node", "modify-storage", "--allocatable=no", "node2", "lvm-pv",
-                "/dev/mapper/lab0")
+    cluster.gnt("node", "modify-storage", "--allocatable=no", "node2", "lvm-pv", "/dev/mapper/lab0")
     assert "/dev/mapper/lab0|N" in allocatable()
     for number in range(3):
         add(cluster, name=f"closed{number}")
     assert set.union(*places(node2).values()) == {"/dev/mapper/lab1"}
-    cluster.gnt("node", "modify-storage", "--allocatable=no", "node2", "lvm-pv",
-                "/dev/mapper/lab1")
-    text = cluster.fails("instance", "add", "-t", "plain", "--disk", "0:size=64M", "-n", "node2",
-                         "--no-nics", "--no-install", "-o", "blocks", "--no-name-check", "none")
+    cluster.gnt("node", "modify-storage", "--allocatable=no", "node2", "lvm-pv", "/dev/mapper/lab1")
+    text = cluster.fails(
+        "instance",
+        "add",
+        "-t",
+        "plain",
+        "--disk",
+        "0:size=64M",
+        "-n",
+        "node2",
+        "--no-nics",
+        "--no-install",
+        "-o",
+        "blocks",
+        "--no-name-check",
+        "none",
+    )
     assert "no physical volume that takes new volumes" in text, text
     for disk in ("lab0", "lab1"):
-        cluster.gnt("node", "modify-storage", "--allocatable=yes", "node2", "lvm-pv",
-                    f"/dev/mapper/{disk}")
+        cluster.gnt(
+            "node", "modify-storage", "--allocatable=yes", "node2", "lvm-pv", f"/dev/mapper/{disk}"
+        )
 
 
 def test_stripes(cluster: Cluster, node2: Machine) -> None:
@@ -119,7 +162,8 @@ def test_stripes(cluster: Cluster, node2: Machine) -> None:
     finally:
         cluster.gnt("cluster", "modify", "-D", "plain:stripes=1")
     size, stripes = node2.run(
-        f"lvs --noheadings --units m --nosuffix -o lv_size,stripes {GROUP}").split()[:2]
+        f"lvs --noheadings --units m --nosuffix -o lv_size,stripes {GROUP}"
+    ).split()[:2]
     assert (float(size), stripes) == (128.0, "2")
     (where,) = places(node2).values()
     assert where == {"/dev/mapper/lab0", "/dev/mapper/lab1"}
@@ -128,11 +172,21 @@ def test_stripes(cluster: Cluster, node2: Machine) -> None:
 def test_another_volume_group(cluster: Cluster, node2: Machine) -> None:
     add(cluster, disks=("size=64M", f"size=32M,vg={OTHER}"))
     assert len(places(node2)) == 1 and len(places(node2, OTHER)) == 1
-    listed = cluster.gnt("node", "volumes", "--no-headers", "--separator=|", "-o",
-                         "vg,instance,size", "node2").split()
+    listed = cluster.gnt(
+        "node", "volumes", "--no-headers", "--separator=|", "-o", "vg,instance,size", "node2"
+    ).split()
     assert sorted(listed) == [f"{OTHER}|{NAME}|32", f"{GROUP}|{NAME}|64"]
-    units = cluster.gnt("node", "list-storage", "-t", "lvm-vg", "--no-headers", "--separator=|",
-                        "-o", "name,used", "node2").split()
+    units = cluster.gnt(
+        "node",
+        "list-storage",
+        "-t",
+        "lvm-vg",
+        "--no-headers",
+        "--separator=|",
+        "-o",
+        "name,used",
+        "node2",
+    ).split()
     assert sorted(units) == [f"{OTHER}|32", f"{GROUP}|64"]
     assert "cannot go to another" not in cluster.gnt("cluster", "verify-disks")
 
@@ -149,8 +203,19 @@ def test_a_running_guest_is_exported(cluster: Cluster, node2: Machine) -> None:
     assert drbd.volumes(node2) == [volume]
     writer.stop()
     cluster.remove(NAME)
-    cluster.gnt("backup", "import", "-t", "plain", "--src-node=node3", "-n", "node2", "--no-nics",
-                "--no-name-check", "--no-ip-check", NAME)
+    cluster.gnt(
+        "backup",
+        "import",
+        "-t",
+        "plain",
+        "--src-node=node3",
+        "-n",
+        "node2",
+        "--no-nics",
+        "--no-name-check",
+        "--no-ip-check",
+        NAME,
+    )
     cluster.gnt("instance", "activate-disks", NAME)
     (volume,) = drbd.volumes(node2)
     drbd.check(node2, f"/dev/{GROUP}/{volume}", before)
@@ -165,8 +230,9 @@ def test_wiping(cluster: Cluster, node2: Machine) -> None:
 
     add(cluster, disks=("size=32M",))
     (volume,) = drbd.volumes(node2)
-    node2.run(f"head -c 32M /dev/urandom | dd of=/dev/{GROUP}/{volume} bs=1M oflag=direct"
-              " iflag=fullblock")
+    node2.run(
+        f"head -c 32M /dev/urandom | dd of=/dev/{GROUP}/{volume} bs=1M oflag=direct iflag=fullblock"
+    )
     (before,) = places(node2).values()
     cluster.remove(NAME)
     add(cluster, disks=("size=32M",))
@@ -210,8 +276,21 @@ def test_exclusive_storage(cluster: Cluster, node2: Machine) -> None:
         found = places(node2)
         assert len(found) == 2 and len(set.union(*found.values())) == 2, found
         text = cluster.fails(
-            "instance", "add", "-t", "plain", "--disk", "0:size=64M,spindles=1", "-n", "node2",
-            "--no-nics", "--no-install", "-o", "blocks", "--no-name-check", "third")
+            "instance",
+            "add",
+            "-t",
+            "plain",
+            "--disk",
+            "0:size=64M,spindles=1",
+            "-n",
+            "node2",
+            "--no-nics",
+            "--no-install",
+            "-o",
+            "blocks",
+            "--no-name-check",
+            "third",
+        )
         assert "0 MiB free" in text, text
     finally:
         for name in cluster.gnt("instance", "list", "--no-headers", "-o", "name").split():
@@ -222,12 +301,28 @@ def test_exclusive_storage(cluster: Cluster, node2: Machine) -> None:
 def test_what_an_allocator_is_told(cluster: Cluster) -> None:
     """Storage units as LVM has them (seed 002)."""
     add(cluster)
-    told = json.loads(cluster.gnt(
-        "debug", "allocator", "--dir=in", "--mode=allocate", "--disks=64",
-        "--memory=64", "-o", "blocks", "-t", "plain", "new"))
+    told = json.loads(
+        cluster.gnt(
+            "debug",
+            "allocator",
+            "--dir=in",
+            "--mode=allocate",
+            "--disks=64",
+            "--memory=64",
+            "-o",
+            "blocks",
+            "-t",
+            "plain",
+            "new",
+        )
+    )
     units = {tuple(unit["sunit"][:2]): unit for unit in told["nodes"]["node2"]["storage"]}
     group = units["lvm-vg", GROUP]
-    free, total = (float(word) for word in cluster.lab["node2"].run(
-        f"vgs --noheadings --units m --nosuffix -o vg_free,vg_size {GROUP}").split())
+    free, total = (
+        float(word)
+        for word in cluster.lab["node2"]
+        .run(f"vgs --noheadings --units m --nosuffix -o vg_free,vg_size {GROUP}")
+        .split()
+    )
     assert (group["free"], group["total"]) == (int(free), int(total))
     assert units["drbd8", GROUP]["free"] == group["free"]

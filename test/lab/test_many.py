@@ -16,13 +16,17 @@ from lab.machines import Machine
 from lab.waiting import wait_until
 
 # From the first program of an activation to the end of the last, in the log of a node daemon.
-_ACTIVATION = (r"^(.{23}): [^\n]*running drbdsetup new-resource.*"
-               r"running drbdsetup primary[^\n]*\n(.{23}): ")
+_ACTIVATION = (
+    r"^(.{23}): [^\n]*running drbdsetup new-resource.*"
+    r"running drbdsetup primary[^\n]*\n(.{23}): "
+)
 #: Mirrored devices; those beyond the instances with one disk belong to few instances with many.
 DEVICES = int(os.environ.get("LAB_MANY", "20"))
 COUNT = min(DEVICES, 20)
-FILLERS = {f"fill{number}": min(15, DEVICES - COUNT - 15 * number)
-           for number in range((DEVICES - COUNT + 14) // 15)}
+FILLERS = {
+    f"fill{number}": min(15, DEVICES - COUNT - 15 * number)
+    for number in range((DEVICES - COUNT + 14) // 15)
+}
 NAMES = [f"many{number}" for number in range(COUNT)]
 _LOG = "/var/log/ganeti/node-daemon.log"
 _ATTEMPTS, _PROGRAMS = 3, 7
@@ -32,22 +36,53 @@ begin = time.monotonic()
 for _ in range({_PROGRAMS}):
     subprocess.run(["drbdsetup", "--version"], stdout=subprocess.DEVNULL)
 print(time.monotonic() - begin)'"""
-_WAITING = ("wait4", "waitid", "poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait",
-            "futex", "nanosleep", "clock_nanosleep", "restart_syscall", "pause", "rt_sigtimedwait")
+_WAITING = (
+    "wait4",
+    "waitid",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
+    "epoll_wait",
+    "epoll_pwait",
+    "futex",
+    "nanosleep",
+    "clock_nanosleep",
+    "restart_syscall",
+    "pause",
+    "rt_sigtimedwait",
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def instances(cluster: Cluster) -> None:
     """Twenty instances, created at the same time, in both directions between the nodes."""
-    wishes = {name: {
-        "disk_template": "drbd", "disks": [{"size": 16}] * FILLERS.get(name, 1), "os_type": "tiny",
-        "no_install": True, "nics": [], "start": False, "name_check": False, "ip_check": False,
-        "mode": "create", "hypervisor": "fake", "wait_for_sync": False,
-        "beparams": {"minmem": 32, "maxmem": 32},
-        "pnode": f"node{number % 2 + 1}", "snode": f"node{2 - number % 2}",
-    } for number, name in enumerate([*NAMES, *FILLERS])}
-    at_once(cluster, [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}
-                      for name, wish in wishes.items()])
+    wishes = {
+        name: {
+            "disk_template": "drbd",
+            "disks": [{"size": 16}] * FILLERS.get(name, 1),
+            "os_type": "tiny",
+            "no_install": True,
+            "nics": [],
+            "start": False,
+            "name_check": False,
+            "ip_check": False,
+            "mode": "create",
+            "hypervisor": "fake",
+            "wait_for_sync": False,
+            "beparams": {"minmem": 32, "maxmem": 32},
+            "pnode": f"node{number % 2 + 1}",
+            "snode": f"node{2 - number % 2}",
+        }
+        for number, name in enumerate([*NAMES, *FILLERS])
+    }
+    at_once(
+        cluster,
+        [
+            {"OP_ID": "OP_INSTANCE_CREATE", "instance_name": name, **wish}
+            for name, wish in wishes.items()
+        ],
+    )
 
 
 def at_once(cluster: Cluster, opcodes: list[dict[str, Any]]) -> None:
@@ -92,21 +127,30 @@ def activation(cluster: Cluster, machine: Machine) -> Cost:
 
 def traced(cluster: Cluster, machine: Machine) -> int:
     """As :func:`activation`; returns the number of system calls."""
-    machine.run("nohup strace -f -qq -c -o /root/calls -p \"$(pgrep -d, -f [s]bin/ganeti-noded)\""
-                " >/dev/null 2>&1 & sleep 3")
+    machine.run(
+        'nohup strace -f -qq -c -o /root/calls -p "$(pgrep -d, -f [s]bin/ganeti-noded)"'
+        " >/dev/null 2>&1 & sleep 3"
+    )
     cluster.gnt("instance", "activate-disks", "many0")
     machine.run("pkill -INT -x strace; while pgrep -x strace; do sleep 0.2; done")
     table = [line.split() for line in machine.run("cat /root/calls").splitlines()]
-    return sum(int(words[3]) for words in table
-               if len(words) > 4 and words[3].isdigit() and words[-1] not in (*_WAITING, "total"))
+    return sum(
+        int(words[3])
+        for words in table
+        if len(words) > 4 and words[3].isdigit() and words[-1] not in (*_WAITING, "total")
+    )
 
 
 def cost(cluster: Cluster) -> Cost:
     """The least of a few activations: whatever happens beside them only adds."""
     machine = cluster.lab["node1"]
     for node in ("node1", "node2"):
-        wait_until(lambda node=node: "Inconsistent" not in cluster.lab[node].run("cat /proc/drbd"),
-                   f"{node} is in step", 1200, pause_s=2)
+        wait_until(
+            lambda node=node: "Inconsistent" not in cluster.lab[node].run("cat /proc/drbd"),
+            f"{node} is in step",
+            1200,
+            pause_s=2,
+        )
     found, calls = [], []
     for _attempt in range(_ATTEMPTS):
         cluster.gnt("instance", "deactivate-disks", "many0")
@@ -121,12 +165,19 @@ def test_activation_does_not_grow_with_the_number(cluster: Cluster) -> None:
     costs = {DEVICES: cost(cluster)}
     for present, names in ((COUNT, list(FILLERS)), (1, NAMES[1:])):
         if names:
-            at_once(cluster, [{"OP_ID": "OP_INSTANCE_DEACTIVATE_DISKS", "instance_name": name}
-                              for name in names])
+            at_once(
+                cluster,
+                [
+                    {"OP_ID": "OP_INSTANCE_DEACTIVATE_DISKS", "instance_name": name}
+                    for name in names
+                ],
+            )
             costs[present] = cost(cluster)
     for present, one in costs.items():
-        print(f"activation, {present} devices: {one.programs} programs, {one.system_calls} system"
-              f" calls, as long as {one.share:.2f} times {_PROGRAMS} programs that do nothing")
+        print(
+            f"activation, {present} devices: {one.programs} programs, {one.system_calls} system"
+            f" calls, as long as {one.share:.2f} times {_PROGRAMS} programs that do nothing"
+        )
     alone, crowded = costs[1], costs[DEVICES]
     assert crowded.programs == alone.programs
     # The list of all states, which is read in pieces, is longer.
@@ -135,8 +186,10 @@ def test_activation_does_not_grow_with_the_number(cluster: Cluster) -> None:
 
 
 def test_end(cluster: Cluster) -> None:
-    at_once(cluster, [{"OP_ID": "OP_INSTANCE_REMOVE", "instance_name": name}
-                      for name in [*NAMES, *FILLERS]])
+    at_once(
+        cluster,
+        [{"OP_ID": "OP_INSTANCE_REMOVE", "instance_name": name} for name in [*NAMES, *FILLERS]],
+    )
     for name in ("node1", "node2"):
         assert drbd.minors(cluster.lab[name]) == {}
         assert drbd.volumes(cluster.lab[name]) == []

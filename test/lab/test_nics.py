@@ -38,13 +38,13 @@ def switches(cluster: Cluster, kvm: None) -> Iterator[None]:
             "ip link add cable type veth peer name far && ip link set cable up &&"
             f" ip link set far up && ip link add {BRIDGE} type bridge vlan_filtering 1 &&"
             f" ip link add {FLAT_BRIDGE} type bridge && ip link set {BRIDGE} up &&"
-            f" ip link set {FLAT_BRIDGE} up && ip link set cable master {BRIDGE}")
+            f" ip link set {FLAT_BRIDGE} up && ip link set cable master {BRIDGE}"
+        )
         for vlan in SENT[1:]:
             machine.run(f"bridge vlan add dev cable vid {vlan}")
     yield
     for name in _NODES:
-        cluster.lab[name].run(
-            f"ip link del cable; ip link del {BRIDGE}; ip link del {FLAT_BRIDGE}")
+        cluster.lab[name].run(f"ip link del cable; ip link del {BRIDGE}; ip link del {FLAT_BRIDGE}")
 
 
 @pytest.fixture(autouse=True)
@@ -65,17 +65,33 @@ def add(cluster: Cluster, nic: str, *, template: str = "plain", hvparams: str = 
     """A guest on node2 with one card, running."""
     nodes = "node2" if template == "plain" else "node2:node3"
     cluster.gnt(
-        "instance", "add", "-t", template, "--disk", "0:size=16M", "-n", nodes, "-H",
-        f"kvm:kernel_path=,initrd_path=,boot_order=network{hvparams}", "-B", "memory=64",
-        "--net", f"0:{nic}", "--no-install", "-o", "tiny", "--no-name-check", "--no-ip-check",
-        NAME)
+        "instance",
+        "add",
+        "-t",
+        template,
+        "--disk",
+        "0:size=16M",
+        "-n",
+        nodes,
+        "-H",
+        f"kvm:kernel_path=,initrd_path=,boot_order=network{hvparams}",
+        "-B",
+        "memory=64",
+        "--net",
+        f"0:{nic}",
+        "--no-install",
+        "-o",
+        "tiny",
+        "--no-name-check",
+        "--no-ip-check",
+        NAME,
+    )
     cluster.gnt("instance", "startup", NAME)
 
 
 def taps(machine: Machine) -> list[str]:
     """Interfaces of guests."""
-    return [one["ifname"] for one in json.loads(machine.run("ip -json link show type tun"))
-            if one]
+    return [one["ifname"] for one in json.loads(machine.run("ip -json link show type tun")) if one]
 
 
 def tap(machine: Machine) -> str:
@@ -87,14 +103,15 @@ def tap(machine: Machine) -> str:
 def vlans(machine: Machine, device: str) -> dict[int, set[str]]:
     """VLAN -> flags of a port of the bridge, as the kernel has them."""
     ports = json.loads(machine.run(f"bridge -json vlan show dev {device}"))
-    return {entry["vlan"]: set(entry.get("flags", ()))
-            for port in ports for entry in port["vlans"]}
+    return {entry["vlan"]: set(entry.get("flags", ())) for port in ports for entry in port["vlans"]}
 
 
 def seen(text: str) -> list[tuple[str, int]]:
     """(source, tag) from what ``frames.py watch`` printed."""
-    return [(source, int(tag)) for source, tag in
-            (line.split() for line in text.splitlines() if line != "watching")]
+    return [
+        (source, int(tag))
+        for source, tag in (line.split() for line in text.splitlines() if line != "watching")
+    ]
 
 
 def leaving(cluster: Cluster, machine: Machine) -> set[int]:
@@ -110,14 +127,16 @@ def arriving(machine: Machine) -> dict[int, int]:
         f"rm -f /run/frames; python3 {FRAMES} watch {tap(machine)} {frames.OURS} >/run/frames &"
         " until grep -qs watching /run/frames; do sleep 0.1; done;"
         f" python3 {FRAMES} send far {' '.join(map(str, SENT))}; sleep 1; kill $!;"
-        " cat /run/frames")
+        " cat /run/frames"
+    )
     return {int(source.replace(":", "")[-4:], 16): tag for source, tag in seen(text)}
 
 
 def opened(machine: Machine) -> list[str]:
     """Files in /dev which the only QEMU has open."""
-    return machine.run("readlink /proc/$(pgrep -f '^/usr/bin/qemu-system')/fd/* | grep ^/dev/ |"
-                       " sort").split()
+    return machine.run(
+        "readlink /proc/$(pgrep -f '^/usr/bin/qemu-system')/fd/* | grep ^/dev/ | sort"
+    ).split()
 
 
 def test_a_card_in_a_vlan(cluster: Cluster, node2: Machine) -> None:
@@ -136,10 +155,13 @@ def test_a_card_in_no_vlan(cluster: Cluster, node2: Machine) -> None:
     assert leaving(cluster, node2) == {0}
 
 
-@pytest.mark.parametrize(("vlan", "expected"), [
-    (":7:8", {7: 7, 8: 8}),
-    (".7:8", {7: 0, 8: 8}),
-])
+@pytest.mark.parametrize(
+    ("vlan", "expected"),
+    [
+        (":7:8", {7: 7, 8: 8}),
+        (".7:8", {7: 0, 8: 8}),
+    ],
+)
 def test_several_vlans(
     cluster: Cluster, node2: Machine, vlan: str, expected: dict[int, int]
 ) -> None:
@@ -184,17 +206,22 @@ def test_the_kernel_carries_packets(cluster: Cluster, node2: Machine) -> None:
     assert "/dev/vhost-net" not in opened(node2) and "/dev/net/tun" in opened(node2)
 
 
-@pytest.mark.parametrize(("vlan", "expected"), [
-    ("7", {7: 0}),
-    (":7:8", {7: 7, 8: 8}),
-    (".7:8", {7: 0, 8: 8}),
-])
+@pytest.mark.parametrize(
+    ("vlan", "expected"),
+    [
+        ("7", {7: 0}),
+        (":7:8", {7: 7, 8: 8}),
+        (".7:8", {7: 0, 8: 8}),
+    ],
+)
 def test_open_vswitch(
     cluster: Cluster, node2: Machine, vlan: str, expected: dict[int, int]
 ) -> None:
-    node2.run("/usr/share/openvswitch/scripts/ovs-ctl start --system-id=random >/dev/null &&"
-              f" ovs-vsctl --may-exist add-br {SWITCH} && ip link set cable nomaster &&"
-              f" ovs-vsctl --may-exist add-port {SWITCH} cable")
+    node2.run(
+        "/usr/share/openvswitch/scripts/ovs-ctl start --system-id=random >/dev/null &&"
+        f" ovs-vsctl --may-exist add-br {SWITCH} && ip link set cable nomaster &&"
+        f" ovs-vsctl --may-exist add-port {SWITCH} cable"
+    )
     try:
         add(cluster, f"mode=openvswitch,link={SWITCH},vlan={vlan}")
         assert arriving(node2) == expected

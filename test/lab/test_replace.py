@@ -63,7 +63,8 @@ def test_a_lost_volume_is_made_again(cluster: Cluster) -> None:
     # While there is a copy, on whichever node, nothing is made again elsewhere.
     for name in ("node1", "node3"):
         assert f"exists on node {name}" in cluster.fails(
-            "instance", "recreate-disks", "-n", "node2:node3", NAME)
+            "instance", "recreate-disks", "-n", "node2:node3", NAME
+        )
         cluster.lab[name].run("lvremove -f xenvg")
     cluster.gnt("instance", "recreate-disks", "-n", "node2:node3", NAME)
     assert cluster.nodes_of(NAME) == ("node2", "node3")

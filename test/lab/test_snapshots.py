@@ -78,7 +78,8 @@ def test_a_mirror(cluster: Cluster) -> None:
     assert "LVM makes no volume larger" in cluster.fails("instance", "grow-disk", NAME, "0", "64M")
     assert "would destroy snapshots" in cluster.fails("instance", "replace-disks", "-p", NAME)
     assert "would destroy snapshots" in cluster.fails(
-        "instance", "failover", "-f", "-n", "node3", NAME)
+        "instance", "failover", "-f", "-n", "node3", NAME
+    )
     # The other half has none.
     cluster.gnt("instance", "replace-disks", "-s", NAME)
     cluster.in_step(NAME)
@@ -98,9 +99,11 @@ def test_a_mirror(cluster: Cluster) -> None:
             cluster.gnt("instance", "failover", "-f", NAME)
     cluster.gnt("instance", "shutdown", NAME)
     assert "gnt-instance failover" in cluster.fails(
-        "instance", "restore-snapshot", "-f", NAME, "live")
+        "instance", "restore-snapshot", "-f", NAME, "live"
+    )
     assert "would destroy snapshots" in cluster.fails(
-        "instance", "replace-disks", "-n", "node3", NAME)
+        "instance", "replace-disks", "-n", "node3", NAME
+    )
     assert "would destroy snapshots" in cluster.fails("instance", "modify", "-t", "plain", NAME)
     cluster.gnt("instance", "failover", "-f", NAME)
     # The volumes stay below a mirror and without one, and so do their snapshots.
@@ -119,8 +122,15 @@ def test_a_stopped_mirror_and_one_that_is_stopped_meanwhile(cluster: Cluster) ->
     cluster.gnt("instance", "snapshot", "--snapshot-name", "down", NAME)
     assert drbd.minors(node1) == {}
     cluster.gnt("instance", "startup", NAME)
-    cluster.gnt("instance", "snapshot", "--shutdown", "--shutdown-timeout=0", "--snapshot-name",
-                "between", NAME)
+    cluster.gnt(
+        "instance",
+        "snapshot",
+        "--shutdown",
+        "--shutdown-timeout=0",
+        "--snapshot-name",
+        "between",
+        NAME,
+    )
     assert cluster.fields("instance", NAME, "status") == ["running"]
     assert [name for name, *_rest in listed(cluster)] == ["between", "down"]
     # Several of one volume, all of which survive that it is written anew.
@@ -161,11 +171,24 @@ def test_a_volume(cluster: Cluster, size: int) -> None:
         assert machine.run(f"sha256sum <{device}") == whole
         assert machine.run(f"sha256sum <{snapshot(machine, 'a')}") == whole
     drbd.check(machine, device, BLOCKS)
-    assert "would destroy snapshots" in cluster.fails(
-        "instance", "move", "-f", "-n", "node3", NAME)
+    assert "would destroy snapshots" in cluster.fails("instance", "move", "-f", "-n", "node3", NAME)
     assert "is a snapshot of a disk" in cluster.fails(
-        "instance", "add", "-t", "plain", "--disk", f"0:adopt={volume}.snap.a", "-n", "node2",
-        "--no-nics", "--no-install", "-o", "tiny", "--no-name-check", "--no-ip-check", "other")
+        "instance",
+        "add",
+        "-t",
+        "plain",
+        "--disk",
+        f"0:adopt={volume}.snap.a",
+        "-n",
+        "node2",
+        "--no-nics",
+        "--no-install",
+        "-o",
+        "tiny",
+        "--no-name-check",
+        "--no-ip-check",
+        "other",
+    )
 
 
 def test_a_mirror_of_no_whole_extents(cluster: Cluster) -> None:

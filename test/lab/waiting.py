@@ -9,8 +9,13 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], what: str | Callable[[], str], timeout_s: float, *,
-               pause_s: float = 0.5) -> T:
+def wait_until(
+    condition: Callable[[], T],
+    what: str | Callable[[], str],
+    timeout_s: float,
+    *,
+    pause_s: float = 0.5,
+) -> T:
     """Ask again and again; returns the first true answer.
 
     :param what: what is waited for, or a function which says how far it has come.

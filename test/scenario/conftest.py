@@ -38,14 +38,20 @@ def cluster(cluster_directory: Path) -> Iterator[Cluster]:
 
 # Guests without daemons around
 
+
 @pytest.fixture(scope="session")
 def image() -> Path:
     """The boot image of tiny, built once for the checkout."""
     if not os.access(find_qemu(), os.X_OK):
         pytest.skip("QEMU (qemu-system-x86) is not installed")
     output = TOP / "build/tiny"
-    done = subprocess.run([TOP / "tools/tiny-image", "-o", output], capture_output=True, text=True,
-                          timeout=600, check=False)
+    done = subprocess.run(
+        [TOP / "tools/tiny-image", "-o", output],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     if done.returncode != 0 and "As root, run:" in done.stderr:
         pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stderr
@@ -59,8 +65,10 @@ def nodes(image: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Node, 
     (directory / "shared").mkdir()
     # What QEMU can do is found out once for all nodes of a virtual cluster.
     monkeypatch.setenv(paths.ENV_VCLUSTER, str(TOP / "build"))
-    both = (Node(directory / "a", image, directory / "shared"),
-            Node(directory / "b", image, directory / "shared"))
+    both = (
+        Node(directory / "a", image, directory / "shared"),
+        Node(directory / "b", image, directory / "shared"),
+    )
     try:
         yield both
     finally:

@@ -29,8 +29,9 @@ for port in (8102, 9999):
 
 
 def run(command: str, stdin: str | None = None) -> None:
-    done = subprocess.run(command.split(), input=stdin, capture_output=True, text=True,
-                          timeout=60, check=False)
+    done = subprocess.run(
+        command.split(), input=stdin, capture_output=True, text=True, timeout=60, check=False
+    )
     if done.returncode != 0:
         sys.exit(f"{command}: {done.stderr}")
 
@@ -38,14 +39,15 @@ def run(command: str, stdin: str | None = None) -> None:
 def load(kind: str) -> None:
     """Load the example as its comment says, with the node outside as the other node."""
     text = (EXAMPLES / f"kvm-users.{kind}").read_text().replace(NODES, "192.0.2.12-192.0.2.12")
-    for _ in range(2):                      # loading it anew must not add anything
+    for _ in range(2):  # loading it anew must not add anything
         if kind == "nft":
             run("nft -f -", text)
             continue
         for family in ("iptables", "ip6tables"):
             run(f"{family}-restore --noflush", text)
-            known = subprocess.run([family, "-C", "OUTPUT", "-j", "ganeti-kvm-users"],
-                                   capture_output=True, check=False)
+            known = subprocess.run(
+                [family, "-C", "OUTPUT", "-j", "ganeti-kvm-users"], capture_output=True, check=False
+            )
             if known.returncode != 0:
                 run(f"{family} -I OUTPUT -j ganeti-kvm-users")
 
@@ -77,28 +79,39 @@ def is_answered(user: int, enter: list[str]) -> bool:
                 listener.accept()[0].sendall(b"RFB 003.008\n")
             finally:
                 os._exit(0)
-        ask = ("import socket; print(socket.create_connection(('192.0.2.11', 5900), 20)"
-               ".recv(20).decode())")
-        done = subprocess.run([*enter, sys.executable, "-c", ask], capture_output=True, text=True,
-                              timeout=60, check=False)
+        ask = (
+            "import socket; print(socket.create_connection(('192.0.2.11', 5900), 20)"
+            ".recv(20).decode())"
+        )
+        done = subprocess.run(
+            [*enter, sys.executable, "-c", ask],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
         os.kill(pid, 9)
         os.waitpid(pid, 0)
         return done.stdout.startswith("RFB")
 
 
 def main(kind: str) -> None:
-    outside = subprocess.Popen(["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"],
-                               stdout=subprocess.PIPE)
+    outside = subprocess.Popen(
+        ["unshare", "--net", "sh", "-c", "echo; exec sleep infinity"], stdout=subprocess.PIPE
+    )
     assert outside.stdout is not None
     outside.stdout.readline()
     enter = ["nsenter", "-t", str(outside.pid), "-n"]
     server = None
     try:
-        for command in ("ip link set lo up",
-                        f"ip link add wire type veth peer name wire netns {outside.pid}",
-                        "ip addr add 192.0.2.11/24 dev wire", "ip link set wire up",
-                        f"{' '.join(enter)} ip addr add 192.0.2.12/24 dev wire",
-                        f"{' '.join(enter)} ip link set wire up"):
+        for command in (
+            "ip link set lo up",
+            f"ip link add wire type veth peer name wire netns {outside.pid}",
+            "ip addr add 192.0.2.11/24 dev wire",
+            "ip link set wire up",
+            f"{' '.join(enter)} ip addr add 192.0.2.12/24 dev wire",
+            f"{' '.join(enter)} ip link set wire up",
+        ):
             run(command)
         server = subprocess.Popen([*enter, sys.executable, "-c", _SERVE], stdout=subprocess.PIPE)
         assert server.stdout is not None
@@ -106,11 +119,17 @@ def main(kind: str) -> None:
             server.stdout.readline()
         before = reaches("192.0.2.12", 9999, USER)
         load(kind)
-        print(json.dumps({
-            "before": before, "others": reaches("192.0.2.12", 9999, 65534),
-            "anywhere": reaches("192.0.2.12", 9999, USER),
-            "migration": reaches("192.0.2.12", 8102, USER),
-            "screen": is_answered(USER, enter)}))
+        print(
+            json.dumps(
+                {
+                    "before": before,
+                    "others": reaches("192.0.2.12", 9999, 65534),
+                    "anywhere": reaches("192.0.2.12", 9999, USER),
+                    "migration": reaches("192.0.2.12", 8102, USER),
+                    "screen": is_answered(USER, enter),
+                }
+            )
+        )
     finally:
         for process in filter(None, (server, outside)):
             process.kill()

@@ -56,8 +56,9 @@ class Finished:
         return self
 
 
-def wait_until(condition: Callable[[], object], what: str, *,
-               patience_s: float = PATIENCE_S) -> None:
+def wait_until(
+    condition: Callable[[], object], what: str, *, patience_s: float = PATIENCE_S
+) -> None:
     """Poll ``condition`` until it is true.
 
     :raises AssertionError: it was still false when the patience was at its end.
@@ -95,9 +96,13 @@ class Cluster:
         ``vcluster run`` would cost each time: that has tests of its own."""
         says = collections.Counter(
             path.read_text().strip()
-            for path in self.directory.glob("*/var/lib/ganeti/ssconf_master_node"))
-        name = says.most_common(1)[0][0] if says else min(
-            path.name for path in self.directory.glob("node*"))
+            for path in self.directory.glob("*/var/lib/ganeti/ssconf_master_node")
+        )
+        name = (
+            says.most_common(1)[0][0]
+            if says
+            else min(path.name for path in self.directory.glob("node*"))
+        )
         return str(self.node_root(name) / "cmd")
 
     def on(self, node: str, *argv: str) -> Finished:
@@ -107,14 +112,24 @@ class Cluster:
     def start_on(self, node: str, *argv: str) -> subprocess.Popen[str]:
         """Start a command on a node and do not wait for it."""
         return subprocess.Popen(
-            (str(self.node_root(node) / "cmd"), *argv), env=self.environment,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            start_new_session=True)
+            (str(self.node_root(node) / "cmd"), *argv),
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
 
     def cut(self, *groups: Sequence[str]) -> None:
         """Let nodes of different groups not reach each other; no groups heal the network."""
-        pairs = [f"{one} {other}\n" for index, group in enumerate(groups)
-                 for rest in groups[index + 1:] for one in group for other in rest]
+        pairs = [
+            f"{one} {other}\n"
+            for index, group in enumerate(groups)
+            for rest in groups[index + 1 :]
+            for one in group
+            for other in rest
+        ]
         path = self.directory / "cut"
         temporary = self.directory / "cut.new"
         temporary.write_text("".join(pairs))
@@ -197,8 +212,8 @@ class SteadyCluster(Cluster):
     def run(self, *argv: str, stdin: str | None = None) -> Finished:
         """Run a command on the first node."""
         return run_program(
-            (str(self.node_root("node1.example.com") / "cmd"), *argv), self.environment,
-            stdin=stdin)
+            (str(self.node_root("node1.example.com") / "cmd"), *argv), self.environment, stdin=stdin
+        )
 
 
 def run_program(

@@ -53,14 +53,21 @@ def main(image: str, helper_image: str) -> None:
     fs.write_file(here.noded_cert_file, "a node")
     definition = Path(here.os_search_path[0]) / "wire"
     definition.mkdir(parents=True)
-    for name, text, mode in (("ganeti_api_version", "20\n", 0o644), ("parameters.list", "", 0o644),
-                             ("verify", "#!/bin/sh\n", 0o755),
-                             ("create_untrusted", SCRIPT, 0o755)):
+    for name, text, mode in (
+        ("ganeti_api_version", "20\n", 0o644),
+        ("parameters.list", "", 0o644),
+        ("verify", "#!/bin/sh\n", 0o755),
+        ("create_untrusted", SCRIPT, 0o755),
+    ):
         (definition / name).write_text(text)
         (definition / name).chmod(mode)
-    wire = FilledNic(mac="52:54:00:11:22:33", ip="169.254.0.7", uuid="nic-uuid",
-                     name="ganeti:communication:web1.example.com",
-                     nicparams={"mode": "routed", "link": "communication_rt", "vlan": ""})
+    wire = FilledNic(
+        mac="52:54:00:11:22:33",
+        ip="169.254.0.7",
+        uuid="nic-uuid",
+        name="ganeti:communication:web1.example.com",
+        nicparams={"mode": "routed", "link": "communication_rt", "vlan": ""},
+    )
     guest = dataclasses.replace(node.instance("web1.example.com"), os="wire", nics=(wire,))
     node.create_disks(guest)
     node.assemble(guest)

@@ -60,31 +60,65 @@ class Node:
             storage.parent.mkdir(parents=True, exist_ok=True)
             storage.symlink_to(shared)
 
-    def instance(self, name: str, *, disks: int = 1, nic: dict[str, str] | None = None,
-                 memory_mib: int = 96, **params: Any) -> FilledInstance:
+    def instance(
+        self,
+        name: str,
+        *,
+        disks: int = 1,
+        nic: dict[str, str] | None = None,
+        memory_mib: int = 96,
+        **params: Any,
+    ) -> FilledInstance:
         """An instance with everything filled in; the same name gives the same UUIDs."""
         hvp = hvparams.defaults("kvm")
-        hvp.update(kvm_path=find_qemu(), kernel_path=str(self.image / "vmlinux"),
-                   initrd_path=str(self.image / "initrd"), kernel_args=kernel_args(self.image),
-                   # Tests that run side by side must not meet: each process has a port of its own.
-                   migration_port=18100 + os.getpid() % 10000)
+        hvp.update(
+            kvm_path=find_qemu(),
+            kernel_path=str(self.image / "vmlinux"),
+            initrd_path=str(self.image / "initrd"),
+            kernel_args=kernel_args(self.image),
+            # Tests that run side by side must not meet: each process has a port of its own.
+            migration_port=18100 + os.getpid() % 10000,
+        )
         hvp.update(params)
         number = f"{sum(name.encode()):012x}"
         nics = ()
         if nic is not None:
-            nics = (FilledNic(mac="aa:00:00:12:34:56", nicparams={"vlan": "", **nic},
-                              uuid=f"{_NAMESPACE}{number}"),)
+            nics = (
+                FilledNic(
+                    mac="aa:00:00:12:34:56",
+                    nicparams={"vlan": "", **nic},
+                    uuid=f"{_NAMESPACE}{number}",
+                ),
+            )
         infos = tuple(
-            Disk(dev_type="sharedfile", logical_id=("loop", f"{SHARED}/{name}/disk{index}"),
-                 size=16, iv_name=f"disk/{index}", uuid=f"{index:08x}{_NAMESPACE[8:]}{number}",
-                 serial_no=1)
-            for index in range(disks))
+            Disk(
+                dev_type="sharedfile",
+                logical_id=("loop", f"{SHARED}/{name}/disk{index}"),
+                size=16,
+                iv_name=f"disk/{index}",
+                uuid=f"{index:08x}{_NAMESPACE[8:]}{number}",
+                serial_no=1,
+            )
+            for index in range(disks)
+        )
         return FilledInstance(
-            name=name, primary_node="node", os="tiny", hypervisor="kvm", hvparams=hvp,
-            beparams={"maxmem": memory_mib, "minmem": memory_mib, "vcpus": 1}, osparams={},
-            admin_state="up", admin_state_source="admin", disks_active=True, serial_no=1,
-            uuid=f"{_NAMESPACE}{number}", nics=nics, disks_info=infos,
-            disks=tuple(disk.uuid for disk in infos), disk_template="sharedfile")
+            name=name,
+            primary_node="node",
+            os="tiny",
+            hypervisor="kvm",
+            hvparams=hvp,
+            beparams={"maxmem": memory_mib, "minmem": memory_mib, "vcpus": 1},
+            osparams={},
+            admin_state="up",
+            admin_state_source="admin",
+            disks_active=True,
+            serial_no=1,
+            uuid=f"{_NAMESPACE}{number}",
+            nics=nics,
+            disks_info=infos,
+            disks=tuple(disk.uuid for disk in infos),
+            disk_template="sharedfile",
+        )
 
     def install(self, guest: FilledInstance, **env: str) -> subprocess.CompletedProcess[str]:
         """Create the disks and run the OS definition's create script."""
@@ -99,18 +133,31 @@ class Node:
             for disk in guest.disks_info:
                 blockdev.create(disk, disk.size, guest.name, True, "", False)
 
-    def run_script(self, script: str, guest: FilledInstance,
-                   **env: str) -> subprocess.CompletedProcess[str]:
+    def run_script(
+        self, script: str, guest: FilledInstance, **env: str
+    ) -> subprocess.CompletedProcess[str]:
         """Run a script of the OS definition with the environment of the published interface."""
-        environment = {"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", "OS_API_VERSION": "20",
-                       "OSP_IMAGE_DIR": str(self.image), "INSTANCE_NAME": guest.name,
-                       "DISK_COUNT": str(len(guest.disks_info)), **env}
+        environment = {
+            "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
+            "OS_API_VERSION": "20",
+            "OSP_IMAGE_DIR": str(self.image),
+            "INSTANCE_NAME": guest.name,
+            "DISK_COUNT": str(len(guest.disks_info)),
+            **env,
+        }
         for index in range(len(guest.disks_info)):
             environment[f"DISK_{index}_PATH"] = str(self.disk_file(guest, index))
         program = TOP / "doc/examples/os/tiny" / script
-        return subprocess.run([str(program)], env=environment, cwd=program.parent, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S,
-                              check=False)
+        return subprocess.run(
+            [str(program)],
+            env=environment,
+            cwd=program.parent,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
 
     def disk_file(self, guest: FilledInstance, index: int = 0) -> Path:
         return Path(self.paths.to_local(guest.disks_info[index].logical_id[1]))
@@ -149,8 +196,12 @@ class Node:
 
     def lines(self, guest: FilledInstance) -> list[tuple[str, int]]:
         """(boot id, uptime in s) of each line of the guest."""
-        return [(found[1], int(found[2])) for found in re.finditer(
-            rf"tiny: {re.escape(guest.name)} boot (\S+) uptime (\d+) s", self.console(guest))]
+        return [
+            (found[1], int(found[2]))
+            for found in re.finditer(
+                rf"tiny: {re.escape(guest.name)} boot (\S+) uptime (\d+) s", self.console(guest)
+            )
+        ]
 
     def wait_booted(self, guest: FilledInstance, more_than: int = 0) -> tuple[str, int]:
         """The guest's last line, once it has printed more lines than that."""
@@ -159,9 +210,12 @@ class Node:
 
     def type_in(self, guest: FilledInstance, command: str, done: Callable[[], bool]) -> None:
         """Type a command into the guest's console, and again when nobody has listened."""
+
         def attempt() -> bool:
-            with contextlib.suppress(OSError), \
-                    serial_line.connected(self.socket(guest, "serial"), 5.0) as serial:
+            with (
+                contextlib.suppress(OSError),
+                serial_line.connected(self.socket(guest, "serial"), 5.0) as serial,
+            ):
                 serial.sendall(f"\n{command}\n".encode())
                 end = time.monotonic() + 5
                 while not done() and time.monotonic() < end:
@@ -180,8 +234,10 @@ class Node:
             before = len(self.console(guest))
             # The mark is typed in two pieces, so that the echo of the line does not contain it.
             serial.sendall(f"tick off; {command}; echo {mark[:4]}''{mark[4:]}\n".encode())
-            wait_until(lambda: f"{mark}" in self.console(guest)[before:].replace("''", "\0"),
-                       f"{guest.name} answers {command}")
+            wait_until(
+                lambda: f"{mark}" in self.console(guest)[before:].replace("''", "\0"),
+                f"{guest.name} answers {command}",
+            )
         return self.console(guest)[before:]
 
     def leftovers(self) -> list[str]:
@@ -190,8 +246,11 @@ class Node:
         for base in (self.paths.kvm_root, self.paths.instance_disks_dir):
             for directory, _, names in os.walk(base):
                 found += [f"{directory}/{name}" for name in names]
-                found += [f"{directory}/{name}" for name in os.listdir(directory)
-                          if os.path.islink(f"{directory}/{name}")]
+                found += [
+                    f"{directory}/{name}"
+                    for name in os.listdir(directory)
+                    if os.path.islink(f"{directory}/{name}")
+                ]
         known = (f"{self.paths.kvm_root}/.lock", f"{self.paths.kvm_root}/.qemu-")
         return sorted({name for name in found if not name.startswith(known)})
 
@@ -202,8 +261,14 @@ class Node:
                 instance.shutdown(self.instance(name, disks=0), 0, [])
 
 
-def move(source: Node, target: Node, guest: FilledInstance, address: str = "127.0.0.31", *,
-         live: bool = True) -> str:
+def move(
+    source: Node,
+    target: Node,
+    guest: FilledInstance,
+    address: str = "127.0.0.31",
+    *,
+    live: bool = True,
+) -> str:
     """The steps of a migration in the order of the master; the final status."""
     with paths.override(source.paths):
         instance.migratable(guest)
@@ -240,6 +305,7 @@ def find_qemu() -> str:
 
 def kernel_args(image: Path) -> str:
     from ganeti.wire import json
+
     return str(json.loads((image / "boot.json").read_text())["kernel_args"])
 
 

@@ -20,8 +20,9 @@ HOST, USER, PASSWORD = sys.argv[2:5]
 ONE, TWO, THREE = "one.example.com", "two.example.com", "three.example.com"
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 
-cluster = client.GanetiRapiClient(HOST, username=USER, password=PASSWORD,
-                                  curl_config_fn=client.GenericCurlConfig(timeout=120))
+cluster = client.GanetiRapiClient(
+    HOST, username=USER, password=PASSWORD, curl_config_fn=client.GenericCurlConfig(timeout=120)
+)
 called = set()
 
 
@@ -63,13 +64,52 @@ job("ModifyCluster", maintain_node_health=False)
 job("AddClusterTags", ["a", "b"])
 job("DeleteClusterTags", ["b"], dry_run=False)
 
-job("CreateInstance", "create", ONE, "diskless", [], [], os="noop", pnode=NODE2, ip_check=False,
-    name_check=False, no_install=True, beparams={"memory": 128})
-job("CreateInstance", "create", TWO, "file", [{"size": 16}], [], os="noop", pnode=NODE2,
-    no_install=True, start=False, name_check=False, ip_check=False)
-job("InstancesMultiAlloc", [cluster.InstanceAllocation(
-    "create", THREE, "diskless", [], [], os="noop", no_install=True, start=False, pnode=NODE1,
-    name_check=False, ip_check=False)])
+job(
+    "CreateInstance",
+    "create",
+    ONE,
+    "diskless",
+    [],
+    [],
+    os="noop",
+    pnode=NODE2,
+    ip_check=False,
+    name_check=False,
+    no_install=True,
+    beparams={"memory": 128},
+)
+job(
+    "CreateInstance",
+    "create",
+    TWO,
+    "file",
+    [{"size": 16}],
+    [],
+    os="noop",
+    pnode=NODE2,
+    no_install=True,
+    start=False,
+    name_check=False,
+    ip_check=False,
+)
+job(
+    "InstancesMultiAlloc",
+    [
+        cluster.InstanceAllocation(
+            "create",
+            THREE,
+            "diskless",
+            [],
+            [],
+            os="noop",
+            no_install=True,
+            start=False,
+            pnode=NODE1,
+            name_check=False,
+            ip_check=False,
+        )
+    ],
+)
 called.add("InstanceAllocation")
 ask("GetInstances")
 ask("GetInstances", bulk=True)
@@ -166,6 +206,9 @@ ask("DeleteFilter", uuid)
 for instance in ask("GetInstances") or ():
     job("DeleteInstance", instance)
 
-published = {name for name, value in vars(client.GanetiRapiClient).items()
-             if name[0] != "_" and callable(value)}
+published = {
+    name
+    for name, value in vars(client.GanetiRapiClient).items()
+    if name[0] != "_" and callable(value)
+}
 say("not called", "ok" if published == called else "refused", sorted(published - called))

@@ -86,21 +86,31 @@ class Lab:
         # A change makes sure that the master can still commit, and reaches everybody.
         assert self.change(master)
         wait_until(lambda: len({self.epoch(node) for node in self.nodes}) == 1, "one epoch")
-        wait_until(lambda: len({self.file(node, "config.data").read_bytes()
-                                for node in candidates}) == 1, "one configuration")
-        wait_until(lambda: {self.file(node, "ssconf_master_node").read_text().strip()
-                            for node in self.nodes} == {master}, "one master in ssconf")
+        wait_until(
+            lambda: len({self.file(node, "config.data").read_bytes() for node in candidates}) == 1,
+            "one configuration",
+        )
+        wait_until(
+            lambda: (
+                {self.file(node, "ssconf_master_node").read_text().strip() for node in self.nodes}
+                == {master}
+            ),
+            "one master in ssconf",
+        )
         config = self.config(master)
         instances = config["instances"]
         assert isinstance(instances, dict)
         (instance,) = instances.values()
         kept = set(instance["tags"])
         assert set(self.tags) <= kept, f"lost: {set(self.tags) - kept}"
-        wait_until(lambda: {self.last_job(node) for node in candidates} == {
-            self.last_job(master)}, "one job queue")
+        wait_until(
+            lambda: {self.last_job(node) for node in candidates} == {self.last_job(master)},
+            "one job queue",
+        )
         # Who was away is brought up to date in the background.
-        wait_until(lambda: "ERROR" not in self.verify(master, *verify).text,
-                   "everybody has everything")
+        wait_until(
+            lambda: "ERROR" not in self.verify(master, *verify).text, "everybody has everything"
+        )
         self.verify(master, *verify).ok()
 
 
@@ -110,8 +120,19 @@ def make_lab(count: int) -> Iterator[Lab]:
     cluster = Cluster(directory / "vc", count, "--hypervisor", "fake")
     cluster.create.ok()
     cluster.make_os("noop")
-    cluster.run("gnt-instance", "add", "-t", "diskless", "--no-nics", "--no-start", "-o", "noop",
-                "-n", cluster.master, INSTANCE).ok()
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "diskless",
+        "--no-nics",
+        "--no-start",
+        "-o",
+        "noop",
+        "-n",
+        cluster.master,
+        INSTANCE,
+    ).ok()
     try:
         yield Lab(cluster, count)
     finally:

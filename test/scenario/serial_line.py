@@ -24,6 +24,7 @@ def connected(path: str, timeout_s: float) -> Iterator[socket.socket]:
     :raises OSError: nobody listens.
     """
     with net.unix_connect(path, timeout_s) as line:
+
         def read() -> None:
             # Ends when QEMU, or the end of the block below, hangs up.
             with contextlib.suppress(OSError):

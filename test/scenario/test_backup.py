@@ -1,5 +1,4 @@
-"""Exports over real daemons: bytes that come back, what failures leave, a move to a second cluster.
-"""
+"""Exports over real daemons: content, remains of failures, a move to a second cluster."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ import pytest
 from harness import ROOT, Cluster, Finished, SteadyCluster, run_program, wait_until
 
 SIZE_MIB = 4
-ADD = ("gnt-instance", "add", "-t", "file", "--disk", f"0:size={SIZE_MIB}m,name=root",
-       "--no-nics")
+ADD = ("gnt-instance", "add", "-t", "file", "--disk", f"0:size={SIZE_MIB}m,name=root", "--no-nics")
 # Scripts which change what they pass on, so that it shows who did the work.
 EXPORT = """#!/bin/sh
 echo "exporting disk $EXPORT_INDEX of $INSTANCE_NAME" >&2
@@ -100,8 +98,7 @@ def leftovers(cluster: Cluster) -> list[str]:
         for place in ("import-export", "crypto"):
             path = cluster.path(node, f"var/run/ganeti/{place}")
             found += [str(entry) for entry in path.glob("*")]
-        found += [str(entry) for entry in
-                  cluster.path(node, "var/lib/ganeti/export").glob("*.new")]
+        found += [str(entry) for entry in cluster.path(node, "var/lib/ganeti/export").glob("*.new")]
     return found
 
 
@@ -124,8 +121,9 @@ def test_what_is_exported_comes_back(cluster: Cluster, os_name: str) -> None:
     assert dump.read_bytes().startswith(b"DUMP:0:") == (os_name == "script")
     assert size == (SIZE_MIB << 20) + (7 if os_name == "script" else 0)
 
-    done = cluster.run("gnt-backup", "import", "-n", three, "--src-dir", name, "--compress",
-                       "gzip", copy).ok()
+    done = cluster.run(
+        "gnt-backup", "import", "-n", three, "--src-dir", name, "--compress", "gzip", copy
+    ).ok()
     assert digest(disk_of(cluster, copy)) == wanted
     renamed = disk_of(cluster, copy).with_name(disk_of(cluster, copy).name + ".renamed")
     if os_name == "script":
@@ -136,13 +134,21 @@ def test_what_is_exported_comes_back(cluster: Cluster, os_name: str) -> None:
     cluster.run("gnt-instance", "remove", "-f", name).ok()
     cluster.run("gnt-backup", "import", "-n", one, "--identify-defaults", name).ok()
     assert digest(disk_of(cluster, name)) == wanted
-    rows = cluster.rows("gnt-instance", "list", "-o",
-                        "pnode,status,be/maxmem,disk.names,custom_beparams", name, copy)
+    rows = cluster.rows(
+        "gnt-instance",
+        "list",
+        "-o",
+        "pnode,status,be/maxmem,disk.names,custom_beparams",
+        name,
+        copy,
+    )
     assert [row[:3] for row in rows] == [[one, "ADMIN_down", "100"], [three, "ADMIN_down", "100"]]
     assert rows[0][3] == "['root']"
     assert "vcpus" not in rows[0][4] and "vcpus" in rows[1][4]
     assert sorted(cluster.run("gnt-instance", "list-tags", copy).ok().stdout.split()) == [
-        "blue", "fast"]
+        "blue",
+        "fast",
+    ]
     for gone in (name, copy):
         cluster.run("gnt-instance", "remove", "-f", gone).ok()
     cluster.run("gnt-backup", "remove", name).ok()
@@ -157,8 +163,9 @@ def test_a_running_instance(cluster: Cluster) -> None:
     wanted = new_instance(cluster, name, "plain", one)
     cluster.run("gnt-instance", "startup", name).ok()
     cluster.run("gnt-backup", "export", "-n", two, name).failed("--long-sleep")
-    cluster.run("gnt-backup", "export", "-n", two, "--noshutdown", "--remove-instance", "-f",
-                name).failed("shut down")
+    cluster.run(
+        "gnt-backup", "export", "-n", two, "--noshutdown", "--remove-instance", "-f", name
+    ).failed("shut down")
     done = cluster.run("gnt-backup", "export", "-n", two, "--long-sleep", name).ok()
     assert "Shutting down" in done.text and "Starting instance" in done.text
     assert cluster.rows("gnt-instance", "list", "-o", "status", name) == [["running"]]
@@ -167,8 +174,11 @@ def test_a_running_instance(cluster: Cluster) -> None:
     assert exports(cluster) == [[three, name]]
     cluster.run("gnt-backup", "export", "-n", one, "--remove-instance", "-f", name).ok()
     assert cluster.rows("gnt-instance", "list") == []
-    (dump,) = (path for path in cluster.path(one, f"var/lib/ganeti/export/{name}").iterdir()
-               if path.name != "config.ini")
+    (dump,) = (
+        path
+        for path in cluster.path(one, f"var/lib/ganeti/export/{name}").iterdir()
+        if path.name != "config.ini"
+    )
     assert digest(dump) == wanted
     cluster.run("gnt-backup", "remove", name).ok()
 
@@ -182,15 +192,22 @@ def test_failures_leave_nothing(cluster: Cluster) -> None:
     script = cluster.path(one, "srv/ganeti/os/script/export")
     script.write_text("#!/bin/sh\nhead -c 100000 /dev/zero\necho 'bad block' >&2\nexit 4\n")
     done = cluster.run("gnt-backup", "export", "-n", two, "--long-sleep", name).failed(
-        "disk/0 did not arrive")
+        "disk/0 did not arrive"
+    )
     assert "bad block" in done.text and "exited with code 4" in done.text
 
     # One that hangs, until its process is killed.
     script.write_text("#!/bin/sh\necho begun\nexec sleep 1000\n")
     waiting = cluster.start("gnt-backup", "export", "-n", two, "--long-sleep", name)
     transfers = cluster.path(one, "var/run/ganeti/import-export")
-    wait_until(lambda: [path for path in transfers.glob("*/status")
-                        if json.loads(path.read_text()).get("connected")], "it is connected")
+    wait_until(
+        lambda: [
+            path
+            for path in transfers.glob("*/status")
+            if json.loads(path.read_text()).get("connected")
+        ],
+        "it is connected",
+    )
     (pid_file,) = transfers.glob("*/pid")
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
     out, err = waiting.communicate()
@@ -214,10 +231,12 @@ def test_failures_leave_nothing(cluster: Cluster) -> None:
     ini = cluster.path(two, f"var/lib/ganeti/export/{name}/config.ini")
     ini.write_text(ini.read_text().replace("disk0_dump = ", "disk0_dump = ../"))
     cluster.run("gnt-backup", "import", "-n", two, "--src-dir", name, "copy.example.com").failed(
-        "not the name of a file")
+        "not the name of a file"
+    )
     ini.write_text("[export]\n")
     cluster.run("gnt-backup", "import", "-n", two, "--src-dir", name, "copy.example.com").failed(
-        "no section")
+        "no section"
+    )
     cluster.run("gnt-backup", "remove", name).ok()
     cluster.run("gnt-instance", "remove", "-f", name).ok()
     assert leftovers(cluster) == []
@@ -243,16 +262,18 @@ def submit(cluster: Cluster, directory: Path, **opcode: Any) -> str:
 def result(cluster: Cluster, job: str) -> Any:
     """The result of a job which succeeds."""
     cluster.run("gnt-job", "wait", job)
-    (row,) = json.loads(cluster.run(
-        "gnt-job", "list", "--output", "json", "-o", "status,opresult", job).ok().stdout)
+    (row,) = json.loads(
+        cluster.run("gnt-job", "list", "--output", "json", "-o", "status,opresult", job).ok().stdout
+    )
     assert row["status"] == "success", row
     return row["opresult"][0]
 
 
 def announced(cluster: Cluster, job: str) -> Any:
     """What a job in mode remote-import says in its log."""
-    (row,) = json.loads(cluster.run(
-        "gnt-job", "list", "--output", "json", "-o", "status,oplog", job).ok().stdout)
+    (row,) = json.loads(
+        cluster.run("gnt-job", "list", "--output", "json", "-o", "status,oplog", job).ok().stdout
+    )
     assert row["status"] in ("queued", "waiting", "running"), row
     return next((entry[3] for entry in row["oplog"][0] if entry[2] == "remote-import"), None)
 
@@ -272,17 +293,32 @@ def move(cluster: Cluster, other: Cluster, directory: Path) -> None:
     cluster.run("gnt-instance", "startup", name).ok()
 
     def prepare() -> dict[str, Any]:
-        prepared: dict[str, Any] = result(cluster, submit(
-            cluster, directory, OP_ID="OP_BACKUP_PREPARE", instance_name=name, mode="remote"))
+        prepared: dict[str, Any] = result(
+            cluster,
+            submit(
+                cluster, directory, OP_ID="OP_BACKUP_PREPARE", instance_name=name, mode="remote"
+            ),
+        )
         return prepared
 
     def create(prepared: dict[str, Any]) -> str:
         return submit(
-            other, directory, OP_ID="OP_INSTANCE_CREATE", instance_name=name,
-            mode="remote-import", disk_template="file", disks=[{"size": SIZE_MIB}], nics=[],
-            os_type="script", pnode=other.node_names[0], start=False,
-            source_handshake=prepared["handshake"], source_x509_ca=prepared["x509_ca"],
-            source_instance_name=name, compress="gzip")
+            other,
+            directory,
+            OP_ID="OP_INSTANCE_CREATE",
+            instance_name=name,
+            mode="remote-import",
+            disk_template="file",
+            disks=[{"size": SIZE_MIB}],
+            nics=[],
+            os_type="script",
+            pnode=other.node_names[0],
+            start=False,
+            source_handshake=prepared["handshake"],
+            source_x509_ca=prepared["x509_ca"],
+            source_instance_name=name,
+            compress="gzip",
+        )
 
     # Another secret: the destination does not believe the greeting.
     failing = create(prepare())
@@ -298,12 +334,20 @@ def move(cluster: Cluster, other: Cluster, directory: Path) -> None:
 
     def export(target: list[Any]) -> str:
         return submit(
-            cluster, directory, OP_ID="OP_BACKUP_EXPORT", instance_name=name, mode="remote",
-            target_node=target, x509_key_name=prepared["x509_key_name"],
-            destination_x509_ca=told["x509_ca"], compress="gzip", shutdown=True,
-            remove_instance=True)
+            cluster,
+            directory,
+            OP_ID="OP_BACKUP_EXPORT",
+            instance_name=name,
+            mode="remote",
+            target_node=target,
+            x509_key_name=prepared["x509_key_name"],
+            destination_x509_ca=told["x509_ca"],
+            compress="gzip",
+            shutdown=True,
+            remove_instance=True,
+        )
 
-    (host, port, magic, signature, salt), = told["disks"]
+    ((host, port, magic, signature, salt),) = told["disks"]
     forged = export([[host, port + 1, magic, signature, salt]])
     cluster.run("gnt-job", "wait", forged)
     assert "not signed" in cluster.run("gnt-job", "info", forged).text
@@ -324,26 +368,54 @@ def move_back(cluster: Cluster, other: Cluster, directory: Path, name: str, want
     password.write_text("secret\n")
     addresses = []
     for one in (other, cluster):
-        one.run(str(ROOT / "tools/rapi-passwd"), "mover", "--rights", "write", "--stdin",
-                stdin="secret\n").ok()
+        one.run(
+            str(ROOT / "tools/rapi-passwd"),
+            "mover",
+            "--rights",
+            "write",
+            "--stdin",
+            stdin="secret\n",
+        ).ok()
         addresses.append(one.rows("gnt-node", "list", "-o", "pip", one.master)[0][0])
     other.run("gnt-instance", "startup", name).ok()
 
     def run(*options: str) -> Finished:
         return run_program(
-            (str(ROOT / "tools/move-instance"), "-v", "--src-username", "mover",
-             "--src-password-file", str(password), "--dest-primary-node", cluster.node_names[1],
-             *options, *addresses, name), Cluster.outside())
+            (
+                str(ROOT / "tools/move-instance"),
+                "-v",
+                "--src-username",
+                "mover",
+                "--src-password-file",
+                str(password),
+                "--dest-primary-node",
+                cluster.node_names[1],
+                *options,
+                *addresses,
+                name,
+            ),
+            Cluster.outside(),
+        )
 
     run("--dest-disk-template", "drbd").failed("was not moved", "drbd is not enabled")
     assert other.rows("gnt-instance", "list", "-o", "name,status") == [[name, "running"]]
-    done = run("--dest-disk-template", "sharedfile", "--dest-instance-name", "back.example.com",
-               "-B", "maxmem=200", "--compress", "gzip").ok()
+    done = run(
+        "--dest-disk-template",
+        "sharedfile",
+        "--dest-instance-name",
+        "back.example.com",
+        "-B",
+        "maxmem=200",
+        "--compress",
+        "gzip",
+    ).ok()
     assert f"Instance {name} was moved to {addresses[1]}." in done.stdout
     assert cluster.rows("gnt-instance", "list", "-o", "name,status,disk_template,be/maxmem") == [
-        ["back.example.com", "running", "sharedfile", "200"]]
+        ["back.example.com", "running", "sharedfile", "200"]
+    ]
     assert other.rows("gnt-instance", "list") == []
     (disk,) = cluster.path(cluster.node_names[1], "srv/ganeti/shared-file-storage").glob(
-        "back.example.com/*.disk0")
+        "back.example.com/*.disk0"
+    )
     assert digest(disk) == wanted
     run().failed("was not moved")

@@ -47,9 +47,11 @@ class Clocks:
             self.put(node)
         # Read by whatever begins to run on a node.
         with (self.cluster.directory / "enter.sh").open("a") as stream:
-            stream.write(f"PYTHONPATH={self.directory}:$PYTHONPATH\n"
-                         f"TEST_CLOCK={self.directory}/clock.$GANETI_HOSTNAME\n"
-                         "export TEST_CLOCK\n")
+            stream.write(
+                f"PYTHONPATH={self.directory}:$PYTHONPATH\n"
+                f"TEST_CLOCK={self.directory}/clock.$GANETI_HOSTNAME\n"
+                "export TEST_CLOCK\n"
+            )
         self.cluster.vcluster("stop", str(self.cluster.directory)).ok()
         self.cluster.vcluster("start", str(self.cluster.directory)).ok()
 
@@ -128,10 +130,18 @@ def test_a_candidate_with_a_wrong_clock_becomes_master(
 def test_a_running_job_and_its_waiter_do_not_notice(lab: Lab, clocks: Clocks) -> None:
     """Neither ends early nor hangs; the times that are shown are those of the clock."""
     master, _ = present(lab)
-    job = lab.cluster.on(
-        master, "gnt-debug", "delay", "--submit", "--print-jobid", "3").ok().stdout.strip()
-    wait_until(lambda: "running" in lab.cluster.on(
-        master, "gnt-job", "list", "--no-headers", "-o", "status", job).stdout, "the job runs")
+    job = (
+        lab.cluster.on(master, "gnt-debug", "delay", "--submit", "--print-jobid", "3")
+        .ok()
+        .stdout.strip()
+    )
+    wait_until(
+        lambda: (
+            "running"
+            in lab.cluster.on(master, "gnt-job", "list", "--no-headers", "-o", "status", job).stdout
+        ),
+        "the job runs",
+    )
     waiting = lab.cluster.start_on(master, "gnt-job", "watch", job)
     for hours in (48, -2, 0):
         clocks.put(master, hours)

@@ -46,9 +46,18 @@ def ssconf(cluster: Cluster, node: str, key: str) -> str:
 
 
 def test_parameters_reach_every_node(cluster: Cluster) -> None:
-    gnt(cluster, "modify", "--uid-pool=1000-1010,2000", "--maintain-node-health=yes",
-        "--user-shutdown=yes", "-B", "memory=256,vcpus=2", "--max-running-jobs=7",
-        "--mac-prefix=aa:00:01", "--reserved-lvs=xenvg/swap").ok()
+    gnt(
+        cluster,
+        "modify",
+        "--uid-pool=1000-1010,2000",
+        "--maintain-node-health=yes",
+        "--user-shutdown=yes",
+        "-B",
+        "memory=256,vcpus=2",
+        "--max-running-jobs=7",
+        "--mac-prefix=aa:00:01",
+        "--reserved-lvs=xenvg/swap",
+    ).ok()
     for node in NODES:
         assert ssconf(cluster, node, "uid_pool") == "1000-1010\n2000"
         assert ssconf(cluster, node, "maintain_node_health") == "True"
@@ -60,22 +69,35 @@ def test_parameters_reach_every_node(cluster: Cluster) -> None:
     # They hold for what is made now.
     cluster.run(*ADD[:-1], "-n", NODE2, "--net", "0:mac=generate", "fresh").ok()
     ((mac, memory, vcpus),) = cluster.rows(
-        "gnt-instance", "list", "-o", "nic.mac/0,be/maxmem,be/vcpus", "--units=m", "fresh")
+        "gnt-instance", "list", "-o", "nic.mac/0,be/maxmem,be/vcpus", "--units=m", "fresh"
+    )
     assert mac.startswith("aa:00:01:")
     assert (memory, vcpus) == ("256", "2")
     cluster.run("gnt-instance", "remove", "-f", "fresh").ok()
     gnt(cluster, "modify", "--remove-uids=1003", "--add-uids=3000-3001").ok()
     assert ssconf(cluster, NODE3, "uid_pool") == "1000-1002\n1004-1010\n2000\n3000-3001"
-    gnt(cluster, "modify", "--uid-pool=", "--maintain-node-health=no", "--user-shutdown=no",
-        "-B", "memory=128,vcpus=1", "--max-running-jobs=20", "--mac-prefix=aa:00:00",
-        "--reserved-lvs=").ok()
+    gnt(
+        cluster,
+        "modify",
+        "--uid-pool=",
+        "--maintain-node-health=no",
+        "--user-shutdown=no",
+        "-B",
+        "memory=128,vcpus=1",
+        "--max-running-jobs=20",
+        "--mac-prefix=aa:00:00",
+        "--reserved-lvs=",
+    ).ok()
     assert ssconf(cluster, NODE1, "uid_pool") == ""
 
 
 def test_number_of_candidates(cluster: Cluster) -> None:
     def candidates() -> list[str]:
-        return [name for name, role in cluster.rows("gnt-node", "list", "-o", "name,role")
-                if role in "MC"]
+        return [
+            name
+            for name, role in cluster.rows("gnt-node", "list", "-o", "name,role")
+            if role in "MC"
+        ]
 
     gnt(cluster, "modify", "-C", "2").ok()
     assert candidates() == [NODE1, NODE2]
@@ -173,9 +195,19 @@ def test_a_command_on_all_nodes(cluster: Cluster) -> None:
     ruler = "-" * 48
     assert shown.ok().stdout == "".join(
         f"{ruler}\nnode: {node}\n{node}\n\nreturn code = {int(node == NODE2)}\n"
-        for node in (NODE2, NODE3, NODE1))
-    shown = gnt(cluster, "command", "-M", "--failure-only", "-n", NODE2, "-n", NODE3,
-                "echo x; test $GANETI_HOSTNAME != " + NODE2)
+        for node in (NODE2, NODE3, NODE1)
+    )
+    shown = gnt(
+        cluster,
+        "command",
+        "-M",
+        "--failure-only",
+        "-n",
+        NODE2,
+        "-n",
+        NODE3,
+        "echo x; test $GANETI_HOSTNAME != " + NODE2,
+    )
     assert shown.ok().stdout == f"{ruler}\n{NODE2}: x\nreturn code = 1\n"
 
 
@@ -191,7 +223,8 @@ def test_disks_that_are_gone(cluster: Cluster) -> None:
         stream.truncate(1500 << 20)
     assert "1500 MiB, not 1024" in gnt(cluster, "repair-disk-sizes", "web").ok().stdout
     assert cluster.rows("gnt-instance", "list", "-o", "disk.sizes", "--units=m", "web") == [
-        ["1500"]]
+        ["1500"]
+    ]
     moved = disk.with_name("away")
     disk.rename(moved)
     shown = gnt(cluster, "verify-disks").failed("web")
@@ -233,16 +266,25 @@ esac > /dev/null
     assert not alive(pid)
     assert log.read_text().splitlines() == [f"power-off {NODE2}", f"power-off {NODE3}"]
     assert cluster.rows("gnt-node", "list", "-o", "name,role,powered") == [
-        [NODE1, "M", "Y"], [NODE2, "O", "N"], [NODE3, "O", "N"]]
+        [NODE1, "M", "Y"],
+        [NODE2, "O", "N"],
+        [NODE3, "O", "N"],
+    ]
     assert cluster.rows("gnt-instance", "list", "-o", "name,admin_state", "web") == [["web", "up"]]
     gnt(cluster, "epo", "-f", NODE2).ok()
     log.write_text("")
     gnt(cluster, "epo", "--on", "-f", "--power-delay=0", "--groups", "default").ok()
     assert log.read_text().splitlines() == [f"power-on {NODE2}", f"power-on {NODE3}"]
     assert cluster.rows("gnt-node", "list", "-o", "name,role,powered") == [
-        [NODE1, "M", "Y"], [NODE2, "C", "Y"], [NODE3, "C", "Y"]]
+        [NODE1, "M", "Y"],
+        [NODE2, "C", "Y"],
+        [NODE3, "C", "Y"],
+    ]
     assert cluster.rows("gnt-instance", "list", "-o", "name,status") == [
-        ["down", "ADMIN_down"], ["stays", "running"], ["web", "running"]]
+        ["down", "ADMIN_down"],
+        ["stays", "running"],
+        ["web", "running"],
+    ]
     gnt(cluster, "modify", "--node-parameters=oob_program=default").ok()
     for name in ("web", "stays", "down"):
         cluster.run("gnt-instance", "remove", "-f", name).ok()
@@ -260,8 +302,11 @@ def test_secrets_stay_nowhere(cluster: Cluster) -> None:
     word = "unspeakable-7261"
     shown = cluster.run("gnt-debug", "test-osparams", f"--os-parameters-secret=a={word}").ok()
     assert f"secret parameter a has {len(word)} characters" in shown.stdout
-    found = [path for path in cluster.directory.rglob("*")
-             if path.is_file() and word.encode() in path.read_bytes()]
+    found = [
+        path
+        for path in cluster.directory.rglob("*")
+        if path.is_file() and word.encode() in path.read_bytes()
+    ]
     assert found == []
 
 
@@ -270,8 +315,10 @@ def test_a_delay_that_is_ended_early(cluster: Cluster) -> None:
     assert waiting.stdout is not None
     path = waiting.stdout.readline().split("'")[1]
     # The name is too long for some machines, but not from its directory.
-    script = ("import os, socket, sys; os.chdir(os.path.dirname(sys.argv[1]));"
-              " socket.socket(socket.AF_UNIX).connect('sock')")
+    script = (
+        "import os, socket, sys; os.chdir(os.path.dirname(sys.argv[1]));"
+        " socket.socket(socket.AF_UNIX).connect('sock')"
+    )
     cluster.run(sys.executable, "-c", script, path).ok()
     out, err = waiting.communicate(timeout=PATIENCE_S)
     assert waiting.returncode == 0, err
@@ -291,9 +338,11 @@ def test_faults_on_nodes_are_noticed(cluster: Cluster) -> None:
     fact.chmod(0o644)
     fact.write_text("old\n")
     shown = gnt(cluster, "verify", "--error-codes").failed().stdout
-    for code, text in (("ECLUSTERFILECHECK:cluster:", f"missing or old on {NODE2}"),
-                       (f"ENODEOOBPATH:node:{NODE3}:", "/nonexistent/oob"),
-                       (f"EEXTAGS:node:{NODE2}:", "web1, web2 share the exclusive tag")):
+    for code, text in (
+        ("ECLUSTERFILECHECK:cluster:", f"missing or old on {NODE2}"),
+        (f"ENODEOOBPATH:node:{NODE3}:", "/nonexistent/oob"),
+        (f"EEXTAGS:node:{NODE2}:", "web1, web2 share the exclusive tag"),
+    ):
         assert any(f"ERROR:{code}" in line and text in line for line in shown.splitlines()), shown
     for name in ("web1", "web2"):
         cluster.run("gnt-instance", "remove", "-f", name).ok()

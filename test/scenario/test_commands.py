@@ -87,14 +87,19 @@ def test_history_tells_who_did_what_and_how_it_was(cluster: Cluster, instance: s
     wait_until(lambda: not alive(pid), "masterd is gone")
     run("ganeti-masterd").ok()
 
-    rows = [line.split(";") for line in run(
-        "gnt-cluster", "history", "--no-headers", "--separator", ";").ok().stdout.splitlines()]
+    rows = [
+        line.split(";")
+        for line in run("gnt-cluster", "history", "--no-headers", "--separator", ";")
+        .ok()
+        .stdout.splitlines()
+    ]
     serial, _time, by_job, opcode, author, changes, reason = rows[0]
     assert (by_job, opcode, reason) == (job, "OP_INSTANCE_SHUTDOWN", "for a test")
     assert author == "gnt:client:gnt-instance"
     assert f"instance {instance} changed" in changes
-    assert any("OP_INSTANCE_CREATE" in row and f"instance {instance} added" in row[5]
-               for row in rows)
+    assert any(
+        "OP_INSTANCE_CREATE" in row and f"instance {instance} added" in row[5] for row in rows
+    )
     difference = run("gnt-cluster", "history", "--diff", str(before), serial).ok().stdout
     assert '  admin_state: "up" -> "down"\n' in difference
     state = json.loads(run("gnt-cluster", "history", f"--at={before}").ok().stdout)
@@ -153,8 +158,10 @@ def test_cancel_a_queued_job(cluster: Cluster) -> None:
     cluster.run("gnt-job", "cancel", "--force", ids[1])
     cluster.run("gnt-job", "cancel", "--force", blocker)
     wait_until(
-        lambda: cluster.rows("gnt-job", "list", "-o", "status", blocker)[0][0]
-        in ("canceled", "error", "success"),
+        lambda: (
+            cluster.rows("gnt-job", "list", "-o", "status", blocker)[0][0]
+            in ("canceled", "error", "success")
+        ),
         "the delay ends",
     )
 

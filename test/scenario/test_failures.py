@@ -24,9 +24,7 @@ DISKLESS = ("gnt-instance", "add", "-t", "diskless", "--no-nics")
 def systems(cluster: Cluster) -> None:
     cluster.make_os("noop")
     cluster.make_os("broken", "echo the disk is the wrong colour >&2; exit 3")
-    cluster.make_os(
-        "filler", 'exec dd if=/dev/zero of="$DISK_0_PATH" bs=1M count=512 conv=notrunc'
-    )
+    cluster.make_os("filler", 'exec dd if=/dev/zero of="$DISK_0_PATH" bs=1M count=512 conv=notrunc')
 
 
 def leftovers(cluster: Cluster) -> list[Path]:
@@ -130,9 +128,7 @@ def test_noded_hangs_at_one_call_only(cluster: Cluster) -> None:
     pid = cluster.kill(node, "ganeti-noded", signal.SIGSTOP)
     try:
         slow = cluster.start(*DISKLESS, "-o", "noop", "-n", node, "slow.example.com")
-        cluster.run(
-            *DISKLESS, "-o", "noop", "-n", cluster.node_names[1], "quick.example.com"
-        ).ok()
+        cluster.run(*DISKLESS, "-o", "noop", "-n", cluster.node_names[1], "quick.example.com").ok()
         assert "quick.example.com" in names(cluster)
     finally:
         os.kill(pid, signal.SIGCONT)

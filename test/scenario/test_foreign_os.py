@@ -24,9 +24,14 @@ def unpacked(package: str, directory: Path) -> Path:
     tree = TOP / "build/packages" / package
     if not tree.exists():
         options = ["-o", "APT::Sandbox::User=root"] if os.geteuid() == 0 else []
-        done = subprocess.run(["apt-get", "-q", *options, "download", package], cwd=directory,
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run(
+            ["apt-get", "-q", *options, "download", package],
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
             pytest.skip(f"package {package} cannot be fetched: {done.stderr.strip()[-200:]}")
         (file,) = directory.glob(f"{package}_*.deb")
@@ -47,19 +52,31 @@ def test_noop(cluster: Cluster, tmp_path: Path) -> None:
         cluster.path(one, "srv/ganeti/os/noop").symlink_to(definition)
     assert "noop" in cluster.run("gnt-os", "list").ok().text
     assert "valid" in cluster.run("gnt-os", "diagnose").ok().text
-    cluster.run("gnt-instance", "add", "-t", "file", "-s", "2M", "-o", "noop+variant", "-n", node,
-                NAME).failed("variant")
-    cluster.run("gnt-instance", "add", "-t", "file", "-s", "2M", "-o", "noop", "-n", node,
-                NAME).ok()
+    cluster.run(
+        "gnt-instance", "add", "-t", "file", "-s", "2M", "-o", "noop+variant", "-n", node, NAME
+    ).failed("variant")
+    cluster.run(
+        "gnt-instance", "add", "-t", "file", "-s", "2M", "-o", "noop", "-n", node, NAME
+    ).ok()
     (disk,) = cluster.path(node, "srv/ganeti/file-storage").rglob("*.file.*")
     disk.write_bytes(b"what a user has written".ljust(2 << 20, b"\0"))
     cluster.run("gnt-instance", "shutdown", NAME).ok()
-    cluster.run("gnt-instance", "rename", NAME,
-                "web2.example.com").ok()
+    cluster.run("gnt-instance", "rename", NAME, "web2.example.com").ok()
     cluster.run("gnt-backup", "export", "-n", other, "web2.example.com").ok()
     cluster.run("gnt-instance", "remove", "--force", "web2.example.com").ok()
-    cluster.run("gnt-backup", "import", "-t", "file", "-n", other, "--src-node", other,
-                "--src-dir", "web2.example.com", "web2.example.com").ok()
+    cluster.run(
+        "gnt-backup",
+        "import",
+        "-t",
+        "file",
+        "-n",
+        other,
+        "--src-node",
+        other,
+        "--src-dir",
+        "web2.example.com",
+        "web2.example.com",
+    ).ok()
     (disk,) = cluster.path(other, "srv/ganeti/file-storage").rglob("*.file.*")
     assert disk.read_bytes().startswith(b"what a user has written")
     cluster.run("gnt-instance", "remove", "--force", "web2.example.com").ok()
@@ -68,7 +85,8 @@ def test_noop(cluster: Cluster, tmp_path: Path) -> None:
 @pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; make scenario-long runs it")
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("debootstrap", "udevadm", "losetup"))),
-    reason="installing Debian needs root, debootstrap, udev and losetup")
+    reason="installing Debian needs root, debootstrap, udev and losetup",
+)
 def test_debootstrap(cluster_directory: Path, tmp_path: Path) -> None:
     """A real Debian on a disk; in a name space of mounts, so that /etc/default stays as it is."""
     tree = unpacked("ganeti-instance-debootstrap", tmp_path)
@@ -78,7 +96,8 @@ def test_debootstrap(cluster_directory: Path, tmp_path: Path) -> None:
     (defaults / "ganeti-instance-debootstrap").write_text(
         'SUITE="bookworm"\nGENERATE_CACHE="no"\nPARTITION_STYLE="none"\n'
         f'MIRROR="http://deb.debian.org/debian"\nCUSTOMIZE_DIR=""\n'
-        f'VARIANTS_DIR="{tree}/etc/ganeti/instance-debootstrap/variants"\n')
+        f'VARIANTS_DIR="{tree}/etc/ganeti/instance-debootstrap/variants"\n'
+    )
     # The definition of the package links to its file in /etc.
     copy = tmp_path / "debootstrap"
     shutil.copytree(definition, copy, symlinks=True)
@@ -103,8 +122,13 @@ def test_debootstrap(cluster_directory: Path, tmp_path: Path) -> None:
         debugfs -R "cat /etc/hostname" $disk
         debugfs -R "cat /etc/debian_version" $disk
     """
-    done = subprocess.run(["unshare", "--mount", "sh", "-c", script], stdin=subprocess.DEVNULL,
-                          capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "has no parameters colour" in done.stderr
     name, version = done.stdout.splitlines()[-2:]

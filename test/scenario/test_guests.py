@@ -39,14 +39,18 @@ def console(cluster: Cluster, node: str) -> str:
 
 def uptimes(text: str) -> list[tuple[str, int]]:
     """(boot id, seconds) of each line in which the guest counts its uptime."""
-    return [
-        (found[1], int(found[2]))
-        for found in re.finditer(r"boot (\S+) uptime (\d+) s", text)
-    ]
+    return [(found[1], int(found[2])) for found in re.finditer(r"boot (\S+) uptime (\d+) s", text)]
 
 
-def type_in(cluster: Cluster, node: str, line: str, done: Callable[[], bool], what: str, *,
-            has_booted: bool = True) -> None:
+def type_in(
+    cluster: Cluster,
+    node: str,
+    line: str,
+    done: Callable[[], bool],
+    what: str,
+    *,
+    has_booted: bool = True,
+) -> None:
     """Type a line on the guest's console until it has worked.
 
     While the guest's shell asks the terminal for its size, it takes no notice of a line.
@@ -139,10 +143,28 @@ def test_shutdown_from_inside_is_the_users_wish(cluster: Cluster) -> None:
 
     cluster.run("gnt-cluster", "modify", "--user-shutdown=yes").ok()
     assert cluster.on(node, "daemon-util", "check", "ganeti-kvmd").exit_code == 0
-    cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", node,
-                "-H", "kvm:user_shutdown=yes", NAME).ok()
-    type_in(cluster, node, "power off", lambda: state() == [["USER_down"]],
-            "the list says who wanted it")
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "sharedfile",
+        "-s",
+        "16M",
+        "-o",
+        "tiny",
+        "-n",
+        node,
+        "-H",
+        "kvm:user_shutdown=yes",
+        NAME,
+    ).ok()
+    type_in(
+        cluster,
+        node,
+        "power off",
+        lambda: state() == [["USER_down"]],
+        "the list says who wanted it",
+    )
     cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log").unlink()
     cluster.run("gnt-instance", "start", NAME).ok()
     assert state() == [["running"]]
@@ -159,15 +181,36 @@ def test_node_daemons_restart_under_a_guest(cluster: Cluster) -> None:
     """They find it again: facts, memory, devices, migration, and its end from inside."""
     first, second = cluster.node_names
     cluster.run("gnt-cluster", "modify", "--user-shutdown=yes").ok()
-    cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "16M", "-o", "tiny", "-n", first,
-                "-O", "quiet=yes", "-B", "minmem=64M,maxmem=112M", "-H", "kvm:user_shutdown=yes",
-                NAME).ok()
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "sharedfile",
+        "-s",
+        "16M",
+        "-o",
+        "tiny",
+        "-n",
+        first,
+        "-O",
+        "quiet=yes",
+        "-B",
+        "minmem=64M,maxmem=112M",
+        "-H",
+        "kvm:user_shutdown=yes",
+        NAME,
+    ).ok()
 
     def says(node: str, command: str, pattern: str) -> bool:
         # Only the answer looks like the pattern, not what was typed.
-        type_in(cluster, node, command,
-                lambda: re.search(pattern, console(cluster, node)) is not None, pattern,
-                has_booted=node == first)
+        type_in(
+            cluster,
+            node,
+            command,
+            lambda: re.search(pattern, console(cluster, node)) is not None,
+            pattern,
+            has_booted=node == first,
+        )
         return True
 
     assert says(first, "grep MemTotal /proc/meminfo", r"MemTotal: +\d+ kB")
@@ -191,8 +234,14 @@ def test_node_daemons_restart_under_a_guest(cluster: Cluster) -> None:
     cluster.run("gnt-instance", "migrate", "-f", "-n", second, NAME).ok()
     assert facts() == [second, "running", "80"]
     assert says(second, "cat /sys/block/vdb/size", f"\n{8 << 11}\r?\n")
-    type_in(cluster, second, "power off", lambda: facts()[1] == "USER_down", "its user did it",
-            has_booted=False)
+    type_in(
+        cluster,
+        second,
+        "power off",
+        lambda: facts()[1] == "USER_down",
+        "its user did it",
+        has_booted=False,
+    )
     cluster.run("gnt-instance", "shutdown", NAME).ok()
     cluster.run("gnt-instance", "remove", "--force", NAME).ok()
     cluster.run("gnt-cluster", "modify", "--user-shutdown=no").ok()
@@ -207,8 +256,20 @@ def test_guest_from_a_disk_image(cluster: Cluster, tmp_path: Path) -> None:
     for one in cluster.node_names:
         cluster.path(one, "srv/ganeti/os/image").symlink_to(top / "doc/examples/os/image")
     # What tiny installs is an image like any other.
-    cluster.run("gnt-instance", "add", "-t", "file", "-s", "16M", "-o", "tiny", "-n", node,
-                "--no-start", NAME).ok()
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "file",
+        "-s",
+        "16M",
+        "-o",
+        "tiny",
+        "-n",
+        node,
+        "--no-start",
+        NAME,
+    ).ok()
     (made,) = cluster.path(node, "srv/ganeti/file-storage").rglob("*.file.*")
     image = tmp_path / "tiny.qcow2"
     subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", made, image], check=True)
@@ -216,15 +277,33 @@ def test_guest_from_a_disk_image(cluster: Cluster, tmp_path: Path) -> None:
 
     def add(*more: str) -> Finished:
         return cluster.run(
-            "gnt-instance", "add", "-t", "file", "--disk", "0:size=24M", "-o", "image", "-n", node,
-            "-O", f"image={image}", *more, NAME)
+            "gnt-instance",
+            "add",
+            "-t",
+            "file",
+            "--disk",
+            "0:size=24M",
+            "-o",
+            "image",
+            "-n",
+            node,
+            "-O",
+            f"image={image}",
+            *more,
+            NAME,
+        )
 
     add("-O", "grow=perhaps").failed("parameter grow")
     add("-O", "ssh_key=me").failed("need a disk named cidata")
     add("--disk", "1:size=1M,name=cidata", "-O", "ssh_key=me").ok()
     log = cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log")
-    type_in(cluster, node, "tick off; cat /sys/block/vda/vda1/size; strings /dev/vdb",
-            lambda: f'"fqdn": "{NAME}"' in log.read_text(errors="replace"), "the seed is there")
+    type_in(
+        cluster,
+        node,
+        "tick off; cat /sys/block/vda/vda1/size; strings /dev/vdb",
+        lambda: f'"fqdn": "{NAME}"' in log.read_text(errors="replace"),
+        "the seed is there",
+    )
     # The partition has grown with the disk.
     assert f"\n{(24 << 11) - 2048}" in log.read_text(errors="replace").replace("\r", "")
     cluster.run("gnt-instance", "remove", "--force", NAME).ok()

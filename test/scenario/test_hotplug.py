@@ -19,13 +19,20 @@ ADD, REMOVE, MODIFY = "hotadd", "hotremove", "hotmod"
 
 
 def more_disks(guest: FilledInstance, size_mib: int = 24) -> Disk:
-    return replace(guest.disks_info[0], logical_id=("loop", f"{SHARED}/{guest.name}/extra"),
-                   size=size_mib, uuid=f"ffffffff{guest.disks_info[0].uuid[8:]}")
+    return replace(
+        guest.disks_info[0],
+        logical_id=("loop", f"{SHARED}/{guest.name}/extra"),
+        size=size_mib,
+        uuid=f"ffffffff{guest.disks_info[0].uuid[8:]}",
+    )
 
 
 def card(guest: FilledInstance, mac: str = "aa:00:00:00:00:77") -> FilledNic:
-    return FilledNic(mac=mac, nicparams={"mode": "user", "link": "", "vlan": ""},
-                     uuid=f"eeeeeeee{guest.uuid[8:]}")
+    return FilledNic(
+        mac=mac,
+        nicparams={"mode": "user", "link": "", "vlan": ""},
+        uuid=f"eeeeeeee{guest.uuid[8:]}",
+    )
 
 
 def plug(node: Node, guest: FilledInstance, action: str, device: Disk | FilledNic, seq: int) -> Any:
@@ -52,8 +59,7 @@ def disks_seen(node: Node, guest: FilledInstance) -> dict[str, int]:
     return found
 
 
-@pytest.mark.parametrize("hardware", [
-    {}, {"machine_version": "q35"}], ids=["pc", "q35"])
+@pytest.mark.parametrize("hardware", [{}, {"machine_version": "q35"}], ids=["pc", "q35"])
 def test_disk_comes_and_goes(node: Node, hardware: dict[str, str]) -> None:
     guest = node.instance("hot.example.com", **hardware)
     node.install(guest)
@@ -67,7 +73,7 @@ def test_disk_comes_and_goes(node: Node, hardware: dict[str, str]) -> None:
     wait_until(lambda: disks_seen(node, guest) == {"vda": 16}, "the guest misses it")
     with open(node.paths.to_local(extra.logical_id[1]), "rb") as stream:
         assert stream.read(20) == b"written by the guest"
-    plug(node, guest, REMOVE, extra, 1)         # and once more changes nothing
+    plug(node, guest, REMOVE, extra, 1)  # and once more changes nothing
     node.shutdown(guest)
     assert node.leftovers() == []
 
@@ -92,8 +98,11 @@ def test_network_card_comes_changes_and_goes(node: Node, guest: FilledInstance) 
 
     def macs() -> set[str]:
         text = node.ask(guest, "grep . /sys/class/net/eth*/address /dev/null")
-        return {line.strip().partition(":")[2] for line in text.splitlines()
-                if line.startswith("/sys/class/net/eth")}
+        return {
+            line.strip().partition(":")[2]
+            for line in text.splitlines()
+            if line.startswith("/sys/class/net/eth")
+        }
 
     assert macs() == set()
     first = card(guest)
@@ -125,8 +134,12 @@ def test_what_was_plugged_migrates(nodes: tuple[Node, Node], machine: str) -> No
     plug(first, guest, ADD, extra, 1)
     plug(first, guest, ADD, new_card, 0)
     wait_until(lambda: len(disks_seen(first, guest)) == 2, "the guest sees the disk")
-    guest = replace(guest, disks=(*guest.disks, extra.uuid), nics=(new_card,),
-                    disks_info=(*guest.disks_info, extra))
+    guest = replace(
+        guest,
+        disks=(*guest.disks, extra.uuid),
+        nics=(new_card,),
+        disks_info=(*guest.disks_info, extra),
+    )
     assert move(first, second, guest) == "completed"
     assert disks_seen(second, guest) == {"vda": 16, "vdb": 24}
     second.ask(guest, "echo moved >/dev/vdb; sync; ip link set eth0 up")
@@ -154,8 +167,9 @@ def test_what_cannot_be_plugged(node: Node) -> None:
     assert node.leftovers() == []
 
 
-def test_guest_that_does_not_listen_keeps_its_disk(node: Node, guest: FilledInstance,
-                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guest_that_does_not_listen_keeps_its_disk(
+    node: Node, guest: FilledInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Before its first instruction a guest cannot let a device go."""
     monkeypatch.setattr("ganeti.hypervisor.kvm.hotplug.UNPLUG_TIMEOUT_S", 0.5)
     node.start(guest, paused=True)
@@ -165,6 +179,8 @@ def test_guest_that_does_not_listen_keeps_its_disk(node: Node, guest: FilledInst
         plug(node, guest, REMOVE, extra, 1)
     with paths.override(node.paths):
         assert [disk.uuid for disk in hypervisor.of("kvm").plugged_disks(guest.name) or ()] == [
-            guest.disks_info[0].uuid, extra.uuid]
+            guest.disks_info[0].uuid,
+            extra.uuid,
+        ]
     node.shutdown(guest)
     assert node.leftovers() == []

@@ -11,7 +11,8 @@ import pytest
 from harness import Cluster
 
 pytestmark = pytest.mark.skipif(
-    not os.environ.get("GANETI_LONG"), reason="takes a minute; make scenario-long")
+    not os.environ.get("GANETI_LONG"), reason="takes a minute; make scenario-long"
+)
 
 CLIENTS, EACH = 20, 5
 
@@ -31,11 +32,24 @@ def test_a_hundred_lives(five: Cluster) -> None:
     def client(number: int) -> None:
         names = [f"i{number}-{turn}.example.com" for turn in range(EACH)]
         for turn, name in enumerate(names):
-            five.run("gnt-instance", "add", "-t", "diskless", "-o", "noop", "--no-nics",
-                     "-B", "memory=128", "-n", nodes[(number + turn) % 5], name).ok()
+            five.run(
+                "gnt-instance",
+                "add",
+                "-t",
+                "diskless",
+                "-o",
+                "noop",
+                "--no-nics",
+                "-B",
+                "memory=128",
+                "-n",
+                nodes[(number + turn) % 5],
+                name,
+            ).ok()
         for turn, name in enumerate(names):
-            five.run("gnt-instance", "migrate", "-f", "-n", nodes[(number + turn + 1) % 5],
-                     name).ok()
+            five.run(
+                "gnt-instance", "migrate", "-f", "-n", nodes[(number + turn + 1) % 5], name
+            ).ok()
         for name in names:
             five.run("gnt-instance", "remove", "-f", name).ok()
 

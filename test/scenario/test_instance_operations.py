@@ -15,12 +15,12 @@ NO_POLICY = "--ignore-ipolicy"
 def files(cluster: Cluster) -> set[str]:
     """Disk files of all nodes: ``node1.example.com:web.example.com/NAME``, ``shared:...``."""
     places = {"shared": cluster.directory / "shared"}
-    places |= {
-        node: cluster.path(node, "srv/ganeti/file-storage") for node in cluster.node_names
-    }
+    places |= {node: cluster.path(node, "srv/ganeti/file-storage") for node in cluster.node_names}
     return {
         f"{place}:{path.relative_to(top)}"
-        for place, top in places.items() for path in top.rglob("*") if path.is_file()
+        for place, top in places.items()
+        for path in top.rglob("*")
+        if path.is_file()
     }
 
 
@@ -32,7 +32,8 @@ def fields(cluster: Cluster, names: str, instance: str = WEB) -> list[str]:
 def disk_file(cluster: Cluster, pattern: str) -> Path:
     """The only disk file of the instance with such a name."""
     found = {
-        path.resolve() for path in cluster.directory.rglob(pattern)
+        path.resolve()
+        for path in cluster.directory.rglob(pattern)
         if path.is_file() and path.parent.name == WEB
     }
     (path,) = found
@@ -52,17 +53,44 @@ def write(cluster: Cluster, pattern: str, data: bytes) -> None:
 def test_devices_come_and_go(cluster: Cluster) -> None:
     cluster.make_os("noop")
     first = cluster.node_names[0]
-    cluster.run("gnt-instance", "add", "-t", "file", "-s", "4M", "-o", "noop", "-n", first,
-                "--no-nics", NO_POLICY, "-B", "memory=128", WEB).ok()
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "file",
+        "-s",
+        "4M",
+        "-o",
+        "noop",
+        "-n",
+        first,
+        "--no-nics",
+        NO_POLICY,
+        "-B",
+        "memory=128",
+        WEB,
+    ).ok()
     changed = cluster.run(
-        "gnt-instance", "modify", NO_POLICY, "--disk", "add:size=8M,name=data", "--net",
-        "add:ip=none,mode=user,name=lan", "--net", "add:mode=user", "-B", "maxmem=256", WEB).ok()
+        "gnt-instance",
+        "modify",
+        NO_POLICY,
+        "--disk",
+        "add:size=8M,name=data",
+        "--net",
+        "add:ip=none,mode=user,name=lan",
+        "--net",
+        "add:mode=user",
+        "-B",
+        "maxmem=256",
+        WEB,
+    ).ok()
     assert " - disk/1 -> add:size=8,mode=rw" in changed.stdout
     assert " - be/maxmem -> 256" in changed.stdout
     assert fields(cluster, "disk.count,nic.count,be/maxmem") == ["2", "2", "256"]
     write(cluster, "*.disk1", b"precious")
-    cluster.run("gnt-instance", "modify", "--net", "lan:remove", "--disk", "data:access=r", WEB
-                ).ok()
+    cluster.run(
+        "gnt-instance", "modify", "--net", "lan:remove", "--disk", "data:access=r", WEB
+    ).ok()
     assert fields(cluster, "nic.count") == ["1"]
     cluster.run("gnt-instance", "modify", "--disk", "data:detach", WEB).ok()
     assert fields(cluster, "disk.count") == ["1"]
@@ -138,9 +166,15 @@ def test_it_moves_with_its_disks_and_loses_them(cluster: Cluster) -> None:
 
 def test_several_at_once(cluster: Cluster, tmp_path: Path) -> None:
     described = [
-        {"name": f"many{number}.example.com", "disk_template": "diskless", "os_type": "noop",
-         "pnode": cluster.node_names[number % 3], "beparams": {"memory": 128}, "nics": [],
-         "tags": ["crowd"]}
+        {
+            "name": f"many{number}.example.com",
+            "disk_template": "diskless",
+            "os_type": "noop",
+            "pnode": cluster.node_names[number % 3],
+            "beparams": {"memory": 128},
+            "nics": [],
+            "tags": ["crowd"],
+        }
         for number in range(3)
     ]
     batch = tmp_path / "batch.json"
@@ -153,8 +187,9 @@ def test_several_at_once(cluster: Cluster, tmp_path: Path) -> None:
     cluster.run("gnt-instance", "shutdown", "--force-multiple", "--tags", "crowd").ok()
     states = {row[0] for row in cluster.rows("gnt-instance", "list", "-o", "status")}
     assert states == {"ADMIN_down"}
-    cluster.run("gnt-instance", "startup", "--force-multiple", "--primary",
-                cluster.node_names[1]).ok()
+    cluster.run(
+        "gnt-instance", "startup", "--force-multiple", "--primary", cluster.node_names[1]
+    ).ok()
     states = cluster.rows("gnt-instance", "list", "-o", "name,status")
     assert [row[0] for row in states if row[1] == "running"] == ["many1.example.com"]
     for number in range(3):
@@ -167,14 +202,30 @@ def test_reserved_then_made_then_gone(cluster: Cluster) -> None:
     first, second = cluster.node_names[:2]
     before = files(cluster)
     cluster.run(
-        "gnt-instance", "add", "--forthcoming", "-t", "file", "-s", "4M", "-n", second,
-        "--net", "0:mode=user,mac=aa:00:00:77:77:77", "--ignore-ipolicy", "--tags", "soon", LATER
+        "gnt-instance",
+        "add",
+        "--forthcoming",
+        "-t",
+        "file",
+        "-s",
+        "4M",
+        "-n",
+        second,
+        "--net",
+        "0:mode=user,mac=aa:00:00:77:77:77",
+        "--ignore-ipolicy",
+        "--tags",
+        "soon",
+        LATER,
     ).ok()
     assert files(cluster) == before
     assert cluster.rows("gnt-instance", "list", "-o", "name,pnode,status,forthcoming", LATER) == [
-        [LATER, second, "ADMIN_down", "Y"]]
-    assert "forthcoming, only its resources are reserved" in cluster.run(
-        "gnt-instance", "info", LATER).ok().stdout
+        [LATER, second, "ADMIN_down", "Y"]
+    ]
+    assert (
+        "forthcoming, only its resources are reserved"
+        in cluster.run("gnt-instance", "info", LATER).ok().stdout
+    )
     refused = cluster.run("gnt-instance", "startup", LATER)
     assert refused.exit_code == 1 and "it is forthcoming" in refused.stderr
     # Nothing complains about what does not exist yet.
@@ -182,15 +233,23 @@ def test_reserved_then_made_then_gone(cluster: Cluster) -> None:
     cluster.run("gnt-cluster", "verify-disks").ok()
     failed = cluster.run("gnt-instance", "add", "--commit", "-o", "nosuch", LATER)
     assert failed.exit_code == 1 and "nosuch" in failed.stderr
-    cluster.run(
-        "gnt-instance", "add", "--commit", "-o", "noop", "--ignore-ipolicy", LATER).ok()
+    cluster.run("gnt-instance", "add", "--commit", "-o", "noop", "--ignore-ipolicy", LATER).ok()
     assert cluster.rows(
-        "gnt-instance", "list", "-o", "name,pnode,status,forthcoming,nic.macs,tags", LATER) == [
-        [LATER, second, "running", "N", "aa:00:00:77:77:77", "soon"]]
+        "gnt-instance", "list", "-o", "name,pnode,status,forthcoming,nic.macs,tags", LATER
+    ) == [[LATER, second, "running", "N", "aa:00:00:77:77:77", "soon"]]
     cluster.run("gnt-instance", "remove", "-f", LATER).ok()
     assert files(cluster) == before
     cluster.run(
-        "gnt-instance", "add", "--forthcoming", "-t", "diskless", "--no-nics", "-n", first,
-        "--ignore-ipolicy", LATER).ok()
+        "gnt-instance",
+        "add",
+        "--forthcoming",
+        "-t",
+        "diskless",
+        "--no-nics",
+        "-n",
+        first,
+        "--ignore-ipolicy",
+        LATER,
+    ).ok()
     cluster.run("gnt-instance", "remove", "-f", LATER).ok()
     assert LATER not in cluster.run("gnt-instance", "list", "-o", "name").ok().stdout

@@ -18,8 +18,19 @@ def test_thirty_creations_from_ten_clients(cluster: Cluster) -> None:
     def client(number: int) -> list[Finished]:
         return [
             cluster.run(
-                "gnt-instance", "add", "-t", "file", "-s", "4M", "-o", "noop", "--net", "0:",
-                "-n", nodes[(number + turn) % len(nodes)], f"i{number}-{turn}.example.com",
+                "gnt-instance",
+                "add",
+                "-t",
+                "file",
+                "-s",
+                "4M",
+                "-o",
+                "noop",
+                "--net",
+                "0:",
+                "-n",
+                nodes[(number + turn) % len(nodes)],
+                f"i{number}-{turn}.example.com",
             )  # fmt: skip
             for turn in range(EACH)
         ]
@@ -56,8 +67,7 @@ def test_thirty_creations_from_ten_clients(cluster: Cluster) -> None:
 def agree(cluster: Cluster) -> None:
     """Configuration and queue are the same on every master candidate."""
     datas = [
-        cluster.path(node, "var/lib/ganeti/config.data").read_text()
-        for node in cluster.node_names
+        cluster.path(node, "var/lib/ganeti/config.data").read_text() for node in cluster.node_names
     ]
     assert len(set(datas)) == 1
     config = json.loads(datas[0])

@@ -22,6 +22,8 @@ from harness import PATIENCE_S, alive, wait_until
 from role_lab import INSTANCE, MASTERD, NODED, Lab, make_lab, present
 
 LONG = pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; GANETI_LONG=1 runs it")
+
+
 @pytest.fixture(scope="module")
 def three() -> Iterator[Lab]:
     yield from make_lab(3)
@@ -44,7 +46,8 @@ def test_dry_run_and_refusals(three: Lab) -> None:
     three.cluster.on(master, "gnt-cluster", "master-failover").failed("runs on this node")
     three.cluster.cut([other], [node for node in three.nodes if node != other])
     three.cluster.on(other, "gnt-cluster", "master-failover", "--dry-run").failed(
-        "may not become", "only 1 of 3 nodes answer")
+        "may not become", "only 1 of 3 nodes answer"
+    )
     three.cluster.on(other, "gnt-cluster", "master-failover").failed("only 1 of 3 nodes answer")
     three.cluster.cut()
     assert three.epoch(master) == before
@@ -64,15 +67,29 @@ def test_failover(three: Lab) -> None:
 def test_failover_from_a_dead_master(three: Lab) -> None:
     """A job that was running has failed, with the reason."""
     master, (new, _) = present(three)
-    job = three.cluster.on(
-        master, "gnt-debug", "delay", "--submit", "--print-jobid", "600").ok().stdout.strip()
-    wait_until(lambda: "running" in three.cluster.on(
-        master, "gnt-job", "list", "--no-headers", "-o", "status", job).stdout, "the job runs")
+    job = (
+        three.cluster.on(master, "gnt-debug", "delay", "--submit", "--print-jobid", "600")
+        .ok()
+        .stdout.strip()
+    )
+    wait_until(
+        lambda: (
+            "running"
+            in three.cluster.on(
+                master, "gnt-job", "list", "--no-headers", "-o", "status", job
+            ).stdout
+        ),
+        "the job runs",
+    )
     pid = three.cluster.kill(master, MASTERD, signal.SIGKILL)
     wait_until(lambda: not alive(pid), "the old master is gone")
     three.failover(new)
-    assert three.cluster.on(new, "gnt-job", "list", "--no-headers", "-o", "status", job
-                            ).ok().stdout.strip() == "error"
+    assert (
+        three.cluster.on(new, "gnt-job", "list", "--no-headers", "-o", "status", job)
+        .ok()
+        .stdout.strip()
+        == "error"
+    )
     assert "master daemon ended" in three.cluster.on(new, "gnt-job", "info", job).ok().stdout
     three.settled(new)
 
@@ -144,8 +161,11 @@ def test_candidate_lost_during_commits(three: Lab) -> None:
     """A minority is killed while changes are made; they go on, and all have them later."""
     master, (other, _) = present(three)
     running = three.cluster.start_on(
-        master, "sh", "-c", "for i in 1 2 3 4 5 6; do gnt-instance add-tags "
-        f"{INSTANCE} during$i && echo done$i; done")
+        master,
+        "sh",
+        "-c",
+        f"for i in 1 2 3 4 5 6; do gnt-instance add-tags {INSTANCE} during$i && echo done$i; done",
+    )
     pid = three.cluster.kill(other, NODED, signal.SIGKILL)
     wait_until(lambda: not alive(pid), "the node daemon is gone")
     out, err = running.communicate(timeout=PATIENCE_S)
@@ -196,8 +216,10 @@ def test_full_disk_on_a_candidate(three: Lab) -> None:
         shutil.copytree(data, kept, dirs_exist_ok=True)
     finally:
         # The node daemon holds the copy of the queue for a moment after the last message.
-        wait_until(lambda: subprocess.run(["umount", str(data)], check=False).returncode == 0,
-                   "the full disk is let go")
+        wait_until(
+            lambda: subprocess.run(["umount", str(data)], check=False).returncode == 0,
+            "the full disk is let go",
+        )
         shutil.copytree(kept, data, dirs_exist_ok=True)
         shutil.rmtree(kept)
     three.settled(master)
@@ -210,8 +232,8 @@ def test_power_loss(three: Lab) -> None:
     assert three.change(master)
     acknowledged = list(three.tags)
     running = three.cluster.start_on(
-        master, "sh", "-c", "for i in 1 2 3 4; do gnt-instance add-tags"
-        f" {INSTANCE} power$i; done")
+        master, "sh", "-c", f"for i in 1 2 3 4; do gnt-instance add-tags {INSTANCE} power$i; done"
+    )
     image = three.cluster.directory.with_name("image")
     image.mkdir()
     # Copies take time: the master's, taken last, is behind nobody, as it is at any one instant.
@@ -261,11 +283,13 @@ def test_two_nodes(two: Lab) -> None:
         pid = two.cluster.kill(other, daemon, signal.SIGKILL)
         wait_until(lambda pid=pid: not alive(pid), f"{daemon} is gone")
     two.cluster.on(master, "gnt-cluster", "master-failover").failed(
-        "only 1 of 2 nodes answer", "--no-voting")
+        "only 1 of 2 nodes answer", "--no-voting"
+    )
     assert two.masters() == []
     # Nobody can be asked, so nothing is done.
     two.cluster.on(master, "gnt-cluster", "master-failover", "--no-voting").failed(
-        "--yes-do-it", exit_code=13)
+        "--yes-do-it", exit_code=13
+    )
     two.failover(master, "--no-voting", "--yes-do-it")
     assert two.masters() == [master]
     assert "without a vote" in two.log(master)
@@ -274,8 +298,13 @@ def test_two_nodes(two: Lab) -> None:
     assert two.change(master)
     two.cluster.on(other, "daemon-util", "start", NODED).ok()
     two.cluster.on(master, "gnt-node", "modify", "--offline=no", other).ok()
-    wait_until(lambda: two.file(other, "config.data").read_bytes()
-               == two.file(master, "config.data").read_bytes(), "one configuration")
+    wait_until(
+        lambda: (
+            two.file(other, "config.data").read_bytes()
+            == two.file(master, "config.data").read_bytes()
+        ),
+        "one configuration",
+    )
     two.cluster.on(other, "ganeti-masterd").failed(master, exit_code=11)
     two.settled(master)
 
@@ -350,7 +379,7 @@ def test_many_partitions(five: Lab) -> None:
     source = random.Random(7)
     for _ in range(8):
         nodes = source.sample(five.nodes, 5)
-        five.cluster.cut(nodes[:source.choice((1, 2))], nodes[2:])
+        five.cluster.cut(nodes[: source.choice((1, 2))], nodes[2:])
         for node in source.sample(five.nodes, 3):
             if five.master_runs(node):
                 five.change(node)
@@ -359,6 +388,8 @@ def test_many_partitions(five: Lab) -> None:
     five.cluster.cut()
     wait_until(lambda: len(five.masters()) <= 1, "at most one master remains")
     if not five.masters():
-        assert any(five.cluster.on(node, "gnt-cluster", "master-failover").exit_code == 0
-                   for node in five.nodes)
+        assert any(
+            five.cluster.on(node, "gnt-cluster", "master-failover").exit_code == 0
+            for node in five.nodes
+        )
     five.settled(five.masters()[0])

@@ -65,7 +65,8 @@ def test_five_thousand_idle_and_a_thousand_waiting_clients(cluster: Cluster, mas
 
 
 def test_nothing_acknowledged_is_lost_when_masterd_is_killed_under_load(
-        cluster: Cluster, master: str) -> None:
+    cluster: Cluster, master: str
+) -> None:
     acknowledged: set[int] = set()
     stop = threading.Event()
 
@@ -76,8 +77,10 @@ def test_nothing_acknowledged_is_lost_when_masterd_is_killed_under_load(
                 while not stop.is_set():
                     acknowledged.add(client.call("SubmitJob", [DELAY]))
                     acknowledged.update(
-                        job for accepted, job in client.call("SubmitManyJobs", [[DELAY]] * 5)
-                        if accepted)
+                        job
+                        for accepted, job in client.call("SubmitManyJobs", [[DELAY]] * 5)
+                        if accepted
+                    )
             except OSError:
                 stop.wait(0.01)
 
@@ -95,9 +98,13 @@ def test_nothing_acknowledged_is_lost_when_masterd_is_killed_under_load(
         for thread in clients:
             thread.join()
     client = Luxi(cluster, master)
-    wait_until(lambda: all(row[0] in ("success", "error", "canceled")
-                           for row in client.call("QueryJobs", None, ["status"])),
-               "all jobs have ended")
+    wait_until(
+        lambda: all(
+            row[0] in ("success", "error", "canceled")
+            for row in client.call("QueryJobs", None, ["status"])
+        ),
+        "all jobs have ended",
+    )
     rows = client.call("QueryJobs", sorted(acknowledged), ["status", "opresult"])
     assert None not in rows, "a job was lost"
     for status, results in rows:
@@ -109,8 +116,10 @@ def test_nothing_acknowledged_is_lost_when_masterd_is_killed_under_load(
     for name in cluster.node_names:
         there = cluster.path(name, "var/lib/ganeti/queue")
         wait_until(lambda there=there: job_files(there) == here, f"{name} has the same jobs")
-        wait_until(lambda there=there: (there / "serial").read_text()
-                   == (queue / "serial").read_text(), f"{name} has the same last job id")
+        wait_until(
+            lambda there=there: (there / "serial").read_text() == (queue / "serial").read_text(),
+            f"{name} has the same last job id",
+        )
 
 
 def test_an_orderly_end_lets_the_running_job_finish(cluster: Cluster, master: str) -> None:
@@ -128,8 +137,13 @@ def test_an_orderly_end_lets_the_running_job_finish(cluster: Cluster, master: st
 
 def test_another_node_refuses_to_be_master(cluster: Cluster, master: str) -> None:
     other = next(name for name in cluster.node_names if name != master)
-    cluster.run("env", f"GANETI_ROOTDIR={cluster.node_root(other)}", f"GANETI_HOSTNAME={other}",
-                "ganeti-masterd", "--foreground").failed("is not the master", master, exit_code=11)
+    cluster.run(
+        "env",
+        f"GANETI_ROOTDIR={cluster.node_root(other)}",
+        f"GANETI_HOSTNAME={other}",
+        "ganeti-masterd",
+        "--foreground",
+    ).failed("is not the master", master, exit_code=11)
 
 
 def test_both_socket_names(cluster: Cluster, master: str) -> None:
@@ -156,10 +170,15 @@ def test_every_command_about_jobs(cluster: Cluster, master: str) -> None:
         return {row[0] for row in cluster.rows("gnt-job", "list", "-o", "id", *options)}
 
     client = Luxi(cluster, master)
-    failed = str(client.call("SubmitJob", [
-        {"OP_ID": "OP_TAGS_DEL", "kind": "cluster", "name": None, "tags": ["nowhere"]}]))
-    running = cluster.run("gnt-debug", "delay", "--submit", "--print-jobid", "3600").ok(
-        ).stdout.strip()
+    failed = str(
+        client.call(
+            "SubmitJob",
+            [{"OP_ID": "OP_TAGS_DEL", "kind": "cluster", "name": None, "tags": ["nowhere"]}],
+        )
+    )
+    running = (
+        cluster.run("gnt-debug", "delay", "--submit", "--print-jobid", "3600").ok().stdout.strip()
+    )
     holder = submit("-n", nodes[1], "--repeat", "3600", "0.5")
     wait_until(lambda: state(holder) == "running" and state(running) == "running", "they run")
     waiting = submit("-n", nodes[1], "0.1")
@@ -178,15 +197,19 @@ def test_every_command_about_jobs(cluster: Cluster, master: str) -> None:
     cluster.run("gnt-job", "change-priority", "--waiting", "--priority", "low").failed("--force")
     cluster.run("gnt-job", "change-priority", "--waiting", "--priority", "low", "--force").ok()
     assert cluster.rows("gnt-job", "list", "-o", "id,priority", waiting, queued) == [
-        [waiting, "10"], [queued, "-10"]]
+        [waiting, "10"],
+        [queued, "-10"],
+    ]
     cluster.run("gnt-job", "change-priority", "--priority", "high", failed).failed("has already")
 
     # At the next point where it can stop, and it says why it did not go on.
     cluster.run("gnt-job", "cancel", running).ok()
     cluster.run("gnt-job", "wait", running).failed("canceled by request while it was running")
     assert state(running) == "canceled"
-    assert "canceled by request while it was running" in cluster.run(
-        "gnt-job", "info", running).ok().stdout
+    assert (
+        "canceled by request while it was running"
+        in cluster.run("gnt-job", "info", running).ok().stdout
+    )
     cluster.run("gnt-job", "cancel", "--queued", "--force").ok()
     assert state(queued) == "canceled"
     cluster.run("gnt-job", "cancel", "--pending", "--force").ok()
@@ -232,7 +255,9 @@ def test_a_full_queue_refuses_more(cluster: Cluster, master: str) -> None:
     assert len(cluster.rows("gnt-job", "list", "--pending", "-o", "id")) == len(accepted)
     client.call("ReplaceFilter", uuid, 0, [["jobid", [">", "id", 0]]], "REJECT", [])
     client.call("DeleteFilter", uuid)
-    wait_until(lambda: cluster.rows("gnt-job", "list", "--pending", "-o", "id") == [],
-               "all of them are rejected")
+    wait_until(
+        lambda: cluster.rows("gnt-job", "list", "--pending", "-o", "id") == [],
+        "all of them are rejected",
+    )
     cluster.run("gnt-debug", "delay", "0.1").ok()
     client.call("AutoArchiveJobs", -1, 60)

@@ -23,7 +23,7 @@ BLOCKS = 4096
 # Writes a number into one block after the other, flushes it, and only then says so.
 WRITER = (
     "n=0; while :; do n=$((n+1)); printf '%-511s\\n' $n | dd of=/dev/vdb bs=512 "
-    f"seek=$((n%{BLOCKS})) conv=notrunc,fsync 2>/dev/null && echo \"wrote $n $n.\"; done"
+    f'seek=$((n%{BLOCKS})) conv=notrunc,fsync 2>/dev/null && echo "wrote $n $n."; done'
 )
 
 
@@ -46,16 +46,34 @@ def confirmed(cluster: Cluster) -> list[int]:
     for node in cluster.node_names:
         log = cluster.path(node, f"var/log/ganeti/kvm/{NAME}.console.log")
         if log.exists():
-            said += [int(number) for number in
-                     re.findall(r"^wrote (\d+) \1\.\r*$", log.read_text(errors="replace"),
-                                re.MULTILINE)]
+            said += [
+                int(number)
+                for number in re.findall(
+                    r"^wrote (\d+) \1\.\r*$", log.read_text(errors="replace"), re.MULTILINE
+                )
+            ]
     return sorted(said)
 
 
 def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
     first, second = cluster.node_names
-    cluster.run("gnt-instance", "add", "-t", "sharedfile", "--disk", "0:size=16M",
-                "--disk", "1:size=4M", "-o", "tiny", "-O", "quiet=yes", "-n", first, NAME).ok()
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "sharedfile",
+        "--disk",
+        "0:size=16M",
+        "--disk",
+        "1:size=4M",
+        "-o",
+        "tiny",
+        "-O",
+        "quiet=yes",
+        "-n",
+        first,
+        NAME,
+    ).ok()
     socket = str(cluster.path(first, f"var/run/ganeti/kvm-hypervisor/ctrl/{NAME}.serial"))
 
     def begins() -> bool:
@@ -81,7 +99,7 @@ def test_no_confirmed_write_is_lost(cluster: Cluster) -> None:
     content = disk.read_bytes()
     for number in written[-BLOCKS:]:
         at = number % BLOCKS * 512
-        found = content[at:at + 512].strip().decode()
+        found = content[at : at + 512].strip().decode()
         # The block may have been written again, but not lost.
         assert found.isdigit() and int(found) >= number and int(found) % BLOCKS == number % BLOCKS
     assert written == sorted(set(written)), "one number was confirmed twice"

@@ -28,21 +28,34 @@ def _can_unshare() -> bool:
     """Whether a namespace with mounts of its own can be had: not in every chroot or container."""
     if os.geteuid() != 0 or not os.path.exists("/dev/net/tun"):
         return False
-    return subprocess.run(["unshare", "--net", "--mount", "ip", "link"], stdin=subprocess.DEVNULL,
-                          capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run(
+            ["unshare", "--net", "--mount", "ip", "link"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        ).returncode
+        == 0
+    )
 
 
 pytestmark = pytest.mark.skipif(
-    not _can_unshare(), reason="networks need root, /dev/net/tun, ip and namespaces of their own")
-needs_nft = pytest.mark.skipif(shutil.which("nft") is None,
-                               reason="nft (package nftables) is not installed")
+    not _can_unshare(), reason="networks need root, /dev/net/tun, ip and namespaces of their own"
+)
+needs_nft = pytest.mark.skipif(
+    shutil.which("nft") is None, reason="nft (package nftables) is not installed"
+)
 
 
 def in_namespace(*argv: object) -> Any:
     done = subprocess.run(
-        ["unshare", "--net", "--mount", sys.executable, *map(str, argv)], capture_output=True,
-        text=True, timeout=10 * PATIENCE_S, check=False,
-        env={**os.environ, paths.ENV_VCLUSTER: str(TOP / "build")})
+        ["unshare", "--net", "--mount", sys.executable, *map(str, argv)],
+        capture_output=True,
+        text=True,
+        timeout=10 * PATIENCE_S,
+        check=False,
+        env={**os.environ, paths.ENV_VCLUSTER: str(TOP / "build")},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -98,7 +111,8 @@ def test_the_administrators_program_is_called_at_both_ends(seen: dict[str, Any])
         "ACTION=up IP=198.51.100.5 MODE=bridged TAGS=prod",
         "ACTION=up IP=192.0.2.5 MODE=routed NETWORK_TAGS=dmz fast TAGS=prod",
         "ACTION=down IP=192.0.2.5 MODE=routed NETWORK_TAGS=dmz fast TAGS=prod",
-        "ACTION=down IP=198.51.100.5 MODE=bridged TAGS=prod"]
+        "ACTION=down IP=198.51.100.5 MODE=bridged TAGS=prod",
+    ]
 
 
 @needs_nft
@@ -120,4 +134,9 @@ def test_example_for_the_users_of_qemu(kind: str) -> None:
     if shutil.which(kind) is None:
         pytest.skip(f"{kind} (package {'nftables' if kind == 'nft' else kind}) is not installed")
     assert in_namespace(HERE / "firewall_lab.py", kind) == {
-        "before": True, "others": True, "anywhere": False, "migration": True, "screen": True}
+        "before": True,
+        "others": True,
+        "anywhere": False,
+        "migration": True,
+        "screen": True,
+    }

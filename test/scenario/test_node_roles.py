@@ -126,7 +126,8 @@ def test_what_is_refused(cluster: Cluster) -> None:
     modify(cluster, NODE2, "-C", "no").failed("too few master candidates", "--auto-promote")
     modify(cluster, "nosuch", "-O", "yes").failed("nosuch")
     cluster.on(NODE3, "gnt-cluster", "master-failover").failed(
-        "is no master candidate", f"Use one of the candidates ({NODE1}, {NODE2})")
+        "is no master candidate", f"Use one of the candidates ({NODE1}, {NODE2})"
+    )
     modify(cluster, NODE3, "--node-powered=no").failed("no out-of-band helper program")
     agreed(cluster)
 
@@ -179,8 +180,10 @@ def test_drained_and_offline_nodes_get_no_instances(cluster: Cluster) -> None:
     said = modify(cluster, NODE3, "--offline=yes").ok().text
     assert f"is the primary node of {name}" in said and "gnt-node evacuate" in said
     cluster.run(*ADD, "-n", NODE3, "other.example.com").failed("offline")
-    assert ["offline" in cell.lower() for cell in cluster.rows(
-        "gnt-instance", "list", "-o", "status", name)[0]] == [True]
+    assert [
+        "offline" in cell.lower()
+        for cell in cluster.rows("gnt-instance", "list", "-o", "status", name)[0]
+    ] == [True]
     modify(cluster, NODE3, "--offline=no").ok()
     modify(cluster, NODE4, "--drained=no").ok()
     cluster.run("gnt-instance", "remove", "-f", name).ok()
@@ -188,6 +191,7 @@ def test_drained_and_offline_nodes_get_no_instances(cluster: Cluster) -> None:
 
 
 # --- vetoes --------------------------------------------------------------------------------------
+
 
 class Hook:
     """A script on a node which notes what it is told and refuses."""
@@ -197,7 +201,8 @@ class Hook:
         self.notes = cluster.directory / f"{directory}.notes"
         self.path.parent.mkdir(parents=True)
         self.path.write_text(
-            f"#!/bin/sh\nenv | grep ^GANETI_ | sort >{self.notes}\necho not today\nexit 1\n")
+            f"#!/bin/sh\nenv | grep ^GANETI_ | sort >{self.notes}\necho not today\nexit 1\n"
+        )
         self.path.chmod(0o755)
 
     def told(self) -> dict[str, str]:
@@ -246,12 +251,14 @@ def test_hooks_refuse_moves(cluster: Cluster) -> None:
             assert told["GANETI_NODE_NAME"] == NODE3
         hook.remove()
         assert cluster.rows("gnt-instance", "list", "-o", "pnode,status", name) == [
-            [NODE3, "running"]]
+            [NODE3, "running"]
+        ]
     cluster.run("gnt-node", "failover", "-f", NODE3)
     cluster.run("gnt-instance", "remove", "-f", name).ok()
 
 
 # --- adding again --------------------------------------------------------------------------------
+
 
 def test_a_node_is_added_again(cluster: Cluster) -> None:
     """Its disk was replaced: nothing of the cluster is on it any more."""
@@ -284,13 +291,15 @@ def test_a_node_is_added_again(cluster: Cluster) -> None:
 
 # --- power ---------------------------------------------------------------------------------------
 
+
 @pytest.fixture(scope="module")
 def helper(cluster: Cluster) -> Iterator[Path]:
     """A program that switches virtual machines: it stops and starts the daemons of a node."""
     directory = cluster.directory.parent / "power"
     directory.mkdir()
     path = directory / "helper"
-    path.write_text(textwrap.dedent(f"""\
+    path.write_text(
+        textwrap.dedent(f"""\
         #!/bin/sh
         echo "$@" >>{directory}/calls
         node={cluster.directory}/$2/cmd
@@ -304,7 +313,8 @@ def helper(cluster: Cluster) -> Iterator[Path]:
             || echo '{{"powered": false}}' ;;
         health) cat {directory}/health.$2 ;;
         esac
-        """))
+        """)
+    )
     path.chmod(0o755)
     for node in NODES:
         (directory / f"on.{node}").touch()
@@ -319,7 +329,8 @@ def power(cluster: Cluster, command: str, *arguments: str) -> Finished:
     options = [argument for argument in arguments if argument.startswith("-")]
     nodes = [argument for argument in arguments if not argument.startswith("-")]
     return cluster.run(
-        "gnt-node", "power", "--no-headers", "--separator=|", *options, command, *nodes)
+        "gnt-node", "power", "--no-headers", "--separator=|", *options, command, *nodes
+    )
 
 
 def called(helper: Path) -> list[str]:
@@ -333,7 +344,11 @@ def test_power(cluster: Cluster, helper: Path) -> None:
     done = power(cluster, "status")
     assert done.exit_code == 1  # one has no helper
     assert done.stdout.splitlines() == [
-        f"{NODE1}|powered", f"{NODE2}|(unavail)", f"{NODE3}|powered", f"{NODE4}|powered"]
+        f"{NODE1}|powered",
+        f"{NODE2}|(unavail)",
+        f"{NODE3}|powered",
+        f"{NODE4}|powered",
+    ]
     assert called(helper) == [f"power-status {node}" for node in (NODE1, NODE3, NODE4)]
     power(cluster, "off", "-f", NODE1).failed("master")
     power(cluster, "off", NODE3).failed("--force")
@@ -378,11 +393,13 @@ def test_what_nodes_have(cluster: Cluster) -> None:
     said = cluster.run("gnt-node", "list-storage", "--storage-type=lvm-vg", NODE2).ok().text
     assert f"node {NODE2} does not tell its storage" in said or "lvm-vg" in said
     cluster.run("gnt-node", "list-storage", "--storage-type=diskless").failed(
-        "invalid choice", exit_code=2)
+        "invalid choice", exit_code=2
+    )
     assert cluster.rows("gnt-node", "volumes") == []
     assert cluster.rows("gnt-node", "list-drbd", NODE2) == []
-    cluster.run("gnt-node", "modify-storage", "--allocatable=no", NODE2, "lvm-pv", "/dev/nosuch"
-                ).failed("/dev/nosuch", NODE2)
+    cluster.run(
+        "gnt-node", "modify-storage", "--allocatable=no", NODE2, "lvm-pv", "/dev/nosuch"
+    ).failed("/dev/nosuch", NODE2)
     cluster.run("gnt-node", "powercycle", "--yes", NODE2).failed("virtual cluster")
     directory = cluster.path(NODE2, "etc/ganeti/restricted-commands")
     directory.mkdir(mode=0o755)

@@ -17,8 +17,16 @@ from pathlib import Path
 import pytest
 from harness import PATIENCE_S, ROOT
 
-UNSHARE = ("unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--kill-child",
-           "--mount-proc")
+UNSHARE = (
+    "unshare",
+    "--mount",
+    "--net",
+    "--uts",
+    "--pid",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
 SCRIPT = Path(__file__).parent / "privileges.sh"
 
 
@@ -31,7 +39,10 @@ def why_not() -> str:
             return f"{program} is not installed"
     tried = subprocess.run(
         [*UNSHARE, "sh", "-c", "mount -t tmpfs none /srv && ip link set lo up"],
-        capture_output=True, text=True, check=False)
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     return f"no namespaces here: {tried.stderr.strip()}" if tried.returncode else ""
 
 
@@ -44,11 +55,15 @@ def said() -> Iterator[dict[str, list[str]]]:
     scratch = tempfile.mkdtemp(prefix="gnt-", dir="/tmp")
     os.chmod(scratch, 0o755)
     try:
-        env = {name: value for name, value in os.environ.items()
-               if not name.startswith("GANETI_")}
+        env = {name: value for name, value in os.environ.items() if not name.startswith("GANETI_")}
         done = subprocess.run(
-            [*UNSHARE, "sh", str(SCRIPT), str(ROOT), scratch, sys.base_prefix], env=env,
-            capture_output=True, text=True, timeout=PATIENCE_S * 2, check=False)
+            [*UNSHARE, "sh", str(SCRIPT), str(ROOT), scratch, sys.base_prefix],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S * 2,
+            check=False,
+        )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,7 +80,11 @@ def said() -> Iterator[dict[str, list[str]]]:
 
 def test_each_daemon_has_its_user(said: dict[str, list[str]]) -> None:
     assert said["owners of the daemons"] == [
-        "noded root", "masterd gnt-masterd", "confd gnt-confd", "rapi gnt-rapi"]
+        "noded root",
+        "masterd gnt-masterd",
+        "confd gnt-confd",
+        "rapi gnt-rapi",
+    ]
 
 
 def test_the_rest_daemon_has_no_more_than_it_needs(said: dict[str, list[str]]) -> None:
@@ -77,7 +96,9 @@ def test_the_rest_daemon_has_no_more_than_it_needs(said: dict[str, list[str]]) -
         "/var/lib/ganeti/rapi.pem 440 gnt-rapi gnt-masterd",
         "/var/log/ganeti/rapi-daemon.log 600 gnt-rapi",
         "/var/log/ganeti/rapi-access.log 600 gnt-rapi",
-        "Permission denied", "Permission denied"]
+        "Permission denied",
+        "Permission denied",
+    ]
 
 
 def test_who_may_talk_to_the_master(said: dict[str, list[str]]) -> None:
@@ -103,7 +124,8 @@ def test_what_daemons_write_belongs_to_the_same(said: dict[str, list[str]]) -> N
         "/var/lib/ganeti/queue/version 640 gnt-masterd gnt-daemons",
         "job 640 gnt-masterd gnt-daemons",
         "archived 640 gnt-masterd gnt-daemons",
-        "directory 750 gnt-masterd gnt-daemons"]
+        "directory 750 gnt-masterd gnt-daemons",
+    ]
 
 
 def test_files_belong_to_whom_they_should(said: dict[str, list[str]]) -> None:
@@ -114,5 +136,6 @@ def test_files_belong_to_whom_they_should(said: dict[str, list[str]]) -> None:
         "/var/lib/ganeti/client.pem 440 gnt-masterd gnt-masterd",
         "/run/ganeti/socket 770 gnt-masterd gnt-daemons",
         "/run/ganeti/socket/ganeti-master 660 gnt-masterd gnt-daemons",
-        "/var/log/ganeti/master-daemon.log 600 gnt-masterd gnt-masterd"]
+        "/var/log/ganeti/master-daemon.log 600 gnt-masterd gnt-masterd",
+    ]
     assert said["world"] == []

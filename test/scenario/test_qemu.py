@@ -32,8 +32,9 @@ from ganeti.utils import paths, process
 
 HERE = Path(__file__).resolve().parent
 
-pytestmark = pytest.mark.skipif(not os.access(find_qemu(), os.X_OK),
-                                reason="QEMU (qemu-system-x86) is not installed")
+pytestmark = pytest.mark.skipif(
+    not os.access(find_qemu(), os.X_OK), reason="QEMU (qemu-system-x86) is not installed"
+)
 
 
 def status(node: Node, guest: FilledInstance) -> str:
@@ -43,6 +44,7 @@ def status(node: Node, guest: FilledInstance) -> str:
 
 # Life of a guest
 
+
 def test_start_info_and_acpi_shutdown(node: Node, guest: FilledInstance) -> None:
     node.start(guest)
     boot, _ = node.wait_booted(guest)
@@ -51,7 +53,7 @@ def test_start_info_and_acpi_shutdown(node: Node, guest: FilledInstance) -> None
     info = node.info(guest)
     assert (info["memory"], info["vcpus"], info["state"]) == (96, 1, 0)
     assert info["time"] > 0
-    node.start(guest)                       # starting a running guest changes nothing
+    node.start(guest)  # starting a running guest changes nothing
     assert node.running() == [NAME]
     pid = node.pid(guest)
     node.shutdown(guest)
@@ -69,14 +71,14 @@ def test_forced_stop(node: Node, guest: FilledInstance) -> None:
     assert not process.is_alive(pid)
     assert "going down" not in node.console(guest)
     assert node.leftovers() == []
-    node.shutdown(guest, timeout_s=0)       # and once more changes nothing
+    node.shutdown(guest, timeout_s=0)  # and once more changes nothing
 
 
 def test_guest_that_does_not_react_is_stopped_hard(node: Node, guest: FilledInstance) -> None:
     node.start(guest)
     node.wait_booted(guest)
     with Qmp(node.socket(guest, "qmp"), NAME) as control:
-        control.execute("stop")             # its processor stands still: it feels no button
+        control.execute("stop")  # its processor stands still: it feels no button
     pid = node.pid(guest)
     node.shutdown(guest, timeout_s=1)
     assert not process.is_alive(pid)
@@ -84,11 +86,12 @@ def test_guest_that_does_not_react_is_stopped_hard(node: Node, guest: FilledInst
 
 
 def test_shutdown_while_another_program_holds_the_control_socket(
-        node: Node, guest: FilledInstance, monkeypatch: pytest.MonkeyPatch) -> None:
+    node: Node, guest: FilledInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ganeti.hypervisor.kvm.qmp.TIMEOUT_S", 0.5)
     node.start(guest)
     with Qmp(node.socket(guest, "qmp"), NAME):
-        assert node.info(guest)["memory"] == 96     # from the command line
+        assert node.info(guest)["memory"] == 96  # from the command line
         node.shutdown(guest, timeout_s=1)
     assert node.leftovers() == []
 
@@ -110,16 +113,19 @@ def test_reboots_count_on_the_disk(node: Node, guest: FilledInstance) -> None:
         with paths.override(node.paths):
             instance.reboot(guest, kind, 60, [])
         assert node.pid(guest) != pid
-        wait_until(lambda n=number: any(boot.startswith(f"{n}-") for boot, _ in node.lines(guest)),
-                   f"boot number {number}")
+        wait_until(
+            lambda n=number: any(boot.startswith(f"{n}-") for boot, _ in node.lines(guest)),
+            f"boot number {number}",
+        )
         assert len(node.lines(guest)) > before
     node.shutdown(guest)
     with paths.override(node.paths), pytest.raises(errors.HypervisorError, match="not running"):
         instance.reboot(guest, "soft", 5, [])
 
 
-def test_soft_reboot_keeps_the_hardware_hard_takes_the_new(node: Node,
-                                                           guest: FilledInstance) -> None:
+def test_soft_reboot_keeps_the_hardware_hard_takes_the_new(
+    node: Node, guest: FilledInstance
+) -> None:
     node.start(guest)
     node.wait_booted(guest)
     larger = node.instance(NAME, memory_mib=112)
@@ -140,14 +146,21 @@ def test_diskless_guest(node: Node) -> None:
 
 def test_q35_with_scsi_disk(node: Node) -> None:
     """Other hardware than the default finds its place on the guest's buses."""
-    guest = node.instance("q35.example.com", disks=2, machine_version="q35",
-                          nic={"mode": "user", "link": ""}, disk_type="scsi-hd",
-                          scsi_controller_type="virtio-scsi-pci")
+    guest = node.instance(
+        "q35.example.com",
+        disks=2,
+        machine_version="q35",
+        nic={"mode": "user", "link": ""},
+        disk_type="scsi-hd",
+        scsi_controller_type="virtio-scsi-pci",
+    )
     node.install(guest)
     node.start(guest, paused=True)
     with Qmp(node.socket(guest, "qmp"), guest.name) as control:
-        names = {block["qdev"].split("/")[-1] if "qdev" in block else ""
-                 for block in control.execute("query-block")}
+        names = {
+            block["qdev"].split("/")[-1] if "qdev" in block else ""
+            for block in control.execute("query-block")
+        }
     assert f"disk-{'-'.join(guest.disks_info[1].uuid.split('-')[:3])}" in names
 
 
@@ -171,16 +184,17 @@ def test_reboot_from_inside(node: Node, guest: FilledInstance) -> None:
 
 # Failure
 
+
 def test_interrupted_start_is_completed_or_undone(node: Node, guest: FilledInstance) -> None:
     """As after a power cut of the node daemon between any two steps of a start."""
-    node.start(guest, paused=True)          # cut before the guest was let run
+    node.start(guest, paused=True)  # cut before the guest was let run
     pid = node.pid(guest)
     node.start(guest, paused=True)
     assert status(node, guest) == "prelaunch"
     node.start(guest)
     assert node.pid(guest) == pid
     node.wait_booted(guest)
-    Path(f"{node.paths.kvm_root}/conf/{NAME}.runtime").unlink()     # cut before the record
+    Path(f"{node.paths.kvm_root}/conf/{NAME}.runtime").unlink()  # cut before the record
     node.start(guest)
     assert node.pid(guest) != pid and not process.is_alive(pid)
     wait_until(lambda: node.lines(guest)[-1][0].startswith("2-"), "it has booted again")
@@ -188,8 +202,9 @@ def test_interrupted_start_is_completed_or_undone(node: Node, guest: FilledInsta
     assert node.leftovers() == []
 
 
-def test_target_of_a_migration_that_never_came(nodes: tuple[Node, Node],
-                                               guest: FilledInstance) -> None:
+def test_target_of_a_migration_that_never_came(
+    nodes: tuple[Node, Node], guest: FilledInstance
+) -> None:
     first, second = nodes
     first.start(guest)
     with paths.override(first.paths):
@@ -224,17 +239,21 @@ def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
     assert node.leftovers() == []
 
 
-@pytest.mark.parametrize("params, words", [
-    ({"kernel_path": "/nonexistent/vmlinux"}, "could not load kernel|could not open kernel"),
-    ({"kvm_extra": "-no-such-option"}, "no-such-option: invalid option"),
-    ({"machine_version": "pdp11"}, "unsupported machine type"),
-    ({"kvm_path": "/nonexistent/kvm"}, "no executable file. QEMU may have to be installed"),
-    ({"kvm_path": "/bin/true"}, "/bin/true is not QEMU"),
-    ({"vnc_bind_address": "127.0.0.1"}, "no network port for VNC"),
-    ({"security_model": "pool"}, "cluster's pool of user ids is empty"),
-])
-def test_failing_start_says_why_and_leaves_nothing(node: Node, guest: FilledInstance,
-                                                   params: dict[str, str], words: str) -> None:
+@pytest.mark.parametrize(
+    "params, words",
+    [
+        ({"kernel_path": "/nonexistent/vmlinux"}, "could not load kernel|could not open kernel"),
+        ({"kvm_extra": "-no-such-option"}, "no-such-option: invalid option"),
+        ({"machine_version": "pdp11"}, "unsupported machine type"),
+        ({"kvm_path": "/nonexistent/kvm"}, "no executable file. QEMU may have to be installed"),
+        ({"kvm_path": "/bin/true"}, "/bin/true is not QEMU"),
+        ({"vnc_bind_address": "127.0.0.1"}, "no network port for VNC"),
+        ({"security_model": "pool"}, "cluster's pool of user ids is empty"),
+    ],
+)
+def test_failing_start_says_why_and_leaves_nothing(
+    node: Node, guest: FilledInstance, params: dict[str, str], words: str
+) -> None:
     broken = node.instance(NAME, **params)
     with pytest.raises(errors.HypervisorError, match=words):
         node.start(broken)
@@ -255,12 +274,14 @@ def test_bridged_nic_without_a_bridge_or_root(node: Node, guest: FilledInstance)
     with pytest.raises(errors.HypervisorError, match=words):
         node.start(with_nic)
     assert node.leftovers() == []
-    assert not [name for name in set(os.listdir("/sys/class/net")) - interfaces
-                if name.startswith("gnt.")]
+    assert not [
+        name for name in set(os.listdir("/sys/class/net")) - interfaces if name.startswith("gnt.")
+    ]
 
 
 def test_user_networking_is_for_virtual_clusters(node: Node, guest: FilledInstance) -> None:
     from ganeti.hypervisor.kvm import nic
+
     with paths.override(paths.Paths("")), pytest.raises(errors.HypervisorError, match="virtual"):
         nic.check_mode({"nicparams": {"mode": "user"}}, NAME)
 
@@ -273,14 +294,16 @@ def test_two_starts_at_once_make_one_guest(node: Node, guest: FilledInstance) ->
     assert node.running() == [NAME]
     node.wait_booted(guest)
     node.shutdown(guest)
-    assert "going down (off)" in node.console(guest)   # its sockets were not taken from it
+    assert "going down (off)" in node.console(guest)  # its sockets were not taken from it
 
 
 # Migration
 
+
 @pytest.mark.parametrize("live", [True, False])
-def test_migration_there_and_back(nodes: tuple[Node, Node], guest: FilledInstance,
-                                  live: bool) -> None:
+def test_migration_there_and_back(
+    nodes: tuple[Node, Node], guest: FilledInstance, live: bool
+) -> None:
     first, second = nodes
     first.start(guest)
     boot, _ = first.wait_booted(guest, more_than=1)
@@ -290,8 +313,8 @@ def test_migration_there_and_back(nodes: tuple[Node, Node], guest: FilledInstanc
     assert second.running() == [NAME]
     before = first.lines(guest)[-1]
     after = second.wait_booted(guest, more_than=1)
-    assert after[0] == before[0] == boot               # the same boot ...
-    assert second.lines(guest)[0][1] >= before[1]      # ... goes on counting
+    assert after[0] == before[0] == boot  # the same boot ...
+    assert second.lines(guest)[0][1] >= before[1]  # ... goes on counting
     # Back again: what was written on the second node serves as the source's record.
     first_lines = len(first.lines(guest))
     assert move(second, first, guest, live=live) == "completed"
@@ -309,8 +332,9 @@ def test_migration_capabilities_reach_both_ends(nodes: tuple[Node, Node]) -> Non
     first.wait_booted(guest)
     assert move(first, second, guest) == "completed"
     with Qmp(second.socket(guest, "qmp"), NAME) as control:
-        states = {one["capability"]: one["state"]
-                  for one in control.execute("query-migrate-capabilities")}
+        states = {
+            one["capability"]: one["state"] for one in control.execute("query-migrate-capabilities")
+        }
     assert states["xbzrle"] and states["auto-converge"] and not states["postcopy-ram"]
     wrong = first.instance(NAME, migration_caps="teleport")
     with paths.override(second.paths), pytest.raises(errors.HypervisorError, match="teleport"):
@@ -318,8 +342,9 @@ def test_migration_capabilities_reach_both_ends(nodes: tuple[Node, Node]) -> Non
     second.wait_booted(guest, more_than=len(second.lines(guest)))
 
 
-def test_target_that_dies_leaves_the_guest_running(nodes: tuple[Node, Node],
-                                                   guest: FilledInstance) -> None:
+def test_target_that_dies_leaves_the_guest_running(
+    nodes: tuple[Node, Node], guest: FilledInstance
+) -> None:
     first, second = nodes
     slow = first.instance(NAME, migration_bandwidth=1)
     first.start(slow)
@@ -370,15 +395,19 @@ def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) 
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         taken.bind(("127.0.0.31", guest.hvparams["migration_port"]))
         taken.listen()
-        with paths.override(second.paths), pytest.raises(errors.HypervisorError,
-                                                         match="Address already in use"):
+        with (
+            paths.override(second.paths),
+            pytest.raises(errors.HypervisorError, match="Address already in use"),
+        ):
             instance.accept_instance(guest, info, "127.0.0.31")
     assert second.leftovers() == []
     assert first.running() == [NAME]
 
 
-@pytest.mark.parametrize("info", ["", "[]", "{}", "no json", '[["qemu"],[],{},[{}]]',
-                                  '[["qemu"],[{"mac":"x"}],{},[]]', None, 5])
+@pytest.mark.parametrize(
+    "info",
+    ["", "[]", "{}", "no json", '[["qemu"],[],{},[{}]]', '[["qemu"],[{"mac":"x"}],{},[]]', None, 5],
+)
 def test_garbage_as_migration_data(node: Node, guest: FilledInstance, info: object) -> None:
     with paths.override(node.paths), pytest.raises(errors.HypervisorError, match=NAME):
         instance.accept_instance(guest, info, "127.0.0.31")
@@ -387,6 +416,7 @@ def test_garbage_as_migration_data(node: Node, guest: FilledInstance, info: obje
 
 # Console
 
+
 class Terminal:
     """A pseudo terminal with ``kvm-console-wrapper`` on it."""
 
@@ -394,9 +424,19 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         self.before = termios.tcgetattr(self.slave)
         self.child = subprocess.Popen(
-            [TOP / "tools/kvm-console-wrapper", "socat", guest.name, node.socket(guest, "monitor"),
-             "STDIO,raw,echo=0,escape=0x1d", f"UNIX-CONNECT:{node.socket(guest, 'serial')}"],
-            stdin=self.slave, stdout=self.slave, stderr=self.slave, start_new_session=True)
+            [
+                TOP / "tools/kvm-console-wrapper",
+                "socat",
+                guest.name,
+                node.socket(guest, "monitor"),
+                "STDIO,raw,echo=0,escape=0x1d",
+                f"UNIX-CONNECT:{node.socket(guest, 'serial')}",
+            ],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            start_new_session=True,
+        )
         self.text = ""
 
     def wait_for(self, words: str) -> None:
@@ -404,6 +444,7 @@ class Terminal:
             if select.select([self.master], [], [], 0.1)[0]:
                 self.text += os.read(self.master, 65536).decode(errors="replace")
             return words in self.text
+
         wait_until(seen, f"the console shows {words!r}; it showed {self.text!r}")
 
     def type(self, text: str) -> None:
@@ -487,6 +528,7 @@ def test_console_of_a_stopped_guest(node: Node, guest: FilledInstance) -> None:
 
 # Other users, paths, networks
 
+
 def test_long_paths(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets work where their full path is longer than the kernel takes."""
     directory = Path(tempfile.mkdtemp(prefix="gnt-kvm-"))
@@ -524,10 +566,23 @@ def test_as_an_ordinary_user(image: Path) -> None:
     try:
         os.chown(directory, 65534, 65534)
         done = subprocess.run(
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable,
-             str(HERE / "kvm_node.py"), str(directory / "node"), str(image), "life"],
-            capture_output=True, text=True, timeout=PATIENCE_S, check=False,
-            env={"PATH": os.environ["PATH"], "HOME": str(directory)})
+            [
+                "setpriv",
+                "--reuid=65534",
+                "--regid=65534",
+                "--clear-groups",
+                sys.executable,
+                str(HERE / "kvm_node.py"),
+                str(directory / "node"),
+                str(image),
+                "life",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            env={"PATH": os.environ["PATH"], "HOME": str(directory)},
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         assert "lived as uid 65534: 1-" in done.stdout
     finally:
@@ -566,8 +621,10 @@ def test_each_guest_has_a_user_id_of_its_own(node: Node) -> None:
     """Two ids, two guests; a third must wait until one is free again."""
     pool = Path(node.paths.ssconf_file("uid_pool"))
     pool.parent.mkdir(parents=True, exist_ok=True)
-    guests = [node.instance(f"{name}.example.com", disks=0, security_model="pool")
-              for name in ("one", "two", "three")]
+    guests = [
+        node.instance(f"{name}.example.com", disks=0, security_model="pool")
+        for name in ("one", "two", "three")
+    ]
     with pytest.raises(errors.HypervisorError, match="pool of user ids is empty"):
         node.start(guests[0])
     pool.write_text("64201\n64203-64203\n")
@@ -586,6 +643,7 @@ def test_each_guest_has_a_user_id_of_its_own(node: Node) -> None:
 
 
 # The accelerator
+
 
 def test_trial_guest_runs_under_emulation() -> None:
     """The code of the trial guest is right: emulation, which always works, gets to its end."""
@@ -617,71 +675,116 @@ def test_facts_are_remembered(node: Node, monkeypatch: pytest.MonkeyPatch) -> No
 def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
     with paths.override(node.paths):
         instance.validate_params("kvm", guest.hvparams)
-        instance.validate_params("kvm", {
-            **guest.hvparams, "cpu_type": "qemu64,+ssse3", "machine_version": "q35",
-            "usb_devices": "tablet", "migration_caps": "xbzrle:auto-converge", "cpu_mask": "0"})
+        instance.validate_params(
+            "kvm",
+            {
+                **guest.hvparams,
+                "cpu_type": "qemu64,+ssse3",
+                "machine_version": "q35",
+                "usb_devices": "tablet",
+                "migration_caps": "xbzrle:auto-converge",
+                "cpu_mask": "0",
+            },
+        )
         for params, words in (
-                ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
-                ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
-                ({"machine_version": "pdp11"}, "knows no machine pdp11"),
-                ({"disk_type": "sd"}, "disk_type: sd is no disk of a machine"),
-                ({"cpu_type": "8080"}, "cpu_type=8080: .*unable to find CPU model '8080'"),
-                ({"vga": "cga", "machine_version": "q35"}, "vga=cga: .*unknown vga type: cga"),
-                ({"soundhw": "organ"}, "Unknown sound card name `organ'"),
-                ({"usb_devices": "tablet crane"}, "could not add USB device 'crane'"),
-                ({"migration_caps": "xbzrle:teleport"}, "has no capability teleport"),
-                ({"cpu_mask": "0:70000"}, "range '70000' is not possible"),
-                ({"cpu_mask": "0-65535"}, "is none of the [0-9]+ of this node"),
-                ({"disk_aio": "native"}, "native needs disk_cache=none"),
-                ({"security_model": "user", "security_domain": "nobody-of-that-name"},
-                 "no user 'nobody-of-that-name'")):
+            ({"initrd_path": "/nonexistent"}, "initrd_path: /nonexistent is not a file"),
+            ({"mem_path": "/bin/true"}, "mem_path: /bin/true is not a directory"),
+            ({"machine_version": "pdp11"}, "knows no machine pdp11"),
+            ({"disk_type": "sd"}, "disk_type: sd is no disk of a machine"),
+            ({"cpu_type": "8080"}, "cpu_type=8080: .*unable to find CPU model '8080'"),
+            ({"vga": "cga", "machine_version": "q35"}, "vga=cga: .*unknown vga type: cga"),
+            ({"soundhw": "organ"}, "Unknown sound card name `organ'"),
+            ({"usb_devices": "tablet crane"}, "could not add USB device 'crane'"),
+            ({"migration_caps": "xbzrle:teleport"}, "has no capability teleport"),
+            ({"cpu_mask": "0:70000"}, "range '70000' is not possible"),
+            ({"cpu_mask": "0-65535"}, "is none of the [0-9]+ of this node"),
+            ({"disk_aio": "native"}, "native needs disk_cache=none"),
+            (
+                {"security_model": "user", "security_domain": "nobody-of-that-name"},
+                "no user 'nobody-of-that-name'",
+            ),
+        ):
             with pytest.raises(errors.HypervisorError, match=words):
                 instance.validate_params("kvm", {**guest.hvparams, **params})
 
 
 # The OS definition
 
+
 def test_os_scripts(node: Node, guest: FilledInstance, tmp_path: Path) -> None:
     disk = node.disk_file(guest)
-    assert node.run_script("verify", guest).returncode == 1       # wants an argument
+    assert node.run_script("verify", guest).returncode == 1  # wants an argument
     renamed = node.instance(NAME)
-    done = node.run_script("rename", renamed, INSTANCE_NAME="new.example.com",
-                           OLD_INSTANCE_NAME=NAME)
+    done = node.run_script(
+        "rename", renamed, INSTANCE_NAME="new.example.com", OLD_INSTANCE_NAME=NAME
+    )
     assert done.returncode == 0, done.stderr
     exported = subprocess.run(
-        [TOP / "doc/examples/os/tiny/export"], env={"PATH": os.environ["PATH"],
-                                                    "EXPORT_DEVICE": str(disk)},
-        capture_output=True, timeout=PATIENCE_S, check=True).stdout
+        [TOP / "doc/examples/os/tiny/export"],
+        env={"PATH": os.environ["PATH"], "EXPORT_DEVICE": str(disk)},
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=True,
+    ).stdout
     assert exported == disk.read_bytes()
     other = tmp_path / "other"
     other.write_bytes(bytes(len(exported)))
     imported = subprocess.run(
-        [TOP / "doc/examples/os/tiny/import"], input=exported, timeout=PATIENCE_S, check=False,
-        env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", "IMPORT_DEVICE": str(other),
-             "INSTANCE_NAME": "copy.example.com"}, capture_output=True)
+        [TOP / "doc/examples/os/tiny/import"],
+        input=exported,
+        timeout=PATIENCE_S,
+        check=False,
+        env={
+            "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
+            "IMPORT_DEVICE": str(other),
+            "INSTANCE_NAME": "copy.example.com",
+        },
+        capture_output=True,
+    )
     assert imported.returncode == 0, imported.stderr
-    listing = subprocess.run(["debugfs", "-R", "cat /etc/hostname", f"{other}?offset=1048576"],
-                             capture_output=True, text=True, timeout=PATIENCE_S, check=True,
-                             env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin"})
+    listing = subprocess.run(
+        ["debugfs", "-R", "cat /etc/hostname", f"{other}?offset=1048576"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=True,
+        env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin"},
+    )
     assert listing.stdout == "copy.example.com\n"
 
 
-@pytest.mark.parametrize("env, words", [
-    ({"OSP_INTERVAL": "0"}, "parameter interval: '0'"),
-    ({"OSP_INTERVAL": "1; reboot"}, "parameter interval"),
-    ({"OSP_QUIET": "maybe"}, "parameter quiet: 'maybe'"),
-    ({"OSP_IMAGE_DIR": "/nonexistent"}, "no boot image in /nonexistent. Run: tools/tiny-image"),
-    ({"DISK_0_PATH": "/nonexistent/disk"}, "No such file or directory"),
-    ({"INSTANCE_NAME": ""}, "INSTANCE_NAME is not set"),
-])
-def test_create_script_refuses_and_says_why(node: Node, guest: FilledInstance,
-                                            env: dict[str, str], words: str) -> None:
+@pytest.mark.parametrize(
+    "env, words",
+    [
+        ({"OSP_INTERVAL": "0"}, "parameter interval: '0'"),
+        ({"OSP_INTERVAL": "1; reboot"}, "parameter interval"),
+        ({"OSP_QUIET": "maybe"}, "parameter quiet: 'maybe'"),
+        ({"OSP_IMAGE_DIR": "/nonexistent"}, "no boot image in /nonexistent. Run: tools/tiny-image"),
+        ({"DISK_0_PATH": "/nonexistent/disk"}, "No such file or directory"),
+        ({"INSTANCE_NAME": ""}, "INSTANCE_NAME is not set"),
+    ],
+)
+def test_create_script_refuses_and_says_why(
+    node: Node, guest: FilledInstance, env: dict[str, str], words: str
+) -> None:
     disk = node.disk_file(guest)
     before = disk.read_bytes()
-    argv = {"OSP_IMAGE_DIR": str(node.image), "DISK_COUNT": "1", "DISK_0_PATH": str(disk),
-            "INSTANCE_NAME": NAME, "PATH": "/sbin:/bin:/usr/sbin:/usr/bin", **env}
-    done = subprocess.run([TOP / "doc/examples/os/tiny/create"], env=argv, capture_output=True,
-                          text=True, timeout=PATIENCE_S, check=False)
+    argv = {
+        "OSP_IMAGE_DIR": str(node.image),
+        "DISK_COUNT": "1",
+        "DISK_0_PATH": str(disk),
+        "INSTANCE_NAME": NAME,
+        "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
+        **env,
+    }
+    done = subprocess.run(
+        [TOP / "doc/examples/os/tiny/create"],
+        env=argv,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 1
     assert words in done.stderr and "Traceback" not in done.stderr
     assert disk.read_bytes() == before
@@ -691,11 +794,24 @@ def test_image_from_given_files(image: Path, tmp_path: Path) -> None:
     """Without network and packages; two at once make one image, and the OS definition with it."""
     modules = tmp_path / "modules"
     modules.mkdir()
-    argv = [TOP / "tools/tiny-image", "-o", tmp_path / "image", "--offline",
-            "--kernel", image / "vmlinux", "--modules", modules, "--busybox", image / "busybox",
-            "--install-os", tmp_path / "os/tiny"]
-    builders = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                for _ in range(2)]
+    argv = [
+        TOP / "tools/tiny-image",
+        "-o",
+        tmp_path / "image",
+        "--offline",
+        "--kernel",
+        image / "vmlinux",
+        "--modules",
+        modules,
+        "--busybox",
+        image / "busybox",
+        "--install-os",
+        tmp_path / "os/tiny",
+    ]
+    builders = [
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for _ in range(2)
+    ]
     outputs = [builder.communicate(timeout=PATIENCE_S)[0] for builder in builders]
     assert [builder.returncode for builder in builders] == [0, 0], outputs
     # Only one of them built, the other found it ready.
@@ -705,13 +821,27 @@ def test_image_from_given_files(image: Path, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(b"")
     os.truncate(disk, 16 << 20)
-    done = subprocess.run([tmp_path / "os/tiny/create"], capture_output=True, text=True,
-                          env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", "DISK_COUNT": "1",
-                               "DISK_0_PATH": str(disk), "INSTANCE_NAME": NAME},
-                          timeout=PATIENCE_S, check=False)
+    done = subprocess.run(
+        [tmp_path / "os/tiny/create"],
+        capture_output=True,
+        text=True,
+        env={
+            "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
+            "DISK_COUNT": "1",
+            "DISK_0_PATH": str(disk),
+            "INSTANCE_NAME": NAME,
+        },
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".image.lock", "disk", "image", "modules", "os"]
+        ".image.lock",
+        "disk",
+        "image",
+        "modules",
+        "os",
+    ]
 
 
 def test_quiet_guest(node: Node) -> None:
@@ -724,6 +854,7 @@ def test_quiet_guest(node: Node) -> None:
 
 
 # Blocking peers
+
 
 def test_qmp_peer_that_is_silent_talks_nonsense_or_leaves(tmp_path: Path) -> None:
     path = str(tmp_path / "qmp")
@@ -746,16 +877,18 @@ def test_qmp_peer_that_is_silent_talks_nonsense_or_leaves(tmp_path: Path) -> Non
 
     hello, ready = b'{"QMP": {"version": {}}}\r\n', b'{"return": {}}\r\n'
     for answers, words in (
-            ([b"hello\r\n"], "sends no JSON"),
-            ([b'{"event": "X"}\r\n'], "greets with"),
-            ([b"[]\r\n"], "expected an object"),
-            ([hello], "closed its control socket during qmp_capabilities|closed its control"),
-            ([hello, ready, b'{"error": {"class": "X", "desc": "no"}}\r\n'], "refuses stop: no"),
-            ([hello, ready, b'{"event": "STOP"}\r\n{"x": 1}\r\n'], "answers stop with"),
+        ([b"hello\r\n"], "sends no JSON"),
+        ([b'{"event": "X"}\r\n'], "greets with"),
+        ([b"[]\r\n"], "expected an object"),
+        ([hello], "closed its control socket during qmp_capabilities|closed its control"),
+        ([hello, ready, b'{"error": {"class": "X", "desc": "no"}}\r\n'], "refuses stop: no"),
+        ([hello, ready, b'{"event": "STOP"}\r\n{"x": 1}\r\n'], "answers stop with"),
     ):
         thread = serve(answers)
-        with pytest.raises(errors.HypervisorError, match=words), \
-                Qmp(path, NAME, timeout_s=PATIENCE_S) as control:
+        with (
+            pytest.raises(errors.HypervisorError, match=words),
+            Qmp(path, NAME, timeout_s=PATIENCE_S) as control,
+        ):
             control.execute("stop")
         thread.join()
     listener = socket.socket(socket.AF_UNIX)

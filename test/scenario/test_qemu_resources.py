@@ -73,8 +73,12 @@ def huge_pages(tmp_path: Path) -> Iterator[Path]:
             pytest.skip(f"huge pages cannot be reserved: {err.strerror}")
         if int(count.read_text()) < int(before) + 56:
             pytest.skip("not enough memory in one piece for huge pages")
-        done = subprocess.run(["mount", "-t", "hugetlbfs", "none", tmp_path], capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            ["mount", "-t", "hugetlbfs", "none", tmp_path],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode != 0:
             pytest.skip(f"hugetlbfs cannot be mounted: {done.stderr.strip()}")
         try:
@@ -96,7 +100,7 @@ def test_huge_pages(node: Node, huge_pages: Path) -> None:
     before = free_huge_pages()
     guest = node.instance(NAME, disks=0, mem_path=str(huge_pages))
     node.start(guest, paused=True)
-    assert free_huge_pages() == before - 48         # of 2 MiB
+    assert free_huge_pages() == before - 48  # of 2 MiB
     node.shutdown(guest, 0)
     wait_until(lambda: free_huge_pages() == before, "they are back")
     too_large = node.instance(NAME, disks=0, mem_path=str(huge_pages), memory_mib=4096)
@@ -111,10 +115,13 @@ def test_pinned_processors(node: Node) -> None:
     allowed = sorted(os.sched_getaffinity(0))
     one, other = allowed[:2]
     both = set(allowed)
-    for mask, wanted in (("all", [both, both]), (str(one), [{one}, {one}]),
-                         (f"{one}:{other}", [{one}, {other}]),
-                         (f"{other}:all", [{other}, both]),
-                         (f"{one},{other}", [{one, other}] * 2)):
+    for mask, wanted in (
+        ("all", [both, both]),
+        (str(one), [{one}, {one}]),
+        (f"{one}:{other}", [{one}, {other}]),
+        (f"{other}:all", [{other}, both]),
+        (f"{one},{other}", [{one, other}] * 2),
+    ):
         guest = node.instance(NAME, disks=0, cpu_mask=mask)
         guest = replace(guest, beparams={**guest.beparams, "vcpus": 2})
         node.start(guest, paused=True)
@@ -124,8 +131,10 @@ def test_pinned_processors(node: Node) -> None:
         # QEMU's own threads follow a mask for everything only.
         assert os.sched_getaffinity(node.pid(guest)) == (both if ":" in mask else wanted[0])
         node.shutdown(guest, 0)
-    for mask, words in (("0:0:0", "3 masks for 1 virtual processors"),
-                        ("9999", "cpu_mask: processor 9999 .* this node")):
+    for mask, words in (
+        ("0:0:0", "3 masks for 1 virtual processors"),
+        ("9999", "cpu_mask: processor 9999 .* this node"),
+    ):
         with pytest.raises(errors.HypervisorError, match=words):
             node.start(node.instance(NAME, disks=0, cpu_mask=mask))
     assert node.leftovers() == []
@@ -140,13 +149,15 @@ def other_qemu(directory: Path) -> str:
     pretender.write_text(
         '#!/bin/sh\nif [ "$1" = --help ]; then\n'
         f'  {find_qemu()} --help | sed "1s/version [0-9.]*/version 11.0.0/; /^-no-acpi/d"\n'
-        f'else exec {find_qemu()} "$@"; fi\n')
+        f'else exec {find_qemu()} "$@"; fi\n'
+    )
     pretender.chmod(0o755)
     return str(pretender)
 
 
-def test_qemu_is_upgraded_under_a_guest(nodes: tuple[Node, Node], tmp_path: Path,
-                                        monkeypatch: pytest.MonkeyPatch) -> None:
+def test_qemu_is_upgraded_under_a_guest(
+    nodes: tuple[Node, Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It can be changed and moved on, and stays the machine it is; a reboot takes the new QEMU."""
     monkeypatch.setattr("ganeti.hypervisor.kvm.facts.probe", lambda *args, **kwargs: False)
     first, second = nodes

@@ -30,21 +30,28 @@ def place(node: Node, name: str) -> FilledInstance:
     guest = instance(name, str(files))
     hvp = {**guest.hvparams, "kvm_path": node.instance("x").hvparams["kvm_path"]}
     if hvp["kernel_path"]:
-        hvp |= {"kernel_path": str(node.image / "vmlinux"),
-                "initrd_path": str(node.image / "initrd"),
-                "kernel_args": kernel_args(node.image)}
+        hvp |= {
+            "kernel_path": str(node.image / "vmlinux"),
+            "initrd_path": str(node.image / "initrd"),
+            "kernel_args": kernel_args(node.image),
+        }
     if hvp["vnc_x509_path"] or hvp["spice_use_tls"]:
         made = renewal.new_spice()
         Path(node.paths.spice_cert_file).parent.mkdir(parents=True)
         Path(node.paths.spice_cert_file).write_text(made[renewal.SPICE])
         Path(node.paths.spice_cacert_file).write_text(made[renewal.SPICE_CA])
-        for part, content in (("ca-cert", made[renewal.SPICE_CA]),
-                              ("server-cert", x509.certificate_part(made[renewal.SPICE])),
-                              ("server-key", made[renewal.SPICE])):
+        for part, content in (
+            ("ca-cert", made[renewal.SPICE_CA]),
+            ("server-cert", x509.certificate_part(made[renewal.SPICE])),
+            ("server-key", made[renewal.SPICE]),
+        ):
             (files / f"x509/{part}.pem").write_text(content)
-    disks = tuple(replace(disk, dev_type="sharedfile",
-                          logical_id=("loop", f"{SHARED}/{guest.name}/d{number}"))
-                  for number, disk in enumerate(guest.disks_info))
+    disks = tuple(
+        replace(
+            disk, dev_type="sharedfile", logical_id=("loop", f"{SHARED}/{guest.name}/d{number}")
+        )
+        for number, disk in enumerate(guest.disks_info)
+    )
     return replace(guest, hvparams=hvp, disks_info=disks, disk_template="sharedfile")
 
 
@@ -75,7 +82,7 @@ def test_uefi_remembers_and_the_tpm_answers(node: Node) -> None:
     variables, _, tpm = (node.disk_file(guest, index) for index in range(3))
     node.start(guest, paused=True)
     before = variables.read_bytes()
-    assert before[40:44] == b"_FVH"                     # from the template
+    assert before[40:44] == b"_FVH"  # from the template
     with Qmp(node.socket(guest, "qmp"), guest.name) as control:
         control.execute("cont")
     wait_until(lambda: "BdsDxe" in node.console(guest), "the firmware looks for a system")
@@ -84,6 +91,6 @@ def test_uefi_remembers_and_the_tpm_answers(node: Node) -> None:
     node.shutdown(guest, 0)
     after = variables.read_bytes()
     node.start(guest, paused=True)
-    assert variables.read_bytes() == after              # variables that are there stay
+    assert variables.read_bytes() == after  # variables that are there stay
     node.shutdown(guest, 0)
     assert node.leftovers() == []

@@ -23,7 +23,8 @@ from luxi_client import Luxi
 PROGRAMS = Path("/usr/lib/ganeti/3.0/usr/bin")
 needs_htools = pytest.mark.skipif(
     not (PROGRAMS / "hbal").exists(),
-    reason="no htools. Run: tools/install-packages ganeti-htools-3.0")
+    reason="no htools. Run: tools/install-packages ganeti-htools-3.0",
+)
 
 INSTANCES = ("db", "mail", "web", "wiki")
 NODE1 = "node1.example.com"
@@ -34,18 +35,46 @@ def _instances(cluster: Cluster) -> None:
     """The first of three nodes has everything to do."""
     cluster.make_os("noop")
     for name in INSTANCES:
-        cluster.run("gnt-instance", "add", "--submit", "-t", "sharedfile", "-s", "64M", "-o",
-                    "noop", "--net", "0:", "-B", "memory=256m", "-n", "node1.example.com",
-                    f"{name}.example.com").ok()
-    wait_until(lambda: [row[0] for row in cluster.rows("gnt-instance", "list", "-o", "status")]
-               == ["running"] * len(INSTANCES), "the instances run")
+        cluster.run(
+            "gnt-instance",
+            "add",
+            "--submit",
+            "-t",
+            "sharedfile",
+            "-s",
+            "64M",
+            "-o",
+            "noop",
+            "--net",
+            "0:",
+            "-B",
+            "memory=256m",
+            "-n",
+            "node1.example.com",
+            f"{name}.example.com",
+        ).ok()
+    wait_until(
+        lambda: (
+            [row[0] for row in cluster.rows("gnt-instance", "list", "-o", "status")]
+            == ["running"] * len(INSTANCES)
+        ),
+        "the instances run",
+    )
 
 
 # -- lists ----------------------------------------------------------------------------------------
 
-LISTS = [("gnt-backup", "list"), ("gnt-debug", "locks"), ("gnt-filter", "list"),
-         ("gnt-group", "list"), ("gnt-instance", "list"), ("gnt-job", "list"),
-         ("gnt-network", "list"), ("gnt-node", "list"), ("gnt-os", "list")]
+LISTS = [
+    ("gnt-backup", "list"),
+    ("gnt-debug", "locks"),
+    ("gnt-filter", "list"),
+    ("gnt-group", "list"),
+    ("gnt-instance", "list"),
+    ("gnt-job", "list"),
+    ("gnt-network", "list"),
+    ("gnt-node", "list"),
+    ("gnt-os", "list"),
+]
 WHY = {"unknown", "nodata", "unavail", "offline"}
 
 
@@ -76,8 +105,9 @@ def test_formats_agree(cluster: Cluster) -> None:
     assert yaml.safe_load(cluster.run(*wanted, "-o", "yaml").ok().stdout) == rows
     table = list(csv.DictReader(io.StringIO(cluster.run(*wanted, "-o", "csv").ok().stdout)))
     assert [row["name"] for row in table] == [row["name"] for row in rows]
-    assert {(row["oper_ram"], row["admin_up"], row["disk.sizes"]) for row in table} \
-        == {("256", "true", "[64]")}
+    assert {(row["oper_ram"], row["admin_up"], row["disk.sizes"]) for row in table} == {
+        ("256", "true", "[64]")
+    }
     infos = json.loads(cluster.run("gnt-instance", "info", "--all", "--output=json").ok().stdout)
     assert {info["name"] for info in infos} == {row["name"] for row in rows}
 
@@ -90,8 +120,9 @@ def test_a_node_that_does_not_answer_has_a_status(cluster: Cluster) -> None:
         rows = {row[0]: row for row in cluster.rows("gnt-node", "list", "-o", "name,mfree,group")}
         assert rows[node][1:] == ["?", "default"]
         assert rows["node1.example.com"][1].isdigit()
-        answer = json.loads(cluster.run(
-            "gnt-node", "list", "-o", "name,mfree", "-o", "json", node).ok().stdout)
+        answer = json.loads(
+            cluster.run("gnt-node", "list", "-o", "name,mfree", "-o", "json", node).ok().stdout
+        )
         assert answer == [{"name": node, "mfree": None, "_status": {"mfree": "nodata"}}]
         # What needs no node does not ask one.
         assert cluster.rows("gnt-node", "list", "-o", "name", "-F", f'name == "{node}"') == [[node]]
@@ -101,9 +132,13 @@ def test_a_node_that_does_not_answer_has_a_status(cluster: Cluster) -> None:
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(cluster: Cluster) -> None:
     text = cluster.run("gnt-instance", "remove", "--dry-run", "-f", "web.example.com").ok().stdout
-    for part in ("Plan of INSTANCE_REMOVE(web.example.com)", "instance/web.example.com",
-                 "node node1.example.com is online", "instance-remove-pre, asked now",
-                 "remove disk 0 (sharedfile, 64 MiB)"):
+    for part in (
+        "Plan of INSTANCE_REMOVE(web.example.com)",
+        "instance/web.example.com",
+        "node node1.example.com is online",
+        "instance-remove-pre, asked now",
+        "remove disk 0 (sharedfile, 64 MiB)",
+    ):
         assert part in text
     assert cluster.rows("gnt-instance", "list", "-o", "status", "web") == [["running"]]
 
@@ -113,19 +148,31 @@ def documented() -> dict[str, set[str]]:
     lines = (ROOT / "doc/output.rst").read_text().split("Infos\n=====")[1].splitlines()
     first, last = (place for place, line in enumerate(lines) if line.startswith("======"))
     rows: list[list[str]] = []
-    for line in lines[first + 1:last]:
+    for line in lines[first + 1 : last]:
         if line.startswith("``"):
-            rows.append([line.split("``")[1], line[line.index("``", 2) + 2:]])
+            rows.append([line.split("``")[1], line[line.index("``", 2) + 2 :]])
         else:
             rows[-1][1] += line
     return {command: set(re.findall("``([a-z_]+)``", text)) for command, text in rows}
 
 
-@pytest.mark.parametrize("line", [
-    "gnt-cluster version", "gnt-cluster getmaster", "gnt-cluster queue info",
-    "gnt-cluster watcher info", "gnt-cluster history", "gnt-cluster search-tags shape",
-    "gnt-job explain 1", "gnt-node health", "gnt-node power status", "gnt-node list-storage",
-    "gnt-instance list-tags web", "gnt-instance list-fields"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "gnt-cluster version",
+        "gnt-cluster getmaster",
+        "gnt-cluster queue info",
+        "gnt-cluster watcher info",
+        "gnt-cluster history",
+        "gnt-cluster search-tags shape",
+        "gnt-job explain 1",
+        "gnt-node health",
+        "gnt-node power status",
+        "gnt-node list-storage",
+        "gnt-instance list-tags web",
+        "gnt-instance list-fields",
+    ],
+)
 def test_what_infos_tell_is_what_the_page_says(line: str, cluster: Cluster) -> None:
     program, command, *arguments = line.split()
     if "tags" in command:
@@ -141,8 +188,9 @@ def test_what_infos_tell_is_what_the_page_says(line: str, cluster: Cluster) -> N
 
 
 def test_what_an_instance_tells_is_what_the_page_says(cluster: Cluster) -> None:
-    (found,) = json.loads(cluster.on(
-        NODE1, "gnt-instance", "info", "--output=json", "web").ok().stdout)
+    (found,) = json.loads(
+        cluster.on(NODE1, "gnt-instance", "info", "--output=json", "web").ok().stdout
+    )
     text = (ROOT / "doc/output.rst").read_text().split("Of an instance:")[1].split("\n\n")[0]
     named = set(re.findall("``([a-z_]+)``", text)) - {"up", "down", "offline", "children"}
     assert {name for name in found if name not in named} == set()
@@ -154,20 +202,36 @@ def test_mistakes_are_guessed(cluster: Cluster) -> None:
     cluster.run("gnt-instance", "info", "mial").failed("Did you mean 'mail.example.com'?")
     cluster.run("gnt-node", "list", "-o", "naem").failed("Did you mean 'name'?", exit_code=14)
     cluster.run("gnt-instance", "list", "-F", "name == web").failed(
-        "name == web\n        ^\n", "expected text in quotes")
-    cluster.run("gnt-instance", "add", "-t", "sharedfile", "-s", "64M", "-o", "nopo", "--net", "0:",
-                "-n", "node1", "new.example.com").failed("Did you mean 'noop'?")
+        "name == web\n        ^\n", "expected text in quotes"
+    )
+    cluster.run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "sharedfile",
+        "-s",
+        "64M",
+        "-o",
+        "nopo",
+        "--net",
+        "0:",
+        "-n",
+        "node1",
+        "new.example.com",
+    ).failed("Did you mean 'noop'?")
 
 
 # -- programs of others ---------------------------------------------------------------------------
+
 
 def socket(cluster: Cluster) -> str:
     return str(cluster.path("node1.example.com", "var/run/ganeti/socket/ganeti-master"))
 
 
 def tool(cluster: Cluster, name: str, *options: str) -> Finished:
-    return run_program((str(PROGRAMS / name), f"-L{socket(cluster)}", *options),
-                       cluster.environment)
+    return run_program(
+        (str(PROGRAMS / name), f"-L{socket(cluster)}", *options), cluster.environment
+    )
 
 
 @needs_htools
@@ -199,8 +263,9 @@ def test_hscan_writes_what_hbal_reads(cluster: Cluster, tmp_path: Path) -> None:
     assert "LOCAL" in tool(cluster, "hscan", "-d", str(tmp_path)).ok().stdout
     text = (tmp_path / "LOCAL.data").read_text()
     assert all(f"{name}.example.com" in text for name in INSTANCES)
-    balanced = run_program((str(PROGRAMS / "hbal"), "-t", str(tmp_path / "LOCAL.data")),
-                           cluster.environment)
+    balanced = run_program(
+        (str(PROGRAMS / "hbal"), "-t", str(tmp_path / "LOCAL.data")), cluster.environment
+    )
     assert "Loaded 3 nodes, 4 instances" in balanced.ok().stdout
 
 
@@ -258,8 +323,9 @@ def test_answers_have_the_recorded_shapes(cluster: Cluster) -> None:
     assert not wrong and len(recorded) > 80
 
 
-def _difference(method: str, args: list[Any], success: bool, shape: Any,
-                answer: dict[str, Any]) -> str:
+def _difference(
+    method: str, args: list[Any], success: bool, shape: Any, answer: dict[str, Any]
+) -> str:
     result = answer["result"]
     if answer["success"] != success:
         if answer["success"]:
@@ -273,15 +339,24 @@ def _difference(method: str, args: list[Any], success: bool, shape: Any,
         names = [field["name"] for field in result["fields"]]
         if names != list(shape):
             return f"columns {names}"
-        kinds = {name: {_kind(row[place][1]) for row in result["data"]}
-                 for place, name in enumerate(names)}
-        odd = {name: found for name, found in kinds.items()
-               if shape[name] and found - set(shape[name].split("|")) - {"null"}
-               and shape[name] != "null"}
+        kinds = {
+            name: {_kind(row[place][1]) for row in result["data"]}
+            for place, name in enumerate(names)
+        }
+        odd = {
+            name: found
+            for name, found in kinds.items()
+            if shape[name]
+            and found - set(shape[name].split("|")) - {"null"}
+            and shape[name] != "null"
+        }
         return f"values {odd}" if odd else ""
     if method == "QueryFields":
-        return "" if [[one["name"], one["kind"]] for one in result["fields"]] == shape \
+        return (
+            ""
+            if [[one["name"], one["kind"]] for one in result["fields"]] == shape
             else f"fields {result}"
+        )
     return "" if _fits(shape, result) else f"{result}, not like {shape}"
 
 

@@ -26,9 +26,12 @@ def copy(cluster: Cluster, master: str) -> str:
 
 def files(cluster: Cluster, node: str) -> dict[str, str]:
     queue = cluster.path(node, "var/lib/ganeti/queue")
-    return {str(path.relative_to(queue)): path.read_text() for path in queue.rglob("*")
-            if path.is_file() and (path.name.startswith("job-")
-                                   or path.name in ("serial", "version", "drain"))}
+    return {
+        str(path.relative_to(queue)): path.read_text()
+        for path in queue.rglob("*")
+        if path.is_file()
+        and (path.name.startswith("job-") or path.name in ("serial", "version", "drain"))
+    }
 
 
 def run_jobs(cluster: Cluster, master: str, count: int) -> list[int]:
@@ -48,7 +51,8 @@ def verify(cluster: Cluster) -> str:
 
 
 def test_a_candidate_whose_node_daemon_was_dead_while_jobs_ran(
-        cluster: Cluster, master: str, copy: str) -> None:
+    cluster: Cluster, master: str, copy: str
+) -> None:
     archived = run_jobs(cluster, master, 3)
     wait_until(lambda: files(cluster, copy) == files(cluster, master), "both are the same")
     cluster.kill_whole(copy, "ganeti-noded")
@@ -78,7 +82,8 @@ def test_the_master_daemon_was_killed_meanwhile(cluster: Cluster, master: str, c
 
 
 def test_verify_finds_a_copy_that_differs_and_redist_conf_mends_it(
-        cluster: Cluster, master: str, copy: str) -> None:
+    cluster: Cluster, master: str, copy: str
+) -> None:
     first, second, third = run_jobs(cluster, master, 3)
     wait_until(lambda: files(cluster, copy) == files(cluster, master), "both are the same")
     queue = cluster.path(copy, "var/lib/ganeti/queue")

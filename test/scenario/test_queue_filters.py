@@ -23,8 +23,11 @@ def _clean(cluster: Cluster) -> Any:
 
 
 def unfinished(cluster: Cluster) -> list[str]:
-    return [row[0] for row in cluster.rows("gnt-job", "list", "-o", "id,status")
-            if row[1] not in ("success", "error", "canceled")]
+    return [
+        row[0]
+        for row in cluster.rows("gnt-job", "list", "-o", "id,status")
+        if row[1] not in ("success", "error", "canceled")
+    ]
 
 
 def add(cluster: Cluster, *options: str) -> str:
@@ -53,7 +56,8 @@ def test_reject(cluster: Cluster) -> None:
     uuid = add(cluster, f"--predicates={IS_DELAY}", "--action=REJECT", "--reason=no tests today")
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid)
     cluster.run("gnt-debug", "delay", "0.1").failed(
-        f"Job was canceled: rejected by filter rule {uuid} (no tests today)")
+        f"Job was canceled: rejected by filter rule {uuid} (no tests today)"
+    )
     # Other jobs are none of its business.
     assert "ERROR" not in cluster.run("gnt-cluster", "verify").ok().text
     cluster.run("gnt-filter", "delete", uuid).ok()
@@ -66,7 +70,10 @@ def test_first_rule_that_decides(cluster: Cluster) -> None:
     accept = add(cluster, "--priority=1", f"--predicates={IS_DELAY}", "--action=ACCEPT")
     add(cluster, "--priority=0", "--action=CONTINUE")
     assert [row[0] for row in cluster.rows("gnt-filter", "list", "-o", "priority")] == [
-        "0", "1", "2"]
+        "0",
+        "1",
+        "2",
+    ]
     cluster.run("gnt-debug", "delay", "0.1").ok()
     cluster.run("gnt-filter", "replace", "--priority=3", "--action=ACCEPT", accept).ok()
     cluster.run("gnt-debug", "delay", "0.1").failed("Job was canceled")
@@ -108,8 +115,7 @@ def test_rate_limit(cluster: Cluster) -> None:
     wait_until(over, "all six have ended")
     assert most <= 2
     # Two at a time: the third began when one of the first two had ended, and so on.
-    rows = json.loads(cluster.run(
-        "gnt-job", "info", "--output", "json", *ids).ok().stdout)
+    rows = json.loads(cluster.run("gnt-job", "info", "--output", "json", *ids).ok().stdout)
     begun = sorted(tuple(row["start_ts"]) for row in rows)
     ended = sorted(tuple(row["end_ts"]) for row in rows)
     assert all(start >= end for start, end in zip(begun[2:], ended, strict=False))
@@ -122,8 +128,11 @@ def test_why_a_chain_of_jobs_waits(cluster: Cluster) -> None:
     wait_until(lambda: status(cluster, holder) == "running", "the first one runs")
     waiter = submit(cluster, "-n", node, "--no-master", "0.1")
     operations = cluster.directory / "third.json"
-    operations.write_text(json.dumps([
-        {"OP_ID": "OP_TEST_DELAY", "duration": 0.1, "depends": [[int(waiter), ["success"]]]}]))
+    operations.write_text(
+        json.dumps(
+            [{"OP_ID": "OP_TEST_DELAY", "duration": 0.1, "depends": [[int(waiter), ["success"]]]}]
+        )
+    )
     third_command = cluster.start("gnt-debug", "submit-job", str(operations))
     third = str(int(waiter) + 1)
     wait_until(lambda: third in unfinished(cluster), "the third one is there")
@@ -160,8 +169,9 @@ def test_priority_of_a_job_that_is_held_back(cluster: Cluster) -> None:
     cluster.run("gnt-job", "change-priority", "--priority", "high", late).ok()
     assert explain(cluster, late)["reasons"][0]["rule"] == uuid
     wait_until(lambda: status(cluster, early) == "success", "all have ended")
-    rows = json.loads(cluster.run(
-        "gnt-job", "info", "--output", "json", running, early, late).ok().stdout)
+    rows = json.loads(
+        cluster.run("gnt-job", "info", "--output", "json", running, early, late).ok().stdout
+    )
     started = {row["id"]: tuple(row["start_ts"]) for row in rows}
     assert started[int(running)] < started[int(late)] < started[int(early)]
 
@@ -169,8 +179,9 @@ def test_priority_of_a_job_that_is_held_back(cluster: Cluster) -> None:
 def test_many_jobs_while_rules_come_and_go(cluster: Cluster) -> None:
     """None is lost, none runs twice, and the list answers meanwhile."""
     operations = cluster.directory / "many.json"
-    operations.write_text(json.dumps([
-        {"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "comment": "many"}]))
+    operations.write_text(
+        json.dumps([{"OP_ID": "OP_TEST_DELAY", "duration": 0.01, "comment": "many"}])
+    )
     first = int(submit(cluster, "0.1")) + 1
     command = cluster.start("gnt-debug", "submit-job", "--job-repeat", "300", str(operations))
     while command.poll() is None:

@@ -105,8 +105,12 @@ class Client(threading.Thread):
         for place in range(TOGETHER):
             depends: list[list[Any]] = []
             if place and rng.random() < 0.4:
-                depends.append([-rng.randint(1, place), rng.choice(
-                    ([], ["success"], ["success", "error", "canceled"]))])
+                depends.append(
+                    [
+                        -rng.randint(1, place),
+                        rng.choice(([], ["success"], ["success", "error", "canceled"])),
+                    ]
+                )
             if earlier and rng.random() < 0.2:
                 depends.append([rng.choice(earlier), ["success", "error", "canceled"]])
             wanted.append(self._job(depends, f"{self._number}.{len(earlier)}.{place}"))
@@ -130,10 +134,21 @@ class Client(threading.Thread):
         rng = self._rng
         common = {"priority": rng.choice((-10, 0, 10)), "depends": depends, "comment": name}
         if rng.random() < 0.03:
-            return [{"OP_ID": "OP_TAGS_SET", "kind": "cluster", "name": None,
-                     "tags": [f"storm:{name}"], **common}]
-        op = {"OP_ID": "OP_TEST_DELAY", "duration": rng.choice((0.0, 0.0, 0.01)),
-              "on_master": rng.random() < 0.1, **common}
+            return [
+                {
+                    "OP_ID": "OP_TAGS_SET",
+                    "kind": "cluster",
+                    "name": None,
+                    "tags": [f"storm:{name}"],
+                    **common,
+                }
+            ]
+        op = {
+            "OP_ID": "OP_TEST_DELAY",
+            "duration": rng.choice((0.0, 0.0, 0.01)),
+            "on_master": rng.random() < 0.1,
+            **common,
+        }
         return [op, {**op, "depends": None}] if rng.random() < 0.1 else [op]
 
     def _wait(self, job_id: int) -> None:
@@ -152,8 +167,15 @@ def test_nothing_is_lost_and_nothing_runs_twice(cluster: Cluster) -> None:
         client.start()
     for kill in range(1, KILLS + 1):
         goal = JOBS * kill // (KILLS + 1)
-        wait_until(lambda goal=goal: sum(total) >= goal or not any(  # type: ignore[misc]
-            client.is_alive() for client in clients), "jobs are accepted")
+        wait_until(
+            lambda goal=goal: (
+                sum(total) >= goal
+                or not any(  # type: ignore[misc]
+                    client.is_alive() for client in clients
+                )
+            ),
+            "jobs are accepted",
+        )
         pid = cluster.kill(master, "ganeti-masterd", signal.SIGKILL)
         wait_until(lambda pid=pid: not alive(pid), "masterd is gone")  # type: ignore[misc]
         cluster.on(master, "ganeti-masterd").ok()
@@ -162,12 +184,15 @@ def test_nothing_is_lost_and_nothing_runs_twice(cluster: Cluster) -> None:
         if client.error is not None:
             raise client.error
     luxi = Luxi(cluster, master)
-    wait_until(lambda: all(row[0] in FINAL for row in luxi.call("QueryJobs", None, ["status"])),
-               "all jobs have ended")
+    wait_until(
+        lambda: all(row[0] in FINAL for row in luxi.call("QueryJobs", None, ["status"])),
+        "all jobs have ended",
+    )
 
     acknowledged = {job_id: op for client in clients for job_id, op in client.acknowledged.items()}
-    assert len(acknowledged) == sum(len(client.acknowledged) for client in clients), \
+    assert len(acknowledged) == sum(len(client.acknowledged) for client in clients), (
         "two clients were given the same id"
+    )
     assert len(acknowledged) >= JOBS
     rows = _jobs(luxi)
     assert acknowledged.keys() <= rows.keys(), "a job was lost"
@@ -183,8 +208,9 @@ def test_nothing_is_lost_and_nothing_runs_twice(cluster: Cluster) -> None:
 
 def _jobs(luxi: Luxi) -> dict[int, dict[str, Any]]:
     fields = ["id", "status", "ops", "opstatus", "opresult", "opexec", "end_ts"]
-    return {row[0]: dict(zip(fields, row, strict=True))
-            for row in luxi.call("QueryJobs", None, fields)}
+    return {
+        row[0]: dict(zip(fields, row, strict=True)) for row in luxi.call("QueryJobs", None, fields)
+    }
 
 
 def _check_executions(cluster: Cluster, master: str, rows: dict[int, dict[str, Any]]) -> None:
@@ -199,8 +225,9 @@ def _check_executions(cluster: Cluster, master: str, rows: dict[int, dict[str, A
                 assert (job_id, place) not in began, f"job {job_id} ran, and does not say so"
 
 
-def _check_ends(clients: list[Client], acknowledged: dict[int, dict[str, Any]],
-                rows: dict[int, dict[str, Any]]) -> None:
+def _check_ends(
+    clients: list[Client], acknowledged: dict[int, dict[str, Any]], rows: dict[int, dict[str, Any]]
+) -> None:
     statuses: Counter[str] = Counter()
     for job_id in acknowledged:
         row = rows[job_id]
@@ -248,8 +275,11 @@ def _check_tags(luxi: Luxi, rows: dict[int, dict[str, Any]]) -> None:
 def _check_files(cluster: Cluster, master: str, ids: Any) -> None:
     def files(node: str) -> dict[str, str]:
         queue = cluster.path(node, "var/lib/ganeti/queue")
-        return {path.name: path.read_text() for path in queue.iterdir()
-                if path.name.startswith("job-") or path.name in ("serial", "version")}
+        return {
+            path.name: path.read_text()
+            for path in queue.iterdir()
+            if path.name.startswith("job-") or path.name in ("serial", "version")
+        }
 
     def same(node: str) -> Callable[[], bool]:
         return lambda: files(node) == files(master)

@@ -30,8 +30,15 @@ _STAYING = 500 if "GANETI_LONG" in os.environ else 200
 
 # What a virtual cluster cannot do, or this version does not: the job ends, and says why.
 MAY_FAIL = {
-    "PowercycleNode", "ModifyNodeStorageUnits", "RepairNodeStorageUnits", "ReplaceInstanceDisks",
-    "PrepareExport", "ExportInstance", "EvacuateNode", "MigrateNode", "RecreateInstanceDisks",
+    "PowercycleNode",
+    "ModifyNodeStorageUnits",
+    "RepairNodeStorageUnits",
+    "ReplaceInstanceDisks",
+    "PrepareExport",
+    "ExportInstance",
+    "EvacuateNode",
+    "MigrateNode",
+    "RecreateInstanceDisks",
     "ReinstallInstance",
 }
 
@@ -47,11 +54,19 @@ class Rest:
         self._context.verify_mode = ssl.CERT_NONE
 
     def connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self.address, 5080, context=self._context,
-                                           timeout=PATIENCE_S)
+        return http.client.HTTPSConnection(
+            self.address, 5080, context=self._context, timeout=PATIENCE_S
+        )
 
-    def raw(self, method: str, path: str, body: Any = None, *, user: str | None = "root:secret",
-            **headers: str) -> http.client.HTTPResponse:
+    def raw(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        user: str | None = "root:secret",
+        **headers: str,
+    ) -> http.client.HTTPResponse:
         self.called.add((method, path.partition("?")[0]))
         found = {name.replace("_", "-"): value for name, value in headers.items()}
         if user is not None:
@@ -62,8 +77,13 @@ class Rest:
         connection.request(method, path, None if body is None else json.dumps(body), found)
         return connection.getresponse()
 
-    def __call__(self, method: str, path: str, body: Any = None, **options: Any,
-                 ) -> tuple[int, Any]:
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        **options: Any,
+    ) -> tuple[int, Any]:
         with self.raw(method, path, body, **options) as response:
             return response.status, json.loads(response.read())
 
@@ -78,8 +98,9 @@ class Rest:
         assert status == 200 and isinstance(number, int), number
         known: Any = None
         while True:
-            change = self("GET", f"/2/jobs/{number}/wait", {
-                "fields": ["status"], "previous_job_info": known})[1]
+            change = self(
+                "GET", f"/2/jobs/{number}/wait", {"fields": ["status"], "previous_job_info": known}
+            )[1]
             if change is not None:
                 known = change["job_info"]
                 if known[0] in ("success", "error", "canceled"):
@@ -126,9 +147,20 @@ def rest(cluster: Cluster) -> Rest:
     return Rest(address(cluster, NODE1))
 
 
-CREATE = {"__version__": 1, "name": WEB, "mode": "create", "disk_template": "file",
-          "disks": [{"size": 16}], "nics": [{}], "os": "noop", "pnode": NODE2, "no_install": True,
-          "name_check": False, "ip_check": False, "start": False}
+CREATE = {
+    "__version__": 1,
+    "name": WEB,
+    "mode": "create",
+    "disk_template": "file",
+    "disks": [{"size": 16}],
+    "nics": [{}],
+    "os": "noop",
+    "pnode": NODE2,
+    "no_install": True,
+    "name_check": False,
+    "ip_check": False,
+    "start": False,
+}
 
 
 def test_every_resource(cluster: Cluster, rest: Rest) -> None:
@@ -158,8 +190,11 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
 
     rest.job("POST", "/2/networks", {"network_name": "n", "network": "192.0.2.0/24"})
     assert rest.get("/2/networks") == [{"name": "n", "uri": "/2/networks/n"}]
-    rest.job("PUT", "/2/networks/n/connect", {
-        "group_name": "default", "network_mode": "bridged", "network_link": "br0"})
+    rest.job(
+        "PUT",
+        "/2/networks/n/connect",
+        {"group_name": "default", "network_mode": "bridged", "network_link": "br0"},
+    )
     assert rest.get("/2/networks/n")["group_list"] == [["default", "bridged", "br0", ""]]
     rest.job("PUT", "/2/networks/n/disconnect", {"group_name": "default"})
     rest.job("PUT", "/2/networks/n/modify", {"mac_prefix": "aa:00:01"})
@@ -211,20 +246,30 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
     assert rest.get(f"{web}/tags") == ["t"]
     rest.job("DELETE", f"{web}/tags?tag=t")
     for method, path, body in (
-            ("POST", "recreate-disks", {}), ("POST", "replace-disks", {"mode": "replace_auto"}),
-            ("PUT", "migrate", {}), ("PUT", "failover", {}), ("PUT", "prepare-export?mode=local",
-                                                              None),
-            ("PUT", "export", {"destination": NODE1}), ("DELETE", "export", None),
-            ("POST", "reinstall", {"os": "noop", "start": False})):
+        ("POST", "recreate-disks", {}),
+        ("POST", "replace-disks", {"mode": "replace_auto"}),
+        ("PUT", "migrate", {}),
+        ("PUT", "failover", {}),
+        ("PUT", "prepare-export?mode=local", None),
+        ("PUT", "export", {"destination": NODE1}),
+        ("DELETE", "export", None),
+        ("POST", "reinstall", {"os": "noop", "start": False}),
+    ):
         # Those that need what this cluster lacks fail as jobs; none is refused.
         assert rest.submit(method, f"{web}/{path}", body)["status"] in ("success", "error")
     rest.submit("POST", f"/2/nodes/{NODE2}/evacuate?dry-run=1", {"mode": "all"})
     rest.submit("POST", f"/2/nodes/{NODE2}/migrate?mode=live&dry-run=1")
-    rest.submit("POST", "/2/instances-multi-alloc?dry-run=1",
-                {"instances": [{**CREATE, "name": "x.example.com"}]})
+    rest.submit(
+        "POST",
+        "/2/instances-multi-alloc?dry-run=1",
+        {"instances": [{**CREATE, "name": "x.example.com"}]},
+    )
     rest.submit("PUT", f"{web}/shutdown")
-    rest.job("PUT", f"{web}/rename", {"new_name": "www.example.com", "name_check": False,
-                                      "ip_check": False})
+    rest.job(
+        "PUT",
+        f"{web}/rename",
+        {"new_name": "www.example.com", "name_check": False, "ip_check": False},
+    )
     rest.job("DELETE", "/2/instances/www.example.com")
     assert rest.get("/2/instances?bulk=1") == []
 
@@ -251,16 +296,21 @@ def test_every_resource(cluster: Cluster, rest: Rest) -> None:
         assert events.getheader("Content-Type") == "text/event-stream"
 
     description = rest.get("/2/openapi.json")
-    missed = [(method, path) for path, one in description["paths"].items()
-              for method in one if method != "parameters" and not any(
-                  method.upper() == called and _fits(path, real) for called, real in rest.called)]
+    missed = [
+        (method, path)
+        for path, one in description["paths"].items()
+        for method in one
+        if method != "parameters"
+        and not any(method.upper() == called and _fits(path, real) for called, real in rest.called)
+    ]
     assert not missed
 
 
 def _fits(path: str, real: str) -> bool:
     wanted, found = path.split("/"), real.split("/")
     return len(wanted) == len(found) and all(
-        one.startswith("{") or one == other for one, other in zip(wanted, found, strict=True))
+        one.startswith("{") or one == other for one, other in zip(wanted, found, strict=True)
+    )
 
 
 def test_shapes_of_answers(rest: Rest) -> None:
@@ -306,8 +356,10 @@ def test_rights_and_states(cluster: Cluster, rest: Rest) -> None:
     assert rest("GET", "/2/info", user="look:wrong")[0] == 401
     # The daemon notices by itself.
     passwd(cluster, "look", "tags:PUT")
-    wait_until(lambda: rest("PUT", "/2/tags?tag=x&dry-run=1", user="look:secret")[0] == 200,
-               "the new right holds")
+    wait_until(
+        lambda: rest("PUT", "/2/tags?tag=x&dry-run=1", user="look:secret")[0] == 200,
+        "the new right holds",
+    )
     node = f"/2/nodes/{NODE2}"
     with rest.raw("GET", node) as response:
         tag = response.getheader("ETag") or ""
@@ -317,7 +369,7 @@ def test_rights_and_states(cluster: Cluster, rest: Rest) -> None:
     status, body = rest("PUT", f"{node}/role", "drained", If_Match=tag)
     assert status == 412 and "changed" in body["message"]
     log = cluster.path(NODE1, "var/log/ganeti/rapi-access.log").read_text()
-    assert ' - look [' in log and '"PUT /2/tags?tag=x HTTP/1.1" 403' in log
+    assert " - look [" in log and '"PUT /2/tags?tag=x HTTP/1.1" 403' in log
 
 
 def test_events(cluster: Cluster, rest: Rest) -> None:
@@ -325,28 +377,43 @@ def test_events(cluster: Cluster, rest: Rest) -> None:
     with rest.raw("GET", "/2/events", user="root:secret") as stream:
         assert stream.readline().startswith(b"retry:")
         number = rest.job("PUT", "/2/tags?tag=e1")["id"]
-        last = _until(stream, lambda kind, data: data.get("id") == number
-                      and data["status"] == "success")
-    number = rest.job("POST", "/2/instances", {**CREATE, "disk_template": "diskless", "disks": [],
-                                               "name": "ev.example.com"})["id"]
+        last = _until(
+            stream, lambda kind, data: data.get("id") == number and data["status"] == "success"
+        )
+    number = rest.job(
+        "POST",
+        "/2/instances",
+        {**CREATE, "disk_template": "diskless", "disks": [], "name": "ev.example.com"},
+    )["id"]
     with rest.raw("GET", "/2/events", Last_Event_ID=last) as stream:
-        _until(stream, lambda kind, data: kind == "instance" and data["change"] == "added"
-               and data["name"] == "ev.example.com")
-        _until(stream, lambda kind, data: data.get("id") == number
-               and data["status"] == "success")
+        _until(
+            stream,
+            lambda kind, data: (
+                kind == "instance"
+                and data["change"] == "added"
+                and data["name"] == "ev.example.com"
+            ),
+        )
+        _until(stream, lambda kind, data: data.get("id") == number and data["status"] == "success")
     with rest.raw("GET", "/2/events?kinds=job", Last_Event_ID="other-1") as stream:
         _until(stream, lambda kind, data: kind == "reset")
     with rest.raw("GET", "/2/events?kinds=instance") as stream:
         rest.job("PUT", "/2/instances/ev.example.com/startup")
-        _until(stream, lambda kind, data: data["change"] == "changed"
-               and data["admin_state"] == "up")
+        _until(
+            stream, lambda kind, data: data["change"] == "changed" and data["admin_state"] == "up"
+        )
         # Somebody looks, the guest ends by itself, somebody looks again.
         look = "/2/query/instance?fields=name,status"
         assert [[0, "ev.example.com"], [0, "running"]] in rest.get(look)["data"]
         cluster.path(NODE2, "var/run/ganeti/fake-hypervisor/ev.example.com").unlink()
         rest.get(look)
-        _until(stream, lambda kind, data: data["change"] == "state"
-               and (data["name"], data["status"]) == ("ev.example.com", "ERROR_down"))
+        _until(
+            stream,
+            lambda kind, data: (
+                data["change"] == "state"
+                and (data["name"], data["status"]) == ("ev.example.com", "ERROR_down")
+            ),
+        )
     rest.job("DELETE", "/2/instances/ev.example.com")
     assert rest("GET", "/2/events?kinds=nonsense")[0] == 400
 
@@ -369,7 +436,12 @@ def _drive(package: Path, rest: Rest) -> dict[str, list[tuple[str, Any]]]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [sys.executable, str(DRIVE), str(package), rest.address, "root", "secret"],
-        env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     found: dict[str, list[tuple[str, Any]]] = {}
     for line in done.stdout.splitlines():
@@ -379,14 +451,20 @@ def _drive(package: Path, rest: Rest) -> dict[str, list[tuple[str, Any]]]:
 
 
 def _check_outcomes(found: dict[str, list[tuple[str, Any]]]) -> None:
-    wrong = [(name, outcome, details) for name, outcomes in found.items()
-             for outcome, details in outcomes if outcome not in ("ok", "success")
-             and (name not in MAY_FAIL or outcome != "error")]
+    wrong = [
+        (name, outcome, details)
+        for name, outcomes in found.items()
+        for outcome, details in outcomes
+        if outcome not in ("ok", "success") and (name not in MAY_FAIL or outcome != "error")
+    ]
     assert not wrong
 
 
-@pytest.mark.skipif("GANETI_LONG" not in os.environ, reason="set GANETI_LONG=1; the same calls are"
-                    " made by the client of the distribution, and by ours in the unit tests")
+@pytest.mark.skipif(
+    "GANETI_LONG" not in os.environ,
+    reason="set GANETI_LONG=1; the same calls are"
+    " made by the client of the distribution, and by ours in the unit tests",
+)
 def test_our_client(rest: Rest, tmp_path: Path) -> None:
     """The one file, away from everything else of ours."""
     package = tmp_path / "ganeti" / "rapi"
@@ -401,13 +479,20 @@ def test_the_client_of_the_distribution(rest: Rest, tmp_path: Path) -> None:
     """Unmodified, as programs by others use it."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         pytest.skip("no apt-get and dpkg here, so no Debian package of the client")
-    got = subprocess.run(["apt-get", "download", "-q", PACKAGE], cwd=tmp_path, capture_output=True,
-                         text=True, timeout=PATIENCE_S, check=False)
+    got = subprocess.run(
+        ["apt-get", "download", "-q", PACKAGE],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
     packages = list(tmp_path.glob("*.deb"))
     if not packages:
         pytest.skip(f"package {PACKAGE} cannot be had: {got.stderr.strip()[-200:]}")
-    subprocess.run(["dpkg", "-x", str(packages[0]), str(tmp_path / "x")], check=True,
-                   timeout=PATIENCE_S)
+    subprocess.run(
+        ["dpkg", "-x", str(packages[0]), str(tmp_path / "x")], check=True, timeout=PATIENCE_S
+    )
     _check_outcomes(_drive(tmp_path / "x/usr/lib/python3/dist-packages", rest))
 
 
@@ -416,19 +501,31 @@ def test_the_balancing_tools(rest: Rest, tmp_path: Path) -> None:
     def run(tool: str, *words: str) -> str:
         program = tmp_path / tool
         program.symlink_to(HTOOLS)
-        done = subprocess.run([str(program), *words], capture_output=True, text=True,
-                              timeout=PATIENCE_S, check=False, cwd=tmp_path)
+        done = subprocess.run(
+            [str(program), *words],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+            cwd=tmp_path,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
     url = f"https://{rest.address}:5080"
-    rest.job("POST", "/2/instances", {**CREATE, "name": "bal.example.com", "disks": [],
-                                      "disk_template": "diskless"})
+    rest.job(
+        "POST",
+        "/2/instances",
+        {**CREATE, "name": "bal.example.com", "disks": [], "disk_template": "diskless"},
+    )
     assert "Loaded 3 nodes, 1 instances" in run("hbal", "-m", url)
     assert "Loaded 3 nodes, 1 instance, 1 node group" in run("hinfo", "-m", url)
     space = _facts(run("hspace", "-m", url, "--machine-readable"))
-    assert (space["HTS_CLUSTER_NODES"], space["HTS_INI_INST_CNT"], space["HTS_OK"]) \
-        == ("3", "1", "1")
+    assert (space["HTS_CLUSTER_NODES"], space["HTS_INI_INST_CNT"], space["HTS_OK"]) == (
+        "3",
+        "1",
+        "1",
+    )
     checked = _facts(run("hcheck", "-m", url, "--machine-readable", "--no-simulation"))
     assert (checked["HCHECK_INIT_CLUSTER_N1_FAIL"], checked["HCHECK_OK"]) == ("0", "1")
     groups = run("hroller", "-m", url).split("\n", 1)[1].replace("\n", ",")
@@ -458,10 +555,13 @@ def test_hostile_clients(cluster: Cluster, rest: Rest) -> None:
         nested = b"[" * (1 << 20)
         twice = b'{"a": 1, "a": 2}'
         for data, user, statuses in (
-                (large, "root:secret", (400,)), (large, None, (401,)),
-                (nested, "root:secret", (400,)),
-                (twice, "root:secret", (400,)), (b'{"a": "\xff"}', "root:secret", (400,)),
-                (large + b" ", "root:secret", (413,))):
+            (large, "root:secret", (400,)),
+            (large, None, (401,)),
+            (nested, "root:secret", (400,)),
+            (twice, "root:secret", (400,)),
+            (b'{"a": "\xff"}', "root:secret", (400,)),
+            (large + b" ", "root:secret", (413,)),
+        ):
             headers = {"Content-Type": "application/json"}
             if user:
                 headers["Authorization"] = "Basic " + base64.b64encode(user.encode()).decode()
@@ -548,8 +648,11 @@ def test_after_a_failover(cluster: Cluster) -> None:
     assert old.get("/2/info")["master"] == NODE1
 
 
-@pytest.mark.skipif("GANETI_LONG" not in os.environ, reason="set GANETI_LONG=1; fewer such"
-                    " requests, to a master that is made up, are in the unit tests")
+@pytest.mark.skipif(
+    "GANETI_LONG" not in os.environ,
+    reason="set GANETI_LONG=1; fewer such"
+    " requests, to a master that is made up, are in the unit tests",
+)
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS")
 def test_random_requests_that_fit_the_description(rest: Rest) -> None:
     """No internal error, no hang, whatever is asked in the words of the description."""
@@ -564,8 +667,13 @@ def test_random_requests_that_fit_the_description(rest: Rest) -> None:
         if operation.path in ("/2/events", "/2/jobs/{job_id}/wait"):
             continue
 
-        @settings(max_examples=10, deadline=None, database=None, derandomize=True,
-                  suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=10,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=operation.as_strategy(), data=st.data())
         def check(case: Any, data: Any) -> None:
             nonlocal seen

@@ -30,8 +30,12 @@ def _system(cluster: Cluster) -> None:
 def stored(cluster: Cluster) -> list[Path]:
     """All files below the storage directories, each once."""
     places = [cluster.path(node, "srv/ganeti/file-storage") for node in cluster.node_names]
-    return sorted(path for top in (*places, cluster.directory / "shared")
-                  for path in top.rglob("*") if path.is_file())
+    return sorted(
+        path
+        for top in (*places, cluster.directory / "shared")
+        for path in top.rglob("*")
+        if path.is_file()
+    )
 
 
 def disks(cluster: Cluster) -> list[Path]:
@@ -40,7 +44,8 @@ def disks(cluster: Cluster) -> list[Path]:
 
 def snapshots(cluster: Cluster, *names: str) -> list[tuple[str, int, bool]]:
     rows = json.loads(
-        cluster.run("gnt-instance", "list-snapshots", "-o", "json", *names).ok().stdout)
+        cluster.run("gnt-instance", "list-snapshots", "-o", "json", *names).ok().stdout
+    )
     assert all(row["instance"] == WEB for row in rows)
     return [(row["snapshot"], row["disk"], row["usable"]) for row in rows]
 
@@ -52,8 +57,23 @@ def healthy(cluster: Cluster) -> None:
 @pytest.mark.parametrize("template", ["file", "sharedfile"])
 def test_there_and_back_again(cluster: Cluster, template: str) -> None:
     run = cluster.run
-    run("gnt-instance", "add", "-t", template, "--disk", "0:size=8M", "--disk", "1:size=4M", "-o",
-        "noop", "-n", cluster.node_names[0], "--no-nics", "--ignore-ipolicy", WEB).ok()
+    run(
+        "gnt-instance",
+        "add",
+        "-t",
+        template,
+        "--disk",
+        "0:size=8M",
+        "--disk",
+        "1:size=4M",
+        "-o",
+        "noop",
+        "-n",
+        cluster.node_names[0],
+        "--no-nics",
+        "--ignore-ipolicy",
+        WEB,
+    ).ok()
     old = {}
     for path in disks(cluster):
         half = path.stat().st_size // 2
@@ -71,12 +91,12 @@ def test_there_and_back_again(cluster: Cluster, template: str) -> None:
     assert cluster.rows("gnt-instance", "list", "-o", "status", WEB) == [["running"]]
     assert snapshots(cluster) == [("before", 0, True), ("before", 1, True)]
     run("gnt-instance", "snapshot", "--shutdown", "--snapshot-name", "before", WEB).failed(
-        "already", "remove-snapshot")
+        "already", "remove-snapshot"
+    )
     run("gnt-instance", "restore-snapshot", "-f", WEB, "before").failed("gnt-instance shutdown")
     run("gnt-instance", "shutdown", WEB).ok()
     (later,) = run("gnt-instance", "snapshot", "--disks", "1", WEB).ok().stdout.splitlines()[-1:]
-    assert snapshots(cluster, "web") == [
-        ("before", 0, True), (later, 1, True), ("before", 1, True)]
+    assert snapshots(cluster, "web") == [("before", 0, True), (later, 1, True), ("before", 1, True)]
     for path in disks(cluster):
         path.write_bytes(os.urandom(path.stat().st_size))
     plan = run("gnt-instance", "restore-snapshot", "-f", "--dry-run", WEB, "before").ok()
@@ -86,14 +106,16 @@ def test_there_and_back_again(cluster: Cluster, template: str) -> None:
     assert "has grown since" in grown.text
     for path in disks(cluster):
         content = path.read_bytes()
-        assert content[:len(old[path])] == old[path]
-        assert not any(content[len(old[path]):])
+        assert content[: len(old[path])] == old[path]
+        assert not any(content[len(old[path]) :])
     healthy(cluster)
     if template == "file":
         run("gnt-instance", "move", "-f", "-n", cluster.node_names[1], WEB).failed(
-            "would destroy snapshots", "remove-snapshot")
-    run("gnt-instance", "modify", "-t", "file" if template == "sharedfile" else "sharedfile", WEB
-        ).failed("would destroy snapshots")
+            "would destroy snapshots", "remove-snapshot"
+        )
+    run(
+        "gnt-instance", "modify", "-t", "file" if template == "sharedfile" else "sharedfile", WEB
+    ).failed("would destroy snapshots")
     run("gnt-instance", "rename", WEB, "www.example.com").ok()
     run("gnt-instance", "rename", "www.example.com", WEB).ok()
     assert len(snapshots(cluster)) == 3
@@ -110,8 +132,21 @@ def test_there_and_back_again(cluster: Cluster, template: str) -> None:
 def test_a_node_dies_while_it_copies(cluster: Cluster) -> None:
     """What it left is listed, verified without complaint, and removed by the clean-up."""
     run, node = cluster.run, cluster.node_names[0]
-    run("gnt-instance", "add", "-t", "file", "-s", "512M", "-o", "noop", "-n", node, "--no-nics",
-        "--no-start", WEB).ok()
+    run(
+        "gnt-instance",
+        "add",
+        "-t",
+        "file",
+        "-s",
+        "512M",
+        "-o",
+        "noop",
+        "-n",
+        node,
+        "--no-nics",
+        "--no-start",
+        WEB,
+    ).ok()
     (disk,) = disks(cluster)
     content = os.urandom(MIB)
     with disk.open("r+b") as stream:
@@ -126,8 +161,10 @@ def test_a_node_dies_while_it_copies(cluster: Cluster) -> None:
     assert job.wait(PATIENCE_S) != 0
     assert partial.exists() and disk.exists()
     cluster.on(node, "ganeti-noded").ok()
-    wait_until(lambda: cluster.run("gnt-instance", "list-snapshots").exit_code == 0
-               and snapshots(cluster), "the node answers again")
+    wait_until(
+        lambda: cluster.run("gnt-instance", "list-snapshots").exit_code == 0 and snapshots(cluster),
+        "the node answers again",
+    )
     assert snapshots(cluster) == [("a", 0, False)]
     healthy(cluster)
     run("gnt-instance", "snapshot", "--snapshot-name", "a", WEB).failed("remove-snapshot")
@@ -169,8 +206,9 @@ def test_a_copy_of_one_moment_of_a_file_that_is_written_to(shared_blocks: Path) 
     directory = "/srv/ganeti/file-storage/web"
     with paths.override(paths.Paths(str(shared_blocks))):
         file.create_dir(directory)
-        disk = storage.device(Disk(
-            dev_type="file", logical_id=("loop", f"{directory}/disk0"), size=64))
+        disk = storage.device(
+            Disk(dev_type="file", logical_id=("loop", f"{directory}/disk0"), size=64)
+        )
         disk.create(64)
         ended = threading.Event()
 
@@ -190,8 +228,10 @@ def test_a_copy_of_one_moment_of_a_file_that_is_written_to(shared_blocks: Path) 
             for count in range(50):
                 disk.keep(f"a{count}", 0, at_rest=False)
                 with open(f"{disk.path}.snap.a{count}", "rb") as stream:
-                    first, second = os.pread(stream.fileno(), 8, 0), os.pread(
-                        stream.fileno(), 8, far)
+                    first, second = (
+                        os.pread(stream.fileno(), 8, 0),
+                        os.pread(stream.fileno(), 8, far),
+                    )
                 one, two = int.from_bytes(first, "big"), int.from_bytes(second, "big")
                 assert two in (one, one - 1)
                 seen.add(one)

@@ -53,9 +53,11 @@ class Servers:
             f"HostKey {root}/etc/ssh/ssh_host_ed25519_key\n"
             f"AuthorizedKeysFile {root}/root/.ssh/authorized_keys\nStrictModes no\n"
             "PasswordAuthentication no\nUsePAM no\nPermitRootLogin yes\nPidFile none\n"
-            f"SetEnv NODE={node}\n")
+            f"SetEnv NODE={node}\n"
+        )
         self.running[node] = subprocess.Popen(
-            [str(SSHD), "-D", "-e", "-f", str(config)], stderr=self.log)
+            [str(SSHD), "-D", "-e", "-f", str(config)], stderr=self.log
+        )
 
         def listens() -> bool:
             with socket.socket() as probe:
@@ -73,12 +75,23 @@ class Servers:
         """As one node would on another."""
         ssh_dir = self.cluster.path(source, "root/.ssh")
         keys = [path for path in ssh_dir.glob("id_*") if re.fullmatch("id_[a-z]+", path.name)]
-        argv = ["ssh", "-F", "/dev/null", "-oBatchMode=yes", "-oStrictHostKeyChecking=yes",
-                "-oGlobalKnownHostsFile=/dev/null", "-oCheckHostIP=no", "-oIdentitiesOnly=yes",
-                f"-oUserKnownHostsFile={self.cluster.path(source, 'var/lib/ganeti/known_hosts')}",
-                f"-oHostKeyAlias={alias or f'[{target}]:{self.port}'}", f"-p{self.port}",
-                *[f"-i{path}" for path in keys], f"-l{getpass.getuser()}", self.address(target),
-                "echo $NODE"]
+        argv = [
+            "ssh",
+            "-F",
+            "/dev/null",
+            "-oBatchMode=yes",
+            "-oStrictHostKeyChecking=yes",
+            "-oGlobalKnownHostsFile=/dev/null",
+            "-oCheckHostIP=no",
+            "-oIdentitiesOnly=yes",
+            f"-oUserKnownHostsFile={self.cluster.path(source, 'var/lib/ganeti/known_hosts')}",
+            f"-oHostKeyAlias={alias or f'[{target}]:{self.port}'}",
+            f"-p{self.port}",
+            *[f"-i{path}" for path in keys],
+            f"-l{getpass.getuser()}",
+            self.address(target),
+            "echo $NODE",
+        ]
         environment = {**self.cluster.environment}
         environment.pop("SSH_AUTH_SOCK", None)
         return run_program(argv, environment)
@@ -98,8 +111,9 @@ class Servers:
             assert listed.exists() == (source in may)
         blocks = {authorized(self.cluster, node).read_text().partition(BEGIN)[2] for node in nodes}
         assert len(blocks) == 1
-        known = {self.cluster.path(node, "var/lib/ganeti/known_hosts").read_text()
-                 for node in nodes}
+        known = {
+            self.cluster.path(node, "var/lib/ganeti/known_hosts").read_text() for node in nodes
+        }
         assert len(known) == 1
 
 
@@ -145,8 +159,9 @@ def renew(cluster: Cluster, *options: str) -> Finished:
 
 def keys(cluster: Cluster, kind: str) -> dict[str, str]:
     """The private keys of the nodes."""
-    found = {node: cluster.path(node, f"root/.ssh/id_{kind}").read_text()
-             for node in cluster.node_names}
+    found = {
+        node: cluster.path(node, f"root/.ssh/id_{kind}").read_text() for node in cluster.node_names
+    }
     assert len(set(found.values())) == len(found), "every node has a key of its own"
     return found
 

@@ -99,8 +99,11 @@ def test_installed_programs(tmp_path: Path) -> None:
     assert executable.strip() == str(prefix / "sbin/ganeti-noded")
     complete = str(prefix / "lib/ganeti/gnt-complete")
     assert "list\t" in run_program((complete, "gnt-job", "li"), outside).ok().stdout
-    for place in ("bash-completion/completions/gnt-job", "zsh/site-functions/_ganeti",
-                  "fish/vendor_completions.d/gnt-job.fish"):
+    for place in (
+        "bash-completion/completions/gnt-job",
+        "zsh/site-functions/_ganeti",
+        "fish/vendor_completions.d/gnt-job.fish",
+    ):
         assert complete in (prefix / "share" / place).read_text()
     root = {**outside, "GANETI_ROOTDIR": str(tmp_path / "root")}
     run_program((util, "start", "ganeti-noded"), root).failed("belongs to no cluster")

@@ -20,8 +20,14 @@ from pathlib import Path
 import pytest
 from harness import ROOT, VCLUSTER, Cluster, Finished, run_program, wait_until
 
-SECRET_FILES = ("server.pem", "client.pem", "rapi.pem", "spice.pem", "hmac.key",
-                "cluster-domain-secret")
+SECRET_FILES = (
+    "server.pem",
+    "client.pem",
+    "rapi.pem",
+    "spice.pem",
+    "hmac.key",
+    "cluster-domain-secret",
+)
 CONFD_CLIENT = str(ROOT / "tools" / "confd-client")
 
 
@@ -82,8 +88,11 @@ def _watched(watcher: Watcher) -> Iterator[None]:
 
 def on(cluster: Cluster, node: str, *argv: str, stdin: str | None = None) -> Finished:
     """Run a program on a node."""
-    return run_program((VCLUSTER, "run", "--node", node, str(cluster.directory), *argv),
-                       cluster.environment, stdin=stdin)
+    return run_program(
+        (VCLUSTER, "run", "--node", node, str(cluster.directory), *argv),
+        cluster.environment,
+        stdin=stdin,
+    )
 
 
 def all_nodes_answer(cluster: Cluster) -> bool:
@@ -92,6 +101,7 @@ def all_nodes_answer(cluster: Cluster) -> bool:
 
 
 # --- confd ---------------------------------------------------------------------------------------
+
 
 def test_every_candidate_answers_questions(cluster: Cluster) -> None:
     master = cluster.master
@@ -103,9 +113,12 @@ def test_every_candidate_answers_questions(cluster: Cluster) -> None:
 
 def test_a_stranger_gets_no_answer_and_is_counted(cluster: Cluster) -> None:
     import socket
+
     node = cluster.node_names[1]
-    address = dict(reversed(line.split()[:2]) for line in
-                   (cluster.directory / "hosts").read_text().splitlines())[node]
+    address = dict(
+        reversed(line.split()[:2])
+        for line in (cluster.directory / "hosts").read_text().splitlines()
+    )[node]
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.settimeout(0.5)
         for datagram in (b"hello", b"plj0{}", b'plj0{"salt": "1", "msg": "{}", "hmac": "00"}'):
@@ -119,6 +132,7 @@ def test_a_stranger_gets_no_answer_and_is_counted(cluster: Cluster) -> None:
 
 
 # --- joining by token ----------------------------------------------------------------------------
+
 
 class Offer:
     """``gnt-node add --token``, waiting in the background."""
@@ -187,20 +201,26 @@ def test_a_token_that_is_taken_back_expired_or_used(cluster: Cluster) -> None:
 
 # --- renewals ------------------------------------------------------------------------------------
 
+
 def renew(cluster: Cluster, *options: str) -> Finished:
     return cluster.run("gnt-cluster", "renew-crypto", "--force", *options)
 
 
 def contents(cluster: Cluster, name: str) -> set[str]:
-    return {cluster.path(node, f"var/lib/ganeti/{name}").read_text()
-            for node in cluster.node_names}
+    return {cluster.path(node, f"var/lib/ganeti/{name}").read_text() for node in cluster.node_names}
 
 
 def test_everything_is_renewed(cluster: Cluster) -> None:
     before = {name: contents(cluster, name) for name in SECRET_FILES if name != "spice.pem"}
     pids = {node: cluster.pid(node, "ganeti-noded") for node in cluster.node_names}
-    renew(cluster, "--new-cluster-certificate", "--new-confd-hmac-key", "--new-rapi-certificate",
-          "--new-cluster-domain-secret", "--new-spice-certificate").ok()
+    renew(
+        cluster,
+        "--new-cluster-certificate",
+        "--new-confd-hmac-key",
+        "--new-rapi-certificate",
+        "--new-cluster-domain-secret",
+        "--new-spice-certificate",
+    ).ok()
     for name, old in before.items():
         new = contents(cluster, name)
         assert not new & old, name
@@ -259,6 +279,7 @@ def test_killed_at_any_moment(cluster: Cluster) -> None:
 
 # --- where secrets are ---------------------------------------------------------------------------
 
+
 def test_the_masters_sockets(cluster: Cluster) -> None:
     run_dir = cluster.path(cluster.master, "var/run/ganeti")
     assert stat.S_IMODE((run_dir / "socket").stat().st_mode) == 0o770
@@ -278,18 +299,32 @@ def test_secret_parameters_are_kept_by_nobody(cluster: Cluster, watcher: Watcher
     secrets = cluster.directory.parent / "secrets"
     secrets.touch(mode=0o600)
     watcher.secrets[password] = "secret parameter of an OS"
-    job = [{"OP_ID": "OP_INSTANCE_CREATE", "instance_name": "kept.example.com",
-            "mode": "create", "disk_template": "sharedfile", "disks": [{"size": 64}], "nics": [],
-            "os_type": "keeper", "pnode": cluster.node_names[0], "start": False,
-            "name_check": False, "ip_check": False, "ignore_ipolicy": True,
+    job = [
+        {
+            "OP_ID": "OP_INSTANCE_CREATE",
+            "instance_name": "kept.example.com",
+            "mode": "create",
+            "disk_template": "sharedfile",
+            "disks": [{"size": 64}],
+            "nics": [],
+            "os_type": "keeper",
+            "pnode": cluster.node_names[0],
+            "start": False,
+            "name_check": False,
+            "ip_check": False,
+            "ignore_ipolicy": True,
             "osparams": {"drop": str(drop)},
-            "osparams_secret": {"root_password": password}}]
+            "osparams_secret": {"root_password": password},
+        }
+    ]
     secrets.write_text(json.dumps(job))
     cluster.run("gnt-debug", "submit-job", str(secrets)).ok()
     wait_until(drop.exists, "the OS was created")
     assert drop.read_text().split()[0] == hashlib.sha256(password.encode()).hexdigest()
-    wait_until(lambda: cluster.rows("gnt-job", "list", "-o", "status")[-1] == ["success"],
-               "the job has ended")
+    wait_until(
+        lambda: cluster.rows("gnt-job", "list", "-o", "status")[-1] == ["success"],
+        "the job has ended",
+    )
     listed = cluster.run("gnt-job", "info", cluster.rows("gnt-job", "list", "-o", "id")[-1][0])
     assert password not in listed.ok().text
     secrets.unlink()

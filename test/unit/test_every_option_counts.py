@@ -27,18 +27,27 @@ SILENT = {
 
 
 def sources(*places: str) -> str:
-    files = [path for place in places for path in (
-        [LIB / place] if place.endswith(".py") else sorted((LIB / place).rglob("*.py")))]
+    files = [
+        path
+        for place in places
+        for path in (
+            [LIB / place] if place.endswith(".py") else sorted((LIB / place).rglob("*.py"))
+        )
+    ]
     return "\n".join(path.read_text(encoding="utf-8") for path in files)
 
 
 FRONT = sources("client", "cli")
 UNITS = sources("cmdlib", "mcpu.py", "jqueue")
-OPTIONS = sorted({
-    (name, command.name, option.dest)
-    for name in client.PROGRAMS
-    for command in importlib.import_module(client.PROGRAMS[name]).PROGRAM.commands.values()
-    for option in command.options if option.dest and not option.dest.startswith("_")})
+OPTIONS = sorted(
+    {
+        (name, command.name, option.dest)
+        for name in client.PROGRAMS
+        for command in importlib.import_module(client.PROGRAMS[name]).PROGRAM.commands.values()
+        for option in command.options
+        if option.dest and not option.dest.startswith("_")
+    }
+)
 
 
 def opcode_classes() -> list[type[OpCode]]:
@@ -53,15 +62,20 @@ def opcode_classes() -> list[type[OpCode]]:
 def test_options() -> None:
     assert len(OPTIONS) > 500
     forgotten = [
-        option for option in OPTIONS
-        if not re.search(rf"""values\.{option[2]}\b|["']{option[2]}["']""", FRONT)]
+        option
+        for option in OPTIONS
+        if not re.search(rf"""values\.{option[2]}\b|["']{option[2]}["']""", FRONT)
+    ]
     assert forgotten == []
 
 
 @pytest.mark.parametrize("cls", opcode_classes(), ids=lambda cls: cls.OP_ID)
 def test_parameters(cls: type[OpCode]) -> None:
     forgotten = [
-        name for name in cls.PARAMS
-        if name not in OpCode.PARAMS and (cls.OP_ID, name) not in SILENT
-        and not re.search(rf"""\bop\.{name}\b|["']{name}["']""", UNITS)]
+        name
+        for name in cls.PARAMS
+        if name not in OpCode.PARAMS
+        and (cls.OP_ID, name) not in SILENT
+        and not re.search(rf"""\bop\.{name}\b|["']{name}["']""", UNITS)
+    ]
     assert forgotten == []

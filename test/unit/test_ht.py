@@ -10,7 +10,7 @@ CASES = [
     (ht.Any, [None, 1, object()], []),
     (ht.NoneType, [None], [0, "", False]),
     (ht.Bool, [True, False], [0, 1, None, "true"]),
-    (ht.Int, [0, -5, 10 ** 30], [True, 1.0, "1", None]),
+    (ht.Int, [0, -5, 10**30], [True, 1.0, "1", None]),
     (ht.NonNegInt, [0, 5], [-1, True, 1.0]),
     (ht.PositiveInt, [1], [0, -1, True]),
     (ht.NegativeInt, [-1], [0, 1]),
@@ -28,8 +28,11 @@ CASES = [
     (ht.DictOf(ht.Str, ht.Int), [{}, {"a": 1}], [{1: 1}, {"a": "b"}, []]),
     (ht.ObjectOf(ht.Int), [{}, {"a": 1}], [{"a": "b"}, []]),
     (ht.Tuple(ht.Int, ht.Str), [[1, "a"], (1, "a")], [[1], [1, "a", 2], ["a", 1], "ab"]),
-    (ht.Shape("pair", {"a": ht.Int}, {"b": ht.Str}), [{"a": 1}, {"a": 1, "b": "x"}],
-     [{}, {"b": "x"}, {"a": 1, "c": 2}, {"a": "x"}, []]),
+    (
+        ht.Shape("pair", {"a": ht.Int}, {"b": ht.Str}),
+        [{"a": 1}, {"a": 1, "b": "x"}],
+        [{}, {"b": "x"}, {"a": 1, "c": 2}, {"a": "x"}, []],
+    ),
     (ht.JobId, [0, 5, "12"], [-1, "x", "", "-1", True, None, "²"]),
     (ht.Private(ht.Str), ["a"], [1]),
 ]
@@ -43,31 +46,39 @@ def test_words(word, good, bad):
         assert word(value) is False, value
 
 
-@pytest.mark.parametrize(("word", "text"), [
-    (ht.Maybe(ht.ListOf(ht.NonEmptyString)), "maybe(list(nonempty-str))"),
-    (ht.DictOf(ht.Str, ht.Or(ht.Int, ht.NoneType)), "dict(str,or(int,none))"),
-    (ht.Tuple(ht.Bool, ht.SetOf(ht.NonNegInt)), "tuple(bool,set(nonneg(int)))"),
-    (ht.Named("evening", ht.Str), "evening"),
-])
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        (ht.Maybe(ht.ListOf(ht.NonEmptyString)), "maybe(list(nonempty-str))"),
+        (ht.DictOf(ht.Str, ht.Or(ht.Int, ht.NoneType)), "dict(str,or(int,none))"),
+        (ht.Tuple(ht.Bool, ht.SetOf(ht.NonNegInt)), "tuple(bool,set(nonneg(int)))"),
+        (ht.Named("evening", ht.Str), "evening"),
+    ],
+)
 def test_text(word, text):
     assert str(word) == text and text in repr(word)
 
 
-@pytest.mark.parametrize(("word", "text"), [
-    (ht.Maybe(ht.PositiveInt), "a whole number above 0 or null"),
-    (ht.Maybe(ht.Bool), "true or false, or null"),
-    (ht.Or(ht.NonNegInt, ht.NonEmptyString, ht.NoneType),
-     "a whole number from 0 upwards, text that is not empty or null"),
-    (ht.ListOf(ht.Maybe(ht.Str)), "a list, each item text or null"),
-    (ht.Maybe(ht.ListOf(ht.Str)), "a list, each item text, or null"),
-    (ht.DictOf(ht.Str, ht.Float), "an object, each value a number"),
-    (ht.Tuple(ht.Int, ht.List), "a list of 2: a whole number; a list"),
-    (ht.OneOf("reboot-type", ("soft", "hard", "full")), "soft, hard or full"),
-    (ht.OneOf("letter", "abcdefghijklmnopqrs"), "letter"),
-    (ht.Secret(ht.Dict), "an object"),
-    (ht.Named("evening", ht.Str), "evening"),
-    (ht.JobId, "the number of a job"),
-])
+@pytest.mark.parametrize(
+    ("word", "text"),
+    [
+        (ht.Maybe(ht.PositiveInt), "a whole number above 0 or null"),
+        (ht.Maybe(ht.Bool), "true or false, or null"),
+        (
+            ht.Or(ht.NonNegInt, ht.NonEmptyString, ht.NoneType),
+            "a whole number from 0 upwards, text that is not empty or null",
+        ),
+        (ht.ListOf(ht.Maybe(ht.Str)), "a list, each item text or null"),
+        (ht.Maybe(ht.ListOf(ht.Str)), "a list, each item text, or null"),
+        (ht.DictOf(ht.Str, ht.Float), "an object, each value a number"),
+        (ht.Tuple(ht.Int, ht.List), "a list of 2: a whole number; a list"),
+        (ht.OneOf("reboot-type", ("soft", "hard", "full")), "soft, hard or full"),
+        (ht.OneOf("letter", "abcdefghijklmnopqrs"), "letter"),
+        (ht.Secret(ht.Dict), "an object"),
+        (ht.Named("evening", ht.Str), "evening"),
+        (ht.JobId, "the number of a job"),
+    ],
+)
 def test_in_words(word, text):
     assert ht.in_words(word) == text
 

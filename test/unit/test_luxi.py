@@ -123,8 +123,9 @@ def test_no_permission(here: paths.Paths) -> None:
         luxi.Client().call("Anything")
 
 
-def test_permission_errors_have_their_own_class(here: paths.Paths,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permission_errors_have_their_own_class(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(path: str, timeout_s: float) -> socket.socket:
         raise PermissionError(13, "Permission denied")
 
@@ -159,9 +160,12 @@ def test_a_master_that_talks_nonsense(here: paths.Paths) -> None:
 
 
 def test_nochange_is_asked_again(here: paths.Paths) -> None:
-    thread = serve(here.master_socket, b'{"success":true,"result":"nochange"}\x03',
-                   b'{"success":true,"result":"nochange"}\x03',
-                   b'{"success":true,"result":[["success"],[]]}\x03')
+    thread = serve(
+        here.master_socket,
+        b'{"success":true,"result":"nochange"}\x03',
+        b'{"success":true,"result":"nochange"}\x03',
+        b'{"success":true,"result":[["success"],[]]}\x03',
+    )
     with luxi.Client() as client:
         assert client.wait_for_job_change_once(1, ["status"], ["running"], None) is None
         assert client.wait_for_job_change(1, ["status"], ["running"], None) == (["success"], [])
@@ -169,8 +173,10 @@ def test_nochange_is_asked_again(here: paths.Paths) -> None:
 
 
 def test_a_pipeline_gives_errors_as_values(here: paths.Paths) -> None:
-    thread = serve(here.master_socket, b'{"success":true,"result":1}\x03'
-                   b'{"success":false,"result":["JobLost",["gone"]]}\x03')
+    thread = serve(
+        here.master_socket,
+        b'{"success":true,"result":1}\x03{"success":false,"result":["JobLost",["gone"]]}\x03',
+    )
     with luxi.Client() as client:
         first, second = client.pipeline([("A", []), ("B", [1])])
     assert first == 1

@@ -38,7 +38,21 @@ from ganeti.allocator.requests import (
 )
 
 __all__ = [
-    "Allocate", "AllocateSecondary", "Answer", "ChangeGroup", "Moves", "MultiAllocate",
-    "NodeEvacuate", "Placements", "Relocate", "Request", "allocate_nic", "ask",
-    "instance_space_mib", "nic_dict", "prepare", "required_nodes", "run",
+    "Allocate",
+    "AllocateSecondary",
+    "Answer",
+    "ChangeGroup",
+    "Moves",
+    "MultiAllocate",
+    "NodeEvacuate",
+    "Placements",
+    "Relocate",
+    "Request",
+    "allocate_nic",
+    "ask",
+    "instance_space_mib",
+    "nic_dict",
+    "prepare",
+    "required_nodes",
+    "run",
 ]

@@ -32,7 +32,8 @@ def parse(allocator: str, text: str) -> Answer:
         shown = text.strip()[:_SHOWN]
         raise errors.AllocatorError(
             f"the answer of instance allocator {allocator} cannot be read: {err}. It began with"
-            f" {shown!r}.") from err
+            f" {shown!r}."
+        ) from err
     if not isinstance(found, dict):
         raise _wrong(allocator, f"is not a JSON object but {found!r:.{_SHOWN}}")
     if "result" not in found and "nodes" in found:

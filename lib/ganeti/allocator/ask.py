@@ -26,8 +26,11 @@ def prepare(rpc: RpcRunner, config: ConfigData, request: Request[Any]) -> dict[s
     :raises AllocatorError: a node answered nonsense, or the request does not fit the cluster.
     """
     found = live.collect(
-        rpc, config, hypervisor=request.hypervisor_of(config),
-        template=request.disk_template_of(config))
+        rpc,
+        config,
+        hypervisor=request.hypervisor_of(config),
+        template=request.disk_template_of(config),
+    )
     for name, reason in found.silent.items():
         log.warning("node %s is not considered by the allocator: %s", name, reason)
     return {
@@ -44,14 +47,19 @@ def run(rpc: RpcRunner, config: ConfigData, allocator: str, request: Request[Any
     text = json.dumps(prepare(rpc, config, request))
     parameters = {**config.cluster.default_iallocator_params, **request.parameters()}
     answer = rpc.call(
-        IALLOCATOR_RUNNER, config.cluster.master_node, name=allocator, request=text,
-        parameters=parameters)
+        IALLOCATOR_RUNNER,
+        config.cluster.master_node,
+        name=allocator,
+        request=text,
+        parameters=parameters,
+    )
     failure = answer.failure
     if isinstance(failure, errors.NodeCallFailed):
         raise errors.AllocatorError(failure.message) from failure
     if failure is not None:
         raise errors.AllocatorError(
-            f"instance allocator {allocator} cannot be asked: {failure}") from failure
+            f"instance allocator {allocator} cannot be asked: {failure}"
+        ) from failure
     return str(answer.data)
 
 
@@ -66,10 +74,12 @@ def ask(rpc: RpcRunner, config: ConfigData, allocator: str, request: Request[T])
     found = answers.parse(allocator, run(rpc, config, allocator, request))
     if not found.success:
         raise errors.NoPlacement(
-            f"instance allocator {allocator} found no place: {found.info or 'it gives no reason'}")
+            f"instance allocator {allocator} found no place: {found.info or 'it gives no reason'}"
+        )
     log.info("instance allocator %s: %s", allocator, found.info)
     try:
         return request.check(config, found.result)
     except errors.AllocatorError as err:
         raise errors.AllocatorError(
-            f"the answer of instance allocator {allocator} cannot be used: {err}") from err
+            f"the answer of instance allocator {allocator} cannot be used: {err}"
+        ) from err

@@ -84,9 +84,7 @@ def node_dict(
     }
 
 
-def _numbers(
-    config: ConfigData, live: LiveNode, primaries: Collection[Instance]
-) -> dict[str, int]:
+def _numbers(config: ConfigData, live: LiveNode, primaries: Collection[Instance]) -> dict[str, int]:
     own = config.cluster
     assigned = up = 0
     free = live.memory_free_mib
@@ -132,8 +130,12 @@ def instance_dict(config: ConfigData, instance: Instance) -> dict[str, Any]:
             for nic in instance.nics
         ],
         "disks": [
-            {"dev_type": disk.dev_type, "size": disk.size, "mode": disk.mode,
-             "spindles": disk.spindles}
+            {
+                "dev_type": disk.dev_type,
+                "size": disk.size,
+                "mode": disk.mode,
+                "spindles": disk.spindles,
+            }
             for disk in disks
         ],
         "disk_template": fill.disk_template(disks),

@@ -101,7 +101,8 @@ def reserved_mib(config: ConfigData, template: str | None) -> tuple[dict[str, in
         for disk in fill.instance_disks(config, instance):
             for uuid in disk.nodes if disk.dev_type in kinds else ():
                 space[uuid] = space.get(uuid, 0) + sum(
-                    part.size for part in disk.children or (disk,))
+                    part.size for part in disk.children or (disk,)
+                )
     return memory, space
 
 
@@ -126,15 +127,26 @@ def collect(
     for node in nodes:
         exclusive = _exclusive(config, node)
         all_units[node.uuid] = units.units(cluster, groups, exclusive=exclusive)
-        asked[node.uuid] = [*counted[node.uuid], *(
-            unit for unit in units.questions(all_units[node.uuid], exclusive=exclusive)
-            if unit not in counted[node.uuid])]
+        asked[node.uuid] = [
+            *counted[node.uuid],
+            *(
+                unit
+                for unit in units.questions(all_units[node.uuid], exclusive=exclusive)
+                if unit not in counted[node.uuid]
+            ),
+        ]
     facts = rpc.call_many(
-        NODE_INFO, uuids, hv_specs=[[hypervisor, cluster.hvparams.get(hypervisor, {})]],
-        per_node={uuid: {"storage_units": asked[uuid]} for uuid in uuids})
+        NODE_INFO,
+        uuids,
+        hv_specs=[[hypervisor, cluster.hvparams.get(hypervisor, {})]],
+        per_node={uuid: {"storage_units": asked[uuid]} for uuid in uuids},
+    )
     guests = rpc.call_many(
-        ALL_INSTANCES_INFO, uuids, hypervisors=list(cluster.enabled_hypervisors),
-        hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors})
+        ALL_INSTANCES_INFO,
+        uuids,
+        hypervisors=list(cluster.enabled_hypervisors),
+        hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors},
+    )
     memory, space = reserved_mib(config, stored_on)
     live: dict[str, LiveNode] = {}
     silent: dict[str, str] = {}
@@ -143,13 +155,16 @@ def collect(
         if failure is not None:
             silent[node.name] = str(failure)
         else:
-            found = live_node(node.name, facts[node.uuid].data, guests[node.uuid].data,
-                              len(counted[node.uuid]))
+            found = live_node(
+                node.name, facts[node.uuid].data, guests[node.uuid].data, len(counted[node.uuid])
+            )
             storage = units.described(all_units[node.uuid], facts[node.uuid].data[1] or ())
             live[node.uuid] = replace(
-                found, storage=storage,
+                found,
+                storage=storage,
                 memory_free_mib=max(0, found.memory_free_mib - memory.get(node.uuid, 0)),
-                disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)))
+                disk_free_mib=max(0, found.disk_free_mib - space.get(node.uuid, 0)),
+            )
     return LiveData(live, silent)
 
 
@@ -158,8 +173,9 @@ def _exclusive(config: ConfigData, node: Node) -> bool:
     return bool(fill.fill_nd(config.cluster, group, node).get("exclusive_storage", False))
 
 
-def live_node(node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]],
-              counted: int | None = None) -> LiveNode:
+def live_node(
+    node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]], counted: int | None = None
+) -> LiveNode:
     """The facts of one node.
 
     :param info: answer of ``node_info``: ``[boot id, storage units, facts of hypervisors]``.
@@ -170,7 +186,8 @@ def live_node(node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]]
     storage, hypervisors = (info[1] or [], info[2] or []) if len(info) == 3 else ([], [])
     facts = hypervisors[0] if hypervisors and isinstance(hypervisors[0], dict) else {}
     memory_total, memory_free, memory_dom0, cpus, cpus_dom0 = (
-        _number(node_name, name, facts.get(name)) for name in _FACTS)
+        _number(node_name, name, facts.get(name)) for name in _FACTS
+    )
     space = {"storage_size": 0, "storage_free": 0}
     spindles = dict(space)
     for unit in storage[:counted]:
@@ -179,17 +196,27 @@ def live_node(node_name: str, info: Any, guests: Mapping[str, Mapping[str, Any]]
             # A directory which comes into being with the first instance has no size yet.
             if unit.get(name) is not None:
                 target[name] = _number(node_name, name, unit[name])
-    running = {name: _number(node_name, f"memory of instance {name}", guest.get("memory"))
-               for name, guest in guests.items()}
+    running = {
+        name: _number(node_name, f"memory of instance {name}", guest.get("memory"))
+        for name, guest in guests.items()
+    }
     return LiveNode(
-        memory_total, memory_free, memory_dom0, cpus, cpus_dom0,
-        disk_total_mib=space["storage_size"], disk_free_mib=space["storage_free"],
-        spindles_total=spindles["storage_size"], spindles_free=spindles["storage_free"],
-        running=running)
+        memory_total,
+        memory_free,
+        memory_dom0,
+        cpus,
+        cpus_dom0,
+        disk_total_mib=space["storage_size"],
+        disk_free_mib=space["storage_free"],
+        spindles_total=spindles["storage_size"],
+        spindles_free=spindles["storage_free"],
+        running=running,
+    )
 
 
 def _number(node_name: str, what: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise errors.AllocatorError(
-            f"node {node_name} does not tell its {what.replace('_', ' ')}, it answered {value!r}")
+            f"node {node_name} does not tell its {what.replace('_', ' ')}, it answered {value!r}"
+        )
     return int(value)

@@ -124,8 +124,10 @@ class Allocate(Request[tuple[str, ...]]):
             "vcpus": self.vcpus,
             "memory": self.memory_mib,
             "spindle_use": self.spindle_use,
-            "disks": [{"vg": None, "name": None, **disk, "dev_type": self.disk_template}
-                      for disk in self.disks],
+            "disks": [
+                {"vg": None, "name": None, **disk, "dev_type": self.disk_template}
+                for disk in self.disks
+            ],
             "disk_space_total": instance_space_mib(self.disk_template, sizes),
             "nics": [dict(nic) for nic in self.nics],
             "required_nodes": self.required_nodes,
@@ -133,7 +135,8 @@ class Allocate(Request[tuple[str, ...]]):
         }
         if self.only_nodes is not None:
             described["restrict-to-nodes"] = sorted(
-                config.nodes[uuid].name for uuid in self.only_nodes if uuid in config.nodes)
+                config.nodes[uuid].name for uuid in self.only_nodes if uuid in config.nodes
+            )
         return described
 
     def check(self, config: ConfigData, result: Any) -> tuple[str, ...]:
@@ -142,10 +145,12 @@ class Allocate(Request[tuple[str, ...]]):
             _require_target(node)
             if self.only_nodes is not None and node.uuid not in self.only_nodes:
                 raise errors.AllocatorError(
-                    f"node {node.name} is not one of those among which it was to choose")
+                    f"node {node.name} is not one of those among which it was to choose"
+                )
             if self.group is not None and node.group != self.group:
                 raise errors.AllocatorError(
-                    f"node {node.name} is not in group {config.nodegroups[self.group].name}")
+                    f"node {node.name} is not in group {config.nodegroups[self.group].name}"
+                )
         return tuple(node.uuid for node in nodes)
 
 
@@ -175,7 +180,8 @@ class Relocate(Request[tuple[str, ...]]):
         disks = fill.instance_disks(config, instance)
         if fill.disk_template(disks) not in disk_c.MIRRORED:
             raise errors.AllocatorError(
-                f"instance {instance.name} cannot be relocated: its disks are on one node only")
+                f"instance {instance.name} cannot be relocated: its disks are on one node only"
+            )
         return {
             "name": instance.name,
             "disk_space_total": describe.space_mib(disks),
@@ -195,7 +201,8 @@ class Relocate(Request[tuple[str, ...]]):
             if node.group not in groups:
                 raise errors.AllocatorError(
                     f"node {node.name} is in group {config.nodegroups[node.group].name}, in which"
-                    f" instance {instance.name} is not")
+                    f" instance {instance.name} is not"
+                )
         return tuple(node.uuid for node in nodes)
 
 
@@ -219,7 +226,8 @@ class AllocateSecondary(Request[str]):
         _require_target(node)
         if node.uuid == instance.primary_node:
             raise errors.AllocatorError(
-                f"node {node.name} is the primary node of instance {instance.name}")
+                f"node {node.name} is the primary node of instance {instance.name}"
+            )
         return node.uuid
 
 
@@ -288,7 +296,8 @@ class _Moving(Request[Moves]):
         return Moves(
             tuple(_move(config, entry) for entry in _list(moved, "moved instances")),
             tuple(_failure(config, entry) for entry in _list(failed, "failed instances")),
-            tuple(_job(config, job) for job in _list(jobs, "jobs")))
+            tuple(_job(config, job) for job in _list(jobs, "jobs")),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +331,10 @@ class ChangeGroup(_Moving):
     MODE: ClassVar[str] = "change-group"
 
     def to_dict(self, config: ConfigData) -> dict[str, Any]:
-        return {"instances": _names(config, self.instances),
-                "target_groups": list(self.target_groups)}
+        return {
+            "instances": _names(config, self.instances),
+            "target_groups": list(self.target_groups),
+        }
 
 
 # -- shapes --------------------------------------------------------------------------------------
@@ -350,7 +361,8 @@ def _nodes(config: ConfigData, result: Any, instance_name: str, count: int) -> l
     if len(names) != count:
         raise errors.AllocatorError(
             f"instance {instance_name} needs {count} node{'s' * (count > 1)}, not {len(names)}:"
-            f" {names!r:.200}")
+            f" {names!r:.200}"
+        )
     nodes = [_node(config, name) for name in names]
     if len({node.uuid for node in nodes}) != count:
         raise errors.AllocatorError(f"it chose node {nodes[0].name} twice")
@@ -373,8 +385,11 @@ def _instance(config: ConfigData, name: Any) -> Instance:
 
 def _require_target(node: Node) -> None:
     """The node may get instances; an allocator was told so, but it is a program by others."""
-    for refused, reason in ((node.offline, "offline"), (node.drained, "drained"),
-                            (not node.vm_capable, "not meant to run instances")):
+    for refused, reason in (
+        (node.offline, "offline"),
+        (node.drained, "drained"),
+        (not node.vm_capable, "not meant to run instances"),
+    ):
         if refused:
             raise errors.AllocatorError(f"node {node.name} is {reason}")
 

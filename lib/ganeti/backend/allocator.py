@@ -52,7 +52,8 @@ def find(name: str) -> str:
                 raise errors.ConfigurationError(f"instance allocator {path} is not executable")
             return path
     raise errors.ConfigurationError(
-        f"instance allocator {name} is in none of {', '.join(searched)}")
+        f"instance allocator {name} is in none of {', '.join(searched)}"
+    )
 
 
 @serves(calls.IALLOCATOR_RUNNER)
@@ -67,16 +68,19 @@ def run(name: str, request: str, parameters: dict[str, Any]) -> str:
     run_dir = paths.current().run_dir
     fs.make_dirs(run_dir, 0o755)
     with tempfile.NamedTemporaryFile(
-            "w", prefix="ganeti-iallocator.", dir=run_dir, encoding="utf-8") as stream:
+        "w", prefix="ganeti-iallocator.", dir=run_dir, encoding="utf-8"
+    ) as stream:
         stream.write(request)
         stream.flush()
         try:
-            done = process.run(allocator_argv(program, stream.name, parameters),
-                               timeout_s=_TIMEOUT_S, check=False)
+            done = process.run(
+                allocator_argv(program, stream.name, parameters), timeout_s=_TIMEOUT_S, check=False
+            )
         except errors.CommandError as err:
             raise errors.OpExecError(f"instance allocator {name} failed: {err}") from err
     if done.failed:
         said = done.stderr.strip() or done.stdout.strip()
         raise errors.OpExecError(
-            f"instance allocator {name} {done.fail_reason}: {said or 'it printed nothing'}")
+            f"instance allocator {name} {done.fail_reason}: {said or 'it printed nothing'}"
+        )
     return done.stdout

@@ -30,6 +30,7 @@ _SEPARATOR = ":"
 
 # Links
 
+
 def link_path(instance_name: str, index: int) -> str:
     """Where the hypervisor finds a disk of an instance."""
     if "/" in instance_name or instance_name.startswith("."):
@@ -54,7 +55,8 @@ def make_link(instance_name: str, index: int, device_path: str) -> str:
         os.rename(temporary, link)
     except OSError as err:
         raise errors.BlockDeviceError(
-            f"cannot make the link {link} for disk {index}: {err.strerror}") from err
+            f"cannot make the link {link} for disk {index}: {err.strerror}"
+        ) from err
     return link
 
 
@@ -72,11 +74,12 @@ def remove_links(instance_name: str) -> None:
     except FileNotFoundError:
         return
     for name in names:
-        if name.startswith(prefix) and name[len(prefix):].isdigit():
+        if name.startswith(prefix) and name[len(prefix) :].isdigit():
             fs.remove_file(f"{directory}/{name}")
 
 
 # What a device belongs to
+
 
 def _cache_file(device_path: str) -> str:
     name = paths.current().to_virtual(device_path).replace("/", "_")
@@ -87,8 +90,9 @@ def _note_owner(device_path: str, owner: str, on_primary: bool, iv_name: str) ->
     side = "primary" if on_primary else "secondary"
     try:
         fs.make_dirs(paths.current().bdev_cache_dir, 0o755)
-        fs.write_file(_cache_file(device_path), f"{owner} {side} {iv_name or 'not_visible'}\n",
-                      sync=False)
+        fs.write_file(
+            _cache_file(device_path), f"{owner} {side} {iv_name or 'not_visible'}\n", sync=False
+        )
     except OSError as err:
         # Information for people only.
         logging.warning("cannot note the owner of %s: %s", device_path, err)
@@ -102,6 +106,7 @@ def _forget_owner(device_path: str) -> None:
 
 
 # Trees of devices
+
 
 def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDevice:
     # What lies below a mirrored disk that one assembles itself, as far as it is there.
@@ -130,9 +135,11 @@ def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
 
 # Calls
 
+
 @serves(calls.BLOCKDEV_CREATE)
-def create(disk: Disk, size_mib: int, owner: str, on_primary: bool, info: str,
-           exclusive_storage: bool) -> str | None:
+def create(
+    disk: Disk, size_mib: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool
+) -> str | None:
     """Make a device, below-lying ones are there already; returns its name on this node."""
     for child in disk.children:
         storage.device(child).assemble()
@@ -273,18 +280,22 @@ def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
             continue
         found = below.sync_status()
         status = replace(
-            status, is_degraded=bool(status.is_degraded or found.is_degraded),
-            ldisk_status=max(status.ldisk_status or 0, found.ldisk_status or 0) or None)
+            status,
+            is_degraded=bool(status.is_degraded or found.is_degraded),
+            ldisk_status=max(status.ldisk_status or 0, found.ldisk_status or 0) or None,
+        )
     return status
 
 
 @serves(calls.BLOCKDEV_GROW)
-def grow(disk: Disk, amount_mib: int, dry_run: bool, backing_store: bool,
-         exclusive_storage: bool) -> None:
+def grow(
+    disk: Disk, amount_mib: int, dry_run: bool, backing_store: bool, exclusive_storage: bool
+) -> None:
     """Add to the size of a disk."""
     for device in _devices([disk]):
-        device.grow(amount_mib, dry_run=dry_run, backing_store=backing_store,
-                    exclusive=exclusive_storage)
+        device.grow(
+            amount_mib, dry_run=dry_run, backing_store=backing_store, exclusive=exclusive_storage
+        )
 
 
 @serves(calls.BLOCKDEV_RENAME)

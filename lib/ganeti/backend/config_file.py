@@ -68,8 +68,13 @@ def serial_of(content: bytes, name: str = "what was sent") -> int:
 
 
 @serves(calls.CONFIG_REWRITE)
-def rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int,
-            ssconf: dict[str, str] | None = None) -> bool:
+def rewrite(
+    base_bytes: int,
+    base_end: str,
+    parts: list[str | list[int]],
+    new_bytes: int,
+    ssconf: dict[str, str] | None = None,
+) -> bool:
     """Make the new file of the present one; see :data:`ganeti.wire.calls.CONFIG_REWRITE`.
 
     :returns: False when the present one is not what the master thinks; it was not changed.
@@ -82,8 +87,7 @@ def rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_by
     return _rewrite(base_bytes, base_end, parts, new_bytes)
 
 
-def _rewrite(
-    base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int) -> bool:
+def _rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_bytes: int) -> bool:
     made: list[tuple[int, int] | bytes] = []
     for part in parts:
         if isinstance(part, str):
@@ -95,7 +99,8 @@ def _rewrite(
     total = sum(part[1] if isinstance(part, tuple) else len(part) for part in made)
     if total != new_bytes:
         raise errors.ConfigurationError(
-            f"the parts of the configuration are {total} bytes, not {new_bytes}")
+            f"the parts of the configuration are {total} bytes, not {new_bytes}"
+        )
     path = paths.current().cluster_conf_file
     try:
         with caller.writing(master_state.CONFIG):
@@ -116,7 +121,8 @@ def _is_base(path: str, size: int, end: bytes) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return os.fstat(fd).st_size == size and \
-            os.pread(fd, len(end), max(0, size - len(end))) == end
+        return (
+            os.fstat(fd).st_size == size and os.pread(fd, len(end), max(0, size - len(end))) == end
+        )
     finally:
         os.close(fd)

@@ -110,18 +110,33 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     here = paths.current()
     if daemonize.read_pid(here.pid_file("ganeti-masterd")) is not None:
         raise errors.ConfigurationError(
-            "the master daemon runs on this node, so the node cannot leave the cluster")
+            "the master daemon runs on this node, so the node cannot leave the cluster"
+        )
     if modify_ssh_setup:
         ssh_keys.forget(here)
     jobqueue.remove_jobs()
     # The server certificate goes last: as long as it is there the call can be made again.
-    secret = [here.noded_client_cert_file, here.rapi_cert_file, here.hmac_key,
-              here.cluster_domain_secret, here.spice_cert_file, here.spice_cacert_file]
-    plain = [here.cluster_conf_file, here.cluster_conf_file + DEMOTED_SUFFIX,
-             here.master_state_file, here.known_hosts_file, here.queue_serial_file,
-             here.queue_version_file, here.queue_drain_file, here.watcher_pausefile,
-             here.server_ca_file, here.lvm_state_file,
-             *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*")]
+    secret = [
+        here.noded_client_cert_file,
+        here.rapi_cert_file,
+        here.hmac_key,
+        here.cluster_domain_secret,
+        here.spice_cert_file,
+        here.spice_cacert_file,
+    ]
+    plain = [
+        here.cluster_conf_file,
+        here.cluster_conf_file + DEMOTED_SUFFIX,
+        here.master_state_file,
+        here.known_hosts_file,
+        here.queue_serial_file,
+        here.queue_version_file,
+        here.queue_drain_file,
+        here.watcher_pausefile,
+        here.server_ca_file,
+        here.lvm_state_file,
+        *glob.glob(f"{glob.escape(here.data_dir)}/{ssconf.FILE_PREFIX}*"),
+    ]
     for path in (*plain, *secret, here.noded_cert_file):
         fs.remove_file(path)
     # What the configuration was, with the secrets it had.

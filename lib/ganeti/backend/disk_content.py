@@ -50,8 +50,7 @@ def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
     device = _existing(disk)
     end_mib = device.size_bytes() // _MIB
     if offset_mib + size_mib > end_mib:
-        raise device.fail(
-            f"cannot wipe up to {offset_mib + size_mib} MiB, it has {end_mib} MiB")
+        raise device.fail(f"cannot wipe up to {offset_mib + size_mib} MiB, it has {end_mib} MiB")
     argv = copy.wipe_argv(device.path, offset_mib, size_mib, is_block=_is_block(device.path))
     _dd(device, argv, "cannot be wiped")
 
@@ -78,8 +77,11 @@ def _write_image(device: BlockDevice, path: str, size_mib: int) -> None:
     image_mib = -(-os.path.getsize(path) // _MIB)
     if image_mib > size_mib:
         raise device.fail(f"image {path} has {image_mib} MiB, there is room for {size_mib}")
-    _dd(device, copy.image_argv(path, device.path, size_mib, is_block=_is_block(device.path)),
-        f"image {path} cannot be written")
+    _dd(
+        device,
+        copy.image_argv(path, device.path, size_mib, is_block=_is_block(device.path)),
+        f"image {path} cannot be written",
+    )
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT)

@@ -54,16 +54,20 @@ class Dispatcher:
             return server.Response(400, str(err).encode("utf-8", "backslashreplace"))
         if refusal is not None:
             return refusal
-        signal.setitimer(signal.ITIMER_REAL,
-                         call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
+        signal.setitimer(signal.ITIMER_REAL, call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
         start = time.monotonic()
         # One child may serve several requests; what an earlier one read may no longer be true.
         lvm.here().forget()
         try:
             response = _ok(call.result.encode(handler(**args)), keep=call.keep)
             # What comes many times a second would fill the log and hide the rest.
-            _log.log(logging.DEBUG if call.keep else logging.INFO, "%s for %s took %.3f s",
-                     call.name, request.peer, time.monotonic() - start)
+            _log.log(
+                logging.DEBUG if call.keep else logging.INFO,
+                "%s for %s took %.3f s",
+                call.name,
+                request.peer,
+                time.monotonic() - start,
+            )
         except errors.QuitGanetiException as err:
             _log.info("%s for %s asks this daemon to end", call.name, request.peer)
             ok, payload = err.args
@@ -71,14 +75,18 @@ class Dispatcher:
         except master_state.StaleEpochError as err:
             response = _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
-            _log.error("%s for %s failed after %.3f s: %s", call.name, request.peer,
-                       time.monotonic() - start, err)
+            _log.error(
+                "%s for %s failed after %.3f s: %s",
+                call.name,
+                request.peer,
+                time.monotonic() - start,
+                err,
+            )
             response = failed(err)
         except Exception as err:  # noqa: BLE001  # the door of a node call
             _log.exception("%s for %s broke", call.name, request.peer)
             response = failed(err)
         return response
-
 
     def _admit(self, call: calls.Call, request: server.Request) -> server.Response | None:
         """Obey the newest master only; the refusal of any other, and the error of a sick node.
@@ -99,8 +107,9 @@ class Dispatcher:
         return None
 
 
-def _stale(call: calls.Call, request: server.Request, err: master_state.StaleEpochError
-           ) -> server.Response:
+def _stale(
+    call: calls.Call, request: server.Request, err: master_state.StaleEpochError
+) -> server.Response:
     _log.warning("%s for %s refused: %s", call.name, request.peer, err)
     return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})
 

@@ -27,7 +27,8 @@ def _mirrored(disk: Disk) -> DrbdDevice:
     if disk.dev_type != disk_constants.DRBD8:
         raise errors.BlockDeviceError(
             f"disk {disk.uuid or disk.iv_name} of type '{disk.dev_type}' is not mirrored by this"
-            " cluster")
+            " cluster"
+        )
     return device.DrbdDevice(disk)
 
 
@@ -61,10 +62,13 @@ def wait_sync(disks: Sequence[Disk]) -> list[Any]:
     return _wait_sync(list(map(_mirrored, disks)))
 
 
-def _wait_sync(devices: Sequence[DrbdDevice], sleep: Callable[[float], None] = time.sleep,
-               ) -> list[Any]:
+def _wait_sync(
+    devices: Sequence[DrbdDevice],
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Any]:
     all_done, lowest = True, 100.0
     for one in devices:
+
         def together(one: DrbdDevice = one) -> tuple[bool, float]:
             state = one.sync_progress()
             if not state.connected and not state.resyncing:

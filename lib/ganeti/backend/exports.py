@@ -60,8 +60,12 @@ def export_list() -> list[str]:
         names = fs.list_visible(paths.current().export_dir)
     except FileNotFoundError:
         return []
-    return [name for name in names if not name.endswith((UNFINISHED, _REPLACED))
-            and os.path.isfile(f"{directory(name)}/{CONFIG_FILE}")]
+    return [
+        name
+        for name in names
+        if not name.endswith((UNFINISHED, _REPLACED))
+        and os.path.isfile(f"{directory(name)}/{CONFIG_FILE}")
+    ]
 
 
 @serves(calls.EXPORT_INFO)
@@ -83,7 +87,8 @@ def export_info(path: str) -> str:
     missing = [name for name in ("export", "instance") if not parser.has_section(name)]
     if missing:
         raise errors.OpExecError(
-            f"{CONFIG_FILE} of the export in {found} has no section {', '.join(missing)}")
+            f"{CONFIG_FILE} of the export in {found} has no section {', '.join(missing)}"
+        )
     return text
 
 
@@ -113,7 +118,8 @@ def finalize_export(instance: FilledInstance, disks: Sequence[Disk | None]) -> N
     for disk in disks:
         if disk is not None and not os.path.exists(f"{new}/{disk.uuid}"):
             raise errors.OpExecError(
-                f"disk {disk.uuid} of instance {instance.name} has not arrived in {new}")
+                f"disk {disk.uuid} of instance {instance.name} has not arrived in {new}"
+            )
     wanted = {disk.uuid for disk in disks if disk is not None}
     for name in os.listdir(new):
         if name not in wanted:  # from an earlier attempt which was interrupted
@@ -145,8 +151,8 @@ def describe(instance: FilledInstance, disks: Sequence[Disk | None], timestamp: 
         },
         "instance": _instance_section(instance, disks),
         "hypervisor": {
-            key: value for key, value in instance.hvparams.items()
-            if key not in hv.GLOBAL_PARAMS},
+            key: value for key, value in instance.hvparams.items() if key not in hv.GLOBAL_PARAMS
+        },
         "backend": dict(sorted(instance.beparams.items())),
         "os": dict(instance.osparams),
         "os_private": dict(instance.osparams_private),
@@ -160,9 +166,7 @@ def describe(instance: FilledInstance, disks: Sequence[Disk | None], timestamp: 
     return stream.getvalue()
 
 
-def _instance_section(
-    instance: FilledInstance, disks: Sequence[Disk | None]
-) -> dict[str, object]:
+def _instance_section(instance: FilledInstance, disks: Sequence[Disk | None]) -> dict[str, object]:
     backend = instance.beparams
     section: dict[str, object] = {
         "name": instance.name,
@@ -183,8 +187,9 @@ def _instance_section(
             f"nic{index}_network": network,
             f"nic{index}_name": nic.name,
         }
-        section |= {f"nic{index}_{key}": nic.nicparams.get(key, "")
-                    for key in ("link", "mode", "vlan")}
+        section |= {
+            f"nic{index}_{key}": nic.nicparams.get(key, "") for key in ("link", "mode", "vlan")
+        }
     section["nic_count"] = len(instance.nics)
     count = 0
     for disk in disks:
@@ -199,5 +204,3 @@ def _instance_section(
         count += 1
     section["disk_count"] = count
     return section
-
-

@@ -13,8 +13,14 @@ from ganeti.wire import calls
 def extstorage_diagnose() -> list[list[Any]]:
     """All providers of this node, in the order of the search path; the first of a name is used."""
     return [
-        [found.name, found.path, found.usable, found.problem,
-         [list(pair) for pair in (found.provider.supported_parameters or ())
-          ] if found.provider is not None else []]
+        [
+            found.name,
+            found.path,
+            found.usable,
+            found.problem,
+            [list(pair) for pair in (found.provider.supported_parameters or ())]
+            if found.provider is not None
+            else [],
+        ]
         for found in provider.all_providers()
     ]

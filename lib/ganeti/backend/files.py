@@ -25,9 +25,17 @@ _MODE_MASK = 0o777
 def allowed_paths() -> frozenset[str]:
     """Virtual paths that may be uploaded."""
     here = paths.current()
-    local = (here.cluster_conf_file, here.hmac_key, here.cluster_domain_secret, here.rapi_cert_file,
-             here.rapi_users_file, here.spice_cert_file, here.spice_cacert_file,
-             here.known_hosts_file, here.vnc_password_file)
+    local = (
+        here.cluster_conf_file,
+        here.hmac_key,
+        here.cluster_domain_secret,
+        here.rapi_cert_file,
+        here.rapi_users_file,
+        here.spice_cert_file,
+        here.spice_cacert_file,
+        here.known_hosts_file,
+        here.vnc_password_file,
+    )
     own = {here.to_virtual(path) for path in local}
     # In a virtual cluster the machine's own file stays untouched.
     return frozenset(own if here.root else own | {"/etc/hosts"})
@@ -66,15 +74,17 @@ def _refuse_late(path: str, content: str) -> None:
     try:
         present = config_file.serial_of_file(path)
     except errors.ConfigurationError:
-        return      # a damaged copy is worth nothing; this one heals it
+        return  # a damaged copy is worth nothing; this one heals it
     if new < present:
         raise errors.ConfigurationError(
-            f"configuration {new} arrived after configuration {present} of the same master")
+            f"configuration {new} arrived after configuration {present} of the same master"
+        )
 
 
 @serves(calls.UPLOAD_FILE_SINGLE)
-def upload_file_single(path: str, content: str, mode: int, owner: str, group: str, atime: float,
-                       mtime: float) -> None:
+def upload_file_single(
+    path: str, content: str, mode: int, owner: str, group: str, atime: float, mtime: float
+) -> None:
     """As :func:`upload_file`, with separate arguments."""
     upload_file(FileDetails(path, content, mode, owner, group, atime, mtime))
 
@@ -87,5 +97,5 @@ def _ids(file: FileDetails) -> tuple[int, int]:
         return pwd.getpwnam(file.owner).pw_uid, grp.getgrnam(file.group).gr_gid
     except KeyError:
         raise errors.ConfigurationError(
-            f"file {file.path}: user {file.owner} or group {file.group} does not exist on this "
-            "node") from None
+            f"file {file.path}: user {file.owner} or group {file.group} does not exist on this node"
+        ) from None

@@ -37,9 +37,17 @@ _LOG_LINES = 20
 #: The image boots by itself, whatever the instance needs; and a restart of the guest, such as after
 #: a panic of its kernel, is its end.
 _HVPARAMS = {
-    "kernel_path": "", "initrd_path": "", "root_path": "", "kernel_args": "", "boot_order": "disk",
-    "cdrom_image_path": "", "cdrom2_image_path": "", "floppy_image_path": "", "firmware": "bios",
-    "tpm_version": "", "reboot_behavior": "exit",
+    "kernel_path": "",
+    "initrd_path": "",
+    "root_path": "",
+    "kernel_args": "",
+    "boot_order": "disk",
+    "cdrom_image_path": "",
+    "cdrom2_image_path": "",
+    "floppy_image_path": "",
+    "firmware": "bios",
+    "tpm_version": "",
+    "reboot_behavior": "exit",
 }
 #: What the disks of a guest are called inside, by the beginning of the disk type.
 _PARAVIRTUAL = "paravirtual"
@@ -51,8 +59,11 @@ def guest_environment(env: dict[str, str], disk_type: str, count: int) -> dict[s
     :param count: disks of the instance; the helper's own is before them.
     """
     prefix = "vd" if disk_type == _PARAVIRTUAL else "sd"
-    result = {key: value for key, value in env.items()
-              if not (key.startswith("DISK_") and key.endswith("_URI"))}
+    result = {
+        key: value
+        for key, value in env.items()
+        if not (key.startswith("DISK_") and key.endswith("_URI"))
+    }
     for index in range(count):
         result[f"DISK_{index}_PATH"] = f"/dev/{prefix}{string.ascii_lowercase[index + 1]}"
     return result
@@ -65,15 +76,25 @@ def helper_instance(instance: FilledInstance, made: helper_disk.HelperDisk) -> F
     if unknown:
         raise errors.OpExecError(
             f"hypervisor {instance.hypervisor} has no parameters {', '.join(unknown)}, which the"
-            " file beside the image of the helper guest names")
+            " file beside the image of the helper guest names"
+        )
     return dataclasses.replace(
-        instance, hvparams={**instance.hvparams, **wanted, **made.hvparams},
-        disks_info=(made.disk, *instance.disks_info))
+        instance,
+        hvparams={**instance.hvparams, **wanted, **made.hvparams},
+        disks_info=(made.disk, *instance.disks_info),
+    )
 
 
 @serves(calls.HELPER_START)
-def start(instance: FilledInstance, task: str, image: str, own_nic: bool,
-          parameters: dict[str, list[str]], reinstall: bool, debug_level: int) -> None:
+def start(
+    instance: FilledInstance,
+    task: str,
+    image: str,
+    own_nic: bool,
+    parameters: dict[str, list[str]],
+    reinstall: bool,
+    debug_level: int,
+) -> None:
     """Start a helper guest.
 
     :param image: absolute path on this node, or an address.
@@ -88,13 +109,19 @@ def start(instance: FilledInstance, task: str, image: str, own_nic: bool,
         _end(driver, instance)
     if driver.is_running(instance.name):
         raise errors.HypervisorError(
-            f"instance {instance.name} runs, so no helper guest can take its place")
+            f"instance {instance.name} runs, so no helper guest can take its place"
+        )
     with_metadata = task == const.TASK_INSTALL or metadata.communication_nic(instance) is not None
     description = metadata.describe(instance, parameters)
-    description["helper"] = {"task": task,
-                             "environment": _environment(
-                                 dataclasses.replace(instance, nics=instance.nics[:-1])
-                                 if own_nic else instance, task, reinstall, debug_level)}
+    description["helper"] = {
+        "task": task,
+        "environment": _environment(
+            dataclasses.replace(instance, nics=instance.nics[:-1]) if own_nic else instance,
+            task,
+            reinstall,
+            debug_level,
+        ),
+    }
     try:
         made = helper_disk.make(instance.name, image)
         guest = helper_instance(instance, made)
@@ -107,18 +134,22 @@ def start(instance: FilledInstance, task: str, image: str, own_nic: bool,
         raise
 
 
-def _environment(instance: FilledInstance, task: str, reinstall: bool,
-                 debug_level: int) -> dict[str, str]:
+def _environment(
+    instance: FilledInstance, task: str, reinstall: bool, debug_level: int
+) -> dict[str, str]:
     count, disk_type = len(instance.disks_info), str(instance.hvparams.get("disk_type") or "")
     if task != const.TASK_INSTALL:
-        env = {"INSTANCE_NAME": instance.name, "DISK_COUNT": str(count),
-               **{f"DISK_{index}_UUID": disk.uuid
-                  for index, disk in enumerate(instance.disks_info)}}
+        env = {
+            "INSTANCE_NAME": instance.name,
+            "DISK_COUNT": str(count),
+            **{f"DISK_{index}_UUID": disk.uuid for index, disk in enumerate(instance.disks_info)},
+        }
         return guest_environment(env, disk_type, count)
     definition = os_scripts.require(instance.os)
     if definition.create_script_untrusted is None:
         raise errors.OpExecError(
-            f"OS {definition.name} is trusted: it has no script '{os_scripts.CREATE_UNTRUSTED}'")
+            f"OS {definition.name} is trusted: it has no script '{os_scripts.CREATE_UNTRUSTED}'"
+        )
     os_scripts.require_hypervisor(definition, instance.hypervisor)
     env = os_scripts.instance_env(definition, instance, debug_level)
     if reinstall:
@@ -130,13 +161,19 @@ def _environment(instance: FilledInstance, task: str, reinstall: bool,
 def status(instance: FilledInstance) -> dict[str, Any]:
     """How far a helper guest is."""
     # In this order: what it told before it ended is known when its end is seen.
-    running = (helper_disk.exists(instance.name)
-               and hypervisor.of(instance.hypervisor).is_running(instance.name))
+    running = helper_disk.exists(instance.name) and hypervisor.of(instance.hypervisor).is_running(
+        instance.name
+    )
     report = _report(instance.name)
     known = report is not None
     report = report or {}
-    return {"running": running, "known": known, "contact": report.get("contact") is not None,
-            "started": bool(report.get("started")), "exit_code": report.get("exit_code")}
+    return {
+        "running": running,
+        "known": known,
+        "contact": report.get("contact") is not None,
+        "started": bool(report.get("started")),
+        "exit_code": report.get("exit_code"),
+    }
 
 
 def _report(instance_name: str) -> dict[str, Any] | None:
@@ -170,8 +207,14 @@ def stop(instance: FilledInstance, task: str) -> dict[str, Any]:
 
 def _printable(text: str) -> list[str]:
     """Lines of a stranger, without what would do things to a terminal."""
-    return ["".join(char if char.isprintable() or char == "\t" else "?" for char in line)
-            for line in text.replace("\r\n", "\n").rstrip().split("\n")] if text.strip() else []
+    return (
+        [
+            "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
+            for line in text.replace("\r\n", "\n").rstrip().split("\n")
+        ]
+        if text.strip()
+        else []
+    )
 
 
 def _keep_log(instance: FilledInstance, task: str, lines: list[str]) -> str:

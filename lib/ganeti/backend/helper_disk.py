@@ -76,9 +76,16 @@ def make(instance_name: str, image: str) -> HelperDisk:
         raise errors.OpExecError(f"cannot load the image {image}: {err}") from err
     except OSError as err:
         raise errors.OpExecError(
-            f"cannot copy the image {image} of the helper guest: {err.strerror or err}") from err
-    disk = Disk(dev_type=disk_c.FILE, logical_id=(disk_c.FILE_DRIVER_LOOP, target),
-                size=size_bytes // _MIB, iv_name="disk/0", name="helper", uuid=text.new_uuid())
+            f"cannot copy the image {image} of the helper guest: {err.strerror or err}"
+        ) from err
+    disk = Disk(
+        dev_type=disk_c.FILE,
+        logical_id=(disk_c.FILE_DRIVER_LOOP, target),
+        size=size_bytes // _MIB,
+        iv_name="disk/0",
+        name="helper",
+        uuid=text.new_uuid(),
+    )
     return HelperDisk(disk, target, hvparams)
 
 
@@ -112,8 +119,10 @@ def _side_parameters(image: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise errors.OpExecError(f"{path} holds no hypervisor parameters")
     beside = os.path.dirname(image)
-    return {key: os.path.join(beside, value) if value and key in _FILES else value
-            for key, value in found.items()}
+    return {
+        key: os.path.join(beside, value) if value and key in _FILES else value
+        for key, value in found.items()
+    }
 
 
 def remove(instance_name: str) -> None:

@@ -40,8 +40,7 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
     rows: list[list[Any]] = []
     for name in names:
         path = f"{directory}/{name}"
-        if not (_SCRIPT_NAME.fullmatch(name) and os.path.isfile(path)
-                and os.access(path, os.X_OK)):
+        if not (_SCRIPT_NAME.fullmatch(name) and os.path.isfile(path) and os.access(path, os.X_OK)):
             rows.append([f"{subdir}/{name}", hooks.RESULT_SKIP, ""])
             continue
         status, output = _run_script(path, env, deadline - time.monotonic())
@@ -80,8 +79,9 @@ def _run_script(path: str, env: dict[str, str], timeout_s: float) -> tuple[int, 
         return hooks.RESULT_FAIL, f"not run: the hooks before it took {_TIMEOUT_S:g} s"
     old = os.umask(_UMASK)
     try:
-        done = process.run([path], timeout_s=timeout_s, env=env, exact_env=True, cwd="/",
-                           check=False)
+        done = process.run(
+            [path], timeout_s=timeout_s, env=env, exact_env=True, cwd="/", check=False
+        )
     except errors.CommandError as err:
         return hooks.RESULT_FAIL, str(err)
     finally:

@@ -33,14 +33,23 @@ def hotplug_supported(instance: FilledInstance) -> None:
 
 
 @serves(calls.HOTPLUG_DEVICE)
-def hotplug_device(instance: FilledInstance, action: str, dev_type: str, device: Disk | FilledNic,
-                   extra: list[Any] | None, seq: int) -> Any:
+def hotplug_device(
+    instance: FilledInstance,
+    action: str,
+    dev_type: str,
+    device: Disk | FilledNic,
+    extra: list[Any] | None,
+    seq: int,
+) -> Any:
     """Plug a device into a running guest, change or unplug it."""
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
         raise errors.HotplugError(f"instance {instance.name} does not run")
-    verb = {HOTPLUG_ACTION_ADD: driver.hot_add, HOTPLUG_ACTION_REMOVE: driver.hot_remove,
-            HOTPLUG_ACTION_MODIFY: driver.hot_modify}[action]
+    verb = {
+        HOTPLUG_ACTION_ADD: driver.hot_add,
+        HOTPLUG_ACTION_REMOVE: driver.hot_remove,
+        HOTPLUG_ACTION_MODIFY: driver.hot_modify,
+    }[action]
     try:
         return verb(instance, dev_type, device, extra, seq)
     finally:

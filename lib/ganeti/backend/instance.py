@@ -37,6 +37,7 @@ for _name in hypervisor.known():
 
 # Disks
 
+
 def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     """Link all disks of an instance, which must be assembled.
 
@@ -54,7 +55,8 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
             if not device.exists():
                 raise errors.BlockDeviceError(
                     f"disk {index} of instance {instance.name}: "
-                    f"device {device.unique_id} does not exist")
+                    f"device {device.unique_id} does not exist"
+                )
             link = blockdev.make_link(instance.name, index, device.path)
             attached.append(AttachedDisk(disk, link))
     except errors.GenericError:
@@ -65,6 +67,7 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
 
 # Reason trail
 
+
 def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: str) -> None:
     """Keep why the state of an instance changed, for the monitoring daemon.
 
@@ -74,14 +77,20 @@ def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: 
     directory = paths.current().instance_reason_dir
     try:
         fs.make_dirs(directory, 0o755)
-        fs.write_file(f"{directory}/{os.path.basename(instance_name)}",
-                      json.dumps([*trail, entry]), mode=0o644, sync=False)
+        fs.write_file(
+            f"{directory}/{os.path.basename(instance_name)}",
+            json.dumps([*trail, entry]),
+            mode=0o644,
+            sync=False,
+        )
     except OSError as err:
-        logging.warning("cannot store the reason for the state of instance %s: %s", instance_name,
-                        err)
+        logging.warning(
+            "cannot store the reason for the state of instance %s: %s", instance_name, err
+        )
 
 
 # Start and stop
+
 
 @serves(calls.INSTANCE_START)
 def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]]) -> None:
@@ -90,8 +99,7 @@ def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]
     if helper_disk.exists(instance.name):
         logging.warning("instance %s: an interrupted job has left a helper guest", instance.name)
         shutdown(instance, 0, reason)
-    if driver.is_running(instance.name) and driver.complete_start(instance,
-                                                                  paused=startup_paused):
+    if driver.is_running(instance.name) and driver.complete_start(instance, paused=startup_paused):
         logging.info("instance %s is running already, not started", instance.name)
         return
     disks = attach_disks(instance)
@@ -118,12 +126,16 @@ def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) 
         timeout_s = 0
     if driver.is_running(instance.name):
         if not shut_down_softly(driver, instance.name, instance.hvparams, timeout_s):
-            logging.warning("instance %s did not shut down within %s s, stopping it hard",
-                            instance.name, timeout_s)
+            logging.warning(
+                "instance %s did not shut down within %s s, stopping it hard",
+                instance.name,
+                timeout_s,
+            )
             driver.stop(instance.name, instance.hvparams, force=True)
             if driver.is_running(instance.name):
                 raise errors.HypervisorError(
-                    f"instance {instance.name} still runs after it was stopped hard")
+                    f"instance {instance.name} still runs after it was stopped hard"
+                )
         store_reason(instance.name, reason, "instance_shutdown")
     driver.cleanup(instance.name)
     blockdev.remove_links(instance.name)
@@ -139,8 +151,12 @@ def _forget_metadata(instance: FilledInstance) -> None:
         metadata.forget(instance.name)
 
 
-def shut_down_softly(driver: hypervisor.base.Hypervisor, instance_name: str,
-                     hvparams: Mapping[str, Any], timeout_s: float) -> bool:
+def shut_down_softly(
+    driver: hypervisor.base.Hypervisor,
+    instance_name: str,
+    hvparams: Mapping[str, Any],
+    timeout_s: float,
+) -> bool:
     """Ask a guest to shut down and wait; whether it did.
 
     :param timeout_s: 0 means not to ask at all.
@@ -169,8 +185,9 @@ def shut_down_softly(driver: hypervisor.base.Hypervisor, instance_name: str,
 
 
 @serves(calls.INSTANCE_REBOOT)
-def reboot(instance: FilledInstance, reboot_type: str, shutdown_timeout_s: int,
-           reason: list[list[Any]]) -> None:
+def reboot(
+    instance: FilledInstance, reboot_type: str, shutdown_timeout_s: int, reason: list[list[Any]]
+) -> None:
     """Restart a running guest: soft as it was started, hard with the present parameters.
 
     A full reboot also reassembles the disks, which takes the master.
@@ -187,7 +204,8 @@ def reboot(instance: FilledInstance, reboot_type: str, shutdown_timeout_s: int,
         store_reason(instance.name, reason, "instance_reboot")
     else:
         raise errors.HypervisorError(
-            f"instance {instance.name}: reboot type '{reboot_type}' is not done by the node alone")
+            f"instance {instance.name}: reboot type '{reboot_type}' is not done by the node alone"
+        )
 
 
 @serves(calls.INSTANCE_BALLOON_MEMORY)
@@ -197,6 +215,7 @@ def balloon_memory(instance: FilledInstance, memory_mib: int) -> None:
 
 
 # What runs here
+
 
 @serves(calls.INSTANCE_LIST)
 def list_instances(hypervisors: list[str], hvparams: dict[str, dict[str, Any]]) -> list[str]:
@@ -208,16 +227,20 @@ def list_instances(hypervisors: list[str], hvparams: dict[str, dict[str, Any]]) 
 
 
 @serves(calls.INSTANCE_INFO)
-def instance_info(instance_name: str, hypervisor: str,  # the call's name for the argument
-                  hvparams: dict[str, Any]) -> dict[str, Any]:
+def instance_info(
+    instance_name: str,
+    hypervisor: str,  # the call's name for the argument
+    hvparams: dict[str, Any],
+) -> dict[str, Any]:
     """Facts of one guest; empty when it does not run here."""
     info = _driver(hypervisor).instance_info(instance_name)
     return info.to_wire() if info else {}
 
 
 @serves(calls.ALL_INSTANCES_INFO)
-def all_instances_info(hypervisors: list[str],
-                       hvparams: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def all_instances_info(
+    hypervisors: list[str], hvparams: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
     """Facts of all guests that run here.
 
     :raises HypervisorError: one runs under two hypervisors with different facts.
@@ -229,7 +252,8 @@ def all_instances_info(hypervisors: list[str],
             known = result.get(info.name)
             if known and any(known[key] != facts[key] for key in ("memory", "vcpus")):
                 raise errors.HypervisorError(
-                    f"instance {info.name} runs twice, with different parameters")
+                    f"instance {info.name} runs twice, with different parameters"
+                )
             result[info.name] = facts
     return result
 
@@ -247,6 +271,7 @@ def _driver(name: str) -> hypervisor.base.Hypervisor:
 
 # Migration
 
+
 @serves(calls.INSTANCE_MIGRATABLE)
 def migratable(instance: FilledInstance) -> None:
     """Check on the source that a guest can be sent: it runs, and its links are in place."""
@@ -255,8 +280,12 @@ def migratable(instance: FilledInstance) -> None:
     for index in range(len(instance.disks_info)):
         link = blockdev.link_path(instance.name, index)
         if not os.path.islink(link):
-            logging.warning("instance %s: link %s for disk %d is missing. A restart makes it.",
-                            instance.name, link, index)
+            logging.warning(
+                "instance %s: link %s for disk %d is missing. A restart makes it.",
+                instance.name,
+                link,
+                index,
+            )
 
 
 @serves(calls.MIGRATION_INFO)
@@ -293,8 +322,9 @@ def migration_status(instance: FilledInstance) -> MigrationStatus:
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_SRC)
 def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) -> None:
     """On the source: remove the guest, or go on with it."""
-    hypervisor.of(instance.hypervisor).finalize_migration_source(instance, success=success,
-                                                                 live=live)
+    hypervisor.of(instance.hypervisor).finalize_migration_source(
+        instance, success=success, live=live
+    )
     if success:
         blockdev.remove_links(instance.name)
         _forget_metadata(instance)

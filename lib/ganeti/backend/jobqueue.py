@@ -60,7 +60,8 @@ def _refuse_second_master() -> None:
     lock_file = paths.current().queue_lock_file
     if filelock.is_locked(lock_file):
         raise errors.JobQueueError(
-            "the master daemon of this node holds the job queue, so no other master may write it")
+            "the master daemon of this node holds the job queue, so no other master may write it"
+        )
 
 
 @contextlib.contextmanager

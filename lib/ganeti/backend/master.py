@@ -30,8 +30,18 @@ _ANNOUNCEMENTS = 3
 
 def add_argv(params: MasterNetworkParameters) -> list[str]:
     """Command that adds the address. ``preferred_lft 0``: our own connections come from others."""
-    return ["ip", "address", "add", f"{params.ip}/{params.netmask}", "dev", params.netdev,
-            "label", f"{params.netdev}:0", "preferred_lft", "0"]
+    return [
+        "ip",
+        "address",
+        "add",
+        f"{params.ip}/{params.netmask}",
+        "dev",
+        params.netdev,
+        "label",
+        f"{params.netdev}:0",
+        "preferred_lft",
+        "0",
+    ]
 
 
 def remove_argv(params: MasterNetworkParameters) -> list[str]:
@@ -43,15 +53,30 @@ def announce_argv(params: MasterNetworkParameters) -> list[str]:
     """Command that tells the network where the address is now."""
     if params.ip_family == net_c.IP6_FAMILY:
         return ["ndisc6", "-q", "-r", str(_ANNOUNCEMENTS), params.ip, params.netdev]
-    return ["arping", "-q", "-U", "-c", str(_ANNOUNCEMENTS), "-I", params.netdev, "-s", params.ip,
-            params.ip]
+    return [
+        "arping",
+        "-q",
+        "-U",
+        "-c",
+        str(_ANNOUNCEMENTS),
+        "-I",
+        params.netdev,
+        "-s",
+        params.ip,
+        params.ip,
+    ]
 
 
 def external_env(params: MasterNetworkParameters) -> dict[str, str]:
     """Environment of the administrator's script."""
     version = net_c.IP6_VERSION if params.ip_family == net_c.IP6_FAMILY else net_c.IP4_VERSION
-    return {"PATH": process.DEFAULT_PATH, "MASTER_NETDEV": params.netdev, "MASTER_IP": params.ip,
-            "MASTER_NETMASK": str(params.netmask), "CLUSTER_IP_VERSION": str(version)}
+    return {
+        "PATH": process.DEFAULT_PATH,
+        "MASTER_NETDEV": params.netdev,
+        "MASTER_IP": params.ip,
+        "MASTER_NETMASK": str(params.netmask),
+        "CLUSTER_IP_VERSION": str(version),
+    }
 
 
 def _check(params: MasterNetworkParameters) -> bool:
@@ -81,8 +106,7 @@ def activate_ip(master_params: MasterNetworkParameters, use_external_mip_script:
     if not needed or _is_ours(master_params.ip):
         return
     if net.tcp_ping(master_params.ip, net.noded_port(), _PROBE_TIMEOUT_S):
-        raise errors.OpExecError(
-            f"master address {master_params.ip} is in use on another machine")
+        raise errors.OpExecError(f"master address {master_params.ip} is in use on another machine")
     try:
         process.run(add_argv(master_params), timeout_s=_COMMAND_TIMEOUT_S)
     except errors.CommandError as err:
@@ -109,8 +133,7 @@ def deactivate_ip(master_params: MasterNetworkParameters, use_external_mip_scrip
     try:
         process.run(remove_argv(master_params), timeout_s=_COMMAND_TIMEOUT_S)
     except errors.CommandError as err:
-        raise errors.OpExecError(
-            f"cannot remove master address {master_params.ip}: {err}") from err
+        raise errors.OpExecError(f"cannot remove master address {master_params.ip}: {err}") from err
 
 
 def _is_ours(address: str) -> bool:
@@ -122,11 +145,13 @@ def _run_external(action: str, params: MasterNetworkParameters) -> None:
     if not os.access(script, os.X_OK):
         raise errors.OpExecError(f"script {script} does not exist or is not executable")
     try:
-        process.run([script, action], timeout_s=_SCRIPT_TIMEOUT_S, env=external_env(params),
-                    exact_env=True)
+        process.run(
+            [script, action], timeout_s=_SCRIPT_TIMEOUT_S, env=external_env(params), exact_env=True
+        )
     except errors.CommandError as err:
         raise errors.OpExecError(
-            f"cannot {action} master address {params.ip} by script: {err}") from err
+            f"cannot {action} master address {params.ip} by script: {err}"
+        ) from err
 
 
 @serves(calls.NODE_START_MASTER_DAEMONS)

@@ -60,9 +60,14 @@ def vote() -> MasterVote:
     memory = master_state.read()
     config, digest = _config(memory)
     return MasterVote(
-        master=ssconf.read(ssconf_const.MASTER_NODE), epoch=str(memory.epoch),
-        config_epoch=str(config[0]), config_serial=config[1], config_digest=digest,
-        queue_epoch=str(memory.queue), last_job=last_job(here.queue_dir))
+        master=ssconf.read(ssconf_const.MASTER_NODE),
+        epoch=str(memory.epoch),
+        config_epoch=str(config[0]),
+        config_serial=config[1],
+        config_digest=digest,
+        queue_epoch=str(memory.queue),
+        last_job=last_job(here.queue_dir),
+    )
 
 
 def _config(memory: master_state.Memory) -> tuple[tuple[master_state.Epoch, int], str]:
@@ -103,7 +108,8 @@ def demote() -> None:
         raise errors.ConfigurationError("this node is the master and stays a master candidate")
     if daemonize.read_pid(here.pid_file("ganeti-masterd")) is not None:
         raise errors.ConfigurationError(
-            "the master daemon runs on this node, so it stays a master candidate")
+            "the master daemon runs on this node, so it stays a master candidate"
+        )
     path = here.cluster_conf_file
     if os.path.exists(path):
         master_state.give_up_config(config_file.serial_of_file(path))

@@ -31,21 +31,27 @@ def communication_nic(instance: FilledInstance) -> FilledNic | None:
     return None
 
 
-def describe(instance: FilledInstance,
-             parameters: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+def describe(
+    instance: FilledInstance, parameters: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, Any]:
     """An instance as the daemon wants it.
 
     :param parameters: all OS parameters, each with value and visibility; without them the public
         and private ones on record.
     """
     if parameters is None:
-        return description.describe(instance, public=instance.osparams,
-                                    private=instance.osparams_private, secret={})
+        return description.describe(
+            instance, public=instance.osparams, private=instance.osparams_private, secret={}
+        )
     tables: dict[str, dict[str, str]] = {const.PUBLIC: {}, const.PRIVATE: {}, const.SECRET: {}}
     for name, (value, visibility) in parameters.items():
         tables[visibility][name] = value
-    return description.describe(instance, public=tables[const.PUBLIC],
-                                private=tables[const.PRIVATE], secret=tables[const.SECRET])
+    return description.describe(
+        instance,
+        public=tables[const.PUBLIC],
+        private=tables[const.PRIVATE],
+        secret=tables[const.SECRET],
+    )
 
 
 def tell(instance: FilledInstance) -> None:
@@ -82,8 +88,9 @@ def update(described: Mapping[str, Any]) -> None:
     """As :func:`modify`."""
     said = ""
     if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
-        done = process.run([paths.daemon_util(), "start", const.PROGRAM],
-                           timeout_s=_START_TIMEOUT_S, check=False)
+        done = process.run(
+            [paths.daemon_util(), "start", const.PROGRAM], timeout_s=_START_TIMEOUT_S, check=False
+        )
         # Of two that start it at once, one fails, and finds it running nevertheless.
         said = done.output.strip() if done.failed else ""
 
@@ -100,4 +107,5 @@ def update(described: Mapping[str, Any]) -> None:
         retry.until(attempt, timeout_s=_START_TIMEOUT_S, delay=(0.01, 1.5, 0.5))
     except (client.NotRunning, errors.RetryTimeout) as err:
         raise errors.OpExecError(
-            f"cannot start {const.PROGRAM}: {said or 'it does not answer'}") from err
+            f"cannot start {const.PROGRAM}: {said or 'it does not answer'}"
+        ) from err

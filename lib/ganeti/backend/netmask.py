@@ -27,12 +27,15 @@ def change(old_netmask: int, netmask: int, master_ip: str, master_netdev: str) -
         return
     family = net_c.IP6_FAMILY if net.is_ipv6(master_ip) else net_c.IP4_FAMILY
     old, new = (
-        MasterNetworkParameters(uuid="", ip=master_ip, netmask=bits, netdev=master_netdev,
-                                ip_family=family)
-        for bits in (old_netmask, netmask))
+        MasterNetworkParameters(
+            uuid="", ip=master_ip, netmask=bits, netdev=master_netdev, ip_family=family
+        )
+        for bits in (old_netmask, netmask)
+    )
     try:
         process.run(master.add_argv(new), timeout_s=_COMMAND_TIMEOUT_S)
         process.run(master.remove_argv(old), timeout_s=_COMMAND_TIMEOUT_S)
     except errors.CommandError as err:
         raise errors.OpExecError(
-            f"cannot change the netmask of master address {master_ip}: {err}") from err
+            f"cannot change the netmask of master address {master_ip}: {err}"
+        ) from err

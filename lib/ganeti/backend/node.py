@@ -37,8 +37,11 @@ def node_info(storage_units: list[list[Any]], hv_specs: list[list[Any]]) -> list
     :raises HypervisorError: unknown hypervisor, or it cannot be asked.
     :raises StorageError: a unit of a kind that does not exist.
     """
-    return [boot_id(), [_storage_unit(unit) for unit in storage_units],
-            [_hypervisor_facts(spec) for spec in hv_specs]]
+    return [
+        boot_id(),
+        [_storage_unit(unit) for unit in storage_units],
+        [_hypervisor_facts(spec) for spec in hv_specs],
+    ]
 
 
 def boot_id() -> str:
@@ -76,8 +79,7 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
 
 
 def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
-    """Physical volumes of a group, and how many are empty; they only count when they are exclusive.
-    """
+    """Physical volumes of a group, and how many are empty; only exclusive ones count."""
     if not _exclusive(arguments):
         return {"storage_free": 0, "storage_size": 0}
     try:
@@ -130,13 +132,15 @@ def bridges_exist(bridges: list[str]) -> None:
     missing = missing_bridges(bridges)
     if missing:
         raise errors.ConfigurationError(
-            f"bridges do not exist on node {net.hostname()}: {', '.join(missing)}")
+            f"bridges do not exist on node {net.hostname()}: {', '.join(missing)}"
+        )
 
 
 def missing_bridges(bridges: list[str]) -> list[str]:
     """Those of the names that are no bridge here."""
-    return [name for name in bridges
-            if "/" in name or not os.path.isdir(f"{_NET_DIR}/{name}/bridge")]
+    return [
+        name for name in bridges if "/" in name or not os.path.isdir(f"{_NET_DIR}/{name}/bridge")
+    ]
 
 
 @serves(calls.NODE_HAS_IP_ADDRESS)

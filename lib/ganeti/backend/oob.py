@@ -33,10 +33,12 @@ def run(oob_program: str, command: str, remote_node: str, timeout_s: int) -> str
         raise errors.ConfigurationError(f"unknown out-of-band command {command!r:.80}")
     if not os.path.isabs(oob_program) or not os.access(oob_program, os.X_OK):
         raise errors.ConfigurationError(
-            f"out-of-band helper {oob_program!r:.200} is not an executable file with a full path")
+            f"out-of-band helper {oob_program!r:.200} is not an executable file with a full path"
+        )
     argv = oob_argv(oob_program, command, remote_node)
     try:
         return process.run(argv, timeout_s=float(timeout_s)).stdout
     except errors.CommandError as err:
         raise errors.OpExecError(
-            f"out-of-band command {command} for node {remote_node} failed: {err}") from err
+            f"out-of-band command {command} for node {remote_node} failed: {err}"
+        ) from err

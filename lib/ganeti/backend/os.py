@@ -62,6 +62,7 @@ _T = TypeVar("_T")
 
 # What is there
 
+
 class _Wrong(Exception):
     """The definition cannot be used; says why."""
 
@@ -81,8 +82,11 @@ def diagnose(search_path: Sequence[str]) -> list[list[Any]]:
         except OSError as err:
             logging.error("cannot read the OS definitions in %s: %s", base, err.strerror)
             continue
-        rows.extend(_diagnose_row(name, f"{base}/{name}") for name in names
-                    if os.path.isdir(f"{base}/{name}"))
+        rows.extend(
+            _diagnose_row(name, f"{base}/{name}")
+            for name in names
+            if os.path.isdir(f"{base}/{name}")
+        )
     return rows
 
 
@@ -94,9 +98,17 @@ def _diagnose_row(name: str, path: str) -> list[Any]:
     more: list[Any] = []
     if definition.os_version or definition.hypervisors:
         more = [definition.os_version, list(definition.hypervisors or ())]
-    return [name, path, True, "", list(definition.supported_variants or ()),
-            [list(pair) for pair in definition.supported_parameters or ()],
-            list(definition.api_versions), definition.create_script_untrusted is None, *more]
+    return [
+        name,
+        path,
+        True,
+        "",
+        list(definition.supported_variants or ()),
+        [list(pair) for pair in definition.supported_parameters or ()],
+        list(definition.api_versions),
+        definition.create_script_untrusted is None,
+        *more,
+    ]
 
 
 @serves(calls.OS_DIAGNOSE)
@@ -112,8 +124,9 @@ class _Reader:
         self._path = path
         self.problems: list[str] = []
 
-    def read(self, name: str, parse: Callable[[str], _T], otherwise: _T, *,
-             required: bool = True) -> _T:
+    def read(
+        self, name: str, parse: Callable[[str], _T], otherwise: _T, *, required: bool = True
+    ) -> _T:
         """The content of a file; ``otherwise`` when it is not there or wrong."""
         path = f"{self._path}/{name}"
         if not required and not os.path.exists(path):
@@ -148,46 +161,69 @@ def load(name: str, path: str) -> OS:
     no_versions: list[int] = []
     versions = reader.read(API_FILE, parse_api_versions, no_versions)
     common = set(versions) & set(cluster_c.OS_API_VERSIONS)
-    reader.require(common or not versions,
-                   f"API versions {_join(versions)} are none of those supported here, "
-                   f"{_join(cluster_c.OS_API_VERSIONS)}")
+    reader.require(
+        common or not versions,
+        f"API versions {_join(versions)} are none of those supported here, "
+        f"{_join(cluster_c.OS_API_VERSIONS)}",
+    )
     # Of one whose version is not known, the rest is looked at as if it were a new one.
     api = max(common or cluster_c.OS_API_VERSIONS)
     # Without one of the last three the operation that needs it is refused or does without, no other
     # (seed 001 *OS interface*).
     found = len(reader.problems)
-    scripts = {script: reader.script(script)
-               for script in (CREATE, CREATE_UNTRUSTED, EXPORT, IMPORT, RENAME)}
-    reader.require(scripts[CREATE] or scripts[CREATE_UNTRUSTED] or len(reader.problems) > found,
-                   f"has neither a script '{CREATE}' nor '{CREATE_UNTRUSTED}'")
-    variants = reader.read(VARIANTS_FILE, _names("variant", VARIANTS_FILE), nothing,
-                           required=False) if api >= _API_VARIANTS else nothing
+    scripts = {
+        script: reader.script(script)
+        for script in (CREATE, CREATE_UNTRUSTED, EXPORT, IMPORT, RENAME)
+    }
+    reader.require(
+        scripts[CREATE] or scripts[CREATE_UNTRUSTED] or len(reader.problems) > found,
+        f"has neither a script '{CREATE}' nor '{CREATE_UNTRUSTED}'",
+    )
+    variants = (
+        reader.read(VARIANTS_FILE, _names("variant", VARIANTS_FILE), nothing, required=False)
+        if api >= _API_VARIANTS
+        else nothing
+    )
     parameters: tuple[tuple[str, str], ...] = ()
     verify, version = None, ""
     if api >= _API_PARAMETERS:
         verify = reader.script(VERIFY, required=True)
         parameters = reader.read(PARAMETERS_FILE, parse_parameters, ())
         # Of more lines than one, the first counts.
-        version = reader.read(VERSION_FILE, lambda text: text.partition("\n")[0].strip(), "",
-                              required=False)
-    hypervisors = reader.read(HYPERVISORS_FILE, _names("hypervisor", HYPERVISORS_FILE), None,
-                              required=False)
+        version = reader.read(
+            VERSION_FILE, lambda text: text.partition("\n")[0].strip(), "", required=False
+        )
+    hypervisors = reader.read(
+        HYPERVISORS_FILE, _names("hypervisor", HYPERVISORS_FILE), None, required=False
+    )
     if reader.problems:
         raise _Wrong("; ".join(reader.problems))
-    return OS(name=name, path=path, api_versions=tuple(versions), create_script=scripts[CREATE],
-              create_script_untrusted=scripts[CREATE_UNTRUSTED], export_script=scripts[EXPORT],
-              import_script=scripts[IMPORT], rename_script=scripts[RENAME], verify_script=verify,
-              supported_variants=variants, supported_parameters=parameters,
-              os_version=version, hypervisors=hypervisors)
+    return OS(
+        name=name,
+        path=path,
+        api_versions=tuple(versions),
+        create_script=scripts[CREATE],
+        create_script_untrusted=scripts[CREATE_UNTRUSTED],
+        export_script=scripts[EXPORT],
+        import_script=scripts[IMPORT],
+        rename_script=scripts[RENAME],
+        verify_script=verify,
+        supported_variants=variants,
+        supported_parameters=parameters,
+        os_version=version,
+        hypervisors=hypervisors,
+    )
 
 
 def _names(what: str, name: str) -> Callable[[str], tuple[str, ...]]:
     """A parser for a file that must name something."""
+
     def parse(text: str) -> tuple[str, ...]:
         names = parse_variants(text)
         if not names:
             raise _Wrong(f"file '{name}' names no {what}")
         return names
+
     return parse
 
 
@@ -214,7 +250,8 @@ def _missing(name: str, search_path: Sequence[str]) -> errors.OpExecError:
     base_name = OS.base_name(name)
     hint = near.did_you_mean(base_name, [row[0] for row in diagnose(search_path)])
     return errors.OpExecError(
-        f"OS {base_name} does not exist on this node{'.' if hint else ''}{hint}")
+        f"OS {base_name} does not exist on this node{'.' if hint else ''}{hint}"
+    )
 
 
 def require(name: str) -> OS:
@@ -261,8 +298,10 @@ def parse_parameters(text: str) -> tuple[tuple[str, str], ...]:
             continue
         name = words[0].lower()
         if not _PARAMETER.fullmatch(name):
-            raise _Wrong(f"file '{PARAMETERS_FILE}': '{words[0]}' is not the name of a parameter; "
-                         "it may have letters, digits, '_' and '-'")
+            raise _Wrong(
+                f"file '{PARAMETERS_FILE}': '{words[0]}' is not the name of a parameter; "
+                "it may have letters, digits, '_' and '-'"
+            )
         if name in pairs:
             raise _Wrong(f"file '{PARAMETERS_FILE}' has two parameters {name}")
         pairs[name] = words[1].strip() if len(words) > 1 else ""
@@ -298,8 +337,10 @@ def _join(numbers: Sequence[int]) -> str:
 
 # Environment of the scripts
 
-def core_env(definition: OS, name: str, osparams: Mapping[str, Any],
-             debug_level: int = 0) -> dict[str, str]:
+
+def core_env(
+    definition: OS, name: str, osparams: Mapping[str, Any], debug_level: int = 0
+) -> dict[str, str]:
     """What every script gets.
 
     :param name: name of the OS, with the variant.
@@ -322,8 +363,9 @@ def core_env(definition: OS, name: str, osparams: Mapping[str, Any],
 
 def instance_env(definition: OS, instance: FilledInstance, debug_level: int = 0) -> dict[str, str]:
     """What scripts get that work on an instance."""
-    env = core_env(definition, instance.os,
-                   {**instance.osparams, **instance.osparams_private}, debug_level)
+    env = core_env(
+        definition, instance.os, {**instance.osparams, **instance.osparams_private}, debug_level
+    )
     env |= {
         "INSTANCE_NAME": instance.name,
         "INSTANCE_UUID": instance.uuid,
@@ -339,11 +381,14 @@ def instance_env(definition: OS, instance: FilledInstance, debug_level: int = 0)
     env |= {f"INSTANCE_BE_{key}": str(value) for key, value in instance.beparams.items()}
     env |= {f"INSTANCE_HV_{key}": str(value) for key, value in instance.hvparams.items()}
     for index, disk in enumerate(instance.disks_info):
-        env |= {f"DISK_{index}_{key}": value
-                for key, value in _disk_env(disk, instance.hvparams).items()}
+        env |= {
+            f"DISK_{index}_{key}": value
+            for key, value in _disk_env(disk, instance.hvparams).items()
+        }
     for index, nic in enumerate(instance.nics):
-        env |= {f"NIC_{index}_{key}": value
-                for key, value in _nic_env(nic, instance.hvparams).items()}
+        env |= {
+            f"NIC_{index}_{key}": value for key, value in _nic_env(nic, instance.hvparams).items()
+        }
     return env
 
 
@@ -353,8 +398,9 @@ def _disk_env(disk: Disk, hvparams: Mapping[str, Any]) -> dict[str, str]:
         "ACCESS": disk.mode,
         "SIZE": str(disk.size),
         "UUID": disk.uuid,
-        "BACKEND_TYPE": (f"file:{disk.logical_id[0]}" if disk.dev_type in disk_c.FILE_BASED
-                         else "block"),
+        "BACKEND_TYPE": (
+            f"file:{disk.logical_id[0]}" if disk.dev_type in disk_c.FILE_BASED else "block"
+        ),
     }
     if disk.name:
         env["NAME"] = disk.name
@@ -392,6 +438,7 @@ def _nic_env(nic: FilledNic, hvparams: Mapping[str, Any]) -> dict[str, str]:
 
 # Running scripts
 
+
 def check_variant(definition: OS, name: str, *, force: bool = False) -> None:
     """Check the variant in a name.
 
@@ -402,28 +449,38 @@ def check_variant(definition: OS, name: str, *, force: bool = False) -> None:
     if not variants:
         if variant:
             raise errors.OpExecError(
-                f"OS {definition.name} has no variants, but '{variant}' was asked for")
+                f"OS {definition.name} has no variants, but '{variant}' was asked for"
+            )
         return
     if not variant:
         raise errors.OpExecError(
-            f"OS {definition.name} needs a variant, one of {', '.join(variants)}")
+            f"OS {definition.name} needs a variant, one of {', '.join(variants)}"
+        )
     if variant not in variants and not force:
         raise errors.OpExecError(
-            f"OS {definition.name} has no variant '{variant}', only {', '.join(variants)}")
+            f"OS {definition.name} has no variant '{variant}', only {', '.join(variants)}"
+        )
 
 
 @serves(calls.OS_VALIDATE)
-def validate(required: bool, name: str, checks: list[str], params: dict[str, Any],
-             force_variant: bool) -> bool:
+def validate(
+    required: bool, name: str, checks: list[str], params: dict[str, Any], force_variant: bool
+) -> bool:
     """Check a definition and, by its own script, parameters for it.
 
     :returns: whether it exists; False only when it is not required.
     :raises OpExecError: it is missing and required, is not valid, or does not like the parameters.
     """
-    hypervisors = [check.removeprefix(VALIDATE_HYPERVISOR) for check in checks
-                   if check.startswith(VALIDATE_HYPERVISOR)]
-    unknown = sorted(check for check in set(checks) - set(_VALIDATE_CHECKS)
-                     if not check.startswith(VALIDATE_HYPERVISOR))
+    hypervisors = [
+        check.removeprefix(VALIDATE_HYPERVISOR)
+        for check in checks
+        if check.startswith(VALIDATE_HYPERVISOR)
+    ]
+    unknown = sorted(
+        check
+        for check in set(checks) - set(_VALIDATE_CHECKS)
+        if not check.startswith(VALIDATE_HYPERVISOR)
+    )
     if unknown:
         raise errors.OpExecError(f"unknown checks of an OS definition: {', '.join(unknown)}")
     search_path = paths.current().os_search_path
@@ -444,7 +501,8 @@ def validate(required: bool, name: str, checks: list[str], params: dict[str, Any
     if VALIDATE_PARAMETERS in checks and wrong:
         raise errors.OpExecError(
             f"OS {definition.name} has no parameters {', '.join(wrong)}. It has "
-            f"{', '.join(sorted(known)) or 'none'}.")
+            f"{', '.join(sorted(known)) or 'none'}."
+        )
     if VALIDATE_PARAMETERS in checks:
         _run_verify(definition, name, VALIDATE_PARAMETERS, params)
     return True
@@ -458,29 +516,37 @@ def require_hypervisor(definition: OS, hypervisor: str) -> None:
     if definition.hypervisors is not None and hypervisor not in definition.hypervisors:
         raise errors.OpExecError(
             f"OS {definition.name} is not made for hypervisor {hypervisor}, only for "
-            f"{', '.join(definition.hypervisors)}")
+            f"{', '.join(definition.hypervisors)}"
+        )
 
 
 def _require_trusted(definition: OS) -> None:
     if definition.create_script_untrusted is not None or definition.create_script is None:
         raise errors.OpExecError(
             f"OS {definition.name} is not trusted: its script '{CREATE_UNTRUSTED}' runs in a "
-            "virtual machine of its own, never on a node")
+            "virtual machine of its own, never on a node"
+        )
 
 
 def _run_verify(definition: OS, name: str, check: str, params: Mapping[str, Any]) -> None:
     assert definition.verify_script is not None
     old = os.umask(_UMASK)
     try:
-        done = process.run([definition.verify_script, check], timeout_s=_VERIFY_TIMEOUT_S,
-                           env=core_env(definition, name, params), exact_env=True,
-                           cwd=definition.path, check=False)
+        done = process.run(
+            [definition.verify_script, check],
+            timeout_s=_VERIFY_TIMEOUT_S,
+            env=core_env(definition, name, params),
+            exact_env=True,
+            cwd=definition.path,
+            check=False,
+        )
     finally:
         os.umask(old)
     if done.failed:
         raise errors.OpExecError(
             f"OS {name} does not accept its {check}, script {VERIFY} {done.fail_reason}: "
-            f"{_last_lines(done.output) or 'no output'}")
+            f"{_last_lines(done.output) or 'no output'}"
+        )
 
 
 @serves(calls.INSTANCE_OS_ADD)
@@ -512,8 +578,9 @@ def instance_run_rename(instance: FilledInstance, old_name: str, debug_level: in
     run_logged(definition, definition.rename_script, "rename", instance, env)
 
 
-def run_logged(definition: OS, script: str, kind: str, instance: FilledInstance,
-               env: Mapping[str, str]) -> None:
+def run_logged(
+    definition: OS, script: str, kind: str, instance: FilledInstance, env: Mapping[str, str]
+) -> None:
     """Run a script with a log file as its output.
 
     :param kind: ``add``, ``rename``, ``import`` or ``export``, for the name of the log.
@@ -525,8 +592,15 @@ def run_logged(definition: OS, script: str, kind: str, instance: FilledInstance,
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
     old = os.umask(_UMASK)
     try:
-        done = process.run([script], timeout_s=_CREATE_TIMEOUT_S, env=env, exact_env=True,
-                           cwd=definition.path, check=False, output_fd=fd)
+        done = process.run(
+            [script],
+            timeout_s=_CREATE_TIMEOUT_S,
+            env=env,
+            exact_env=True,
+            cwd=definition.path,
+            check=False,
+            output_fd=fd,
+        )
         reason = done.fail_reason
     except errors.CommandError as err:
         reason = str(err)
@@ -536,7 +610,8 @@ def run_logged(definition: OS, script: str, kind: str, instance: FilledInstance,
     if reason:
         raise errors.OpExecError(
             f"OS script {os.path.basename(script)} of {instance.os} for instance {instance.name} "
-            f"failed: it {reason}. Last lines of {log}:\n{_last_lines(_tail(log))}")
+            f"failed: it {reason}. Last lines of {log}:\n{_last_lines(_tail(log))}"
+        )
 
 
 def log_name(kind: str, os_name: str, instance_name: str, when: time.struct_time) -> str:

@@ -40,7 +40,8 @@ def powercycle(hypervisor: str, hvparams: dict[str, object]) -> str:
         raise errors.ConfigurationError(f"there is no hypervisor {hypervisor!r:.80}")
     if paths.is_virtual():
         raise errors.ConfigurationError(
-            f"node {net.hostname()} is part of a virtual cluster, its machine is not reset")
+            f"node {net.hostname()} is part of a virtual cluster, its machine is not reset"
+        )
     pid = os.fork()
     if pid == 0:
         _reset(hypervisor)

@@ -29,6 +29,7 @@ def serves(call: Call) -> Callable[[_Function], _Function]:
     :raises ProgrammerError: the call has a handler already, or the parameters are not the call's
         arguments.
     """
+
     def register(function: _Function) -> _Function:
         if call.name in _handlers:
             raise errors.ProgrammerError(f"node call {call.name} has two handlers")
@@ -36,9 +37,11 @@ def serves(call: Call) -> Callable[[_Function], _Function]:
         if parameters != [arg.name for arg in call.args]:
             raise errors.ProgrammerError(
                 f"handler of node call {call.name} has parameters {parameters}, "
-                f"the call has {[arg.name for arg in call.args]}")
+                f"the call has {[arg.name for arg in call.args]}"
+            )
         _handlers[call.name] = function
         return function
+
     return register
 
 

@@ -92,8 +92,7 @@ def crypto_activate() -> str:
     here = paths.current()
     path, following = here.noded_client_cert_file, _next_file()
     if os.path.exists(following):
-        x509.verify_signed(
-            x509.read_pem(following), x509.read_pem(here.noded_cert_file), following)
+        x509.verify_signed(x509.read_pem(following), x509.read_pem(here.noded_cert_file), following)
         os.rename(following, path)
         fs.flush_dir(here.data_dir)
     return x509.digest_file(path)

@@ -47,8 +47,7 @@ def problem_with(path: str, wanted: tuple[int, int], *, directory: bool) -> str:
     if not is_kind(status.st_mode):
         return f"{path} is not a {'directory' if directory else 'regular file'}"
     if (status.st_uid, status.st_gid) != wanted:
-        return (f"{path} belongs to {status.st_uid}:{status.st_gid}, not to "
-                f"{wanted[0]}:{wanted[1]}")
+        return f"{path} belongs to {status.st_uid}:{status.st_gid}, not to {wanted[0]}:{wanted[1]}"
     mode = stat.S_IMODE(status.st_mode)
     if mode & ~MAX_MODE:
         return f"mode {mode:04o} of {path} allows too much, at most {MAX_MODE:04o} is accepted"
@@ -99,5 +98,6 @@ def _run_one(cmd: str) -> str:
     with FileLock(here.restricted_commands_lock_file) as lock:
         lock.acquire(timeout_s=LOCK_TIMEOUT_S)
         path = find(here.restricted_commands_dir, cmd, owner())
-        return process.run([path], timeout_s=_COMMAND_TIMEOUT_S, env={}, exact_env=True,
-                           cwd="/").output
+        return process.run(
+            [path], timeout_s=_COMMAND_TIMEOUT_S, env={}, exact_env=True, cwd="/"
+        ).output

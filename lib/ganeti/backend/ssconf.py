@@ -54,10 +54,10 @@ def write(values: dict[str, str]) -> None:
             raise errors.ConfigurationError(f"not a name of an ssconf file: {key!r:.80}")
         if len(text.encode("utf-8", "surrogateescape")) > ssconf.MAX_SIZE_BYTES:
             raise errors.ConfigurationError(
-                f"text for ssconf file {key} is longer than {ssconf.MAX_SIZE_BYTES} bytes")
+                f"text for ssconf file {key} is longer than {ssconf.MAX_SIZE_BYTES} bytes"
+            )
     here = paths.current()
-    with (caller.writing(master_state.OTHER),
-          filelock.FileLock(here.ssconf_lock_file) as lock):
+    with caller.writing(master_state.OTHER), filelock.FileLock(here.ssconf_lock_file) as lock:
         lock.acquire(timeout_s=_LOCK_TIMEOUT_S)
         for key, text in values.items():
             path = here.ssconf_file(key)
@@ -65,8 +65,9 @@ def write(values: dict[str, str]) -> None:
             if not _has(path, content):
                 # The names of all instances are many, change often, and nothing depends on them
                 # after a loss of power: who is master then sends them again.
-                fs.write_file(path, content, mode=ssconf.FILE_MODE,
-                              sync=key != ssconf.INSTANCE_LIST)
+                fs.write_file(
+                    path, content, mode=ssconf.FILE_MODE, sync=key != ssconf.INSTANCE_LIST
+                )
 
 
 def _has(path: str, content: str) -> bool:

@@ -121,8 +121,9 @@ def problems(argument: Any) -> list[str]:
             found.append(f"{what} {path} is not as it should be")
     content = _content(here.ssh_authorized_keys_file) or ""
     if ssh_keys.block(content) != list(authorized):
-        found.append(f"{here.ssh_authorized_keys_file} does not hold the keys of the master"
-                     " candidates")
+        found.append(
+            f"{here.ssh_authorized_keys_file} does not hold the keys of the master candidates"
+        )
     return found
 
 
@@ -133,9 +134,11 @@ def clutter(argument: Any) -> list[str]:
     """
     path = paths.current().ssh_authorized_keys_file
     owners = {f"{ssh.LOGIN_USER}@{name}" for name in argument}
-    return [f"{path} has a key of {line.split()[-1]} which the cluster does not know of"
-            for line in ssh_keys.outside_block(_content(path) or "")
-            if line.split()[-1] in owners]
+    return [
+        f"{path} has a key of {line.split()[-1]} which the cluster does not know of"
+        for line in ssh_keys.outside_block(_content(path) or "")
+        if line.split()[-1] in owners
+    ]
 
 
 def _content(path: str) -> str | None:

@@ -14,8 +14,9 @@ from ganeti.wire import calls
 
 
 @serves(calls.STORAGE_LIST)
-def storage_list(su_name: str, su_args: list[Any], name: str | None,
-                 fields: list[str]) -> list[list[Any]]:
+def storage_list(
+    su_name: str, su_args: list[Any], name: str | None, fields: list[str]
+) -> list[list[Any]]:
     """Rows of storage units.
 
     :raises StorageError: unknown kind or field, or it failed.
@@ -27,8 +28,11 @@ def _directories(su_args: list[Any]) -> list[str]:
     if not su_args:
         return []
     first = su_args[0]
-    if len(su_args) != 1 or not isinstance(first, list) \
-            or not all(isinstance(path, str) for path in first):
+    if (
+        len(su_args) != 1
+        or not isinstance(first, list)
+        or not all(isinstance(path, str) for path in first)
+    ):
         raise errors.ParameterError(f"not arguments of a kind of storage: {su_args!r:.200}")
     return first
 

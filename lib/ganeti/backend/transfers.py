@@ -110,8 +110,9 @@ class _Endpoint(NamedTuple):
 
 
 @serves(calls.IMPORT_START)
-def import_start(options: ImportExportOptions, instance: FilledInstance, component: str,
-                 target: tuple[str, Any]) -> str:
+def import_start(
+    options: ImportExportOptions, instance: FilledInstance, component: str, target: tuple[str, Any]
+) -> str:
     """Begin to listen for data; the port is in the status."""
     endpoint = _endpoint(_IMPORT, instance, component, target)
     words = ["--bind", _address_to_bind(options)]
@@ -120,16 +121,26 @@ def import_start(options: ImportExportOptions, instance: FilledInstance, compone
 
 
 @serves(calls.EXPORT_START)
-def export_start(options: ImportExportOptions, host: str, port: int, instance: FilledInstance,
-                 component: str, source: tuple[str, Any]) -> str:
+def export_start(
+    options: ImportExportOptions,
+    host: str,
+    port: int,
+    instance: FilledInstance,
+    component: str,
+    source: tuple[str, Any],
+) -> str:
     """Begin to send data to where somebody listens."""
     endpoint = _endpoint(_EXPORT, instance, component, source)
     words = ["--host", host, "--port", str(port)]
     if options.connect_timeout is None:
         words += ["--connect-timeout", str(_LOCAL_TIMEOUT_S)]
     else:
-        words += ["--connect-timeout", str(_REMOTE_ATTEMPT_S),
-                  "--connect-retries", str(_REMOTE_RETRIES)]
+        words += [
+            "--connect-timeout",
+            str(_REMOTE_ATTEMPT_S),
+            "--connect-retries",
+            str(_REMOTE_RETRIES),
+        ]
     return _start(_EXPORT, options, instance, component, words, endpoint)
 
 
@@ -137,8 +148,9 @@ def _address_to_bind(options: ImportExportOptions) -> str:
     return "::" if options.ipv6 else "0.0.0.0"  # noqa: S104 - certificates decide who may send
 
 
-def _endpoint(mode: str, instance: FilledInstance, component: str,
-              what: tuple[str, Any]) -> _Endpoint:
+def _endpoint(
+    mode: str, instance: FilledInstance, component: str, what: tuple[str, Any]
+) -> _Endpoint:
     kind, detail = what
     if kind == calls.FILE:
         path = exports.local_path(detail)
@@ -161,8 +173,9 @@ def _raw(mode: str, disk: Disk) -> _Endpoint:
     return _Endpoint(words, {})
 
 
-def _script(mode: str, instance: FilledInstance, component: str, disk: Disk,
-            index: int) -> _Endpoint:
+def _script(
+    mode: str, instance: FilledInstance, component: str, disk: Disk, index: int
+) -> _Endpoint:
     """The OS definition's script; where it has none, the disk is taken as it is."""
     definition = os_definitions.require(instance.os) if instance.os else None
     script = None
@@ -177,12 +190,19 @@ def _script(mode: str, instance: FilledInstance, component: str, disk: Disk,
     directory = paths.current().log_os_dir
     fs.make_dirs(directory, 0o750)
     log = os_definitions.log_name(
-        mode, instance.os, f"{instance.name}-{component.replace('/', '_')}", time.localtime())
+        mode, instance.os, f"{instance.name}-{component.replace('/', '_')}", time.localtime()
+    )
     return _Endpoint(["--script", script, "--log", f"{directory}/{log}"], env)
 
 
-def _start(mode: str, options: ImportExportOptions, instance: FilledInstance, component: str,
-           words: list[str], endpoint: _Endpoint) -> str:
+def _start(
+    mode: str,
+    options: ImportExportOptions,
+    instance: FilledInstance,
+    component: str,
+    words: list[str],
+    endpoint: _Endpoint,
+) -> str:
     here = paths.current()
     fs.make_dirs(here.import_export_dir, 0o755)
     _purge(here.import_export_dir)
@@ -192,9 +212,17 @@ def _start(mode: str, options: ImportExportOptions, instance: FilledInstance, co
     os.mkdir(directory, 0o700)
     try:
         argv = [
-            sys.executable, "-m", "ganeti.tools.import_export", f"{directory}/{_STATUS}", mode,
-            *_credentials(options, directory), "--ipv6" if options.ipv6 else "--ipv4",
-            "--compress", options.compress or "none", *words, *endpoint.words,
+            sys.executable,
+            "-m",
+            "ganeti.tools.import_export",
+            f"{directory}/{_STATUS}",
+            mode,
+            *_credentials(options, directory),
+            "--ipv6" if options.ipv6 else "--ipv4",
+            "--compress",
+            options.compress or "none",
+            *words,
+            *endpoint.words,
         ]
         if options.magic is not None:
             argv += ["--magic", process.Secret(options.magic)]
@@ -229,8 +257,14 @@ def _spawn(argv: list[str], script_env: dict[str, str]) -> int:
     # The program is part of this package, wherever that is.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     child = subprocess.Popen(
-        [str.__str__(word) for word in argv], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, start_new_session=True, cwd="/", env=env)
+        [str.__str__(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+        env=env,
+    )
     # Nobody waits for it: this process answers its call and ends.
     child.returncode = 0
     return child.pid
@@ -257,7 +291,8 @@ def _status(name: str) -> ImportExportStatus | None:
     # In this order: what a process wrote last is there once it has gone.
     try:
         status = codec.from_dict(
-            ImportExportStatus, json.loads(fs.read_file(f"{directory}/{_STATUS}")))
+            ImportExportStatus, json.loads(fs.read_file(f"{directory}/{_STATUS}"))
+        )
     except FileNotFoundError:
         status = None
     if alive or (status is not None and status.exit_status is not None):
@@ -265,8 +300,12 @@ def _status(name: str) -> ImportExportStatus | None:
     if not os.path.isdir(directory):
         return None
     return ImportExportStatus(
-        exit_status=_EXIT_FAILURE, error_message="its process ended without saying why",
-        connected=bool(status and status.connected), ctime=clock.now(), mtime=clock.now())
+        exit_status=_EXIT_FAILURE,
+        error_message="its process ended without saying why",
+        connected=bool(status and status.connected),
+        ctime=clock.now(),
+        mtime=clock.now(),
+    )
 
 
 def _pid(directory: str) -> int:

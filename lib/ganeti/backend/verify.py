@@ -50,8 +50,9 @@ _Check = Callable[[Any, _Request], Any]
 
 
 @serves(calls.NODE_VERIFY)
-def node_verify(checks: dict[str, Any], cluster_name: str,
-                all_hvparams: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def node_verify(
+    checks: dict[str, Any], cluster_name: str, all_hvparams: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     """Do the checks.
 
     :param all_hvparams: filled parameters of each hypervisor.
@@ -65,14 +66,16 @@ def node_verify(checks: dict[str, Any], cluster_name: str,
         shape = _CHECKS[name][0]
         if not shape(argument):
             raise errors.ParameterError(
-                f"argument of check {name} is {argument!r:.200}, not {shape}")
+                f"argument of check {name} is {argument!r:.200}, not {shape}"
+            )
     request = _Request(checks, all_hvparams)
     return {name: _CHECKS[name][1](argument, request) for name, argument in checks.items()}
 
 
 @serves(calls.NODE_VERIFY_LIGHT)
-def node_verify_light(checks: dict[str, Any], cluster_name: str,
-                      all_hvparams: dict[str, dict[str, Any]]) -> dict[str, Any]:
+def node_verify_light(
+    checks: dict[str, Any], cluster_name: str, all_hvparams: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
     """As :func:`node_verify`."""
     return node_verify(checks, cluster_name, all_hvparams)
 
@@ -106,13 +109,15 @@ def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
     if not targets:
         return {}
     with ThreadPoolExecutor(min(_PING_THREADS, len(targets))) as pool:
-        answers = list(pool.map(
-            lambda target: net.tcp_listens(target[2], port, _PING_TIMEOUT_S), targets))
+        answers = list(
+            pool.map(lambda target: net.tcp_listens(target[2], port, _PING_TIMEOUT_S), targets)
+        )
     problems: dict[str, list[str]] = {}
     for (name, kind, address), reached in zip(targets, answers, strict=True):
         if not reached:
             problems.setdefault(name, []).append(
-                f"its node daemon does not answer at the {kind} address {address}")
+                f"its node daemon does not answer at the {kind} address {address}"
+            )
     return {name: "; ".join(texts) for name, texts in problems.items()}
 
 
@@ -150,8 +155,7 @@ def _hvparams(argument: Any, request: _Request) -> list[list[str]]:
 def _instance_list(argument: Any, request: _Request) -> list[str]:
     if not request.vm_capable:
         return []
-    return [instance for name in argument
-            for instance in hypervisor.of(name).list_instances()]
+    return [instance for name in argument for instance in hypervisor.of(name).list_instances()]
 
 
 def _hv_info(argument: Any, request: _Request) -> dict[str, Any]:
@@ -219,8 +223,11 @@ def _accepted_paths(argument: Any, _request: _Request) -> list[str]:
             entries = file_storage.parse_storage_paths(stream.read())
     except FileNotFoundError:
         return []
-    return [entry for entry in (here.to_virtual(entry) for entry in entries)
-            if file_storage.wrong_storage_dir(entry) is not None]
+    return [
+        entry
+        for entry in (here.to_virtual(entry) for entry in entries)
+        if file_storage.wrong_storage_dir(entry) is not None
+    ]
 
 
 def _client_cert(_argument: Any, _request: _Request) -> list[str | None]:
@@ -240,8 +247,11 @@ def _client_cert(_argument: Any, _request: _Request) -> list[str | None]:
 
 def _setup(_argument: Any, _request: _Request) -> list[str]:
     """What this machine lacks to be a node."""
-    problems = [f"{directory} is not mounted" for directory, probe in (
-        ("/proc", "/proc/sys"), ("/sys", "/sys/class/net")) if not os.path.isdir(probe)]
+    problems = [
+        f"{directory} is not mounted"
+        for directory, probe in (("/proc", "/proc/sys"), ("/sys", "/sys/class/net"))
+        if not os.path.isdir(probe)
+    ]
     here = paths.current()
     for directory in (here.data_dir, here.run_dir, here.log_dir):
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -284,8 +294,10 @@ _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.HYPERVISOR: (_NAMES, _hypervisors),
     nv.INSTANCELIST: (_NAMES, _instance_list),
     nv.MASTERIP: (ht.Tuple(ht.Str, ht.NonEmptyString), _master_ip),
-    nv.NODENETTEST: (ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString, ht.Maybe(ht.Str))),
-                     _net_test),
+    nv.NODENETTEST: (
+        ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString, ht.Maybe(ht.Str))),
+        _net_test,
+    ),
     nv.NODESETUP: (ht.Any, _setup),
     nv.NONVMNODES: (_NAMES, _ignored),
     nv.OOB_PATHS: (_PATHS, _oob_paths),

@@ -27,6 +27,7 @@ _Check = Callable[[Any, Request], Any]
 
 def _or_why(ask: Callable[[Any], Any], nothing: Callable[[], Any]) -> _Check:
     """A check whose failure is an answer; a node that runs no guests needs no storage."""
+
     def check(argument: Any, request: Request) -> Any:
         if not request.vm_capable:
             return nothing()
@@ -49,16 +50,21 @@ def _volumes(argument: Any) -> dict[str, list[object]]:
 
 
 def _physical(argument: Any) -> list[list[Any]]:
-    """Physical volumes of some groups: [name, group, size in MiB, free MiB, attributes, volumes].
-    """
-    return [[pv.name, pv.vg_name, pv.size, pv.free, pv.attributes, list(pv.lv_list or ())]
-            for pv in lvm.here().physical() if pv.vg_name in argument]
+    """Physical volumes of some groups: [name, group, size MiB, free MiB, attributes, volumes]."""
+    return [
+        [pv.name, pv.vg_name, pv.size, pv.free, pv.attributes, list(pv.lv_list or ())]
+        for pv in lvm.here().physical()
+        if pv.vg_name in argument
+    ]
 
 
 def _shared_physical(argument: Any) -> list[list[Any]]:
     """Physical volumes of some groups with more than one volume: [name, volumes]."""
-    return [[name, volumes] for name, _vg, _size, _free, _attr, volumes in _physical(argument)
-            if len(volumes) > 1]
+    return [
+        [name, volumes]
+        for name, _vg, _size, _free, _attr, volumes in _physical(argument)
+        if len(volumes) > 1
+    ]
 
 
 def _minors(_argument: Any) -> list[int]:

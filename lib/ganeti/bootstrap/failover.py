@@ -47,7 +47,7 @@ Say = Callable[[str], None]
 _HINTS = {
     Outcome.NO_QUORUM: "When the other nodes are lost for good, --no-voting overrides this.",
     Outcome.STALE: "Run the command there. When that data is not wanted, --no-voting overrides"
-                   " this.",
+    " this.",
     Outcome.OTHER_MASTER: "",
     Outcome.WON: "",
 }
@@ -73,7 +73,8 @@ def _refusal(err: RoleNotWonError) -> errors.OpPrereqError:
     hint = _HINTS[err.verdict.outcome]
     return errors.OpPrereqError(
         f"the role of the master cannot be moved to this node: {err}. {hint}".rstrip(),
-        errors.ECODE_STATE)
+        errors.ECODE_STATE,
+    )
 
 
 def survey(*, ignore_offline: bool = True) -> Survey:
@@ -90,19 +91,26 @@ def survey(*, ignore_offline: bool = True) -> Survey:
     if local.running_daemon(here, local.MASTER) is not None:
         raise errors.OpPrereqError(
             f"the master daemon runs on this node ({me}) already. Run the command on the node that"
-            " is to become the master.", errors.ECODE_INVAL)
+            " is to become the master.",
+            errors.ECODE_INVAL,
+        )
     if not os.path.exists(here.cluster_conf_file):
-        raise _no_candidate(f"this node ({me}) is no master candidate, so it has no copy of the"
-                            " present configuration", here)
+        raise _no_candidate(
+            f"this node ({me}) is no master candidate, so it has no copy of the"
+            " present configuration",
+            here,
+        )
     members = read_members(here.cluster_conf_file)
     own = members.nodes.get(me)
     if own is None:
-        raise errors.OpPrereqError(f"this node ({me}) is not in its own configuration",
-                                   errors.ECODE_STATE)
+        raise errors.OpPrereqError(
+            f"this node ({me}) is not in its own configuration", errors.ECODE_STATE
+        )
     _require_candidate(own, here)
     runner = AddressRunner(open_client(here))
-    voting = Voting(runner, me, members, failover_ballot(me, members,
-                                                         ignore_offline=ignore_offline))
+    voting = Voting(
+        runner, me, members, failover_ballot(me, members, ignore_offline=ignore_offline)
+    )
     votes = voting.ask()
     old = _present_master(here, members, votes)
     return Survey(me, members, voting, votes, judge(voting.ballot, votes.answers), old)
@@ -123,8 +131,9 @@ def _require_candidate(own: Node, here: paths.Paths) -> None:
 def _no_candidate(problem: str, here: paths.Paths) -> errors.OpPrereqError:
     names = fs.read_file(here.ssconf_file(ssconf_const.MASTER_CANDIDATES)).split()
     return errors.OpPrereqError(
-        f"{problem}. Use one of the candidates ({', '.join(names)}), or make it a candidate"
-        " first.", errors.ECODE_STATE)
+        f"{problem}. Use one of the candidates ({', '.join(names)}), or make it a candidate first.",
+        errors.ECODE_STATE,
+    )
 
 
 def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
@@ -138,8 +147,9 @@ def _present_master(here: paths.Paths, members: Members, votes: Votes) -> Node:
     return members.master
 
 
-def failover(*, no_voting: bool = False, ignore_offline: bool = True,
-             say: Say = _log.info) -> list[str]:
+def failover(
+    *, no_voting: bool = False, ignore_offline: bool = True, say: Say = _log.info
+) -> list[str]:
     """Make this node the master.
 
     :param no_voting: whatever the other nodes say; what they have and this one has not is lost.
@@ -164,8 +174,9 @@ def failover(*, no_voting: bool = False, ignore_offline: bool = True,
     if stopped:
         failure = take_down_at(runner, config.snapshot(), found.old.uuid)
         if failure is not None:
-            warnings.append(f"the address of the master may still be up on {found.old.name}:"
-                            f" {failure}")
+            warnings.append(
+                f"the address of the master may still be up on {found.old.name}: {failure}"
+            )
     _start(found, runner, no_voting, warnings, say)
     return warnings
 
@@ -178,12 +189,14 @@ def _stop_old(found: Survey, undo: local.Undo, warnings: list[str], say: Say) ->
         # Waiting for a node that hangs would only prolong the failure.
         warnings.append(
             f"the old master {old.name} does not answer and was not stopped. It will end by itself"
-            " as soon as it hears of the new one.")
+            " as soon as it hears of the new one."
+        )
         return False
 
     def start_again() -> None:
-        runner.call_addresses(NODE_START_MASTER_DAEMONS, target,
-                              no_voting=False)[old.name].payload()
+        runner.call_addresses(NODE_START_MASTER_DAEMONS, target, no_voting=False)[
+            old.name
+        ].payload()
 
     say(f"stopping the master daemon on {old.name}")
     undo.add(f"the master daemon of {old.name} is stopped", start_again)
@@ -225,14 +238,16 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
             raise OSError(str(err)) from err
 
     config = Config.open(here.cluster_conf_file, write=write).acting_for(
-        Author(None, None, "gnt:client:gnt-cluster", "master-failover"))
+        Author(None, None, "gnt:client:gnt-cluster", "master-failover")
+    )
     runner = RpcRunner(config.snapshot, open_client(here))
     runner.use_epoch(won.epoch)
     config.use_distribution(ConfigDistributor(runner))
     silent = [node for name, node in found.members.nodes.items() if name not in won.promises]
     # A node that hangs must not hold this up; the new master goes on trying.
-    config.expect_behind([node.uuid for node in silent if node.master_candidate],
-                         [node.uuid for node in silent])
+    config.expect_behind(
+        [node.uuid for node in silent if node.master_candidate], [node.uuid for node in silent]
+    )
     say("writing the configuration")
     me = found.members.nodes[found.me].uuid
     try:
@@ -245,12 +260,14 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
             return config, runner
         raise errors.OpExecError(
             f"{err} There is no master now. Run this command once more, here or on another master"
-            " candidate.") from err
+            " candidate."
+        ) from err
     return config, runner
 
 
-def _start(found: Survey, runner: AddressRunner, no_voting: bool, warnings: list[str],
-           say: Say) -> None:
+def _start(
+    found: Survey, runner: AddressRunner, no_voting: bool, warnings: list[str], say: Say
+) -> None:
     """Start the daemons of the master.
 
     :raises OpExecError: one does not start.
@@ -263,12 +280,15 @@ def _start(found: Survey, runner: AddressRunner, no_voting: bool, warnings: list
             no_voting = True
             warnings.append(
                 "too few nodes are there for the master daemon to start without --no-voting:"
-                f" {again}")
+                f" {again}"
+            )
     say("starting the master daemon")
     me = found.members.nodes[found.me]
-    failure = runner.call_addresses(NODE_START_MASTER_DAEMONS, {me.name: me.primary_ip},
-                                    no_voting=no_voting)[me.name].failure
+    failure = runner.call_addresses(
+        NODE_START_MASTER_DAEMONS, {me.name: me.primary_ip}, no_voting=no_voting
+    )[me.name].failure
     if failure is not None:
         raise errors.OpExecError(
             f"this node is the master now, but its daemon does not start: {failure}. Start it with"
-            " 'daemon-util start-master'.")
+            " 'daemon-util start-master'."
+        )

@@ -115,9 +115,7 @@ def init_cluster(params: InitParams) -> None:
         data = dataclasses.replace(data, cluster=cluster)
         local.make_queue(here)
         ssconf.write_local(ssconf.values(data), here)
-        fs.write_file(
-            here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640
-        )
+        fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)) + "\n", mode=0o640)
         for daemon in (local.NODED, local.MASTER, local.CONFD, local.RAPI):
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
@@ -315,7 +313,9 @@ def _build_cluster(
             params.file_storage_dir, disk.FILE, templates, paths.DEFAULT_FILE_STORAGE_DIR
         ),
         shared_file_storage_dir=_directory(
-            params.shared_file_storage_dir, disk.SHARED_FILE, templates,
+            params.shared_file_storage_dir,
+            disk.SHARED_FILE,
+            templates,
             paths.DEFAULT_SHARED_FILE_STORAGE_DIR,
         ),
         gluster_storage_dir=_directory(params.gluster_storage_dir, disk.GLUSTER, templates, ""),
@@ -422,12 +422,16 @@ def _require_ssh() -> None:
     if shutil.which("ssh-keygen") is None:
         raise errors.OpPrereqError(
             "there is no program ssh-keygen, so SSH cannot be set up. Install the SSH client, or"
-            " use --no-ssh-init.", errors.ECODE_ENVIRON)
+            " use --no-ssh-init.",
+            errors.ECODE_ENVIRON,
+        )
     directory = paths.current().ssh_host_key_dir
     if not any(os.path.exists(f"{directory}/ssh_host_{kind}_key.pub") for kind in ssh.KEY_TYPES):
         raise errors.OpPrereqError(
             f"there is no SSH host key in {directory}, so SSH cannot be set up. Install an SSH"
-            " server, or use --no-ssh-init.", errors.ECODE_ENVIRON)
+            " server, or use --no-ssh-init.",
+            errors.ECODE_ENVIRON,
+        )
 
 
 def _host_key() -> str:

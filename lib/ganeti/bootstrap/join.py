@@ -56,8 +56,7 @@ class Machine:
         """
         self._tls.settimeout(_MACHINE_S)
         shared = local.read_credentials(here)
-        self._channel.send(
-            {"credentials": shared._asdict(), "ssconf": local.read_ssconf(here)})
+        self._channel.send({"credentials": shared._asdict(), "ssconf": local.read_ssconf(here)})
         self.certificate = str(self._channel.receive("ready")["ready"])
 
     def taken_in(self) -> None:
@@ -87,11 +86,17 @@ class Offer:
     :raises JoinError: the address cannot be served.
     """
 
-    def __init__(self, host: net.Hostname, address: str, *, lifetime_s: int = LIFETIME_S,
-                 here: paths.Paths | None = None,
-                 now: Callable[[], float] = clock.now,
-                 monotonic: Callable[[], float] = clock.monotonic,
-                 on_stranger: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        host: net.Hostname,
+        address: str,
+        *,
+        lifetime_s: int = LIFETIME_S,
+        here: paths.Paths | None = None,
+        now: Callable[[], float] = clock.now,
+        monotonic: Callable[[], float] = clock.monotonic,
+        on_stranger: Callable[[str], None] = lambda text: None,
+    ) -> None:
         self._here = here or paths.current()
         renewal.require_none_pending(self._here)
         self._now = now
@@ -110,9 +115,13 @@ class Offer:
             self._sock.close()
             raise JoinError(f"cannot wait for the machine at {address}: {err.strerror}") from err
         self.token = Token(
-            int(now()) + lifetime_s, address, self._sock.getsockname()[1],
+            int(now()) + lifetime_s,
+            address,
+            self._sock.getsockname()[1],
             x509.fingerprint(x509.read_pem(self._here.noded_cert_file)),
-            secrets.token_bytes(protocol.SECRET_BYTES), host.name)
+            secrets.token_bytes(protocol.SECRET_BYTES),
+            host.name,
+        )
         self._lock = threading.Lock()
         self._winner: Machine | None = None
         # Closed by the collector, when no thread needs it any more.
@@ -122,8 +131,12 @@ class Offer:
     def __enter__(self) -> Offer:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
@@ -145,7 +158,8 @@ class Offer:
             if left_s <= 0:
                 self.close()
                 raise JoinError(
-                    f"nobody used the token for {self.token.node_name} before it expired")
+                    f"nobody used the token for {self.token.node_name} before it expired"
+                )
             ready = {fd for fd, _ in poll.poll(min(left_s, 1.0) * 1000)}
             with self._lock:
                 if self._winner is not None:
@@ -181,8 +195,9 @@ class Offer:
             conn.settimeout(STRANGER_S)
             tls = self._context.wrap_socket(conn, server_side=True)
             channel = Channel(tls, peer)
-            protocol.welcome(channel, self.token, self.token.certificate,
-                             secrets.token_hex(protocol.NONCE_BYTES))
+            protocol.welcome(
+                channel, self.token, self.token.certificate, secrets.token_hex(protocol.NONCE_BYTES)
+            )
             alarm.cancel()
             machine = Machine(tls, channel)
             if not self._spend(machine):
@@ -237,7 +252,8 @@ def check_machine(token: Token, here: paths.Paths, now: float) -> None:
     if now >= token.expires:
         raise JoinError(
             f"the token expired at {clock.format_time(token.expires)}. Make a new one with"
-            f" 'gnt-node add --token {token.node_name}', and compare the clocks.")
+            f" 'gnt-node add --token {token.node_name}', and compare the clocks."
+        )
     found = local.cluster_traces(here)
     if found:
         raise JoinError(f"this machine already belongs to a cluster: {found[0]} exists")
@@ -252,7 +268,8 @@ def _connected(token: Token, address: str | None) -> Iterator[ssl.SSLSocket]:
     except OSError as err:
         raise JoinError(
             f"nobody waits at {where}: {err.strerror or err}. The token was used already, or"
-            " 'gnt-node add --token' does not run any more.") from err
+            " 'gnt-node add --token' does not run any more."
+        ) from err
     with conn:
         try:
             tls = x509.pinning_client_context().wrap_socket(conn)
@@ -262,8 +279,13 @@ def _connected(token: Token, address: str | None) -> Iterator[ssl.SSLSocket]:
             yield tls
 
 
-def join(token: Token, here: paths.Paths, *, say: Callable[[str], None] = print,
-         address: str | None = None) -> None:
+def join(
+    token: Token,
+    here: paths.Paths,
+    *,
+    say: Callable[[str], None] = print,
+    address: str | None = None,
+) -> None:
     """Become the node that the token names.
 
     :param address: of ours, to come from; None lets the system choose.
@@ -275,8 +297,9 @@ def join(token: Token, here: paths.Paths, *, say: Callable[[str], None] = print,
     with local.Undo() as undo, _connected(token, address) as tls:
         channel = Channel(tls, "the master")
         shown = tls.getpeercert(binary_form=True) or b""
-        protocol.greet(channel, token, x509.fingerprint_der(shown),
-                       secrets.token_hex(protocol.NONCE_BYTES))
+        protocol.greet(
+            channel, token, x509.fingerprint_der(shown), secrets.token_hex(protocol.NONCE_BYTES)
+        )
         say("the master is the one the token names; waiting for the credentials")
         tls.settimeout(_MACHINE_S)
         message = channel.receive("credentials", "ssconf")
@@ -306,18 +329,23 @@ class Undecided(errors.OpExecError):
             f"{reason}, so it is not known whether this machine was taken in. Look at 'gnt-node"
             f" list {name}' on the master; if it is not listed, run 'daemon-util stop-all' here"
             f" and remove the files server.pem, client.pem, hmac.key, rapi.pem,"
-            f" cluster-domain-secret and ssconf_* of {paths.current().data_dir}.")
+            f" cluster-domain-secret and ssconf_* of {paths.current().data_dir}."
+        )
 
 
 def _equip(message: dict[str, object], name: str, here: paths.Paths, undo: local.Undo) -> str:
     given, facts = message["credentials"], message["ssconf"]
     fields = local.Credentials._fields
-    if not isinstance(given, dict) or set(given) != set(fields) or not all(
-            isinstance(text, str) for text in given.values()):
+    if (
+        not isinstance(given, dict)
+        or set(given) != set(fields)
+        or not all(isinstance(text, str) for text in given.values())
+    ):
         raise JoinError("the master sends other credentials than this release knows")
     if not isinstance(facts, dict) or not all(
-            isinstance(key, str) and isinstance(text, str) and "/" not in key
-            for key, text in facts.items()):
+        isinstance(key, str) and isinstance(text, str) and "/" not in key
+        for key, text in facts.items()
+    ):
         raise JoinError("the master sends damaged ssconf values")
     undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
     digest = local.write_credentials(here, local.Credentials(**given), name)

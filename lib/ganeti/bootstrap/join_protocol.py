@@ -91,7 +91,7 @@ def decode_token(text: str) -> Token:
     if len(body) <= _HEAD.size or hashlib.sha256(body).digest()[:_CHECK_BYTES] != check:
         raise JoinError("the join token was not copied completely")
     expires, port, certificate, secret = _HEAD.unpack_from(body)
-    address, _, name = body[_HEAD.size:].decode("utf-8", "replace").partition(" ")
+    address, _, name = body[_HEAD.size :].decode("utf-8", "replace").partition(" ")
     if not net.is_ip(address) or not name or not port:
         raise JoinError("the join token makes no sense")
     return Token(expires, address, port, certificate, secret, name)
@@ -198,12 +198,16 @@ def greet(channel: Channel, token: Token, certificate: bytes, nonce: str) -> Non
     if not hmac.compare_digest(certificate, token.certificate):
         raise JoinError(
             f"{token.address} port {token.port} shows another certificate than the one the token"
-            " names. Somebody may be in between; nothing was sent.")
+            " names. Somebody may be in between; nothing was sent."
+        )
     channel.send({"hello": VERSION, "name": token.node_name, "nonce": nonce})
     answer = channel.receive("nonce", "proof")
     nonces = nonce, str(answer["nonce"])
-    require_proof(answer["proof"], proof(
-        token.secret, MASTER, certificate, token.node_name, nonces), "the other end")
+    require_proof(
+        answer["proof"],
+        proof(token.secret, MASTER, certificate, token.node_name, nonces),
+        "the other end",
+    )
     channel.send({"proof": proof(token.secret, MACHINE, certificate, token.node_name, nonces)})
     channel.limit = FRIEND_LINE_BYTES
 
@@ -220,9 +224,13 @@ def welcome(channel: Channel, token: Token, certificate: bytes, nonce: str) -> N
     if hello["name"] != token.node_name:
         raise JoinError(f"the machine calls itself {hello['name']!r:.100}")
     nonces = str(hello["nonce"]), nonce
-    channel.send({"nonce": nonce, "proof": proof(
-        token.secret, MASTER, certificate, token.node_name, nonces)})
+    channel.send(
+        {"nonce": nonce, "proof": proof(token.secret, MASTER, certificate, token.node_name, nonces)}
+    )
     answer = channel.receive("proof")
-    require_proof(answer["proof"], proof(
-        token.secret, MACHINE, certificate, token.node_name, nonces), "the machine")
+    require_proof(
+        answer["proof"],
+        proof(token.secret, MACHINE, certificate, token.node_name, nonces),
+        "the machine",
+    )
     channel.limit = FRIEND_LINE_BYTES

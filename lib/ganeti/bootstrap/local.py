@@ -50,7 +50,9 @@ class Undo:
         self._steps.clear()
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
         failures = []
@@ -169,8 +171,13 @@ def remove_state(here: paths.Paths) -> None:
 
     :raises OSError: a file cannot be removed.
     """
-    for path in (here.cluster_conf_file, here.master_state_file, here.watcher_pausefile,
-                 here.server_ca_file, *credential_files(here)):
+    for path in (
+        here.cluster_conf_file,
+        here.master_state_file,
+        here.watcher_pausefile,
+        here.server_ca_file,
+        *credential_files(here),
+    ):
         fs.remove_file(path)
     ssh_keys.forget(here)
     if os.path.isdir(here.renewal_dir):

@@ -67,18 +67,26 @@ def accepted_keys(host: net.Hostname, access: Access, here: paths.Paths) -> list
         raise errors.OpPrereqError(
             f"{host.name} shows another SSH host key ({best.kind}, {best.fingerprint}) than the"
             f" one in {here.known_hosts_file}. If the machine was installed anew, remove its line"
-            " there.", errors.ECODE_ENVIRON)
+            " there.",
+            errors.ECODE_ENVIRON,
+        )
     if access.check_key:
-        question = (f"The SSH host key of {host.name} ({host.ip}) is not known. Its fingerprint"
-                    f" is\n  {best.kind} {best.fingerprint}\nIs that right?")
+        question = (
+            f"The SSH host key of {host.name} ({host.ip}) is not known. Its fingerprint"
+            f" is\n  {best.kind} {best.fingerprint}\nIs that right?"
+        )
         if not access.confirm(question):
             raise errors.OpPrereqError(
                 f"the SSH host key of {host.name} ({best.fingerprint}) was not accepted",
-                errors.ECODE_ENVIRON)
+                errors.ECODE_ENVIRON,
+            )
         # Only what was shown to somebody counts.
         shown = [best]
-    fs.write_file(here.known_hosts_file,
-                  content + ssh.known_hosts_text(host.name, access.port, shown), mode=0o644)
+    fs.write_file(
+        here.known_hosts_file,
+        content + ssh.known_hosts_text(host.name, access.port, shown),
+        mode=0o644,
+    )
     return shown
 
 
@@ -86,20 +94,41 @@ def message(host: net.Hostname, here: paths.Paths) -> str:
     """What the program on the machine is told; full of secrets."""
     shared = local.read_credentials(here)
     facts = local.read_ssconf(here)
-    return json.dumps({
-        CLUSTER_NAME: facts[ssconf_const.CLUSTER_NAME].strip(), NODE_NAME: host.name,
-        CERTIFICATE: shared.server_pem, HMAC: shared.hmac_key, RAPI: shared.rapi_pem,
-        DOMAIN_SECRET: shared.domain_secret, SSCONF: facts, START: True})
+    return json.dumps(
+        {
+            CLUSTER_NAME: facts[ssconf_const.CLUSTER_NAME].strip(),
+            NODE_NAME: host.name,
+            CERTIFICATE: shared.server_pem,
+            HMAC: shared.hmac_key,
+            RAPI: shared.rapi_pem,
+            DOMAIN_SECRET: shared.domain_secret,
+            SSCONF: facts,
+            START: True,
+        }
+    )
 
 
-def _run(host: net.Hostname, access: Access, here: paths.Paths, keys: list[ssh.HostKey],
-         *options: str, stdin: str | None = None) -> str:
+def _run(
+    host: net.Hostname,
+    access: Access,
+    here: paths.Paths,
+    keys: list[ssh.HostKey],
+    *options: str,
+    stdin: str | None = None,
+) -> str:
     with tempfile.TemporaryDirectory(prefix="gnt-ssh-") as directory:
         known = f"{directory}/known_hosts"
         fs.write_file(known, ssh.known_hosts_text(host.name, access.port, keys))
         argv = ssh.ssh_argv(
-            host.name, [paths.node_daemon_setup(), *options], known_hosts=known, address=host.ip,
-            port=access.port, user=access.user, identity=access.identity, batch=access.batch)
+            host.name,
+            [paths.node_daemon_setup(), *options],
+            known_hosts=known,
+            address=host.ip,
+            port=access.port,
+            user=access.user,
+            identity=access.identity,
+            batch=access.batch,
+        )
         # On our terminal, because ssh may have to ask for a password there.
         return process.run(argv, timeout_s=_SETUP_S, stdin=stdin, terminal=True).output
 
@@ -122,9 +151,9 @@ def set_up(
         _run(host, access, here, keys, *options, stdin=message(host, here))
     except errors.CommandError as err:
         raise errors.OpExecError(
-            f"cannot prepare {host.name} over SSH: {err.output.strip() or err}") from err
-    undo.add(f"the preparation of {host.name}",
-             lambda: _run(host, access, here, keys, "--undo"))
+            f"cannot prepare {host.name} over SSH: {err.output.strip() or err}"
+        ) from err
+    undo.add(f"the preparation of {host.name}", lambda: _run(host, access, here, keys, "--undo"))
 
 
 def default_port(name: str) -> int:

@@ -31,8 +31,10 @@ def new_secret() -> str:
 def new_spice() -> dict[str, str]:
     """A certificate for SPICE and the authority that signed it."""
     authority = x509.create_self_signed()
-    return {SPICE: x509.create_signed(x509.DEFAULT_COMMON_NAME, authority, serial_no=2),
-            SPICE_CA: x509.certificate_part(authority)}
+    return {
+        SPICE: x509.create_signed(x509.DEFAULT_COMMON_NAME, authority, serial_no=2),
+        SPICE_CA: x509.certificate_part(authority),
+    }
 
 
 def certificate_file(path: str) -> str:
@@ -69,7 +71,8 @@ def secret_file(path: str) -> str:
     except (OSError, UnicodeDecodeError) as err:
         raise errors.OpPrereqError(
             f"cannot read {path}: {getattr(err, 'strerror', None) or 'it is no text'}",
-            errors.ECODE_INVAL) from err
+            errors.ECODE_INVAL,
+        ) from err
     if not text.strip():
         raise errors.OpPrereqError(f"file {path} is empty", errors.ECODE_INVAL)
     return text
@@ -86,8 +89,9 @@ def describe(names: Iterable[str]) -> str:
 
 def pending(here: paths.Paths) -> list[str]:
     """Base names of the files of a renewal that has not come to its end."""
-    return [os.path.basename(_path(name, here)) for name in _NAMES
-            if os.path.exists(_path(name, here))]
+    return [
+        os.path.basename(_path(name, here)) for name in _NAMES if os.path.exists(_path(name, here))
+    ]
 
 
 def prepare(new: Mapping[str, str], here: paths.Paths) -> None:
@@ -117,4 +121,6 @@ def require_none_pending(here: paths.Paths) -> None:
     if pending(here) or os.path.exists(here.server_ca_file):
         raise errors.OpPrereqError(
             "the cluster's keys and certificates are being renewed, or that was interrupted."
-            " 'gnt-cluster renew-crypto' brings it to its end.", errors.ECODE_STATE)
+            " 'gnt-cluster renew-crypto' brings it to its end.",
+            errors.ECODE_STATE,
+        )

@@ -27,6 +27,7 @@ class Values:
         self.__dict__.update(values)
 
     if TYPE_CHECKING:
+
         def __getattr__(self, name: str) -> Any: ...
 
     def __repr__(self) -> str:
@@ -54,8 +55,9 @@ class Argument:
 
     __slots__ = ("choices", "kind", "maximum", "minimum")
 
-    def __init__(self, kind: str, minimum: int = 0, maximum: int | None = None,
-                 choices: Sequence[str] = ()) -> None:
+    def __init__(
+        self, kind: str, minimum: int = 0, maximum: int | None = None, choices: Sequence[str] = ()
+    ) -> None:
         self.kind = kind
         self.minimum = minimum
         self.maximum = maximum
@@ -80,16 +82,23 @@ class Command:
 
     __slots__ = ("arguments", "name", "options", "run", "summary", "usage")
 
-    def __init__(self, name: str, run: Callable[[Values, list[str]], int],
-                 arguments: Sequence[Argument], options: Sequence[Option], summary: str,
-                 usage: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        run: Callable[[Values, list[str]], int],
+        arguments: Sequence[Argument],
+        options: Sequence[Option],
+        summary: str,
+        usage: str = "",
+    ) -> None:
         self.name = name
         self.run = run
         self.arguments = tuple(arguments)
         self.options = tuple(options)
         self.summary = summary
         self.usage = usage or " ".join(
-            [*(["[<options>]"] if options else []), *(arg.usage() for arg in arguments)])
+            [*(["[<options>]"] if options else []), *(arg.usage() for arg in arguments)]
+        )
 
 
 class Program:
@@ -102,9 +111,14 @@ class Program:
 
     __slots__ = ("aliases", "commands", "env_commands", "name", "summary")
 
-    def __init__(self, name: str, summary: str, commands: Sequence[Command],
-                 aliases: Mapping[str, str] | None = None,
-                 env_commands: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        commands: Sequence[Command],
+        aliases: Mapping[str, str] | None = None,
+        env_commands: Sequence[str] = (),
+    ) -> None:
         self.name = name
         self.summary = summary
         self.commands = {command.name: command for command in commands}

@@ -41,7 +41,8 @@ class NotMasterError(errors.GenericError):
 
     def __init__(self, master: str, here: str) -> None:
         super().__init__(
-            f"this node ({here}) is not the master of its cluster. Run the command on {master}.")
+            f"this node ({here}) is not the master of its cluster. Run the command on {master}."
+        )
         self.master = master
 
 
@@ -60,7 +61,8 @@ def describe(err: BaseException) -> tuple[int, str]:
         return EXIT_FAILURE, f"Failure: command execution error:\n{err}"
     if isinstance(err, errors.HooksAbort):
         return EXIT_FAILURE, "\n".join(
-            ["Failure: hooks execution failed:", *(_hook(*row) for row in err.failures)])
+            ["Failure: hooks execution failed:", *(_hook(*row) for row in err.failures)]
+        )
     if isinstance(err, errors.HooksFailure):
         return EXIT_FAILURE, f"Failure: hooks general failure: {err}"
     if isinstance(err, errors.ConfigurationError):
@@ -75,13 +77,18 @@ def describe(err: BaseException) -> tuple[int, str]:
     if isinstance(err, errors.ParameterError):
         # A bare name, as the published text has it, or a sentence about it.
         text = str(err)
-        return EXIT_FAILURE, (f"Failure: unknown/wrong parameter: {text}" if " " in text
-                              else f"Failure: unknown/wrong parameter name '{text}'")
+        return EXIT_FAILURE, (
+            f"Failure: unknown/wrong parameter: {text}"
+            if " " in text
+            else f"Failure: unknown/wrong parameter name '{text}'"
+        )
     if isinstance(err, errors.TagError):
         return EXIT_FAILURE, f"Failure: invalid tag(s) given:\n{err}"
     if isinstance(err, errors.JobQueueFull):
-        return EXIT_FAILURE, ("Failure: the job queue is full. Wait for jobs to end, and archive"
-                              " old ones with 'gnt-job autoarchive'.")
+        return EXIT_FAILURE, (
+            "Failure: the job queue is full. Wait for jobs to end, and archive"
+            " old ones with 'gnt-job autoarchive'."
+        )
     return _outside(err)
 
 
@@ -94,19 +101,26 @@ def _outside(err: BaseException) -> tuple[int, str]:
     if isinstance(err, MasterDownError):
         return EXIT_FAILURE, f"Failure: {err}"
     if isinstance(err, errors.LuxiPermissionError):
-        return EXIT_FAILURE, (f"Failure: this user may not talk to the master daemon: {err}."
-                              " Commands are for root, or for members of its socket's group.")
+        return EXIT_FAILURE, (
+            f"Failure: this user may not talk to the master daemon: {err}."
+            " Commands are for root, or for members of its socket's group."
+        )
     if isinstance(err, errors.LuxiTimeout):
-        return EXIT_FAILURE, ("Failure: the master daemon did not answer in time. Jobs that were"
-                              f" submitted go on. Details: {err}")
+        return EXIT_FAILURE, (
+            "Failure: the master daemon did not answer in time. Jobs that were"
+            f" submitted go on. Details: {err}"
+        )
     if isinstance(err, errors.ConnectionClosedError):
-        return EXIT_FAILURE, ("Failure: the master daemon closed the connection. It may have been"
-                              f" stopped; see its log. Details: {err}")
+        return EXIT_FAILURE, (
+            "Failure: the master daemon closed the connection. It may have been"
+            f" stopped; see its log. Details: {err}"
+        )
     if isinstance(err, errors.ProtocolError):
         return EXIT_FAILURE, f"Unhandled protocol error while talking to the master daemon:\n{err}"
     if isinstance(err, errors.JobQueueDrainError):
-        return EXIT_FAILURE, (f"Unhandled Ganeti error: {err}. The job queue takes no new jobs"
-                              " until it is undrained.")
+        return EXIT_FAILURE, (
+            f"Unhandled Ganeti error: {err}. The job queue takes no new jobs until it is undrained."
+        )
     if isinstance(err, errors.JobLost):
         return EXIT_FAILURE, f"Error checking job status: {err}"
     if isinstance(err, errors.GenericError):
@@ -125,8 +139,11 @@ def _prerequisites(err: errors.OpPrereqError) -> str:
 
 
 def _hook(node: str, script: str, output: str) -> str:
-    text = f"  node: {node}, script: {script}, output: {output}" if output \
+    text = (
+        f"  node: {node}, script: {script}, output: {output}"
+        if output
         else f"  node: {node}, script: {script} (no output)"
+    )
     return text.rstrip("\n")
 
 
@@ -136,13 +153,15 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
     :returns: the error that says what to do.
     """
     from ganeti.utils import net, paths
+
     here = paths.current()
     master = _read_line(here.ssconf_file("master_node"))
     if not os.path.exists(here.cluster_conf_file) and not master:
         return NotClusterError(
             "no cluster here: this machine belongs to none, or its cluster is not initialised yet."
             " Make one with 'gnt-cluster init', or add this machine with 'gnt-node add' on the"
-            " master.")
+            " master."
+        )
     own_name = net.hostname()
     if master and master != own_name:
         return NotMasterError(master, own_name)
@@ -151,12 +170,14 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
         start = f"tools/vcluster start {paths.vcluster_dir() or os.path.dirname(here.root)}"
     return MasterDownError(
         f"the master daemon does not run on this node. Start it with '{start}'; if it ends at once,"
-        f" {here.log_file('ganeti-masterd')} says why. Details: {err}")
+        f" {here.log_file('ganeti-masterd')} says why. Details: {err}"
+    )
 
 
 def _read_line(path: str) -> str:
     """First line of a file; empty when there is no such file."""
     from ganeti.utils import fs
+
     try:
         return fs.read_file(path).partition("\n")[0].strip()
     except OSError:

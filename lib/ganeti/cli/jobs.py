@@ -101,8 +101,9 @@ def run_opcode(opcode: OpCode, values: Values, *, client: luxi.Client | None = N
     return run_opcodes([opcode], values, client=client)[0]
 
 
-def run_opcodes(opcodes: Sequence[OpCode], values: Values, *,
-                client: luxi.Client | None = None) -> list[Any]:
+def run_opcodes(
+    opcodes: Sequence[OpCode], values: Values, *, client: luxi.Client | None = None
+) -> list[Any]:
     """Submit opcodes as one job and wait for their results. Errors as :func:`run_opcode`."""
     client = client or connect()
     job_id = client.submit_job(list(opcodes))
@@ -169,8 +170,7 @@ class _Progress:
             self._shown = False
 
 
-def follow_job(client: luxi.Client, job_id: int,
-               show: Callable[[str], None] = terminal.out) -> str:
+def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out) -> str:
     """Show the log of a job until it ends.
 
     :returns: its final status.
@@ -181,8 +181,9 @@ def follow_job(client: luxi.Client, job_id: int,
     serial: int | None = None
     try:
         while True:
-            answer = client.wait_for_job_change_once(job_id, ["status"], info, serial,
-                                                     progress.poll_s)
+            answer = client.wait_for_job_change_once(
+                job_id, ["status"], info, serial, progress.poll_s
+            )
             # Some masters say "nochange" by repeating what we know.
             if answer is None or (answer[0] == info and not answer[1]):
                 status = str(info[0]) if info else ""
@@ -204,8 +205,9 @@ def follow_job(client: luxi.Client, job_id: int,
         progress.clear()
 
 
-def wait_for_job(client: luxi.Client, job_id: int,
-                 show: Callable[[str], None] = terminal.out) -> list[Any]:
+def wait_for_job(
+    client: luxi.Client, job_id: int, show: Callable[[str], None] = terminal.out
+) -> list[Any]:
     """Wait for a job, showing its log.
 
     :returns: a result per opcode.
@@ -239,6 +241,7 @@ def job_result(client: luxi.Client, job_id: int) -> list[Any]:
 def _why_canceled(results: Iterable[Any]) -> str:
     """What the queue wrote down when it canceled a job, as the rest of a sentence."""
     from ganeti.wire import errors as wire_errors
+
     for result in results:
         error = wire_errors.decode(result)
         if isinstance(error, errors.JobCanceled) and str(error) not in ("", _CANCELED):
@@ -249,6 +252,7 @@ def _why_canceled(results: Iterable[Any]) -> str:
 def _raise_result(result: Any, prefix: str) -> None:
     """Raise what a failed opcode left as result."""
     from ganeti.wire import errors as wire_errors
+
     error = wire_errors.decode(result)
     if error is None:
         raise errors.OpExecError(f"{prefix}{result}")
@@ -288,8 +292,9 @@ class JobSet:
     :param quiet: neither say that, nor which one is awaited.
     """
 
-    def __init__(self, client: luxi.Client, values: Values, *, verbose: bool = True,
-                 quiet: bool = False) -> None:
+    def __init__(
+        self, client: luxi.Client, values: Values, *, verbose: bool = True, quiet: bool = False
+    ) -> None:
         self._client = client
         self._values = values
         self._verbose = verbose and not quiet
@@ -312,8 +317,9 @@ class JobSet:
             return
         rows = self._client.submit_many_jobs([opcodes for _, opcodes in self._queue])
         for (name, _), (success, value) in zip(self._queue, rows, strict=True):
-            self._jobs.append(_Job(int(value), "", name) if success
-                              else _Job(None, str(value), name))
+            self._jobs.append(
+                _Job(int(value), "", name) if success else _Job(None, str(value), name)
+            )
             if success and self._values.get("print_jobid") and not self._values.get("submit_only"):
                 terminal.out(str(value))
         self._queue = []

@@ -68,9 +68,15 @@ _FILTER_CHARACTERS = frozenset("\t\n\v\f\r !\"'()/<=>\\~")
 _GLOB_CHARACTERS = frozenset("*?")
 
 _STATUS_COLOURS = {
-    "running": terminal.GREEN, "success": terminal.GREEN, "error": terminal.RED,
-    "waiting": terminal.YELLOW, "canceling": terminal.YELLOW, "canceled": terminal.DIM,
-    "queued": terminal.BLUE, "ADMIN_down": terminal.DIM, "ADMIN_offline": terminal.DIM,
+    "running": terminal.GREEN,
+    "success": terminal.GREEN,
+    "error": terminal.RED,
+    "waiting": terminal.YELLOW,
+    "canceling": terminal.YELLOW,
+    "canceled": terminal.DIM,
+    "queued": terminal.BLUE,
+    "ADMIN_down": terminal.DIM,
+    "ADMIN_offline": terminal.DIM,
     "USER_down": terminal.YELLOW,
 }
 
@@ -96,8 +102,13 @@ def selected_fields(text: str | None, default: Sequence[str]) -> list[str]:
     return [*default, *fields] if adds else fields
 
 
-def make_filter(arguments: Sequence[str], *, force_filter: bool = False, name_field: str = "name",
-                numeric: bool = False) -> Any:
+def make_filter(
+    arguments: Sequence[str],
+    *,
+    force_filter: bool = False,
+    name_field: str = "name",
+    numeric: bool = False,
+) -> Any:
     """The filter of a query from the arguments of a command.
 
     :param numeric: names are numbers (jobs).
@@ -109,20 +120,21 @@ def make_filter(arguments: Sequence[str], *, force_filter: bool = False, name_fi
     if force_filter or looks_like_filter:
         if len(arguments) != 1:
             raise errors.OpPrereqError(
-                "a filter must be exactly one argument. Put quotes around it.",
-                errors.ECODE_INVAL)
+                "a filter must be exactly one argument. Put quotes around it.", errors.ECODE_INVAL
+            )
         from ganeti.query import filter as query_filter  # pyparsing: 40 ms, only for expressions
+
         return query_filter.parse(arguments[0])
-    return simple_filter(name_field, [_name_filter(name, name_field, numeric)
-                                      for name in arguments])
+    return simple_filter(
+        name_field, [_name_filter(name, name_field, numeric) for name in arguments]
+    )
 
 
 def simple_filter(name_field: str, parts: Sequence[Any]) -> Any:
     """Parts joined with *or*; plain values become *equals* on ``name_field``."""
     if not parts:
         return None
-    return ["|", *(part if isinstance(part, list) else ["==", name_field, part]
-                   for part in parts)]
+    return ["|", *(part if isinstance(part, list) else ["==", name_field, part] for part in parts)]
 
 
 def both_filters(first: Any, second: Any) -> Any:
@@ -137,6 +149,7 @@ def _name_filter(name: str, field: str, numeric: bool) -> list[Any]:
         return ["==", field, job_id(name)]
     if _GLOB_CHARACTERS & set(name):
         from ganeti.query import filter as query_filter
+
         return ["=~", field, query_filter.glob_to_regex(name)]
     return ["==", field, name]
 
@@ -151,10 +164,19 @@ def job_id(text: str) -> int:
     return int(text)
 
 
-def run_list(resource: str, default_fields: Sequence[str], values: Values,
-             arguments: Sequence[str], *, formatters: Mapping[str, Formatter] | None = None,
-             name_field: str = "name", numeric: bool = False, extra_filter: Any = None,
-             extra_fields: Sequence[str] = (), client: luxi.Client | None = None) -> int:
+def run_list(
+    resource: str,
+    default_fields: Sequence[str],
+    values: Values,
+    arguments: Sequence[str],
+    *,
+    formatters: Mapping[str, Formatter] | None = None,
+    name_field: str = "name",
+    numeric: bool = False,
+    extra_filter: Any = None,
+    extra_fields: Sequence[str] = (),
+    client: luxi.Client | None = None,
+) -> int:
     """A whole list command: query, write, exit code.
 
     :param formatters: how fields of kind *other* are written.
@@ -167,8 +189,14 @@ def run_list(resource: str, default_fields: Sequence[str], values: Values,
         fields = [field["name"] for field in client.query_fields(resource)["fields"]]
     fields += [name for name in extra_fields if name not in fields]
     qfilter = both_filters(
-        make_filter(arguments, force_filter=bool(values.get("force_filter")), name_field=name_field,
-                    numeric=numeric), extra_filter)
+        make_filter(
+            arguments,
+            force_filter=bool(values.get("force_filter")),
+            name_field=name_field,
+            numeric=numeric,
+        ),
+        extra_filter,
+    )
     # A large answer is half a million small lists. Looking for circles in them, which are not
     # there, would take as long as reading it.
     gc.disable()
@@ -178,36 +206,49 @@ def run_list(resource: str, default_fields: Sequence[str], values: Values,
         gc.enable()
 
 
-def _query_and_write(client: luxi.Client, resource: str, fields: list[str], qfilter: Any,
-                     values: Values, formatters: Mapping[str, Formatter]) -> int:
+def _query_and_write(
+    client: luxi.Client,
+    resource: str,
+    fields: list[str],
+    qfilter: Any,
+    values: Values,
+    formatters: Mapping[str, Formatter],
+) -> int:
     response = client.query(resource, fields, qfilter)
     write(response, values, formatters)
     return _warn_of_unknown(client, resource, response["fields"], values)
 
 
-def write(response: Mapping[str, Any], values: Values,
-          formatters: Mapping[str, Formatter] | None = None) -> None:
+def write(
+    response: Mapping[str, Any], values: Values, formatters: Mapping[str, Formatter] | None = None
+) -> None:
     """An answer of a query, or what looks like one, in the format that was chosen."""
     if values.output_format == "csv":
         _write_csv(response, values)
     elif values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data(as_objects(response), values.output_format)
     else:
         _write_table(response, values, formatters or {})
 
 
-def _warn_of_unknown(client: luxi.Client, resource: str, fields: Sequence[Mapping[str, Any]],
-                     values: Values) -> int:
+def _warn_of_unknown(
+    client: luxi.Client, resource: str, fields: Sequence[Mapping[str, Any]], values: Values
+) -> int:
     """Name the fields that do not exist, with what may have been meant; returns the exit code."""
     unknown = [field["name"] for field in fields if field["kind"] == const.KIND_UNKNOWN]
     if not unknown:
         return failures.EXIT_SUCCESS
     from ganeti.utils import near
+
     known = [field["name"] for field in client.query_fields(resource)["fields"]]
     hints = "".join(near.did_you_mean(name, [*known, *opt.FORMATS]) for name in unknown)
-    where = (f"Known are {', '.join(sorted(known))}." if len(known) <= _FEW_FIELDS
-             else f"See '{values.program} list-fields'.")
+    where = (
+        f"Known are {', '.join(sorted(known))}."
+        if len(known) <= _FEW_FIELDS
+        else f"See '{values.program} list-fields'."
+    )
     terminal.err(f"Warning: unknown fields {', '.join(unknown)}.{hints} {where}")
     return failures.EXIT_UNKNOWN_FIELD
 
@@ -220,10 +261,15 @@ def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
     names = [field["name"] for field in response["fields"]]
     rows = []
     for row in response["data"]:
-        item = {name: value if status == const.RS_NORMAL else None
-                for name, (status, value) in zip(names, row, strict=True)}
-        why = {name: _MARKS.get(status, ("", "", str(status)))[2]
-               for name, (status, _) in zip(names, row, strict=True) if status != const.RS_NORMAL}
+        item = {
+            name: value if status == const.RS_NORMAL else None
+            for name, (status, value) in zip(names, row, strict=True)
+        }
+        why = {
+            name: _MARKS.get(status, ("", "", str(status)))[2]
+            for name, (status, _) in zip(names, row, strict=True)
+            if status != const.RS_NORMAL
+        }
         if why:
             item["_status"] = why
         rows.append(item)
@@ -233,30 +279,39 @@ def as_objects(response: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _write_csv(response: Mapping[str, Any], values: Values) -> None:
     """The answer as comma separated values: the columns that were asked for and no others."""
     from ganeti.cli import output
-    sys.stdout.write(output.to_csv(
-        [field["name"] for field in response["fields"]],
-        ([value if not status else None for status, value in row] for row in response["data"]),
-        header=not values.no_headers))
+
+    sys.stdout.write(
+        output.to_csv(
+            [field["name"] for field in response["fields"]],
+            ([value if not status else None for status, value in row] for row in response["data"]),
+            header=not values.no_headers,
+        )
+    )
     sys.stdout.flush()
 
 
-def _write_table(response: Mapping[str, Any], values: Values,
-                 formatters: Mapping[str, Formatter]) -> None:
+def _write_table(
+    response: Mapping[str, Any], values: Values, formatters: Mapping[str, Formatter]
+) -> None:
     fields = response["fields"]
     unit = values.get("units") or ("h" if values.separator is None else "m")
     verbose = 1 if values.verbose else 0
     writers = [_writer(field, formatters, unit) for field in fields]
     marks = {status: texts[verbose] for status, texts in _MARKS.items()}
     rows = [
-        [write(value) if not status else marks.get(status, f"({status})")
-         for write, (status, value) in zip(writers, row, strict=True)]
+        [
+            write(value) if not status else marks.get(status, f"({status})")
+            for write, (status, value) in zip(writers, row, strict=True)
+        ]
         for row in response["data"]
     ]
     columns = [table.Column(field["title"], field["kind"] in _RIGHT) for field in fields]
-    painter = _painter(fields) if values.separator is None \
-        and terminal.wants_colour(sys.stdout) else None
-    lines = table.format_table(columns, rows, header=not values.no_headers,
-                               separator=values.separator, painter=painter)
+    painter = (
+        _painter(fields) if values.separator is None and terminal.wants_colour(sys.stdout) else None
+    )
+    lines = table.format_table(
+        columns, rows, header=not values.no_headers, separator=values.separator, painter=painter
+    )
     if lines:
         terminal.out("\n".join(lines))
 
@@ -279,6 +334,7 @@ def _writer(field: Mapping[str, Any], formatters: Mapping[str, Formatter], unit:
         def format_size(value: Any) -> str:
             # A size the node could not measure is no number.
             return text.format_unit(value, unit) if isinstance(value, (int, float)) else str(value)
+
         return format_size
     return str
 
@@ -307,8 +363,9 @@ def format_stamp(stamp: Any) -> str:
 
 
 def _painter(fields: Sequence[Mapping[str, Any]]) -> table.Painter:
-    status_columns = frozenset(index for index, field in enumerate(fields)
-                               if field["name"] in ("status", "opstatus"))
+    status_columns = frozenset(
+        index for index, field in enumerate(fields) if field["name"] in ("status", "opstatus")
+    )
 
     def paint(row: int | None, column: int, text: str) -> str:
         if row is None:
@@ -317,22 +374,33 @@ def _painter(fields: Sequence[Mapping[str, Any]]) -> table.Painter:
             return text
         colour = terminal.RED if text.startswith("ERROR") else _STATUS_COLOURS.get(text)
         return terminal.paint(text, colour) if colour else text
+
     return paint
 
 
-def run_list_fields(resource: str, values: Values, arguments: Sequence[str], *,
-                    client: luxi.Client | None = None) -> int:
+def run_list_fields(
+    resource: str, values: Values, arguments: Sequence[str], *, client: luxi.Client | None = None
+) -> int:
     """A whole list-fields command; arguments are names of fields, none means all."""
     client = client or jobs.connect()
     fields = client.query_fields(resource, list(arguments))["fields"]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data([dict(field) for field in fields], values.output_format)
     else:
         columns = [table.Column(title) for title in ("Name", "Type", "Title", "Description")]
-        rows = [[field["name"], _KIND_NAMES.get(field["kind"], field["kind"]), field["title"],
-                 field["doc"]] for field in fields]
-        for line in table.format_table(columns, rows, header=not values.no_headers,
-                                       separator=values.separator):
+        rows = [
+            [
+                field["name"],
+                _KIND_NAMES.get(field["kind"], field["kind"]),
+                field["title"],
+                field["doc"],
+            ]
+            for field in fields
+        ]
+        for line in table.format_table(
+            columns, rows, header=not values.no_headers, separator=values.separator
+        ):
             terminal.out(line)
     return _warn_of_unknown(client, resource, fields, values)

@@ -14,8 +14,9 @@ from ganeti.cli import failures, parser, terminal
 from ganeti.cli.command import Command, Program, Values
 
 
-def run(program: Program, argv: Sequence[str] | None = None,
-        environ: Mapping[str, str] = os.environ) -> int:
+def run(
+    program: Program, argv: Sequence[str] | None = None, environ: Mapping[str, str] = os.environ
+) -> int:
     """Run a program to its end.
 
     :param argv: command and options, without the program's name.
@@ -45,21 +46,27 @@ def _run(program: Program, argv: list[str], environ: Mapping[str, str]) -> int:
     if command is None and words and words[0] == "help":
         # Not published, but what people try first.
         command = program.find(words[1]) if words[1:] else None
-        terminal.out(parser.program_help(program) if command is None
-                     else parser.command_help(program, command))
+        terminal.out(
+            parser.program_help(program)
+            if command is None
+            else parser.command_help(program, command)
+        )
         return failures.EXIT_SUCCESS
     if command is None:
         terminal.out(parser.program_help(program))
         if words:
             known = (*program.commands, *program.aliases)
-            terminal.err(f"Error: unknown command '{words[0]}' of {program.name}."
-                         f"{parser.suggest(words[0], known)}")
+            terminal.err(
+                f"Error: unknown command '{words[0]}' of {program.name}."
+                f"{parser.suggest(words[0], known)}"
+            )
         return failures.EXIT_FAILURE
     return _run_command(program, command, words[1:], environ)
 
 
-def _run_command(program: Program, command: Command, words: list[str],
-                 environ: Mapping[str, str]) -> int:
+def _run_command(
+    program: Program, command: Command, words: list[str], environ: Mapping[str, str]
+) -> int:
     debug = any(word == "--debug" or word.startswith("-d") for word in words)
     try:
         values, arguments = parser.parse(command, [*_defaults(program, command, environ), *words])
@@ -70,8 +77,10 @@ def _run_command(program: Program, command: Command, words: list[str],
         debug = values.debug > 0
         return command.run(values, arguments)
     except parser.OptionSyntaxError as err:
-        terminal.err(f"Usage\n=====\n  {parser.command_usage(program, command)}\n\n"
-                     f"{program.name}: error: {err}")
+        terminal.err(
+            f"Usage\n=====\n  {parser.command_usage(program, command)}\n\n"
+            f"{program.name}: error: {err}"
+        )
         return failures.EXIT_USAGE
     except parser.ArgumentCountError as err:
         terminal.err(f"Error: {err}.\nUsage: {parser.command_usage(program, command)}")
@@ -86,6 +95,7 @@ def _report(err: BaseException, debug: bool) -> int:
     """Tell the user; returns the exit code."""
     from ganeti import errors
     from ganeti.cli import jobs  # already loaded when a job could be meant
+
     if isinstance(err, errors.JobSubmittedException):
         terminal.err(f"JobID: {err.job_id}")
         return failures.EXIT_SUCCESS
@@ -99,6 +109,7 @@ def _report(err: BaseException, debug: bool) -> int:
         err = failures.explain_no_master(err)
     if debug:
         import traceback
+
         terminal.err("".join(traceback.format_exception(err)).rstrip())
     code, text = failures.describe(err)
     if text:
@@ -110,11 +121,15 @@ def interrupted_text(job_ids: Sequence[int]) -> str:
     """What to say to a user who stopped waiting for jobs."""
     if len(job_ids) == 1:
         job_id = job_ids[0]
-        return (f"\nInterrupted; job {job_id} goes on. Watch it with 'gnt-job watch {job_id}', stop"
-                f" it with 'gnt-job cancel {job_id}'.")
+        return (
+            f"\nInterrupted; job {job_id} goes on. Watch it with 'gnt-job watch {job_id}', stop"
+            f" it with 'gnt-job cancel {job_id}'."
+        )
     listed = " ".join(str(job_id) for job_id in job_ids)
-    return (f"\nInterrupted; jobs {listed} go on. See them with 'gnt-job list {listed}', watch one"
-            f" with 'gnt-job watch', stop them with 'gnt-job cancel {listed}'.")
+    return (
+        f"\nInterrupted; jobs {listed} go on. See them with 'gnt-job list {listed}', watch one"
+        f" with 'gnt-job watch', stop them with 'gnt-job cancel {listed}'."
+    )
 
 
 def _defaults(program: Program, command: Command, environ: Mapping[str, str]) -> list[str]:
@@ -129,6 +144,7 @@ def _defaults(program: Program, command: Command, environ: Mapping[str, str]) ->
     if not text:
         return []
     import shlex
+
     try:
         return shlex.split(text)
     except ValueError as err:
@@ -137,6 +153,7 @@ def _defaults(program: Program, command: Command, environ: Mapping[str, str]) ->
 
 def _version(program: Program) -> str:
     from ganeti import __version__
+
     return f"{program.name} (ganeti {__version__}) {__version__}"
 
 

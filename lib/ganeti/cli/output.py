@@ -35,6 +35,7 @@ def write_data(data: Any, output_format: str) -> None:
 def to_json(data: Any) -> str:
     """Indented JSON with the keys in their order."""
     import json  # the wire format is compact and sorted differently; this is for reading
+
     return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
 
 
@@ -45,7 +46,8 @@ def to_yaml(data: Any) -> str:
     except ImportError as err:
         raise errors.OpPrereqError(
             "output format yaml needs PyYAML, which is not installed. Use --output json.",
-            errors.ECODE_ENVIRON) from err
+            errors.ECODE_ENVIRON,
+        ) from err
     text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, default_flow_style=False)
     return text.rstrip("\n")
 
@@ -57,6 +59,7 @@ def to_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], *, header: bool 
     """
     import csv
     import io
+
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header and names:
@@ -70,6 +73,7 @@ def _csv_cell(value: Any) -> Any:
         return "true" if value else "false"
     if isinstance(value, (list, tuple, dict)):
         import json
+
         return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return value
 
@@ -96,8 +100,11 @@ def format_info(data: Any) -> str:
 
 
 def _is_pairs(data: Any) -> bool:
-    return isinstance(data, list) and bool(data) and all(
-        isinstance(item, tuple) and len(item) == 2 for item in data)
+    return (
+        isinstance(data, list)
+        and bool(data)
+        and all(isinstance(item, tuple) and len(item) == 2 for item in data)
+    )
 
 
 def _format(parts: list[str], data: Any, level: int, *, after_key: bool) -> None:
@@ -131,14 +138,19 @@ def _start(parts: list[str], after_key: bool) -> None:
         parts.append(" \n")
 
 
-def params_with_defaults(own: Mapping[str, Any], actual: Mapping[str, Any],
-                         number: Any = str) -> dict[str, str]:
+def params_with_defaults(
+    own: Mapping[str, Any], actual: Mapping[str, Any], number: Any = str
+) -> dict[str, str]:
     """Parameters of an object: its own value, or ``default (value)`` where it inherits.
 
     :param number: formats whole numbers.
     """
-    return {name: value_text(own[name], number) if name in own
-            else f"default ({value_text(value, number)})" for name, value in actual.items()}
+    return {
+        name: value_text(own[name], number)
+        if name in own
+        else f"default ({value_text(value, number)})"
+        for name, value in actual.items()
+    }
 
 
 def value_text(value: Any, number: Any = str) -> str:
@@ -151,8 +163,21 @@ def value_text(value: Any, number: Any = str) -> str:
     return str(number(value)) if type(value) is int else str(value)
 
 
-_ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"),
-          (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))
+_ROMAN = (
+    (1000, "M"),
+    (900, "CM"),
+    (500, "D"),
+    (400, "CD"),
+    (100, "C"),
+    (90, "XC"),
+    (50, "L"),
+    (40, "XL"),
+    (10, "X"),
+    (9, "IX"),
+    (5, "V"),
+    (4, "IV"),
+    (1, "I"),
+)
 
 
 def roman(value: Any) -> str:

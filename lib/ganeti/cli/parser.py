@@ -37,6 +37,7 @@ class ArgumentCountError(errors.GenericError):
 def suggest(word: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known word, with a blank in front; empty if nothing is near."""
     from ganeti.utils import near  # only mistakes pay for it
+
     return near.did_you_mean(word, known)
 
 
@@ -124,20 +125,29 @@ def _apply(option: Option, name: str, text: str | None, values: Values) -> None:
     """Store one option as it was given."""
     target = values.__dict__
     if text is None:
-        target[option.dest] = {
-            "store_true": True, "store_false": False, "store_const": option.const,
-        }.get(option.action) if option.action != "count" else (target[option.dest] or 0) + 1
+        target[option.dest] = (
+            {
+                "store_true": True,
+                "store_false": False,
+                "store_const": option.const,
+            }.get(option.action)
+            if option.action != "count"
+            else (target[option.dest] or 0) + 1
+        )
         if option.action == "call" and option.callback is not None:
             option.callback(values, "")
         return
     if option.choices and text not in option.choices:
         choices = ", ".join(f"'{choice}'" for choice in option.choices)
-        raise OptionSyntaxError(f"option {name}: invalid choice: '{text}' (choose from {choices})"
-                                f".{suggest(text, option.choices)}".rstrip("."))
+        raise OptionSyntaxError(
+            f"option {name}: invalid choice: '{text}' (choose from {choices})"
+            f".{suggest(text, option.choices)}".rstrip(".")
+        )
     if option.action == "call" and option.callback is not None:
         option.callback(values, text)
         return
     from ganeti.cli import values as value_types
+
     try:
         value: Any = value_types.PARSERS[option.kind or "string"](text)
     except errors.ParameterError as err:
@@ -159,8 +169,9 @@ def check_arguments(command: Command, arguments: Sequence[str]) -> None:
     minimum = sum(argument.minimum for argument in command.arguments)
     maximum: int | None = 0
     for argument in command.arguments:
-        maximum = None if maximum is None or argument.maximum is None \
-            else maximum + argument.maximum
+        maximum = (
+            None if maximum is None or argument.maximum is None else maximum + argument.maximum
+        )
     if len(arguments) >= minimum and (maximum is None or len(arguments) <= maximum):
         return
     if maximum == 0:
@@ -193,14 +204,28 @@ def command_usage(program: Program, command: Command) -> str:
 def command_help(program: Program, command: Command) -> str:
     """The help of a command."""
     columns = terminal.width(sys.stdout)
-    lines = ["Usage", "=====", f"  {command_usage(program, command)}", "",
-             command.summary, "", "Options", "======="]
+    lines = [
+        "Usage",
+        "=====",
+        f"  {command_usage(program, command)}",
+        "",
+        command.summary,
+        "",
+        "Options",
+        "=======",
+    ]
     for option in (*command.options, *opt.COMMON):
         lines += _beside(f"  {option.usage()}", option.help, _HELP_COLUMN, columns)
     env = command.name in program.env_commands
-    lines += ["", f"See also {program.name}(8)."] if not env else [
-        "", f"Default options may stand in the variable {program.env_variable(command.name)}.",
-        f"See also {program.name}(8)."]
+    lines += (
+        ["", f"See also {program.name}(8)."]
+        if not env
+        else [
+            "",
+            f"Default options may stand in the variable {program.env_variable(command.name)}.",
+            f"See also {program.name}(8).",
+        ]
+    )
     return "\n".join(lines)
 
 
@@ -213,6 +238,7 @@ _WIDEST, _LEAST = 100, 24
 def _beside(left: str, text: str, column: int, columns: int) -> list[str]:
     """Lines with a text beside a word (or below it, where there is no room) from a column on."""
     import textwrap  # only --help pays for it
+
     if columns < _NARROW:
         column = _NARROW_COLUMN
     body = textwrap.wrap(text, width=max(_LEAST, min(columns, _WIDEST) - column))
@@ -226,13 +252,27 @@ def program_help(program: Program) -> str:
     """The list of commands."""
     columns = terminal.width(sys.stdout)
     column = max(len(name) for name in program.commands) + 4
-    lines = ["Usage", "=====", f"  {program.name} <command> [<options>] [<arguments>]", "",
-             program.summary, "", "Commands", "========"]
+    lines = [
+        "Usage",
+        "=====",
+        f"  {program.name} <command> [<options>] [<arguments>]",
+        "",
+        program.summary,
+        "",
+        "Commands",
+        "========",
+    ]
     for name in sorted(program.commands):
         lines += _beside(f"  {name}", program.commands[name].summary, column, columns)
     if program.aliases:
-        lines += ["", "Other names: " + ", ".join(
-            f"{alias} for {name}" for alias, name in sorted(program.aliases.items())) + "."]
-    lines += ["", f"Help on one command: {program.name} <command> --help."
-              f" Manual: {program.name}(8)."]
+        lines += [
+            "",
+            "Other names: "
+            + ", ".join(f"{alias} for {name}" for alias, name in sorted(program.aliases.items()))
+            + ".",
+        ]
+    lines += [
+        "",
+        f"Help on one command: {program.name} <command> --help. Manual: {program.name}(8).",
+    ]
     return "\n".join(lines)

@@ -23,8 +23,14 @@ class Column:
         self.right = right
 
 
-def format_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, header: bool = True,
-                 separator: str | None = None, painter: Painter | None = None) -> list[str]:
+def format_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    *,
+    header: bool = True,
+    separator: str | None = None,
+    painter: Painter | None = None,
+) -> list[str]:
     """Lines of a table.
 
     :param rows: a text per column in each.
@@ -40,9 +46,11 @@ def format_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, he
     ]
     # The usual table is large and not painted: one format string does the work.
     pattern = " ".join(
-        "{}" if not column.right and index == len(columns) - 1
+        "{}"
+        if not column.right and index == len(columns) - 1
         else f"{{:{'>' if column.right else '<'}{width}}}"
-        for index, (column, width) in enumerate(zip(columns, widths, strict=True)))
+        for index, (column, width) in enumerate(zip(columns, widths, strict=True))
+    )
     if painter is None:
         lines = [pattern.format(*titles)] if header else []
         lines.extend(pattern.format(*row) for row in rows)
@@ -50,8 +58,13 @@ def format_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, he
     return _painted(columns, rows, widths, header, painter)
 
 
-def _painted(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: Sequence[int],
-             header: bool, painter: Painter) -> list[str]:
+def _painted(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    widths: Sequence[int],
+    header: bool,
+    painter: Painter,
+) -> list[str]:
     """As above with colours, which must not count as width."""
     numbered: list[tuple[int | None, Sequence[str]]] = list(enumerate(rows))
     if header:
@@ -64,7 +77,8 @@ def _painted(columns: Sequence[Column], rows: Sequence[Sequence[str]], widths: S
             right = columns[index].right
             painted = painter(number, index, text)
             filler = " " * (widths[index] - len(text))
-            cells.append(filler + painted if right else
-                         painted if index == last else painted + filler)
+            cells.append(
+                filler + painted if right else painted if index == last else painted + filler
+            )
         lines.append(" ".join(cells))
     return lines

@@ -40,8 +40,9 @@ def split_escaped(text: str, separator: str = ",") -> list[str]:
         if character == "\\":
             following = next(characters, "")
             # Other escapes are left alone: a Windows path or a regular expression stays readable.
-            current.append(following if following in (separator, "\\") and following
-                           else character + following)
+            current.append(
+                following if following in (separator, "\\") and following else character + following
+            )
         elif character == separator:
             parts.append("".join(current))
             current = []
@@ -185,6 +186,7 @@ def parse_size(text: str) -> int:
     :raises ParameterError: something else.
     """
     from ganeti.utils import text as text_utils
+
     try:
         return text_utils.parse_unit(text)
     except errors.UnitParseError as err:
@@ -197,6 +199,7 @@ def parse_json(text: str) -> Any:
     :raises ParameterError: not JSON.
     """
     from ganeti.wire import json
+
     try:
         return json.loads(text)
     except errors.ParseError as err:
@@ -224,8 +227,7 @@ def parse_time(text: str) -> int:
     factors = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
     number, factor = (text[:-1], factors[text[-1]]) if text[-1:] in factors else (text, 1)
     if not number.isdecimal() or not number.isascii():
-        raise errors.ParameterError(
-            f"'{text}' is not a time span. Examples: 90, 30m, 6h, 7d, 4w.")
+        raise errors.ParameterError(f"'{text}' is not a time span. Examples: 90, 30m, 6h, 7d, 4w.")
     return int(number) * factor
 
 
@@ -247,8 +249,9 @@ PARSERS: dict[str, Callable[[str], Any]] = {
 }
 
 
-def typed_params(params: KeyVal, types: Mapping[str, str], *,
-                 allowed: Collection[str] = ()) -> KeyVal:
+def typed_params(
+    params: KeyVal, types: Mapping[str, str], *, allowed: Collection[str] = ()
+) -> KeyVal:
     """The texts of a ``keyval`` in the types their parameters have.
 
     The master checks again; this gives ``memory=1g`` its meaning and catches slips before a job is
@@ -264,7 +267,9 @@ def typed_params(params: KeyVal, types: Mapping[str, str], *,
     unknown = next((name for name in params if name not in types), None)
     if unknown is not None:
         from ganeti.utils import near  # only mistakes pay for it
+
         hint = near.did_you_mean(unknown, types) or f" Known are: {', '.join(sorted(types))}."
         raise errors.TypeEnforcementError(f"unknown parameter '{unknown}'.{hint}")
     from ganeti.objects import hvparams  # its tables cost 10 ms; most commands set no parameter
+
     return hvparams.force_types(params, types, allowed)

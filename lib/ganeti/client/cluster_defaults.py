@@ -28,7 +28,8 @@ def apply(values: Values, enabled: Callable[[], Sequence[str]]) -> None:
     unknown = sorted(set(given) - set(KNOWN))
     if unknown:
         raise errors.OpPrereqError(
-            f"unknown default '{unknown[0]}'. Known are: {', '.join(KNOWN)}.", errors.ECODE_INVAL)
+            f"unknown default '{unknown[0]}'. Known are: {', '.join(KNOWN)}.", errors.ECODE_INVAL
+        )
     for word, value in given.items():
         if not isinstance(value, str) or not value:
             raise errors.OpPrereqError(f"default {word} needs a value", errors.ECODE_INVAL)
@@ -40,19 +41,26 @@ def apply(values: Values, enabled: Callable[[], Sequence[str]]) -> None:
         if "link" in values.nicparams:
             raise errors.OpPrereqError(
                 "give the default bridge either with --defaults or with --nic-parameters",
-                errors.ECODE_INVAL)
-        values.set("nicparams", {
-            "mode": NIC_MODE_BRIDGED, **values.nicparams, "link": given["bridge"]})
+                errors.ECODE_INVAL,
+            )
+        values.set(
+            "nicparams", {"mode": NIC_MODE_BRIDGED, **values.nicparams, "link": given["bridge"]}
+        )
 
 
 def _hypervisor(values: Values, name: str, enabled: Callable[[], Sequence[str]]) -> None:
     """The default one is the first of those that are enabled."""
-    names = enabled() if values.enabled_hypervisors is None \
+    names = (
+        enabled()
+        if values.enabled_hypervisors is None
         else [word for word in values.enabled_hypervisors.split(",") if word]
+    )
     if name not in names:
         raise errors.OpPrereqError(
             f"hypervisor {name} cannot be the default, enabled are {', '.join(names)}. See"
-            " --enabled-hypervisors.", errors.ECODE_INVAL)
+            " --enabled-hypervisors.",
+            errors.ECODE_INVAL,
+        )
     others = [word for word in names if word != name]
     values.set("enabled_hypervisors", ",".join([name, *others]))
 
@@ -67,5 +75,6 @@ def _disk_size(values: Values, size: str) -> None:
     if "disk-size" in specs:
         raise errors.OpPrereqError(
             "give the default disksize either with --defaults or with --ipolicy-std-specs",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     values.set("ipolicy_std_specs", {**specs, "disk-size": str(size_mib)})

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 def verify_disks(values: Values, arguments: list[str]) -> int:
     """``verify-disks``: look, and activate what can be; a dry run looks, too, and then stops."""
     from ganeti.client import disk_check
+
     client = jobs.connect()
     common = jobs.common_params(values)
     looking = {**common, "dry_run": False}
@@ -29,8 +30,9 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
         job_set.add_submitted(rows)
         return [outcome.result if outcome.success else None for outcome in job_set.wait()]
 
-    report = disk_check.check(run, await_jobs, group=values.nodegroup,
-                              strict=not values.no_strict, **looking)
+    report = disk_check.check(
+        run, await_jobs, group=values.nodegroup, strict=not values.no_strict, **looking
+    )
     code = failures.EXIT_SUCCESS if not report.failed else failures.EXIT_FAILURE
     for node, reason in sorted(report.silent.items()):
         code = failures.EXIT_FAILURE
@@ -49,28 +51,43 @@ def verify_disks(values: Values, arguments: list[str]) -> int:
         for node, device in devices:
             terminal.out(f"  {node} {device}")
     if report.missing:
-        terminal.out("Disks that are gone are made again with 'gnt-instance recreate-disks' or"
-                     " 'gnt-instance replace-disks'; what was on them is lost or comes from their"
-                     " other half.")
+        terminal.out(
+            "Disks that are gone are made again with 'gnt-instance recreate-disks' or"
+            " 'gnt-instance replace-disks'; what was on them is lost or comes from their"
+            " other half."
+        )
     return code
 
 
 def repair_disk_sizes(values: Values, arguments: list[str]) -> int:
     """``repair-disk-sizes``."""
     from ganeti.opcodes.cluster import OpClusterRepairDiskSizes
-    jobs.run_opcode(OpClusterRepairDiskSizes(
-        instances=arguments, **jobs.common_params(values)), values)
+
+    jobs.run_opcode(
+        OpClusterRepairDiskSizes(instances=arguments, **jobs.common_params(values)), values
+    )
     return failures.EXIT_SUCCESS
 
 
 #: Rows of the table of ``gnt-cluster``.
 COMMANDS = (
-    Command("verify-disks", verify_disks, [], [
-        opt.NODE_GROUP,
-        opt.flag("--no-strict", help="leave nodes out that cannot be asked"),
-        opt.DRY_RUN, opt.PRIORITY],
-            "Activate the disks of instances that should be usable and are not"),
-    Command("repair-disk-sizes", repair_disk_sizes, [Argument("instance")],
-            [opt.DRY_RUN, opt.PRIORITY],
-            "Correct the recorded sizes of disks by what the nodes have"),
+    Command(
+        "verify-disks",
+        verify_disks,
+        [],
+        [
+            opt.NODE_GROUP,
+            opt.flag("--no-strict", help="leave nodes out that cannot be asked"),
+            opt.DRY_RUN,
+            opt.PRIORITY,
+        ],
+        "Activate the disks of instances that should be usable and are not",
+    ),
+    Command(
+        "repair-disk-sizes",
+        repair_disk_sizes,
+        [Argument("instance")],
+        [opt.DRY_RUN, opt.PRIORITY],
+        "Correct the recorded sizes of disks by what the nodes have",
+    ),
 )

@@ -61,8 +61,13 @@ class Plan:
         return bool(self.switch or self.master or self.to_mark or self.instances)
 
 
-def plan(nodes: Sequence[Mapping[str, Any]], instances: Iterable[Mapping[str, Any]], *, on: bool,
-         everything: bool) -> Plan:
+def plan(
+    nodes: Sequence[Mapping[str, Any]],
+    instances: Iterable[Mapping[str, Any]],
+    *,
+    on: bool,
+    everything: bool,
+) -> Plan:
     """Decide what to do with nodes.
 
     :param nodes: those meant, with :data:`NODE_FIELDS`.
@@ -80,7 +85,8 @@ def plan(nodes: Sequence[Mapping[str, Any]], instances: Iterable[Mapping[str, An
                 raise errors.OpPrereqError(
                     f"node {name} is the master. Move that role to a node which stays on with"
                     " 'gnt-cluster master-failover', or use --all to switch off the whole cluster.",
-                    errors.ECODE_INVAL)
+                    errors.ECODE_INVAL,
+                )
             found.master = name
         elif node["powered"] is None:
             if not node["offline"]:
@@ -110,16 +116,21 @@ def plan(nodes: Sequence[Mapping[str, Any]], instances: Iterable[Mapping[str, An
 def epo(values: Values, arguments: list[str]) -> int:
     """``epo``."""
     from ganeti.client import nodes as node_helpers
+
     if bool(arguments) == bool(values.show_all):
         raise errors.OpPrereqError(
-            "name the nodes (or groups, with --groups), or give --all, not both",
-            errors.ECODE_INVAL)
+            "name the nodes (or groups, with --groups), or give --all, not both", errors.ECODE_INVAL
+        )
     client = jobs.connect()
     names = _group_nodes(client, arguments) if values.groups else arguments
-    nodes = [dict(zip(NODE_FIELDS, row, strict=True))
-             for row in client.query_nodes(names, list(NODE_FIELDS), False)]
-    instances = [dict(zip(INSTANCE_FIELDS, row, strict=True))
-                 for row in client.query_instances([], list(INSTANCE_FIELDS), False)]
+    nodes = [
+        dict(zip(NODE_FIELDS, row, strict=True))
+        for row in client.query_nodes(names, list(NODE_FIELDS), False)
+    ]
+    instances = [
+        dict(zip(INSTANCE_FIELDS, row, strict=True))
+        for row in client.query_instances([], list(INSTANCE_FIELDS), False)
+    ]
     todo = plan(nodes, instances, on=values.on, everything=values.show_all)
     for name in todo.by_hand:
         terminal.err(f"Node {name} has no out-of-band helper and has to be switched by hand.")
@@ -160,28 +171,44 @@ def _announcement(todo: Plan, *, on: bool) -> list[str]:
 
 # -- off ------------------------------------------------------------------------------------------
 
-def _switch_off(client: luxi.Client, values: Values, todo: Plan,
-                nodes: Mapping[str, Mapping[str, Any]]) -> int:
+
+def _switch_off(
+    client: luxi.Client, values: Values, todo: Plan, nodes: Mapping[str, Mapping[str, Any]]
+) -> int:
     from ganeti.opcodes.instance import OpInstanceShutdown
     from ganeti.opcodes.node import OpNodeSetParams
+
     common = jobs.common_params(values)
-    if not _for_instances(client, values, {
-            name: OpInstanceShutdown(instance_name=name, timeout=values.shutdown_timeout,
-                                     no_remember=True, **common) for name in todo.instances}):
-        terminal.err("Not all instances could be stopped, so no node was switched off. Stop them"
-                     " and try again.")
+    if not _for_instances(
+        client,
+        values,
+        {
+            name: OpInstanceShutdown(
+                instance_name=name, timeout=values.shutdown_timeout, no_remember=True, **common
+            )
+            for name in todo.instances
+        },
+    ):
+        terminal.err(
+            "Not all instances could be stopped, so no node was switched off. Stop them"
+            " and try again."
+        )
         return failures.EXIT_FAILURE
     if todo.switch:
         # In one job, and before: nobody should wait for the answer of a node that is off.
-        marks: list[OpCode] = [OpNodeSetParams(node_name=name, offline=True, force=True, **common)
-                               for name in todo.to_mark]
+        marks: list[OpCode] = [
+            OpNodeSetParams(node_name=name, offline=True, force=True, **common)
+            for name in todo.to_mark
+        ]
         if not _power(client, values, "power-off", todo.switch, marks):
             return failures.EXIT_FAILURE
     if todo.master is None:
         return failures.EXIT_SUCCESS
     if todo.by_hand:
-        terminal.err(f"The master {todo.master} stays on until the nodes without a helper are off."
-                     " Switch it off by hand then.")
+        terminal.err(
+            f"The master {todo.master} stays on until the nodes without a helper are off."
+            " Switch it off by hand then."
+        )
         return failures.EXIT_FAILURE
     return _master_off(values, nodes[todo.master])
 
@@ -189,10 +216,12 @@ def _switch_off(client: luxi.Client, values: Values, todo: Plan,
 def _master_off(values: Values, master: Mapping[str, Any]) -> int:
     """The machine this runs on; the helper is run from here, because no job would see its end."""
     from ganeti.utils import process
+
     program = (master["ndparams"] or {}).get("oob_program")
     if not program:
-        terminal.err(f"The master {master['name']} has no out-of-band helper. Switch it off by"
-                     " hand now.")
+        terminal.err(
+            f"The master {master['name']} has no out-of-band helper. Switch it off by hand now."
+        )
         return failures.EXIT_SUCCESS
     terminal.out(f"Switching off the master {master['name']}, the last one")
     try:
@@ -203,14 +232,32 @@ def _master_off(values: Values, master: Mapping[str, Any]) -> int:
     return failures.EXIT_SUCCESS
 
 
-def _power(client: luxi.Client, values: Values, command: str, names: Sequence[str],
-           before: Sequence[OpCode] = ()) -> bool:
+def _power(
+    client: luxi.Client,
+    values: Values,
+    command: str,
+    names: Sequence[str],
+    before: Sequence[OpCode] = (),
+) -> bool:
     """Let the helpers switch nodes; whether all of them did."""
     from ganeti.constants import query as query_const
     from ganeti.opcodes.misc import OpOobCommand
-    rows = jobs.run_opcodes([*before, OpOobCommand(
-        node_names=list(names), command=command, ignore_status=True, timeout=values.oob_timeout,
-        power_delay=values.power_delay, **jobs.common_params(values))], values, client=client)[-1]
+
+    rows = jobs.run_opcodes(
+        [
+            *before,
+            OpOobCommand(
+                node_names=list(names),
+                command=command,
+                ignore_status=True,
+                timeout=values.oob_timeout,
+                power_delay=values.power_delay,
+                **jobs.common_params(values),
+            ),
+        ],
+        values,
+        client=client,
+    )[-1]
     failed = [name for (_, name), (status, _) in rows if status != query_const.RS_NORMAL]
     for name in failed:
         terminal.err(f"Node {name} could not be switched {command.removeprefix('power-')}.")
@@ -227,9 +274,12 @@ def _for_instances(client: luxi.Client, values: Values, opcodes: Mapping[str, Op
 
 # -- on -------------------------------------------------------------------------------------------
 
-def _switch_on(client: luxi.Client, values: Values, todo: Plan,
-               nodes: Mapping[str, Mapping[str, Any]]) -> int:
+
+def _switch_on(
+    client: luxi.Client, values: Values, todo: Plan, nodes: Mapping[str, Mapping[str, Any]]
+) -> int:
     from ganeti.opcodes.instance import OpInstanceStartup
+
     common = jobs.common_params(values)
     good = True
     if todo.switch:
@@ -239,8 +289,9 @@ def _switch_on(client: luxi.Client, values: Values, todo: Plan,
     for name in sorted(lost):
         terminal.err(f"Node {name} did not come back.")
     ready, left = {}, []
-    offline = {name for name, is_off in client.query_nodes([], ["name", "offline"], False)
-               if is_off}
+    offline = {
+        name for name, is_off in client.query_nodes([], ["name", "offline"], False) if is_off
+    }
     for name, needed in todo.instances.items():
         if offline.intersection(needed):
             left.append(name)
@@ -257,14 +308,16 @@ def _wait_for(client: luxi.Client, values: Values, addresses: Mapping[str, str])
     """Take nodes into service as soon as they answer; returns those which did in time."""
     from ganeti.opcodes.node import OpNodeSetParams
     from ganeti.utils import net
+
     waiting, back = dict(addresses), set()
     deadline = time.monotonic() + PATIENCE_S
     told = False
     while waiting:
         for name in _listening(waiting, net.noded_port()):
             job_set = jobs.JobSet(client, values, quiet=True)
-            job_set.add(name, OpNodeSetParams(
-                node_name=name, offline=False, **jobs.common_params(values)))
+            job_set.add(
+                name, OpNodeSetParams(node_name=name, offline=False, **jobs.common_params(values))
+            )
             del waiting[name]
             if all(outcome.success for outcome in job_set.wait()):
                 terminal.out(f"Node {name} is back")
@@ -282,16 +335,27 @@ def _listening(addresses: Mapping[str, str], port: int) -> Collection[str]:
     from concurrent.futures import ThreadPoolExecutor
 
     from ganeti.utils import net
+
     with ThreadPoolExecutor(min(32, len(addresses))) as pool:
         answers = pool.map(lambda ip: net.tcp_listens(ip, port, _PING_S), addresses.values())
         return [name for name, answer in zip(addresses, answers, strict=True) if answer]
 
 
 #: The row of the table of ``gnt-cluster``.
-COMMAND = Command("epo", epo, [Argument("unknown")], [
-    opt.flag("--all", dest="show_all", help="the whole cluster, the master last"),
-    opt.flag("--groups", help="the arguments are node groups"),
-    opt.flag("--on", help="switch on again and start what should run"),
-    opt.FORCE, opt.DRY_RUN, opt.SHUTDOWN_TIMEOUT, OOB_TIMEOUT, POWER_DELAY],
+COMMAND = Command(
+    "epo",
+    epo,
+    [Argument("unknown")],
+    [
+        opt.flag("--all", dest="show_all", help="the whole cluster, the master last"),
+        opt.flag("--groups", help="the arguments are node groups"),
+        opt.flag("--on", help="switch on again and start what should run"),
+        opt.FORCE,
+        opt.DRY_RUN,
+        opt.SHUTDOWN_TIMEOUT,
+        OOB_TIMEOUT,
+        POWER_DELAY,
+    ],
     "Emergency power-off: stop instances, switch nodes off; or all of it on again",
-    usage="[<options>] {--all|<node>...|--groups <group>...}")
+    usage="[<options>] {--all|<node>...|--groups <group>...}",
+)

@@ -17,13 +17,31 @@ if TYPE_CHECKING:
 
     Point = int | list[float]
 
-_KINDS = {"cluster": "cluster", "nodes": "node", "nodegroups": "node group",
-          "instances": "instance", "networks": "network", "disks": "disk",
-          "filters": "filter rule"}
-_COLUMNS = (("Serial", True), ("Time", False), ("Job", True), ("Opcode", False),
-            ("Author", False), ("Changes", False), ("Reason", False))
-_TIME_FORMATS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d",
-                 "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M")
+_KINDS = {
+    "cluster": "cluster",
+    "nodes": "node",
+    "nodegroups": "node group",
+    "instances": "instance",
+    "networks": "network",
+    "disks": "disk",
+    "filters": "filter rule",
+}
+_COLUMNS = (
+    ("Serial", True),
+    ("Time", False),
+    ("Job", True),
+    ("Opcode", False),
+    ("Author", False),
+    ("Changes", False),
+    ("Reason", False),
+)
+_TIME_FORMATS = (
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%dT%H:%M",
+)
 # So many changed objects are named in the table.
 _NAMED = 2
 # In the place of a value where there is none.
@@ -37,12 +55,14 @@ def history(values: Values, arguments: list[str]) -> int:
     if values.diff:
         if len(arguments) != 2:
             raise errors.OpPrereqError(
-                "--diff needs two points: serial numbers, or times", errors.ECODE_INVAL)
+                "--diff needs two points: serial numbers, or times", errors.ECODE_INVAL
+            )
         return _show_changes(values, *map(parse_point, arguments))
     if arguments:
         raise errors.OpPrereqError(
             f"'{arguments[0]}' is too much. Points are given after --diff or --at.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if values.at is not None:
         return _show_state(values, parse_point(values.at))
     return _show_commits(values)
@@ -62,7 +82,9 @@ def parse_point(text: str) -> Point:
             continue
     raise errors.OpPrereqError(
         f"'{text}' is neither a serial number nor a time. Times look like 2026-11-30 or "
-        "'2026-11-30 18:45'.", errors.ECODE_INVAL)
+        "'2026-11-30 18:45'.",
+        errors.ECODE_INVAL,
+    )
 
 
 def _show_commits(values: Values) -> int:
@@ -73,12 +95,21 @@ def _show_commits(values: Values) -> int:
         output.write_data(commits, values.output_format)
         return failures.EXIT_SUCCESS
     columns = [table.Column(title, right) for title, right in _COLUMNS]
-    rows = [[
-        str(commit["serial"]), listing.format_time(commit["time"]),
-        "-" if commit["job"] is None else str(commit["job"]), commit["opcode"] or "-",
-        commit["source"] or "-", _summary(commit), commit["reason"] or "-"] for commit in commits]
-    for line in table.format_table(columns, rows, header=not values.no_headers,
-                                   separator=values.separator):
+    rows = [
+        [
+            str(commit["serial"]),
+            listing.format_time(commit["time"]),
+            "-" if commit["job"] is None else str(commit["job"]),
+            commit["opcode"] or "-",
+            commit["source"] or "-",
+            _summary(commit),
+            commit["reason"] or "-",
+        ]
+        for commit in commits
+    ]
+    for line in table.format_table(
+        columns, rows, header=not values.no_headers, separator=values.separator
+    ):
         terminal.out(line.rstrip())
     return failures.EXIT_SUCCESS
 
@@ -86,8 +117,10 @@ def _show_commits(values: Values) -> int:
 def _summary(commit: dict[str, Any]) -> str:
     if commit["count"] is None:
         return "too many to be kept"
-    named = [f"{_label(kind, name)} {what}{_attributes(names)}"
-             for kind, name, what, names in commit["changes"]]
+    named = [
+        f"{_label(kind, name)} {what}{_attributes(names)}"
+        for kind, name, what, names in commit["changes"]
+    ]
     # An instance comes with its disks; they are not what people look for.
     named.sort(key=lambda text: text.startswith("disk "))
     more = commit["count"] - _NAMED
@@ -138,14 +171,18 @@ def difference(old: dict[str, Any] | None, new: dict[str, Any] | None) -> Iterat
         if _is_names(was) and _is_names(now) and sorted(was) != sorted(now):
             went, came = sorted(set(was) - set(now)), sorted(set(now) - set(was))
             yield f"{path}: " + ", ".join(
-                [f"+{_text(name)}" for name in came] + [f"-{_text(name)}" for name in went])
+                [f"+{_text(name)}" for name in came] + [f"-{_text(name)}" for name in went]
+            )
         else:
             yield f"{path}: {_text(was)} -> {_text(now)}"
 
 
 def _is_names(value: Any) -> bool:
-    return (isinstance(value, list) and all(isinstance(name, str) for name in value)
-            and len(set(value)) == len(value))
+    return (
+        isinstance(value, list)
+        and all(isinstance(name, str) for name in value)
+        and len(set(value)) == len(value)
+    )
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:
@@ -160,6 +197,7 @@ def _text(value: Any) -> str:
     if value is _NOTHING:
         return "(none)"
     import json  # for reading, as in cli.output
+
     return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
@@ -173,12 +211,29 @@ def _show_state(values: Values, point: Point) -> int:
 
 
 COMMAND = Command(
-    "history", history, [Argument("unknown", 0, 2)], [
+    "history",
+    history,
+    [Argument("unknown", 0, 2)],
+    [
         opt.flag("--diff", help="show what is different between two points"),
-        Option("--at", kind="string", metavar="POINT",
-               help="show the whole configuration as it was, secrets included"),
-        Option("-n", "--limit", kind="int", default=50, metavar="N",
-               help="show at most so many commits; 0 shows all"),
-        opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
+        Option(
+            "--at",
+            kind="string",
+            metavar="POINT",
+            help="show the whole configuration as it was, secrets included",
+        ),
+        Option(
+            "-n",
+            "--limit",
+            kind="int",
+            default=50,
+            metavar="N",
+            help="show at most so many commits; 0 shows all",
+        ),
+        opt.NO_HEADERS,
+        opt.SEPARATOR,
+        opt.OUTPUT_FORMAT,
+    ],
     "Show who changed the configuration, and what",
-    usage="[--diff <point> <point> | --at=<point>]")
+    usage="[--diff <point> <point> | --at=<point>]",
+)

@@ -35,10 +35,14 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
         ("Tags", _or_none(info["tags"])),
         ("Default hypervisor", info["default_hypervisor"]),
         ("Enabled hypervisors", ", ".join(enabled)),
-        ("Hypervisor parameters",
-         _groups({name: info["hvparams"].get(name, {}) for name in enabled}, number)),
-        ("OS-specific hypervisor parameters",
-         {name: _groups(params, number) for name, params in info["os_hvp"].items()}),
+        (
+            "Hypervisor parameters",
+            _groups({name: info["hvparams"].get(name, {}) for name in enabled}, number),
+        ),
+        (
+            "OS-specific hypervisor parameters",
+            {name: _groups(params, number) for name, params in info["os_hvp"].items()},
+        ),
         ("OS parameters", _groups(info["osparams"], number)),
         ("Hidden OSes", ", ".join(info["hidden_os"])),
         ("Blacklisted OSes", ", ".join(info["blacklisted_os"])),
@@ -59,8 +63,15 @@ def _states(info: Mapping[str, Any], number: Number) -> Pairs:
     if info.get("hv_state"):
         pairs.append(("Default hypervisor state", _groups(info["hv_state"], number)))
     if info.get("disk_state"):
-        pairs.append(("Default disk state", {
-            template: _groups(named, number) for template, named in info["disk_state"].items()}))
+        pairs.append(
+            (
+                "Default disk state",
+                {
+                    template: _groups(named, number)
+                    for template, named in info["disk_state"].items()
+                },
+            )
+        )
     return pairs
 
 
@@ -78,8 +89,10 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
     return [
         ("candidate pool size", number(info["candidate_pool_size"])),
         ("maximal number of jobs running simultaneously", number(info["max_running_jobs"])),
-        ("maximal number of jobs simultaneously tracked by the scheduler",
-         number(info["max_tracked_jobs"])),
+        (
+            "maximal number of jobs simultaneously tracked by the scheduler",
+            number(info["max_tracked_jobs"]),
+        ),
         ("mac prefix", info["mac_prefix"]),
         ("master netdev", info["master_netdev"]),
         ("master netmask", number(info["master_netmask"])),
@@ -91,11 +104,18 @@ def _parameters(info: Mapping[str, Any], number: Number) -> Pairs:
         ("shared file storage path", info["shared_file_storage_dir"]),
         ("gluster storage path", info["gluster_storage_dir"]),
         ("maintenance of node health", info["maintain_node_health"]),
-        ("uid pool", ", ".join(number(low) if low == high else f"{number(low)}-{number(high)}"
-                               for low, high in info["uid_pool"])),
+        (
+            "uid pool",
+            ", ".join(
+                number(low) if low == high else f"{number(low)}-{number(high)}"
+                for low, high in info["uid_pool"]
+            ),
+        ),
         ("default instance allocator", info["default_iallocator"]),
-        ("default instance allocator parameters",
-         _params(info["default_iallocator_params"] or {}, number)),
+        (
+            "default instance allocator parameters",
+            _params(info["default_iallocator_params"] or {}, number),
+        ),
         ("primary ip version", number(info["primary_ip_version"])),
         ("preallocation wipe disks", info["prealloc_wipe_disks"]),
         ("OS search path", ", ".join(everywhere.os_search_path)),
@@ -123,8 +143,10 @@ def _groups(groups: Mapping[str, Mapping[str, Any]], number: Number) -> dict[str
 def _policy(policy: Mapping[str, Any], number: Number) -> Pairs:
     bounds = [
         # "min" before "max", as people say it; others in the order they come.
-        [(f"{kind}/{index}", _params(bound[kind], number))
-         for kind in sorted(bound, key=("min", "max").index)]
+        [
+            (f"{kind}/{index}", _params(bound[kind], number))
+            for kind in sorted(bound, key=("min", "max").index)
+        ]
         for index, bound in enumerate(policy["minmax"])
     ]
     return [

@@ -42,15 +42,20 @@ def parameters(values: Values, cluster_name: str) -> InitParams:
     from ganeti.client import node_params
     from ganeti.constants import disk
     from ganeti.objects import hvparams
+
     if values.defaults:
         from ganeti.client import cluster_defaults
+
         # Without a list it is the only one.
         cluster_defaults.apply(values, lambda: [values.defaults["hypervisor"]])
     if str(values.primary_ip_version) not in ("4", "6"):
         raise errors.OpPrereqError(
-            f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL)
-    hv_types = {name: {key: parameter.type for key, parameter in table.items()}
-                for name, table in hvparams.TABLES.items()}
+            f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL
+        )
+    hv_types = {
+        name: {key: parameter.type for key, parameter in table.items()}
+        for name, table in hvparams.TABLES.items()
+    }
     return InitParams(
         cluster_name=cluster_name,
         secondary_ip=values.secondary_ip,
@@ -68,8 +73,10 @@ def parameters(values: Values, cluster_name: str) -> InitParams:
         nicparams=nic_params(values.nicparams),
         ndparams=node_params.node_params(values.ndparams),
         diskparams=typed_groups(
-            values.diskparams, dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
-            "disk template"),
+            values.diskparams,
+            dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
+            "disk template",
+        ),
         ipolicy=policy(values),
         hv_state=node_params.hv_state(values.hv_state),
         disk_state=node_params.disk_state(values.disk_state),
@@ -111,8 +118,9 @@ def names(text: str | None) -> list[str] | None:
     return None if text is None else [name for name in text.split(",") if name]
 
 
-def typed_groups(given: Sequence[tuple[str, Any]], types: dict[str, dict[str, str]],
-                 what: str) -> dict[str, dict[str, Any]]:
+def typed_groups(
+    given: Sequence[tuple[str, Any]], types: dict[str, dict[str, str]], what: str
+) -> dict[str, dict[str, Any]]:
     """``kvm:a=b`` options as a dictionary of dictionaries, values in their types.
 
     :param types: group name -> parameter -> type.
@@ -123,10 +131,12 @@ def typed_groups(given: Sequence[tuple[str, Any]], types: dict[str, dict[str, st
         if group not in types:
             raise errors.OpPrereqError(
                 f"unknown {what} '{group}'. Known are: {', '.join(sorted(types))}.",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         if not isinstance(params, dict):
-            raise errors.OpPrereqError(f"parameters of {what} '{group}' cannot be removed here",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"parameters of {what} '{group}' cannot be removed here", errors.ECODE_INVAL
+            )
         found.setdefault(group, {}).update(value_types.typed_params(params, types[group]))
     return found
 
@@ -137,8 +147,9 @@ def backend_params(given: dict[str, Any]) -> dict[str, Any]:
     memory = params.pop(instance_const.BE_MEMORY, None)
     if memory is not None:
         if instance_const.BE_MINMEM in params or instance_const.BE_MAXMEM in params:
-            raise errors.OpPrereqError("give either memory, or minmem and maxmem",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                "give either memory, or minmem and maxmem", errors.ECODE_INVAL
+            )
         params[instance_const.BE_MINMEM] = params[instance_const.BE_MAXMEM] = memory
     return params
 
@@ -161,8 +172,9 @@ def uid_pool(text: str | None) -> list[tuple[int, int]]:
         try:
             first, last = int(low), int(high) if dash else int(low)
         except ValueError as err:
-            raise errors.OpPrereqError(f"uid pool: '{part}' is not a range of user ids",
-                                       errors.ECODE_INVAL) from err
+            raise errors.OpPrereqError(
+                f"uid pool: '{part}' is not a range of user ids", errors.ECODE_INVAL
+            ) from err
         if not 0 <= first <= last:
             raise errors.OpPrereqError(f"uid pool: range '{part}' is empty", errors.ECODE_INVAL)
         ranges.append((first, last))
@@ -179,7 +191,8 @@ def policy(values: Values) -> dict[str, Any]:
     if split and (values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None):
         raise errors.OpPrereqError(
             "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if values.ipolicy_bounds_specs is not None:
         found["minmax"] = [typed_bounds(section) for section in values.ipolicy_bounds_specs]
     if values.ipolicy_std_specs is not None:
@@ -188,8 +201,10 @@ def policy(values: Values) -> dict[str, Any]:
         found.update(_from_split(split))
     if values.ipolicy_disk_templates is not None:
         found["disk-templates"] = list(values.ipolicy_disk_templates)
-    for dest, name in (("ipolicy_vcpu_ratio", "vcpu-ratio"),
-                       ("ipolicy_spindle_ratio", "spindle-ratio")):
+    for dest, name in (
+        ("ipolicy_vcpu_ratio", "vcpu-ratio"),
+        ("ipolicy_spindle_ratio", "spindle-ratio"),
+    ):
         value = getattr(values, dest)
         if value is not None and value != "default":
             found[name] = value
@@ -202,6 +217,7 @@ def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
     What is not given keeps its default.
     """
     from ganeti.objects import ipolicy
+
     default = ipolicy.defaults()
     bounds = {kind: dict(params) for kind, params in default["minmax"][0].items()}
     bounds["std"] = dict(default["std"])

@@ -28,6 +28,7 @@ lost for good. Continue?"""
 def master_failover(values: Values, arguments: list[str]) -> int:
     """``master-failover``: runs without a master, on the node that becomes one."""
     from ganeti.bootstrap import failover
+
     ignore_offline = _ignore_offline(values)
     if values.dry_run:
         return _show_vote(failover.survey(ignore_offline=ignore_offline))
@@ -36,7 +37,8 @@ def master_failover(values: Values, arguments: list[str]) -> int:
             terminal.err("Nothing was done. --yes-do-it confirms --no-voting without a question.")
             return failures.EXIT_CONFIRMATION
     warnings = failover.failover(
-        no_voting=values.no_voting, ignore_offline=ignore_offline, say=terminal.out)
+        no_voting=values.no_voting, ignore_offline=ignore_offline, say=terminal.out
+    )
     for warning in warnings:
         terminal.err(f"Warning: {warning}")
     return failures.EXIT_SUCCESS
@@ -55,6 +57,7 @@ def _ignore_offline(values: Values) -> bool:
 def _show_vote(found: Survey) -> int:
     """Print what every node says, and what that means."""
     from ganeti.cli.table import Column, format_table
+
     rows = []
     for name in sorted(found.members.nodes, key=_by_name):
         one = found.votes.answers.get(name)
@@ -63,15 +66,32 @@ def _show_vote(found: Survey) -> int:
             rows.append([name, voter, "-", "-", "-", "-", found.votes.failures.get(name, "")])
             continue
         serial = f"{one.config[0].number}/{one.config[1]}" if any(one.config) else "-"
-        rows.append([name, voter, one.master, str(one.epoch.number), serial,
-                     f"{one.jobs[0].number}/{one.jobs[1]}", "answers"])
-    columns = [Column("Node"), Column("Voter"), Column("Master"), Column("Epoch", right=True),
-               Column("Config", right=True), Column("Job", right=True), Column("State")]
+        rows.append(
+            [
+                name,
+                voter,
+                one.master,
+                str(one.epoch.number),
+                serial,
+                f"{one.jobs[0].number}/{one.jobs[1]}",
+                "answers",
+            ]
+        )
+    columns = [
+        Column("Node"),
+        Column("Voter"),
+        Column("Master"),
+        Column("Epoch", right=True),
+        Column("Config", right=True),
+        Column("Job", right=True),
+        Column("State"),
+    ]
     for line in format_table(columns, rows):
         terminal.out(line)
     if found.old.name.lower() == found.me:
-        terminal.out(f"{found.me} is the master already; its daemon does not run and would be"
-                     " started.")
+        terminal.out(
+            f"{found.me} is the master already; its daemon does not run and would be started."
+        )
         return failures.EXIT_SUCCESS
     if found.verdict.won:
         terminal.out(f"{found.me} may become the master in place of {found.old.name}.")
@@ -82,6 +102,7 @@ def _show_vote(found: Survey) -> int:
 
 def _by_name(name: str) -> list[object]:
     from ganeti.utils import text
+
     return list(text.natural_key(name))
 
 
@@ -100,17 +121,24 @@ def master_ping(values: Values, arguments: list[str]) -> int:
 def activate_master_ip(values: Values, arguments: list[str]) -> int:
     """``activate-master-ip``."""
     from ganeti.opcodes.cluster import OpClusterActivateMasterIp
+
     jobs.run_opcode(OpClusterActivateMasterIp(**jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
 
 
 def deactivate_master_ip(values: Values, arguments: list[str]) -> int:
     """``deactivate-master-ip``."""
-    if not values.confirm and not values.dry_run and not terminal.confirm(
-            "Programs which use the address of the cluster will not reach it any more. Continue?"):
+    if (
+        not values.confirm
+        and not values.dry_run
+        and not terminal.confirm(
+            "Programs which use the address of the cluster will not reach it any more. Continue?"
+        )
+    ):
         terminal.err("Nothing was done. --yes confirms without a question.")
         return failures.EXIT_CONFIRMATION
     from ganeti.opcodes.cluster import OpClusterDeactivateMasterIp
+
     jobs.run_opcode(OpClusterDeactivateMasterIp(**jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
 
@@ -118,6 +146,7 @@ def deactivate_master_ip(values: Values, arguments: list[str]) -> int:
 def redist_conf(values: Values, arguments: list[str]) -> int:
     """``redist-conf``."""
     from ganeti.opcodes.cluster import OpClusterRedistConf
+
     jobs.run_opcode(OpClusterRedistConf(**jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
 
@@ -130,6 +159,7 @@ def queue(values: Values, arguments: list[str]) -> int:
         (drained,) = client.query_config_values(["drain_flag"])
         if values.output_format in opt.DATA_FORMATS:
             from ganeti.cli import output
+
             output.write_data({"drained": bool(drained)}, values.output_format)
         else:
             terminal.out(f"The drain flag is {'set' if drained else 'unset'}")
@@ -144,13 +174,15 @@ def watcher(values: Values, arguments: list[str]) -> int:
     if (command == "pause") != (len(arguments) == 2):
         raise errors.OpPrereqError(
             "'watcher pause' needs how long, such as 30m or 4h; the others need nothing",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if command == "info":
         (until,) = jobs.connect().query_config_values(["watcher_pause"])
         # A pause that is over counts as none.
         until = until if until is not None and until > time.time() else None
         if values.output_format in opt.DATA_FORMATS:
             from ganeti.cli import output
+
             output.write_data({"paused_until": until}, values.output_format)
             return failures.EXIT_SUCCESS
         terminal.out(_watcher_text(until, "The watcher is not paused."))
@@ -180,30 +212,68 @@ _YES_DO_IT = opt.flag("--yes-do-it", dest="yes_do_it", help="do not ask for conf
 
 #: Rows of the table of ``gnt-cluster``.
 COMMANDS = (
-    Command("master-failover", master_failover, [], [
-        opt.flag("--no-voting", dest="no_voting",
-                 help="do not ask the other nodes; what only they have is lost"),
-        Option("--ignore-offline-nodes", kind="string", dest="ignore_offline_nodes",
-               default=True, metavar="yes|no",
-               help="nodes marked offline do not count in the vote (default: yes)"),
-        opt.flag("--dry-run", dest="dry_run", help="only show the vote and what it means"),
-        _YES_DO_IT],
-            "Make this node the master"),
+    Command(
+        "master-failover",
+        master_failover,
+        [],
+        [
+            opt.flag(
+                "--no-voting",
+                dest="no_voting",
+                help="do not ask the other nodes; what only they have is lost",
+            ),
+            Option(
+                "--ignore-offline-nodes",
+                kind="string",
+                dest="ignore_offline_nodes",
+                default=True,
+                metavar="yes|no",
+                help="nodes marked offline do not count in the vote (default: yes)",
+            ),
+            opt.flag("--dry-run", dest="dry_run", help="only show the vote and what it means"),
+            _YES_DO_IT,
+        ],
+        "Make this node the master",
+    ),
     Command("master-ping", master_ping, [], [], "Check whether the master answers"),
-    Command("activate-master-ip", activate_master_ip, [], [opt.DRY_RUN],
-            "Bring the address of the master up"),
-    Command("deactivate-master-ip", deactivate_master_ip, [], [
-        opt.flag("--yes", dest="confirm", help="do not ask for confirmation"), opt.DRY_RUN],
-            "Take the address of the master down"),
-    Command("redist-conf", redist_conf, [],
-            [opt.DRY_RUN, opt.PRIORITY, _YES_DO_IT, *opt.SUBMIT_OPTIONS],
-            "Send configuration and common files to all nodes again"),
-    Command("queue", queue, [Argument("choice", 1, 1, ("drain", "info", "undrain"))],
-            [opt.OUTPUT_FORMAT],
-            "Let the job queue take new jobs or not", usage="{drain|undrain|[<options>] info}"),
-    Command("watcher", watcher, [
-        Argument("choice", 1, 1, ("continue", "info", "pause")),
-        Argument("suggest", 0, 1, ("1h", "30m", "4h"))], [opt.OUTPUT_FORMAT],
-            "Let the watcher pause, for a time, or go on",
-            usage="{pause <timespec>|continue|[<options>] info}"),
+    Command(
+        "activate-master-ip",
+        activate_master_ip,
+        [],
+        [opt.DRY_RUN],
+        "Bring the address of the master up",
+    ),
+    Command(
+        "deactivate-master-ip",
+        deactivate_master_ip,
+        [],
+        [opt.flag("--yes", dest="confirm", help="do not ask for confirmation"), opt.DRY_RUN],
+        "Take the address of the master down",
+    ),
+    Command(
+        "redist-conf",
+        redist_conf,
+        [],
+        [opt.DRY_RUN, opt.PRIORITY, _YES_DO_IT, *opt.SUBMIT_OPTIONS],
+        "Send configuration and common files to all nodes again",
+    ),
+    Command(
+        "queue",
+        queue,
+        [Argument("choice", 1, 1, ("drain", "info", "undrain"))],
+        [opt.OUTPUT_FORMAT],
+        "Let the job queue take new jobs or not",
+        usage="{drain|undrain|[<options>] info}",
+    ),
+    Command(
+        "watcher",
+        watcher,
+        [
+            Argument("choice", 1, 1, ("continue", "info", "pause")),
+            Argument("suggest", 0, 1, ("1h", "30m", "4h")),
+        ],
+        [opt.OUTPUT_FORMAT],
+        "Let the watcher pause, for a time, or go on",
+        usage="{pause <timespec>|continue|[<options>] info}",
+    ),
 )

@@ -20,14 +20,18 @@ def _nodes(values: Values, field: str = "pip") -> tuple[list[Node], list[Node]]:
     """The nodes chosen by the options that are not offline: the others, and the master."""
     from ganeti.client import nodes
     from ganeti.client.reach import Node
+
     found = nodes.online_nodes(jobs.connect(), values.nodes, values.nodegroup, field)
-    return ([Node(name, address) for name, address, is_master in found if not is_master],
-            [Node(name, address) for name, address, is_master in found if is_master])
+    return (
+        [Node(name, address) for name, address, is_master in found if not is_master],
+        [Node(name, address) for name, address, is_master in found if is_master],
+    )
 
 
 def copyfile(values: Values, arguments: list[str]) -> int:
     """``copyfile``: from this node to the others."""
     from ganeti.client import reach
+
     path = reach.local_file(arguments[0])
     field = "sip" if values.use_replication_network else "pip"
     others, masters = _nodes(values, field)
@@ -51,6 +55,7 @@ def copyfile(values: Values, arguments: list[str]) -> int:
 def command(values: Values, arguments: list[str]) -> int:
     """``command``: the master comes last, it may be a command that hurts."""
     from ganeti.client import reach
+
     line = " ".join(arguments)
     others, masters = _nodes(values)
 
@@ -84,20 +89,46 @@ def _show(name: str, done: Completed | str, values: Values) -> None:
         terminal.out(f"return code = {code}")
 
 
-_NODES = Option("-n", "--node", kind="string", action="append", dest="nodes", metavar="<node>",
-                completion="node", help="only this node; may be given several times")
+_NODES = Option(
+    "-n",
+    "--node",
+    kind="string",
+    action="append",
+    dest="nodes",
+    metavar="<node>",
+    completion="node",
+    help="only this node; may be given several times",
+)
 
 #: Rows of the table of ``gnt-cluster``.
 COMMANDS = (
-    Command("copyfile", copyfile, [Argument("file", 1, 1)], [
-        _NODES, opt.NODE_GROUP,
-        opt.flag("--use-replication-network",
-                 help="send it over the secondary addresses of the nodes")],
-            "Copy a file of this node to the other nodes"),
-    Command("command", command, [Argument("command", 1)], [
-        _NODES, opt.NODE_GROUP,
-        opt.flag("-M", "--show-machine-names",
-                 help="put the name of the node before each line"),
-        opt.flag("--failure-only", help="show only the nodes where it failed")],
-            "Run a command on all nodes", usage="[<options>] <command>..."),
+    Command(
+        "copyfile",
+        copyfile,
+        [Argument("file", 1, 1)],
+        [
+            _NODES,
+            opt.NODE_GROUP,
+            opt.flag(
+                "--use-replication-network",
+                help="send it over the secondary addresses of the nodes",
+            ),
+        ],
+        "Copy a file of this node to the other nodes",
+    ),
+    Command(
+        "command",
+        command,
+        [Argument("command", 1)],
+        [
+            _NODES,
+            opt.NODE_GROUP,
+            opt.flag(
+                "-M", "--show-machine-names", help="put the name of the node before each line"
+            ),
+            opt.flag("--failure-only", help="show only the nodes where it failed"),
+        ],
+        "Run a command on all nodes",
+        usage="[<options>] <command>...",
+    ),
 )

@@ -19,8 +19,12 @@ _EITHER = (
     ("new_rapi_cert", "rapi_cert", "--new-rapi-certificate", "--rapi-certificate"),
     ("new_spice_cert", "spice_cert", "--new-spice-certificate", "--spice-certificate"),
     ("new_spice_cert", "spice_cacert", "--new-spice-certificate", "--spice-ca-certificate"),
-    ("new_cluster_domain_secret", "cluster_domain_secret", "--new-cluster-domain-secret",
-     "--cluster-domain-secret"),
+    (
+        "new_cluster_domain_secret",
+        "cluster_domain_secret",
+        "--new-cluster-domain-secret",
+        "--cluster-domain-secret",
+    ),
 )
 
 
@@ -32,15 +36,17 @@ def check_options(values: Values) -> None:
     for new, given, new_option, given_option in _EITHER:
         if getattr(values, new) and getattr(values, given):
             raise errors.OpPrereqError(
-                f"options {new_option} and {given_option} exclude each other", errors.ECODE_INVAL)
+                f"options {new_option} and {given_option} exclude each other", errors.ECODE_INVAL
+            )
     if bool(values.spice_cert) != bool(values.spice_cacert):
         raise errors.OpPrereqError(
             "options --spice-certificate and --spice-ca-certificate belong together",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if (values.ssh_key_type or values.ssh_key_bits) and not values.new_ssh_keys:
         raise errors.OpPrereqError(
-            "type and length of SSH keys can only be given with --new-ssh-keys",
-            errors.ECODE_INVAL)
+            "type and length of SSH keys can only be given with --new-ssh-keys", errors.ECODE_INVAL
+        )
 
 
 def new_content(values: Values) -> dict[str, str]:
@@ -50,6 +56,7 @@ def new_content(values: Values) -> dict[str, str]:
     """
     from ganeti.bootstrap import renewal
     from ganeti.utils import x509
+
     new = {}
     if values.new_cluster_cert:
         new[renewal.SERVER] = x509.create_self_signed()
@@ -76,6 +83,7 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
     from ganeti.bootstrap import local, renewal
     from ganeti.opcodes.cluster import OpClusterRenewCrypto
     from ganeti.utils import paths
+
     check_options(values)
     client = jobs.connect()
     # Before anything is written: without a master there is nobody to go on.
@@ -85,15 +93,22 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
     if waiting:
         terminal.out(f"Going on with the renewal that was interrupted: {', '.join(waiting)}")
     new = new_content(values)
-    if not (new or waiting or values.new_node_cert or values.new_ssh_keys
-            or local.renewal_traces(here)):
+    if not (
+        new or waiting or values.new_node_cert or values.new_ssh_keys or local.renewal_traces(here)
+    ):
         raise errors.OpPrereqError(
             "nothing to renew. Say what with options such as --new-cluster-certificate.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     opcode = OpClusterRenewCrypto(
-        node_certificates=bool(values.new_node_cert), renew_ssh_keys=bool(values.new_ssh_keys),
-        ssh_key_type=values.ssh_key_type, ssh_key_bits=values.ssh_key_bits,
-        verbose=bool(values.verbose), debug=bool(values.debug), **jobs.common_params(values))
+        node_certificates=bool(values.new_node_cert),
+        renew_ssh_keys=bool(values.new_ssh_keys),
+        ssh_key_type=values.ssh_key_type,
+        ssh_key_bits=values.ssh_key_bits,
+        verbose=bool(values.verbose),
+        debug=bool(values.debug),
+        **jobs.common_params(values),
+    )
     if values.dry_run:
         if new:
             terminal.out(f"New content would be prepared for {renewal.describe(new)}.")
@@ -103,44 +118,100 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     if not values.force and not terminal.confirm(
-            "Keys and certificates are replaced on all nodes; jobs have to wait meanwhile. Is that"
-            " wanted?"):
+        "Keys and certificates are replaced on all nodes; jobs have to wait meanwhile. Is that"
+        " wanted?"
+    ):
         return failures.EXIT_CONFIRMATION
     renewal.prepare(new, here)
     jobs.run_opcode(opcode, values, client=client)
     if renewal.RAPI in new and local.running_daemon(here, _RAPI) is not None:
         local.daemon_util("stop", _RAPI)
         local.daemon_util("start", _RAPI)
-    terminal.out("All requested certificates and keys have been replaced."
-                 " Running \"gnt-cluster verify\" now is recommended.")
+    terminal.out(
+        "All requested certificates and keys have been replaced."
+        ' Running "gnt-cluster verify" now is recommended.'
+    )
     return failures.EXIT_SUCCESS
 
 
-COMMAND = Command("renew-crypto", renew_crypto, [], [
-    opt.flag("--new-cluster-certificate", dest="new_cluster_cert",
-             help="make a new certificate of the cluster, and all nodes' certificates anew"),
-    opt.flag("--new-node-certificates", dest="new_node_cert",
-             help="make the nodes' client certificates anew"),
-    opt.flag("--new-rapi-certificate", dest="new_rapi_cert", default=None,
-             help="make a new certificate of the REST daemon"),
-    Option("--rapi-certificate", kind="string", dest="rapi_cert", metavar="FILE",
-           help="take the certificate of the REST daemon from a file"),
-    opt.flag("--new-spice-certificate", dest="new_spice_cert", default=None,
-             help="make a new certificate for SPICE, with its authority"),
-    Option("--spice-certificate", kind="string", dest="spice_cert", metavar="FILE",
-           help="take the certificate for SPICE from a file"),
-    Option("--spice-ca-certificate", kind="string", dest="spice_cacert", metavar="FILE",
-           help="take the certificate of its authority from a file"),
-    opt.flag("--new-confd-hmac-key", dest="new_confd_hmac_key",
-             help="make a new key for the configuration query daemons"),
-    opt.flag("--new-cluster-domain-secret", dest="new_cluster_domain_secret",
-             help="make a new secret for moves between clusters"),
-    Option("--cluster-domain-secret", kind="string", dest="cluster_domain_secret", metavar="FILE",
-           help="take the secret for moves between clusters from a file"),
-    opt.flag("--new-ssh-keys", dest="new_ssh_keys", help="make the nodes' SSH keys anew"),
-    Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="kind of the new SSH keys"),
-    Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
-    opt.flag("--no-ssh-key-check", dest="ssh_key_check", default=True, value=False,
-             help="accept an SSH host key that is not known"),
-    opt.FORCE, opt.DRY_RUN, opt.VERBOSE],
-    "Replace keys and certificates of the cluster")
+COMMAND = Command(
+    "renew-crypto",
+    renew_crypto,
+    [],
+    [
+        opt.flag(
+            "--new-cluster-certificate",
+            dest="new_cluster_cert",
+            help="make a new certificate of the cluster, and all nodes' certificates anew",
+        ),
+        opt.flag(
+            "--new-node-certificates",
+            dest="new_node_cert",
+            help="make the nodes' client certificates anew",
+        ),
+        opt.flag(
+            "--new-rapi-certificate",
+            dest="new_rapi_cert",
+            default=None,
+            help="make a new certificate of the REST daemon",
+        ),
+        Option(
+            "--rapi-certificate",
+            kind="string",
+            dest="rapi_cert",
+            metavar="FILE",
+            help="take the certificate of the REST daemon from a file",
+        ),
+        opt.flag(
+            "--new-spice-certificate",
+            dest="new_spice_cert",
+            default=None,
+            help="make a new certificate for SPICE, with its authority",
+        ),
+        Option(
+            "--spice-certificate",
+            kind="string",
+            dest="spice_cert",
+            metavar="FILE",
+            help="take the certificate for SPICE from a file",
+        ),
+        Option(
+            "--spice-ca-certificate",
+            kind="string",
+            dest="spice_cacert",
+            metavar="FILE",
+            help="take the certificate of its authority from a file",
+        ),
+        opt.flag(
+            "--new-confd-hmac-key",
+            dest="new_confd_hmac_key",
+            help="make a new key for the configuration query daemons",
+        ),
+        opt.flag(
+            "--new-cluster-domain-secret",
+            dest="new_cluster_domain_secret",
+            help="make a new secret for moves between clusters",
+        ),
+        Option(
+            "--cluster-domain-secret",
+            kind="string",
+            dest="cluster_domain_secret",
+            metavar="FILE",
+            help="take the secret for moves between clusters from a file",
+        ),
+        opt.flag("--new-ssh-keys", dest="new_ssh_keys", help="make the nodes' SSH keys anew"),
+        Option("--ssh-key-type", choices=("dsa", "ecdsa", "rsa"), help="kind of the new SSH keys"),
+        Option("--ssh-key-bits", kind="int", metavar="BITS", help="length of the new SSH keys"),
+        opt.flag(
+            "--no-ssh-key-check",
+            dest="ssh_key_check",
+            default=True,
+            value=False,
+            help="accept an SSH host key that is not known",
+        ),
+        opt.FORCE,
+        opt.DRY_RUN,
+        opt.VERBOSE,
+    ],
+    "Replace keys and certificates of the cluster",
+)

@@ -21,23 +21,27 @@ def metad(values: Values, arguments: list[str]) -> int:
     if verb not in _VERBS:
         raise errors.OpPrereqError(
             f"'{verb}' is nothing that can be asked. There are {', '.join(_VERBS)}.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     count, function = _VERBS[verb]
     if len(rest) != count:
         raise errors.OpPrereqError(
             f"'{verb}' takes {count} argument{'s' * (count != 1)}, not {len(rest)}",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     from ganeti.metad import client
+
     try:
         return function(rest)
     except client.NotRunning as err:
         raise errors.OpPrereqError(
-            f"{err}. It is started with the first guest that can ask it.",
-            errors.ECODE_STATE) from err
+            f"{err}. It is started with the first guest that can ask it.", errors.ECODE_STATE
+        ) from err
 
 
 def _echo(rest: list[str]) -> int:
     from ganeti.metad import client
+
     terminal.out(client.echo(rest[0]))
     return failures.EXIT_SUCCESS
 
@@ -45,6 +49,7 @@ def _echo(rest: list[str]) -> int:
 def _list(rest: list[str]) -> int:
     from ganeti.cli import listing
     from ganeti.metad import client
+
     for name, ip, os_name, task, contact in client.instances():
         seen = listing.format_time(contact) if contact is not None else "never"
         terminal.out(f"{name} {ip} os={os_name or '-'} task={task or '-'} contact={seen}")
@@ -64,22 +69,35 @@ def _report(rest: list[str]) -> int:
 
 def _known(name: str) -> dict[str, object]:
     from ganeti.metad import client
+
     report = client.report(name)
     if report is None:
         raise errors.OpPrereqError(
-            f"ganeti-metad of this node does not know a guest '{name}'", errors.ECODE_NOENT)
+            f"ganeti-metad of this node does not know a guest '{name}'", errors.ECODE_NOENT
+        )
     return report
 
 
 def _forget(rest: list[str]) -> int:
     from ganeti.metad import client
+
     if not client.remove(rest[0]):
         print(f"guest '{rest[0]}' was not known", file=sys.stderr)
     return failures.EXIT_SUCCESS
 
 
 _VERBS: dict[str, tuple[int, Callable[[list[str]], int]]] = {
-    "echo": (1, _echo), "list": (0, _list), "report": (1, _report), "forget": (1, _forget)}
+    "echo": (1, _echo),
+    "list": (0, _list),
+    "report": (1, _report),
+    "forget": (1, _forget),
+}
 
-COMMAND = Command("metad", metad, [Argument("unknown", 1)], [],
-                  "Ask the metadata daemon of this node", usage=_USAGE)
+COMMAND = Command(
+    "metad",
+    metad,
+    [Argument("unknown", 1)],
+    [],
+    "Ask the metadata daemon of this node",
+    usage=_USAGE,
+)

@@ -31,8 +31,12 @@ _PAUSE_S = 0.02
 _MESSAGES = ("first", "", "with blanks and 'quotes'", "ümläut", "a" * 1000, "[1, 2]", "last")
 _REQUESTED = "Opcode failure was requested"
 # Where a job stops -> the status which its opcode has there.
-_STATUS_AT = {"expandnames": "waiting", "exec": "running", "startmsg": "running",
-              "logmsg": "running"}
+_STATUS_AT = {
+    "expandnames": "waiting",
+    "exec": "running",
+    "startmsg": "running",
+    "logmsg": "running",
+}
 
 
 def _require(condition: object, text: str) -> None:
@@ -45,16 +49,25 @@ def test_jobqueue(values: Values, arguments: list[str]) -> int:
     client = jobs.connect()
     if values.dry_run:
         from ganeti.opcodes.test import OpTestDelay, OpTestJqueue
+
         common = jobs.common_params(values)
-        jobs.run_opcodes([OpTestDelay(duration=0.0, **common), OpTestJqueue(
-            notify_exec=True, log_messages=list(_MESSAGES), **common)], values, client=client)
+        jobs.run_opcodes(
+            [
+                OpTestDelay(duration=0.0, **common),
+                OpTestJqueue(notify_exec=True, log_messages=list(_MESSAGES), **common),
+            ],
+            values,
+            client=client,
+        )
         return failures.EXIT_SUCCESS
     _test_submission(client)
     _test_dependencies(client, values)
-    for title, failing in (("job success", [False]),
-                           ("multiple successful opcodes", [False, False]),
-                           ("job failure", [True]),
-                           ("partial job failure", [False, False, True, False])):
+    for title, failing in (
+        ("job success", [False]),
+        ("multiple successful opcodes", [False, False]),
+        ("job failure", [True]),
+        ("partial job failure", [False, False, True, False]),
+    ):
         terminal.out(f"Testing {title}")
         _Walk(client, values, failing).run()
     _test_cancel(client, values)
@@ -65,9 +78,16 @@ def test_jobqueue(values: Values, arguments: list[str]) -> int:
 def _test_submission(client: luxi.Client) -> None:
     terminal.out("Testing job submission")
     good: dict[str, Any] = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0}
-    wanted = [([good], True), ([{**good, "priority": 10}], True), ([good, good], True),
-              ([], False), ([{"OP_ID": "OP_NOSUCH"}], False), ([{**good, "duration": "x"}], False),
-              ([{**good, "priority": 99}], False), ([good, {**good, "nosuch": 1}], False)]
+    wanted = [
+        ([good], True),
+        ([{**good, "priority": 10}], True),
+        ([good, good], True),
+        ([], False),
+        ([{"OP_ID": "OP_NOSUCH"}], False),
+        ([{**good, "duration": "x"}], False),
+        ([{**good, "priority": 99}], False),
+        ([good, {**good, "nosuch": 1}], False),
+    ]
     rows = client.call("SubmitManyJobs", [ops for ops, _ in wanted])
     for (ops, taken), (success, answer) in zip(wanted, rows, strict=True):
         _require(success is taken, f"{ops} was {'taken' if success else 'refused'}: {answer}")
@@ -76,14 +96,21 @@ def _test_submission(client: luxi.Client) -> None:
 
 def _test_dependencies(client: luxi.Client, values: Values) -> None:
     from ganeti.opcodes.test import OpTestDelay
+
     terminal.out("Testing job dependencies")
     # Counted backwards in the same submission, with the states in which the other may end.
     depends: tuple[list[list[Any]], ...] = (
-        [], [[-1, []]], [], [[-1, ["success"]]], [[-1, []], [-4, ["success"]]])
+        [],
+        [[-1, []]],
+        [],
+        [[-1, ["success"]]],
+        [[-1, []], [-4, ["success"]]],
+    )
     job_set = jobs.JobSet(client, values)
     for needed in depends:
-        job_set.add("", OpTestDelay(duration=0.0, depends=needed or None,
-                                    **_without_dry_run(values)))
+        job_set.add(
+            "", OpTestDelay(duration=0.0, depends=needed or None, **_without_dry_run(values))
+        )
     outcomes = job_set.wait()
     _require(all(outcome.success for outcome in outcomes), "a job with dependencies failed")
     ids = sorted(outcome.job_id for outcome in outcomes if outcome.job_id is not None)
@@ -91,8 +118,10 @@ def _test_dependencies(client: luxi.Client, values: Values) -> None:
     for number, needed in enumerate(depends):
         for back, _states in needed:
             begun, ended = rows[number][0], rows[number + back][1]
-            _require(list(begun) >= list(ended),
-                     f"job {ids[number]} began before job {ids[number + back]} had ended")
+            _require(
+                list(begun) >= list(ended),
+                f"job {ids[number]} began before job {ids[number + back]} had ended",
+            )
     terminal.out("Job dependency tests were successful")
 
 
@@ -103,6 +132,7 @@ def _without_dry_run(values: Values) -> dict[str, Any]:
 def _visit(path: str) -> None:
     """Let the job go on: connect, and go away again."""
     from ganeti.utils import net
+
     try:
         net.unix_connect(path, _CONNECT_S).close()
     except OSError as err:
@@ -117,11 +147,19 @@ class _Walk:
 
     def __init__(self, client: luxi.Client, values: Values, failing: Sequence[bool]) -> None:
         from ganeti.opcodes.test import OpTestJqueue
+
         self._client = client
         self._failing = failing
-        ops: list[OpCode] = [OpTestJqueue(
-            notify_waitlock=True, notify_exec=True, log_messages=list(_MESSAGES), fail=fail,
-            **_without_dry_run(values)) for fail in failing]
+        ops: list[OpCode] = [
+            OpTestJqueue(
+                notify_waitlock=True,
+                notify_exec=True,
+                log_messages=list(_MESSAGES),
+                fail=fail,
+                **_without_dry_run(values),
+            )
+            for fail in failing
+        ]
         self._job_id = client.submit_job(ops)
         self._messages: list[str] = []
         self._stops: list[str] = []
@@ -136,7 +174,8 @@ class _Walk:
         serial: int | None = None
         while True:
             answer = self._client.wait_for_job_change_once(
-                self._job_id, ["status"], info, serial, _POLL_S)
+                self._job_id, ["status"], info, serial, _POLL_S
+            )
             if answer is None:
                 continue
             known, entries = answer
@@ -172,12 +211,16 @@ class _Walk:
             if status == states[current] == wanted or time.monotonic() > deadline:
                 break
             time.sleep(_PAUSE_S)
-        _require(status == wanted and states[current] == wanted,
-                 f"at {where} the job is {status} and its opcode {states[current]}, not {wanted}")
+        _require(
+            status == wanted and states[current] == wanted,
+            f"at {where} the job is {status} and its opcode {states[current]}, not {wanted}",
+        )
         done = ["success"] * current
         _require(list(states[:current]) == done, f"opcodes before the {current + 1}. are {states}")
-        _require(all(state == "queued" for state in states[current + 1:]),
-                 f"opcodes after the {current + 1}. are {states}")
+        _require(
+            all(state == "queued" for state in states[current + 1 :]),
+            f"opcodes after the {current + 1}. are {states}",
+        )
         if where == "startmsg":
             self._expected += argument
         elif where == "logmsg":
@@ -185,15 +228,18 @@ class _Walk:
             _require(seen == argument, f"{argument} messages were sent, {seen} have arrived")
 
     def _check_end(self, status: str) -> None:
-        run = next((number + 1 for number, fail in enumerate(self._failing) if fail),
-                   len(self._failing))
+        run = next(
+            (number + 1 for number, fail in enumerate(self._failing) if fail), len(self._failing)
+        )
         _require(self._messages == list(_MESSAGES) * run, "messages are missing or changed")
         _require(self._expected == len(_MESSAGES) * run, "not all opcodes announced messages")
         ((states,),) = self._client.query_jobs([self._job_id], ["opstatus"])
         if not any(self._failing):
             _require(status == "success", f"the job ended as {status}")
-            _require(jobs.job_result(self._client, self._job_id) == [True] * run,
-                     "the results are not those of the opcodes")
+            _require(
+                jobs.job_result(self._client, self._job_id) == [True] * run,
+                "the results are not those of the opcodes",
+            )
             return
         _require(status == "error", f"the job ended as {status}, though it had to fail")
         wanted = ["success"] * (run - 1) + ["error"] * (len(self._failing) - run + 1)
@@ -210,9 +256,11 @@ class _Walk:
 def _test_cancel(client: luxi.Client, values: Values) -> None:
     """A job that waits can be canceled; it does not execute."""
     from ganeti.opcodes.test import OpTestJqueue
+
     terminal.out("Testing job cancellation")
-    job_id = client.submit_job([OpTestJqueue(notify_waitlock=True, notify_exec=True,
-                                             **_without_dry_run(values))])
+    job_id = client.submit_job(
+        [OpTestJqueue(notify_waitlock=True, notify_exec=True, **_without_dry_run(values))]
+    )
     info: list[Any] | None = None
     serial: int | None = None
     canceled = False
@@ -236,23 +284,36 @@ def _test_cancel(client: luxi.Client, values: Values) -> None:
 def test_osparams(values: Values, arguments: list[str]) -> int:
     """``test-osparams``."""
     from ganeti.opcodes.test import OpTestOsParams
-    jobs.run_opcode(OpTestOsParams(
-        osparams_secret=values.osparams_secret or None, **jobs.common_params(values)), values)
+
+    jobs.run_opcode(
+        OpTestOsParams(
+            osparams_secret=values.osparams_secret or None, **jobs.common_params(values)
+        ),
+        values,
+    )
     return failures.EXIT_SUCCESS
 
 
 # -- locks, by the names of another daemon --------------------------------------------------------
 
+
 def wconfd(values: Values, arguments: list[str]) -> int:
     """``wconfd``: what programs ask the configuration daemon of other versions."""
     command, rest = arguments[0], arguments[1:]
-    known = {"echo": _echo, "listlocks": _list_locks, "listalllocks": _list_all_locks,
-             "listalllocksstatus": _list_status, "listlockswaitingstatus": _list_waiting,
-             "cleanuplocks": _nothing_to_do, "flushconfig": _nothing_to_do}
+    known = {
+        "echo": _echo,
+        "listlocks": _list_locks,
+        "listalllocks": _list_all_locks,
+        "listalllocksstatus": _list_status,
+        "listlockswaitingstatus": _list_waiting,
+        "cleanuplocks": _nothing_to_do,
+        "flushconfig": _nothing_to_do,
+    }
     run = known.get(command)
     if run is None:
         raise errors.OpPrereqError(
-            f"'{command}' is none of {', '.join(sorted(known))}", errors.ECODE_INVAL)
+            f"'{command}' is none of {', '.join(sorted(known))}", errors.ECODE_INVAL
+        )
     run(jobs.connect(), rest)
     return failures.EXIT_SUCCESS
 
@@ -271,8 +332,9 @@ def _echo(client: luxi.Client, words: Sequence[str]) -> None:
 
 def _list_locks(client: luxi.Client, words: Sequence[str]) -> None:
     if len(words) != 1 or not words[0].isdecimal():
-        raise errors.OpPrereqError("'wconfd listlocks' needs the number of a job",
-                                   errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            "'wconfd listlocks' needs the number of a job", errors.ECODE_INVAL
+        )
     for name, mode, owners, _pending in _locks(client):
         if words[0] in (owners or ()):
             terminal.out(f"{name} {mode}")
@@ -298,20 +360,45 @@ def _list_waiting(client: luxi.Client, words: Sequence[str]) -> None:
 
 def _nothing_to_do(client: luxi.Client, words: Sequence[str]) -> None:
     client.query_config_values(["cluster_name"])
-    terminal.out("Locks end with their jobs and every change is on disk when it is made; there is"
-                 " nothing to do.")
+    terminal.out(
+        "Locks end with their jobs and every change is on disk when it is made; there is"
+        " nothing to do."
+    )
 
 
 #: Rows of the table of ``gnt-debug``.
 COMMANDS = (
-    Command("test-jobqueue", test_jobqueue, [], [opt.DRY_RUN, opt.PRIORITY],
-            "Run jobs which show whether the job queue works"),
-    Command("test-osparams", test_osparams, [], [
-        Option("--os-parameters-secret", kind="keyprivateval", dest="osparams_secret", default={},
-               metavar="KEY=VALUE,...", help="OS parameters kept out of logs and never stored"),
-        opt.DRY_RUN, *opt.SUBMIT_OPTIONS],
-            "See whether secret parameters arrive"),
-    Command("wconfd", wconfd, [Argument("unknown", 1)], [],
-            "Ask for locks as the configuration daemon of other versions is asked",
-            usage="<command> [<argument>...]"),
+    Command(
+        "test-jobqueue",
+        test_jobqueue,
+        [],
+        [opt.DRY_RUN, opt.PRIORITY],
+        "Run jobs which show whether the job queue works",
+    ),
+    Command(
+        "test-osparams",
+        test_osparams,
+        [],
+        [
+            Option(
+                "--os-parameters-secret",
+                kind="keyprivateval",
+                dest="osparams_secret",
+                default={},
+                metavar="KEY=VALUE,...",
+                help="OS parameters kept out of logs and never stored",
+            ),
+            opt.DRY_RUN,
+            *opt.SUBMIT_OPTIONS,
+        ],
+        "See whether secret parameters arrive",
+    ),
+    Command(
+        "wconfd",
+        wconfd,
+        [Argument("unknown", 1)],
+        [],
+        "Ask for locks as the configuration daemon of other versions is asked",
+        usage="<command> [<argument>...]",
+    ),
 )

@@ -44,8 +44,14 @@ class DiskReport:
         return not (self.silent or self.inactive or self.missing or self.failed)
 
 
-def check(run: RunOne, await_jobs: AwaitJobs, *, group: str | None = None, strict: bool = True,
-          **common: Any) -> DiskReport:
+def check(
+    run: RunOne,
+    await_jobs: AwaitJobs,
+    *,
+    group: str | None = None,
+    strict: bool = True,
+    **common: Any,
+) -> DiskReport:
     """Ask about the disks of all groups, or of one.
 
     :param strict: whether a node that cannot be asked is told, or left out.
@@ -53,6 +59,7 @@ def check(run: RunOne, await_jobs: AwaitJobs, *, group: str | None = None, stric
     :raises GenericError: the job that begins it failed.
     """
     from ganeti.opcodes.cluster import OpClusterVerifyDisks
+
     submitted = run(OpClusterVerifyDisks(group_name=group, is_strict=strict, **common))
     report = DiskReport()
     for results in await_jobs(submitted["jobs"]):
@@ -70,4 +77,5 @@ def check(run: RunOne, await_jobs: AwaitJobs, *, group: str | None = None, stric
 def activation(name: str, **common: Any) -> OpCode:
     """The opcode that makes the disks of an instance usable again."""
     from ganeti.opcodes.instance import OpInstanceActivateDisks
+
     return OpInstanceActivateDisks(instance_name=name, **common)

@@ -31,6 +31,7 @@ def init(values: Values, arguments: list[str]) -> int:
     from ganeti import bootstrap
     from ganeti.client import cluster_init
     from ganeti.opcodes.cluster import OpClusterPostInit
+
     bootstrap.init_cluster(cluster_init.parameters(values, arguments[0]))
     jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
@@ -39,11 +40,14 @@ def init(values: Values, arguments: list[str]) -> int:
 def destroy(values: Values, arguments: list[str]) -> int:
     """``destroy``."""
     if not values.yes_do_it and not values.dry_run:
-        terminal.err("Destroying a cluster is irreversible. If you really want destroy this"
-                     " cluster, supply the --yes-do-it option.")
+        terminal.err(
+            "Destroying a cluster is irreversible. If you really want destroy this"
+            " cluster, supply the --yes-do-it option."
+        )
         return failures.EXIT_FAILURE
     from ganeti import bootstrap
     from ganeti.opcodes.cluster import OpClusterDestroy
+
     jobs.run_opcode(OpClusterDestroy(**jobs.common_params(values)), values)
     if values.dry_run:
         return failures.EXIT_SUCCESS
@@ -55,13 +59,16 @@ def destroy(values: Values, arguments: list[str]) -> int:
 def show_info(values: Values, arguments: list[str]) -> int:
     """``info``."""
     from ganeti.cli import output
+
     info = jobs.connect().query_cluster_info()
     if values.output_format in opt.DATA_FORMATS:
         output.write_data(info, values.output_format)
         return failures.EXIT_SUCCESS
     from ganeti.client import cluster_info
-    output.write_info(cluster_info.describe(
-        info, output.roman if values.roman_integers else output.plain))
+
+    output.write_info(
+        cluster_info.describe(info, output.roman if values.roman_integers else output.plain)
+    )
     return failures.EXIT_SUCCESS
 
 
@@ -80,6 +87,7 @@ def show_version(values: Values, arguments: list[str]) -> int:
     info = jobs.connect().query_cluster_info()
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data({key: info[key] for _, key in _VERSIONS}, values.output_format)
         return failures.EXIT_SUCCESS
     for title, key in _VERSIONS:
@@ -90,6 +98,7 @@ def show_version(values: Values, arguments: list[str]) -> int:
 def get_master(values: Values, arguments: list[str]) -> int:
     """``getmaster``: what this node believes; needs no daemon and works on every node."""
     from ganeti.utils import fs, paths
+
     path = paths.current().ssconf_file("master_node")
     try:
         master = fs.read_file(path).strip()
@@ -99,6 +108,7 @@ def get_master(values: Values, arguments: list[str]) -> int:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data({"master": master}, values.output_format)
     else:
         terminal.out(master)
@@ -108,18 +118,27 @@ def get_master(values: Values, arguments: list[str]) -> int:
 def verify(values: Values, arguments: list[str]) -> int:
     """``verify``: a job that makes jobs, one for the configuration and one for each group."""
     from ganeti.opcodes.cluster import OpClusterVerify
+
     skip = []
     if values.skip_nplusone_mem:
         skip.append(verify_const.CHECK_NPLUSONE_MEM)
     if values.skip_hvparam_assessment:
         skip.append(verify_const.CHECK_HVPARAM_ASSESSMENT)
     client = jobs.connect()
-    result = jobs.run_opcode(OpClusterVerify(
-        verbose=values.verbose, error_codes=values.error_codes,
-        debug_simulate_errors=values.simulate_errors, skip_checks=skip,
-        ignore_errors=values.ignore_errors, group_name=values.nodegroup,
-        verify_clutter=values.verify_clutter, **jobs.common_params(values)),
-        values, client=client)
+    result = jobs.run_opcode(
+        OpClusterVerify(
+            verbose=values.verbose,
+            error_codes=values.error_codes,
+            debug_simulate_errors=values.simulate_errors,
+            skip_checks=skip,
+            ignore_errors=values.ignore_errors,
+            group_name=values.nodegroup,
+            verify_clutter=values.verify_clutter,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
     if result is None:
         # --dry-run: nothing was looked at.
         return failures.EXIT_SUCCESS
@@ -134,35 +153,81 @@ def verify(values: Values, arguments: list[str]) -> int:
 
 
 PROGRAM = Program(
-    "gnt-cluster", "Make and destroy the cluster, look at it, check it.",
+    "gnt-cluster",
+    "Make and destroy the cluster, look at it, check it.",
     [
-        Command("init", init, [Argument("host", 1, 1)], cluster_options.INIT,
-                "Make a cluster with this machine as its first node",
-                usage="[<options>] <cluster-name>"),
-        Command("destroy", destroy, [], [opt.YES_DO_IT, opt.DRY_RUN],
-                "Destroy the cluster; it must be empty", usage="{--yes-do-it|--dry-run}"),
-        Command("info", show_info, [], [opt.ROMAN, opt.OUTPUT_FORMAT],
-                "Show the parameters of the cluster"),
-        Command("version", show_version, [], [opt.OUTPUT_FORMAT],
-                "Show versions of the software and its formats"),
+        Command(
+            "init",
+            init,
+            [Argument("host", 1, 1)],
+            cluster_options.INIT,
+            "Make a cluster with this machine as its first node",
+            usage="[<options>] <cluster-name>",
+        ),
+        Command(
+            "destroy",
+            destroy,
+            [],
+            [opt.YES_DO_IT, opt.DRY_RUN],
+            "Destroy the cluster; it must be empty",
+            usage="{--yes-do-it|--dry-run}",
+        ),
+        Command(
+            "info",
+            show_info,
+            [],
+            [opt.ROMAN, opt.OUTPUT_FORMAT],
+            "Show the parameters of the cluster",
+        ),
+        Command(
+            "version",
+            show_version,
+            [],
+            [opt.OUTPUT_FORMAT],
+            "Show versions of the software and its formats",
+        ),
         Command("getmaster", get_master, [], [opt.OUTPUT_FORMAT], "Show which node is the master"),
-        Command("verify", verify, [], [
-            opt.VERBOSE,
-            opt.flag("--error-codes", help="put a code before each finding, for programs"),
-            opt.flag("--debug-simulate-errors", dest="simulate_errors",
-                     help="report every check as failed, to test what reads the output"),
-            Option("-I", "--ignore-errors", action="append", choices=sorted(verify_const.ALL_CODES),
-                   metavar="CODE", help="count this finding as a warning; may be given several"
-                   " times"),
-            opt.flag("--no-nplus1-mem", dest="skip_nplusone_mem",
-                     help="do not check whether memory suffices when a node fails"),
-            opt.flag("--no-hv-param-assessment", dest="skip_hvparam_assessment",
-                     help="do not judge hypervisor parameters"),
-            opt.NODE_GROUP,
-            opt.flag("--verify-ssh-clutter", dest="verify_clutter",
-                     help="look for SSH keys that belong to no node"),
-            opt.DRY_RUN, opt.PRIORITY],
-                "Check configuration, nodes and instances"),
+        Command(
+            "verify",
+            verify,
+            [],
+            [
+                opt.VERBOSE,
+                opt.flag("--error-codes", help="put a code before each finding, for programs"),
+                opt.flag(
+                    "--debug-simulate-errors",
+                    dest="simulate_errors",
+                    help="report every check as failed, to test what reads the output",
+                ),
+                Option(
+                    "-I",
+                    "--ignore-errors",
+                    action="append",
+                    choices=sorted(verify_const.ALL_CODES),
+                    metavar="CODE",
+                    help="count this finding as a warning; may be given several times",
+                ),
+                opt.flag(
+                    "--no-nplus1-mem",
+                    dest="skip_nplusone_mem",
+                    help="do not check whether memory suffices when a node fails",
+                ),
+                opt.flag(
+                    "--no-hv-param-assessment",
+                    dest="skip_hvparam_assessment",
+                    help="do not judge hypervisor parameters",
+                ),
+                opt.NODE_GROUP,
+                opt.flag(
+                    "--verify-ssh-clutter",
+                    dest="verify_clutter",
+                    help="look for SSH keys that belong to no node",
+                ),
+                opt.DRY_RUN,
+                opt.PRIORITY,
+            ],
+            "Check configuration, nodes and instances",
+        ),
         *cluster_modify.COMMANDS,
         *cluster_admin.COMMANDS,
         *tags.commands("cluster", None, "the cluster"),

@@ -25,14 +25,23 @@ def delay(values: Values, arguments: list[str]) -> int:
     """``delay``: a job that only takes time."""
     from ganeti.cli import values as value_types
     from ganeti.opcodes.test import OpTestDelay
+
     try:
         duration_s = value_types.parse_float(arguments[0])
     except errors.ParameterError as err:
         raise errors.OpPrereqError(f"duration: {err}", errors.ECODE_INVAL) from err
-    jobs.run_opcode(OpTestDelay(
-        duration=duration_s, on_master=values.on_master, on_nodes=values.on_nodes,
-        repeat=values.repeat, interruptible=values.interruptible, no_locks=values.no_locks,
-        **jobs.common_params(values)), values)
+    jobs.run_opcode(
+        OpTestDelay(
+            duration=duration_s,
+            on_master=values.on_master,
+            on_nodes=values.on_nodes,
+            repeat=values.repeat,
+            interruptible=values.interruptible,
+            no_locks=values.no_locks,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
     return failures.EXIT_SUCCESS
 
 
@@ -40,10 +49,14 @@ def list_locks(values: Values, arguments: list[str]) -> int:
     """``locks``: who holds what and who waits; again and again until the user has seen enough."""
     if values.interval is not None and values.interval < 0:
         raise errors.OpPrereqError(
-            f"interval must be 0 or more seconds, not {values.interval}", errors.ECODE_INVAL)
+            f"interval must be 0 or more seconds, not {values.interval}", errors.ECODE_INVAL
+        )
     client = jobs.connect()
     formatters: dict[str, listing.Formatter] = {
-        "mode": _mode, "owner": _owners, "pending": _pending}
+        "mode": _mode,
+        "owner": _owners,
+        "pending": _pending,
+    }
     # Programs get the names of locks as they are published; a uuid tells people nothing.
     if values.separator is None and terminal.is_terminal(sys.stdout):
         formatters["name"] = _Names(client).label
@@ -51,9 +64,15 @@ def list_locks(values: Values, arguments: list[str]) -> int:
     def show() -> int:
         # A name of a lock has a slash, which would make it look like an expression.
         names = None if values.force_filter else listing.simple_filter("name", arguments)
-        return listing.run_list("lock", LOCK_FIELDS, values,
-                                arguments if values.force_filter else [], formatters=formatters,
-                                extra_filter=names, client=client)
+        return listing.run_list(
+            "lock",
+            LOCK_FIELDS,
+            values,
+            arguments if values.force_filter else [],
+            formatters=formatters,
+            extra_filter=names,
+            client=client,
+        )
 
     if not values.interval:
         return show()
@@ -70,8 +89,13 @@ def list_locks(values: Values, arguments: list[str]) -> int:
 class _Names:
     """Names of the things that locks are called after by uuid, asked for when first needed."""
 
-    _KINDS = {"instance": "instance", "nodegroup": "group", "node": "node", "node-res": "node",
-              "network": "network"}
+    _KINDS = {
+        "instance": "instance",
+        "nodegroup": "group",
+        "node": "node",
+        "node-res": "node",
+        "network": "network",
+    }
 
     def __init__(self, client: luxi.Client) -> None:
         self._client = client
@@ -107,6 +131,7 @@ def _pending(value: Any) -> str:
 def submit_job(values: Values, arguments: list[str]) -> int:
     """``submit-job``: opcodes from files, each with one JSON list of opcodes."""
     from ganeti import opcodes
+
     started = time.monotonic()
     client = jobs.connect()
     job_set = jobs.JobSet(client, values, verbose=values.verbose)
@@ -114,8 +139,9 @@ def submit_job(values: Values, arguments: list[str]) -> int:
     for name in arguments:
         operations = _read_opcodes(name)
         for number in range(values.rep_job):
-            batch = [opcodes.from_dict(fields) for _ in range(values.rep_op)
-                     for fields in operations]
+            batch = [
+                opcodes.from_dict(fields) for _ in range(values.rep_op) for fields in operations
+            ]
             for operation in batch:
                 for key, value in jobs.common_params(values).items():
                     setattr(operation, key, value)
@@ -131,8 +157,11 @@ def submit_job(values: Values, arguments: list[str]) -> int:
     outcomes = job_set.wait()
     if values.timing_stats:
         _show_timing(count, len(outcomes), started, read, submitted)
-    return failures.EXIT_SUCCESS if all(outcome.success for outcome in outcomes) \
+    return (
+        failures.EXIT_SUCCESS
+        if all(outcome.success for outcome in outcomes)
         else failures.EXIT_FAILURE
+    )
 
 
 def _read_opcodes(name: str) -> list[Any]:
@@ -142,11 +171,13 @@ def _read_opcodes(name: str) -> list[Any]:
     """
     from ganeti.utils import fs
     from ganeti.wire import json
+
     try:
         operations = json.loads(sys.stdin.read() if name == "-" else fs.read_file(name))
     except OSError as err:
-        raise errors.OpPrereqError(f"cannot read '{name}': {err.strerror}",
-                                   errors.ECODE_INVAL) from err
+        raise errors.OpPrereqError(
+            f"cannot read '{name}': {err.strerror}", errors.ECODE_INVAL
+        ) from err
     except errors.ParseError as err:
         raise errors.OpPrereqError(f"file '{name}': {err}", errors.ECODE_INVAL) from err
     if not isinstance(operations, list):
@@ -154,48 +185,101 @@ def _read_opcodes(name: str) -> list[Any]:
     return operations
 
 
-def _show_timing(operations: int, job_count: int, started: float, read: float,
-                 submitted: float) -> None:
+def _show_timing(
+    operations: int, job_count: int, started: float, read: float, submitted: float
+) -> None:
     ended = time.monotonic()
     for label, number in (("C:op", operations), ("C:job", job_count)):
         terminal.out(f"{label:10}{number}")
-    for label, seconds in (("T:prepare", read - started), ("T:submit", submitted - read),
-                           ("T:exec", ended - submitted), ("T:total", ended - started)):
+    for label, seconds in (
+        ("T:prepare", read - started),
+        ("T:submit", submitted - read),
+        ("T:exec", ended - submitted),
+        ("T:total", ended - started),
+    ):
         terminal.out(f"{label:10}{seconds:.3f}")
 
 
 PROGRAM = Program(
-    "gnt-debug", "Tools for developers and for bug reports.",
+    "gnt-debug",
+    "Tools for developers and for bug reports.",
     [
-        Command("delay", delay, [Argument("unknown", 1, 1)], [
-            opt.DRY_RUN,
-            opt.flag("-i", "--interruptible", help="let the delay be ended early"),
-            opt.flag("-l", "--no-locks", help="hold no node lock meanwhile"),
-            opt.flag("--no-master", dest="on_master", default=True, value=False,
-                     help="do not wait on the master"),
-            Option("-n", kind="string", action="append", dest="on_nodes", metavar="NODE",
-                   completion="node", help="wait on this node; may be given several times"),
-            Option("-r", "--repeat", kind="int", default=0, help="wait so many times"),
-            opt.PRIORITY, *opt.SUBMIT_OPTIONS],
-                "Run a job that only takes time", usage="[<options>] <duration>"),
-        Command("locks", list_locks, [Argument("unknown")], [
-            *opt.LIST_OPTIONS,
-            Option("--interval", kind="int", metavar="SECONDS",
-                   help="show again every SECONDS")],
-                "Show who holds which lock and who waits for it",
-                usage="[<options>] [<lock>...|<filter>]"),
+        Command(
+            "delay",
+            delay,
+            [Argument("unknown", 1, 1)],
+            [
+                opt.DRY_RUN,
+                opt.flag("-i", "--interruptible", help="let the delay be ended early"),
+                opt.flag("-l", "--no-locks", help="hold no node lock meanwhile"),
+                opt.flag(
+                    "--no-master",
+                    dest="on_master",
+                    default=True,
+                    value=False,
+                    help="do not wait on the master",
+                ),
+                Option(
+                    "-n",
+                    kind="string",
+                    action="append",
+                    dest="on_nodes",
+                    metavar="NODE",
+                    completion="node",
+                    help="wait on this node; may be given several times",
+                ),
+                Option("-r", "--repeat", kind="int", default=0, help="wait so many times"),
+                opt.PRIORITY,
+                *opt.SUBMIT_OPTIONS,
+            ],
+            "Run a job that only takes time",
+            usage="[<options>] <duration>",
+        ),
+        Command(
+            "locks",
+            list_locks,
+            [Argument("unknown")],
+            [
+                *opt.LIST_OPTIONS,
+                Option(
+                    "--interval", kind="int", metavar="SECONDS", help="show again every SECONDS"
+                ),
+            ],
+            "Show who holds which lock and who waits for it",
+            usage="[<options>] [<lock>...|<filter>]",
+        ),
         debug_allocator.COMMAND,
         debug_metad.COMMAND,
         *debug_queue.COMMANDS,
-        Command("submit-job", submit_job, [Argument("file", 1)], [
-            opt.DRY_RUN, opt.PRIORITY, opt.VERBOSE,
-            opt.flag("--each", help="a job for each opcode"),
-            Option("--job-repeat", kind="int", dest="rep_job", default=1, metavar="N",
-                   help="submit each job N times"),
-            Option("--op-repeat", kind="int", dest="rep_op", default=1, metavar="N",
-                   help="put the opcodes into each job N times"),
-            opt.flag("--timing-stats", help="show how long the steps took")],
-                "Submit jobs written as JSON files"),
+        Command(
+            "submit-job",
+            submit_job,
+            [Argument("file", 1)],
+            [
+                opt.DRY_RUN,
+                opt.PRIORITY,
+                opt.VERBOSE,
+                opt.flag("--each", help="a job for each opcode"),
+                Option(
+                    "--job-repeat",
+                    kind="int",
+                    dest="rep_job",
+                    default=1,
+                    metavar="N",
+                    help="submit each job N times",
+                ),
+                Option(
+                    "--op-repeat",
+                    kind="int",
+                    dest="rep_op",
+                    default=1,
+                    metavar="N",
+                    help="put the opcodes into each job N times",
+                ),
+                opt.flag("--timing-stats", help="show how long the steps took"),
+            ],
+            "Submit jobs written as JSON files",
+        ),
     ],
     aliases={"allocator": "iallocator"},
 )

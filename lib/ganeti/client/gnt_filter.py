@@ -35,7 +35,8 @@ def _store(uuid: str | None, values: Values) -> str:
     if values.reason:
         reason.append([const.REASON_USER, values.reason, time.time_ns()])
     return jobs.connect().replace_filter(
-        uuid, values.priority, values.predicates, values.action, reason)
+        uuid, values.priority, values.predicates, values.action, reason
+    )
 
 
 def list_filters(values: Values, arguments: list[str]) -> int:
@@ -53,8 +54,10 @@ def show_info(values: Values, arguments: list[str]) -> int:
     rows = jobs.connect().query_filters(arguments, LIST_FIELDS)
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
-        output.write_data([dict(zip(LIST_FIELDS, row, strict=True)) for row in rows],
-                          values.output_format)
+
+        output.write_data(
+            [dict(zip(LIST_FIELDS, row, strict=True)) for row in rows], values.output_format
+        )
         return failures.EXIT_SUCCESS
     for row in rows:
         for indent, title, value in zip(("", *["  "] * len(row)), _TITLES, row, strict=False):
@@ -69,29 +72,65 @@ def delete(values: Values, arguments: list[str]) -> int:
 
 
 _RULE_OPTIONS = (
-    Option("--action", kind="filteraction", default=const.FILTER_CONTINUE, metavar="ACTION",
-           help="what happens to the jobs: ACCEPT, PAUSE, REJECT, CONTINUE (with the next rule) or"
-                " 'RATE_LIMIT n'"),
-    Option("--predicates", kind="json", default=[], metavar="JSON",
-           help="which jobs: a list of [kind, filter], kind being jobid, opcode or reason; all of"
-                " them must hold"),
-    Option("--priority", kind="int", default=0, metavar="NUMBER",
-           help="rules with lower numbers come first"),
+    Option(
+        "--action",
+        kind="filteraction",
+        default=const.FILTER_CONTINUE,
+        metavar="ACTION",
+        help="what happens to the jobs: ACCEPT, PAUSE, REJECT, CONTINUE (with the next rule) or"
+        " 'RATE_LIMIT n'",
+    ),
+    Option(
+        "--predicates",
+        kind="json",
+        default=[],
+        metavar="JSON",
+        help="which jobs: a list of [kind, filter], kind being jobid, opcode or reason; all of"
+        " them must hold",
+    ),
+    Option(
+        "--priority",
+        kind="int",
+        default=0,
+        metavar="NUMBER",
+        help="rules with lower numbers come first",
+    ),
 )
 
 PROGRAM = Program(
-    "gnt-filter", "Rules that decide which jobs may run.",
+    "gnt-filter",
+    "Rules that decide which jobs may run.",
     [
         Command("add", add, [], _RULE_OPTIONS, "Add a rule; prints its UUID"),
-        Command("list", list_filters, [Argument("filter")],
-                opt.LIST_OPTIONS,
-                "List the rules in the order in which they are applied"),
-        Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
-                "List the fields that list can show", usage="[<options>] [<field>...]"),
-        Command("info", show_info, [Argument("filter")], [opt.OUTPUT_FORMAT],
-                "Show everything about rules"),
-        Command("replace", replace, [Argument("filter", 1, 1)], _RULE_OPTIONS,
-                "Replace a rule, or make one with this UUID"),
+        Command(
+            "list",
+            list_filters,
+            [Argument("filter")],
+            opt.LIST_OPTIONS,
+            "List the rules in the order in which they are applied",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("filter")],
+            [opt.OUTPUT_FORMAT],
+            "Show everything about rules",
+        ),
+        Command(
+            "replace",
+            replace,
+            [Argument("filter", 1, 1)],
+            _RULE_OPTIONS,
+            "Replace a rule, or make one with this UUID",
+        ),
         Command("delete", delete, [Argument("filter", 1, 1)], [], "Delete a rule"),
     ],
 )

@@ -19,8 +19,20 @@ if TYPE_CHECKING:
     from ganeti import luxi
 
 LIST_FIELDS = ("id", "status", "summary")
-_INFO_FIELDS = ("id", "status", "ops", "opresult", "opstatus", "oplog", "opstart", "opexec",
-                "opend", "received_ts", "start_ts", "end_ts")
+_INFO_FIELDS = (
+    "id",
+    "status",
+    "ops",
+    "opresult",
+    "opstatus",
+    "oplog",
+    "opstart",
+    "opexec",
+    "opend",
+    "received_ts",
+    "start_ts",
+    "end_ts",
+)
 
 
 def _format_lists(value: Any) -> str:
@@ -46,9 +58,17 @@ _FORMATTERS = {
 def list_jobs(values: Values, arguments: list[str]) -> int:
     """``list``."""
     states = listing.simple_filter("status", values.status_filter or ())
-    return listing.run_list("job", LIST_FIELDS, values, arguments, formatters=_FORMATTERS,
-                            name_field="id", numeric=True, extra_filter=states,
-                            extra_fields=("archived",) if values.archived else ())
+    return listing.run_list(
+        "job",
+        LIST_FIELDS,
+        values,
+        arguments,
+        formatters=_FORMATTERS,
+        name_field="id",
+        numeric=True,
+        extra_filter=states,
+        extra_fields=("archived",) if values.archived else (),
+    )
 
 
 def list_fields(values: Values, arguments: list[str]) -> int:
@@ -65,12 +85,15 @@ def show_info(values: Values, arguments: list[str]) -> int:
     found = [(job_id, rows.get(job_id)) for job_id in wanted]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         shown = {"fields": response["fields"], "data": [row for _, row in found if row]}
         output.write_data(listing.as_objects(shown), values.output_format)
     else:
         from ganeti.cli import output
-        output.write_info([_describe(row) if row else f"Job ID {job_id} not found"
-                           for job_id, row in found])
+
+        output.write_info(
+            [_describe(row) if row else f"Job ID {job_id} not found" for job_id, row in found]
+        )
     return failures.EXIT_SUCCESS
 
 
@@ -87,15 +110,34 @@ def _describe(row: Sequence[Any]) -> list[tuple[str, Any]]:
         ("Processing start", _stamp_and_delta(start, received)),
         ("Processing end", f"  {_stamp_and_delta(end, start)}"),
         ("Total processing time", total),
-        ("Opcodes", [_describe_opcode(*parts) for parts in zip(
-            value["ops"] or [], value["opstatus"] or [], value["opresult"] or [],
-            value["oplog"] or [], value["opstart"] or [], value["opexec"] or [],
-            value["opend"] or [], strict=False)]),
+        (
+            "Opcodes",
+            [
+                _describe_opcode(*parts)
+                for parts in zip(
+                    value["ops"] or [],
+                    value["opstatus"] or [],
+                    value["opresult"] or [],
+                    value["oplog"] or [],
+                    value["opstart"] or [],
+                    value["opexec"] or [],
+                    value["opend"] or [],
+                    strict=False,
+                )
+            ],
+        ),
     ]
 
 
-def _describe_opcode(fields: dict[str, Any], status: str, result: Any, log: Sequence[Any],
-                     start: Any, execution: Any, end: Any) -> list[tuple[str, Any]]:
+def _describe_opcode(
+    fields: dict[str, Any],
+    status: str,
+    result: Any,
+    log: Sequence[Any],
+    start: Any,
+    execution: Any,
+    end: Any,
+) -> list[tuple[str, Any]]:
     return [
         ("Opcode", fields.get("OP_ID")),
         ("Status", status),
@@ -110,8 +152,7 @@ def _describe_opcode(fields: dict[str, Any], status: str, result: Any, log: Sequ
 
 def _describe_entry(entry: Sequence[Any]) -> list[tuple[str, Any]]:
     serial, stamp, kind, message = entry
-    return [("Time", _stamp(stamp)),
-            ("Content", f"[{serial}, {kind}, {message}]")]
+    return [("Time", _stamp(stamp)), ("Content", f"[{serial}, {kind}, {message}]")]
 
 
 def _stamp(stamp: Any) -> str:
@@ -137,9 +178,11 @@ def explain(values: Values, arguments: list[str]) -> int:
     found = [client.explain_job(job_id) for job_id in wanted]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data(found, values.output_format)
         return failures.EXIT_SUCCESS
     from ganeti.client import job_explain
+
     for number, explanation in enumerate(found):
         if number:
             terminal.out("")
@@ -151,6 +194,7 @@ def explain(values: Values, arguments: list[str]) -> int:
 def top(values: Values, arguments: list[str]) -> int:
     """``top``: what the queue does, again and again."""
     from ganeti.client import job_top
+
     return job_top.run(values, arguments)
 
 
@@ -192,40 +236,47 @@ def cancel(values: Values, arguments: list[str]) -> int:
     if values.kill and not values.yes_do_it:
         raise errors.OpPrereqError(
             "killing a running job leaves its work half done. If that is meant, add --yes-do-it.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
 
     def stop(client: luxi.Client, job_id: int) -> Sequence[Any]:
         answer: Sequence[Any] = client.cancel_job(job_id, kill=bool(values.kill))
         return answer
-    return _act_on_jobs(values, arguments, stop, "Cancel job(s)?",
-                        "Job successfully cancelled")
+
+    return _act_on_jobs(values, arguments, stop, "Cancel job(s)?", "Job successfully cancelled")
 
 
 def change_priority(values: Values, arguments: list[str]) -> int:
     """``change-priority``."""
     priority = values.priority
     if priority is None:
-        raise errors.OpPrereqError("no priority given. Add --priority low, normal or high.",
-                                   errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            "no priority given. Add --priority low, normal or high.", errors.ECODE_INVAL
+        )
 
     def change(client: luxi.Client, job_id: int) -> Sequence[Any]:
         answer: Sequence[Any] = client.change_job_priority(job_id, priority)
         return answer
+
     return _act_on_jobs(values, arguments, change, "Change priority of job(s)?", "")
 
 
-def _act_on_jobs(values: Values, arguments: Sequence[str], act: Any, question: str,
-                 done: str) -> int:
+def _act_on_jobs(
+    values: Values, arguments: Sequence[str], act: Any, question: str, done: str
+) -> int:
     """Do something to the jobs given by id or by state."""
     if bool(arguments) == bool(values.status_filter):
         raise errors.OpPrereqError(
-            "give either job ids, or one of --pending, --queued and --waiting",
-            errors.ECODE_INVAL)
+            "give either job ids, or one of --pending, --queued and --waiting", errors.ECODE_INVAL
+        )
     job_ids = [listing.job_id(text) for text in arguments]
     client = jobs.connect()
     if values.status_filter:
-        response = client.query("job", ["id", "status", "summary"],
-                                listing.simple_filter("status", values.status_filter))
+        response = client.query(
+            "job",
+            ["id", "status", "summary"],
+            listing.simple_filter("status", values.status_filter),
+        )
         job_ids = [row[0][1] for row in response["data"]]
         if not job_ids:
             terminal.out("No job is in such a state")
@@ -254,8 +305,10 @@ def archive(values: Values, arguments: list[str]) -> int:
     code = failures.EXIT_SUCCESS
     for job_id in [listing.job_id(text) for text in arguments]:
         if not client.archive_job(job_id):
-            terminal.err(f"Failed to archive job with ID '{job_id}'. It has not ended, or there is"
-                         " no such job in the queue.")
+            terminal.err(
+                f"Failed to archive job with ID '{job_id}'. It has not ended, or there is"
+                " no such job in the queue."
+            )
             code = failures.EXIT_FAILURE
     return code
 
@@ -266,6 +319,7 @@ def auto_archive(values: Values, arguments: list[str]) -> int:
         age_s = -1
     else:
         from ganeti.cli import values as value_types
+
         try:
             age_s = value_types.parse_time(arguments[0])
         except errors.ParameterError as err:
@@ -276,8 +330,9 @@ def auto_archive(values: Values, arguments: list[str]) -> int:
 
 
 def _states(name: str, states: Sequence[str], help_text: str) -> Option:
-    return Option(name, action="store_const", const=list(states), dest="status_filter",
-                  help=help_text)
+    return Option(
+        name, action="store_const", const=list(states), dest="status_filter", help=help_text
+    )
 
 
 _PENDING = _states("--pending", sorted(const.PENDING), "jobs that have not begun")
@@ -290,40 +345,99 @@ _ARCHIVED = opt.flag("--archived", help="also show whether a job is archived, an
 _KILL = opt.flag("--kill", help="kill the job if it runs already; its work is left half done")
 
 PROGRAM = Program(
-    "gnt-job", "Look at jobs, wait for them, stop them, put them away.",
+    "gnt-job",
+    "Look at jobs, wait for them, stop them, put them away.",
     [
-        Command("list", list_jobs, [Argument("jobid")],
-                [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
-                "List jobs and their states"),
-        Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
-                "List the fields that list can show", usage="[<options>] [<field>...]"),
-        Command("info", show_info, [Argument("jobid", 1)], [opt.OUTPUT_FORMAT],
-                "Show everything about jobs"),
-        Command("explain", explain, [Argument("jobid", 1)], [opt.OUTPUT_FORMAT],
-                "Show what jobs wait for, why, and what is behind it"),
-        Command("top", top, [], [
-            opt.flag("--once", help="show once and end, as without a terminal"),
-            Option("--interval", kind="int", default=2, metavar="SECONDS",
-                   help="show again every SECONDS"),
-            Option("-n", "--number", kind="int", metavar="NUMBER",
-                   help="show at most so many jobs"),
-            opt.NO_HEADERS, opt.SEPARATOR, opt.OUTPUT_FORMAT],
-                "Show what the queue does, again and again; q ends it"),
-        Command("watch", watch, [Argument("jobid", 1, 1)], [],
-                "Follow the output of a job until it ends"),
-        Command("wait", wait, [Argument("jobid", 1, 1)], [],
-                "Wait until a job ends; the exit code says how"),
-        Command("cancel", cancel, [Argument("jobid")],
-                [opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
-                "Cancel jobs that have not begun"),
-        Command("change-priority", change_priority, [Argument("jobid")],
-                [opt.PRIORITY, opt.FORCE, _PENDING, _QUEUED, _WAITING],
-                "Change how early jobs are taken from the queue"),
-        Command("archive", archive, [Argument("jobid", 1)], [],
-                "Move finished jobs out of the queue"),
-        Command("autoarchive", auto_archive,
-                [Argument("suggest", 1, 1, choices=("1d", "1w", "4w", "all"))], [],
-                "Move finished jobs of some age out of the queue", usage="{<age>|all}"),
+        Command(
+            "list",
+            list_jobs,
+            [Argument("jobid")],
+            [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
+            "List jobs and their states",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("jobid", 1)],
+            [opt.OUTPUT_FORMAT],
+            "Show everything about jobs",
+        ),
+        Command(
+            "explain",
+            explain,
+            [Argument("jobid", 1)],
+            [opt.OUTPUT_FORMAT],
+            "Show what jobs wait for, why, and what is behind it",
+        ),
+        Command(
+            "top",
+            top,
+            [],
+            [
+                opt.flag("--once", help="show once and end, as without a terminal"),
+                Option(
+                    "--interval",
+                    kind="int",
+                    default=2,
+                    metavar="SECONDS",
+                    help="show again every SECONDS",
+                ),
+                Option(
+                    "-n", "--number", kind="int", metavar="NUMBER", help="show at most so many jobs"
+                ),
+                opt.NO_HEADERS,
+                opt.SEPARATOR,
+                opt.OUTPUT_FORMAT,
+            ],
+            "Show what the queue does, again and again; q ends it",
+        ),
+        Command(
+            "watch",
+            watch,
+            [Argument("jobid", 1, 1)],
+            [],
+            "Follow the output of a job until it ends",
+        ),
+        Command(
+            "wait",
+            wait,
+            [Argument("jobid", 1, 1)],
+            [],
+            "Wait until a job ends; the exit code says how",
+        ),
+        Command(
+            "cancel",
+            cancel,
+            [Argument("jobid")],
+            [opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
+            "Cancel jobs that have not begun",
+        ),
+        Command(
+            "change-priority",
+            change_priority,
+            [Argument("jobid")],
+            [opt.PRIORITY, opt.FORCE, _PENDING, _QUEUED, _WAITING],
+            "Change how early jobs are taken from the queue",
+        ),
+        Command(
+            "archive", archive, [Argument("jobid", 1)], [], "Move finished jobs out of the queue"
+        ),
+        Command(
+            "autoarchive",
+            auto_archive,
+            [Argument("suggest", 1, 1, choices=("1d", "1w", "4w", "all"))],
+            [],
+            "Move finished jobs of some age out of the queue",
+            usage="{<age>|all}",
+        ),
     ],
     aliases={"show": "info"},
 )

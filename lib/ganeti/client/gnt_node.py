@@ -20,9 +20,23 @@ if TYPE_CHECKING:
 LIST_FIELDS = ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt")
 _FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", "tags")}
 
-_INFO_FIELDS = ("name", "pip", "sip", "pinst_list", "sinst_list", "master_candidate", "drained",
-                "offline", "master_capable", "vm_capable", "powered", "ndparams",
-                "custom_ndparams", "hv_state", "disk_state")
+_INFO_FIELDS = (
+    "name",
+    "pip",
+    "sip",
+    "pinst_list",
+    "sinst_list",
+    "master_candidate",
+    "drained",
+    "offline",
+    "master_capable",
+    "vm_capable",
+    "powered",
+    "ndparams",
+    "custom_ndparams",
+    "hv_state",
+    "disk_state",
+)
 
 
 def list_nodes(values: Values, arguments: list[str]) -> int:
@@ -38,6 +52,7 @@ def list_fields(values: Values, arguments: list[str]) -> int:
 def show_info(values: Values, arguments: list[str]) -> int:
     """``info``."""
     from ganeti.cli import output
+
     rows = jobs.connect().query_nodes(arguments, list(_INFO_FIELDS), False)
     nodes = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
     if values.output_format in opt.DATA_FORMATS:
@@ -49,6 +64,7 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 def _describe(node: Mapping[str, Any]) -> Pairs:
     from ganeti.cli import output
+
     pairs: Pairs = [
         ("Node name", node["name"]),
         ("primary ip", node["pip"]),
@@ -61,12 +77,17 @@ def _describe(node: Mapping[str, Any]) -> Pairs:
         pairs.append(("powered", node["powered"]))
     pairs += [("master_capable", node["master_capable"]), ("vm_capable", node["vm_capable"])]
     if node["vm_capable"]:
-        pairs += [("primary for instances", list(node["pinst_list"])),
-                  ("secondary for instances", list(node["sinst_list"]))]
-    pairs.append(("node parameters", output.params_with_defaults(
-        node["custom_ndparams"], node["ndparams"])))
-    for title, state in (("hypervisor state", node["hv_state"]),
-                         ("disk state", node["disk_state"])):
+        pairs += [
+            ("primary for instances", list(node["pinst_list"])),
+            ("secondary for instances", list(node["sinst_list"])),
+        ]
+    pairs.append(
+        ("node parameters", output.params_with_defaults(node["custom_ndparams"], node["ndparams"]))
+    )
+    for title, state in (
+        ("hypervisor state", node["hv_state"]),
+        ("disk state", node["disk_state"]),
+    ):
         if state is not None:
             pairs.append((title, state))
     return pairs
@@ -77,12 +98,14 @@ def add(values: Values, arguments: list[str]) -> int:
     from ganeti.client import node_params
     from ganeti.opcodes.node import OpNodeAdd
     from ganeti.utils import net
+
     host = net.lookup(arguments[0])
     client = jobs.connect()
     known = _known_node(client, host.name)
     if known is not None and not values.readd:
-        terminal.err(f"Node {host.name} already in the cluster (as {known[0]}) - please retry with"
-                     " '--readd'")
+        terminal.err(
+            f"Node {host.name} already in the cluster (as {known[0]}) - please retry with '--readd'"
+        )
         return failures.EXIT_FAILURE
     if known is None and values.readd:
         terminal.err(f"Node {host.name} not in the cluster - please retry without '--readd'")
@@ -93,27 +116,34 @@ def add(values: Values, arguments: list[str]) -> int:
     opcode = OpNodeAdd(
         node_name=host.name if known is None else known[0],
         secondary_ip=values.secondary_ip if known is None else known[1],
-        readd=values.readd, group=values.nodegroup, master_capable=values.master_capable,
+        readd=values.readd,
+        group=values.nodegroup,
+        master_capable=values.master_capable,
         vm_capable=values.vm_capable,
         ndparams=None if values.ndparams is None else node_params.node_params(values.ndparams),
         hv_state=node_params.hv_state(values.hv_state) or None,
         disk_state=node_params.disk_state(values.disk_state) or None,
-        node_setup=values.node_setup, **jobs.common_params(values))
+        node_setup=values.node_setup,
+        **jobs.common_params(values),
+    )
     if values.dry_run:
         # The machine is left as it is: the master says what it would need.
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     if values.token:
         from ganeti.client import node_join
+
         return node_join.add(values, host, opcode, client)
     if not values.node_setup:
         jobs.run_opcode(opcode, values, client=client)
         return failures.EXIT_SUCCESS
     from ganeti import bootstrap
     from ganeti.bootstrap import remote
+
     port = (values.ndparams or {}).get("ssh_port") or remote.default_port(host.name)
-    access = remote.Access(int(port), check_key=values.ssh_key_check, confirm=terminal.confirm,
-                           say=terminal.out)
+    access = remote.Access(
+        int(port), check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
+    )
     # What was prepared on the machine is undone when the master does not take it in.
     with bootstrap.node_setup(host, access, force_join=values.force_join) as keep:
         try:
@@ -139,41 +169,103 @@ def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
 def remove(values: Values, arguments: list[str]) -> int:
     """``remove``."""
     from ganeti.opcodes.node import OpNodeRemove
+
     jobs.run_opcode(OpNodeRemove(node_name=arguments[0], **jobs.common_params(values)), values)
     return failures.EXIT_SUCCESS
 
 
 PROGRAM = Program(
-    "gnt-node", "Add, remove and look at the machines of the cluster.",
+    "gnt-node",
+    "Add, remove and look at the machines of the cluster.",
     [
-        Command("add", add, [Argument("host", 1, 1)], [
-            opt.SECONDARY_IP,
-            opt.flag("--readd", help="take a machine in again that is still listed"),
-            opt.NODE_GROUP,
-            Option("--master-capable", kind="bool", metavar="yes|no",
-                   help="whether it may become the master"),
-            Option("--vm-capable", kind="bool", metavar="yes|no",
-                   help="whether it may have instances"),
-            opt.NODE_PARAMETERS, opt.HV_STATE, opt.DISK_STATE,
-            opt.flag("--no-node-setup", dest="node_setup", default=True, value=False,
-                     help="the machine was prepared already; only take it in"),
-            opt.flag("--no-ssh-key-check", dest="ssh_key_check", default=True, value=False,
-                     help="accept an SSH host key that is not known"),
-            opt.flag("--force-join", help="go on when the machine seems to be in another cluster"),
-            opt.flag("--token", help="print a token with which the machine joins by itself, and"
-                     " wait for it; SSH is not used"),
-            Option("--token-lifetime", kind="int", default=3600, metavar="SECONDS",
-                   help="how long the token is good"),
-            opt.DRY_RUN, opt.PRIORITY, opt.VERBOSE],
-                "Add a machine to the cluster"),
-        Command("list", list_nodes, [Argument("node")], opt.LIST_OPTIONS,
-                "List nodes", usage="[<options>] [<node>...|<filter>]"),
-        Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
-                "List the fields that list can show", usage="[<options>] [<field>...]"),
-        Command("info", show_info, [Argument("node")], [opt.OUTPUT_FORMAT],
-                "Show everything about nodes"),
-        Command("remove", remove, [Argument("node", 1, 1)], [opt.DRY_RUN, opt.PRIORITY],
-                "Take a node out of the cluster"),
+        Command(
+            "add",
+            add,
+            [Argument("host", 1, 1)],
+            [
+                opt.SECONDARY_IP,
+                opt.flag("--readd", help="take a machine in again that is still listed"),
+                opt.NODE_GROUP,
+                Option(
+                    "--master-capable",
+                    kind="bool",
+                    metavar="yes|no",
+                    help="whether it may become the master",
+                ),
+                Option(
+                    "--vm-capable",
+                    kind="bool",
+                    metavar="yes|no",
+                    help="whether it may have instances",
+                ),
+                opt.NODE_PARAMETERS,
+                opt.HV_STATE,
+                opt.DISK_STATE,
+                opt.flag(
+                    "--no-node-setup",
+                    dest="node_setup",
+                    default=True,
+                    value=False,
+                    help="the machine was prepared already; only take it in",
+                ),
+                opt.flag(
+                    "--no-ssh-key-check",
+                    dest="ssh_key_check",
+                    default=True,
+                    value=False,
+                    help="accept an SSH host key that is not known",
+                ),
+                opt.flag(
+                    "--force-join", help="go on when the machine seems to be in another cluster"
+                ),
+                opt.flag(
+                    "--token",
+                    help="print a token with which the machine joins by itself, and"
+                    " wait for it; SSH is not used",
+                ),
+                Option(
+                    "--token-lifetime",
+                    kind="int",
+                    default=3600,
+                    metavar="SECONDS",
+                    help="how long the token is good",
+                ),
+                opt.DRY_RUN,
+                opt.PRIORITY,
+                opt.VERBOSE,
+            ],
+            "Add a machine to the cluster",
+        ),
+        Command(
+            "list",
+            list_nodes,
+            [Argument("node")],
+            opt.LIST_OPTIONS,
+            "List nodes",
+            usage="[<options>] [<node>...|<filter>]",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("node")],
+            [opt.OUTPUT_FORMAT],
+            "Show everything about nodes",
+        ),
+        Command(
+            "remove",
+            remove,
+            [Argument("node", 1, 1)],
+            [opt.DRY_RUN, opt.PRIORITY],
+            "Take a node out of the cluster",
+        ),
         *node_admin.COMMANDS,
         *node_moves.COMMANDS,
         *tags.commands("node", "node", "a node"),

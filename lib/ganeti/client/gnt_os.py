@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from ganeti import luxi
 
 
-def _diagnose(values: Values, fields: Sequence[str], client: luxi.Client | None = None
-              ) -> list[list[Any]]:
+def _diagnose(
+    values: Values, fields: Sequence[str], client: luxi.Client | None = None
+) -> list[list[Any]]:
     """What the nodes have: the fields of each OS definition."""
     from ganeti.opcodes.os import OpOsDiagnose
-    rows = jobs.run_opcode(OpOsDiagnose(output_fields=list(fields), names=[],
-                                        **jobs.common_params(values)), values, client=client)
+
+    rows = jobs.run_opcode(
+        OpOsDiagnose(output_fields=list(fields), names=[], **jobs.common_params(values)),
+        values,
+        client=client,
+    )
     if not isinstance(rows, list):
         raise errors.OpExecError("can't get the OS list")
     return rows
@@ -40,7 +45,10 @@ def _format_pairs(value: Any) -> str:
 
 LIST_FIELDS = ("name", "valid", "variants")
 _FORMATTERS: dict[str, listing.Formatter] = {
-    "variants": listing.join_list, "api_versions": listing.join_list, "parameters": _format_pairs}
+    "variants": listing.join_list,
+    "api_versions": listing.join_list,
+    "parameters": _format_pairs,
+}
 
 
 def list_os(values: Values, arguments: list[str]) -> int:
@@ -51,6 +59,7 @@ def list_os(values: Values, arguments: list[str]) -> int:
     names = [name for os_name, variants in rows for name in os_names(os_name, variants)]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data([{"name": name} for name in names], values.output_format)
         return failures.EXIT_SUCCESS
     for line in names if values.no_headers else ["Name", *names]:
@@ -63,20 +72,31 @@ def list_fields(values: Values, arguments: list[str]) -> int:
     return listing.run_list_fields("os", values, arguments)
 
 
-_INFO_FIELDS = ("name", "valid", "variants", "parameters", "api_versions", "blacklisted", "hidden",
-                "trusted", "os_versions", "hypervisors")
+_INFO_FIELDS = (
+    "name",
+    "valid",
+    "variants",
+    "parameters",
+    "api_versions",
+    "blacklisted",
+    "hidden",
+    "trusted",
+    "os_versions",
+    "hypervisors",
+)
 
 
 def show_info(values: Values, arguments: list[str]) -> int:
     """``info``."""
     from ganeti.cli import output
-    found = {row[0]: dict(zip(_INFO_FIELDS, row, strict=True))
-             for row in _diagnose(values, _INFO_FIELDS)}
+
+    found = {
+        row[0]: dict(zip(_INFO_FIELDS, row, strict=True)) for row in _diagnose(values, _INFO_FIELDS)
+    }
     wanted = arguments or list(found)
     unknown = [name for name in wanted if name not in found]
     if values.output_format in opt.DATA_FORMATS:
-        output.write_data([found[name] for name in wanted if name in found],
-                          values.output_format)
+        output.write_data([found[name] for name in wanted if name in found], values.output_format)
     else:
         for name in wanted:
             terminal.out(_describe(name, found.get(name)))
@@ -112,18 +132,28 @@ def _versions(versions: Sequence[str]) -> str:
     return "differs between nodes: " + ", ".join(version or "none" for version in versions)
 
 
-_DIAGNOSE_FIELDS = ("name", "valid", "variants", "node_status", "hidden", "blacklisted",
-                    "os_versions")
+_DIAGNOSE_FIELDS = (
+    "name",
+    "valid",
+    "variants",
+    "node_status",
+    "hidden",
+    "blacklisted",
+    "os_versions",
+)
 
 
 def diagnose(values: Values, arguments: list[str]) -> int:
     """``diagnose``: each OS on each node, with what is wrong."""
     client = jobs.connect()
-    rows = [dict(zip(_DIAGNOSE_FIELDS, row, strict=True))
-            for row in _diagnose(values, _DIAGNOSE_FIELDS, client)]
+    rows = [
+        dict(zip(_DIAGNOSE_FIELDS, row, strict=True))
+        for row in _diagnose(values, _DIAGNOSE_FIELDS, client)
+    ]
     healthy = all(row["valid"] for row in rows)
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data(rows, values.output_format)
     else:
         # The master answers with UUIDs; people know their nodes by name.
@@ -136,8 +166,9 @@ def diagnose(values: Values, arguments: list[str]) -> int:
 def _diagnosis(row: dict[str, Any], names: dict[str, str]) -> list[str]:
     marks = [mark for mark in ("hidden", "blacklisted") if row[mark]]
     state = "valid" if row["valid"] else "invalid"
-    lines = [f"OS: {row['name']} [global status: {state}]"
-             + "".join(f" [{mark}]" for mark in marks)]
+    lines = [
+        f"OS: {row['name']} [global status: {state}]" + "".join(f" [{mark}]" for mark in marks)
+    ]
     if row["variants"]:
         lines.append(f"  Variants: [{', '.join(row['variants'])}]")
     if len(row["os_versions"]) > 1:
@@ -150,15 +181,21 @@ def _diagnosis(row: dict[str, Any], names: dict[str, str]) -> list[str]:
         for number, place in enumerate(places):
             line = _node_line(*place)
             # A definition found further down the search path is never used.
-            lines.append(f"  Node: {node}, {line}" if not number
-                         else f"    [hidden] {line}")
+            lines.append(f"  Node: {node}, {line}" if not number else f"    [hidden] {line}")
     return lines
 
 
-def _node_line(path: str, valid: bool, message: str, variants: Sequence[str],
-               parameters: Sequence[Sequence[str]], api_versions: Sequence[int],
-               trusted: bool = True, os_version: str = "",
-               hypervisors: Sequence[str] = ()) -> str:
+def _node_line(
+    path: str,
+    valid: bool,
+    message: str,
+    variants: Sequence[str],
+    parameters: Sequence[Sequence[str]],
+    api_versions: Sequence[int],
+    trusted: bool = True,
+    os_version: str = "",
+    hypervisors: Sequence[str] = (),
+) -> str:
     text = f"status: {'valid' if valid else 'invalid'} (path: {path})"
     if not valid:
         return f"{text} {message}"
@@ -182,13 +219,15 @@ NO_CHANGE = "Please give at least one of the parameters."
 def modify(values: Values, arguments: list[str]) -> int:
     """``modify``: parameters of the cluster that are about one OS."""
     from ganeti.opcodes.cluster import OpClusterSetParams
+
     name = arguments[0]
     by_hypervisor = _by_hypervisor(values.hvparams)
     changes: dict[str, Any] = {
         "os_hvp": {name: by_hypervisor} if by_hypervisor else None,
         "osparams": {name: values.osparams} if values.osparams else None,
-        "osparams_private_cluster":
-            {name: values.osparams_private} if values.osparams_private else None,
+        "osparams_private_cluster": {name: values.osparams_private}
+        if values.osparams_private
+        else None,
         "hidden_os": _list_change(values.hidden, name),
         "blacklisted_os": _list_change(values.blacklisted, name),
     }
@@ -206,19 +245,25 @@ def _by_hypervisor(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]
     """
     from ganeti.cli import values as value_types
     from ganeti.objects import hvparams
+
     found: dict[str, dict[str, Any]] = {}
     for hypervisor, params in given:
         if hypervisor not in hvparams.TABLES:
             raise errors.OpPrereqError(
                 f"unknown hypervisor '{hypervisor}'. Known are:"
-                f" {', '.join(sorted(hvparams.TABLES))}.", errors.ECODE_INVAL)
+                f" {', '.join(sorted(hvparams.TABLES))}.",
+                errors.ECODE_INVAL,
+            )
         if not isinstance(params, dict):
             raise errors.OpPrereqError(
                 f"parameters of hypervisor '{hypervisor}' cannot be removed as a whole. Write"
-                f" {hypervisor}:NAME=default.", errors.ECODE_INVAL)
+                f" {hypervisor}:NAME=default.",
+                errors.ECODE_INVAL,
+            )
         types = {key: parameter.type for key, parameter in hvparams.TABLES[hypervisor].items()}
         found.setdefault(hypervisor, {}).update(
-            value_types.typed_params(params, types, allowed=("default",)))
+            value_types.typed_params(params, types, allowed=("default",))
+        )
     return found
 
 
@@ -227,30 +272,84 @@ def _list_change(wish: bool | None, name: str) -> list[list[str]] | None:
 
 
 PROGRAM = Program(
-    "gnt-os", "See which operating systems the nodes can install.",
+    "gnt-os",
+    "See which operating systems the nodes can install.",
     [
-        Command("list", list_os, [Argument("os")], [*opt.LIST_OPTIONS, opt.PRIORITY],
-                "List what can be installed on all nodes"),
-        Command("list-fields", list_fields, [Argument("unknown")], opt.LIST_FIELDS_OPTIONS,
-                "List the fields that list can show", usage="[<options>] [<field>...]"),
-        Command("info", show_info, [Argument("os")], [opt.PRIORITY, opt.OUTPUT_FORMAT],
-                "Show variants and parameters of OS definitions"),
-        Command("diagnose", diagnose, [], [opt.PRIORITY, opt.OUTPUT_FORMAT],
-                "Show the OS definitions of each node and what is wrong with them"),
-        Command("modify", modify, [Argument("os", 1, 1)], [
-            Option("-H", "--hypervisor-parameters", kind="identkeyval", action="append",
-                   dest="hvparams", metavar="HYPERVISOR:KEY=VALUE,...",
-                   help="hypervisor parameters of instances with this OS"),
-            Option("-O", "--os-parameters", kind="keyval", dest="osparams", default={},
-                   metavar="KEY=VALUE,...", help="parameters of this OS; -KEY gives one back to"
-                   " the definition"),
-            Option("--os-parameters-private", kind="keyprivateval", dest="osparams_private",
-                   default={}, metavar="KEY=VALUE,...", help="the same, kept out of logs"),
-            Option("--hidden", kind="bool", metavar="yes|no", help="whether lists leave it out"),
-            Option("--blacklisted", kind="bool", metavar="yes|no",
-                   help="whether no new instance may have it"),
-            opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
-                "Change the parameters of an OS, hide or forbid it"),
+        Command(
+            "list",
+            list_os,
+            [Argument("os")],
+            [*opt.LIST_OPTIONS, opt.PRIORITY],
+            "List what can be installed on all nodes",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("os")],
+            [opt.PRIORITY, opt.OUTPUT_FORMAT],
+            "Show variants and parameters of OS definitions",
+        ),
+        Command(
+            "diagnose",
+            diagnose,
+            [],
+            [opt.PRIORITY, opt.OUTPUT_FORMAT],
+            "Show the OS definitions of each node and what is wrong with them",
+        ),
+        Command(
+            "modify",
+            modify,
+            [Argument("os", 1, 1)],
+            [
+                Option(
+                    "-H",
+                    "--hypervisor-parameters",
+                    kind="identkeyval",
+                    action="append",
+                    dest="hvparams",
+                    metavar="HYPERVISOR:KEY=VALUE,...",
+                    help="hypervisor parameters of instances with this OS",
+                ),
+                Option(
+                    "-O",
+                    "--os-parameters",
+                    kind="keyval",
+                    dest="osparams",
+                    default={},
+                    metavar="KEY=VALUE,...",
+                    help="parameters of this OS; -KEY gives one back to the definition",
+                ),
+                Option(
+                    "--os-parameters-private",
+                    kind="keyprivateval",
+                    dest="osparams_private",
+                    default={},
+                    metavar="KEY=VALUE,...",
+                    help="the same, kept out of logs",
+                ),
+                Option(
+                    "--hidden", kind="bool", metavar="yes|no", help="whether lists leave it out"
+                ),
+                Option(
+                    "--blacklisted",
+                    kind="bool",
+                    metavar="yes|no",
+                    help="whether no new instance may have it",
+                ),
+                opt.DRY_RUN,
+                *opt.SUBMIT_OPTIONS,
+                opt.PRIORITY,
+            ],
+            "Change the parameters of an OS, hide or forbid it",
+        ),
     ],
     aliases={"show": "info"},
 )

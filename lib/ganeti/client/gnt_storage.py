@@ -16,8 +16,11 @@ _FIELDS = ("name", "node_status", "nodegroup_status", "parameters")
 
 def _providers(values: Values) -> list[dict[str, Any]]:
     from ganeti.opcodes.os import OpExtStorageDiagnose
-    rows = jobs.run_opcode(OpExtStorageDiagnose(
-        output_fields=list(_FIELDS), names=[], **jobs.common_params(values)), values)
+
+    rows = jobs.run_opcode(
+        OpExtStorageDiagnose(output_fields=list(_FIELDS), names=[], **jobs.common_params(values)),
+        values,
+    )
     return [dict(zip(_FIELDS, row, strict=True)) for row in rows]
 
 
@@ -31,6 +34,7 @@ def diagnose(values: Values, arguments: list[str]) -> int:
     providers = _providers(values)
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data(providers, values.output_format)
     elif not providers:
         return _none_found()
@@ -70,8 +74,8 @@ def show_info(values: Values, arguments: list[str]) -> int:
     unknown = [name for name in wanted if name not in found]
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
-        output.write_data([found[name] for name in wanted if name in found],
-                          values.output_format)
+
+        output.write_data([found[name] for name in wanted if name in found], values.output_format)
     elif not providers and not arguments:
         return _none_found()
     else:
@@ -85,21 +89,33 @@ def show_info(values: Values, arguments: list[str]) -> int:
 
 def _describe(provider: dict[str, Any]) -> list[str]:
     lines = [f"{provider['name']}:", "  - valid in node groups:"]
-    lines += [f"    - {group}" for group, valid in sorted(provider["nodegroup_status"].items())
-              if valid]
+    lines += [
+        f"    - {group}" for group, valid in sorted(provider["nodegroup_status"].items()) if valid
+    ]
     lines.append("  - parameters:")
     lines += [f"    - {name}: {text}" for name, text in provider["parameters"]]
     return lines
 
 
 PROGRAM = Program(
-    "gnt-storage", "See which providers of external storage the nodes have.",
+    "gnt-storage",
+    "See which providers of external storage the nodes have.",
     [
-        Command("diagnose", diagnose, [], [opt.PRIORITY, opt.OUTPUT_FORMAT],
-                "Show the providers of each node and what is wrong with them"),
-        Command("info", show_info, [Argument("os")], [opt.PRIORITY, opt.OUTPUT_FORMAT],
-                "Show the parameters of providers",
-                usage="[<options>] [<provider>...]"),
+        Command(
+            "diagnose",
+            diagnose,
+            [],
+            [opt.PRIORITY, opt.OUTPUT_FORMAT],
+            "Show the providers of each node and what is wrong with them",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("os")],
+            [opt.PRIORITY, opt.OUTPUT_FORMAT],
+            "Show the parameters of providers",
+            usage="[<options>] [<provider>...]",
+        ),
     ],
 )
 

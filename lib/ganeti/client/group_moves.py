@@ -16,15 +16,23 @@ if TYPE_CHECKING:
 
     from ganeti import luxi
 
-TO_GROUP = Option("--to", kind="string", action="append", dest="to", metavar="<group>",
-                  completion="nodegroup",
-                  help="node group to go to; may be given several times")
-EARLY_RELEASE = opt.flag("--early-release",
-                         help="give up locks as soon as the new disks are in step")
+TO_GROUP = Option(
+    "--to",
+    kind="string",
+    action="append",
+    dest="to",
+    metavar="<group>",
+    completion="nodegroup",
+    help="node group to go to; may be given several times",
+)
+EARLY_RELEASE = opt.flag(
+    "--early-release", help="give up locks as soon as the new disks are in step"
+)
 
 
-def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Client,
-                   done: str) -> int:
+def wait_for_moves(
+    result: Mapping[str, Any], values: Values, client: luxi.Client, done: str
+) -> int:
     """Wait for the jobs which move instances; the exit code says whether all arrived.
 
     :param done: what is said when they did.
@@ -35,8 +43,7 @@ def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Clien
     job_set.add_submitted(result["jobs"])
     failed = sum(not outcome.success for outcome in job_set.wait())
     if failed:
-        terminal.err(f"There were {failed} errors; instances whose job failed are where they"
-                     " were.")
+        terminal.err(f"There were {failed} errors; instances whose job failed are where they were.")
         return failures.EXIT_FAILURE
     terminal.out(done)
     return failures.EXIT_SUCCESS
@@ -45,15 +52,28 @@ def wait_for_moves(result: Mapping[str, Any], values: Values, client: luxi.Clien
 def change_group(values: Values, arguments: list[str]) -> int:
     """``change-group``: a job that makes jobs, all of which are waited for."""
     from ganeti.opcodes.instance import OpInstanceChangeGroup
+
     client = jobs.connect()
-    result = jobs.run_opcode(OpInstanceChangeGroup(
-        instance_name=arguments[0], iallocator=values.iallocator, target_groups=values.to or None,
-        early_release=values.early_release, **jobs.common_params(values)), values, client=client)
-    return wait_for_moves(result, values, client,
-                          f"Instance '{arguments[0]}' changed group successfully.")
+    result = jobs.run_opcode(
+        OpInstanceChangeGroup(
+            instance_name=arguments[0],
+            iallocator=values.iallocator,
+            target_groups=values.to or None,
+            early_release=values.early_release,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    return wait_for_moves(
+        result, values, client, f"Instance '{arguments[0]}' changed group successfully."
+    )
 
 
 CHANGE_GROUP = Command(
-    "change-group", change_group, [Argument("instance", 1, 1)],
+    "change-group",
+    change_group,
+    [Argument("instance", 1, 1)],
     [opt.IALLOCATOR, TO_GROUP, EARLY_RELEASE, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY],
-    "Move an instance to another node group")
+    "Move an instance to another node group",
+)

@@ -26,11 +26,13 @@ def read(path: str) -> list[OpInstanceCreate]:
     from ganeti.opcodes.instance import OpInstanceCreate
     from ganeti.utils import fs
     from ganeti.wire import json
+
     try:
         described = json.loads(fs.read_file(path))
     except OSError as err:
-        raise errors.OpPrereqError(f"cannot read {path}: {err.strerror}",
-                                   errors.ECODE_ENVIRON) from err
+        raise errors.OpPrereqError(
+            f"cannot read {path}: {err.strerror}", errors.ECODE_ENVIRON
+        ) from err
     except errors.ParseError as err:
         raise errors.OpPrereqError(f"{path}: {err}", errors.ECODE_INVAL) from err
     if not isinstance(described, list) or not described:
@@ -39,7 +41,8 @@ def read(path: str) -> list[OpInstanceCreate]:
     for index, item in enumerate(described):
         if not isinstance(item, dict):
             raise errors.OpPrereqError(
-                f"{path}: instance {index} is not a dictionary", errors.ECODE_INVAL)
+                f"{path}: instance {index} is not a dictionary", errors.ECODE_INVAL
+            )
         fields: dict[str, Any] = {"mode": const.CREATE, "disks": [], "nics": [{}], **item}
         if "name" in fields:
             fields.setdefault("instance_name", fields.pop("name"))
@@ -47,14 +50,16 @@ def read(path: str) -> list[OpInstanceCreate]:
         if unknown:
             raise errors.OpPrereqError(
                 f"{path}: instance {index} has unknown keys {', '.join(unknown)}",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         try:
             fields["disks"] = _sizes(fields["disks"])
             op = OpInstanceCreate(**fields)
             op.validate()
         except errors.OpPrereqError as err:
-            raise errors.OpPrereqError(f"{path}: instance {index}: {err}",
-                                       errors.ECODE_INVAL) from err
+            raise errors.OpPrereqError(
+                f"{path}: instance {index}: {err}", errors.ECODE_INVAL
+            ) from err
         found.append(op)
     return found
 
@@ -62,21 +67,32 @@ def read(path: str) -> list[OpInstanceCreate]:
 def _sizes(disks: Any) -> Any:
     """Disks with their sizes in MiB; what is not a list of disks is left to the opcode's check."""
     from ganeti.client import instance_devices
+
     if not isinstance(disks, list):
         return disks
-    return [instance_devices.typed(f"disk {number}", disk)
-            if isinstance(disk, dict) and isinstance(disk.get("size"), str) else disk
-            for number, disk in enumerate(disks)]
+    return [
+        instance_devices.typed(f"disk {number}", disk)
+        if isinstance(disk, dict) and isinstance(disk.get("size"), str)
+        else disk
+        for number, disk in enumerate(disks)
+    ]
 
 
 def batch_create(values: Values, arguments: list[str]) -> int:
     """``batch-create``."""
     from ganeti.opcodes.instance import OpInstanceMultiAlloc
+
     instances = read(arguments[0])
     client = jobs.connect()
-    result = jobs.run_opcode(OpInstanceMultiAlloc(
-        instances=[op.to_dict() for op in instances], iallocator=values.iallocator,
-        **jobs.common_params(values)), values, client=client)
+    result = jobs.run_opcode(
+        OpInstanceMultiAlloc(
+            instances=[op.to_dict() for op in instances],
+            iallocator=values.iallocator,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
     if values.dry_run:
         return failures.EXIT_SUCCESS
     job_set = jobs.JobSet(client, values)
@@ -93,6 +109,9 @@ def batch_create(values: Values, arguments: list[str]) -> int:
 
 
 BATCH_CREATE = Command(
-    "batch-create", batch_create, [Argument("file", 1, 1)],
+    "batch-create",
+    batch_create,
+    [Argument("file", 1, 1)],
     [opt.DRY_RUN, opt.PRIORITY, opt.IALLOCATOR, *opt.SUBMIT_OPTIONS],
-    "Make the instances which a JSON file describes")
+    "Make the instances which a JSON file describes",
+)

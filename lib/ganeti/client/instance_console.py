@@ -35,14 +35,18 @@ def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_comman
         terminal.out(str(console["message"]))
     elif kind == "vnc":
         display = console.get("display")
-        terminal.out(f"Instance {console['instance']} has VNC listening on"
-                     f" {console['host']}:{console['port']}"
-                     + (f" (display {display})" if display is not None else "")
-                     + f", URL <vnc://{console['host']}:{console['port']}/>")
+        terminal.out(
+            f"Instance {console['instance']} has VNC listening on"
+            f" {console['host']}:{console['port']}"
+            + (f" (display {display})" if display is not None else "")
+            + f", URL <vnc://{console['host']}:{console['port']}/>"
+        )
     elif kind == "spice":
-        terminal.out(f"Instance {console['instance']} has SPICE listening on"
-                     f" {console['host']}:{console['port']},"
-                     f" URL <spice://{console['host']}:{console['port']}/>")
+        terminal.out(
+            f"Instance {console['instance']} has SPICE listening on"
+            f" {console['host']}:{console['port']},"
+            f" URL <spice://{console['host']}:{console['port']}/>"
+        )
     elif kind == "ssh":
         argv = console_argv(console, client)
         if show_command:
@@ -63,12 +67,22 @@ def console_argv(console: Mapping[str, Any], client: luxi.Client) -> list[str]:
     (cluster_name,) = client.query_config_values(["cluster_name"])
     port = console.get("port")
     return [
-        "ssh", "-oEscapeChar=none", "-oHashKnownHosts=no",
+        "ssh",
+        "-oEscapeChar=none",
+        "-oHashKnownHosts=no",
         f"-oGlobalKnownHostsFile={paths.current().known_hosts_file}",
-        "-oUserKnownHostsFile=/dev/null", "-oCheckHostIp=no", "-oConnectTimeout=10",
-        f"-oHostKeyAlias={cluster_name}", "-q", *([f"-oPort={port}"] if port else []),
-        "-oBatchMode=yes", "-oStrictHostKeyChecking=yes", "-t", "-t",
-        f"{console['user']}@{console['host']}", remote,
+        "-oUserKnownHostsFile=/dev/null",
+        "-oCheckHostIp=no",
+        "-oConnectTimeout=10",
+        f"-oHostKeyAlias={cluster_name}",
+        "-q",
+        *([f"-oPort={port}"] if port else []),
+        "-oBatchMode=yes",
+        "-oStrictHostKeyChecking=yes",
+        "-t",
+        "-t",
+        f"{console['user']}@{console['host']}",
+        remote,
     ]
 
 
@@ -84,4 +98,5 @@ def _become(argv: Sequence[str], instance: str) -> None:
     except OSError as err:
         raise errors.OpExecError(
             f"cannot open the console of instance {instance}: {argv[0]}: {err.strerror}. The"
-            f" command is: {text.shell_join(argv)}") from err
+            f" command is: {text.shell_join(argv)}"
+        ) from err

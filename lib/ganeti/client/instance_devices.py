@@ -37,19 +37,22 @@ def hypervisor_params(params: dict[str, Any]) -> dict[str, Any]:
     if not params:
         return {}
     from ganeti.objects import hvparams  # a large table; most commands set no parameter
+
     return value_types.typed_params(params, hvparams.TYPES, allowed=("default",))
 
 
 def backend(values: Values) -> dict[str, Any]:
-    return value_types.typed_params(values.beparams, const.BE_PARAM_TYPES_WITH_MEMORY,
-                                   allowed=("default",))
+    return value_types.typed_params(
+        values.beparams, const.BE_PARAM_TYPES_WITH_MEMORY, allowed=("default",)
+    )
 
 
 def _index(text: str, what: str) -> int:
     if not (text.isdecimal() and text.isascii()):
         raise errors.OpPrereqError(
             f"'{text}' is not the number of a {what}. Write it as 0:key=value,...",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     return int(text)
 
 
@@ -62,13 +65,13 @@ def numbered(given: Sequence[tuple[str, Any]], what: str, limit: int) -> list[di
     for ident, params in given:
         number = _index(ident, what)
         if not isinstance(params, dict):
-            raise errors.OpPrereqError(f"{what} {ident} cannot be removed here",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(f"{what} {ident} cannot be removed here", errors.ECODE_INVAL)
         if number in found:
             raise errors.OpPrereqError(f"{what} {number} is given twice", errors.ECODE_INVAL)
         if number >= limit:
-            raise errors.OpPrereqError(f"{what} {number}: an instance has at most {limit}",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"{what} {number}: an instance has at most {limit}", errors.ECODE_INVAL
+            )
         found[number] = params
     return [found.get(number, {}) for number in range(max(found, default=-1) + 1)]
 
@@ -97,7 +100,8 @@ def nic_list(values: Values) -> list[dict[str, Any]]:
         if unknown:
             raise errors.TypeEnforcementError(
                 f"unknown parameter '{unknown[0]}' of network interface {number}. Known are:"
-                f" {', '.join(sorted(_NIC_KEYS))}.")
+                f" {', '.join(sorted(_NIC_KEYS))}."
+            )
     return nics
 
 
@@ -109,13 +113,16 @@ def disk_list(values: Values) -> list[dict[str, Any]]:
     given = bool(values.disks) or values.sd_size is not None
     if values.disk_template == disk_const.DISKLESS:
         if given:
-            raise errors.OpPrereqError("Diskless instance but disk information passed",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                "Diskless instance but disk information passed", errors.ECODE_INVAL
+            )
         return []
     if not given:
         raise errors.OpPrereqError(
             "no disk given. Use -s SIZE for one disk, or --disk 0:size=SIZE for each; or"
-            " -t diskless for none.", errors.ECODE_INVAL)
+            " -t diskless for none.",
+            errors.ECODE_INVAL,
+        )
     if values.disks and values.sd_size is not None:
         raise errors.OpPrereqError("give either --disk or -s", errors.ECODE_INVAL)
     if values.sd_size is not None:
@@ -132,18 +139,22 @@ def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
         disk["adopt"] = disk.pop("path")
     if "size" in disk and "adopt" in disk:
         raise errors.OpPrereqError(
-            f"disk {number}: a disk that is adopted has its size already", errors.ECODE_INVAL)
+            f"disk {number}: a disk that is adopted has its size already", errors.ECODE_INVAL
+        )
     if "adopt" in disk:
         disk["size"] = 0
     elif "size" not in disk:
         from ganeti.utils import near
+
         misspelt = next((key for key in disk if near.nearest(key, ("size",))), None)
         if misspelt is not None:
             raise errors.OpPrereqError(
                 f"disk {number} has no size, but '{misspelt}'. Did you mean 'size'?",
-                errors.ECODE_INVAL)
-        raise errors.OpPrereqError(f"disk {number} has no size. Write {number}:size=10g.",
-                                   errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
+        raise errors.OpPrereqError(
+            f"disk {number} has no size. Write {number}:size=10g.", errors.ECODE_INVAL
+        )
     return typed(f"disk {number}", disk)
 
 
@@ -162,12 +173,14 @@ def changes(given: Sequence[tuple[str, Any]], what: str) -> list[list[Any]]:
     for ident, params in given:
         if not isinstance(params, dict):
             raise errors.OpPrereqError(
-                f"{what} {ident}: write {ident}:remove to remove it", errors.ECODE_INVAL)
+                f"{what} {ident}: write {ident}:remove to remove it", errors.ECODE_INVAL
+            )
         action, where, rest = _action(ident, params, what)
         for key, value in rest.items():
             if not isinstance(value, str):
                 raise errors.OpPrereqError(
-                    f"{what} {ident}: {key} needs a value", errors.ECODE_INVAL)
+                    f"{what} {ident}: {key} needs a value", errors.ECODE_INVAL
+                )
         found.append([action, where, rest])
     return found
 
@@ -180,7 +193,8 @@ def _action(ident: str, params: dict[str, Any], what: str) -> tuple[str, int | s
     asked = [name for name in _ACTIONS if params.get(name) is True]
     if len(asked) > 1:
         raise errors.OpPrereqError(
-            f"{what} {ident}: only one of {', '.join(asked)} can be done", errors.ECODE_INVAL)
+            f"{what} {ident}: only one of {', '.join(asked)} can be done", errors.ECODE_INVAL
+        )
     rest = {key: value for key, value in params.items() if key not in asked}
     return (asked[0] if asked else disk_const.MOD_MODIFY), where, rest
 
@@ -193,7 +207,8 @@ def disk_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
         if change[0] == disk_const.MOD_ADD:
             if "size" not in params:
                 raise errors.OpPrereqError(
-                    "a new disk needs a size. Write --disk add:size=10g.", errors.ECODE_INVAL)
+                    "a new disk needs a size. Write --disk add:size=10g.", errors.ECODE_INVAL
+                )
             change[2] = typed("new disk", params)
         elif "spindles" in params:
             change[2] = typed(f"disk {change[1]}", params)
@@ -211,7 +226,8 @@ def nic_changes(given: Sequence[tuple[str, Any]]) -> list[list[Any]]:
         if unknown:
             raise errors.TypeEnforcementError(
                 f"unknown parameter '{unknown[0]}' of network interface {where}. Known are:"
-                f" {', '.join(sorted(_NIC_KEYS))}.")
+                f" {', '.join(sorted(_NIC_KEYS))}."
+            )
     return found
 
 

@@ -45,8 +45,10 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
         ("State", state),
         ("Nodes", _nodes(info)),
         ("Operating system", info["os"]),
-        ("Operating system parameters",
-         output.params_with_defaults(info["os_instance"], info["os_actual"], number)),
+        (
+            "Operating system parameters",
+            output.params_with_defaults(info["os_instance"], info["os_actual"], number),
+        ),
         ("Allocated network port", number(info["network_port"])),
         ("Hypervisor", info["hypervisor"]),
     ]
@@ -54,10 +56,11 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
     if console:
         pairs.append(("console connection", console))
     pairs += [
-        ("Hypervisor parameters",
-         output.params_with_defaults(info["hv_instance"], info["hv_actual"], number)),
-        ("Back-end parameters",
-         output.params_with_defaults(info["be_instance"], backend, number)),
+        (
+            "Hypervisor parameters",
+            output.params_with_defaults(info["hv_instance"], info["hv_actual"], number),
+        ),
+        ("Back-end parameters", output.params_with_defaults(info["be_instance"], backend, number)),
         ("NICs", [_nic(index, nic) for index, nic in enumerate(info["nics"])]),
         ("Disk template", info["disk_template"]),
         ("Disks", [_disk(index, disk, number) for index, disk in enumerate(info["disks"])]),
@@ -66,11 +69,17 @@ def describe(info: Mapping[str, Any], number: Number) -> Pairs:
 
 
 def _nodes(info: Mapping[str, Any]) -> list[Pairs]:
-    secondaries = [f"{name} (group {group}, group UUID {uuid})" for name, group, uuid in zip(
-        info["snodes"], info["snodes_group_names"], info["snodes_group_uuids"], strict=False)]
+    secondaries = [
+        f"{name} (group {group}, group UUID {uuid})"
+        for name, group, uuid in zip(
+            info["snodes"], info["snodes_group_names"], info["snodes_group_uuids"], strict=False
+        )
+    ]
     return [
-        [("primary", info["pnode"]),
-         ("group", f"{info['pnode_group_name']} (UUID {info['pnode_group_uuid']})")],
+        [
+            ("primary", info["pnode"]),
+            ("group", f"{info['pnode_group_name']} (UUID {info['pnode_group_uuid']})"),
+        ],
         [("secondaries", ", ".join(secondaries))],
     ]
 
@@ -92,8 +101,14 @@ def _vnc(info: Mapping[str, Any]) -> str:
 def _nic(index: int, nic: Sequence[Any]) -> Pairs:
     name, uuid, ip, mac, mode, link, vlan, _, network = nic[:9]
     return [
-        (f"nic/{index}", ""), ("MAC", mac), ("IP", ip), ("mode", mode), ("link", link),
-        ("vlan", vlan), ("network", network["name"] if network else None), ("UUID", uuid),
+        (f"nic/{index}", ""),
+        ("MAC", mac),
+        ("IP", ip),
+        ("mode", mode),
+        ("link", link),
+        ("vlan", vlan),
+        ("network", network["name"] if network else None),
+        ("UUID", uuid),
         ("name", name),
     ]
 
@@ -101,6 +116,7 @@ def _nic(index: int, nic: Sequence[Any]) -> Pairs:
 def _disk(index: int | None, disk: Mapping[str, Any], number: Number) -> Pairs:
     """One disk with the devices below it."""
     from ganeti.utils import text
+
     size = text.format_unit(disk["size"]) if isinstance(disk["size"], int) else str(disk["size"])
     title = f"disk/{index}" if index is not None else "child"
     pairs: Pairs = [
@@ -125,15 +141,22 @@ def _disk(index: int | None, disk: Mapping[str, Any], number: Number) -> Pairs:
         pairs.append(("spindles", number(disk["spindles"])))
     pairs += [("name", disk["name"]), ("UUID", disk["uuid"])]
     if disk.get("children"):
-        pairs.append(("child devices", [_disk(position, child, number)
-                                        for position, child in enumerate(disk["children"])]))
+        pairs.append(
+            (
+                "child devices",
+                [_disk(position, child, number) for position, child in enumerate(disk["children"])],
+            )
+        )
     return pairs
 
 
 def _logical_id(logical_id: Any) -> str:
     # Two names of a logical volume are written as LVM does.
-    if isinstance(logical_id, (list, tuple)) and len(logical_id) == 2 \
-            and not str(logical_id[1]).startswith("/"):
+    if (
+        isinstance(logical_id, (list, tuple))
+        and len(logical_id) == 2
+        and not str(logical_id[1]).startswith("/")
+    ):
         return f"{logical_id[0]}/{logical_id[1]}"
     return str(list(logical_id) if isinstance(logical_id, tuple) else logical_id)
 
@@ -141,8 +164,10 @@ def _logical_id(logical_id: Any) -> str:
 def _device(status: Sequence[Any], dev_type: str, number: Number) -> str:
     """The state of a block device on a node."""
     path, major, minor, percent, eta_s, degraded, local = (*status, *[None] * 7)[:7]
-    text = f"{path} ({'N/A' if major is None else number(major)}:" \
-           f"{'N/A' if minor is None else number(minor)})"
+    text = (
+        f"{path} ({'N/A' if major is None else number(major)}:"
+        f"{'N/A' if minor is None else number(minor)})"
+    )
     if dev_type not in ("drbd", "plain"):
         return text
     if dev_type == "drbd":

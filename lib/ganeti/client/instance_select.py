@@ -54,13 +54,15 @@ def select_instances(mode: str, names: Sequence[str], client: luxi.Client) -> li
         found = [name for name, forthcoming in rows if not forthcoming]
     elif not names:
         raise errors.OpPrereqError(
-            "no instance given. Name some, or use --all.", errors.ECODE_INVAL)
+            "no instance given. Name some, or use --all.", errors.ECODE_INVAL
+        )
     elif mode == BY_INSTANCES:
         return [row[0] for row in client.query_instances(names, ["name"], False)]
     elif mode == "instances-by-tags":
         rows = client.query_instances([], ["name", "forthcoming", "tags"], False)
-        found = [name for name, forthcoming, tags in rows
-                 if not forthcoming and set(names) & set(tags)]
+        found = [
+            name for name, forthcoming, tags in rows if not forthcoming and set(names) & set(tags)
+        ]
     else:
         found = _instances_of_nodes(mode, names, client)
     if not found:
@@ -86,9 +88,11 @@ def _instances_of_nodes(mode: str, names: Sequence[str], client: luxi.Client) ->
     return [name for name, forthcoming in instances if not forthcoming]
 
 
-def for_each(verb: str, make: Callable[[str, Values], OpCode]
-              ) -> Callable[[Values, list[str]], int]:
+def for_each(
+    verb: str, make: Callable[[str, Values], OpCode]
+) -> Callable[[Values, list[str]], int]:
     """A command that does the same to every selected instance, a job for each."""
+
     def run(values: Values, arguments: list[str]) -> int:
         client = jobs.connect()
         mode = values.multi_mode or BY_INSTANCES
@@ -105,6 +109,7 @@ def for_each(verb: str, make: Callable[[str, Values], OpCode]
         for name in names:
             job_set.add(name, make(name, values))
         return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
+
     return run
 
 
@@ -115,17 +120,24 @@ def _mode(name: str, mode: str, help_text: str) -> Option:
 SELECTION = (
     _mode("--all", BY_CLUSTER, "all instances of the cluster"),
     _mode("--instance", BY_INSTANCES, "the arguments are instances (the default)"),
-    _mode("--node", "nodes", "the arguments are nodes: instances which have them as primary or"
-          " secondary"),
-    _mode("--primary", "nodes-pri", "the arguments are nodes: instances which have them as"
-          " primary"),
-    _mode("--secondary", "nodes-sec", "the arguments are nodes: instances which have them as"
-          " secondary"),
+    _mode(
+        "--node",
+        "nodes",
+        "the arguments are nodes: instances which have them as primary or secondary",
+    ),
+    _mode(
+        "--primary", "nodes-pri", "the arguments are nodes: instances which have them as primary"
+    ),
+    _mode(
+        "--secondary",
+        "nodes-sec",
+        "the arguments are nodes: instances which have them as secondary",
+    ),
     _mode("--tags", "instances-by-tags", "the arguments are tags of instances"),
     _mode("--node-tags", "nodes-by-tags", "the arguments are tags of nodes, as --node"),
-    _mode("--pri-node-tags", "nodes-pri-by-tags", "the arguments are tags of nodes, as"
-          " --primary"),
-    _mode("--sec-node-tags", "nodes-sec-by-tags", "the arguments are tags of nodes, as"
-          " --secondary"),
+    _mode("--pri-node-tags", "nodes-pri-by-tags", "the arguments are tags of nodes, as --primary"),
+    _mode(
+        "--sec-node-tags", "nodes-sec-by-tags", "the arguments are tags of nodes, as --secondary"
+    ),
     opt.flag("--force-multiple", dest="force_multi", help="do not ask when there are several"),
 )

@@ -20,13 +20,19 @@ def _choose_os(client: luxi.Client) -> str:
     :raises OpPrereqError: there is none, or nothing was chosen.
     """
     from ganeti.opcodes.os import OpOsDiagnose
-    rows = jobs.run_opcode(OpOsDiagnose(output_fields=["name", "variants"], names=[]), Values(),
-                           client=client)
-    names = [f"{name}+{variant}" if variant else name
-             for name, variants in rows for variant in (variants or [""])]
+
+    rows = jobs.run_opcode(
+        OpOsDiagnose(output_fields=["name", "variants"], names=[]), Values(), client=client
+    )
+    names = [
+        f"{name}+{variant}" if variant else name
+        for name, variants in rows
+        for variant in (variants or [""])
+    ]
     if not names:
-        raise errors.OpPrereqError("no operating system is installed on all nodes",
-                                   errors.ECODE_ENVIRON)
+        raise errors.OpPrereqError(
+            "no operating system is installed on all nodes", errors.ECODE_ENVIRON
+        )
     terminal.out("Available operating systems:")
     for number, name in enumerate(names):
         terminal.out(f"{number:3d}: {name}")
@@ -34,7 +40,8 @@ def _choose_os(client: luxi.Client) -> str:
     if answer is None:
         raise errors.OpPrereqError(
             "there is no terminal to choose on. Name the operating system with --os-type.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if not answer:
         raise errors.OpPrereqError("nothing was chosen", errors.ECODE_INVAL)
     if not (answer.isdecimal() and int(answer) < len(names)):
@@ -45,6 +52,7 @@ def _choose_os(client: luxi.Client) -> str:
 def reinstall(values: Values, arguments: list[str]) -> int:
     """``reinstall``."""
     from ganeti.opcodes.instance import OpInstanceReinstall
+
     client = jobs.connect()
     mode = values.multi_mode or instance_select.BY_INSTANCES
     names = instance_select.select_instances(mode, arguments, client)
@@ -57,27 +65,43 @@ def reinstall(values: Values, arguments: list[str]) -> int:
     what = "these instances" if several else f"instance {names[0]}"
     option = "--force-multiple" if several else "--force"
     if not (values.force_multi if several else values.force):
-        code = instance_select.ask(
-            f"This destroys what is on the disks of {what}. Go on?", option)
+        code = instance_select.ask(f"This destroys what is on the disks of {what}. Go on?", option)
         if code is not None:
             return code
     job_set = jobs.JobSet(client, values, verbose=several)
     for name in names:
-        job_set.add(name, OpInstanceReinstall(
-            instance_name=name, os_type=os_name, force_variant=values.force_variant,
-            osparams=values.osparams or None, osparams_private=values.osparams_private or None,
-            osparams_secret=values.osparams_secret or None, **jobs.common_params(values)))
+        job_set.add(
+            name,
+            OpInstanceReinstall(
+                instance_name=name,
+                os_type=os_name,
+                force_variant=values.force_variant,
+                osparams=values.osparams or None,
+                osparams_private=values.osparams_private or None,
+                osparams_secret=values.osparams_secret or None,
+                **jobs.common_params(values),
+            ),
+        )
     return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
 
 
 def rename(values: Values, arguments: list[str]) -> int:
     """``rename``."""
     from ganeti.opcodes.instance import OpInstanceRename
+
     old, wanted = arguments
     client = jobs.connect()
-    name = jobs.run_opcode(OpInstanceRename(
-        instance_name=old, new_name=wanted, name_check=values.name_check,
-        ip_check=values.ip_check, **jobs.common_params(values)), values, client=client)
+    name = jobs.run_opcode(
+        OpInstanceRename(
+            instance_name=old,
+            new_name=wanted,
+            name_check=values.name_check,
+            ip_check=values.ip_check,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
     if name and not values.dry_run:
         terminal.out(f"Instance '{old}' renamed to '{name}'")
     return failures.EXIT_SUCCESS
@@ -86,26 +110,63 @@ def rename(values: Values, arguments: list[str]) -> int:
 _JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
 
 REINSTALL = Command(
-    "reinstall", reinstall, [Argument("instance")], [
-        Option("-o", "--os-type", kind="string", dest="os", metavar="<os>", completion="os",
-               help="install this operating system from now on"),
+    "reinstall",
+    reinstall,
+    [Argument("instance")],
+    [
+        Option(
+            "-o",
+            "--os-type",
+            kind="string",
+            dest="os",
+            metavar="<os>",
+            completion="os",
+            help="install this operating system from now on",
+        ),
         opt.flag("--select-os", help="choose the operating system from a list"),
-        opt.FORCE, *instance_select.SELECTION,
-        opt.flag("--force-variant",
-                 help="accept a variant the operating system does not list"),
-        Option("-O", "--os-parameters", kind="keyval", dest="osparams", default={},
-               metavar="KEY=VALUE,...", help="parameters for this installation only"),
-        Option("--os-parameters-private", kind="keyprivateval", dest="osparams_private",
-               default={}, metavar="KEY=VALUE,...", help="the same, kept out of logs"),
-        Option("--os-parameters-secret", kind="keyprivateval", dest="osparams_secret",
-               default={}, metavar="KEY=VALUE,...", help="the same, kept out of logs"),
-        *_JOB],
-    "Install the operating system of stopped instances again")
+        opt.FORCE,
+        *instance_select.SELECTION,
+        opt.flag("--force-variant", help="accept a variant the operating system does not list"),
+        Option(
+            "-O",
+            "--os-parameters",
+            kind="keyval",
+            dest="osparams",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="parameters for this installation only",
+        ),
+        Option(
+            "--os-parameters-private",
+            kind="keyprivateval",
+            dest="osparams_private",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="the same, kept out of logs",
+        ),
+        Option(
+            "--os-parameters-secret",
+            kind="keyprivateval",
+            dest="osparams_secret",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="the same, kept out of logs",
+        ),
+        *_JOB,
+    ],
+    "Install the operating system of stopped instances again",
+)
 
 RENAME = Command(
-    "rename", rename, [Argument("instance", 1, 1), Argument("host", 1, 1)], [
+    "rename",
+    rename,
+    [Argument("instance", 1, 1), Argument("host", 1, 1)],
+    [
         opt.flag("--name-check", help="the new name must resolve"),
-        opt.flag("--ip-check", help="nobody may answer on the new name's address (needs"
-                 " --name-check)"),
-        *_JOB],
-    "Give a stopped instance another name")
+        opt.flag(
+            "--ip-check", help="nobody may answer on the new name's address (needs --name-check)"
+        ),
+        *_JOB,
+    ],
+    "Give a stopped instance another name",
+)

@@ -44,7 +44,8 @@ def describe(found: Mapping[str, Any], now: float) -> list[str]:
 def nothing(job: Mapping[str, Any]) -> str:
     """What a job without a reason to wait does."""
     return "It waits for nothing: it " + (
-        "has ended." if job["status"] in _FINAL else "is at work.")
+        "has ended." if job["status"] in _FINAL else "is at work."
+    )
 
 
 def headline(job: Mapping[str, Any], now: float) -> str:

@@ -48,8 +48,13 @@ class Look:
     :ivar entries: the first of them, each with the ``job`` and its ``reasons``.
     """
 
-    def __init__(self, queue: Mapping[str, Any], counts: Mapping[str, int],
-                 entries: Sequence[Mapping[str, Any]], now: float) -> None:
+    def __init__(
+        self,
+        queue: Mapping[str, Any],
+        counts: Mapping[str, int],
+        entries: Sequence[Mapping[str, Any]],
+        now: float,
+    ) -> None:
         self.queue = queue
         self.counts = counts
         self.entries = entries
@@ -57,8 +62,11 @@ class Look:
 
     def data(self) -> dict[str, Any]:
         """For programs."""
-        return {"queue": dict(self.queue), "counts": dict(self.counts),
-                "jobs": [dict(entry) for entry in self.entries]}
+        return {
+            "queue": dict(self.queue),
+            "counts": dict(self.counts),
+            "jobs": [dict(entry) for entry in self.entries],
+        }
 
 
 def look(client: luxi.Client, rows: int | None) -> Look:
@@ -66,8 +74,9 @@ def look(client: luxi.Client, rows: int | None) -> Look:
 
     :param rows: of how many jobs to tell what they wait for; None for all.
     """
-    found = client.query("job", ["id", "status", "priority"],
-                         listing.simple_filter("status", _STATES))
+    found = client.query(
+        "job", ["id", "status", "priority"], listing.simple_filter("status", _STATES)
+    )
     known = [(row[0][1], row[1][1], row[2][1]) for row in found["data"]]
     counts = dict.fromkeys(_STATES, 0)
     for _, status, _ in known:
@@ -75,43 +84,70 @@ def look(client: luxi.Client, rows: int | None) -> Look:
     known.sort(key=lambda job: (_STATES.index(job[1]), job[2], job[0]))
     ids = [job_id for job_id, _, _ in known][:rows]
     # What ended since the first request is left out; the next look has it right.
-    entries = [entry for entry in client.explain_jobs(ids)
-               if entry is not None and entry["job"]["status"] in _STATES]
+    entries = [
+        entry
+        for entry in client.explain_jobs(ids)
+        if entry is not None and entry["job"]["status"] in _STATES
+    ]
     return Look(client.explain_queue(), counts, entries, time.time())
 
 
 def head(seen: Look) -> str:
     """The queue in one line."""
     queue = seen.queue
-    parts = [f"{seen.counts[state]} {state}" for state in _STATES
-             if seen.counts[state] or state != "canceling"]
-    text = (f"{', '.join(parts)}; {queue['at_work']} of {queue['limit']} workers busy,"
-            f" {queue['in_line']} jobs in line; {queue['ended_per_s']:.1f} jobs/s in the last"
-            " minute")
+    parts = [
+        f"{seen.counts[state]} {state}"
+        for state in _STATES
+        if seen.counts[state] or state != "canceling"
+    ]
+    text = (
+        f"{', '.join(parts)}; {queue['at_work']} of {queue['limit']} workers busy,"
+        f" {queue['in_line']} jobs in line; {queue['ended_per_s']:.1f} jobs/s in the last"
+        " minute"
+    )
     if queue["drained"]:
         text += "; DRAINED"
     return text + ("; THE MASTER DAEMON IS ENDING" if queue["ending"] else "")
 
 
-def lines(seen: Look, *, header: bool = True, separator: str | None = None,
-          colour: bool = False) -> list[str]:
+def lines(
+    seen: Look, *, header: bool = True, separator: str | None = None, colour: bool = False
+) -> list[str]:
     """The jobs as a table; times are whole seconds where a separator is given."""
     rows = []
     for entry in seen.entries:
         job = entry["job"]
-        since = "-" if job["since"] is None else job_explain.format_span(seen.now - job["since"]) \
-            if separator is None else str(max(0, int(seen.now - job["since"])))
-        rows.append([str(job["id"]), job["status"], since, str(job["priority"]),
-                     job_explain.work(job), " ".join(job_explain.brief(entry).split())])
-    return table.format_table(_COLUMNS, rows, header=header, separator=separator,
-                              painter=_paint if colour else None)
+        since = (
+            "-"
+            if job["since"] is None
+            else job_explain.format_span(seen.now - job["since"])
+            if separator is None
+            else str(max(0, int(seen.now - job["since"])))
+        )
+        rows.append(
+            [
+                str(job["id"]),
+                job["status"],
+                since,
+                str(job["priority"]),
+                job_explain.work(job),
+                " ".join(job_explain.brief(entry).split()),
+            ]
+        )
+    return table.format_table(
+        _COLUMNS, rows, header=header, separator=separator, painter=_paint if colour else None
+    )
 
 
 def _paint(row: int | None, column: int, text: str) -> str:
     if row is None:
         return terminal.paint(text, terminal.BOLD)
-    colours = {"running": terminal.GREEN, "waiting": terminal.YELLOW,
-               "canceling": terminal.YELLOW, "queued": terminal.BLUE}
+    colours = {
+        "running": terminal.GREEN,
+        "waiting": terminal.YELLOW,
+        "canceling": terminal.YELLOW,
+        "queued": terminal.BLUE,
+    }
     return terminal.paint(text, colours[text]) if column == 1 and text in colours else text
 
 
@@ -119,10 +155,12 @@ def run(values: Values, arguments: list[str]) -> int:
     """``top``."""
     if values.interval < 1:
         raise errors.OpPrereqError(
-            f"interval must be at least 1 second, not {values.interval}", errors.ECODE_INVAL)
+            f"interval must be at least 1 second, not {values.interval}", errors.ECODE_INVAL
+        )
     if values.number is not None and values.number < 0:
         raise errors.OpPrereqError(
-            f"number of jobs must be 0 or more, not {values.number}", errors.ECODE_INVAL)
+            f"number of jobs must be 0 or more, not {values.number}", errors.ECODE_INVAL
+        )
     client = jobs.connect()
     for_programs = values.output_format in opt.DATA_FORMATS or values.separator is not None
     if values.once or for_programs or not terminal.is_terminal(sys.stdout):
@@ -135,6 +173,7 @@ def run(values: Values, arguments: list[str]) -> int:
 def _show_once(seen: Look, values: Values) -> None:
     if values.output_format in opt.DATA_FORMATS:
         from ganeti.cli import output
+
         output.write_data(seen.data(), values.output_format)
         return
     # A program that splits lines wants jobs and nothing else.
@@ -188,14 +227,13 @@ def _write(seen: Look, values: Values, trouble: str) -> None:
         shown.append(f"... and {hidden} more")
     text = [head(seen), trouble, *shown]
     if width:
-        text = [line[:width - 1] for line in text]
+        text = [line[: width - 1] for line in text]
     if terminal.wants_colour(sys.stdout):
         text = [_coloured(line) for line in text]
     if os.environ.get("TERM", "dumb") == "dumb":
         sys.stdout.write("\n".join(text) + "\n")
     else:
-        sys.stdout.write(_HOME + "".join(f"{line}{_CLEAR_LINE}\r\n" for line in text)
-                         + _CLEAR_REST)
+        sys.stdout.write(_HOME + "".join(f"{line}{_CLEAR_LINE}\r\n" for line in text) + _CLEAR_REST)
     sys.stdout.flush()
 
 
@@ -211,6 +249,7 @@ def _coloured(line: str) -> str:
 def _keys() -> Iterator[Any]:
     """Read single keys meanwhile; yields a function that waits and tells whether to leave."""
     if not terminal.is_terminal(sys.stdin):
+
         def sleep(seconds: float) -> bool:
             deadline = time.monotonic() + seconds
             while (left := deadline - time.monotonic()) > 0:
@@ -221,6 +260,7 @@ def _keys() -> Iterator[Any]:
         return
     import termios
     import tty
+
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
 

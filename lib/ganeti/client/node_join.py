@@ -29,14 +29,21 @@ def add(values: Values, host: net.Hostname, opcode: OpNodeAdd, client: luxi.Clie
     """
     from ganeti.bootstrap import join
     from ganeti.utils import clock, paths
+
     if values.token_lifetime <= 0:
         raise errors.OpPrereqError(
-            f"a token cannot be good for {values.token_lifetime} seconds", errors.ECODE_INVAL)
-    with join.Offer(host, join.master_address(), lifetime_s=values.token_lifetime,
-                    on_stranger=terminal.err) as offer:
-        terminal.out(_INSTRUCTIONS.format(
-            name=host.name, expires=clock.format_time(offer.token.expires),
-            token=offer.token.encode()))
+            f"a token cannot be good for {values.token_lifetime} seconds", errors.ECODE_INVAL
+        )
+    with join.Offer(
+        host, join.master_address(), lifetime_s=values.token_lifetime, on_stranger=terminal.err
+    ) as offer:
+        terminal.out(
+            _INSTRUCTIONS.format(
+                name=host.name,
+                expires=clock.format_time(offer.token.expires),
+                token=offer.token.encode(),
+            )
+        )
         machine = offer.wait()
     try:
         terminal.out(f"{host.name} proved that it has the token, sending it the credentials")

@@ -31,10 +31,10 @@ def hv_state(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]]:
     state: dict[str, dict[str, Any]] = {}
     for hypervisor, params in given:
         if not isinstance(params, dict):
-            raise errors.OpPrereqError(f"the state of hypervisor '{hypervisor}' cannot be removed",
-                                       errors.ECODE_INVAL)
-        state.setdefault(hypervisor, {}).update(
-            value_types.typed_params(params, _HV_STATE_TYPES))
+            raise errors.OpPrereqError(
+                f"the state of hypervisor '{hypervisor}' cannot be removed", errors.ECODE_INVAL
+            )
+        state.setdefault(hypervisor, {}).update(value_types.typed_params(params, _HV_STATE_TYPES))
     return state
 
 
@@ -49,10 +49,13 @@ def disk_state(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, dict[str
         if not slash or not name:
             raise errors.OpPrereqError(
                 f"disk state '{ident}' names no storage. Write {storage_type}/NAME:KEY=VALUE.",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         if not isinstance(params, dict):
-            raise errors.OpPrereqError(f"the state of storage '{ident}' cannot be removed",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"the state of storage '{ident}' cannot be removed", errors.ECODE_INVAL
+            )
         state.setdefault(storage_type, {})[name] = value_types.typed_params(
-            params, _DISK_STATE_TYPES)
+            params, _DISK_STATE_TYPES
+        )
     return state

@@ -25,8 +25,9 @@ def ask(question: str, option: str = "--force") -> int | None:
     return None if terminal.confirm(question) else failures.EXIT_CONFIRMATION
 
 
-def online_nodes(client: luxi.Client, names: Sequence[str], group: str | None,
-                 field: str = "name") -> list[tuple[str, Any, bool]]:
+def online_nodes(
+    client: luxi.Client, names: Sequence[str], group: str | None, field: str = "name"
+) -> list[tuple[str, Any, bool]]:
     """Nodes to work on, without those that are offline (which is said).
 
     :param names: only these; none means all.
@@ -36,8 +37,9 @@ def online_nodes(client: luxi.Client, names: Sequence[str], group: str | None,
     """
     rows = client.query_nodes(list(names), ["name", field, "master", "offline", "group"], False)
     if group is not None and not client.query_groups([group], ["name"], False):
-        raise errors.OpPrereqError(f"node group '{group}' is not in the cluster",
-                                   errors.ECODE_NOENT)
+        raise errors.OpPrereqError(
+            f"node group '{group}' is not in the cluster", errors.ECODE_NOENT
+        )
     wanted = [row for row in rows if group is None or row[4] == group]
     offline = [row[0] for row in wanted if row[3]]
     if offline:

@@ -17,22 +17,49 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 
-SPEC_TYPES = {"memory-size": "size", "disk-size": "size", "cpu-count": "int", "disk-count": "int",
-              "nic-count": "int", "spindle-use": "int"}
+SPEC_TYPES = {
+    "memory-size": "size",
+    "disk-size": "size",
+    "cpu-count": "int",
+    "disk-count": "int",
+    "nic-count": "int",
+    "spindle-use": "int",
+}
 
-BOUNDS = Option("--ipolicy-bounds-specs", kind="multilistidentkeyval",
-                metavar="min:KEY=N,.../max:KEY=N,...",
-                help="smallest and largest instance; several choices separated by //, or default")
-TEMPLATES = Option("--ipolicy-disk-templates", kind="list", metavar="NAME,...",
-                   help="disk templates which instances may have, or default")
-SPINDLE_RATIO = Option("--ipolicy-spindle-ratio", kind="maybefloat", metavar="N",
-                       help="instance spindles per disk of a node, or default")
-VCPU_RATIO = Option("--ipolicy-vcpu-ratio", kind="maybefloat", metavar="N",
-                    help="virtual processors per processor of a node, or default")
+BOUNDS = Option(
+    "--ipolicy-bounds-specs",
+    kind="multilistidentkeyval",
+    metavar="min:KEY=N,.../max:KEY=N,...",
+    help="smallest and largest instance; several choices separated by //, or default",
+)
+TEMPLATES = Option(
+    "--ipolicy-disk-templates",
+    kind="list",
+    metavar="NAME,...",
+    help="disk templates which instances may have, or default",
+)
+SPINDLE_RATIO = Option(
+    "--ipolicy-spindle-ratio",
+    kind="maybefloat",
+    metavar="N",
+    help="instance spindles per disk of a node, or default",
+)
+VCPU_RATIO = Option(
+    "--ipolicy-vcpu-ratio",
+    kind="maybefloat",
+    metavar="N",
+    help="virtual processors per processor of a node, or default",
+)
 GROUP_POLICY = (BOUNDS, TEMPLATES, SPINDLE_RATIO, VCPU_RATIO)
-DISK_PARAMETERS = Option("-D", "--disk-parameters", kind="identkeyval", action="append",
-                         dest="diskparams", metavar="TEMPLATE:KEY=VALUE,...",
-                         help="parameters of disks of a template; the value default gives one back")
+DISK_PARAMETERS = Option(
+    "-D",
+    "--disk-parameters",
+    kind="identkeyval",
+    action="append",
+    dest="diskparams",
+    metavar="TEMPLATE:KEY=VALUE,...",
+    help="parameters of disks of a template; the value default gives one back",
+)
 
 
 def group_policy(values: Values) -> dict[str, Any] | None:
@@ -49,8 +76,10 @@ def group_policy(values: Values) -> dict[str, Any] | None:
     templates = values.ipolicy_disk_templates
     if templates is not None:
         found["disk-templates"] = DEFAULT if templates in ([], [DEFAULT]) else list(templates)
-    for dest, name in (("ipolicy_vcpu_ratio", "vcpu-ratio"),
-                       ("ipolicy_spindle_ratio", "spindle-ratio")):
+    for dest, name in (
+        ("ipolicy_vcpu_ratio", "vcpu-ratio"),
+        ("ipolicy_spindle_ratio", "spindle-ratio"),
+    ):
         value = getattr(values, dest)
         if value is not None:
             found[name] = value
@@ -64,10 +93,9 @@ def bounds(section: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """
     if set(section) != {"min", "max"}:
         raise errors.OpPrereqError(
-            "instance policy: each choice of bounds needs min:... and max:...",
-            errors.ECODE_INVAL)
-    return {kind: value_types.typed_params(params, SPEC_TYPES)
-            for kind, params in section.items()}
+            "instance policy: each choice of bounds needs min:... and max:...", errors.ECODE_INVAL
+        )
+    return {kind: value_types.typed_params(params, SPEC_TYPES) for kind, params in section.items()}
 
 
 def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] | None:
@@ -76,26 +104,34 @@ def disk_params(given: Sequence[tuple[str, Any]]) -> dict[str, dict[str, Any]] |
     :raises OpPrereqError: an unknown template, or a removal.
     """
     from ganeti.constants import disk
+
     found: dict[str, dict[str, Any]] = {}
     for template, params in given:
         if template not in disk.TEMPLATES:
             raise errors.OpPrereqError(
                 f"unknown disk template '{template}'. Known are:"
-                f" {', '.join(sorted(disk.TEMPLATES))}.", errors.ECODE_INVAL)
+                f" {', '.join(sorted(disk.TEMPLATES))}.",
+                errors.ECODE_INVAL,
+            )
         if not isinstance(params, dict):
             raise errors.OpPrereqError(
                 f"parameters of disk template '{template}' cannot be removed as a whole. Write"
-                f" {template}:NAME=default.", errors.ECODE_INVAL)
+                f" {template}:NAME=default.",
+                errors.ECODE_INVAL,
+            )
         types = {name: disk.TEMPLATE_PARAM_TYPES[name] for name in disk.TEMPLATE_DEFAULTS[template]}
         found.setdefault(template, {}).update(
-            value_types.typed_params(params, types, allowed=(DEFAULT,)))
+            value_types.typed_params(params, types, allowed=(DEFAULT,))
+        )
     return found or None
 
 
 def bounds_words(minmax: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[str]:
     """The option with which these bounds are set: ``["--ipolicy-bounds-specs", "min:..."]``."""
-    choices = ["/".join(f"{kind}:{specs_text(bounds[kind])}" for kind in ("min", "max"))
-               for bounds in minmax]
+    choices = [
+        "/".join(f"{kind}:{specs_text(bounds[kind])}" for kind in ("min", "max"))
+        for bounds in minmax
+    ]
     return ["--ipolicy-bounds-specs", "//".join(choices)]
 
 

@@ -51,11 +51,16 @@ class Node:
         if self.here:
             return process.run(["sh", "-c", command], timeout_s=None, check=False)
         if paths.is_virtual():
-            return process.run([f"{_directory(self.name)}/cmd", "sh", "-c", command],
-                               timeout_s=None, check=False)
+            return process.run(
+                [f"{_directory(self.name)}/cmd", "sh", "-c", command], timeout_s=None, check=False
+            )
         program, *rest = ssh.ssh_argv(
-            self.name, ["sh", "-c", command], known_hosts=_known_hosts(), address=self.address,
-            port=_port(self.name))
+            self.name,
+            ["sh", "-c", command],
+            known_hosts=_known_hosts(),
+            address=self.address,
+            port=_port(self.name),
+        )
         return process.run([program, *_ALIVE, *rest], timeout_s=None, check=False)
 
     def copy(self, path: str) -> None:
@@ -68,8 +73,13 @@ class Node:
             target = f"{_directory(self.name)}{paths.current().to_virtual(path)}"
             argv = ["cp", "-p", "--", path, target]
         else:
-            argv = ssh.scp_argv(self.name, path, known_hosts=_known_hosts(), address=self.address,
-                                port=_port(self.name))
+            argv = ssh.scp_argv(
+                self.name,
+                path,
+                known_hosts=_known_hosts(),
+                address=self.address,
+                port=_port(self.name),
+            )
         process.run(argv, timeout_s=None)
 
 
@@ -79,17 +89,21 @@ def _directory(name: str) -> str:
     if directory is None:
         raise errors.OpPrereqError(
             f"this node has its files below {paths.current().root}, but nobody says where node"
-            f" {name} has its own. Set {paths.ENV_VCLUSTER}.", errors.ECODE_ENVIRON)
+            f" {name} has its own. Set {paths.ENV_VCLUSTER}.",
+            errors.ECODE_ENVIRON,
+        )
     return f"{directory}/{name}"
 
 
 def _known_hosts() -> str:
     import os.path
+
     return f"{paths.current().known_hosts_file} {os.path.expanduser('~/.ssh/known_hosts')}"
 
 
 def _port(name: str) -> int:
     from ganeti.bootstrap import remote
+
     return remote.default_port(name)
 
 
@@ -101,6 +115,7 @@ def local_file(given: str) -> str:
     :raises OpPrereqError: there is no such file, or it is at no place which other nodes have.
     """
     import os
+
     path = os.path.abspath(given)
     here = paths.current()
     if paths.is_virtual() and not path.startswith(f"{here.root}/"):
@@ -108,7 +123,9 @@ def local_file(given: str) -> str:
         if not os.path.isfile(inside):
             raise errors.OpPrereqError(
                 f"file '{given}' is not below {here.root}, where this node of the virtual cluster"
-                " keeps its files", errors.ECODE_INVAL)
+                " keeps its files",
+                errors.ECODE_INVAL,
+            )
         return inside
     if not os.path.isfile(path):
         raise errors.OpPrereqError(f"there is no file '{given}'", errors.ECODE_INVAL)
@@ -121,5 +138,6 @@ def on_each(nodes: Sequence[Node], work: Callable[[Node], T]) -> Iterator[tuple[
         yield from ((node, work(node)) for node in nodes)
         return
     from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(min(_AT_ONCE, len(nodes))) as pool:
         yield from zip(nodes, pool.map(work, nodes), strict=True)

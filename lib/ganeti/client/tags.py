@@ -18,8 +18,13 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FROM = Option("--from", kind="string", dest="tags_source", metavar="FILE",
-              help="read further tags from this file, one on each line; - for standard input")
+FROM = Option(
+    "--from",
+    kind="string",
+    dest="tags_source",
+    metavar="FILE",
+    help="read further tags from this file, one on each line; - for standard input",
+)
 
 
 def commands(kind: str, argument: str | None, what: str) -> list[Command]:
@@ -32,12 +37,23 @@ def commands(kind: str, argument: str | None, what: str) -> list[Command]:
     names = [Argument(argument, 1, 1)] if argument else []
     changing = (FROM, opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
     return [
-        Command("list-tags", _lister(kind), names, [opt.OUTPUT_FORMAT],
-                f"List the tags of {what}"),
-        Command("add-tags", _changer(kind, add=True), [*names, Argument("unknown")], changing,
-                f"Add tags to {what}", usage=_usage(argument)),
-        Command("remove-tags", _changer(kind, add=False), [*names, Argument("unknown")], changing,
-                f"Remove tags from {what}", usage=_usage(argument)),
+        Command("list-tags", _lister(kind), names, [opt.OUTPUT_FORMAT], f"List the tags of {what}"),
+        Command(
+            "add-tags",
+            _changer(kind, add=True),
+            [*names, Argument("unknown")],
+            changing,
+            f"Add tags to {what}",
+            usage=_usage(argument),
+        ),
+        Command(
+            "remove-tags",
+            _changer(kind, add=False),
+            [*names, Argument("unknown")],
+            changing,
+            f"Remove tags from {what}",
+            usage=_usage(argument),
+        ),
     ]
 
 
@@ -52,11 +68,13 @@ def _lister(kind: str) -> Callable[[Values, list[str]], int]:
         tags = sorted(jobs.connect().query_tags(kind, name))
         if values.output_format in opt.DATA_FORMATS:
             from ganeti.cli import output
+
             output.write_data([{"tag": tag} for tag in tags], values.output_format)
             return failures.EXIT_SUCCESS
         for tag in tags:
             terminal.out(tag)
         return failures.EXIT_SUCCESS
+
     return list_tags
 
 
@@ -64,15 +82,25 @@ def _changer(kind: str, *, add: bool) -> Callable[[Values, list[str]], int]:
     def change_tags(values: Values, arguments: list[str]) -> int:
         """``add-tags`` and ``remove-tags``."""
         from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
+
         has_name = kind != "cluster"
         tags = [*arguments[has_name:], *_read_tags(values.tags_source)]
         if not tags:
             raise errors.OpPrereqError(
-                f"no tags to {'add' if add else 'remove'} are given", errors.ECODE_INVAL)
+                f"no tags to {'add' if add else 'remove'} are given", errors.ECODE_INVAL
+            )
         opcode = OpTagsSet if add else OpTagsDel
-        jobs.run_opcode(opcode(kind=kind, name=arguments[0] if has_name else None, tags=tags,
-                               **jobs.common_params(values)), values)
+        jobs.run_opcode(
+            opcode(
+                kind=kind,
+                name=arguments[0] if has_name else None,
+                tags=tags,
+                **jobs.common_params(values),
+            ),
+            values,
+        )
         return failures.EXIT_SUCCESS
+
     return change_tags
 
 
@@ -91,5 +119,6 @@ def _read_tags(source: str | None) -> list[str]:
                 lines = stream.read().splitlines()
         except (OSError, UnicodeDecodeError) as err:
             raise errors.OpPrereqError(
-                f"cannot read tags from '{source}': {err}", errors.ECODE_INVAL) from err
+                f"cannot read tags from '{source}': {err}", errors.ECODE_INVAL
+            ) from err
     return [line.strip() for line in lines if line.strip()]

@@ -92,9 +92,13 @@ def _locks(unit: LogicalUnit, config: ConfigData) -> list[str]:
             lines.append(f"{level.label}: all{how}")
             continue
         added = unit.added_locks.get(level, ())
-        labels = sorted((f"{lock_label(config, f'{level.label}/{key}')}"
-                         f"{' (new)' if key in added else ''}" for key in wanted),
-                        key=natural_key)
+        labels = sorted(
+            (
+                f"{lock_label(config, f'{level.label}/{key}')}{' (new)' if key in added else ''}"
+                for key in wanted
+            ),
+            key=natural_key,
+        )
         lines += [f"{label}{how}" if "/" in label else label for label in _shortened(labels)]
     return lines
 
@@ -106,15 +110,18 @@ def _node_names(unit: LogicalUnit, config: ConfigData) -> list[str]:
         if level in unit.needed_locks:
             wanted = unit.needed_locks[level]
             uuids.update(config.nodes if wanted is ALL else wanted)
-    return sorted((config.nodes[uuid].name for uuid in uuids if uuid in config.nodes),
-                  key=natural_key)
+    return sorted(
+        (config.nodes[uuid].name for uuid in uuids if uuid in config.nodes), key=natural_key
+    )
 
 
 def _hooks(unit: LogicalUnit, config: ConfigData) -> list[str]:
     if unit.HOOKS is None or unit.hooks is None:
         return []
-    before, after = ([config.nodes[uuid].name for uuid in dict.fromkeys(uuids)
-                      if uuid in config.nodes] for uuids in unit.hooks.nodes)
+    before, after = (
+        [config.nodes[uuid].name for uuid in dict.fromkeys(uuids) if uuid in config.nodes]
+        for uuids in unit.hooks.nodes
+    )
     name = unit.HOOKS.directory
     lines = []
     if before:
@@ -142,8 +149,11 @@ def _jobs(plan: Any) -> list[list[OpCode]]:
         return []
     if all(isinstance(op, OpCode) for op in plan):
         return [plan]
-    found = [job for job in plan if isinstance(job, list) and job
-             and all(isinstance(op, OpCode) for op in job)]
+    found = [
+        job
+        for job in plan
+        if isinstance(job, list) and job and all(isinstance(op, OpCode) for op in job)
+    ]
     return found if len(found) == len(plan) else []
 
 
@@ -185,10 +195,13 @@ def _value(value: Any, config: ConfigData) -> str | None:
     if isinstance(value, str):
         return _named(value, config)
     if isinstance(value, dict):
-        return _listed(f"{key}={text}" for key, inner in value.items()
-                       if not _SECRET.search(str(key))
-                       and isinstance(inner, (str, int, float))
-                       and (text := _value(inner, config)))
+        return _listed(
+            f"{key}={text}"
+            for key, inner in value.items()
+            if not _SECRET.search(str(key))
+            and isinstance(inner, (str, int, float))
+            and (text := _value(inner, config))
+        )
     if _are_pairs(value):
         return _listed(f"{name}={inner}" for name, inner in value if not _SECRET.search(name))
     if isinstance(value, (list, tuple, set, frozenset)):
@@ -198,9 +211,17 @@ def _value(value: Any, config: ConfigData) -> str | None:
 
 def _are_pairs(value: Any) -> bool:
     """Names with values, which logical units report changes as."""
-    return isinstance(value, list) and bool(value) and all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-        and isinstance(pair[1], (str, int, float, type(None))) for pair in value)
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and all(
+            isinstance(pair, tuple)
+            and len(pair) == 2
+            and isinstance(pair[0], str)
+            and isinstance(pair[1], (str, int, float, type(None)))
+            for pair in value
+        )
+    )
 
 
 def _listed(words: Iterable[str]) -> str | None:

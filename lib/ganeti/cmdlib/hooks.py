@@ -382,8 +382,11 @@ class HookRunner:
         asked = [uuid for uuid in wanted if not self._is_idle(uuid, directory, phase)]
         # Those of the post phase are asked in the same breath; not a node that is just being added.
         known = self._config.snapshot().nodes
-        later = [uuid for uuid in self._post_nodes
-                 if phase == PRE and uuid not in wanted and uuid in known]
+        later = [
+            uuid
+            for uuid in self._post_nodes
+            if phase == PRE and uuid not in wanted and uuid in known
+        ]
         for uuid, answer in self._ask_for_hooks(directory, phase, [*asked, *later]).items():
             if uuid in later:
                 continue

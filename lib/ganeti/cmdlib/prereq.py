@@ -87,7 +87,9 @@ def require_tags(tags: Collection[str], existing: Collection[str] = ()) -> None:
         if not tag or len(tag) > tags_c.MAX_LENGTH or not _TAG.match(tag):
             raise errors.OpPrereqError(
                 f"{tag!r} is not a valid tag. Tags have up to {tags_c.MAX_LENGTH} letters, digits"
-                " and characters of _.+*/:@-", errors.ECODE_INVAL)
+                " and characters of _.+*/:@-",
+                errors.ECODE_INVAL,
+            )
     count = len({*tags, *existing})
     if count > tags_c.MAX_PER_OBJECT:
         raise errors.OpPrereqError(
@@ -267,8 +269,10 @@ def require_free_memory(
             f" {free_mib} MiB free",
             errors.ECODE_NORES,
         )
-    note(f"node {node_name} has {free_mib} MiB of memory free, {needed_mib} MiB are needed for"
-         f" {reason}")
+    note(
+        f"node {node_name} has {free_mib} MiB of memory free, {needed_mib} MiB are needed for"
+        f" {reason}"
+    )
     return free_mib
 
 

@@ -141,7 +141,8 @@ def _refuse_unknown(
             hint = near.did_you_mean(str(name), known)
             raise errors.OpPrereqError(
                 f"{resource.name} {name!r} is not known{'.' if hint else ''}{hint}",
-                errors.ECODE_NOENT)
+                errors.ECODE_NOENT,
+            )
 
 
 # -- what a query works on -----------------------------------------------------------------------

@@ -57,16 +57,19 @@ def wanted(config: ConfigData, facts: Facts) -> Wanted:
     nodes = [node for node in config.nodes.values() if node.uuid in facts.root]
     candidates = sorted((node for node in nodes if node.master_candidate), key=lambda n: n.name)
     hosts = [
-        (node.name,
-         config.cluster.fill_nd(node, config.nodegroups[node.group])["ssh_port"],
-         facts.hosts[node.uuid])
+        (
+            node.name,
+            config.cluster.fill_nd(node, config.nodegroups[node.group])["ssh_port"],
+            facts.hosts[node.uuid],
+        )
         for node in nodes
     ]
     return Wanted(
         [line for node in candidates for line in facts.root[node.uuid]],
         ssh_keys.known_hosts_text(config.cluster.cluster_name, hosts),
         ssh_keys.public_keys_text(
-            {node.uuid: facts.root[node.uuid] for node in nodes if node.master_capable}),
+            {node.uuid: facts.root[node.uuid] for node in nodes if node.master_capable}
+        ),
     )
 
 
@@ -78,7 +81,8 @@ def collect(
     :param make: which keys are made: :data:`NOTHING`, :data:`MISSING` ones, or :data:`NEW` ones.
     """
     answers = unit.rpc.call_many(
-        NODE_SSH_KEYS, [node.uuid for node in nodes], kind=kind, bits=bits, make=make)
+        NODE_SSH_KEYS, [node.uuid for node in nodes], kind=kind, bits=bits, make=make
+    )
     facts, failed = Facts({}, {}), []
     for node in nodes:
         answer = answers[node.uuid]
@@ -100,10 +104,17 @@ def send(unit: LogicalUnit, nodes: Sequence[Node], found: Wanted) -> list[str]:
         if not members:
             continue
         answers = unit.rpc.call_many(
-            NODE_SSH_TRUST, [node.uuid for node in members], authorized=found.authorized,
-            known_hosts=found.known_hosts, public_keys=found.public_keys if group else None)
-        failed += [f"node {node.name} did not take the SSH keys: {why(answers[node.uuid].failure)}"
-                   for node in members if answers[node.uuid].failure is not None]
+            NODE_SSH_TRUST,
+            [node.uuid for node in members],
+            authorized=found.authorized,
+            known_hosts=found.known_hosts,
+            public_keys=found.public_keys if group else None,
+        )
+        failed += [
+            f"node {node.name} did not take the SSH keys: {why(answers[node.uuid].failure)}"
+            for node in members
+            if answers[node.uuid].failure is not None
+        ]
     return failed
 
 
@@ -134,7 +145,8 @@ def distribute(unit: LogicalUnit, *, without: Collection[str] = ()) -> None:
         return
     nodes = [node for node in unit.config.online_nodes() if node.uuid not in without]
     facts, failed = collect(
-        unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits)
+        unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits
+    )
     answered = [node for node in nodes if node.uuid in facts.root]
     for node in nodes:
         if node.uuid not in facts.root:
@@ -150,11 +162,13 @@ def verification(unit: LogicalUnit) -> tuple[list[Any] | None, list[str]]:
     data = unit.config.snapshot()
     nodes = unit.config.online_nodes()
     facts, failed = collect(
-        unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits, make=NOTHING)
+        unit, nodes, kind=data.cluster.ssh_key_type, bits=data.cluster.ssh_key_bits, make=NOTHING
+    )
     if len(facts.root) < len(nodes):
         return None, failed
-    failed += [f"node {node.name} has no SSH key of its own" for node in nodes
-               if not facts.root[node.uuid]]
+    failed += [
+        f"node {node.name} has no SSH key of its own" for node in nodes if not facts.root[node.uuid]
+    ]
     found = wanted(data, facts)
     candidates = [node.name for node in nodes if node.master_candidate]
     return [found.authorized, found.known_hosts, found.public_keys, candidates], failed
@@ -175,18 +189,25 @@ def renew(unit: LogicalUnit, *, kind: str, bits: int) -> None:
     _all_or_nothing(failed)
     new, failed = collect(unit, nodes, kind=kind, bits=bits, make=NEW)
     _all_or_nothing(failed)
-    both = Facts({uuid: list(dict.fromkeys([*old.root[uuid], *lines]))
-                  for uuid, lines in new.root.items()}, new.hosts)
+    both = Facts(
+        {uuid: list(dict.fromkeys([*old.root[uuid], *lines])) for uuid, lines in new.root.items()},
+        new.hosts,
+    )
     unit.feedback("* Letting old and new ones log in")
     _all_or_nothing(send(unit, nodes, wanted(unit.config.snapshot(), both)))
     unit.feedback("* Using the new ones")
     answers = unit.rpc.call_many(
-        NODE_SSH_ACTIVATE, [node.uuid for node in nodes], kind=kind, bits=bits)
-    _all_or_nothing([f"node {node.name} uses its old SSH key: {why(answers[node.uuid].failure)}"
-                     for node in nodes if answers[node.uuid].failure is not None])
+        NODE_SSH_ACTIVATE, [node.uuid for node in nodes], kind=kind, bits=bits
+    )
+    _all_or_nothing(
+        [
+            f"node {node.name} uses its old SSH key: {why(answers[node.uuid].failure)}"
+            for node in nodes
+            if answers[node.uuid].failure is not None
+        ]
+    )
     with unit.config.transaction() as change:
-        change.update_cluster(updated(
-            unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
+        change.update_cluster(updated(unit.config.cluster(), ssh_key_type=kind, ssh_key_bits=bits))
     unit.feedback("* Forgetting the old ones")
     last = Facts({node.uuid: [answers[node.uuid].data] for node in nodes}, new.hosts)
     _all_or_nothing(send(unit, nodes, wanted(unit.config.snapshot(), last)))
@@ -196,7 +217,8 @@ def _all_or_nothing(failed: Sequence[str]) -> None:
     if failed:
         raise errors.OpExecError(
             f"{'; '.join(failed)}. The SSH keys that are in use work as before; run 'gnt-cluster"
-            " renew-crypto --new-ssh-keys' again to go on.")
+            " renew-crypto --new-ssh-keys' again to go on."
+        )
 
 
 def name_in_etc_hosts(unit: LogicalUnit, node: Node, *, add: bool) -> None:
@@ -205,8 +227,14 @@ def name_in_etc_hosts(unit: LogicalUnit, node: Node, *, add: bool) -> None:
     if not unit.config.cluster().modify_etc_hosts:
         return
     answer = unit.rpc.call(
-        ETC_HOSTS_MODIFY, unit.config.cluster().master_node, mode="add" if add else "remove",
-        name=node.name, ip=node.primary_ip if add else None)
+        ETC_HOSTS_MODIFY,
+        unit.config.cluster().master_node,
+        mode="add" if add else "remove",
+        name=node.name,
+        ip=node.primary_ip if add else None,
+    )
     if answer.failure is not None:
-        unit.warn(f"node {node.name} could not be {'added to' if add else 'removed from'}"
-                  f" /etc/hosts: {why(answer.failure)}")
+        unit.warn(
+            f"node {node.name} could not be {'added to' if add else 'removed from'}"
+            f" /etc/hosts: {why(answer.failure)}"
+        )

@@ -67,7 +67,8 @@ class Conversation:
         self._open[salt] = peer
         self.asked += 1
         return protocol.pack_request(
-            self._key, protocol.Request(self._kind, self._query, salt), now)
+            self._key, protocol.Request(self._kind, self._query, salt), now
+        )
 
     def take(self, datagram: bytes) -> bool:
         """Look at what arrived.
@@ -107,11 +108,18 @@ class Client:
     :param peers: addresses of the daemons.
     """
 
-    def __init__(self, key: bytes, peers: Sequence[str], *, port: int | None = None,
-                 expire_s: float = const.EXPIRE_S, settle_s: float = SETTLE_S,
-                 clock: Callable[[], float] = time.time,
-                 monotonic: Callable[[], float] = time.monotonic,
-                 sample: Callable[[Sequence[str], int], list[str]] = random.sample) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        peers: Sequence[str],
+        *,
+        port: int | None = None,
+        expire_s: float = const.EXPIRE_S,
+        settle_s: float = SETTLE_S,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        sample: Callable[[Sequence[str], int], list[str]] = random.sample,
+    ) -> None:
         self._key = key
         self._peers = list(dict.fromkeys(peers))
         self._port = port if port is not None else default_port()
@@ -122,8 +130,9 @@ class Client:
         self._sample = sample
 
     @classmethod
-    def of_this_node(cls, here: paths.Paths | None = None, *,
-                     peers: Sequence[str] | None = None) -> Client:
+    def of_this_node(
+        cls, here: paths.Paths | None = None, *, peers: Sequence[str] | None = None
+    ) -> Client:
         """A client with this node's key, asking the master candidates this node knows.
 
         :raises ConfdClientError: this machine has no key, or knows no candidates.
@@ -154,7 +163,8 @@ class Client:
                 family = socket.AF_INET6 if net.is_ipv6(peer) else socket.AF_INET
                 if family not in sockets:
                     sockets[family] = socket.socket(
-                        family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+                        family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+                    )
                 try:
                     sockets[family].sendto(talk.datagram(peer, self._clock()), (peer, self._port))
                 except OSError:
@@ -166,7 +176,8 @@ class Client:
                 sock.close()
         if talk.best is None:
             raise errors.ConfdClientError(
-                f"none of {text.comma_join(chosen)} answered within {self._expire_s:g} s")
+                f"none of {text.comma_join(chosen)} answered within {self._expire_s:g} s"
+            )
         reply, peer = talk.best
         return Answer(reply.status, reply.answer, reply.serial, peer, talk.asked, talk.answers)
 

@@ -72,7 +72,7 @@ def unpack(keys: list[bytes], datagram: bytes) -> Signed:
     """
     if not datagram.startswith(const.MAGIC):
         raise errors.ConfdMagicError("a datagram without the magic number")
-    envelope = _parse(datagram[len(const.MAGIC):])
+    envelope = _parse(datagram[len(const.MAGIC) :])
     if not isinstance(envelope, dict):
         raise errors.ConfdClientError("the envelope is no JSON object")
     salt, text, signature = (envelope.get(name) for name in ("salt", "msg", "hmac"))
@@ -95,7 +95,10 @@ def _parse(data: bytes) -> Any:
 def pack_request(key: bytes, request: Request, now: float) -> bytes:
     """The datagram of a request."""
     message: dict[str, Any] = {
-        "protocol": const.PROTOCOL_VERSION, "type": request.kind, "rsalt": request.rsalt}
+        "protocol": const.PROTOCOL_VERSION,
+        "type": request.kind,
+        "rsalt": request.rsalt,
+    }
     if request.query is not None:
         message["query"] = request.query
     return pack(key, str(int(now)), message)
@@ -118,9 +121,16 @@ def parse_request(message: Any) -> Request:
 
 def pack_reply(key: bytes, request: Request, reply: Reply) -> bytes:
     """The datagram of an answer."""
-    return pack(key, request.rsalt, {
-        "protocol": const.PROTOCOL_VERSION, "status": reply.status, "answer": reply.answer,
-        "serial": reply.serial})
+    return pack(
+        key,
+        request.rsalt,
+        {
+            "protocol": const.PROTOCOL_VERSION,
+            "status": reply.status,
+            "answer": reply.answer,
+            "serial": reply.serial,
+        },
+    )
 
 
 def unpack_reply(keys: list[bytes], datagram: bytes) -> tuple[str, Reply]:

@@ -43,8 +43,9 @@ def hide_secrets(value: dict[str, Any]) -> dict[str, Any]:
         if key in ("osparams_private", "osparams_private_cluster"):
             shown[key] = ht.redact(inner)
         elif key == "logical_id" and value.get("dev_type") == disk_const.DRBD8:
-            shown[key] = [ht.REDACTED if index == _DRBD_SECRET else part
-                          for index, part in enumerate(inner)]
+            shown[key] = [
+                ht.REDACTED if index == _DRBD_SECRET else part for index, part in enumerate(inner)
+            ]
         elif isinstance(inner, dict):
             shown[key] = hide_secrets(inner)
         elif isinstance(inner, list | tuple):
@@ -79,8 +80,10 @@ class Facts:
         cluster = self.data.cluster
         return {
             (str(cluster.fill_nic(nic.nicparams).get("link", "")), nic.ip): instance
-            for instance in self.data.instances.values() for nic in instance.nics
-            if nic.ip is not None}
+            for instance in self.data.instances.values()
+            for nic in instance.nics
+            if nic.ip is not None
+        }
 
     @cached_property
     def _document(self) -> dict[str, Any]:
@@ -167,9 +170,11 @@ class Facts:
         fields = query.get(const.KEY_FIELDS) if isinstance(query, dict) else None
         if not isinstance(fields, list):
             raise _Wrong(_ARGUMENT)
-        known = {const.FIELD_NAME: master.name,
-                 const.FIELD_CLUSTER_IP: self.data.cluster.master_ip,
-                 const.FIELD_MASTER_IP: master.primary_ip}
+        known = {
+            const.FIELD_NAME: master.name,
+            const.FIELD_CLUSTER_IP: self.data.cluster.master_ip,
+            const.FIELD_MASTER_IP: master.primary_ip,
+        }
         found = []
         for field in fields:
             if not isinstance(field, int) or isinstance(field, bool) or field not in known:
@@ -181,8 +186,9 @@ class Facts:
         return [node.primary_ip for node in self.data.nodes.values()], self.serial
 
     def candidate_ips(self, _query: Any) -> tuple[Any, int]:
-        return [node.primary_ip for node in self.data.nodes.values()
-                if node.master_candidate], self.serial
+        return [
+            node.primary_ip for node in self.data.nodes.values() if node.master_candidate
+        ], self.serial
 
     def instance_ips(self, query: Any) -> tuple[Any, int]:
         wanted = self.link(query)
@@ -201,11 +207,16 @@ class Facts:
                         continue
                     here = node.uuid == first
                     peer = self.data.nodes.get(second if here else first)
-                    rows.append([
-                        node.name, first_minor if here else second_minor, instance.name,
-                        f"disk/{index}",
-                        "primary" if instance.primary_node == node.uuid else "secondary",
-                        peer.name if peer is not None else ""])
+                    rows.append(
+                        [
+                            node.name,
+                            first_minor if here else second_minor,
+                            instance.name,
+                            f"disk/{index}",
+                            "primary" if instance.primary_node == node.uuid else "secondary",
+                            peer.name if peer is not None else "",
+                        ]
+                    )
         return rows, node.serial_no
 
     def node_instances(self, query: Any) -> tuple[Any, int]:
@@ -214,8 +225,11 @@ class Facts:
         for instance in self.data.instances.values():
             if instance.primary_node == node.uuid:
                 primaries.append(_told(instance))
-            elif any(node.uuid in self.data.disks[uuid].all_node_uuids()
-                     for uuid in instance.disks if uuid in self.data.disks):
+            elif any(
+                node.uuid in self.data.disks[uuid].all_node_uuids()
+                for uuid in instance.disks
+                if uuid in self.data.disks
+            ):
                 secondaries.append(_told(instance))
         return [primaries, secondaries], node.serial_no
 

@@ -74,8 +74,10 @@ class Responder:
             return BAD_SIGNATURE, None
         except errors.ConfdClientError:
             return MALFORMED, None
-        if not (signed.salt.isascii() and signed.salt.isdecimal() and len(signed.salt) < 20) \
-                or abs(int(signed.salt) - now) > const.MAX_CLOCK_SKEW_S:
+        if (
+            not (signed.salt.isascii() and signed.salt.isdecimal() and len(signed.salt) < 20)
+            or abs(int(signed.salt) - now) > const.MAX_CLOCK_SKEW_S
+        ):
             return BAD_SALT, None
         if self._is_replay(signed.signature, tick):
             return REPLAYED, None

@@ -65,7 +65,8 @@ def load(path: str) -> tuple[ConfigData, int]:
         raw = json.loads(fs.read_bytes(path))
     except FileNotFoundError as err:
         raise errors.ConfigurationError(
-            f"file {path} is missing. This machine is not the master of a cluster.") from err
+            f"file {path} is missing. This machine is not the master of a cluster."
+        ) from err
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
     except errors.ParseError as err:
@@ -80,7 +81,9 @@ def load(path: str) -> tuple[ConfigData, int]:
     if data.cluster.master_node not in data.nodes:
         raise errors.ConfigurationError(
             f"{path}: cluster/master_node: node {data.cluster.master_node} is not in the "
-            "configuration", "cluster/master_node")
+            "configuration",
+            "cluster/master_node",
+        )
     return data, raw["version"]
 
 
@@ -115,8 +118,12 @@ class Config(Questions):
 
     @classmethod
     def open(
-        cls, path: str, *, distribute: Distribute | None = None,
-        clock: Callable[[], float] = clock.now, write: Writer = write_config_file,
+        cls,
+        path: str,
+        *,
+        distribute: Distribute | None = None,
+        clock: Callable[[], float] = clock.now,
+        write: Writer = write_config_file,
     ) -> Config:
         """Load, check and, where needed, upgrade the configuration file.
 
@@ -145,10 +152,19 @@ class Config(Questions):
             kept.open(data)
         except OSError as err:
             raise errors.ConfigurationError(
-                f"cannot use the history in {history_dir(path)}: {err.strerror}") from err
-        return cls(ConfigStore(
-            path, data, distribute=distribute, now=clock, write=write, catch_up_s=CATCH_UP_S,
-            history=kept))
+                f"cannot use the history in {history_dir(path)}: {err.strerror}"
+            ) from err
+        return cls(
+            ConfigStore(
+                path,
+                data,
+                distribute=distribute,
+                now=clock,
+                write=write,
+                catch_up_s=CATCH_UP_S,
+                history=kept,
+            )
+        )
 
     def snapshot(self) -> ConfigData:
         """The present state; never changes."""
@@ -199,8 +215,11 @@ class Config(Questions):
         """The configuration as it was; see :func:`ganeti.config.history.state_at`."""
         return history.state_at(self.snapshot(), self._kept(), point)
 
-    def compare(self, first: int | float, last: int | float,
-                ) -> tuple[int, int, list[history.Change]]:
+    def compare(
+        self,
+        first: int | float,
+        last: int | float,
+    ) -> tuple[int, int, list[history.Change]]:
         """What changed between two states; see :func:`ganeti.config.history.compare`."""
         return history.compare(self.snapshot(), self._kept(), first, last)
 
@@ -238,8 +257,9 @@ class Config(Questions):
         """Take the name of a logical volume, as ``vg/lv``."""
         self._store.reservations.reserve(reservations.LV, volume, ec_id)
 
-    def reserve_ip(self, network_uuid: str, address: str, ec_id: str, *,
-                   external_ok: bool = False) -> None:
+    def reserve_ip(
+        self, network_uuid: str, address: str, ec_id: str, *, external_ok: bool = False
+    ) -> None:
         """Take an address of a network; the commit of the instance marks it in the pool.
 
         :param external_ok: also one which somebody outside of the cluster has.
@@ -249,7 +269,8 @@ class Config(Questions):
         if pool.is_taken(address, external=True) and not external_ok:
             raise errors.ReservationError(
                 f"IP address {address} of network {pool.network.name} is reserved for somebody "
-                "outside of the cluster")
+                "outside of the cluster"
+            )
         self._store.reservations.reserve(reservations.IP, (network_uuid, address), ec_id)
 
     def generate_ip(self, network_uuid: str, ec_id: str) -> str:
@@ -259,7 +280,8 @@ class Config(Questions):
         """
         pool = AddressPool(self.network(network_uuid))
         found = self._store.reservations.first_free(
-            reservations.IP, ((network_uuid, address) for address in pool.free_addresses()), ec_id)
+            reservations.IP, ((network_uuid, address) for address in pool.free_addresses()), ec_id
+        )
         if found is None:
             raise errors.AddressPoolError(f"network {pool.network.name} has no free address")
         return found[1]
@@ -273,7 +295,8 @@ class Config(Questions):
         for uuid in node_uuids:
             self.node(uuid)
             pair = self._store.reservations.first_free(
-                reservations.MINOR, ((uuid, minor) for minor in itertools.count()), ec_id)
+                reservations.MINOR, ((uuid, minor) for minor in itertools.count()), ec_id
+            )
             assert pair is not None
             found.append(pair[1])
         return tuple(found)
@@ -318,8 +341,9 @@ class Config(Questions):
         with self.transaction() as change:
             change.update_instance(instance, ec_id)
 
-    def mark_instance(self, uuid: str, admin_state: str,
-                      source: str = instance_const.SOURCE_ADMIN) -> None:
+    def mark_instance(
+        self, uuid: str, admin_state: str, source: str = instance_const.SOURCE_ADMIN
+    ) -> None:
         """Say what is wanted of an instance: ``up``, ``down`` or ``offline``."""
         with self.transaction() as change:
             change.mark_instance(uuid, admin_state, source)

@@ -116,18 +116,27 @@ class Commit(NamedTuple):
     version: int
 
 
-def commit_of(before: ConfigData, after: ConfigData, changed: Iterable[tuple[str, str]],
-              author: Author) -> Commit:
+def commit_of(
+    before: ConfigData, after: ConfigData, changed: Iterable[tuple[str, str]], author: Author
+) -> Commit:
     """Describe one transaction.
 
     :param changed: kind and UUID of the objects it touched.
     """
-    return Commit(after.serial_no, after.mtime, before.serial_no, before.mtime, author,
-                  tuple(_changes(before, after, changed)), after.version)
+    return Commit(
+        after.serial_no,
+        after.mtime,
+        before.serial_no,
+        before.mtime,
+        author,
+        tuple(_changes(before, after, changed)),
+        after.version,
+    )
 
 
-def _changes(before: ConfigData, after: ConfigData,
-             changed: Iterable[tuple[str, str]]) -> Iterator[Change]:
+def _changes(
+    before: ConfigData, after: ConfigData, changed: Iterable[tuple[str, str]]
+) -> Iterator[Change]:
     for kind, uuid in sorted(changed):
         if (kind, uuid) == CLUSTER:
             old, new = before.cluster, after.cluster
@@ -135,8 +144,12 @@ def _changes(before: ConfigData, after: ConfigData,
             old, new = getattr(before, kind).get(uuid), getattr(after, kind).get(uuid)
         if old is new:
             continue
-        change = change_of(kind, uuid, None if old is None else codec.to_dict(old),
-                           None if new is None else codec.to_dict(new))
+        change = change_of(
+            kind,
+            uuid,
+            None if old is None else codec.to_dict(old),
+            None if new is None else codec.to_dict(new),
+        )
         if change is not None:
             yield _shortened(change)
 
@@ -155,24 +168,28 @@ def _shortened(change: Change) -> Change:
             continue
         shorter = min(len(was), len(now))
         start = next((place for place in range(shorter) if was[place] != now[place]), shorter)
-        same = next((place for place in range(shorter - start)
-                     if was[-1 - place] != now[-1 - place]), shorter - start)
+        same = next(
+            (place for place in range(shorter - start) if was[-1 - place] != now[-1 - place]),
+            shorter - start,
+        )
         if start + same > shorter // 2:
-            pieces[key] = (start, was[start:len(was) - same], now[start:len(now) - same])
+            pieces[key] = (start, was[start : len(was) - same], now[start : len(now) - same])
             del old[key], new[key]
     return change._replace(old=old, new=new, pieces=pieces)
 
 
-def change_of(kind: str, uuid: str, old: Mapping[str, Any] | None,
-              new: Mapping[str, Any] | None) -> Change | None:
+def change_of(
+    kind: str, uuid: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
+) -> Change | None:
     """Compare two states of an object, given as dictionaries; None when they are the same."""
     known = new if new is not None else old if old is not None else {}
     name = str(known.get("name") or known.get("cluster_name") or uuid)
     if old is None or new is None:
         if old is new:
             return None
-        return Change(kind, uuid, name, None if old is None else dict(old),
-                      None if new is None else dict(new))
+        return Change(
+            kind, uuid, name, None if old is None else dict(old), None if new is None else dict(new)
+        )
     was = {key: value for key, value in old.items() if key not in new or new[key] != value}
     now = {key: value for key, value in new.items() if key not in old or old[key] != value}
     if not was and not now:
@@ -183,9 +200,15 @@ def change_of(kind: str, uuid: str, old: Mapping[str, Any] | None,
 class History:
     """Keeps the records of one configuration. Writing is done by one thread at a time."""
 
-    def __init__(self, directory: str, *, max_commits: int = MAX_COMMITS,
-                 max_bytes: int = MAX_BYTES, file_commits: int = FILE_COMMITS,
-                 file_bytes: int = FILE_BYTES) -> None:
+    def __init__(
+        self,
+        directory: str,
+        *,
+        max_commits: int = MAX_COMMITS,
+        max_bytes: int = MAX_BYTES,
+        file_commits: int = FILE_COMMITS,
+        file_bytes: int = FILE_BYTES,
+    ) -> None:
         self._directory = directory
         self._max_commits = max_commits
         self._max_bytes = max_bytes
@@ -219,8 +242,8 @@ class History:
                 break
             fs.remove_file(f"{self._directory}/{name}")
         self._finished = [
-            (name, os.stat(f"{self._directory}/{name}").st_size)
-            for name in _names(self._directory)]
+            (name, os.stat(f"{self._directory}/{name}").st_size) for name in _names(self._directory)
+        ]
         self._go_on(data.version)
 
     def _go_on(self, version: int) -> None:
@@ -249,8 +272,12 @@ class History:
         self._before = None
         lines = [_line(commit) for commit in commits]
         block = b"".join(lines)
-        if (self._fd is None or self._count >= self._file_commits
-                or self._size >= self._file_bytes or self._version != commits[0].version):
+        if (
+            self._fd is None
+            or self._count >= self._file_commits
+            or self._size >= self._file_bytes
+            or self._version != commits[0].version
+        ):
             self._begin_file(commits[0])
         assert self._fd is not None
         try:
@@ -296,7 +323,8 @@ class History:
         # What this file will hold counts as if it were full.
         reach = first.serial + self._file_commits - self._max_commits
         while self._finished and (
-                total > self._max_bytes or int(self._finished[0][0][len(_PREFIX):]) < reach):
+            total > self._max_bytes or int(self._finished[0][0][len(_PREFIX) :]) < reach
+        ):
             oldest, size = self._finished.pop(0)
             fs.remove_file(f"{self._directory}/{oldest}")
             total -= size
@@ -318,7 +346,7 @@ class History:
             try:
                 text = fs.read_bytes(path)
             except FileNotFoundError:
-                return      # it was the oldest, and just became too old
+                return  # it was the oldest, and just became too old
             except OSError as err:
                 raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
             yield from reversed(_parse(path, text))
@@ -334,13 +362,19 @@ def _names(directory: str) -> list[str]:
 def _line(commit: Commit) -> bytes:
     author = commit.author
     record: dict[str, Any] = {
-        "serial": commit.serial, "time": commit.time_s,
+        "serial": commit.serial,
+        "time": commit.time_s,
         "was": [commit.before_serial, commit.before_time_s],
-        "job": author.job_id, "op": author.opcode, "source": author.source,
+        "job": author.job_id,
+        "op": author.opcode,
+        "source": author.source,
         "reason": author.reason,
-        "changes": None if commit.changes is None else [
-            [*item[:5], dict(item.pieces)] if item.pieces else item[:5]
-            for item in commit.changes]}
+        "changes": None
+        if commit.changes is None
+        else [
+            [*item[:5], dict(item.pieces)] if item.pieces else item[:5] for item in commit.changes
+        ],
+    }
     line = json.dumps(record).encode() + b"\n"
     if len(line) > MAX_RECORD_BYTES:
         line = json.dumps({**record, "changes": None}).encode() + b"\n"
@@ -364,15 +398,22 @@ def _commit(record: dict[str, Any], version: int) -> Commit:
     changes = record["changes"]
     before_serial, before_time_s = record["was"]
     return Commit(
-        record["serial"], record["time"], before_serial, before_time_s,
+        record["serial"],
+        record["time"],
+        before_serial,
+        before_time_s,
         Author(record["job"], record["op"], record["source"], record["reason"]),
-        None if changes is None else tuple(map(_read_change, changes)), version)
+        None if changes is None else tuple(map(_read_change, changes)),
+        version,
+    )
 
 
 def _read_change(row: list[Any]) -> Change:
     kind, uuid, name, old, new, *more = row
-    pieces = {key: (int(start), list(was), list(now))
-              for key, (start, was, now) in (more[0] if more else {}).items()}
+    pieces = {
+        key: (int(start), list(was), list(now))
+        for key, (start, was, now) in (more[0] if more else {}).items()
+    }
     return Change(kind, uuid, name, old, new, pieces)
 
 
@@ -389,7 +430,7 @@ def _length_until(text: bytes, data: ConfigData) -> int:
             record = json.loads(text[start:end])
             serial, time_s = record["serial"], record["time"]
         except (errors.ParseError, KeyError, TypeError):
-            end = start     # torn by a loss of power
+            end = start  # torn by a loss of power
             continue
         if serial < data.serial_no or (serial, time_s) == (data.serial_no, data.mtime):
             return end
@@ -406,9 +447,11 @@ class PastState:
         whole = codec.to_dict(data)
         self.cluster: dict[str, Any] = whole.pop("cluster")
         self.tables: dict[str, dict[str, Any]] = {
-            kind: value for kind, value in whole.items() if isinstance(value, dict)}
+            kind: value for kind, value in whole.items() if isinstance(value, dict)
+        }
         self.root: dict[str, Any] = {
-            key: value for key, value in whole.items() if not isinstance(value, dict)}
+            key: value for key, value in whole.items() if not isinstance(value, dict)
+        }
 
     @property
     def serial(self) -> int:
@@ -438,15 +481,21 @@ class PastState:
         if (commit.serial, commit.time_s) != (self.serial, self.time_s):
             raise errors.OpPrereqError(
                 f"the history has a gap between serial numbers {commit.serial} and {self.serial}: "
-                "nothing older can be told from it", errors.ECODE_STATE)
+                "nothing older can be told from it",
+                errors.ECODE_STATE,
+            )
         if commit.version != self.root["version"]:
             raise errors.OpPrereqError(
                 f"the configuration was upgraded after serial number {commit.serial}; nothing "
-                "older can be told", errors.ECODE_STATE)
+                "older can be told",
+                errors.ECODE_STATE,
+            )
         if commit.changes is None:
             raise errors.OpPrereqError(
                 f"the commit with serial number {commit.serial} changed too much to be kept; "
-                "nothing older can be told", errors.ECODE_STATE)
+                "nothing older can be told",
+                errors.ECODE_STATE,
+            )
         for change in commit.changes:
             self._take_back_change(change)
         self.root["serial_no"], self.root["mtime"] = commit.before_serial, commit.before_time_s
@@ -458,11 +507,10 @@ class PastState:
             return
         old = dict(change.old)
         if change.new is not None:
-            kept = {key: value for key, value in (present or {}).items()
-                    if key not in change.new}
+            kept = {key: value for key, value in (present or {}).items() if key not in change.new}
             for key, (start, was, now) in change.pieces.items():
                 whole = kept[key]
-                kept[key] = [*whole[:start], *was, *whole[start + len(now):]]
+                kept[key] = [*whole[:start], *was, *whole[start + len(now) :]]
             old = {**kept, **old}
         if (change.kind, change.uuid) == CLUSTER:
             self.cluster = old
@@ -482,8 +530,12 @@ def state_at(data: ConfigData, history: History, point: int | float) -> PastStat
     return state
 
 
-def compare(data: ConfigData, history: History, first: int | float, last: int | float,
-            ) -> tuple[int, int, list[Change]]:
+def compare(
+    data: ConfigData,
+    history: History,
+    first: int | float,
+    last: int | float,
+) -> tuple[int, int, list[Change]]:
     """What is different between two states.
 
     :param first: as `point` of :func:`state_at`; the older one.
@@ -496,7 +548,8 @@ def compare(data: ConfigData, history: History, first: int | float, last: int | 
     newest = state.serial
     if _reached(state, first) and not (isinstance(first, int) and first == newest):
         raise errors.OpPrereqError(
-            f"{_point_text(first)} is not before {_point_text(last)}", errors.ECODE_INVAL)
+            f"{_point_text(first)} is not before {_point_text(last)}", errors.ECODE_INVAL
+        )
     later: dict[tuple[str, str], dict[str, Any] | None] = {}
 
     def remember(commit: Commit) -> None:
@@ -504,10 +557,13 @@ def compare(data: ConfigData, history: History, first: int | float, last: int | 
             later.setdefault((change.kind, change.uuid), state.get(change.kind, change.uuid))
 
     _go_back(state, commits, first, remember)
-    found = (change_of(kind, uuid, state.get(kind, uuid), new)
-             for (kind, uuid), new in later.items())
-    changes = sorted((change for change in found if change is not None),
-                     key=lambda change: (change.kind, change.name, change.uuid))
+    found = (
+        change_of(kind, uuid, state.get(kind, uuid), new) for (kind, uuid), new in later.items()
+    )
+    changes = sorted(
+        (change for change in found if change is not None),
+        key=lambda change: (change.kind, change.name, change.uuid),
+    )
     return state.serial, newest, changes
 
 
@@ -517,24 +573,27 @@ def _older(history: History, state: PastState) -> Iterator[Commit]:
     return (commit for commit in history.commits() if commit.serial <= serial)
 
 
-def _go_back(state: PastState, commits: Iterator[Commit], point: int | float,
-             before: Any = None) -> None:
+def _go_back(
+    state: PastState, commits: Iterator[Commit], point: int | float, before: Any = None
+) -> None:
     if isinstance(point, int) and point > state.serial:
         raise errors.OpPrereqError(
             f"there is no serial number {point} yet; the newest is {state.serial}",
-            errors.ECODE_NOENT)
+            errors.ECODE_NOENT,
+        )
     while not _reached(state, point):
         commit = next(commits, None)
         if commit is None:
             raise errors.OpPrereqError(
                 f"the history reaches back to serial number {state.serial}, not to "
-                f"{_point_text(point)}", errors.ECODE_NOENT)
+                f"{_point_text(point)}",
+                errors.ECODE_NOENT,
+            )
         if before is not None:
             before(commit)
         state.take_back(commit)
     if isinstance(point, int) and state.serial != point:
-        raise errors.OpPrereqError(
-            f"there was no serial number {point}", errors.ECODE_NOENT)
+        raise errors.OpPrereqError(f"there was no serial number {point}", errors.ECODE_NOENT)
 
 
 def _reached(state: PastState, point: int | float) -> bool:

@@ -19,12 +19,16 @@ from ganeti.objects import ConfigData, Disk, Instance
 # Kinds of values. The first three are also kinds of reservations.
 INSTANCE_NAME: Final = "instance name"
 MAC: Final = "MAC address"
-LV: Final = "logical volume"         # "vg/lv"
-IP: Final = "IP address"             # (network uuid, address)
-MINOR: Final = "DRBD minor"          # (node uuid, minor)
+LV: Final = "logical volume"  # "vg/lv"
+IP: Final = "IP address"  # (network uuid, address)
+MINOR: Final = "DRBD minor"  # (node uuid, minor)
 PORT: Final = "port"
-NAMES: Final = {"nodes": "node name", "nodegroups": "node group name",
-                "instances": INSTANCE_NAME, "networks": "network name"}
+NAMES: Final = {
+    "nodes": "node name",
+    "nodegroups": "node group name",
+    "instances": INSTANCE_NAME,
+    "networks": "network name",
+}
 
 _TABLES: Final = ("nodes", "nodegroups", "instances", "networks", "disks")
 
@@ -43,8 +47,11 @@ def values_of(kind: str, obj: Any) -> Iterator[Key]:
 
 def addresses(instance: Instance) -> list[tuple[str, str]]:
     """Network UUID and address of each card whose address is from a network."""
-    return [(nic.network, nic.ip) for nic in instance.nics
-            if nic.network is not None and nic.ip is not None]
+    return [
+        (nic.network, nic.ip)
+        for nic in instance.nics
+        if nic.network is not None and nic.ip is not None
+    ]
 
 
 def _instance_values(instance: Instance) -> Iterator[Key]:
@@ -103,8 +110,7 @@ class Index:
         if present is None:
             self._owners[key] = uuid
         else:
-            self._owners[key] = (
-                *((present,) if isinstance(present, str) else present), uuid)
+            self._owners[key] = (*((present,) if isinstance(present, str) else present), uuid)
 
     def _remove(self, key: Key, uuid: str) -> None:
         present = self._owners[key]

@@ -24,8 +24,9 @@ class Members(NamedTuple):
     @property
     def candidates(self) -> frozenset[str]:
         """Names of the master candidates that are online."""
-        return frozenset(name for name, node in self.nodes.items()
-                         if node.master_candidate and not node.offline)
+        return frozenset(
+            name for name, node in self.nodes.items() if node.master_candidate and not node.offline
+        )
 
     @property
     def online(self) -> frozenset[str]:
@@ -45,13 +46,18 @@ def read_members(path: str) -> Members:
     """
     try:
         raw = upgrade.upgrade(json.loads(fs.read_bytes(path)))
-        nodes = [codec.from_dict(Node, {**value, "uuid": uuid})
-                 for uuid, value in raw["nodes"].items()]
-        found = Members({node.name.lower(): node for node in nodes},
-                        raw["cluster"]["master_node"], raw["serial_no"])
+        nodes = [
+            codec.from_dict(Node, {**value, "uuid": uuid}) for uuid, value in raw["nodes"].items()
+        ]
+        found = Members(
+            {node.name.lower(): node for node in nodes},
+            raw["cluster"]["master_node"],
+            raw["serial_no"],
+        )
     except FileNotFoundError as err:
         raise errors.ConfigurationError(
-            f"file {path} is missing. This node is no master candidate.") from err
+            f"file {path} is missing. This node is no master candidate."
+        ) from err
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
     except errors.ConfigVersionMismatch:
@@ -62,5 +68,6 @@ def read_members(path: str) -> Members:
         raise errors.ConfigurationError(f"{path} is no configuration: {err!r:.200}") from err
     if all(node.uuid != found.master_uuid for node in found.nodes.values()):
         raise errors.ConfigurationError(
-            f"{path}: cluster/master_node: node {found.master_uuid} is not in the configuration")
+            f"{path}: cluster/master_node: node {found.master_uuid} is not in the configuration"
+        )
     return found

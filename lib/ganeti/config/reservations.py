@@ -35,8 +35,9 @@ class Reservations:
     :param snapshot: the present state.
     """
 
-    def __init__(self, holds: Callable[[str, Any], bool],
-                 snapshot: Callable[[], ConfigData]) -> None:
+    def __init__(
+        self, holds: Callable[[str, Any], bool], snapshot: Callable[[], ConfigData]
+    ) -> None:
         self._holds = holds
         self._snapshot = snapshot
         self._mutex = threading.Lock()
@@ -59,7 +60,8 @@ class Reservations:
                 return
             if holder is not None:
                 raise errors.ReservationError(
-                    f"{kind} {_shown(value)} is being taken by another operation")
+                    f"{kind} {_shown(value)} is being taken by another operation"
+                )
             if self._holds(kind, value):
                 raise errors.ReservationError(f"{kind} {_shown(value)} is already in use")
             self._taken[kind, value] = ec_id
@@ -92,8 +94,13 @@ class Reservations:
             uuid = text.new_uuid()
             data = self._snapshot()
             tables: tuple[Collection[str], ...] = (
-                data.nodes, data.nodegroups, data.instances, data.networks, data.disks,
-                data.filters)
+                data.nodes,
+                data.nodegroups,
+                data.instances,
+                data.networks,
+                data.disks,
+                data.filters,
+            )
             if not any(uuid in table for table in tables):
                 found = self.first_free(UUID, [uuid], ec_id)
                 if found is not None:

@@ -82,9 +82,13 @@ def standing(vote: MasterVote) -> Standing:
 
     :raises ParseError: an epoch in it is none.
     """
-    return Standing(vote.master.lower(), parse(vote.epoch),
-                    (parse(vote.config_epoch), vote.config_serial),
-                    (parse(vote.queue_epoch), vote.last_job), vote.config_digest)
+    return Standing(
+        vote.master.lower(),
+        parse(vote.epoch),
+        (parse(vote.config_epoch), vote.config_serial),
+        (parse(vote.queue_epoch), vote.last_job),
+        vote.config_digest,
+    )
 
 
 class Outcome(enum.Enum):
@@ -140,25 +144,36 @@ def judge(ballot: Ballot, answers: Mapping[str, Standing]) -> Verdict:
     missing = _missing(ballot, answers)
     own = answers.get(ballot.me)
     if own is None:
-        return Verdict(Outcome.NO_QUORUM, (
-            f"the node daemon of {ballot.me} itself does not answer", *missing))
+        return Verdict(
+            Outcome.NO_QUORUM, (f"the node daemon of {ballot.me} itself does not answer", *missing)
+        )
     newer = _newer(ballot.me, own, answers)
     other = None if ballot.moving else _other_master(ballot, answers)
     if other is not None:
         name, count = other
-        return Verdict(Outcome.OTHER_MASTER, (
-            f"{count} of {len(ballot.voters)} nodes take {name} for the master", *newer), name)
+        return Verdict(
+            Outcome.OTHER_MASTER,
+            (f"{count} of {len(ballot.voters)} nodes take {name} for the master", *newer),
+            name,
+        )
     if newer:
         return Verdict(Outcome.STALE, newer)
     if missing:
         return Verdict(Outcome.NO_QUORUM, missing)
     if not ballot.moving:
-        agreeing = [name for name, one in answers.items()
-                    if one.master == ballot.me and name in ballot.voters]
+        agreeing = [
+            name
+            for name, one in answers.items()
+            if one.master == ballot.me and name in ballot.voters
+        ]
         if len(agreeing) < majority(len(ballot.voters)):
-            return Verdict(Outcome.NO_QUORUM, (
-                f"only {len(agreeing)} of {len(ballot.voters)} nodes take {ballot.me} for the"
-                f" master, {majority(len(ballot.voters))} have to",))
+            return Verdict(
+                Outcome.NO_QUORUM,
+                (
+                    f"only {len(agreeing)} of {len(ballot.voters)} nodes take {ballot.me} for the"
+                    f" master, {majority(len(ballot.voters))} have to",
+                ),
+            )
     return Verdict(Outcome.WON)
 
 
@@ -169,7 +184,8 @@ def _missing(ballot: Ballot, answers: Collection[str]) -> tuple[str, ...]:
             silent = ", ".join(sorted(members - set(answers)))
             found.append(
                 f"only {len(members & set(answers))} of {len(members)} {what} answer,"
-                f" {majority(len(members))} have to (no answer from {silent})")
+                f" {majority(len(members))} have to (no answer from {silent})"
+            )
     return tuple(found)
 
 
@@ -178,11 +194,15 @@ def _newer(me: str, own: Standing, answers: Mapping[str, Standing]) -> tuple[str
     for name in sorted(answers):
         one = answers[name]
         if name != me and one.has_newer_config(own):
-            found.append(f"node {name} has a newer configuration ({_version(one.config)}) than"
-                         f" {me} ({_version(own.config)})")
+            found.append(
+                f"node {name} has a newer configuration ({_version(one.config)}) than"
+                f" {me} ({_version(own.config)})"
+            )
         if name != me and one.has_newer_jobs(own):
-            found.append(f"node {name} has newer jobs (up to {_version(one.jobs)}) than {me} (up to"
-                         f" {_version(own.jobs)})")
+            found.append(
+                f"node {name} has newer jobs (up to {_version(one.jobs)}) than {me} (up to"
+                f" {_version(own.jobs)})"
+            )
     return tuple(found)
 
 
@@ -217,12 +237,14 @@ def judge_promises(ballot: Ballot, promises: Mapping[str, Standing]) -> Verdict:
     """
     missing = _missing(ballot, promises)
     if missing:
-        return Verdict(Outcome.NO_QUORUM, tuple(
-            reason.replace("answer", "promise") for reason in missing))
+        return Verdict(
+            Outcome.NO_QUORUM, tuple(reason.replace("answer", "promise") for reason in missing)
+        )
     own = promises.get(ballot.me)
     if own is None:
-        return Verdict(Outcome.NO_QUORUM, (
-            f"the node daemon of {ballot.me} itself did not promise",))
+        return Verdict(
+            Outcome.NO_QUORUM, (f"the node daemon of {ballot.me} itself did not promise",)
+        )
     newer = _newer(ballot.me, own, promises)
     if newer:
         return Verdict(Outcome.STALE, newer)

@@ -36,7 +36,8 @@ class InstanceList:
 
     def __init__(self, data: ConfigData) -> None:
         names = sorted(
-            (_natural_key(instance.name), instance.name) for instance in data.instances.values())
+            (_natural_key(instance.name), instance.name) for instance in data.instances.values()
+        )
         # Beside each other, so that joining the lines of the file touches nothing else.
         self._keys = names
         self._lines = [f"{name}\n" for _key, name in names]
@@ -79,10 +80,12 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
     master = data.nodes.get(cluster.master_node)
     if master is None:
         raise errors.ConfigurationError(
-            f"master node {cluster.master_node} is not in the configuration")
+            f"master node {cluster.master_node} is not in the configuration"
+        )
     ssh_ports = [
         f"{node.name}={fill.fill_nd(cluster, data.nodegroups.get(node.group), node)['ssh_port']}"
-        for node in nodes]
+        for node in nodes
+    ]
     found = {
         const.CLUSTER_NAME: _line(cluster.cluster_name),
         const.CLUSTER_TAGS: _lines(sorted(cluster.tags)),
@@ -94,7 +97,8 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         const.MAINTAIN_NODE_HEALTH: _line(cluster.maintain_node_health),
         const.MASTER_CANDIDATES: _lines(node.name for node in candidates),
         const.MASTER_CANDIDATES_CERTS: _lines(
-            f"{uuid}={digest}" for uuid, digest in sorted(cluster.candidate_certs.items())),
+            f"{uuid}={digest}" for uuid, digest in sorted(cluster.candidate_certs.items())
+        ),
         const.MASTER_CANDIDATES_IPS: _lines(node.primary_ip for node in candidates),
         const.MASTER_IP: _line(cluster.master_ip),
         const.MASTER_NETDEV: _line(cluster.master_netdev),
@@ -113,13 +117,14 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
         const.SHARED_FILE_STORAGE_DIR: _line(cluster.shared_file_storage_dir),
         const.SSH_PORTS: _lines(ssh_ports),
         const.UID_POOL: _lines(
-            str(first) if first == last else f"{first}-{last}"
-            for first, last in cluster.uid_pool),
+            str(first) if first == last else f"{first}-{last}" for first, last in cluster.uid_pool
+        ),
     }
     for hypervisor in _HYPERVISORS:
         params = cluster.hvparams.get(hypervisor, {})
         found[const.HVPARAMS_PREFIX + hypervisor] = _lines(
-            f"{name}={params[name]}" for name in sorted(params))
+            f"{name}={params[name]}" for name in sorted(params)
+        )
     return found
 
 
@@ -133,8 +138,9 @@ def _lines(items: Iterable[str]) -> str:
 
 def _named(table: Mapping[str, Any]) -> list[str]:
     return [
-        f"{uuid} {item.name}" for uuid, item in
-        sorted(table.items(), key=lambda entry: _natural_key(entry[1].name))]
+        f"{uuid} {item.name}"
+        for uuid, item in sorted(table.items(), key=lambda entry: _natural_key(entry[1].name))
+    ]
 
 
 class SimpleStore:

@@ -62,9 +62,15 @@ class Distribution:
     Who has the file that was sent last can make the new one of it: see :meth:`difference`.
     """
 
-    def __init__(self, data: ConfigData, pieces: Pieces, candidates: tuple[str, ...],
-                 ssconf: dict[str, str] | None, nodes: tuple[str, ...],
-                 base: Pieces | None = None) -> None:
+    def __init__(
+        self,
+        data: ConfigData,
+        pieces: Pieces,
+        candidates: tuple[str, ...],
+        ssconf: dict[str, str] | None,
+        nodes: tuple[str, ...],
+        base: Pieces | None = None,
+    ) -> None:
         """:param base: the text before this one."""
         self.data = data
         self.candidates = candidates
@@ -86,8 +92,11 @@ class Distribution:
         if self._base is None:
             return None
         return Difference(
-            sum(map(len, self._base)), self._base[-1], difference(self._base, self._pieces),
-            sum(map(len, self._pieces)))
+            sum(map(len, self._base)),
+            self._base[-1],
+            difference(self._base, self._pieces),
+            sum(map(len, self._pieces)),
+        )
 
 
 class Difference(NamedTuple):
@@ -143,8 +152,9 @@ class _Ticket:
 
     __slots__ = ("after", "author", "before", "changed", "done", "error")
 
-    def __init__(self, before: ConfigData, after: ConfigData, changed: set[tuple[str, str]],
-                 author: Author) -> None:
+    def __init__(
+        self, before: ConfigData, after: ConfigData, changed: set[tuple[str, str]], author: Author
+    ) -> None:
         self.before = before
         self.after = after
         self.changed = changed
@@ -160,9 +170,15 @@ class ConfigStore:
     """Owner of the configuration file. Thread-safe."""
 
     def __init__(
-        self, path: str, data: ConfigData, *, distribute: Distribute | None = None,
-        now: Callable[[], float] = clock.now, write: Writer = write_config_file,
-        catch_up_s: tuple[float, float] | None = None, history: History | None = None,
+        self,
+        path: str,
+        data: ConfigData,
+        *,
+        distribute: Distribute | None = None,
+        now: Callable[[], float] = clock.now,
+        write: Writer = write_config_file,
+        catch_up_s: tuple[float, float] | None = None,
+        history: History | None = None,
     ) -> None:
         """:param data: what the file holds.
         :param distribute: sends to other nodes; None while there are none.
@@ -370,9 +386,12 @@ class ConfigStore:
         if self._history is None:
             return False
         try:
-            self._history.append([
-                commit_of(ticket.before, ticket.after, ticket.changed, ticket.author)
-                for ticket in tickets])
+            self._history.append(
+                [
+                    commit_of(ticket.before, ticket.after, ticket.changed, ticket.author)
+                    for ticket in tickets
+                ]
+            )
         except OSError as err:
             log.warning("this change is missing in the history of the configuration: %s", err)
             return False
@@ -392,8 +411,7 @@ class ConfigStore:
         others = False
         for kind, uuid in self._stale:
             if kind == "instances":
-                self._instance_names.replace(
-                    before.instances.get(uuid), data.instances.get(uuid))
+                self._instance_names.replace(before.instances.get(uuid), data.instances.get(uuid))
             elif kind not in _NOT_IN_SSCONF:
                 others = True
         if self._distribute is None:
@@ -407,7 +425,11 @@ class ConfigStore:
         return ssconf.values(data, self._instance_names)
 
     def _send(
-        self, data: ConfigData, text: Pieces, *, everybody: bool = False,
+        self,
+        data: ConfigData,
+        text: Pieces,
+        *,
+        everybody: bool = False,
     ) -> list[DistributionFailure]:
         """Send a state to the nodes.
 
@@ -423,28 +445,44 @@ class ConfigStore:
         self._forget_behind(data)
         online = tuple(uuid for uuid, node in data.nodes.items() if not node.offline)
         candidates = tuple(
-            uuid for uuid in online
-            if data.nodes[uuid].master_candidate and uuid != data.cluster.master_node)
+            uuid
+            for uuid in online
+            if data.nodes[uuid].master_candidate and uuid != data.cluster.master_node
+        )
         if not candidates and wanted is None:
             return []
         with self._leaving_out(candidates, everybody=everybody) as skip:
             if any(SSCONF in what for uuid, what in self._behind.items() if uuid not in skip):
                 wanted = self._ssconf
-            failures = list(self._distribute(Distribution(
-                data, text, tuple(uuid for uuid in candidates if uuid not in skip), wanted,
-                tuple(uuid for uuid in online if uuid not in skip), base)))
+            failures = list(
+                self._distribute(
+                    Distribution(
+                        data,
+                        text,
+                        tuple(uuid for uuid in candidates if uuid not in skip),
+                        wanted,
+                        tuple(uuid for uuid in online if uuid not in skip),
+                        base,
+                    )
+                )
+            )
         for failure in failures:
             node = data.nodes.get(failure.node_uuid)
-            log.warning("node %s did not take the %s: %s",
-                        failure.node_uuid if node is None else node.name, failure.what,
-                        failure.message)
+            log.warning(
+                "node %s did not take the %s: %s",
+                failure.node_uuid if node is None else node.name,
+                failure.what,
+                failure.message,
+            )
         # Without that thread, who missed a value gets all of them with the next change.
         missed = any(failure.what == SSCONF for failure in failures)
         self._ssconf_sent = None if missed and self._catch_up_s is None else self._ssconf
         asked = set(candidates), set(online) if wanted is not None else set()
-        left_out = [DistributionFailure(uuid, what, "it did not answer before")
-                    for uuids, what in zip(asked, (CONFIG, SSCONF), strict=True)
-                    for uuid in sorted(skip & uuids)]
+        left_out = [
+            DistributionFailure(uuid, what, "it did not answer before")
+            for uuids, what in zip(asked, (CONFIG, SSCONF), strict=True)
+            for uuid in sorted(skip & uuids)
+        ]
         self._note_behind(*asked, [*failures, *left_out])
         self._note_silent(set().union(*asked) - skip, failures)
         failures += left_out
@@ -452,8 +490,9 @@ class ConfigStore:
         return failures
 
     @contextlib.contextmanager
-    def _leaving_out(self, candidates: Sequence[str], *, everybody: bool
-                     ) -> Iterator[frozenset[str]]:
+    def _leaving_out(
+        self, candidates: Sequence[str], *, everybody: bool
+    ) -> Iterator[frozenset[str]]:
         """Whom a commit is not sent to, while that is being sent: those a thread tries again.
 
         That is who is silent; while the thread sends, everybody who is behind, so that what arrives
@@ -486,7 +525,10 @@ class ConfigStore:
         self._silent &= set(self._behind)
 
     def _note_behind(
-        self, candidates: set[str], nodes: set[str], failures: Sequence[DistributionFailure],
+        self,
+        candidates: set[str],
+        nodes: set[str],
+        failures: Sequence[DistributionFailure],
     ) -> None:
         """Bring the books up to date after these nodes were sent configuration and ssconf."""
         failed = {(failure.node_uuid, failure.what) for failure in failures}
@@ -506,7 +548,8 @@ class ConfigStore:
     def _start_catching_up(self) -> None:
         if self._behind and self._catch_up_s is not None and self._catching_up is None:
             self._catching_up = threading.Thread(
-                target=self._keep_trying, name="config-catch-up", daemon=True)
+                target=self._keep_trying, name="config-catch-up", daemon=True
+            )
             self._catching_up.start()
 
     def _keep_trying(self) -> None:
@@ -531,18 +574,24 @@ class ConfigStore:
 
     def _judge(self, data: ConfigData, failures: Sequence[DistributionFailure]) -> str | None:
         """What to tell those who wait: None when a majority of the candidates has the change."""
-        online = [uuid for uuid, node in data.nodes.items()
-                  if node.master_candidate and not node.offline]
-        lost = {failure.node_uuid: failure.message for failure in failures
-                if failure.what == CONFIG and failure.node_uuid in online}
+        online = [
+            uuid for uuid, node in data.nodes.items() if node.master_candidate and not node.offline
+        ]
+        lost = {
+            failure.node_uuid: failure.message
+            for failure in failures
+            if failure.what == CONFIG and failure.node_uuid in online
+        }
         have = len(online) - len(lost)
         if not lost or role.is_committed(set(online) - set(lost), online):
             return None
         told = "; ".join(
-            f"{data.nodes[uuid].name}: {message}" for uuid, message in sorted(lost.items()))
+            f"{data.nodes[uuid].name}: {message}" for uuid, message in sorted(lost.items())
+        )
         return (
             f"the configuration was changed on the master, but only {have} of {len(online)} master "
-            f"candidates have it ({told}). Mark nodes offline which cannot be reached.")
+            f"candidates have it ({told}). Mark nodes offline which cannot be reached."
+        )
 
 
 def _to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str] | None:
@@ -559,7 +608,9 @@ def _to_send(sent: dict[str, str] | None, now: dict[str, str]) -> dict[str, str]
 
 
 def _ssconf_differs(
-    before: ConfigData, data: ConfigData, changed: set[tuple[str, str]],
+    before: ConfigData,
+    data: ConfigData,
+    changed: set[tuple[str, str]],
 ) -> bool:
     for kind, uuid in changed:
         if kind == "instances":

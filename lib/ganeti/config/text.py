@@ -46,9 +46,14 @@ class Text:
                 self._cluster = _encode(codec.to_dict(data.cluster))
             else:
                 self._tables[kind].put(uuid, getattr(data, kind).get(uuid))
-        root = _encode({
-            "version": data.version, "ctime": data.ctime, "mtime": data.mtime,
-            "serial_no": data.serial_no})
+        root = _encode(
+            {
+                "version": data.version,
+                "ctime": data.ctime,
+                "mtime": data.mtime,
+                "serial_no": data.serial_no,
+            }
+        )
         pieces = [b'{"cluster":', self._cluster]
         for kind in KINDS:
             pieces.append(_OPENING[kind])

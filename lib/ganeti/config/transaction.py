@@ -38,12 +38,20 @@ ObjectT = TypeVar("ObjectT", Node, NodeGroup, Instance, Network, Disk)
 
 KINDS: Final = ("nodes", "nodegroups", "instances", "networks", "disks", "filters")
 _LABELS: Final = {
-    "nodes": "node", "nodegroups": "node group", "instances": "instance", "networks": "network",
-    "disks": "disk", "filters": "filter rule",
+    "nodes": "node",
+    "nodegroups": "node group",
+    "instances": "instance",
+    "networks": "network",
+    "disks": "disk",
+    "filters": "filter rule",
 }
 _KIND_OF: Final[dict[type, str]] = {
-    Node: "nodes", NodeGroup: "nodegroups", Instance: "instances", Network: "networks",
-    Disk: "disks", FilterRule: "filters",
+    Node: "nodes",
+    NodeGroup: "nodegroups",
+    Instance: "instances",
+    Network: "networks",
+    Disk: "disks",
+    FilterRule: "filters",
 }
 
 # Stands in the set of changed keys for the cluster object.
@@ -56,8 +64,9 @@ class Transaction:
     :param index: of `base`; follows the changes.
     """
 
-    def __init__(self, base: ConfigData, index: Index, reservations: Reservations,
-                 now: Callable[[], float]) -> None:
+    def __init__(
+        self, base: ConfigData, index: Index, reservations: Reservations, now: Callable[[], float]
+    ) -> None:
         self._base = base
         self._index = index
         # What the index was told: kind, UUID, the object as it was and as it is.
@@ -81,8 +90,12 @@ class Transaction:
         """The new state, with the next serial number and the time of the transaction."""
         tables: Any = self._tables
         return dataclasses.replace(
-            self._base, cluster=self._cluster, serial_no=self._base.serial_no + 1,
-            mtime=self.now, **tables)
+            self._base,
+            cluster=self._cluster,
+            serial_no=self._base.serial_no + 1,
+            mtime=self.now,
+            **tables,
+        )
 
     def abandon(self) -> None:
         """Forget the changes: let the index say again what holds for the base."""
@@ -156,9 +169,15 @@ class Transaction:
         instance = self._get("instances", uuid)
         for disk_uuid in instance.disks:
             self._put(updated(self._get("disks", disk_uuid), now=self.now, forthcoming=True))
-        self._put(updated(
-            instance, now=self.now, forthcoming=True, disks_active=False,
-            admin_state=instance_const.ADMIN_DOWN))
+        self._put(
+            updated(
+                instance,
+                now=self.now,
+                forthcoming=True,
+                disks_active=False,
+                admin_state=instance_const.ADMIN_DOWN,
+            )
+        )
 
     def update_instance(self, instance: Instance, ec_id: str | None = None) -> None:
         """Replace an instance by a changed one; its disks are changed by other operations.
@@ -168,15 +187,17 @@ class Transaction:
         present = self._get("instances", instance.uuid)
         if present.disks != instance.disks:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: disks are not changed this way")
+                f"instance {instance.name}: disks are not changed this way"
+            )
         self._require("nodes", instance.primary_node, f"instance {instance.name}")
         self._check_name("instances", instance.name, instance.uuid)
         self._check_nics(instance, ec_id)
         self._replace(present, instance)
         self._settle_addresses(present, instance)
 
-    def mark_instance(self, uuid: str, admin_state: str,
-                      source: str = instance_const.SOURCE_ADMIN) -> None:
+    def mark_instance(
+        self, uuid: str, admin_state: str, source: str = instance_const.SOURCE_ADMIN
+    ) -> None:
         """Say what the administrator wants of an instance: ``up``, ``down`` or ``offline``.
 
         :param source: who wanted it, ``admin`` or ``user``.
@@ -185,18 +206,27 @@ class Transaction:
         instance = self._get("instances", uuid)
         if admin_state not in instance_const.ADMIN_STATES:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: there is no state '{admin_state}'")
+                f"instance {instance.name}: there is no state '{admin_state}'"
+            )
         if source not in instance_const.ADMIN_STATE_SOURCES:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: there is no source '{source}' of its state")
+                f"instance {instance.name}: there is no source '{source}' of its state"
+            )
         active = {
-            instance_const.ADMIN_UP: True, instance_const.ADMIN_OFFLINE: False,
+            instance_const.ADMIN_UP: True,
+            instance_const.ADMIN_OFFLINE: False,
         }.get(admin_state, instance.disks_active)
         wanted = (admin_state, source, active)
         if (instance.admin_state, instance.admin_state_source, instance.disks_active) != wanted:
-            self._put(updated(
-                instance, now=self.now, admin_state=admin_state, admin_state_source=source,
-                disks_active=active))
+            self._put(
+                updated(
+                    instance,
+                    now=self.now,
+                    admin_state=admin_state,
+                    admin_state_source=source,
+                    disks_active=active,
+                )
+            )
 
     def set_disks_active(self, uuid: str, active: bool) -> None:
         """Say whether the watcher has to keep the disks of an instance assembled."""
@@ -227,7 +257,8 @@ class Transaction:
         place = len(instance.disks) if index == -1 else index
         if not 0 <= place <= len(instance.disks):
             raise errors.ConfigurationError(
-                f"instance {instance.name}: a disk cannot be number {index}")
+                f"instance {instance.name}: a disk cannot be number {index}"
+            )
         self._add_disk(disk, f"instance {instance.name}")
         uuids = (*instance.disks[:place], disk.uuid, *instance.disks[place:])
         self._set_disks(instance, uuids)
@@ -237,7 +268,8 @@ class Transaction:
         instance = self._get("instances", instance_uuid)
         if disk_uuid not in instance.disks:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: disk {disk_uuid} is not one of its disks")
+                f"instance {instance.name}: disk {disk_uuid} is not one of its disks"
+            )
         self._release_ports(self._drop("disks", disk_uuid))
         self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
 
@@ -246,7 +278,8 @@ class Transaction:
         instance = self._get("instances", instance_uuid)
         if disk_uuid not in instance.disks:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: disk {disk_uuid} is not one of its disks")
+                f"instance {instance.name}: disk {disk_uuid} is not one of its disks"
+            )
         disk = self._get("disks", disk_uuid)
         self._put(updated(disk, now=self.now, iv_name=""))
         self._set_disks(instance, tuple(uuid for uuid in instance.disks if uuid != disk_uuid))
@@ -261,13 +294,14 @@ class Transaction:
         for other in self._table("instances").values():
             if disk_uuid in other.disks:
                 raise errors.ConfigurationError(
-                    f"disk {disk_uuid} belongs to instance {other.name}")
+                    f"disk {disk_uuid} belongs to instance {other.name}"
+                )
         place = len(instance.disks) if index == -1 else index
         if not 0 <= place <= len(instance.disks):
             raise errors.ConfigurationError(
-                f"instance {instance.name}: a disk cannot be number {index}")
-        self._set_disks(
-            instance, (*instance.disks[:place], disk_uuid, *instance.disks[place:]))
+                f"instance {instance.name}: a disk cannot be number {index}"
+            )
+        self._set_disks(instance, (*instance.disks[:place], disk_uuid, *instance.disks[place:]))
 
     def add_loose_disk(self, disk: Disk) -> None:
         """Add a disk which belongs to no instance (yet)."""
@@ -278,7 +312,8 @@ class Transaction:
         for instance in self._table("instances").values():
             if disk_uuid in instance.disks:
                 raise errors.ConfigurationError(
-                    f"disk {disk_uuid} belongs to instance {instance.name}")
+                    f"disk {disk_uuid} belongs to instance {instance.name}"
+                )
         self._release_ports(self._drop("disks", disk_uuid))
 
     def replace_disks(self, instance_uuid: str, disk_uuids: Collection[str]) -> None:
@@ -325,7 +360,8 @@ class Transaction:
         for instance in self._table("instances").values():
             if instance.primary_node == uuid:
                 raise errors.ConfigurationError(
-                    f"node {node.name} is the primary node of instance {instance.name}")
+                    f"node {node.name} is the primary node of instance {instance.name}"
+                )
         for disk in self._table("disks").values():
             if uuid in disk.nodes or uuid in disk.all_node_uuids():
                 raise errors.ConfigurationError(f"node {node.name} has disk {disk.uuid}")
@@ -375,11 +411,13 @@ class Transaction:
         for group in self._table("nodegroups").values():
             if uuid in group.networks:
                 raise errors.ConfigurationError(
-                    f"network {network.name} is connected to node group {group.name}")
+                    f"network {network.name} is connected to node group {group.name}"
+                )
         for instance in self._table("instances").values():
             if any(nic.network == uuid for nic in instance.nics):
                 raise errors.ConfigurationError(
-                    f"network {network.name} is used by instance {instance.name}")
+                    f"network {network.name} is used by instance {instance.name}"
+                )
         self._drop("networks", uuid)
 
     # -- filters ------------------------------------------------------------------------------
@@ -398,8 +436,9 @@ class Transaction:
     def update_cluster(self, cluster: Cluster) -> None:
         """Replace the cluster by a changed one."""
         self._require("nodes", cluster.master_node, f"cluster {cluster.cluster_name}")
-        self._set_cluster(_successor(
-            self._cluster, cluster, f"cluster {cluster.cluster_name}", self.now))
+        self._set_cluster(
+            _successor(self._cluster, cluster, f"cluster {cluster.cluster_name}", self.now)
+        )
 
     def set_candidate_cert(self, node_uuid: str, digest: str | None) -> None:
         """Note the digest of a master candidate's client certificate, or forget it (None)."""
@@ -427,7 +466,8 @@ class Transaction:
         port = cluster.highest_used_port + 1
         if port > net_const.LAST_PORT:
             raise errors.ConfigurationError(
-                f"the cluster's ports up to {net_const.LAST_PORT} are all in use")
+                f"the cluster's ports up to {net_const.LAST_PORT} are all in use"
+            )
         self._set_cluster(updated(cluster, now=self.now, highest_used_port=port))
         return port
 
@@ -483,12 +523,12 @@ class Transaction:
     def _require(self, kind: str, uuid: str, what: str) -> None:
         if uuid not in self._table(kind):
             raise errors.ConfigurationError(
-                f"{what}: {_LABELS[kind]} {uuid} is not in the configuration")
+                f"{what}: {_LABELS[kind]} {uuid} is not in the configuration"
+            )
 
     def _dated(self, obj: ObjectT) -> ObjectT:
         """A new object with its first serial number and its times."""
-        return dataclasses.replace(
-            obj, serial_no=1, ctime=obj.ctime or self.now, mtime=self.now)
+        return dataclasses.replace(obj, serial_no=1, ctime=obj.ctime or self.now, mtime=self.now)
 
     def _add(self, obj: Any) -> None:
         if not obj.uuid:
@@ -496,7 +536,8 @@ class Transaction:
         for kind in KINDS:
             if obj.uuid in self._table(kind):
                 raise errors.ConfigurationError(
-                    f"uuid {obj.uuid} is already in use, for the {_LABELS[kind]} with this uuid")
+                    f"uuid {obj.uuid} is already in use, for the {_LABELS[kind]} with this uuid"
+                )
         self._put(obj)
 
     def _replace(self, present: Any, obj: Any) -> None:
@@ -530,12 +571,14 @@ class Transaction:
         for address in taken:
             if taken.count(address) > 1 or self._has_other(IP, address, instance.uuid, ec_id):
                 raise errors.ConfigurationError(
-                    f"{what}: IP address {address[1]} is already in use")
+                    f"{what}: IP address {address[1]} is already in use"
+                )
 
     def _has_other(self, kind: str, value: Any, uuid: str, ec_id: str | None) -> bool:
         """Whether another object, or an execution which is not this one, has a value."""
         return any(owner != uuid for owner in self._index.owners(kind, value)) or (
-            ec_id is not None and self._reservations.held_by_others(kind, value, ec_id))
+            ec_id is not None and self._reservations.held_by_others(kind, value, ec_id)
+        )
 
     def _settle_addresses(self, old: Instance | None, new: Instance | None) -> None:
         """Let the pools of the networks say what the cards of an instance have."""
@@ -548,10 +591,13 @@ class Transaction:
             pool = AddressPool(network)
             # The last card with an address may have had it by an old mistake; it is free then.
             gone = [
-                address for other, address in before - after if other == uuid
-                and address in pool and not self._index.has(IP, (uuid, address))]
+                address
+                for other, address in before - after
+                if other == uuid and address in pool and not self._index.has(IP, (uuid, address))
+            ]
             taken = AddressPool(pool.released(gone)).taken(
-                address for other, address in after - before if other == uuid)
+                address for other, address in after - before if other == uuid
+            )
             if taken != network:
                 self._put(updated(taken, now=self.now))
 
@@ -566,7 +612,8 @@ class Transaction:
             if kind == MINOR and self._has_other(kind, value, disk.uuid, None):
                 raise errors.ConfigurationError(
                     f"{what}, disk {disk.uuid}: DRBD minor {value[1]} is already in use on node "
-                    f"{value[0]}")
+                    f"{value[0]}"
+                )
         self._add(self._dated(disk))
 
     def _set_disks(self, instance: Instance, uuids: tuple[str, ...]) -> None:
@@ -584,8 +631,8 @@ class Transaction:
 
 def _drbd_devices(disks: Iterable[Disk]) -> list[Disk]:
     return [
-        device for disk in disks for device in disk.walk()
-        if device.dev_type == disk_const.DRBD8]
+        device for disk in disks for device in disk.walk() if device.dev_type == disk_const.DRBD8
+    ]
 
 
 def _successor(present: Any, obj: Any, what: str, now: float) -> Any:
@@ -593,7 +640,8 @@ def _successor(present: Any, obj: Any, what: str, now: float) -> Any:
     if obj.serial_no == present.serial_no:
         return updated(obj, now=now)
     if obj.serial_no == present.serial_no + 1:
-        return obj      # its maker has counted already
+        return obj  # its maker has counted already
     raise errors.ConfigurationError(
         f"{what} was changed meanwhile: it has serial number {present.serial_no}, the change was "
-        f"made for {obj.serial_no}")
+        f"made for {obj.serial_no}"
+    )

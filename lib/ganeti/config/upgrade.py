@@ -83,7 +83,8 @@ def upgrade_once(config: Config, *, new_uuid: NewUuid = text.new_uuid) -> Config
     except (KeyError, TypeError, AttributeError, ValueError, IndexError) as err:
         what = f"key {err} is missing" if isinstance(err, KeyError) else str(err)
         raise errors.ConfigurationError(
-            f"this is no configuration of version {version_text(version)}: {what}") from err
+            f"this is no configuration of version {version_text(version)}: {what}"
+        ) from err
     changed["version"] = number
     return changed
 
@@ -106,8 +107,9 @@ def _to_2_8(config: Config, new_uuid: NewUuid) -> None:
         policy = group.setdefault("ipolicy", {})
         parts = {key: policy.pop(key, {}) for key in (ipolicy.MIN, ipolicy.MAX)}
         if any(parts.values()):
-            policy[ipolicy.MINMAX] = [{
-                key: {**whole[key], **values} for key, values in parts.items()}]
+            policy[ipolicy.MINMAX] = [
+                {key: {**whole[key], **values} for key, values in parts.items()}
+            ]
         if not policy.get(ipolicy.STD, True):
             del policy[ipolicy.STD]
         group.setdefault("networks", {})
@@ -124,12 +126,15 @@ def _to_2_8(config: Config, new_uuid: NewUuid) -> None:
         wanted = used - {None, disk_const.DISKLESS}
         if cluster.get("volume_group_name"):
             wanted |= {disk_const.DRBD8, disk_const.PLAIN}
-        for directory, template in (("file_storage_dir", disk_const.FILE),
-                                    ("shared_file_storage_dir", disk_const.SHARED_FILE)):
+        for directory, template in (
+            ("file_storage_dir", disk_const.FILE),
+            ("shared_file_storage_dir", disk_const.SHARED_FILE),
+        ):
             if cluster.get(directory):
                 wanted.add(template)
         cluster["enabled_disk_templates"] = [
-            name for name in disk_const.TEMPLATES if name in wanted] or [disk_const.DISKLESS]
+            name for name in disk_const.TEMPLATES if name in wanted
+        ] or [disk_const.DISKLESS]
 
 
 _DISK_TYPES_2_8 = {"lvm": disk_const.PLAIN, "drbd8": disk_const.DRBD8}
@@ -223,12 +228,11 @@ def _to_2_14(config: Config, new_uuid: NewUuid) -> None:
     # From here on a policy may allow only what the cluster has enabled.
     enabled = cluster["enabled_disk_templates"]
     cluster["ipolicy"][ipolicy.DISK_TEMPLATES] = [
-        name for name in cluster["ipolicy"].get(ipolicy.DISK_TEMPLATES, enabled)
-        if name in enabled] or list(enabled)
+        name for name in cluster["ipolicy"].get(ipolicy.DISK_TEMPLATES, enabled) if name in enabled
+    ] or list(enabled)
     for instance in config["instances"].values():
         instance.pop("disk_template", None)
-        instance.setdefault(
-            "disks_active", instance.get("admin_state") == instance_const.ADMIN_UP)
+        instance.setdefault("disks_active", instance.get("admin_state") == instance_const.ADMIN_UP)
         instance.setdefault("osparams_private", {})
         for uuid in instance["disks"]:
             disk = config["disks"][uuid]
@@ -349,6 +353,8 @@ def _filled(given: Config, defaults: dict[str, dict[str, Any]], *, only_known: b
     for name, values in defaults.items():
         own = filled.get(name, {})
         if isinstance(own, dict):
-            filled[name] = {**values, **{
-                key: value for key, value in own.items() if not only_known or key in values}}
+            filled[name] = {
+                **values,
+                **{key: value for key, value in own.items() if not only_known or key in values},
+            }
     return filled

@@ -32,8 +32,19 @@ _Problems = Iterator[str]
 def check(data: ConfigData) -> list[str]:
     """Everything that is wrong, in a fixed order; empty when nothing is."""
     problems: list[str] = []
-    for part in (_root, _identity, _cluster, _nodes, _groups, _networks, _instances, _nics, _disks,
-                 _ports, _filters):
+    for part in (
+        _root,
+        _identity,
+        _cluster,
+        _nodes,
+        _groups,
+        _networks,
+        _instances,
+        _nics,
+        _disks,
+        _ports,
+        _filters,
+    ):
         problems.extend(part(data))
     return problems
 
@@ -69,8 +80,13 @@ def _identity(data: ConfigData) -> _Problems:
 
 def _tables(data: ConfigData) -> list[tuple[str, Mapping[str, Any]]]:
     return [
-        ("node", data.nodes), ("node group", data.nodegroups), ("instance", data.instances),
-        ("network", data.networks), ("disk", data.disks), ("filter rule", data.filters)]
+        ("node", data.nodes),
+        ("node group", data.nodegroups),
+        ("instance", data.instances),
+        ("network", data.networks),
+        ("disk", data.disks),
+        ("filter rule", data.filters),
+    ]
 
 
 def _more_than_once(values: Iterable[T]) -> list[T]:
@@ -92,17 +108,20 @@ def _cluster(data: ConfigData) -> _Problems:
             yield f"cluster: enabled hypervisor {name} has no parameters"
         else:
             yield from _raised(
-                "cluster", hvparams.check_parameter_syntax, name, cluster.hvparams[name])
+                "cluster", hvparams.check_parameter_syntax, name, cluster.hvparams[name]
+            )
     if not cluster.enabled_disk_templates:
         yield "cluster: no disk template is enabled"
     for template in cluster.enabled_disk_templates:
         if template not in disk_const.TEMPLATES:
             yield f"cluster: there is no disk template {template}"
     yield from _raised("cluster", partial(ipolicy.check_syntax, filled=True), cluster.ipolicy)
-    yield from _complete("cluster: beparams", cluster.beparams.get("default"),
-                         instance_const.BE_PARAM_TYPES)
-    yield from _complete("cluster: nicparams", cluster.nicparams.get("default"),
-                         net_const.NIC_PARAM_TYPES)
+    yield from _complete(
+        "cluster: beparams", cluster.beparams.get("default"), instance_const.BE_PARAM_TYPES
+    )
+    yield from _complete(
+        "cluster: nicparams", cluster.nicparams.get("default"), net_const.NIC_PARAM_TYPES
+    )
     yield from _complete("cluster: ndparams", cluster.ndparams, node_const.ND_PARAM_TYPES)
     if cluster.candidate_pool_size < 1:
         yield f"cluster: candidate pool size is {cluster.candidate_pool_size}"
@@ -113,8 +132,10 @@ def _cluster(data: ConfigData) -> _Problems:
         if uuid not in data.nodes:
             yield f"cluster: candidate certificate of node {uuid}, which does not exist"
         elif not data.nodes[uuid].master_candidate:
-            yield (f"cluster: candidate certificate of node {data.nodes[uuid].name}, which is no "
-                   "master candidate")
+            yield (
+                f"cluster: candidate certificate of node {data.nodes[uuid].name}, which is no "
+                "master candidate"
+            )
 
 
 def _raised(what: str, check: Callable[..., object], *args: object) -> _Problems:
@@ -148,9 +169,15 @@ def _nodes(data: ConfigData) -> _Problems:
         yield f"node {master.name} is the master, but not a master candidate in service"
     for node in data.nodes.values():
         what = f"node {node.name}"
-        roles = [name for name, on in (
-            ("master candidate", node.master_candidate), ("drained", node.drained),
-            ("offline", node.offline)) if on]
+        roles = [
+            name
+            for name, on in (
+                ("master candidate", node.master_candidate),
+                ("drained", node.drained),
+                ("offline", node.offline),
+            )
+            if on
+        ]
         if len(roles) > 1:
             yield f"{what} is {' and '.join(roles)} at once"
         if node.master_candidate and not node.master_capable:
@@ -167,7 +194,8 @@ def _nodes(data: ConfigData) -> _Problems:
             yield f"{what}: parameter {name} cannot be set for one node"
     # In a cluster with one network card each, both addresses of a node are the same.
     addresses = [
-        address for node in data.nodes.values() for address in {node.primary_ip, node.secondary_ip}]
+        address for node in data.nodes.values() for address in {node.primary_ip, node.secondary_ip}
+    ]
     for address in _more_than_once(addresses):
         yield f"address {address} is used by several nodes"
 
@@ -250,8 +278,9 @@ def _instance(data: ConfigData, instance: Instance, what: str) -> _Problems:
     if instance.hypervisor not in cluster.enabled_hypervisors:
         yield f"{what}: hypervisor {instance.hypervisor} is not enabled"
     if instance.hypervisor in hvparams.TABLES:
-        yield from _raised(what, hvparams.check_parameter_syntax, instance.hypervisor,
-                           cluster.fill_hv(instance))
+        yield from _raised(
+            what, hvparams.check_parameter_syntax, instance.hypervisor, cluster.fill_hv(instance)
+        )
     yield from _typed(f"{what}: beparams", instance.beparams, instance_const.BE_PARAM_TYPES)
     filled_be = cluster.fill_be(instance)
     low, high = filled_be.get("minmem"), filled_be.get("maxmem")
@@ -275,7 +304,8 @@ def _nics(data: ConfigData) -> _Problems:
             elif filled.get("mode") == net_const.NIC_MODE_ROUTED:
                 yield f"{what}: mode routed needs an address"
     for mac in _more_than_once(
-            nic.mac.lower() for instance in data.instances.values() for nic in instance.nics):
+        nic.mac.lower() for instance in data.instances.values() for nic in instance.nics
+    ):
         yield f"MAC address {mac} is used more than once"
     for uuid, address in _more_than_once(addresses):
         # Outside of a network the administrator may know why an address occurs twice.
@@ -297,8 +327,10 @@ def _disks(data: ConfigData) -> _Problems:
     for uuid, minor in _more_than_once(minors):
         yield f"DRBD minor {minor} is used more than once on node {_node_name(data, uuid)}"
     for uuid, parts in _more_than_once(volumes):
-        yield (f"volume {'/'.join(map(str, parts))} is used more than once on node "
-               f"{_node_name(data, uuid)}")
+        yield (
+            f"volume {'/'.join(map(str, parts))} is used more than once on node "
+            f"{_node_name(data, uuid)}"
+        )
 
 
 def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
@@ -314,8 +346,10 @@ def _device(data: ConfigData, disk: Disk, device: Disk) -> _Problems:
         yield f"{what}: there is no access mode {device.mode}"
     if device.size < 0:
         yield f"{what}: size is {device.size}"
-    for uuid in {*device.nodes, *(
-            device.logical_id[:2] if device.dev_type == disk_const.DRBD8 else ())}:
+    for uuid in {
+        *device.nodes,
+        *(device.logical_id[:2] if device.dev_type == disk_const.DRBD8 else ()),
+    }:
         if uuid not in data.nodes:
             yield f"{what}: node {uuid} does not exist"
 
@@ -329,17 +363,24 @@ def _ports(data: ConfigData) -> _Problems:
     cluster = data.cluster
     used: list[tuple[int, str]] = [
         (instance.network_port, f"instance {instance.name}")
-        for instance in data.instances.values() if instance.network_port is not None]
+        for instance in data.instances.values()
+        if instance.network_port is not None
+    ]
     used += [
         (device.logical_id[2], f"disk {disk.uuid}")
-        for disk in data.disks.values() for device in disk.walk()
-        if device.dev_type == disk_const.DRBD8 and len(device.logical_id) >= 3]
+        for disk in data.disks.values()
+        for device in disk.walk()
+        if device.dev_type == disk_const.DRBD8 and len(device.logical_id) >= 3
+    ]
     pool = set(cluster.tcpudp_port_pool)
     for port, what in used:
         if port in pool:
             yield f"{what}: port {port} is in the pool of free ports too"
-        if isinstance(port, int) and net_const.FIRST_PORT <= port <= net_const.LAST_PORT and \
-                port > cluster.highest_used_port:
+        if (
+            isinstance(port, int)
+            and net_const.FIRST_PORT <= port <= net_const.LAST_PORT
+            and port > cluster.highest_used_port
+        ):
             yield f"{what}: port {port} is above the highest used port {cluster.highest_used_port}"
     for port in _more_than_once(port for port, _what in used):
         yield f"port {port} is used more than once"
@@ -351,7 +392,6 @@ def _ports(data: ConfigData) -> _Problems:
 def _filters(data: ConfigData) -> _Problems:
     for rule in data.filters.values():
         try:
-            job_rules.check_rule(
-                rule.priority, rule.predicates, rule.action, rule.reason_trail)
+            job_rules.check_rule(rule.priority, rule.predicates, rule.action, rule.reason_trail)
         except errors.ParameterError as err:
             yield f"filter rule {rule.uuid}: {err}"

@@ -121,7 +121,8 @@ class Questions(abc.ABC):
     def expand_group(self, name: str) -> NodeGroup:
         """The node group with exactly this name or UUID."""
         return self._expand(
-            "nodegroups", "node group", self.snapshot().nodegroups, name, parts=False)
+            "nodegroups", "node group", self.snapshot().nodegroups, name, parts=False
+        )
 
     def expand_network(self, name: str) -> Network:
         """The network with exactly this name or UUID."""
@@ -159,9 +160,12 @@ class Questions(abc.ABC):
 
     def filters(self) -> tuple[FilterRule, ...]:
         """All rules for jobs, in the order in which they are applied."""
-        return tuple(sorted(
-            self.snapshot().filters.values(),
-            key=lambda rule: (rule.priority, rule.watermark, rule.uuid)))
+        return tuple(
+            sorted(
+                self.snapshot().filters.values(),
+                key=lambda rule: (rule.priority, rule.watermark, rule.uuid),
+            )
+        )
 
     def master_candidates(self) -> tuple[Node, ...]:
         """Nodes which keep a copy of the configuration, the master among them."""
@@ -253,8 +257,9 @@ class Questions(abc.ABC):
         uuid = self._index(kind, table).get(name)
         return None if uuid is None else table[uuid]
 
-    def _expand(self, kind: str, label: str, table: Mapping[str, NamedT], name: str, *,
-                parts: bool = True) -> NamedT:
+    def _expand(
+        self, kind: str, label: str, table: Mapping[str, NamedT], name: str, *, parts: bool = True
+    ) -> NamedT:
         if name in table:
             return table[name]
         known = self._by_name(kind, table, name)
@@ -268,16 +273,19 @@ class Questions(abc.ABC):
         if uuid is not None:
             return table[uuid]
         likely = sorted(
-            other for other in index if parts and name and
-            other.lower().startswith(f"{name.lower()}."))
+            other
+            for other in index
+            if parts and name and other.lower().startswith(f"{name.lower()}.")
+        )
         if likely:
             raise errors.OpPrereqError(
                 f"{label} name '{name}' is not unique: it fits {', '.join(likely[:5])}",
-                errors.ECODE_NOENT)
+                errors.ECODE_NOENT,
+            )
         hint = near.did_you_mean(name, index)
         raise errors.OpPrereqError(
-            f"{label} '{name}' is not in the cluster{'.' if hint else ''}{hint}",
-            errors.ECODE_NOENT)
+            f"{label} '{name}' is not in the cluster{'.' if hint else ''}{hint}", errors.ECODE_NOENT
+        )
 
 
 class View(Questions):

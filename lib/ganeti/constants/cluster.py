@@ -25,8 +25,7 @@ DEFAULT_MASTER_NETDEV = "eth0"
 # In the list of candidates' certificates, after a node's UUID: its next one, while they change.
 CERT_RENEWAL_SUFFIX = "-renewal"
 
-DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv",
-                   "xen-cpu-avg-load")
+DATA_COLLECTORS = ("cpu-avg-load", "diskstats", "drbd", "inst-status-xen", "lv", "xen-cpu-avg-load")
 # In microseconds, as the configuration holds it.
 DATA_COLLECTOR_INTERVAL_US = 5_000_000
 

@@ -47,8 +47,17 @@ ST_LVM_PV = "lvm-pv"
 ST_LVM_VG = "lvm-vg"
 ST_RADOS = "rados"
 ST_SHARED_FILE = "sharedfile"
-STORAGE_TYPES = (ST_BLOCK, ST_DISKLESS, ST_EXT, ST_FILE, ST_GLUSTER, ST_LVM_PV, ST_LVM_VG,
-                 ST_RADOS, ST_SHARED_FILE)
+STORAGE_TYPES = (
+    ST_BLOCK,
+    ST_DISKLESS,
+    ST_EXT,
+    ST_FILE,
+    ST_GLUSTER,
+    ST_LVM_PV,
+    ST_LVM_VG,
+    ST_RADOS,
+    ST_SHARED_FILE,
+)
 STORAGE_TYPES_REPORTABLE = (ST_FILE, ST_LVM_PV, ST_LVM_VG)
 STORAGE_TYPE_OF = {
     BLOCK: ST_BLOCK,
@@ -80,8 +89,18 @@ MAX_DISKS = 16
 DEFAULT_VG = "xenvg"
 
 # Keys of one disk in a request.
-IDISK_PARAMS = ("access", "adopt", "dev_type", "metavg", "mode", "name", "provider", "size",
-                "spindles", "vg")
+IDISK_PARAMS = (
+    "access",
+    "adopt",
+    "dev_type",
+    "metavg",
+    "mode",
+    "name",
+    "provider",
+    "size",
+    "spindles",
+    "vg",
+)
 
 # Changes to lists of disks or NICs.
 MOD_ADD = "add"

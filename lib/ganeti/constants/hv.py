@@ -38,8 +38,18 @@ KVM_AIO_TYPES = ("io_uring", "native", "threads")
 KVM_BOOT_ORDERS = ("cdrom", "disk", "floppy", "network")
 KVM_CACHE_TYPES = ("default", "none", "writeback", "writethrough")
 KVM_DISCARD_TYPES = ("ignore", "unmap")
-KVM_DISK_TYPES = ("ide", "mtd", "paravirtual", "pflash", "scsi", "scsi-block", "scsi-cd",
-                  "scsi-generic", "scsi-hd", "sd")
+KVM_DISK_TYPES = (
+    "ide",
+    "mtd",
+    "paravirtual",
+    "pflash",
+    "scsi",
+    "scsi-block",
+    "scsi-cd",
+    "scsi-generic",
+    "scsi-hd",
+    "sd",
+)
 KVM_SCSI_DEVICE_TYPES = ("scsi-block", "scsi-cd", "scsi-generic", "scsi-hd")
 KVM_SCSI_CONTROLLER_TYPES = ("dc390", "lsi", "megasas", "virtio-scsi-pci")
 KVM_FIRMWARE_UEFI = "uefi"
@@ -51,8 +61,17 @@ KVM_UEFI_DISK = "efivars"
 KVM_TPM_DISK = "tpm"
 KVM_FLAG_VALUES = ("disabled", "enabled")
 KVM_MOUSE_TYPES = ("mouse", "tablet")
-KVM_NIC_TYPES = ("e1000", "i82551", "i82557b", "i82559er", "ne2k_isa", "ne2k_pci",
-                 "paravirtual", "pcnet", "rtl8139")
+KVM_NIC_TYPES = (
+    "e1000",
+    "i82551",
+    "i82557b",
+    "i82559er",
+    "ne2k_isa",
+    "ne2k_pci",
+    "paravirtual",
+    "pcnet",
+    "rtl8139",
+)
 KVM_SECURITY_MODELS = ("none", "pool", "user")
 KVM_SPICE_IMAGE_COMPRESSION = ("auto_glz", "auto_lz", "glz", "lz", "off", "quic")
 KVM_SPICE_WAN_COMPRESSION = ("always", "auto", "never")

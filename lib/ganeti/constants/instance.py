@@ -23,9 +23,17 @@ STATUS_ERRORDOWN = "ERROR_down"
 STATUS_WRONGNODE = "ERROR_wrongnode"
 STATUS_NODEDOWN = "ERROR_nodedown"
 STATUS_NODEOFFLINE = "ERROR_nodeoffline"
-STATUSES = (STATUS_ADMINDOWN, STATUS_ADMINOFFLINE, STATUS_ERRORDOWN, STATUS_NODEDOWN,
-            STATUS_NODEOFFLINE, STATUS_ERRORUP, STATUS_WRONGNODE, STATUS_USERDOWN,
-            STATUS_RUNNING)
+STATUSES = (
+    STATUS_ADMINDOWN,
+    STATUS_ADMINOFFLINE,
+    STATUS_ERRORDOWN,
+    STATUS_NODEDOWN,
+    STATUS_NODEOFFLINE,
+    STATUS_ERRORUP,
+    STATUS_WRONGNODE,
+    STATUS_USERDOWN,
+    STATUS_RUNNING,
+)
 
 CREATE = "create"
 IMPORT = "import"
@@ -46,8 +54,7 @@ COMPRESS_GZIP = "gzip"
 COMPRESS_GZIP_FAST = "gzip-fast"
 COMPRESS_GZIP_SLOW = "gzip-slow"
 COMPRESS_LZOP = "lzop"
-COMPRESS_ALL = (COMPRESS_GZIP, COMPRESS_GZIP_FAST, COMPRESS_GZIP_SLOW, COMPRESS_LZOP,
-                COMPRESS_NONE)
+COMPRESS_ALL = (COMPRESS_GZIP, COMPRESS_GZIP_FAST, COMPRESS_GZIP_SLOW, COMPRESS_LZOP, COMPRESS_NONE)
 COMPRESS_DEFAULT_TOOLS = (COMPRESS_GZIP, COMPRESS_GZIP_FAST, COMPRESS_GZIP_SLOW)
 
 # A guest gets this long to shut down before it is stopped.
@@ -79,8 +86,14 @@ BE_PARAM_TYPES = {
 # "memory" sets both bounds at once; accepted from users, never stored.
 BE_PARAM_TYPES_WITH_MEMORY = {**BE_PARAM_TYPES, BE_MEMORY: "size"}
 
-IALLOCATOR_MODES = ("allocate", "allocate-secondary", "change-group", "multi-allocate",
-                    "node-evacuate", "relocate")
+IALLOCATOR_MODES = (
+    "allocate",
+    "allocate-secondary",
+    "change-group",
+    "multi-allocate",
+    "node-evacuate",
+    "relocate",
+)
 IALLOCATOR_DIRECTIONS = ("in", "out")
 # "." stands for the cluster's default allocator.
 IALLOCATOR_DEFAULT_SHORTCUT = "."

@@ -17,7 +17,9 @@ from ganeti.http.event_server import Exchange
 _log = logging.getLogger(__name__)
 
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
-    ord('"'): '\\"', ord("\\"): "\\\\"}
+    ord('"'): '\\"',
+    ord("\\"): "\\\\",
+}
 
 
 def format_line(exchange: Exchange, now: float) -> str:
@@ -27,10 +29,18 @@ def format_line(exchange: Exchange, now: float) -> str:
     """
     stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(now))
     line, referer, agent, user = (
-        text.translate(_ESCAPES) for text in (exchange.line or "-", exchange.referer,
-                                              exchange.agent, exchange.user.replace(" ", "_")))
-    return (f'{exchange.peer} - {user} [{stamp}] "{line}" {exchange.status}'
-            f' {exchange.sent or "-"} "{referer}" "{agent}"\n')
+        text.translate(_ESCAPES)
+        for text in (
+            exchange.line or "-",
+            exchange.referer,
+            exchange.agent,
+            exchange.user.replace(" ", "_"),
+        )
+    )
+    return (
+        f'{exchange.peer} - {user} [{stamp}] "{line}" {exchange.status}'
+        f' {exchange.sent or "-"} "{referer}" "{agent}"\n'
+    )
 
 
 class AccessLog:
@@ -45,7 +55,8 @@ class AccessLog:
             self._fd = self._open()
         except OSError as err:
             raise errors.ConfigurationError(
-                f"cannot open access log {path}: {err.strerror}") from err
+                f"cannot open access log {path}: {err.strerror}"
+            ) from err
         self._failing = False
 
     def write(self, exchange: Exchange) -> None:

@@ -48,8 +48,10 @@ class CandidatesOnly:
         if not candidates:
             if digest == self._own_digest:
                 return None
-            return ("this node knows no master candidates, so only the server certificate may "
-                    f"call, not {digest}")
+            return (
+                "this node knows no master candidates, so only the server certificate may "
+                f"call, not {digest}"
+            )
         if digest in candidates.values():
             return None
         return f"certificate {digest} does not belong to a master candidate"

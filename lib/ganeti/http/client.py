@@ -62,12 +62,20 @@ _EPOCH_PREFIX = http.EPOCH_HEADER.lower().encode() + b":"
 RESUMES = "GnuTLS" not in pycurl.version
 
 # The other side's certificate is not one of our cluster's; or our own is unusable.
-_TRUST_CODES = frozenset({pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CERTPROBLEM,
-                          pycurl.E_SSL_CACERT_BADFILE})
+_TRUST_CODES = frozenset(
+    {pycurl.E_PEER_FAILED_VERIFICATION, pycurl.E_SSL_CERTPROBLEM, pycurl.E_SSL_CACERT_BADFILE}
+)
 # The connection stood and ended too early.
-_BROKEN_CODES = frozenset({pycurl.E_GOT_NOTHING, pycurl.E_RECV_ERROR, pycurl.E_SEND_ERROR,
-                           pycurl.E_PARTIAL_FILE, pycurl.E_WRITE_ERROR,
-                           pycurl.E_FILESIZE_EXCEEDED})
+_BROKEN_CODES = frozenset(
+    {
+        pycurl.E_GOT_NOTHING,
+        pycurl.E_RECV_ERROR,
+        pycurl.E_SEND_ERROR,
+        pycurl.E_PARTIAL_FILE,
+        pycurl.E_WRITE_ERROR,
+        pycurl.E_FILESIZE_EXCEEDED,
+    }
+)
 
 
 class Request(NamedTuple):
@@ -115,8 +123,7 @@ class _Transfer:
 
     __slots__ = ("body", "generation", "handle", "headers", "index", "request")
 
-    def __init__(self, index: int, request: Request, handle: pycurl.Curl,
-                 generation: int) -> None:
+    def __init__(self, index: int, request: Request, handle: pycurl.Curl, generation: int) -> None:
         self.generation = generation
         self.index = index
         self.request = request
@@ -132,13 +139,17 @@ class _Transfer:
         handle.setopt(pycurl.HEADERFUNCTION, self.headers.append)
 
     def reply(self) -> Reply:
-        return Reply(self.handle.getinfo(pycurl.RESPONSE_CODE), self.body.getvalue(),
-                     self._header(_ERROR_PREFIX), self._header(_EPOCH_PREFIX))
+        return Reply(
+            self.handle.getinfo(pycurl.RESPONSE_CODE),
+            self.body.getvalue(),
+            self._header(_ERROR_PREFIX),
+            self._header(_EPOCH_PREFIX),
+        )
 
     def _header(self, prefix: bytes) -> str:
         for line in self.headers:
             if line.lower().startswith(prefix):
-                return line[len(prefix):].decode("ascii", "replace").strip()
+                return line[len(prefix) :].decode("ascii", "replace").strip()
         return ""
 
     def failure(self, code: int, message: str) -> Failure:
@@ -153,8 +164,11 @@ class _Transfer:
         if code == pycurl.E_OPERATION_TIMEDOUT and self._sent():
             return Failure(UNREACHABLE, f"no answer within {self.request.timeout_s:g} s")
         if code in _BROKEN_CODES and self._sent():
-            return Failure(FAILED, "the connection broke before the answer was complete, so the "
-                                   f"call may or may not have been done: {text}")
+            return Failure(
+                FAILED,
+                "the connection broke before the answer was complete, so the "
+                f"call may or may not have been done: {text}",
+            )
         return Failure(UNREACHABLE, text)
 
     def _sent(self) -> bool:
@@ -171,11 +185,12 @@ def watch_peer(descriptor: int, _purpose: int) -> int:
     connection = socket.socket(fileno=descriptor)
     try:
         for level, option, value in (
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENCE_S // 2),
-                # Also for what was sent and never acknowledged.
-                (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000)):
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, SILENCE_S),
+            (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, SILENCE_S // 2),
+            # Also for what was sent and never acknowledged.
+            (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE_S * 1000),
+        ):
             connection.setsockopt(level, option, value)
     finally:
         connection.detach()
@@ -197,9 +212,14 @@ class Client:
     :param cert_file: our key and certificate.
     """
 
-    def __init__(self, ca_file: str, cert_file: str, *,
-                 connect_timeout_s: float = CONNECT_TIMEOUT_S,
-                 max_parallel: int = MAX_PARALLEL) -> None:
+    def __init__(
+        self,
+        ca_file: str,
+        cert_file: str,
+        *,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        max_parallel: int = MAX_PARALLEL,
+    ) -> None:
         self._ca_file = ca_file
         self._cert_file = cert_file
         self._connect_timeout_s = connect_timeout_s
@@ -282,29 +302,30 @@ class Client:
         sessions.setopt(pycurl.SH_SHARE, pycurl.LOCK_DATA_SSL_SESSION)
         try:
             for option, value in (
-                    (pycurl.NOSIGNAL, 1),  # threads
-                    (pycurl.PROXY, ""),  # whatever the environment says
-                    (pycurl.CUSTOMREQUEST, "PUT"),
-                    (pycurl.HTTPHEADER, _HEADERS),
-                    (pycurl.USERAGENT, "ganeti"),
-                    (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
-                    (pycurl.FOLLOWLOCATION, 0),
-                    (pycurl.MAXFILESIZE, http.MAX_ANSWER_BYTES),
-                    # One request per connection, as a rule: both ends agree on that.
-                    (pycurl.FRESH_CONNECT, int(not keep)),
-                    (pycurl.FORBID_REUSE, int(not keep)),
-                    (pycurl.MAXAGE_CONN, _KEEP_S),
-                    (pycurl.CONNECTTIMEOUT_MS, int(self._connect_timeout_s * 1000)),
-                    (pycurl.CAINFO, self._ca_file),
-                    (pycurl.SSLCERTTYPE, "PEM"),
-                    (pycurl.SSLCERT, self._cert_file),
-                    (pycurl.SSLKEYTYPE, "PEM"),
-                    (pycurl.SSLKEY, self._cert_file),
-                    (pycurl.SSL_VERIFYPEER, 1),
-                    # All nodes show the same certificate; the signature counts, not the name.
-                    (pycurl.SSL_VERIFYHOST, 0),
-                    (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
-                    (pycurl.SHARE, sessions)):
+                (pycurl.NOSIGNAL, 1),  # threads
+                (pycurl.PROXY, ""),  # whatever the environment says
+                (pycurl.CUSTOMREQUEST, "PUT"),
+                (pycurl.HTTPHEADER, _HEADERS),
+                (pycurl.USERAGENT, "ganeti"),
+                (pycurl.HTTP_VERSION, pycurl.CURL_HTTP_VERSION_1_1),
+                (pycurl.FOLLOWLOCATION, 0),
+                (pycurl.MAXFILESIZE, http.MAX_ANSWER_BYTES),
+                # One request per connection, as a rule: both ends agree on that.
+                (pycurl.FRESH_CONNECT, int(not keep)),
+                (pycurl.FORBID_REUSE, int(not keep)),
+                (pycurl.MAXAGE_CONN, _KEEP_S),
+                (pycurl.CONNECTTIMEOUT_MS, int(self._connect_timeout_s * 1000)),
+                (pycurl.CAINFO, self._ca_file),
+                (pycurl.SSLCERTTYPE, "PEM"),
+                (pycurl.SSLCERT, self._cert_file),
+                (pycurl.SSLKEYTYPE, "PEM"),
+                (pycurl.SSLKEY, self._cert_file),
+                (pycurl.SSL_VERIFYPEER, 1),
+                # All nodes show the same certificate; the signature counts, not the name.
+                (pycurl.SSL_VERIFYHOST, 0),
+                (pycurl.SSLVERSION, pycurl.SSLVERSION_TLSv1_2),
+                (pycurl.SHARE, sessions),
+            ):
                 handle.setopt(option, value)
             if keep:
                 handle.setopt(pycurl.SOCKOPTFUNCTION, watch_peer)
@@ -355,16 +376,20 @@ class _Driver:
         if self._deadline is not None:
             wait_ms = max(0.0, (self._deadline - time.monotonic()) * 1000)
         for fd, events in self._poll.poll(wait_ms):
-            mask = ((pycurl.CSELECT_IN if events & (select.POLLIN | select.POLLHUP) else 0)
-                    | (pycurl.CSELECT_OUT if events & select.POLLOUT else 0)
-                    | (pycurl.CSELECT_ERR if events & (select.POLLERR | select.POLLNVAL) else 0))
+            mask = (
+                (pycurl.CSELECT_IN if events & (select.POLLIN | select.POLLHUP) else 0)
+                | (pycurl.CSELECT_OUT if events & select.POLLOUT else 0)
+                | (pycurl.CSELECT_ERR if events & (select.POLLERR | select.POLLNVAL) else 0)
+            )
             self._multi.socket_action(fd, mask)
         if self._deadline is not None and time.monotonic() >= self._deadline:
             self._deadline = None
             self._multi.socket_action(pycurl.SOCKET_TIMEOUT, 0)
 
-    def _finished(self, running: dict[pycurl.Curl, _Transfer],
-                  ) -> list[tuple[_Transfer, Outcome]]:
+    def _finished(
+        self,
+        running: dict[pycurl.Curl, _Transfer],
+    ) -> list[tuple[_Transfer, Outcome]]:
         done: list[tuple[_Transfer, Outcome]] = []
         more = 1
         while more:
@@ -386,8 +411,11 @@ class _Driver:
                 self._poll.unregister(fd)
             return
         self._watched.add(fd)
-        self._poll.register(fd, (select.POLLIN if event & pycurl.POLL_IN else 0)
-                            | (select.POLLOUT if event & pycurl.POLL_OUT else 0))
+        self._poll.register(
+            fd,
+            (select.POLLIN if event & pycurl.POLL_IN else 0)
+            | (select.POLLOUT if event & pycurl.POLL_OUT else 0),
+        )
 
     def _on_timer(self, timeout_ms: int) -> None:
         self._deadline = None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000

@@ -129,10 +129,16 @@ class Server:
         brings connections of others can reach.
     """
 
-    def __init__(self, application: Application, *, tls: ssl.SSLContext | None = None,
-                 limits: Limits | None = None,
-                 note: Callable[[Exchange], None] = lambda _exchange: None,
-                 server_name: str = "Ganeti", introduced: bool = False) -> None:
+    def __init__(
+        self,
+        application: Application,
+        *,
+        tls: ssl.SSLContext | None = None,
+        limits: Limits | None = None,
+        note: Callable[[Exchange], None] = lambda _exchange: None,
+        server_name: str = "Ganeti",
+        introduced: bool = False,
+    ) -> None:
         self._application = application
         self._introduced = introduced
         self._tls = tls
@@ -157,11 +163,17 @@ class Server:
         for listener in listeners:
             secure = self._tls is not None
             sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
-            self._servers.append(await asyncio.start_server(
-                self._connected, sock=listener, ssl=self._tls, backlog=_BACKLOG,
-                limit=messages.MAX_HEAD_BYTES,
-                ssl_handshake_timeout=self._limits.head_s if secure else None,
-                ssl_shutdown_timeout=_TLS_END_S if secure else None))
+            self._servers.append(
+                await asyncio.start_server(
+                    self._connected,
+                    sock=listener,
+                    ssl=self._tls,
+                    backlog=_BACKLOG,
+                    limit=messages.MAX_HEAD_BYTES,
+                    ssl_handshake_timeout=self._limits.head_s if secure else None,
+                    ssl_shutdown_timeout=_TLS_END_S if secure else None,
+                )
+            )
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Accept nothing more; answer what was begun, within the grace."""
@@ -191,8 +203,14 @@ class Server:
                 async with asyncio.timeout(self._limits.head_s):
                     connection.peer = messages.parse_introduction(await reader.readline())
             await connection.serve()
-        except (_Gone, OSError, errors.GenericError, asyncio.IncompleteReadError,
-                TimeoutError, ValueError) as err:
+        except (
+            _Gone,
+            OSError,
+            errors.GenericError,
+            asyncio.IncompleteReadError,
+            TimeoutError,
+            ValueError,
+        ) as err:
             _log.debug("client %s lost: %r", connection.peer, err)
         except asyncio.CancelledError:
             # From stop() or to make room; whoever cancelled us does not wait for more.
@@ -237,8 +255,7 @@ class Server:
         while sum(self._sending.values()) > self._limits.answers_bytes and len(self._sending) > 1:
             slowest = next(iter(self._sending))
             del self._sending[slowest]
-            _log.warning("client %s takes too long for its answer while others wait",
-                         slowest.peer)
+            _log.warning("client %s takes too long for its answer while others wait", slowest.peer)
             slowest.abort()
 
     def end_sending(self, connection: _Connection) -> None:
@@ -268,8 +285,9 @@ async def _close(writer: asyncio.StreamWriter) -> None:
 class _Connection:
     """One client."""
 
-    def __init__(self, server: Server, reader: asyncio.StreamReader,
-                 writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._server = server
         self._reader = reader
         self._writer = writer
@@ -284,8 +302,9 @@ class _Connection:
             try:
                 data = await self._read_head()
             except Refused as err:
-                await self._answer("-", "-", None, self._refusal(err), keep=False,
-                                   began=time.monotonic())
+                await self._answer(
+                    "-", "-", None, self._refusal(err), keep=False, began=time.monotonic()
+                )
                 await self._linger()
                 return
             if data is None or not await self._exchange(data):
@@ -314,7 +333,8 @@ class _Connection:
             raise Refused(408, f"no whole request came within {limits.head_s:g} s") from None
         except asyncio.LimitOverrunError:
             raise Refused(
-                431, f"the head of a request may have {messages.MAX_HEAD_BYTES} bytes") from None
+                431, f"the head of a request may have {messages.MAX_HEAD_BYTES} bytes"
+            ) from None
         except asyncio.IncompleteReadError:
             return None
         return first + rest[:-4]
@@ -384,8 +404,7 @@ class _Connection:
                 break
             total += size
             if total > messages.MAX_BODY_BYTES:
-                raise Refused(413,
-                              f"a request body may have {messages.MAX_BODY_BYTES} bytes")
+                raise Refused(413, f"a request body may have {messages.MAX_BODY_BYTES} bytes")
             self._hold(size)
             parts.append(await self._reader.readexactly(size))
             if await self._reader.readexactly(2) != b"\r\n":
@@ -396,25 +415,42 @@ class _Connection:
                 return b"".join(parts)
         raise Refused(431, "too many headers after the body")
 
-    async def _answer(self, user: str, line: str, head: Head | None, response: Response, *,
-                      keep: bool, began: float) -> None:
+    async def _answer(
+        self,
+        user: str,
+        line: str,
+        head: Head | None,
+        response: Response,
+        *,
+        keep: bool,
+        began: float,
+    ) -> None:
         headers = [*response.headers, ("Server", self._server.server_name)]
         body = response.body
         without_body = head is not None and head.method == "HEAD"
         sent = 0
         try:
             if isinstance(body, bytes):
-                start = messages.render_head(response.status, headers, length=len(body),
-                                             close=not keep, now=time.time())
+                start = messages.render_head(
+                    response.status, headers, length=len(body), close=not keep, now=time.time()
+                )
                 sent = await self._send(start, b"" if without_body else body)
             else:
                 chunked = head is not None and not head.old
                 async with contextlib.AsyncExitStack() as stack:
                     if isinstance(body, AsyncGenerator):
                         stack.push_async_callback(body.aclose)
-                    await self._send(messages.render_head(
-                        response.status, headers, length=None, close=not keep, now=time.time(),
-                        chunked=chunked), b"")
+                    await self._send(
+                        messages.render_head(
+                            response.status,
+                            headers,
+                            length=None,
+                            close=not keep,
+                            now=time.time(),
+                            chunked=chunked,
+                        ),
+                        b"",
+                    )
                     if without_body:
                         return
                     async for piece in body:
@@ -426,9 +462,18 @@ class _Connection:
                     await self._send(b"0\r\n\r\n", b"")
         finally:
             fields = head.headers if head is not None else {}
-            self._server.note(Exchange(
-                self.peer, user, line, response.status, sent, fields.get("referer", "-"),
-                fields.get("user-agent", "-"), time.monotonic() - began))
+            self._server.note(
+                Exchange(
+                    self.peer,
+                    user,
+                    line,
+                    response.status,
+                    sent,
+                    fields.get("referer", "-"),
+                    fields.get("user-agent", "-"),
+                    time.monotonic() - began,
+                )
+            )
 
     async def _send(self, start: bytes, body: bytes) -> int:
         """Send, as fast as the client takes it; what it does not take stays in one place."""
@@ -441,7 +486,7 @@ class _Connection:
             self._writer.write(start)
             view = memoryview(body)
             for place in range(0, len(body), _PIECE_BYTES):
-                self._writer.write(view[place:place + _PIECE_BYTES])
+                self._writer.write(view[place : place + _PIECE_BYTES])
                 await self._drain()
         finally:
             self._server.end_sending(self)

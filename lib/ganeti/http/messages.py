@@ -34,8 +34,9 @@ class Refused(errors.GenericError):
     :ivar headers: to be sent with the answer.
     """
 
-    def __init__(self, status: int, message: str = "", *,
-                 headers: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, status: int, message: str = "", *, headers: Sequence[tuple[str, str]] = ()
+    ) -> None:
         super().__init__(message or HTTPStatus(status).phrase)
         self.status = status
         self.headers = tuple(headers)
@@ -70,8 +71,12 @@ class Response:
 
     __slots__ = ("body", "headers", "status")
 
-    def __init__(self, status: int, body: bytes | AsyncIterator[bytes] = b"",
-                 headers: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        body: bytes | AsyncIterator[bytes] = b"",
+        headers: Sequence[tuple[str, str]] = (),
+    ) -> None:
         self.status = status
         self.body = body
         self.headers = list(headers)
@@ -96,9 +101,17 @@ def parse_head(data: bytes) -> Head:
     path, query = _target(target)
     options = {word.strip().lower() for word in headers.get("connection", "").split(",")}
     keep_alive = "close" not in options if minor != "0" else "keep-alive" in options
-    return Head(lines[0], method, path, query, headers, _length(headers), keep_alive,
-                minor != "0" and headers.get("expect", "").lower() == "100-continue",
-                minor == "0")
+    return Head(
+        lines[0],
+        method,
+        path,
+        query,
+        headers,
+        _length(headers),
+        keep_alive,
+        minor != "0" and headers.get("expect", "").lower() == "100-continue",
+        minor == "0",
+    )
 
 
 def _headers(lines: Sequence[str]) -> dict[str, str]:
@@ -213,8 +226,15 @@ def parse_query(query: str) -> dict[str, list[str]]:
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
-def render_head(status: int, headers: Sequence[tuple[str, str]], *, length: int | None,
-                close: bool, now: float, chunked: bool = False) -> bytes:
+def render_head(
+    status: int,
+    headers: Sequence[tuple[str, str]],
+    *,
+    length: int | None,
+    close: bool,
+    now: float,
+    chunked: bool = False,
+) -> bytes:
     """The head of an answer.
 
     :param length: bytes of the body; None when nobody knows.

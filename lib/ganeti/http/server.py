@@ -46,9 +46,16 @@ from ganeti.utils import x509
 
 _log = logging.getLogger(__name__)
 
-_REASONS = {200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found",
-            411: "Length Required", 413: "Content Too Large", 431: "Header Too Large",
-            500: "Internal Server Error"}
+_REASONS = {
+    200: "OK",
+    400: "Bad Request",
+    403: "Forbidden",
+    404: "Not Found",
+    411: "Length Required",
+    413: "Content Too Large",
+    431: "Header Too Large",
+    500: "Internal Server Error",
+}
 _METHODS = ("PUT", "POST")
 # A refused client may still be sending; closing at once would destroy our answer on its way.
 _LINGER_S = 2.0
@@ -172,11 +179,18 @@ class ForkingServer:
         has ended; finishes what was left for later because another request might follow.
     """
 
-    def __init__(self, sock: socket.socket, context: ssl.SSLContext | Callable[[], ssl.SSLContext],
-                 answer: Answer, authorise: Authorise, *, limits: Limits = DEFAULT_LIMITS,
-                 in_child: Callable[[], None] = lambda: None,
-                 at_rest: Callable[[], None] = lambda: None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        context: ssl.SSLContext | Callable[[], ssl.SSLContext],
+        answer: Answer,
+        authorise: Authorise,
+        *,
+        limits: Limits = DEFAULT_LIMITS,
+        in_child: Callable[[], None] = lambda: None,
+        at_rest: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._sock = sock
         self._context = context if callable(context) else lambda: context
         self._answer = answer
@@ -205,8 +219,9 @@ class ForkingServer:
         try:
             while not self._quit:
                 # What children said comes before their end, which may free a place or the server.
-                for fd, _ in sorted(self._poll.poll(self._provide()),
-                                    key=lambda event: event[0] != self._control):
+                for fd, _ in sorted(
+                    self._poll.poll(self._provide()), key=lambda event: event[0] != self._control
+                ):
                     if fd == wakeup:
                         if stop():
                             return
@@ -249,14 +264,18 @@ class ForkingServer:
 
     def _make_room(self) -> None:
         """End the oldest stranger; the room is there once the parent has collected it."""
-        strangers = [(child.started, child.pidfd) for child in self._children.values()
-                     if child.started is not None and not child.accepted]
+        strangers = [
+            (child.started, child.pidfd)
+            for child in self._children.values()
+            if child.started is not None and not child.accepted
+        ]
         if strangers:
             started, pidfd = min(strangers)
             # One that just connected may be the cluster's own; give it a moment to say so.
             if self._clock() - started > _STRANGER_S:
-                _log.warning("too many connections: dropping the one of %s",
-                             self._children[pidfd].peer)
+                _log.warning(
+                    "too many connections: dropping the one of %s", self._children[pidfd].peer
+                )
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
 
     def _read_control(self) -> None:
@@ -286,11 +305,13 @@ class ForkingServer:
         elif os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             if number == signal.SIGALRM and not child.accepted:
-                _log.warning("%s sent no complete request within %g s", child.peer,
-                             self._limits.request_s)
+                _log.warning(
+                    "%s sent no complete request within %g s", child.peer, self._limits.request_s
+                )
             else:
-                _log.error("process %d for %s was ended by signal %d", child.pid, child.peer,
-                           number)
+                _log.error(
+                    "process %d for %s was ended by signal %d", child.pid, child.peer, number
+                )
         elif status:
             _log.error("process %d for %s failed", child.pid, child.peer)
 
@@ -531,10 +552,13 @@ def _read_body(tls: ssl.SSLSocket, rest: bytes, length: int) -> bytes:
 
 def _send(tls: ssl.SSLSocket, response: Response) -> None:
     kind = "application/json" if response.status == 200 else "text/plain; charset=utf-8"
-    lines = [f"HTTP/1.1 {response.status} {_REASONS[response.status]}", f"Content-Type: {kind}",
-             f"Content-Length: {len(response.body)}",
-             "Connection: keep-alive" if response.keep else "Connection: close",
-             *(f"{name}: {value}" for name, value in response.headers.items())]
+    lines = [
+        f"HTTP/1.1 {response.status} {_REASONS[response.status]}",
+        f"Content-Type: {kind}",
+        f"Content-Length: {len(response.body)}",
+        "Connection: keep-alive" if response.keep else "Connection: close",
+        *(f"{name}: {value}" for name, value in response.headers.items()),
+    ]
     tls.sendall("\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + response.body)
 
 

@@ -37,8 +37,12 @@ class InstanceInfo:
 
     def to_wire(self) -> dict[str, Any]:
         """The published form in answers to the master."""
-        return {"memory": self.memory_mib, "vcpus": self.vcpus, "state": self.state,
-                "time": self.time_s}
+        return {
+            "memory": self.memory_mib,
+            "vcpus": self.vcpus,
+            "state": self.state,
+            "time": self.time_s,
+        }
 
 
 class AttachedDisk(NamedTuple):
@@ -56,8 +60,9 @@ class Hypervisor(ABC):
     CAN_MIGRATE = False
 
     @abstractmethod
-    def start(self, instance: FilledInstance, disks: Sequence[AttachedDisk], *,
-              paused: bool = False) -> None:
+    def start(
+        self, instance: FilledInstance, disks: Sequence[AttachedDisk], *, paused: bool = False
+    ) -> None:
         """Start a guest; with ``paused`` it is set up but runs no instruction yet.
 
         :raises HypervisorError: it runs already, or cannot be started; nothing is left behind.
@@ -136,8 +141,10 @@ class Hypervisor(ABC):
 
         :raises HypervisorError: this kind of guest cannot, or it does not run.
         """
-        raise errors.HypervisorError(f"hypervisor {self.NAME} cannot change the memory of running "
-                                     f"instances, as was asked for {instance.name}")
+        raise errors.HypervisorError(
+            f"hypervisor {self.NAME} cannot change the memory of running "
+            f"instances, as was asked for {instance.name}"
+        )
 
     # Devices of a running guest. ``device`` is a Disk or a FilledNic, ``extra`` for a disk [link,
     # uri or None], ``seq`` the place of the device among those of its kind: a new one pushes those
@@ -150,26 +157,45 @@ class Hypervisor(ABC):
         """
         raise errors.HotplugError(
             f"hypervisor {self.NAME} cannot change devices of running instances, such as "
-            f"{instance.name}")
+            f"{instance.name}"
+        )
 
-    def hot_add(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
-                extra: Sequence[Any] | None, seq: int) -> Any:
+    def hot_add(
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        device: Disk | FilledNic,
+        extra: Sequence[Any] | None,
+        seq: int,
+    ) -> Any:
         """Plug a device in.
 
         :raises HotplugError: it is not plugged in.
         """
         self.hotplug_supported(instance)
 
-    def hot_remove(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
-                   extra: Sequence[Any] | None, seq: int) -> Any:
+    def hot_remove(
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        device: Disk | FilledNic,
+        extra: Sequence[Any] | None,
+        seq: int,
+    ) -> Any:
         """Unplug a device; one that the guest lacks is no error.
 
         :raises HotplugError: it is still plugged in.
         """
         self.hotplug_supported(instance)
 
-    def hot_modify(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
-                   extra: Sequence[Any] | None, seq: int) -> Any:
+    def hot_modify(
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        device: Disk | FilledNic,
+        extra: Sequence[Any] | None,
+        seq: int,
+    ) -> Any:
         """Give a plugged device other parameters; it keeps its place in the guest.
 
         :raises HotplugError: it has the old ones, or says that the guest is left without it.
@@ -194,16 +220,18 @@ class Hypervisor(ABC):
         """What the target needs to know to accept the guest; JSON values."""
         raise self._no_migration(instance.name)
 
-    def accept_instance(self, instance: FilledInstance, info: Any, target: str,
-                        disks: Sequence[AttachedDisk]) -> None:
+    def accept_instance(
+        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[AttachedDisk]
+    ) -> None:
         """Prepare to receive a guest at the address ``target`` (ours).
 
         :raises HypervisorError: nothing is left behind.
         """
         raise self._no_migration(instance.name)
 
-    def migrate(self, cluster_name: str, instance: FilledInstance, target: str, *,
-                live: bool) -> None:
+    def migrate(
+        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
+    ) -> None:
         """Begin to send a guest to the address ``target``; :meth:`migration_status` follows it."""
         raise self._no_migration(instance.name)
 
@@ -211,22 +239,26 @@ class Hypervisor(ABC):
         """How far the guest's migration is."""
         raise self._no_migration(instance.name)
 
-    def finalize_migration_source(self, instance: FilledInstance, *, success: bool,
-                                  live: bool) -> None:
+    def finalize_migration_source(
+        self, instance: FilledInstance, *, success: bool, live: bool
+    ) -> None:
         """After the migration: remove the guest here, or let it go on here."""
         raise self._no_migration(instance.name)
 
-    def finalize_migration_target(self, instance: FilledInstance, info: Any, *,
-                                  success: bool) -> None:
+    def finalize_migration_target(
+        self, instance: FilledInstance, info: Any, *, success: bool
+    ) -> None:
         """After the migration: let the guest go on here, or remove what was prepared."""
         raise self._no_migration(instance.name)
 
     def _no_migration(self, instance_name: str) -> errors.HypervisorError:
         return errors.HypervisorError(
-            f"hypervisor {self.NAME} cannot migrate instances, such as {instance_name}")
+            f"hypervisor {self.NAME} cannot migrate instances, such as {instance_name}"
+        )
 
 
 # Facts of a Linux node
+
 
 def parse_meminfo(text: str) -> dict[str, int]:
     """Read ``/proc/meminfo``.

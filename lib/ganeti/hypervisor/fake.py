@@ -25,17 +25,20 @@ class FakeHypervisor(base.Hypervisor):
     NAME = hv.FAKE
     CAN_MIGRATE = True
 
-    def start(self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *,
-              paused: bool = False) -> None:
+    def start(
+        self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *, paused: bool = False
+    ) -> None:
         """Write the file; a disk whose link leads nowhere is refused, as a real guest would."""
         if self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is running already")
         for attached in disks:
             if attached.uri is None and not os.path.exists(attached.path):
                 raise errors.HypervisorError(
-                    f"instance {instance.name}: disk {attached.path} does not exist")
-        self._write(instance.name, int(instance.beparams["maxmem"]),
-                    int(instance.beparams["vcpus"]))
+                    f"instance {instance.name}: disk {attached.path} does not exist"
+                )
+        self._write(
+            instance.name, int(instance.beparams["maxmem"]), int(instance.beparams["vcpus"])
+        )
 
     def stop(self, instance_name: str, hvparams: Mapping[str, Any], *, force: bool = False) -> None:
         """Remove the file."""
@@ -67,7 +70,8 @@ class FakeHypervisor(base.Hypervisor):
         except ValueError as err:
             raise errors.HypervisorError(
                 f"file {self._path(instance_name)} is damaged, expected three numbers. "
-                "Stop the instance to remove it.") from err
+                "Stop the instance to remove it."
+            ) from err
         return base.InstanceInfo(instance_name, number, memory_mib, vcpus, hv.STATE_RUNNING, 0.0)
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -106,14 +110,16 @@ class FakeHypervisor(base.Hypervisor):
             raise errors.HypervisorError(f"instance {instance.name} is not running")
         return {"memory": info.memory_mib, "vcpus": info.vcpus}
 
-    def accept_instance(self, instance: FilledInstance, info: Any, target: str,
-                        disks: Sequence[base.AttachedDisk]) -> None:
+    def accept_instance(
+        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[base.AttachedDisk]
+    ) -> None:
         """The instance must not be here yet."""
         if self.is_running(instance.name):
             raise errors.HypervisorError(f"instance {instance.name} is running already")
 
-    def migrate(self, cluster_name: str, instance: FilledInstance, target: str, *,
-                live: bool) -> None:
+    def migrate(
+        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
+    ) -> None:
         """There is no memory to send."""
         self.migratable(instance)
 
@@ -121,14 +127,16 @@ class FakeHypervisor(base.Hypervisor):
         """Complete as soon as it began."""
         return MigrationStatus(status="completed")
 
-    def finalize_migration_source(self, instance: FilledInstance, *, success: bool,
-                                  live: bool) -> None:
+    def finalize_migration_source(
+        self, instance: FilledInstance, *, success: bool, live: bool
+    ) -> None:
         """The file disappears here ..."""
         if success:
             fs.remove_file(self._path(instance.name))
 
-    def finalize_migration_target(self, instance: FilledInstance, info: Any, *,
-                                  success: bool) -> None:
+    def finalize_migration_target(
+        self, instance: FilledInstance, info: Any, *, success: bool
+    ) -> None:
         """... and appears here."""
         if not success:
             return
@@ -137,7 +145,8 @@ class FakeHypervisor(base.Hypervisor):
         vcpus = known.get("vcpus", instance.beparams["vcpus"])
         if not (isinstance(memory_mib, int) and isinstance(vcpus, int)):
             raise errors.HypervisorError(
-                f"migration data of instance {instance.name} is damaged: {info!r}")
+                f"migration data of instance {instance.name} is damaged: {info!r}"
+            )
         self._write(instance.name, memory_mib, vcpus)
 
     @staticmethod
@@ -154,4 +163,5 @@ class FakeHypervisor(base.Hypervisor):
             fs.write_file(path, f"1\n{memory_mib}\n{vcpus}\n", sync=False)
         except OSError as err:
             raise errors.HypervisorError(
-                f"cannot write the state of instance {instance_name}: {err}") from err
+                f"cannot write the state of instance {instance_name}: {err}"
+            ) from err

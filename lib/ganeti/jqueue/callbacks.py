@@ -22,8 +22,14 @@ Submit = Callable[[Sequence[Sequence[OpCode]]], list[list[Any]]]
 class Callbacks:
     """What a running opcode may ask of the queue (``OpCallbacks`` in :mod:`ganeti.mcpu`)."""
 
-    def __init__(self, engine: Engine, job: jobs.QueuedJob, op: jobs.QueuedOpCode,
-                 owner: Owner, submit: Submit) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        job: jobs.QueuedJob,
+        op: jobs.QueuedOpCode,
+        owner: Owner,
+        submit: Submit,
+    ) -> None:
         self._engine = engine
         self._job = job
         self._op = op

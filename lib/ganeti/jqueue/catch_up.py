@@ -64,8 +64,10 @@ class Here:
         with self._lock:
             if self._latest is None or self._latest[0] < since:
                 looked = time.monotonic()
-                self._latest = looked, self._reading(
-                    lambda: queue_inventory.take(self._store.directory))
+                self._latest = (
+                    looked,
+                    self._reading(lambda: queue_inventory.take(self._store.directory)),
+                )
             return self._latest[1]
 
     def sizes_of_part(self, part: int) -> dict[int, int]:
@@ -86,11 +88,13 @@ class Here:
             return look()
         except OSError as err:
             raise errors.JobQueueError(
-                f"cannot read the job queue in {self._store.directory}: {err}") from err
+                f"cannot read the job queue in {self._store.directory}: {err}"
+            ) from err
 
 
-def plan(candidate: str, here: Here, since: float,
-         ask: Callable[[Sequence[int]], Inventory]) -> Plan:
+def plan(
+    candidate: str, here: Here, since: float, ask: Callable[[Sequence[int]], Inventory]
+) -> Plan:
     """Compare a candidate's copy with this node's queue.
 
     :param since: when this process did not send it anything yet, or began to fail to.
@@ -100,26 +104,33 @@ def plan(candidate: str, here: Here, since: float,
     there = ask(())
     mine = here.inventory(since)
     found = queue_inventory.compare(
-        mine, there, lambda job_id: here.read(archive_file(job_id)) is not None)
+        mine, there, lambda job_id: here.read(archive_file(job_id)) is not None
+    )
     drained = None if mine.drained == there.drained else mine.drained
     unknown = [job_id for job_id in found.unknown if here.read(job_file(job_id)) is None]
     if unknown:
         _log.warning(
             "job queue: candidate %s has jobs which do not exist (%s); its copy is made anew",
-            candidate, ", ".join(map(str, unknown[:_MAX_NAMED])))
+            candidate,
+            ", ".join(map(str, unknown[:_MAX_NAMED])),
+        )
         nothing = Inventory({}, dict.fromkeys(mine.plain), mine.drained, {}, {})
         found = queue_inventory.compare(mine, nothing, lambda job_id: False)
         theirs: dict[int, dict[int, int]] = {}
     else:
         theirs = ask(found.parts).archived if found.parts else {}
-    first = {name: text for name, text in mine.plain.items()
-             if name in found.files and text is not None}
+    first = {
+        name: text for name, text in mine.plain.items() if name in found.files and text is not None
+    }
     names = [name for name in (*found.files, *map(job_file, found.moved)) if name not in first]
     moved = set(found.moved)
     for part in found.parts:
         sizes = theirs.get(part, {})
-        names += [archive_file(job_id) for job_id, size in sorted(here.sizes_of_part(part).items())
-                  if sizes.get(job_id) != size and job_id not in moved]
+        names += [
+            archive_file(job_id)
+            for job_id, size in sorted(here.sizes_of_part(part).items())
+            if sizes.get(job_id) != size and job_id not in moved
+        ]
     if names:
         _log.info("job queue: candidate %s lacks %d files", candidate, len(names))
     return Plan(bool(unknown), first, names, found.moved, drained)

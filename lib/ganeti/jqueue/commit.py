@@ -169,7 +169,8 @@ class Committer:
         self._announcements: collections.deque[Callable[[], None] | None] = collections.deque()
         self._apply_work = threading.Condition()
         self._written: collections.deque[tuple[list[Batch], dict[str, str], list[int]]] = (
-            collections.deque())
+            collections.deque()
+        )
         self._all_written = False
         self._applying = self._thread("jq-apply", self._apply)
         self._committing = self._thread("jq-commit", self._run)
@@ -345,8 +346,9 @@ class Committer:
                 batches += some
                 files.update(their_files)
                 archive += their_archive
-            ended = all(picture.state.end is not None
-                        for batch in batches for picture in batch.pictures)
+            ended = all(
+                picture.state.end is not None for batch in batches for picture in batch.pictures
+            )
             # The candidates write theirs at the same time.
             wait = self._send(files, archive, ended)
             self._store.apply()

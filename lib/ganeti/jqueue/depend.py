@@ -35,8 +35,9 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-def decide(depends: Sequence[Sequence[Any]] | None,
-           status_of: Callable[[int], str | None]) -> Decision:
+def decide(
+    depends: Sequence[Sequence[Any]] | None, status_of: Callable[[int], str | None]
+) -> Decision:
     """Whether an opcode may start.
 
     :param depends: ``[job id, [accepted final states]]``, ids absolute.
@@ -46,21 +47,23 @@ def decide(depends: Sequence[Sequence[Any]] | None,
     for job_id, accepted in depends or ():
         status = status_of(job_id)
         if status is None:
-            return Decision(Verdict.FAIL, job_id,
-                            f"depends on job {job_id}, which does not exist")
+            return Decision(Verdict.FAIL, job_id, f"depends on job {job_id}, which does not exist")
         if status not in const.FINALIZED:
-            waiting = waiting or Decision(Verdict.WAIT, job_id,
-                                          f"waits for the end of job {job_id}")
+            waiting = waiting or Decision(
+                Verdict.WAIT, job_id, f"waits for the end of job {job_id}"
+            )
         elif status not in (accepted or (const.STATUS_SUCCESS,)):
             wanted = " or ".join(accepted or (const.STATUS_SUCCESS,))
             verdict = Verdict.CANCEL if status == const.STATUS_CANCELED else Verdict.FAIL
-            return Decision(verdict, job_id,
-                            f"depends on job {job_id}, which ended as {status}, not {wanted}")
+            return Decision(
+                verdict, job_id, f"depends on job {job_id}, which ended as {status}, not {wanted}"
+            )
     return waiting or Decision(Verdict.GO)
 
 
-def resolve(depends: Sequence[Sequence[Any]] | None, earlier: Sequence[int | None]
-            ) -> list[list[Any]] | None:
+def resolve(
+    depends: Sequence[Sequence[Any]] | None, earlier: Sequence[int | None]
+) -> list[list[Any]] | None:
     """Make the job ids absolute.
 
     :param earlier: ids of the jobs before this one in the same submission; None for a refused one.
@@ -75,12 +78,14 @@ def resolve(depends: Sequence[Sequence[Any]] | None, earlier: Sequence[int | Non
             if -job_id > len(earlier):
                 raise errors.OpPrereqError(
                     f"relative dependency {job_id} goes back before the first job of the"
-                    " submission", errors.ECODE_INVAL)
+                    " submission",
+                    errors.ECODE_INVAL,
+                )
             absolute = earlier[job_id]
             if absolute is None:
                 raise errors.OpPrereqError(
-                    f"relative dependency {job_id} means a job that was refused",
-                    errors.ECODE_INVAL)
+                    f"relative dependency {job_id} means a job that was refused", errors.ECODE_INVAL
+                )
             job_id = absolute
         resolved.append([job_id, list(accepted)])
     return resolved

@@ -96,8 +96,7 @@ class Engine:
         self._submit = submit
         self._livelock = livelock
         self.replicator = None if transport is None else Replicator(transport, Here(store))
-        self.committer = Committer(store, self.lock, send=self._send, show=self._show,
-                                   fatal=fatal)
+        self.committer = Committer(store, self.lock, send=self._send, show=self._show, fatal=fatal)
         self.pool = WorkerPool(self._run_job, max_running, fatal)
 
     # -- start and stop --------------------------------------------------------------------------
@@ -151,14 +150,14 @@ class Engine:
         assert op is not None
         status, begun = op.state.status, op.state.exec is not None
         if status == jobs.RUNNING or (status == jobs.CANCELING and begun):
-            reason = ("the master daemon ended while this ran; what it did until then was not"
-                      " undone")
+            reason = "the master daemon ended while this ran; what it did until then was not undone"
             _log.warning("job %d was running when the master daemon ended; now an error", job.id)
             job.add_log(op, const.LOG_MESSAGE, f"error: {reason}", self.now())
             self.end_rest(job, jobs.ERROR, errors.OpExecError(reason))
         elif status == jobs.CANCELING:
-            self.end_rest(job, jobs.CANCELED,
-                           errors.JobCanceled("canceled before the master daemon ended"))
+            self.end_rest(
+                job, jobs.CANCELED, errors.JobCanceled("canceled before the master daemon ended")
+            )
         elif status == jobs.WAITING:
             op.move(jobs.QUEUED, start=None)
             self.committer.touch(job)
@@ -174,8 +173,11 @@ class Engine:
         """
         with self.lock:
             self.stopping = True
-            waiting = [job for job in self.jobs.values()
-                       if any(op.state.status == jobs.WAITING for op in job.ops)]
+            waiting = [
+                job
+                for job in self.jobs.values()
+                if any(op.state.status == jobs.WAITING for op in job.ops)
+            ]
         for job in waiting:
             self.wake(job)
         left = self.pool.stop(timeout_s)
@@ -228,8 +230,9 @@ class Engine:
         elif decision.verdict is depend.Verdict.CANCEL:
             self.end_rest(job, jobs.CANCELED, errors.JobCanceled(decision.reason))
         else:
-            self.end_rest(job, jobs.ERROR, errors.OpPrereqError(decision.reason,
-                                                                 errors.ECODE_STATE))
+            self.end_rest(
+                job, jobs.ERROR, errors.OpPrereqError(decision.reason, errors.ECODE_STATE)
+            )
         return False
 
     def _status_of(self, job_id: int) -> str | None:
@@ -259,7 +262,8 @@ class Engine:
         now = self.now()
         op.move(jobs.WAITING, start=now)
         job.state = job.state._replace(
-            start=job.state.start or now, livelock=self._livelock, process_id=os.getpid())
+            start=job.state.start or now, livelock=self._livelock, process_id=os.getpid()
+        )
         self.committer.touch(job)
         return op
 
@@ -289,8 +293,14 @@ class Engine:
             return False
         except Exception as err:  # noqa: BLE001 -- the door of a job step
             _log.exception("job %d: internal error in %s", job.id, op.summary())
-            self._end_failed(job, op, errors.OpExecError(
-                f"internal error: {type(err).__name__}: {err}. The master's log has the details."))
+            self._end_failed(
+                job,
+                op,
+                errors.OpExecError(
+                    f"internal error: {type(err).__name__}: {err}."
+                    " The master's log has the details."
+                ),
+            )
             return False
         with self.lock:
             op.move(jobs.SUCCESS, result=result, end=self.now())
@@ -307,8 +317,9 @@ class Engine:
         with self.lock:
             op.move(jobs.ERROR, result=wire_errors.encode(err), end=self.now())
             op.drop_opcode()
-            self.end_rest(job, jobs.ERROR,
-                           errors.OpExecError("an earlier opcode of this job failed"))
+            self.end_rest(
+                job, jobs.ERROR, errors.OpExecError("an earlier opcode of this job failed")
+            )
 
     def end_rest(self, job: jobs.QueuedJob, status: str, err: Exception) -> None:
         """End a job here and now. Needs the lock."""
@@ -321,8 +332,9 @@ class Engine:
         job.state = job.state._replace(end=now)
         self.unfinished -= 1
         self.meter.count(now[0])
-        _log.info("job %d (%s) ended: %s", job.id,
-                  ", ".join(op.summary() for op in job.ops), job.status)
+        _log.info(
+            "job %d (%s) ended: %s", job.id, ", ".join(op.summary() for op in job.ops), job.status
+        )
         self.waiting.remove(job.id)
         self.pool.remove(job.id)
         for held in self.gate.ended(job.id):
@@ -354,11 +366,17 @@ class Engine:
             waiter = Waiter()
             self.committer.touch(job).when_durable(lambda err: waiter.done(None, err))
         waiter.wait()
-        _log.info("job %d begins with %s (%d of %d)", job.id, op.summary(),
-                  job.ops.index(op) + 1, len(job.ops))
+        _log.info(
+            "job %d begins with %s (%d of %d)",
+            job.id,
+            op.summary(),
+            job.ops.index(op) + 1,
+            len(job.ops),
+        )
 
-    def op_logged(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, kind: str,
-                  message: Any) -> None:
+    def op_logged(
+        self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, kind: str, message: Any
+    ) -> None:
         """Add a log entry; written with the next change of the job, told at once."""
         with self.lock:
             job.add_log(op, kind, message, self.now())
@@ -414,8 +432,9 @@ class Engine:
             self.on_shown([picture.job for picture in batch.pictures])
         self._tell_watches([picture.job.id for picture in batch.pictures])
 
-    def _send(self, files: dict[str, str], archived: Sequence[int], ended: bool
-              ) -> Callable[[], None]:
+    def _send(
+        self, files: dict[str, str], archived: Sequence[int], ended: bool
+    ) -> Callable[[], None]:
         if self.replicator is None:
             return _nothing
         return self.replicator.send(files, archived, ended=ended)

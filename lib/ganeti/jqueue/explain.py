@@ -152,8 +152,10 @@ def explain(scene: Scene, job_id: int) -> dict[str, Any] | None:
     return {
         "job": _job(job),
         "reasons": own,
-        "holds": [{"lock": lock, "name": scene.lock_label(lock), "mode": mode}
-                  for lock, mode in scene.holds(job_id).items()],
+        "holds": [
+            {"lock": lock, "name": scene.lock_label(lock), "mode": mode}
+            for lock, mode in scene.holds(job_id).items()
+        ],
         "chain": chain,
         "more": more,
         "notes": notes,
@@ -168,25 +170,31 @@ def explain_queue(queue: QueueFacts) -> dict[str, Any]:
         ``drained`` and ``ending``.
     """
     return {
-        "at_work": len(queue.busy), "limit": queue.max_running, "in_line": len(queue.line),
-        "unfinished": queue.unfinished, "ended_per_s": queue.ended / Meter.SPAN_S,
-        "drained": queue.drained, "ending": queue.ending,
+        "at_work": len(queue.busy),
+        "limit": queue.max_running,
+        "in_line": len(queue.line),
+        "unfinished": queue.unfinished,
+        "ended_per_s": queue.ended / Meter.SPAN_S,
+        "drained": queue.drained,
+        "ending": queue.ending,
     }
 
 
 def explain_briefly(scene: Scene, job_ids: Iterable[int]) -> list[dict[str, Any] | None]:
     """``job`` and ``reasons`` for each job; None in the place of an unknown one."""
     found = [scene.job(job_id) for job_id in job_ids]
-    return [None if job is None else {"job": _job(job), "reasons": reasons(scene, job)}
-            for job in found]
+    return [
+        None if job is None else {"job": _job(job), "reasons": reasons(scene, job)} for job in found
+    ]
 
 
 def reasons(scene: Scene, job: JobFacts) -> list[Reason]:
     """Why a job does not go on; empty for one that is at work or has ended."""
     found: list[Reason] = []
     if job.real_status != job.status and scene.queue.now - (job.since or 0.0) >= WRITING_S:
-        found.append(_reason(
-            DISK, f"its change from {job.status} to {job.real_status} is not on disk yet"))
+        found.append(
+            _reason(DISK, f"its change from {job.status} to {job.real_status} is not on disk yet")
+        )
     if job.real_status in const.FINALIZED:
         return found
     if job.real_status == const.STATUS_QUEUED:
@@ -195,8 +203,9 @@ def reasons(scene: Scene, job: JobFacts) -> list[Reason]:
     if wait is not None:
         found.append(_locked(scene, wait))
     if job.real_status == const.STATUS_CANCELING:
-        found.append(_reason(CANCEL, "it was canceled and goes on to the next point where it can"
-                                     " stop"))
+        found.append(
+            _reason(CANCEL, "it was canceled and goes on to the next point where it can stop")
+        )
     elif job.real_status == const.STATUS_WAITING and wait is None:
         found.append(_reason(STARTING, "it takes its locks; none is in its way"))
     return found
@@ -217,10 +226,14 @@ def _queued(scene: Scene, job: JobFacts) -> list[Reason]:
         awaited = scene.job(awaited_id)
         if awaited is not None and awaited.real_status not in const.FINALIZED:
             wanted = states or (const.STATUS_SUCCESS,)
-            found.append(_reason(
-                DEPENDENCY,
-                f"the end of job {awaited_id} ({awaited.status}), as {' or '.join(wanted)}",
-                [awaited_id], states=list(wanted)))
+            found.append(
+                _reason(
+                    DEPENDENCY,
+                    f"the end of job {awaited_id} ({awaited.status}), as {' or '.join(wanted)}",
+                    [awaited_id],
+                    states=list(wanted),
+                )
+            )
     if not found:
         found.append(_in_line(scene.queue, job.id))
     return found
@@ -234,8 +247,9 @@ def _filtered(scene: Scene, verdict: Verdict) -> Reason:
         text = f"{rule} lets {verdict.limit} of such jobs run at once: {_jobs(under)}"
     else:
         text = f"{rule} pauses it"
-    return _reason(FILTER, text, under, rule=verdict.uuid, action=verdict.action,
-                   limit=verdict.limit)
+    return _reason(
+        FILTER, text, under, rule=verdict.uuid, action=verdict.action, limit=verdict.limit
+    )
 
 
 def _in_line(queue: QueueFacts, job_id: int) -> Reason:
@@ -243,11 +257,14 @@ def _in_line(queue: QueueFacts, job_id: int) -> Reason:
     if place is None or place < queue.max_running - len(queue.busy):
         return _reason(STARTING, "nothing is in its way, a worker is about to take it")
     busy = sorted(queue.busy)
-    ahead = {0: "it is the next", 1: "1 job is before it"}.get(
-        place, f"{place} jobs are before it")
+    ahead = {0: "it is the next", 1: "1 job is before it"}.get(place, f"{place} jobs are before it")
     return _reason(
-        WORKER, f"a worker: {len(busy)} of {queue.max_running} are busy ({_jobs(busy)}); {ahead}",
-        busy, position=place + 1, limit=queue.max_running)
+        WORKER,
+        f"a worker: {len(busy)} of {queue.max_running} are busy ({_jobs(busy)}); {ahead}",
+        busy,
+        position=place + 1,
+        limit=queue.max_running,
+    )
 
 
 def _locked(scene: Scene, wait: Wait) -> Reason:
@@ -257,14 +274,24 @@ def _locked(scene: Scene, wait: Wait) -> Reason:
         if wait.before:
             because += f"; {_owners(wait.before)} served before it"
     else:
-        because = f"which {_owners(wait.before)} will get first" if wait.before \
+        because = (
+            f"which {_owners(wait.before)} will get first"
+            if wait.before
             else "which is about to be free"
+        )
     jobs = _job_ids(wait.holders) or _job_ids(wait.before)
     return _reason(
-        LOCK, f"lock {name} ({wait.mode}), {because}", jobs,
-        lock=wait.lock, name=name, mode=wait.mode, since=wait.since,
+        LOCK,
+        f"lock {name} ({wait.mode}), {because}",
+        jobs,
+        lock=wait.lock,
+        name=name,
+        mode=wait.mode,
+        since=wait.since,
         holders=[_owner(owner) for owner in wait.holders],
-        before=[_owner(owner) for owner in wait.before], wanted=list(wait.wanted))
+        before=[_owner(owner) for owner in wait.before],
+        wanted=list(wait.wanted),
+    )
 
 
 def _owner(owner: Owner) -> dict[str, Any]:
@@ -324,7 +351,7 @@ def _chain(scene: Scene, job_id: int, own: Sequence[Reason]) -> tuple[list[dict[
             seen.add(other_id)
             other = scene.job(other_id)
             if other is None:
-                continue    # ended and gone since we looked at who waits for it
+                continue  # ended and gone since we looked at who waits for it
             why = reasons(scene, other)
             chain.append({"depth": depth, "job": _job(other), "reasons": why})
             later.extend((next_id, depth + 1) for next_id in _awaited(why))

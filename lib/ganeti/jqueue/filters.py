@@ -112,8 +112,11 @@ def describe_rule(rule: FilterRule | None) -> str:
 
 
 def _said(rule: FilterRule) -> str:
-    said = "; ".join(reason for source, reason, _time in rule.reason_trail
-                     if source == const.REASON_USER and reason)
+    said = "; ".join(
+        reason
+        for source, reason, _time in rule.reason_trail
+        if source == const.REASON_USER and reason
+    )
     return f" ({said})" if said else ""
 
 

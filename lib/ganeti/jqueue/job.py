@@ -116,12 +116,17 @@ class QueuedOpCode:
         """
         if self._op is None:
             op = opcodes.from_dict(self.input)
-            lost = [name for name, declared in op.PARAMS.items()
-                    if declared.type.hidden == "secret" and _has_redacted(self.input.get(name))]
+            lost = [
+                name
+                for name, declared in op.PARAMS.items()
+                if declared.type.hidden == "secret" and _has_redacted(self.input.get(name))
+            ]
             if lost:
                 raise errors.OpPrereqError(
                     f"secret values of {', '.join(lost)} are kept in memory only and were lost when"
-                    " the master was restarted. Submit the job again.", errors.ECODE_STATE)
+                    " the master was restarted. Submit the job again.",
+                    errors.ECODE_STATE,
+                )
             self._op = op
         return self._op
 
@@ -136,7 +141,8 @@ class QueuedOpCode:
         """
         if status not in LEGAL_MOVES[self.state.status]:
             raise errors.ProgrammerError(
-                f"opcode {self.input.get('OP_ID')} cannot go from {self.state.status} to {status}")
+                f"opcode {self.input.get('OP_ID')} cannot go from {self.state.status} to {status}"
+            )
         self.state = self.state._replace(status=status, **changes)
 
     def summary(self) -> str:
@@ -157,8 +163,10 @@ class QueuedOpCode:
         hidden = [name for name, declared in cls.PARAMS.items() if declared.type.hidden]
         if not hidden:
             return self.input
-        return {name: ht.redact(value) if name in hidden else value
-                for name, value in self.input.items()}
+        return {
+            name: ht.redact(value) if name in hidden else value
+            for name, value in self.input.items()
+        }
 
     def input_text(self) -> str:
         """The parameters as JSON; they do not change, so the text is kept while the job lives."""
@@ -192,8 +200,17 @@ class QueuedJob:
     :ivar archived: read from the archive.
     """
 
-    __slots__ = ("archived", "cancel_reason", "id", "new", "next_log_serial", "ops", "received",
-                 "shown", "state")
+    __slots__ = (
+        "archived",
+        "cancel_reason",
+        "id",
+        "new",
+        "next_log_serial",
+        "ops",
+        "received",
+        "shown",
+        "state",
+    )
 
     def __init__(self, job_id: int, ops: list[QueuedOpCode], received: Timestamp | None) -> None:
         self.id = job_id
@@ -251,8 +268,12 @@ class QueuedJob:
 
     def picture(self) -> Picture:
         """The job as it is now."""
-        return Picture(self, self.state, tuple(op.state for op in self.ops),
-                       tuple(len(op.log) for op in self.ops))
+        return Picture(
+            self,
+            self.state,
+            tuple(op.state for op in self.ops),
+            tuple(len(op.log) for op in self.ops),
+        )
 
     def show(self, picture: Picture) -> None:
         """Let everybody see a committed picture."""
@@ -385,9 +406,14 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
         op = QueuedOpCode(entry["input"])
         if entry["status"] not in LEGAL_MOVES:
             raise ValueError(f"unknown opcode status {entry['status']!r}")
-        op.state = OpState(entry["status"], entry.get("result"), _time(entry["start_timestamp"]),
-                           _time(entry["exec_timestamp"]), _time(entry["end_timestamp"]),
-                           _number(entry.get("priority", 0)))
+        op.state = OpState(
+            entry["status"],
+            entry.get("result"),
+            _time(entry["start_timestamp"]),
+            _time(entry["exec_timestamp"]),
+            _time(entry["end_timestamp"]),
+            _number(entry.get("priority", 0)),
+        )
         op.shown = op.state
         for number, when, kind, message in entry["log"]:
             stamp = _time(when)
@@ -398,9 +424,12 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
         ops.append(op)
     job = QueuedJob(_number(data["id"]), ops, _time(data["received_timestamp"]))
     livelock, process_id = data.get("livelock"), data.get("process_id")
-    job.state = JobState(_time(data["start_timestamp"]), _time(data["end_timestamp"]),
-                         None if livelock is None else str(livelock),
-                         None if process_id is None else _number(process_id))
+    job.state = JobState(
+        _time(data["start_timestamp"]),
+        _time(data["end_timestamp"]),
+        None if livelock is None else str(livelock),
+        None if process_id is None else _number(process_id),
+    )
     job.shown = job.state
     job.next_log_serial = serial + 1
     job.archived = archived

@@ -75,9 +75,17 @@ class JobQueue:
         self._size_limit = size_limit
         self._drained = False
         self._engine = Engine(
-            store, execute, lambda wanted: self.submit_many(wanted, drained_ok=True), locks=locks,
-            transport=transport, livelock=livelock, filters=filters, max_running=max_running,
-            now=now, fatal=fatal)
+            store,
+            execute,
+            lambda wanted: self.submit_many(wanted, drained_ok=True),
+            locks=locks,
+            transport=transport,
+            livelock=livelock,
+            filters=filters,
+            max_running=max_running,
+            now=now,
+            fatal=fatal,
+        )
 
     @property
     def engine(self) -> Engine:
@@ -110,8 +118,13 @@ class JobQueue:
 
     # -- submission ------------------------------------------------------------------------------
 
-    def submit_many_async(self, wanted: Sequence[Sequence[OpCode] | errors.GenericError],
-                          done: Done, *, drained_ok: bool = False) -> None:
+    def submit_many_async(
+        self,
+        wanted: Sequence[Sequence[OpCode] | errors.GenericError],
+        done: Done,
+        *,
+        drained_ok: bool = False,
+    ) -> None:
         """Submit jobs; `done` gets ``[id or error, ...]`` when they are durable and sent.
 
         Each job is accepted or refused for itself; negative dependencies count back in `wanted`,
@@ -138,10 +151,14 @@ class JobQueue:
                 accepted.sort(key=lambda job: (job.priority, job.id))
                 if len(accepted) <= _BEGIN_BEFORE:
                     batch.when_durable(lambda err: self._accepted(accepted, err))
-                batch.when_told(lambda err: done(
-                    results if err is None
-                    else [entry if isinstance(entry, Exception) else err for entry in results],
-                    None))
+                batch.when_told(
+                    lambda err: done(
+                        results
+                        if err is None
+                        else [entry if isinstance(entry, Exception) else err for entry in results],
+                        None,
+                    )
+                )
                 if len(accepted) > _BEGIN_BEFORE:
                     batch.when_told(lambda err: self._accepted(accepted, err))
         if not accepted:
@@ -149,6 +166,7 @@ class JobQueue:
 
     def submit_async(self, ops: Sequence[OpCode], done: Done, *, drained_ok: bool = False) -> None:
         """Submit one job; `done` gets its id, or the error."""
+
         def tell(results: Any, _error: Exception | None) -> None:
             result = results[0]
             if isinstance(result, Exception):
@@ -168,16 +186,21 @@ class JobQueue:
         """
         return int(self._waited(lambda done: self.submit_async(ops, done, drained_ok=drained_ok)))
 
-    def submit_many(self, wanted: Sequence[Sequence[OpCode]], *, drained_ok: bool = False
-                    ) -> list[list[Any]]:
+    def submit_many(
+        self, wanted: Sequence[Sequence[OpCode]], *, drained_ok: bool = False
+    ) -> list[list[Any]]:
         """Submit jobs and wait: ``[True, id]`` or ``[False, message]`` for each."""
         results = self._waited(
-            lambda done: self.submit_many_async(wanted, done, drained_ok=drained_ok))
-        return [[False, str(result)] if isinstance(result, Exception) else [True, result]
-                for result in results]
+            lambda done: self.submit_many_async(wanted, done, drained_ok=drained_ok)
+        )
+        return [
+            [False, str(result)] if isinstance(result, Exception) else [True, result]
+            for result in results
+        ]
 
-    def _accept(self, ops: Sequence[OpCode], earlier: Sequence[int | Exception],
-                drained_ok: bool) -> jobs.QueuedJob:
+    def _accept(
+        self, ops: Sequence[OpCode], earlier: Sequence[int | Exception], drained_ok: bool
+    ) -> jobs.QueuedJob:
         """Make a job of checked opcodes and give it an id. Needs the lock."""
         if self._engine.stopping:
             raise errors.JobQueueError("the master daemon is ending. Try again when it is back.")
@@ -192,7 +215,8 @@ class JobQueue:
                 if job_id > self._engine.serial:
                     # Also keeps circles out: a job can only wait for an earlier one.
                     raise errors.OpPrereqError(
-                        f"depends on job {job_id}, which does not exist", errors.ECODE_NOENT)
+                        f"depends on job {job_id}, which does not exist", errors.ECODE_NOENT
+                    )
         now = self._engine.now()
         now_ns = now[0] * 1_000_000_000 + now[1] * 1000
         self._engine.serial += 1
@@ -200,7 +224,8 @@ class JobQueue:
             op.depends = depends[index]
             op.add_reason(op.reason_source(), f"job={self._engine.serial};index={index}", now_ns)
         job = jobs.QueuedJob(
-            self._engine.serial, [jobs.QueuedOpCode.from_opcode(op) for op in ops], now)
+            self._engine.serial, [jobs.QueuedOpCode.from_opcode(op) for op in ops], now
+        )
         job.new = True
         if not ops:
             job.state = jobs.JobState(start=now, end=now)
@@ -254,8 +279,10 @@ class JobQueue:
         self._engine.wake(job)
         if status == jobs.WAITING:
             return (True, f"job {job.id} will be canceled"), batch
-        return (True, f"job {job.id} is running and will be canceled at the next point where it"
-                      " can stop"), batch
+        return (
+            True,
+            f"job {job.id} is running and will be canceled at the next point where it can stop",
+        ), batch
 
     def change_priority_async(self, job_id: int, priority: int, done: Done) -> None:
         """Give the unfinished opcodes of a job another priority; ``(success, message)``.
@@ -265,7 +292,9 @@ class JobQueue:
         if not const.PRIO_HIGHEST <= priority <= const.PRIO_LOWEST:
             raise errors.OpPrereqError(
                 f"priority must be from {const.PRIO_HIGHEST} to {const.PRIO_LOWEST}, not"
-                f" {priority}", errors.ECODE_INVAL)
+                f" {priority}",
+                errors.ECODE_INVAL,
+            )
         with self._engine.lock:
             job = self._engine.known(job_id)
             if job is None:
@@ -311,8 +340,11 @@ class JobQueue:
             if time.monotonic() >= deadline:
                 return archived, len(ids) - place
             with self._engine.lock:
-                old = [job_id for job_id in ids[place:place + _CHUNK]
-                       if self._ended_before(job_id, None if age_s == -1 else limit)]
+                old = [
+                    job_id
+                    for job_id in ids[place : place + _CHUNK]
+                    if self._ended_before(job_id, None if age_s == -1 else limit)
+                ]
             if old:
                 archived += self._waited(functools.partial(self.archive_async, old))
         return archived, 0
@@ -333,7 +365,8 @@ class JobQueue:
     def change_priority(self, job_id: int, priority: int) -> tuple[bool, str]:
         """As :meth:`change_priority_async`, waiting until that is durable."""
         success, message = self._waited(
-            lambda done: self.change_priority_async(job_id, priority, done))
+            lambda done: self.change_priority_async(job_id, priority, done)
+        )
         return success, message
 
     def archive(self, job_id: int) -> bool:
@@ -368,12 +401,15 @@ class JobQueue:
         with self._engine.lock:
             left = [job for job in self._engine.jobs.values() if not job.new and not job.finalized]
             self._engine.gate.set_rules(
-                rules, [(job.id, inputs(job)) for job in left if at_work(job)])
+                rules, [(job.id, inputs(job)) for job in left if at_work(job)]
+            )
             for job in left:
                 # A job which a worker is just taking out of the line is judged by that worker.
                 if not at_work(job) and (
-                        self._engine.gate.release(job.id) or self._engine.pool.remove(job.id)
-                        or self._engine.waiting.awaited(job.id) is not None):
+                    self._engine.gate.release(job.id)
+                    or self._engine.pool.remove(job.id)
+                    or self._engine.waiting.awaited(job.id) is not None
+                ):
                     self._engine.waiting.remove(job.id)
                     self._engine.schedule(job)
 
@@ -388,8 +424,9 @@ class JobQueue:
 
     # -- queries ---------------------------------------------------------------------------------
 
-    def query(self, job_ids: Sequence[int] | None, fields: Sequence[str], *,
-              archived: bool = False) -> list[list[Any] | None]:
+    def query(
+        self, job_ids: Sequence[int] | None, fields: Sequence[str], *, archived: bool = False
+    ) -> list[list[Any] | None]:
         """Values of the fields of jobs, as committed.
 
         :param job_ids: None for all live jobs, ascending. An archived job is found by its id.
@@ -408,10 +445,13 @@ class JobQueue:
 
     def _rows(self, ids: Sequence[int], fields: Sequence[str]) -> Iterable[list[Any] | None]:
         for place in range(0, len(ids), _CHUNK):
-            chunk = ids[place:place + _CHUNK]
+            chunk = ids[place : place + _CHUNK]
             with self._engine.lock:
-                found = {job_id: job.values(fields) for job_id in chunk
-                         if (job := self._engine.known(job_id)) is not None}
+                found = {
+                    job_id: job.values(fields)
+                    for job_id in chunk
+                    if (job := self._engine.known(job_id)) is not None
+                }
             for job_id in chunk:
                 row = found.get(job_id)
                 if row is None:
@@ -427,9 +467,15 @@ class JobQueue:
         with engine.lock:
             now = engine.now()
             return QueueFacts(
-                tuple(engine.pool.line()), frozenset(engine.pool.busy()), engine.pool.limit,
-                self._drained, engine.stopping, engine.unfinished, engine.meter.total(now[0]),
-                clock.merge(now))
+                tuple(engine.pool.line()),
+                frozenset(engine.pool.busy()),
+                engine.pool.limit,
+                self._drained,
+                engine.stopping,
+                engine.unfinished,
+                engine.meter.total(now[0]),
+                clock.merge(now),
+            )
 
     def facts(self, job_id: int) -> JobFacts | None:
         """One job, also an archived one; None for an unknown one."""
@@ -456,8 +502,14 @@ class JobQueue:
 
     # -- waiting for a change --------------------------------------------------------------------
 
-    def watch(self, job_id: int, fields: Sequence[str], prev_info: list[Any] | None,
-              prev_serial: int | None, tell: Callable[[Any], None]) -> Watch | None:
+    def watch(
+        self,
+        job_id: int,
+        fields: Sequence[str],
+        prev_info: list[Any] | None,
+        prev_serial: int | None,
+        tell: Callable[[Any], None],
+    ) -> Watch | None:
         """Call `tell` once with ``[values, log entries]`` when they differ from what is known.
 
         :returns: the subscription, for :meth:`unwatch`; None when `tell` was called already.
@@ -493,19 +545,30 @@ class JobQueue:
 
 def _facts(job: jobs.QueuedJob) -> JobFacts:
     """A job for an explanation. Needs the lock, except for an archived one."""
-    place = next((index for index, op in enumerate(job.ops)
-                  if op.state.status not in jobs.FINALIZED), len(job.ops))
+    place = next(
+        (index for index, op in enumerate(job.ops) if op.state.status not in jobs.FINALIZED),
+        len(job.ops),
+    )
     op = job.ops[place] if place < len(job.ops) else None
     since = job.state.end if op is None else op.state.exec or op.state.start
-    last = max((entry for other in job.ops for entry in other.log[-1:]),
-               key=lambda entry: entry[0], default=None)
+    last = max(
+        (entry for other in job.ops for entry in other.log[-1:]),
+        key=lambda entry: entry[0],
+        default=None,
+    )
     depends = () if op is None else op.input.get("depends") or ()
     return JobFacts(
-        id=job.id, status=job.shown_status, real_status=job.status,
-        summary=tuple(other.summary() for other in job.ops), priority=job.priority, opcode=place,
-        since=_seconds(since or job.received), message=None if last is None else str(last[3]),
+        id=job.id,
+        status=job.shown_status,
+        real_status=job.status,
+        summary=tuple(other.summary() for other in job.ops),
+        priority=job.priority,
+        opcode=place,
+        since=_seconds(since or job.received),
+        message=None if last is None else str(last[3]),
         message_time=None if last is None else _seconds(last[1]),
-        depends=tuple((int(job_id), tuple(states)) for job_id, states in depends))
+        depends=tuple((int(job_id), tuple(states)) for job_id, states in depends),
+    )
 
 
 def _seconds(stamp: jobs.Timestamp | None) -> float | None:

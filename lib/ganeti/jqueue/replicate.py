@@ -97,8 +97,9 @@ class Replicator:
                 self._add_peer(uuid)
             self._started = True
 
-    def send(self, files: dict[str, str], archived: Sequence[int], *, ended: bool = False
-             ) -> Callable[[], None]:
+    def send(
+        self, files: dict[str, str], archived: Sequence[int], *, ended: bool = False
+    ) -> Callable[[], None]:
         """Hand a commit to all candidates; the result waits until they have it or lag.
 
         :param ended: nothing more will follow soon, because all jobs in it have ended.
@@ -143,7 +144,8 @@ class Replicator:
             peers = list(self._peers.values())
             self.progress.wait_for(
                 lambda: all(peer.idle or peer.failing for peer in peers),
-                max(0.0, deadline - time.monotonic()))
+                max(0.0, deadline - time.monotonic()),
+            )
             for peer in peers:
                 peer.stop()
         for peer in peers:
@@ -151,8 +153,14 @@ class Replicator:
             peer.thread.join(max(0.0, deadline - time.monotonic()))
 
     def _add_peer(self, uuid: str) -> None:
-        peer = _Peer(uuid, self._transport, self.progress, self._here, wait_s=self._wait_s,
-                     retry_s=self._retry_s)
+        peer = _Peer(
+            uuid,
+            self._transport,
+            self.progress,
+            self._here,
+            wait_s=self._wait_s,
+            retry_s=self._retry_s,
+        )
         self._peers[uuid] = peer
         peer.thread.start()
 
@@ -160,7 +168,8 @@ class Replicator:
         with self.progress:
             self.progress.wait_for(
                 lambda: all(peer.lagging or peer.done >= number for peer in self._peers.values()),
-                self._wait_s)
+                self._wait_s,
+            )
             behind = []
             for peer in self._peers.values():
                 if not peer.lagging and peer.done < number:
@@ -170,8 +179,12 @@ class Replicator:
                     behind.append(peer.uuid)
             many = len(behind) * 2 > len(self._peers)
         if many and not self._warned:
-            _log.warning("job queue: %d of %d master candidates are not up to date: %s",
-                         len(behind), len(self._peers), ", ".join(behind))
+            _log.warning(
+                "job queue: %d of %d master candidates are not up to date: %s",
+                len(behind),
+                len(self._peers),
+                ", ".join(behind),
+            )
         self._warned = many
 
 
@@ -188,8 +201,16 @@ class _Peer:
     :ivar failing: the last message did not arrive.
     """
 
-    def __init__(self, uuid: str, transport: Transport, progress: threading.Condition,
-                 here: catch_up.Here, *, wait_s: float, retry_s: float) -> None:
+    def __init__(
+        self,
+        uuid: str,
+        transport: Transport,
+        progress: threading.Condition,
+        here: catch_up.Here,
+        *,
+        wait_s: float,
+        retry_s: float,
+    ) -> None:
         self.uuid = uuid
         self.done = 0
         self.lagging = True
@@ -217,11 +238,17 @@ class _Peer:
     @property
     def idle(self) -> bool:
         """Whether the candidate has everything."""
-        return not (self._busy or self._unknown_since is not None or self._backlog or self._files
-                    or self._archived)
+        return not (
+            self._busy
+            or self._unknown_since is not None
+            or self._backlog
+            or self._files
+            or self._archived
+        )
 
-    def add(self, files: dict[str, str], archived: Sequence[int], number: int, *,
-            ended: bool) -> None:
+    def add(
+        self, files: dict[str, str], archived: Sequence[int], number: int, *, ended: bool
+    ) -> None:
         """Queue newer content."""
         self._ended = self._ended and ended
         self._files.update(files)
@@ -263,8 +290,12 @@ class _Peer:
         with self._progress:
             self._busy = True
         try:
-            plan = catch_up.plan(self.uuid, self._here, since,
-                                 lambda parts: self._transport.inventory(self.uuid, parts))
+            plan = catch_up.plan(
+                self.uuid,
+                self._here,
+                since,
+                lambda parts: self._transport.inventory(self.uuid, parts),
+            )
             if plan.purge:
                 self._transport.purge(self.uuid)
             if plan.drained is not None:
@@ -279,7 +310,8 @@ class _Peer:
             self._unknown_since = None
             # What changed meanwhile stands in line already, in its newest form.
             self._backlog = collections.deque(
-                name for name in plan.names if name not in self._files)
+                name for name in plan.names if name not in self._files
+            )
             # First of all: a node takes no changes to a copy which it does not have.
             self._files = {**plan.first, **self._files}
             self._archived = plan.moved + self._archived

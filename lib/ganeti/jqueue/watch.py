@@ -17,8 +17,14 @@ class Watch:
 
     __slots__ = ("fields", "job_id", "prev_info", "prev_serial", "tell")
 
-    def __init__(self, job_id: int, fields: Sequence[str], prev_info: list[Any] | None,
-                 prev_serial: int | None, tell: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        job_id: int,
+        fields: Sequence[str],
+        prev_info: list[Any] | None,
+        prev_serial: int | None,
+        tell: Callable[[Any], None],
+    ) -> None:
         self.job_id = job_id
         self.fields = fields
         self.prev_info = prev_info
@@ -80,8 +86,9 @@ class Watches:
         self._poked.add(job_id)
         return True
 
-    def changes(self, job_ids: Iterable[int], known: Mapping[int, jobs.QueuedJob]
-                ) -> list[tuple[Watch, Any]]:
+    def changes(
+        self, job_ids: Iterable[int], known: Mapping[int, jobs.QueuedJob]
+    ) -> list[tuple[Watch, Any]]:
         """Whom to tell what; they are forgotten here."""
         told = []
         for job_id in job_ids:

@@ -97,8 +97,9 @@ class WorkerPool:
             return set(self._busy.values())
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._work, name=f"jq-worker-{len(self._threads) + 1}",
-                                  daemon=True)
+        thread = threading.Thread(
+            target=self._work, name=f"jq-worker-{len(self._threads) + 1}", daemon=True
+        )
         self._threads.append(thread)
         self._idle += 1
         thread.start()

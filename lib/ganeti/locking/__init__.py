@@ -26,6 +26,17 @@ from ganeti.locking.manager import LockManager
 from ganeti.locking.monitor import LockRow, Wait
 
 __all__ = [
-    "ALL", "BGL", "EXCLUSIVE", "LEVELS", "MODIFIABLE", "SHARED", "Level", "LockId", "LockManager",
-    "LockRow", "Owner", "Wait", "lock_name",
+    "ALL",
+    "BGL",
+    "EXCLUSIVE",
+    "LEVELS",
+    "MODIFIABLE",
+    "SHARED",
+    "Level",
+    "LockId",
+    "LockManager",
+    "LockRow",
+    "Owner",
+    "Wait",
+    "lock_name",
 ]

@@ -82,7 +82,8 @@ class LockSet(Generic[TicketT]):
         unknown = sorted(key for key in keys if key not in self._members)
         if unknown:
             raise errors.LockError(
-                f"lock {self._names(unknown)} does not exist. It may have been removed meanwhile.")
+                f"lock {self._names(unknown)} does not exist. It may have been removed meanwhile."
+            )
 
     def steps(self, keys: Collection[str] | None, *, shared: bool) -> list[Step[TicketT]]:
         """What a request for these members (or :data:`~ganeti.locking.levels.ALL`) has to take.
@@ -96,8 +97,8 @@ class LockSet(Generic[TicketT]):
             return []
         self.check_known(keys)
         intent, mode = (
-            (Mode.INTENT_SHARED, Mode.SHARED) if shared
-            else (Mode.INTENT_EXCLUSIVE, Mode.EXCLUSIVE))
+            (Mode.INTENT_SHARED, Mode.SHARED) if shared else (Mode.INTENT_EXCLUSIVE, Mode.EXCLUSIVE)
+        )
         members = self._members
         return [Step(self.gate, intent), *(Step(members[key], mode) for key in sorted(set(keys)))]
 

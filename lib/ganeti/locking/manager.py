@@ -67,9 +67,12 @@ class LockManager:
     """All locks of the cluster. Thread-safe."""
 
     def __init__(
-        self, keys: Mapping[Level, Iterable[str]] | None = None, *,
+        self,
+        keys: Mapping[Level, Iterable[str]] | None = None,
+        *,
         now: Callable[[], float] = clock.now,
-        is_dead: Callable[[str], bool] = _livelock_is_free, look_s: float = _LOOK_S,
+        is_dead: Callable[[str], bool] = _livelock_is_free,
+        look_s: float = _LOOK_S,
     ) -> None:
         """:param keys: the members of each level to begin with.
         :param now: time in seconds since the epoch, for what is shown.
@@ -112,7 +115,8 @@ class LockManager:
             for key in wanted:
                 if holding is None or EXCLUSIVE not in (holding.whole, holding.members.get(key)):
                     raise errors.LockError(
-                        f"{owner} must hold lock {lock_name(level, key)} exclusively to remove it")
+                        f"{owner} must hold lock {lock_name(level, key)} exclusively to remove it"
+                    )
             touched: Touched = []
             for key in wanted:
                 for request in lock_set.remove(key):
@@ -131,9 +135,16 @@ class LockManager:
     # -- taking -------------------------------------------------------------------------------
 
     def acquire(
-        self, owner: Owner, level: Level, keys: Collection[str] | None, *, shared: bool,
-        timeout_s: float | None = None, priority: int | Callable[[], int] = 0,
-        opportunistic: bool = False, cancelled: Callable[[], None] | None = None,
+        self,
+        owner: Owner,
+        level: Level,
+        keys: Collection[str] | None,
+        *,
+        shared: bool,
+        timeout_s: float | None = None,
+        priority: int | Callable[[], int] = 0,
+        opportunistic: bool = False,
+        cancelled: Callable[[], None] | None = None,
     ) -> frozenset[str] | None:
         """Take locks of one level, waiting for them in order.
 
@@ -155,8 +166,11 @@ class LockManager:
                 self._table.check_level(owner, level, keys)
                 return self._table.take_free(owner, level, keys, _public(shared))
         if not self.wait(
-                self.begin(owner, level, keys, shared=shared, priority=_number(priority)),
-                timeout_s=timeout_s, priority=priority, cancelled=cancelled):
+            self.begin(owner, level, keys, shared=shared, priority=_number(priority)),
+            timeout_s=timeout_s,
+            priority=priority,
+            cancelled=cancelled,
+        ):
             return None
         if keys is None:
             with self._mutex:
@@ -164,7 +178,12 @@ class LockManager:
         return frozenset(keys)
 
     def begin(
-        self, owner: Owner, level: Level, keys: Collection[str] | None, *, shared: bool,
+        self,
+        owner: Owner,
+        level: Level,
+        keys: Collection[str] | None,
+        *,
+        shared: bool,
         priority: int = 0,
     ) -> Request:
         """Start what :meth:`acquire` does and return without waiting.
@@ -189,8 +208,12 @@ class LockManager:
             self._table.give_up(request)
 
     def wait(
-        self, request: Request, *, timeout_s: float | None = None,
-        priority: int | Callable[[], int] = 0, cancelled: Callable[[], None] | None = None,
+        self,
+        request: Request,
+        *,
+        timeout_s: float | None = None,
+        priority: int | Callable[[], int] = 0,
+        cancelled: Callable[[], None] | None = None,
     ) -> bool:
         """Sleep until the request is granted (True), failed (raises) or late (False).
 
@@ -214,7 +237,8 @@ class LockManager:
                 left_s = None if deadline is None else deadline - time.monotonic()
                 expired = left_s is not None and left_s <= 0
                 if not expired and not request.event.wait(
-                        self._look_s if left_s is None else min(left_s, self._look_s)):
+                    self._look_s if left_s is None else min(left_s, self._look_s)
+                ):
                     self._free_dead_blockers(request)
                 with self._mutex:
                     if request.state is State.GRANTED:
@@ -234,8 +258,13 @@ class LockManager:
             raise
 
     def update(
-        self, owner: Owner, changes: Mapping[LockId, str | None], *, timeout_s: float | None = 0,
-        priority: int | Callable[[], int] = 0, cancelled: Callable[[], None] | None = None,
+        self,
+        owner: Owner,
+        changes: Mapping[LockId, str | None],
+        *,
+        timeout_s: float | None = 0,
+        priority: int | Callable[[], int] = 0,
+        cancelled: Callable[[], None] | None = None,
     ) -> bool:
         """Bring locks to the given modes, all or none of them (seed 004 *Update*).
 
@@ -264,7 +293,11 @@ class LockManager:
         return True
 
     def opportunistic_union(
-        self, owner: Owner, wanted: Mapping[LockId, str], *, priority: int = 0,
+        self,
+        owner: Owner,
+        wanted: Mapping[LockId, str],
+        *,
+        priority: int = 0,
     ) -> frozenset[LockId]:
         """Take what is free of the given locks, without waiting (seed 004 *Opportunistic union*).
 
@@ -286,7 +319,10 @@ class LockManager:
     # -- giving back --------------------------------------------------------------------------
 
     def release(
-        self, owner: Owner, level: Level | None = None, keys: Collection[str] | None = ALL,
+        self,
+        owner: Owner,
+        level: Level | None = None,
+        keys: Collection[str] | None = ALL,
     ) -> None:
         """Give back locks: those named, all of a level, or all. Holding none is no error.
 
@@ -346,9 +382,10 @@ class LockManager:
                 held: Collection[str] = holding.members
                 if holding.whole is not None:
                     held = self._table.sets[level].keys()
-                touched.extend(self._table.release(
-                    owner, level, [key for key in held if key not in names]))
-                if holding.whole is not None:       # nothing to drop, but the level itself
+                touched.extend(
+                    self._table.release(owner, level, [key for key in held if key not in names])
+                )
+                if holding.whole is not None:  # nothing to drop, but the level itself
                     touched.extend(self._table.explode(owner, level, holding))
             self._table.settle(touched)
 
@@ -358,8 +395,11 @@ class LockManager:
             touched: Touched = []
             request = self._table.requests.get(owner)
             if request is not None:
-                touched.extend(self._table.fail(request, errors.LockError(
-                    f"{owner} was found dead while waiting for locks")))
+                touched.extend(
+                    self._table.fail(
+                        request, errors.LockError(f"{owner} was found dead while waiting for locks")
+                    )
+                )
             touched.extend(self._table.release(owner, None, ALL))
             self._table.settle(touched)
 
@@ -372,8 +412,7 @@ class LockManager:
         """
         if owners is None:
             owners = self.owners()
-        livelocks = dict.fromkeys(
-            owner.livelock for owner in owners if owner.livelock is not None)
+        livelocks = dict.fromkeys(owner.livelock for owner in owners if owner.livelock is not None)
         gone = {livelock for livelock in livelocks if self._looks_dead(livelock)}
         if not gone:
             return []
@@ -423,12 +462,16 @@ class LockManager:
             if holding.whole is None:
                 return dict(holding.members)
             held = dict.fromkeys(self._table.sets[level].keys(), holding.whole)
-            held.update(
-                (key, mode) for key, mode in holding.members.items() if mode == EXCLUSIVE)
+            held.update((key, mode) for key, mode in holding.members.items() if mode == EXCLUSIVE)
             return held
 
     def is_owned(
-        self, owner: Owner, level: Level, key: str | None = ALL, *, shared: bool | None = None,
+        self,
+        owner: Owner,
+        level: Level,
+        key: str | None = ALL,
+        *,
+        shared: bool | None = None,
     ) -> bool:
         """Whether the owner holds a member, or with no key the whole level.
 
@@ -477,8 +520,15 @@ class LockManager:
             lock = request.steps[request.position].lock
             holders, before = lock.blockers(request)
             return monitor.Wait(
-                owner, str(lock), public_mode(request.mode), request.since, request.priority,
-                tuple(holders), tuple(before), tuple(str(ident) for ident in request.gains))
+                owner,
+                str(lock),
+                public_mode(request.mode),
+                request.since,
+                request.priority,
+                tuple(holders),
+                tuple(before),
+                tuple(str(ident) for ident in request.gains),
+            )
 
     def waiting_chain(self, owner: Owner) -> list[monitor.Wait]:
         """The owner's wait, then the wait of the first one he waits for, and so on to the end."""
@@ -502,5 +552,7 @@ class LockManager:
                 return
             holders, before = request.steps[request.position].lock.blockers(request)
         self.free_dead(
-            other for other in (*holders, *before)
-            if other.livelock is not None and other.livelock != mine)
+            other
+            for other in (*holders, *before)
+            if other.livelock is not None and other.livelock != mine
+        )

@@ -50,12 +50,15 @@ class Wait(NamedTuple):
 
 # The modes which an owner asked for by name; the others follow from holding members.
 _EXPLICIT = {
-    Mode.SHARED: SHARED, Mode.SHARED_AND_INTENT: SHARED, Mode.EXCLUSIVE: EXCLUSIVE,
+    Mode.SHARED: SHARED,
+    Mode.SHARED_AND_INTENT: SHARED,
+    Mode.EXCLUSIVE: EXCLUSIVE,
 }
 
 
 def rows(
-    sets: Iterable[LockSet[TicketT]], since_of: Callable[[Owner, SharedLock[TicketT]], float],
+    sets: Iterable[LockSet[TicketT]],
+    since_of: Callable[[Owner, SharedLock[TicketT]], float],
 ) -> list[LockRow]:
     """All locks in use, in the linear order."""
     table: list[LockRow] = []
@@ -68,11 +71,10 @@ def rows(
 
 
 def _row(
-    lock: SharedLock[TicketT], since_of: Callable[[Owner, SharedLock[TicketT]], float],
+    lock: SharedLock[TicketT],
+    since_of: Callable[[Owner, SharedLock[TicketT]], float],
 ) -> LockRow:
-    holders = {
-        owner: _EXPLICIT[mode] for owner, mode in lock.holders.items() if mode in _EXPLICIT
-    }
+    holders = {owner: _EXPLICIT[mode] for owner, mode in lock.holders.items() if mode in _EXPLICIT}
     mode = None
     if holders:
         mode = EXCLUSIVE if EXCLUSIVE in holders.values() else SHARED
@@ -84,5 +86,9 @@ def _row(
         else:
             pending.append((wanted, [ticket.owner]))
     return LockRow(
-        str(lock), mode, tuple(holders), tuple((wanted, tuple(who)) for wanted, who in pending),
-        min((since_of(owner, lock) for owner in holders), default=None))
+        str(lock),
+        mode,
+        tuple(holders),
+        tuple((wanted, tuple(who)) for wanted, who in pending),
+        min((since_of(owner, lock) for owner in holders), default=None),
+    )

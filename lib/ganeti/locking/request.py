@@ -33,13 +33,27 @@ class Request(Ticket):
     """
 
     __slots__ = (
-        "before", "error", "event", "former", "gains", "position", "since", "state", "steps",
-        "undo", "woken",
+        "before",
+        "error",
+        "event",
+        "former",
+        "gains",
+        "position",
+        "since",
+        "state",
+        "steps",
+        "undo",
+        "woken",
     )
 
     def __init__(
-        self, owner: Owner, steps: list[Step[Request]], gains: Mapping[LockId, str],
-        priority: int, order: int, since: float,
+        self,
+        owner: Owner,
+        steps: list[Step[Request]],
+        gains: Mapping[LockId, str],
+        priority: int,
+        order: int,
+        since: float,
     ) -> None:
         super().__init__(owner, Mode.SHARED, priority, order)
         self.steps = steps
@@ -67,7 +81,7 @@ class Holding:
     def __init__(self, since: float) -> None:
         self.whole: str | None = None
         self.members: dict[str, str] = {}
-        self.writers = 0        # members held exclusively
+        self.writers = 0  # members held exclusively
         self.since = since
 
     def get(self, key: str | None) -> str | None:

@@ -118,10 +118,10 @@ class SharedLock(Generic[TicketT]):
         self.ident = ident
         self.rank = ident.rank
         self.holders: dict[Owner, Mode] = {}
-        self.queue: list[TicketT] = []       # by place; nobody in it holds the lock
-        self.upgrades: list[TicketT] = []    # by arrival; everybody in it holds the lock
+        self.queue: list[TicketT] = []  # by place; nobody in it holds the lock
+        self.upgrades: list[TicketT] = []  # by arrival; everybody in it holds the lock
         self.removed = False
-        self._counts = [0] * len(Mode)       # holders per mode
+        self._counts = [0] * len(Mode)  # holders per mode
 
     def __str__(self) -> str:
         return str(self.ident)
@@ -156,7 +156,8 @@ class SharedLock(Generic[TicketT]):
             if excludes(target, rival_current) and excludes(rival_target, current):
                 raise errors.LockError(
                     f"{ticket.owner} cannot get more of lock {self}: {rival.owner} also holds it "
-                    "and waits for more of it")
+                    "and waits for more of it"
+                )
         self.upgrades.append(ticket)
         return False
 
@@ -225,7 +226,7 @@ class SharedLock(Generic[TicketT]):
             ticket.priority = priority
             insort(self.queue, ticket, key=_place)
         else:
-            ticket.priority = priority      # upgrades go by arrival alone
+            ticket.priority = priority  # upgrades go by arrival alone
 
     def remove(self) -> list[TicketT]:
         """Close the lock for good; returns the tickets of those who waited in vain."""
@@ -239,11 +240,13 @@ class SharedLock(Generic[TicketT]):
         current = self.holders.get(ticket.owner)
         mode = ticket.mode if current is None else _JOINS[current][ticket.mode]
         holders = [
-            owner for owner, held in self.holders.items()
+            owner
+            for owner, held in self.holders.items()
             if owner != ticket.owner and excludes(mode, held)
         ]
         before = [
-            other.owner for other in self.upgrades
+            other.owner
+            for other in self.upgrades
             if other.owner != ticket.owner and current is None
         ]
         if current is None:

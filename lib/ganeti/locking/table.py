@@ -58,7 +58,11 @@ class LockTable:
     # -- requests ----------------------------------------------------------------------------
 
     def begin(
-        self, owner: Owner, steps: list[Step[Request]], gains: Mapping[LockId, str], priority: int,
+        self,
+        owner: Owner,
+        steps: list[Step[Request]],
+        gains: Mapping[LockId, str],
+        priority: int,
     ) -> Request:
         """Start a request and take it as far as it gets at once."""
         self._order += 1
@@ -199,7 +203,8 @@ class LockTable:
         wanted = lock_name(level, min(keys) if keys else ALL)
         raise errors.LockError(
             f"{owner} asks for lock {wanted} while it holds lock {held}, which does not come "
-            "before it. Take the locks level by level in their order, those of a level together.")
+            "before it. Take the locks level by level in their order, those of a level together."
+        )
 
     def check_order(self, owner: Owner, gains: Mapping[LockId, str]) -> None:
         """New and raised locks come after all held ones; no writer below a level held shared.
@@ -214,7 +219,8 @@ class LockTable:
             if last is not None and ident.rank < last.rank:
                 raise errors.LockError(
                     f"{owner} asks for lock {ident} while it holds lock {last}, which comes later "
-                    "in the order of locks")
+                    "in the order of locks"
+                )
             if ident.key is ALL or gains[ident] != EXCLUSIVE:
                 continue
             whole = gains.get(LockId(ident.level, ALL))
@@ -223,7 +229,8 @@ class LockTable:
             if whole == SHARED:
                 raise errors.LockError(
                     f"{owner} asks for lock {ident} exclusively while it holds lock "
-                    f"{lock_name(ident.level, ALL)} shared")
+                    f"{lock_name(ident.level, ALL)} shared"
+                )
 
     def last_held(self, owner: Owner) -> LockId | None:
         """The lock of the owner that comes last in the linear order."""
@@ -234,7 +241,10 @@ class LockTable:
         return held[level].last(level)
 
     def holding_of(
-        self, owner: Owner, level: Level, keys: Collection[str] | None,
+        self,
+        owner: Owner,
+        level: Level,
+        keys: Collection[str] | None,
     ) -> Holding | None:
         """The owner's holding, after a check that the named members are in it.
 
@@ -245,9 +255,11 @@ class LockTable:
             return holding
         known = self.sets[level]
         missing = sorted(
-            key for key in keys
-            if holding is None or (
-                key not in known if holding.whole is not None else key not in holding.members))
+            key
+            for key in keys
+            if holding is None
+            or (key not in known if holding.whole is not None else key not in holding.members)
+        )
         if missing:
             names = ", ".join(lock_name(level, key) for key in missing)
             raise errors.LockError(f"{owner} does not hold lock {names}")
@@ -256,7 +268,9 @@ class LockTable:
     # -- changing holdings -------------------------------------------------------------------
 
     def split(
-        self, owner: Owner, changes: Mapping[LockId, str | None],
+        self,
+        owner: Owner,
+        changes: Mapping[LockId, str | None],
     ) -> tuple[dict[LockId, str], dict[LockId, str | None]]:
         """Divide an update into locks to get or raise, and locks to lower or give back."""
         held = self.holdings.get(owner, {})
@@ -321,16 +335,25 @@ class LockTable:
         return taken
 
     def take_free(
-        self, owner: Owner, level: Level, keys: Collection[str] | None, wanted: str,
+        self,
+        owner: Owner,
+        level: Level,
+        keys: Collection[str] | None,
+        wanted: str,
     ) -> frozenset[str]:
         """Take those which are free now; keys without a lock are left out."""
         known = self.sets[level].keys()
         return frozenset(
-            key for key in sorted(known if keys is None else known.intersection(keys))
-            if self.take_now(owner, LockId(level, key), wanted, 0))
+            key
+            for key in sorted(known if keys is None else known.intersection(keys))
+            if self.take_now(owner, LockId(level, key), wanted, 0)
+        )
 
     def release(
-        self, owner: Owner, level: Level | None, keys: Collection[str] | None,
+        self,
+        owner: Owner,
+        level: Level | None,
+        keys: Collection[str] | None,
     ) -> Touched:
         """Give back locks; see :meth:`~ganeti.locking.manager.LockManager.release`."""
         touched: Touched = []
@@ -355,7 +378,11 @@ class LockTable:
         return touched
 
     def explode(
-        self, owner: Owner, level: Level, holding: Holding, without: Collection[str] = (),
+        self,
+        owner: Owner,
+        level: Level,
+        holding: Holding,
+        without: Collection[str] = (),
     ) -> Touched:
         """Replace the lock of a level by its present members, some left out.
 
@@ -376,7 +403,12 @@ class LockTable:
         return self.settle_gate(owner, level)
 
     def set_member(
-        self, owner: Owner, level: Level, holding: Holding, key: str, mode: str | None,
+        self,
+        owner: Owner,
+        level: Level,
+        holding: Holding,
+        key: str,
+        mode: str | None,
     ) -> Lock:
         """Lower or give back one member; its waiters are served later."""
         lock = self.sets[level].member(key)
@@ -389,7 +421,7 @@ class LockTable:
         touched: Touched = []
         holding = self.holdings.get(owner, {}).get(ident.level)
         if holding is None or holding.get(ident.key) is None:
-            return touched      # freed as dead meanwhile
+            return touched  # freed as dead meanwhile
         if ident.key is ALL:
             holding.set(ALL, mode)
         else:

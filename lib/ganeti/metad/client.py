@@ -25,8 +25,9 @@ def call(method: str, *args: Any) -> Any:
     :raises NotRunning: the daemon does not run here, or not yet.
     :raises errors.GenericError: it says what is wrong.
     """
-    client = luxi.Client(paths.current().metad_socket, connect_timeout_s=_CONNECT_S,
-                         timeout_s=_ANSWER_S)
+    client = luxi.Client(
+        paths.current().metad_socket, connect_timeout_s=_CONNECT_S, timeout_s=_ANSWER_S
+    )
     with client:
         try:
             return client.call(method, *args)
@@ -34,7 +35,8 @@ def call(method: str, *args: Any) -> Any:
             raise NotRunning("ganeti-metad does not run on this node") from None
         except errors.LuxiPermissionError:
             raise errors.GenericError(
-                f"only root may talk to ganeti-metad ({paths.current().metad_socket})") from None
+                f"only root may talk to ganeti-metad ({paths.current().metad_socket})"
+            ) from None
 
 
 def echo(text: str) -> str:

@@ -84,11 +84,13 @@ class Control:
         try:
             if method not in self._methods:
                 raise errors.ParameterError(
-                    f"no method '{method:.80}'. There are {', '.join(self._methods)}.")
+                    f"no method '{method:.80}'. There are {', '.join(self._methods)}."
+                )
             count, function = self._methods[method]
             if len(args) != count:
                 raise errors.ParameterError(
-                    f"{method} takes {count} argument{'s' * (count != 1)}, not {len(args)}")
+                    f"{method} takes {count} argument{'s' * (count != 1)}, not {len(args)}"
+                )
             return wire.encode_answer(function(*args))
         except errors.GenericError as err:
             return wire.encode_error(err)
@@ -96,8 +98,12 @@ class Control:
     def _update(self, description: object) -> None:
         guest = guests_module.parse(description)
         self._guests.update(guest)
-        _log.info("guest %s has address %s%s", guest.name, guest.ip,
-                  f" and the task '{guest.task}'" if guest.task else "")
+        _log.info(
+            "guest %s has address %s%s",
+            guest.name,
+            guest.ip,
+            f" and the task '{guest.task}'" if guest.task else "",
+        )
 
     def _remove(self, name: object) -> bool:
         found = self._guests.remove(_name(name))
@@ -106,8 +112,10 @@ class Control:
         return found
 
     def _list(self) -> list[list[Any]]:
-        return [[guest.name, guest.ip, guest.os, guest.task, guest.report.contact]
-                for guest in self._guests.all()]
+        return [
+            [guest.name, guest.ip, guest.os, guest.task, guest.report.contact]
+            for guest in self._guests.all()
+        ]
 
     def _report(self, name: object) -> dict[str, Any] | None:
         guest = self._guests.named(_name(name))

@@ -22,8 +22,13 @@ def talks(instance: Instance) -> bool:
     return any((nic.name or "").startswith(const.NIC_PREFIX) for nic in instance.nics)
 
 
-def describe(instance: Instance, *, public: Mapping[str, Any], private: Mapping[str, Any],
-             secret: Mapping[str, Any]) -> dict[str, Any]:
+def describe(
+    instance: Instance,
+    *,
+    public: Mapping[str, Any],
+    private: Mapping[str, Any],
+    secret: Mapping[str, Any],
+) -> dict[str, Any]:
     """The description of an instance with these parameters of its OS."""
     full = codec.to_dict(instance)
     return {

@@ -60,20 +60,40 @@ def parse_request(data: bytes) -> Request | None:
     """Read a request; None for what is none, or none we answer."""
     if len(data) < _HEADER.size + len(_MAGIC):
         return None
-    (op, htype, hlen, _hops, transaction, _secs, flags, client, _yours, _next, _relay, mac, _name,
-     _file) = _HEADER.unpack_from(data)
+    (
+        op,
+        htype,
+        hlen,
+        _hops,
+        transaction,
+        _secs,
+        flags,
+        client,
+        _yours,
+        _next,
+        _relay,
+        mac,
+        _name,
+        _file,
+    ) = _HEADER.unpack_from(data)
     if op != _BOOTREQUEST or htype != _ETHERNET or hlen != 6:
         return None
-    if data[_HEADER.size:_HEADER.size + 4] != _MAGIC:
+    if data[_HEADER.size : _HEADER.size + 4] != _MAGIC:
         return None
-    options = _options(data[_HEADER.size + 4:])
+    options = _options(data[_HEADER.size + 4 :])
     if options is None or len(options.get(_TYPE, b"")) != 1:
         return None
     wanted = options.get(_REQUESTED_IP)
     if wanted is None and client != bytes(4):
         wanted = client
-    return Request(options[_TYPE][0], transaction, flags, mac[:6], _address(wanted),
-                   _address(options.get(_SERVER)))
+    return Request(
+        options[_TYPE][0],
+        transaction,
+        flags,
+        mac[:6],
+        _address(wanted),
+        _address(options.get(_SERVER)),
+    )
 
 
 def _options(data: bytes) -> dict[int, bytes] | None:
@@ -88,7 +108,7 @@ def _options(data: bytes) -> dict[int, bytes] | None:
             continue
         if at + 2 > len(data) or at + 2 + data[at + 1] > len(data):
             return None
-        found[code] = data[at + 2:at + 2 + data[at + 1]]
+        found[code] = data[at + 2 : at + 2 + data[at + 1]]
         at += 2 + data[at + 1]
     return found
 
@@ -116,13 +136,28 @@ def reply(request: Request, guests: Guests) -> bytes | None:
 def _message(request: Request, kind: int, ip: str | None) -> bytes:
     ours = ipaddress.IPv4Address(const.ADDRESS).packed
     yours = ipaddress.IPv4Address(ip).packed if ip else bytes(4)
-    head = _HEADER.pack(_BOOTREPLY, _ETHERNET, 6, 0, request.transaction, 0, request.flags,
-                        bytes(4), yours, bytes(4), bytes(4), request.mac.ljust(16, b"\0"),
-                        b"", b"")
+    head = _HEADER.pack(
+        _BOOTREPLY,
+        _ETHERNET,
+        6,
+        0,
+        request.transaction,
+        0,
+        request.flags,
+        bytes(4),
+        yours,
+        bytes(4),
+        bytes(4),
+        request.mac.ljust(16, b"\0"),
+        b"",
+        b"",
+    )
     options = [(_TYPE, bytes([kind])), (_SERVER, ours)]
     if ip:
-        options += [(_LEASE, struct.pack("!I", LEASE_S)),
-                    (_NETMASK, ipaddress.IPv4Address(const.NETMASK).packed)]
+        options += [
+            (_LEASE, struct.pack("!I", LEASE_S)),
+            (_NETMASK, ipaddress.IPv4Address(const.NETMASK).packed),
+        ]
     body = b"".join(bytes([code, len(value)]) + value for code, value in options)
     return (head + _MAGIC + body + bytes([_END])).ljust(_MESSAGE_BYTES, b"\0")
 
@@ -132,8 +167,9 @@ def listen() -> socket.socket:
 
     :raises OSError: another DHCP server has the port, or we may not have it.
     """
-    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
-                         | socket.SOCK_CLOEXEC)
+    sock = socket.socket(
+        socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
+    )
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
@@ -165,8 +201,12 @@ def serve(sock: socket.socket, guests: Guests) -> None:
         info = _PKTINFO.pack(index, socket.inet_aton(const.ADDRESS), bytes(4))
         try:
             # The client has no address yet, so everybody on its wire is told; there is nobody else.
-            sock.sendmsg([answer], [(socket.IPPROTO_IP, _IP_PKTINFO, info)], 0,
-                         ("255.255.255.255", CLIENT_PORT))
+            sock.sendmsg(
+                [answer],
+                [(socket.IPPROTO_IP, _IP_PKTINFO, info)],
+                0,
+                ("255.255.255.255", CLIENT_PORT),
+            )
         except OSError as err:
             _log.warning("cannot answer a guest that asks for its address: %s", err)
 
@@ -175,7 +215,7 @@ def _interface(notes: list[tuple[int, int, bytes]]) -> int | None:
     """Number of the interface through which a message came, if it is one of ours."""
     for level, kind, data in notes:
         if level == socket.IPPROTO_IP and kind == _IP_PKTINFO:
-            index = int(_PKTINFO.unpack(data[:_PKTINFO.size])[0])
+            index = int(_PKTINFO.unpack(data[: _PKTINFO.size])[0])
             try:
                 name = socket.if_indextoname(index)
             except OSError:

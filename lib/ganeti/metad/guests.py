@@ -21,8 +21,11 @@ from ganeti.constants import metad as const
 from ganeti.utils import clock
 
 #: Where a description has parameters of each visibility.
-_PARAMETERS = (("osparams_public", const.PUBLIC), ("osparams_private", const.PRIVATE),
-               ("osparams_secret", const.SECRET))
+_PARAMETERS = (
+    ("osparams_public", const.PUBLIC),
+    ("osparams_private", const.PRIVATE),
+    ("osparams_secret", const.SECRET),
+)
 
 
 @dataclass(slots=True)
@@ -42,12 +45,16 @@ class Report:
 
     def add_log(self, data: bytes) -> None:
         """Append, and forget the beginning when there is too much."""
-        self.log = (self.log + data)[-const.LOG_MAX_BYTES:]
+        self.log = (self.log + data)[-const.LOG_MAX_BYTES :]
 
     def to_wire(self) -> dict[str, Any]:
         """Its form on the control socket."""
-        return {"contact": self.contact, "started": self.started, "exit_code": self.exit_code,
-                "log": self.log.decode("utf-8", "replace")}
+        return {
+            "contact": self.contact,
+            "started": self.started,
+            "exit_code": self.exit_code,
+            "log": self.log.decode("utf-8", "replace"),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +96,15 @@ def parse(description: object) -> Guest:
         raise errors.ParameterError(f"guest {name}: '{task}' is no task of a helper guest")
     left_out = {"helper", "osparams", *(key for key, _ in _PARAMETERS)}
     return Guest(
-        name, ip, mac, str(description.get("os") or ""),
+        name,
+        ip,
+        mac,
+        str(description.get("os") or ""),
         {key: value for key, value in description.items() if key not in left_out},
-        _parameters(description, name), task,
-        {str(key): str(value) for key, value in environment.items()})
+        _parameters(description, name),
+        task,
+        {str(key): str(value) for key, value in environment.items()},
+    )
 
 
 def _communication(name: str, nics: object) -> tuple[str, str]:
@@ -103,10 +115,12 @@ def _communication(name: str, nics: object) -> tuple[str, str]:
                 ip = str(ipaddress.IPv4Address(str(nic.get("ip"))))
             except ValueError:
                 raise errors.ParameterError(
-                    f"guest {name}: the interface {nic['name']} has no IPv4 address") from None
+                    f"guest {name}: the interface {nic['name']} has no IPv4 address"
+                ) from None
             return ip, str(nic.get("mac") or "").lower()
     raise errors.ParameterError(
-        f"guest {name} has no interface whose name begins with {const.NIC_PREFIX}")
+        f"guest {name} has no interface whose name begins with {const.NIC_PREFIX}"
+    )
 
 
 def _parameters(description: Mapping[str, Any], name: str) -> dict[str, tuple[str, str]]:

@@ -40,10 +40,22 @@ _BINARY: Final = "application/octet-stream"
 _TAR: Final = "application/x-tar"
 _PIECE_BYTES: Final = 1 << 18
 #: Facts of an instance that are the node's business.
-_HIDDEN_FACTS: Final = frozenset((
-    "hvparams", "beparams", "primary_node", "secondary_nodes", "disks", "disks_info",
-    "network_port", "admin_state", "admin_state_source", "disks_active", "serial_no",
-    "forthcoming"))
+_HIDDEN_FACTS: Final = frozenset(
+    (
+        "hvparams",
+        "beparams",
+        "primary_node",
+        "secondary_nodes",
+        "disks",
+        "disks_info",
+        "network_port",
+        "admin_state",
+        "admin_state_source",
+        "disks_active",
+        "serial_no",
+        "forthcoming",
+    )
+)
 _NIC_FACTS: Final = ("mac", "ip", "name", "uuid")
 
 
@@ -86,8 +98,7 @@ class MetadataApplication:
         if page is None:
             raise Refused(404, "there is no such page")
         if head.method != page.method:
-            raise Refused(405, f"this page is for {page.method}",
-                          headers=[("Allow", page.method)])
+            raise Refused(405, f"this page is for {page.method}", headers=[("Allow", page.method)])
         if head.length > const.REQUEST_MAX_BYTES:
             raise Refused(413, f"at most {const.REQUEST_MAX_BYTES} bytes at once")
         guest = self._guests.asking(incoming.peer)
@@ -109,8 +120,9 @@ class MetadataApplication:
 
     def refusal(self, refused: Refused) -> Response:
         """The answer that says why."""
-        return Response(refused.status, f"{refused}\n".encode(),
-                        [("Content-Type", _TEXT), *refused.headers])
+        return Response(
+            refused.status, f"{refused}\n".encode(), [("Content-Type", _TEXT), *refused.headers]
+        )
 
     # -- pages -----------------------------------------------------------------
 
@@ -119,8 +131,11 @@ class MetadataApplication:
         guest = asked.guest
         found = {key: value for key, value in guest.facts.items() if key not in _HIDDEN_FACTS}
         found["os"] = guest.os
-        found["nics"] = [{key: nic.get(key) for key in _NIC_FACTS}
-                         for nic in guest.facts.get("nics") or () if isinstance(nic, dict)]
+        found["nics"] = [
+            {key: nic.get(key) for key in _NIC_FACTS}
+            for nic in guest.facts.get("nics") or ()
+            if isinstance(nic, dict)
+        ]
         return _json(found)
 
     def parameters(self, asked: _Asked) -> Response:
@@ -131,8 +146,10 @@ class MetadataApplication:
         """Variables of the script which a helper guest runs, quoted for a shell."""
         if asked.guest.task is None:
             raise Refused(404, "this is no helper guest")
-        lines = [f"{name}={shlex.quote(value)}\n"
-                 for name, value in sorted(asked.guest.environment.items())]
+        lines = [
+            f"{name}={shlex.quote(value)}\n"
+            for name, value in sorted(asked.guest.environment.items())
+        ]
         return _text("".join(lines))
 
     def package(self, asked: _Asked) -> Response:
@@ -241,14 +258,12 @@ async def _pieces(stream: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 def _script_page(name: str) -> _Page:
-    return _Page("GET", lambda application, asked: application.script(asked, name),
-                 files=True)
+    return _Page("GET", lambda application, asked: application.script(asked, name), files=True)
 
 
 _PAGES: Final[dict[str, _Page]] = {
     f"{PREFIX}meta_data.json": _Page("GET", MetadataApplication.facts),
-    f"{PREFIX}os/os-install-package": _Page("GET", MetadataApplication.install_package,
-                                               files=True),
+    f"{PREFIX}os/os-install-package": _Page("GET", MetadataApplication.install_package, files=True),
     f"{PREFIX}os/package": _Page("GET", MetadataApplication.package, files=True),
     f"{PREFIX}os/parameters.json": _Page("GET", MetadataApplication.parameters),
     f"{PREFIX}os/environment": _Page("GET", MetadataApplication.environment),

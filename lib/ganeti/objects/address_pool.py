@@ -30,7 +30,8 @@ def empty(network: Network) -> Network:
     """
     size = _parsed(network).num_addresses
     fresh = dataclasses.replace(
-        network, reservations="0" * size, ext_reservations="1" + "0" * (size - 2) + "1")
+        network, reservations="0" * size, ext_reservations="1" + "0" * (size - 2) + "1"
+    )
     if network.gateway is None:
         return fresh
     return AddressPool(fresh).taken([network.gateway], external=True)
@@ -52,7 +53,8 @@ class AddressPool:
         for bits in (self._own, self._external):
             if len(bits) != self.size or not set(bits) <= {"0", "1"}:
                 raise errors.AddressPoolError(
-                    f"network {network.name}: a pool must be {self.size} times 0 or 1")
+                    f"network {network.name}: a pool must be {self.size} times 0 or 1"
+                )
 
     def __contains__(self, address: str) -> bool:
         try:
@@ -98,8 +100,10 @@ class AddressPool:
     @property
     def map(self) -> str:
         """A character for each address: ``.`` free, ``X`` taken."""
-        return "".join("." if pair == ("0", "0") else "X"
-                       for pair in zip(self._own, self._external, strict=True))
+        return "".join(
+            "." if pair == ("0", "0") else "X"
+            for pair in zip(self._own, self._external, strict=True)
+        )
 
     def taken(self, addresses: Iterable[str], *, external: bool = False) -> Network:
         """The network with these addresses taken."""
@@ -114,7 +118,8 @@ class AddressPool:
             for address in addresses:
                 if self._place(address) in (0, self.size - 1):
                     raise errors.AddressPoolError(
-                        f"address {address} of network {self.network.name} cannot be given away")
+                        f"address {address} of network {self.network.name} cannot be given away"
+                    )
         return self._marked(addresses, "0", external)
 
     def _marked(self, addresses: Iterable[str], bit: str, external: bool) -> Network:
@@ -134,8 +139,8 @@ class AddressPool:
         place = int(parsed) - int(self._range.network_address)
         if not 0 <= place < self.size:
             raise errors.AddressPoolError(
-                f"address {address} is not in network {self.network.name} "
-                f"({self.network.network})")
+                f"address {address} is not in network {self.network.name} ({self.network.network})"
+            )
         return place
 
 
@@ -144,9 +149,11 @@ def _parsed(network: Network) -> ipaddress.IPv4Network:
         found = ipaddress.IPv4Network(network.network)
     except ValueError as err:
         raise errors.AddressPoolError(
-            f"network {network.name}: '{network.network}' is not an IPv4 network: {err}") from None
+            f"network {network.name}: '{network.network}' is not an IPv4 network: {err}"
+        ) from None
     if not LARGEST_PREFIX <= found.prefixlen <= SMALLEST_PREFIX:
         raise errors.AddressPoolError(
             f"network {network.name}: the prefix of {network.network} must be from "
-            f"/{LARGEST_PREFIX} to /{SMALLEST_PREFIX}")
+            f"/{LARGEST_PREFIX} to /{SMALLEST_PREFIX}"
+        )
     return found

@@ -20,8 +20,9 @@ def unstored(default: Any) -> Any:
     return dataclasses.field(default=default, metadata={"unstored": True})
 
 
-def parameters(known: frozenset[str] | None = None, *, filled: bool = False,
-               optional: bool = False) -> Any:
+def parameters(
+    known: frozenset[str] | None = None, *, filled: bool = False, optional: bool = False
+) -> Any:
     """A field holding a dictionary of parameters.
 
     :param known: the names which may occur; None when others define them.

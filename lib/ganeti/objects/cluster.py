@@ -88,8 +88,9 @@ class Cluster:
 
     def fill_hv(self, instance: Instance, *, skip_globals: bool = False) -> dict[str, Any]:
         """All hypervisor parameters of an instance."""
-        return fill.fill_hv(self, instance.hypervisor, instance.os, instance.hvparams,
-                            skip_globals=skip_globals)
+        return fill.fill_hv(
+            self, instance.hypervisor, instance.os, instance.hvparams, skip_globals=skip_globals
+        )
 
     def fill_be(self, instance: Instance) -> dict[str, Any]:
         """All backend parameters of an instance."""

@@ -35,7 +35,8 @@ def mac_prefix(given: str) -> str:
         raise errors.ParameterError(f"'{given}' is not the first three bytes of a MAC address")
     if int(prefix[:2], 16) & 1:
         raise errors.ParameterError(
-            f"MAC addresses that begin with {prefix} are for groups and cannot be a machine's")
+            f"MAC addresses that begin with {prefix} are for groups and cannot be a machine's"
+        )
     return prefix
 
 
@@ -44,7 +45,8 @@ def master_netmask(bits: int, family: int) -> int:
     longest = 128 if family == net_c.IP6_FAMILY else 32
     if not 0 < bits <= longest:
         raise errors.ParameterError(
-            f"the netmask of the master has 1 to {longest} bits, not {bits}")
+            f"the netmask of the master has 1 to {longest} bits, not {bits}"
+        )
     return bits
 
 
@@ -60,7 +62,8 @@ def chosen(names: Iterable[str], known: Iterable[str], what: str) -> tuple[str, 
     for name in found:
         if name not in known:
             raise errors.ParameterError(
-                f"there is no {what} '{name}'. Known are {text.comma_join(known)}.")
+                f"there is no {what} '{name}'. Known are {text.comma_join(known)}."
+            )
         if found.count(name) > 1:
             raise errors.ParameterError(f"{what} '{name}' is given twice")
     return found
@@ -70,7 +73,8 @@ def storage_dir(given: str, template: str) -> str:
     """Directory for the disks of a template; empty for none."""
     if given and not os.path.isabs(given):
         raise errors.ParameterError(
-            f"the directory of disk template {template} is relative: {given}")
+            f"the directory of disk template {template} is relative: {given}"
+        )
     return os.path.normpath(given) if given else ""
 
 
@@ -79,7 +83,8 @@ def backend_params(filled: Mapping[str, Any]) -> None:
     low, high = filled[instance_c.BE_MINMEM], filled[instance_c.BE_MAXMEM]
     if low > high:
         raise errors.ParameterError(
-            f"the least memory of an instance ({low} MiB) is more than the most ({high} MiB)")
+            f"the least memory of an instance ({low} MiB) is more than the most ({high} MiB)"
+        )
     if low < 1 or filled[instance_c.BE_VCPUS] < 1:
         raise errors.ParameterError("an instance needs memory and at least one processor")
 
@@ -94,7 +99,8 @@ def nic_params(filled: Mapping[str, Any], *, user_mode: bool) -> None:
         modes.append(net_c.NIC_MODE_USER)
     if filled["mode"] not in modes:
         raise errors.ParameterError(
-            f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}.")
+            f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}."
+        )
     if filled["mode"] == net_c.NIC_MODE_BRIDGED and not filled["link"]:
         raise errors.ParameterError("NIC mode bridged needs a link, the name of the bridge")
 
@@ -110,18 +116,20 @@ def disk_params(given: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, A
         if unknown:
             there_are = f"Known are {text.comma_join(sorted(known))}." if known else "It has none."
             raise errors.ParameterError(
-                f"disk template {template} has no parameter {text.comma_join(unknown)}."
-                f" {there_are}")
+                f"disk template {template} has no parameter {text.comma_join(unknown)}. {there_are}"
+            )
         forced = hvparams.force_types(params, disk_c.TEMPLATE_PARAM_TYPES)
         access = forced.get("access", disk_c.KERNELSPACE)
         if access not in disk_c.DISK_ACCESS_MODES:
             raise errors.ParameterError(
                 f"disk template {template}: access is one of"
-                f" {text.comma_join(disk_c.DISK_ACCESS_MODES)}, not '{access}'")
+                f" {text.comma_join(disk_c.DISK_ACCESS_MODES)}, not '{access}'"
+            )
         for name, value in forced.items():
             if isinstance(value, int) and not isinstance(value, bool) and value < 0:
                 raise errors.ParameterError(
-                    f"disk template {template}: {name} cannot be below zero")
+                    f"disk template {template}: {name} cannot be below zero"
+                )
         found[template] = forced
     return found
 
@@ -148,7 +156,8 @@ def compression_tools(given: Sequence[str]) -> tuple[str, ...]:
             raise errors.ParameterError(f"compression tool '{name}' is given twice")
     if "gzip" not in given:
         raise errors.ParameterError(
-            "gzip must be among the compression tools, because exports of other clusters use it")
+            "gzip must be among the compression tools, because exports of other clusters use it"
+        )
     return tuple(given)
 
 
@@ -159,7 +168,8 @@ def volume_patterns(given: Sequence[str]) -> tuple[str, ...]:
             re.compile(pattern)
         except re.error as err:
             raise errors.ParameterError(
-                f"reserved volumes: '{pattern}' is not a regular expression: {err}") from err
+                f"reserved volumes: '{pattern}' is not a regular expression: {err}"
+            ) from err
     return tuple(given)
 
 
@@ -171,13 +181,13 @@ def uid_ranges(given: Iterable[Sequence[int]]) -> tuple[UidRange, ...]:
         if not 0 <= first <= last <= UID_MAX:
             raise errors.ParameterError(
                 f"uid pool: {uid_text((first, last))} is not a range of user ids between 0 and"
-                f" {UID_MAX}")
+                f" {UID_MAX}"
+            )
         ranges.append((first, last))
     ranges.sort()
     for one, other in zip(ranges, ranges[1:], strict=False):
         if one[1] >= other[0]:
-            raise errors.ParameterError(
-                f"uid pool: {uid_text(one)} and {uid_text(other)} overlap")
+            raise errors.ParameterError(f"uid pool: {uid_text(one)} and {uid_text(other)} overlap")
     return tuple(ranges)
 
 
@@ -198,10 +208,12 @@ def remove_uids(pool: Iterable[UidRange], less: Iterable[Sequence[int]]) -> tupl
         holder = next((one for one in left if one[0] <= first and last <= one[1]), None)
         if holder is None:
             raise errors.ParameterError(
-                f"uid pool: {uid_text((first, last))} is not in one of its ranges")
+                f"uid pool: {uid_text((first, last))} is not in one of its ranges"
+            )
         left.remove(holder)
-        left += [part for part in ((holder[0], first - 1), (last + 1, holder[1]))
-                 if part[0] <= part[1]]
+        left += [
+            part for part in ((holder[0], first - 1), (last + 1, holder[1])) if part[0] <= part[1]
+        ]
     return uid_ranges(left)
 
 
@@ -211,18 +223,26 @@ def data_collectors(
     interval_us: Mapping[str, int] | None,
 ) -> dict[str, dict[str, Any]]:
     """Data collectors with some switched on or off, or made to run more or less often."""
-    found = {name: {"active": True, "interval": cluster_c.DATA_COLLECTOR_INTERVAL_US,
-                    **present.get(name, {})} for name in cluster_c.DATA_COLLECTORS}
+    found = {
+        name: {
+            "active": True,
+            "interval": cluster_c.DATA_COLLECTOR_INTERVAL_US,
+            **present.get(name, {}),
+        }
+        for name in cluster_c.DATA_COLLECTORS
+    }
     for name in sorted({*(active or ()), *(interval_us or ())}):
         if name not in found:
             raise errors.ParameterError(
                 f"there is no data collector '{name}'. Known are"
-                f" {text.comma_join(cluster_c.DATA_COLLECTORS)}.")
+                f" {text.comma_join(cluster_c.DATA_COLLECTORS)}."
+            )
     for name, value in (active or {}).items():
         found[name]["active"] = value
     for name, length in (interval_us or {}).items():
         if length < 1:
             raise errors.ParameterError(
-                f"data collector {name}: the time between two runs must be above zero")
+                f"data collector {name}: the time between two runs must be above zero"
+            )
         found[name]["interval"] = length
     return found

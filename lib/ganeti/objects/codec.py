@@ -24,8 +24,14 @@ Encoder = Callable[[Any], dict[str, Any]]
 _decoders: dict[type, Decoder] = {}
 _encoders: dict[type, Encoder] = {}
 
-_KINDS = {str: "text", int: "an integer", float: "a number", bool: "true or false",
-          dict: "a dictionary", list: "a list"}
+_KINDS = {
+    str: "text",
+    int: "an integer",
+    float: "a number",
+    bool: "true or false",
+    dict: "a dictionary",
+    list: "a list",
+}
 _ACCEPTED: dict[type, tuple[type, ...]] = {float: (float, int), list: (list, tuple)}
 
 
@@ -62,7 +68,8 @@ def encoder(cls: type) -> Encoder:
 def _wrong(path: str, key: str, kind: type, value: Any) -> NoReturn:
     place = _join(path, key)
     raise errors.ConfigurationError(
-        f"{place}: must be {_KINDS[kind]}, not {_shorten(repr(value))}", place)
+        f"{place}: must be {_KINDS[kind]}, not {_shorten(repr(value))}", place
+    )
 
 
 def _bad_keys(path: str, value: Any, known: frozenset[str], required: frozenset[str]) -> NoReturn:
@@ -100,7 +107,7 @@ class _Source:
         text = "\n".join([header, *("    " + line for line in self.lines)])
         namespace = dict(self.names)
         exec(compile(text, f"<codec {header}>", "exec"), namespace)
-        return namespace[header[4:header.index("(")]]
+        return namespace[header[4 : header.index("(")]]
 
 
 def _parts(annotation: Any) -> tuple[Any, bool]:
@@ -127,8 +134,10 @@ def _make_decoder(cls: type) -> Decoder:
     fields = dataclasses.fields(cls)
     known = frozenset(field.name for field in fields)
     required = frozenset(
-        field.name for field in fields
-        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING)
+        field.name
+        for field in fields
+        if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    )
     known_ref, required_ref = source.ref(known), source.ref(required)
     bad, wrong = source.ref(_bad_keys), source.ref(_wrong)
     add = source.lines.append
@@ -137,8 +146,10 @@ def _make_decoder(cls: type) -> Decoder:
         zero = {name: _zero(hints[name]) for name in required if name not in ("uuid", "name")}
         add("if isinstance(d, dict) and d.get('forthcoming'):")
         add(f"    d = {{**{source.ref(zero)}, **d}}")
-    add(f"if not isinstance(d, dict) or not {known_ref}.issuperset(d) "
-        f"or not {required_ref} <= d.keys():")
+    add(
+        f"if not isinstance(d, dict) or not {known_ref}.issuperset(d) "
+        f"or not {required_ref} <= d.keys():"
+    )
     add(f"    {bad}(path, d, {known_ref}, {required_ref})")
     arguments = []
     for field in fields:
@@ -150,10 +161,16 @@ def _make_decoder(cls: type) -> Decoder:
             add(f"{variable} = d[{key!r}]")
             indent = ""
         else:
-            default = (field.default if field.default is not dataclasses.MISSING
-                       else source.ref(field.default_factory) + "()")
-            text = default if isinstance(default, str) and default.startswith("_") \
+            default = (
+                field.default
+                if field.default is not dataclasses.MISSING
+                else source.ref(field.default_factory) + "()"
+            )
+            text = (
+                default
+                if isinstance(default, str) and default.startswith("_")
                 else source.ref(default)
+            )
             add(f"{variable} = d.get({key!r})")
             add(f"if {variable} is None:")
             add(f"    {variable} = {text}")
@@ -170,8 +187,15 @@ def _make_decoder(cls: type) -> Decoder:
     return source.function("def decode(d, path):")  # type: ignore[no-any-return]
 
 
-def _decode_value(source: _Source, indent: str, variable: str, key: str, annotation: Any,
-                  wrong: str, metadata: Any) -> None:
+def _decode_value(
+    source: _Source,
+    indent: str,
+    variable: str,
+    key: str,
+    annotation: Any,
+    wrong: str,
+    metadata: Any,
+) -> None:
     def add(line: str) -> None:
         source.lines.append(indent + line)
 
@@ -224,8 +248,10 @@ def _decode_value(source: _Source, indent: str, variable: str, key: str, annotat
         ref = source.ref(known)
         need = source.ref(known if metadata.get("filled") else frozenset())
         add(f"if not {ref}.issuperset({variable}) or not {need} <= {variable}.keys():")
-        add(f"    {source.ref(_bad_keys)}(path + '/{key}' if path else '{key}', {variable}, "
-            f"{ref}, {need})")
+        add(
+            f"    {source.ref(_bad_keys)}(path + '/{key}' if path else '{key}', {variable}, "
+            f"{ref}, {need})"
+        )
 
 
 def _zero(annotation: Any) -> Any:

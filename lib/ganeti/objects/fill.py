@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 _NOTHING: dict[str, Any] = {}
 
 
-def fill_dict(defaults: Mapping[str, Any], custom: Mapping[str, Any] | None,
-              skip: Collection[str] = ()) -> dict[str, Any]:
+def fill_dict(
+    defaults: Mapping[str, Any], custom: Mapping[str, Any] | None, skip: Collection[str] = ()
+) -> dict[str, Any]:
     """`defaults` overridden by `custom`, without the keys in `skip`."""
     filled = {**defaults, **(custom or _NOTHING)}
     for key in skip:
@@ -42,17 +43,25 @@ def fill_dict(defaults: Mapping[str, Any], custom: Mapping[str, Any] | None,
     return filled
 
 
-def fill_hv(cluster: Cluster, hypervisor: str, os_name: str | None = None,
-            hvparams: Mapping[str, Any] | None = None, *,
-            skip_globals: bool = False) -> dict[str, Any]:
+def fill_hv(
+    cluster: Cluster,
+    hypervisor: str,
+    os_name: str | None = None,
+    hvparams: Mapping[str, Any] | None = None,
+    *,
+    skip_globals: bool = False,
+) -> dict[str, Any]:
     """Hypervisor parameters of something running `os_name` under `hypervisor`.
 
     :param skip_globals: leave out what only the cluster may set.
     """
     skip = hv.GLOBAL_PARAMS if skip_globals else frozenset()
     by_os = cluster.os_hvp.get(os_name, _NOTHING) if os_name is not None else _NOTHING
-    return fill_dict({**cluster.hvparams.get(hypervisor, _NOTHING),
-                      **by_os.get(hypervisor, _NOTHING)}, hvparams, skip)
+    return fill_dict(
+        {**cluster.hvparams.get(hypervisor, _NOTHING), **by_os.get(hypervisor, _NOTHING)},
+        hvparams,
+        skip,
+    )
 
 
 def fill_be(cluster: Cluster, beparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -65,20 +74,23 @@ def fill_nic(cluster: Cluster, nicparams: Mapping[str, Any] | None = None) -> di
     return fill_dict(cluster.nicparams.get("default", _NOTHING), nicparams)
 
 
-def fill_osparams(cluster: Cluster, os_name: str,
-                  osparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def fill_osparams(
+    cluster: Cluster, os_name: str, osparams: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Public OS parameters; those of the definition, then those of the variant."""
     return _by_os(cluster.osparams, os_name, osparams)
 
 
-def fill_osparams_private(cluster: Cluster, os_name: str,
-                          osparams: Mapping[str, Any] | None = None) -> ht.PrivateDict:
+def fill_osparams_private(
+    cluster: Cluster, os_name: str, osparams: Mapping[str, Any] | None = None
+) -> ht.PrivateDict:
     """Private OS parameters."""
     return ht.PrivateDict(_by_os(cluster.osparams_private_cluster, os_name, osparams))
 
 
-def _by_os(table: Mapping[str, Any], os_name: str,
-           custom: Mapping[str, Any] | None) -> dict[str, Any]:
+def _by_os(
+    table: Mapping[str, Any], os_name: str, custom: Mapping[str, Any] | None
+) -> dict[str, Any]:
     base = os_name.split("+", 1)[0]
     filled = dict(table.get(base, _NOTHING))
     if os_name != base:
@@ -87,8 +99,11 @@ def _by_os(table: Mapping[str, Any], os_name: str,
     return filled
 
 
-def fill_nd(cluster: Cluster, group: NodeGroup | None, node: Node | None = None,
-            ) -> dict[str, Any]:
+def fill_nd(
+    cluster: Cluster,
+    group: NodeGroup | None,
+    node: Node | None = None,
+) -> dict[str, Any]:
     """Node parameters of a node, or as its group sees them when there is no node."""
     filled = dict(cluster.ndparams)
     if group is not None:
@@ -118,8 +133,10 @@ def fill_disk_state(cluster: Cluster, group: NodeGroup | None, node: Node) -> di
     return filled
 
 
-def fill_ipolicy(defaults: Mapping[str, Any], custom: Mapping[str, Any] | None,
-                 ) -> dict[str, Any]:
+def fill_ipolicy(
+    defaults: Mapping[str, Any],
+    custom: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """Instance policy. `std` is inherited value by value, everything else as a whole."""
     filled = fill_dict(defaults, custom)
     if custom and "std" in custom:
@@ -127,13 +144,19 @@ def fill_ipolicy(defaults: Mapping[str, Any], custom: Mapping[str, Any] | None,
     return filled
 
 
-def fill_diskparams(defaults: Mapping[str, Any], custom: Mapping[str, Any] | None,
-                    ) -> dict[str, Any]:
+def fill_diskparams(
+    defaults: Mapping[str, Any],
+    custom: Mapping[str, Any] | None,
+) -> dict[str, Any]:
     """Parameters per disk template."""
     custom = custom or _NOTHING
-    return {template: fill_dict(fill_dict(disk_c.TEMPLATE_DEFAULTS[template],
-                                          defaults.get(template)), custom.get(template))
-            for template in disk_c.TEMPLATES}
+    return {
+        template: fill_dict(
+            fill_dict(disk_c.TEMPLATE_DEFAULTS[template], defaults.get(template)),
+            custom.get(template),
+        )
+        for template in disk_c.TEMPLATES
+    }
 
 
 # Parameter of the logical DRBD device -> parameter of the template.
@@ -161,12 +184,15 @@ def annotated_disk(disk: Disk, diskparams: Mapping[str, Any]) -> Disk:
     """
     wanted = diskparams.get(disk.dev_type, _NOTHING)
     if disk.dev_type == disk_c.DRBD8:
-        own = {name: wanted[source] for name, source in _DRBD_DEVICE_PARAMS.items()
-               if source in wanted}
+        own = {
+            name: wanted[source] for name, source in _DRBD_DEVICE_PARAMS.items() if source in wanted
+        }
         children = tuple(
-            dataclasses.replace(child, params=fill_dict(
-                {"stripes": wanted.get(key, 1)}, child.params))
-            for child, key in zip(disk.children, ("data-stripes", "meta-stripes"), strict=False))
+            dataclasses.replace(
+                child, params=fill_dict({"stripes": wanted.get(key, 1)}, child.params)
+            )
+            for child, key in zip(disk.children, ("data-stripes", "meta-stripes"), strict=False)
+        )
         return dataclasses.replace(disk, params=fill_dict(own, disk.params), children=children)
     return dataclasses.replace(disk, params=fill_dict(wanted, disk.params))
 
@@ -189,7 +215,8 @@ def for_node(disk: Disk, node_uuid: str, config: ConfigData) -> Disk:
         node = config.nodes.get(uuid)
         if node is None:
             raise errors.ConfigurationError(
-                f"disk {disk.uuid}: node {uuid} is not in the configuration")
+                f"disk {disk.uuid}: node {uuid} is not in the configuration"
+            )
         found[key] = node.secondary_ip
     return dataclasses.replace(disk, dynamic_params=found)
 
@@ -211,21 +238,29 @@ def instance_disks(config: ConfigData, instance: Instance) -> tuple[Disk, ...]:
         return tuple(config.disks[uuid] for uuid in instance.disks)
     except KeyError as err:
         raise errors.ConfigurationError(
-            f"instance {instance.name}: disk {err.args[0]} is not in the configuration") from err
+            f"instance {instance.name}: disk {err.args[0]} is not in the configuration"
+        ) from err
 
 
 def secondary_nodes(instance: Instance, disks: Collection[Disk]) -> tuple[str, ...]:
     """UUIDs of the mirror partners of the primary node, each once, in order of the disks."""
-    return tuple(dict.fromkeys(
-        uuid for disk in disks for uuid in disk.secondary_nodes(instance.primary_node)))
+    return tuple(
+        dict.fromkeys(
+            uuid for disk in disks for uuid in disk.secondary_nodes(instance.primary_node)
+        )
+    )
 
 
-def filled_instance(config: ConfigData, instance: Instance, *,
-                    hvparams: Mapping[str, Any] | None = None,
-                    beparams: Mapping[str, Any] | None = None,
-                    osparams: Mapping[str, Any] | None = None,
-                    osparams_private: Mapping[str, Any] | None = None,
-                    disks: Collection[Disk] | None = None) -> FilledInstance:
+def filled_instance(
+    config: ConfigData,
+    instance: Instance,
+    *,
+    hvparams: Mapping[str, Any] | None = None,
+    beparams: Mapping[str, Any] | None = None,
+    osparams: Mapping[str, Any] | None = None,
+    osparams_private: Mapping[str, Any] | None = None,
+    disks: Collection[Disk] | None = None,
+) -> FilledInstance:
     """An instance as a node gets it. The last three arguments override what is on record.
 
     :param disks: its disks, when they are not (or not yet) those of the configuration.
@@ -237,23 +272,26 @@ def filled_instance(config: ConfigData, instance: Instance, *,
     node = config.nodes.get(instance.primary_node)
     if node is None and (instance.primary_node or not instance.forthcoming):
         raise errors.ConfigurationError(
-            f"instance {instance.name}: node {instance.primary_node} is not in the configuration")
+            f"instance {instance.name}: node {instance.primary_node} is not in the configuration"
+        )
     group = None if node is None else config.nodegroups.get(node.group)
     diskparams = fill_diskparams(cluster.diskparams, group.diskparams if group else None)
-    stored = {field.name: getattr(instance, field.name)
-              for field in dataclasses.fields(Instance)}
+    stored = {field.name: getattr(instance, field.name) for field in dataclasses.fields(Instance)}
     stored.update(
         hvparams=fill_dict(cluster.fill_hv(instance), hvparams),
         beparams=fill_dict(cluster.fill_be(instance), beparams),
         osparams=fill_dict(cluster.fill_osparams(instance), osparams),
         osparams_private=ht.PrivateDict(
-            fill_dict(cluster.fill_osparams_private(instance), osparams_private)),
-        nics=tuple(_filled_nic(config, instance, nic) for nic in instance.nics))
+            fill_dict(cluster.fill_osparams_private(instance), osparams_private)
+        ),
+        nics=tuple(_filled_nic(config, instance, nic) for nic in instance.nics),
+    )
     return FilledInstance(
         **stored,
         disk_template=disk_template(disks),
         disks_info=tuple(annotated_disk(disk, diskparams) for disk in disks),
-        secondary_nodes=secondary_nodes(instance, disks))
+        secondary_nodes=secondary_nodes(instance, disks),
+    )
 
 
 def _filled_nic(config: ConfigData, instance: Instance, nic: Any) -> FilledNic:
@@ -262,8 +300,16 @@ def _filled_nic(config: ConfigData, instance: Instance, nic: Any) -> FilledNic:
         netinfo = config.networks.get(nic.network)
         if netinfo is None:
             raise errors.ConfigurationError(
-                f"instance {instance.name}: network {nic.network} is not in the configuration")
+                f"instance {instance.name}: network {nic.network} is not in the configuration"
+            )
     return FilledNic(
-        mac=nic.mac, ip=nic.ip, name=nic.name, network=nic.network, uuid=nic.uuid,
-        nicparams=config.cluster.fill_nic(nic.nicparams), netinfo=netinfo,
-        pci=getattr(nic, "pci", None), hvinfo=getattr(nic, "hvinfo", None))
+        mac=nic.mac,
+        ip=nic.ip,
+        name=nic.name,
+        network=nic.network,
+        uuid=nic.uuid,
+        nicparams=config.cluster.fill_nic(nic.nicparams),
+        netinfo=netinfo,
+        pci=getattr(nic, "pci", None),
+        hvinfo=getattr(nic, "hvinfo", None),
+    )

@@ -27,8 +27,26 @@ FILE = "file"
 DIRECTORY = "directory"
 FILE_OR_URL = "file or URL"
 
-SERIAL_SPEEDS = (75, 110, 300, 600, 1200, 1800, 2400, 4800, 9600, 14400, 19200, 28800, 38400,
-                 57600, 115200, 230400, 345600, 460800)
+SERIAL_SPEEDS = (
+    75,
+    110,
+    300,
+    600,
+    1200,
+    1800,
+    2400,
+    4800,
+    9600,
+    14400,
+    19200,
+    28800,
+    38400,
+    57600,
+    115200,
+    230400,
+    345600,
+    460800,
+)
 MAX_VIRTIO_NET_QUEUES = 32
 QEMU_PCI_SLOTS = 32
 
@@ -44,9 +62,17 @@ class HvParam:
 
     __slots__ = ("check", "default", "name", "node_check", "one_of", "required", "type")
 
-    def __init__(self, name: str, type_: str, default: Any, *, one_of: Collection[Any] = (),
-                 check: Check | None = None, node_check: str = "",
-                 required: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        type_: str,
+        default: Any,
+        *,
+        one_of: Collection[Any] = (),
+        check: Check | None = None,
+        node_check: str = "",
+        required: bool = False,
+    ) -> None:
         self.name = name
         self.type = type_
         self.default = default
@@ -74,8 +100,9 @@ def is_url(value: str) -> bool:
 def _path(value: str) -> str:
     if not value.startswith("/") or "//" in value or "\0" in value:
         return "must be an absolute path without doubled slashes"
-    if any(part in (".", "..") for part in value.split("/")) or (value != "/"
-                                                                 and value.endswith("/")):
+    if any(part in (".", "..") for part in value.split("/")) or (
+        value != "/" and value.endswith("/")
+    ):
         return "must be a normalised path"
     return ""
 
@@ -106,8 +133,8 @@ def _boot_letters(value: str) -> str:
 def _ipv4(value: str) -> str:
     parts = value.split(".")
     good = len(parts) == 4 and all(
-        part.isascii() and part.isdigit() and len(part) <= 3 and int(part) <= 255
-        for part in parts)
+        part.isascii() and part.isdigit() and len(part) <= 3 and int(part) <= 255 for part in parts
+    )
     return "" if good else "must be an IPv4 address"
 
 
@@ -115,6 +142,7 @@ def _address_or_path(value: str) -> str:
     if value.startswith("/"):
         return _path(value)
     import ipaddress  # only where somebody names an address: commands start without it
+
     try:
         ipaddress.ip_address(value)
     except ValueError:
@@ -124,6 +152,7 @@ def _address_or_path(value: str) -> str:
 
 def _shell_words(value: str) -> str:
     import shlex  # as above
+
     try:
         shlex.split(value)
     except ValueError as err:
@@ -224,8 +253,9 @@ _KVM = (
     HvParam("nic_type", STRING, "paravirtual", one_of=hv.KVM_NIC_TYPES, required=True),
     HvParam("reboot_behavior", STRING, "reboot", one_of=hv.REBOOT_BEHAVIORS, required=True),
     HvParam("root_path", MAYBE_STRING, "/dev/vda1"),
-    HvParam("scsi_controller_type", STRING, "lsi",
-            one_of=hv.KVM_SCSI_CONTROLLER_TYPES, required=True),
+    HvParam(
+        "scsi_controller_type", STRING, "lsi", one_of=hv.KVM_SCSI_CONTROLLER_TYPES, required=True
+    ),
     HvParam("security_domain", STRING, ""),
     HvParam("security_model", STRING, "none", one_of=hv.KVM_SECURITY_MODELS, required=True),
     HvParam("serial_console", BOOL, True),
@@ -302,32 +332,42 @@ _XEN_HVM = (
     HvParam("vif_type", STRING, "ioemu", one_of=hv.HVM_VIF_TYPES),
     HvParam("viridian", BOOL, False),
     HvParam("vnc_bind_address", STRING, "0.0.0.0", check=_ipv4),
-    HvParam("vnc_password_file", STRING, "/etc/ganeti/vnc-cluster-password",
-            node_check=FILE, required=True),
+    HvParam(
+        "vnc_password_file",
+        STRING,
+        "/etc/ganeti/vnc-cluster-password",
+        node_check=FILE,
+        required=True,
+    ),
 )
 _LXC = (
     HvParam("cpu_mask", STRING, "", check=_cpu_mask),
-    HvParam("devices", STRING, "c 1:3 rw,c 1:5 rw,c 1:7 rw,c 1:8 rw,c 1:9 rw,c 1:10 rw,"
-            "c 5:0 rw,c 5:1 rw,c 5:2 rw,c 136:* rw",
-            ),
+    HvParam(
+        "devices",
+        STRING,
+        "c 1:3 rw,c 1:5 rw,c 1:7 rw,c 1:8 rw,c 1:9 rw,c 1:10 rw,"
+        "c 5:0 rw,c 5:1 rw,c 5:2 rw,c 136:* rw",
+    ),
     HvParam("drop_capabilities", STRING, "mac_override,sys_boot,sys_module,sys_time,sys_admin"),
     HvParam("extra_cgroups", STRING, ""),
     HvParam("extra_config", STRING, ""),
     HvParam("num_ttys", INT, 6, check=_non_negative, required=True),
     HvParam("startup_timeout", INT, 30, check=_non_negative),
 )
-_CHROOT = (
-    HvParam("init_script", STRING, "/ganeti-chroot", check=_path, required=True),
-)
-_FAKE = (
-    HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True),
-)
+_CHROOT = (HvParam("init_script", STRING, "/ganeti-chroot", check=_path, required=True),)
+_FAKE = (HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True),)
 
 
 TABLES: dict[str, dict[str, HvParam]] = {
     name: {parameter.name: parameter for parameter in table}
-    for name, table in ((hv.CHROOT, _CHROOT), (hv.FAKE, _FAKE), (hv.KVM, _KVM), (hv.LXC, _LXC),
-                        (hv.XEN_HVM, _XEN_HVM), (hv.XEN_PVM, _XEN_PVM))
+    for name, table in (
+        (hv.CHROOT, _CHROOT),
+        (hv.FAKE, _FAKE),
+        (hv.KVM, _KVM),
+        (hv.LXC, _LXC),
+        (hv.XEN_HVM, _XEN_HVM),
+        (hv.XEN_PVM, _XEN_PVM),
+    )
 }
 # Name -> type over all hypervisors; one name has one type everywhere.
 TYPES: dict[str, str] = {
@@ -359,7 +399,8 @@ def check_parameter_syntax(hypervisor: str, params: Mapping[str, Any]) -> None:
         if parameter is None:
             hint = near.did_you_mean(name, table)
             raise errors.HypervisorError(
-                f"hypervisor {hypervisor} has no parameter {name!r}{'.' if hint else ''}{hint}")
+                f"hypervisor {hypervisor} has no parameter {name!r}{'.' if hint else ''}{hint}"
+            )
         problem = parameter.problem(value)
         if problem:
             raise errors.HypervisorError(f"hypervisor parameter {name}: {problem}, not {value!r}")
@@ -374,29 +415,37 @@ def _check_kvm_combinations(params: Mapping[str, Any]) -> None:
     get = params.get
     if get("kernel_path") and not get("root_path"):
         raise errors.HypervisorError(
-            "hypervisor parameter root_path: must be set where kernel_path is")
+            "hypervisor parameter root_path: must be set where kernel_path is"
+        )
     if get("vnc_x509_verify") and not get("vnc_x509_path"):
         raise errors.HypervisorError(
-            "hypervisor parameter vnc_x509_path: must be set where vnc_x509_verify is")
+            "hypervisor parameter vnc_x509_path: must be set where vnc_x509_verify is"
+        )
     if get("serial_console") and get("serial_speed") not in SERIAL_SPEEDS:
         raise errors.HypervisorError(
             "hypervisor parameter serial_speed: must be one of "
-            f"{', '.join(map(str, SERIAL_SPEEDS))}, not {get('serial_speed')!r}")
+            f"{', '.join(map(str, SERIAL_SPEEDS))}, not {get('serial_speed')!r}"
+        )
     if get("boot_order") == "cdrom" and not get("cdrom_image_path"):
         raise errors.HypervisorError(
-            "hypervisor parameter cdrom_image_path: must be set to boot from it")
+            "hypervisor parameter cdrom_image_path: must be set to boot from it"
+        )
     if get("security_model") == "user" and not get("security_domain"):
         raise errors.HypervisorError(
-            "hypervisor parameter security_domain: must name a user for security_model user")
+            "hypervisor parameter security_domain: must name a user for security_model user"
+        )
     if get("security_model") in ("none", "pool") and get("security_domain"):
         raise errors.HypervisorError(
-            "hypervisor parameter security_domain: means nothing without security_model user")
+            "hypervisor parameter security_domain: means nothing without security_model user"
+        )
     if bool(get("firmware_path")) != bool(get("firmware_vars_path")):
         raise errors.HypervisorError(
-            "hypervisor parameters firmware_path and firmware_vars_path: set both or none")
+            "hypervisor parameters firmware_path and firmware_vars_path: set both or none"
+        )
     if get("vnc_bind_address") and get("spice_bind"):
         raise errors.HypervisorError(
-            "hypervisor parameters vnc_bind_address and spice_bind: only one of them can be set")
+            "hypervisor parameters vnc_bind_address and spice_bind: only one of them can be set"
+        )
 
 
 def firmware_disks(hypervisor: str, params: Mapping[str, Any]) -> dict[str, str]:
@@ -413,8 +462,10 @@ def firmware_disks(hypervisor: str, params: Mapping[str, Any]) -> dict[str, str]
 
 def lacks_firmware_disk(name: str, wanted_by: str) -> str:
     """What to tell whose instance lacks one of :func:`firmware_disks`."""
-    return (f"parameter {wanted_by} needs a small disk named {name}, as made by "
-            f"gnt-instance modify --disk add:size=4M,name={name}")
+    return (
+        f"parameter {wanted_by} needs a small disk named {name}, as made by "
+        f"gnt-instance modify --disk add:size=4M,name={name}"
+    )
 
 
 def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -429,8 +480,9 @@ def paths_to_check(hypervisor: str, params: Mapping[str, Any]) -> Iterator[tuple
         yield name, value, DIRECTORY if parameter.node_check == DIRECTORY else FILE
 
 
-def force_types(values: Mapping[str, Any], types: Mapping[str, str],
-                allowed_values: Collection[Any] = ()) -> dict[str, Any]:
+def force_types(
+    values: Mapping[str, Any], types: Mapping[str, str], allowed_values: Collection[Any] = ()
+) -> dict[str, Any]:
     """A copy with every value turned into its parameter's type, as users write them as text.
 
     :param types: parameter -> "string", "maybe-string", "bool", "int", "float" or "size" (MiB).
@@ -443,7 +495,8 @@ def force_types(values: Mapping[str, Any], types: Mapping[str, str],
         if kind is None:
             hint = near.did_you_mean(str(name), types)
             raise errors.TypeEnforcementError(
-                f"unknown parameter {name!r}{'.' if hint else ''}{hint}")
+                f"unknown parameter {name!r}{'.' if hint else ''}{hint}"
+            )
         # A dictionary or list has no business here and could not be compared with a set.
         if isinstance(value, (str, int, float)) and value in allowed_values:
             forced[name] = value
@@ -452,8 +505,15 @@ def force_types(values: Mapping[str, Any], types: Mapping[str, str],
     return forced
 
 
-_WORDS_FOR_BOOLS = {"true": True, "yes": True, "on": True,
-                    "false": False, "no": False, "off": False, "": False}
+_WORDS_FOR_BOOLS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "": False,
+}
 
 
 def _forced(name: str, value: Any, kind: str) -> Any:
@@ -480,6 +540,5 @@ def _forced(name: str, value: Any, kind: str) -> Any:
                 if number - number == 0:
                     return number
         except (ValueError, OverflowError, errors.UnitParseError) as err:
-            raise errors.TypeEnforcementError(
-                f"parameter {name}: {value!r} is no {kind}") from err
+            raise errors.TypeEnforcementError(f"parameter {name}: {value!r} is no {kind}") from err
     raise errors.TypeEnforcementError(f"parameter {name}: {value!r} is no {kind}")

@@ -34,10 +34,22 @@ KEYS = frozenset((MINMAX, STD, DISK_TEMPLATES, VCPU_RATIO, SPINDLE_RATIO))
 
 def defaults() -> dict[str, Any]:
     """A new policy with the published defaults."""
-    smallest = {CPU_COUNT: 1, DISK_COUNT: 1, DISK_SIZE: 1024, MEM_SIZE: 128, NIC_COUNT: 1,
-                SPINDLE_USE: 1}
-    largest = {CPU_COUNT: 8, DISK_COUNT: disk.MAX_DISKS, DISK_SIZE: 1024 * 1024,
-               MEM_SIZE: 32 * 1024, NIC_COUNT: 8, SPINDLE_USE: 12}
+    smallest = {
+        CPU_COUNT: 1,
+        DISK_COUNT: 1,
+        DISK_SIZE: 1024,
+        MEM_SIZE: 128,
+        NIC_COUNT: 1,
+        SPINDLE_USE: 1,
+    }
+    largest = {
+        CPU_COUNT: 8,
+        DISK_COUNT: disk.MAX_DISKS,
+        DISK_SIZE: 1024 * 1024,
+        MEM_SIZE: 32 * 1024,
+        NIC_COUNT: 8,
+        SPINDLE_USE: 12,
+    }
     return {
         MINMAX: [{MIN: smallest, MAX: largest}],
         STD: dict(smallest),
@@ -63,16 +75,19 @@ def check_syntax(policy: Mapping[str, Any], *, filled: bool) -> None:
         value = policy.get(ratio, 1.0)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
             raise errors.ConfigurationError(
-                f"instance policy: {ratio} must be a number above zero, not {value!r}")
+                f"instance policy: {ratio} must be a number above zero, not {value!r}"
+            )
     if DISK_TEMPLATES in policy:
         templates = policy[DISK_TEMPLATES]
         if not isinstance(templates, (list, tuple)) or not templates:
             raise errors.ConfigurationError(
-                f"instance policy: {DISK_TEMPLATES} must be a list that is not empty")
+                f"instance policy: {DISK_TEMPLATES} must be a list that is not empty"
+            )
         for template in templates:
             if template not in disk.TEMPLATES:
                 raise errors.ConfigurationError(
-                    f"instance policy: there is no disk template {template!r}")
+                    f"instance policy: there is no disk template {template!r}"
+                )
     if STD in policy:
         _check_specs(policy[STD], STD, complete=filled)
     if MINMAX in policy:
@@ -84,32 +99,37 @@ def check_syntax(policy: Mapping[str, Any], *, filled: bool) -> None:
 def _check_minmax(alternatives: Any) -> None:
     if not isinstance(alternatives, (list, tuple)) or not alternatives:
         raise errors.ConfigurationError(
-            f"instance policy: {MINMAX} must be a list that is not empty")
+            f"instance policy: {MINMAX} must be a list that is not empty"
+        )
     for place, bounds in enumerate(alternatives):
         where = f"{MINMAX}/{place}"
         if not isinstance(bounds, dict) or set(bounds) != {MIN, MAX}:
             raise errors.ConfigurationError(
-                f"instance policy: {where} must have exactly the keys {MAX} and {MIN}")
+                f"instance policy: {where} must have exactly the keys {MAX} and {MIN}"
+            )
         for key in (MIN, MAX):
             _check_specs(bounds[key], f"{where}/{key}", complete=True)
         for spec in SPECS:
             if bounds[MIN][spec] > bounds[MAX][spec]:
                 raise errors.ConfigurationError(
                     f"instance policy: {where}: {spec} has minimum {bounds[MIN][spec]} above "
-                    f"maximum {bounds[MAX][spec]}")
+                    f"maximum {bounds[MAX][spec]}"
+                )
 
 
 def _check_specs(specs: Any, where: str, *, complete: bool) -> None:
     if not isinstance(specs, dict) or not set(specs) <= set(SPECS):
         raise errors.ConfigurationError(
-            f"instance policy: {where} may have the keys {', '.join(SPECS)} only")
+            f"instance policy: {where} may have the keys {', '.join(SPECS)} only"
+        )
     if complete and set(specs) != set(SPECS):
         lacking = ", ".join(sorted(set(SPECS) - set(specs)))
         raise errors.ConfigurationError(f"instance policy: {where} lacks {lacking}")
     for spec, value in specs.items():
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise errors.ConfigurationError(
-                f"instance policy: {where}/{spec} must be an integer from zero, not {value!r}")
+                f"instance policy: {where}/{spec} must be an integer from zero, not {value!r}"
+            )
 
 
 def _check_std_inside(std: Mapping[str, int], alternatives: Iterable[Mapping[str, Any]]) -> None:
@@ -119,10 +139,16 @@ def _check_std_inside(std: Mapping[str, int], alternatives: Iterable[Mapping[str
     raise errors.ConfigurationError(f"instance policy: {STD} lies outside of every {MINMAX}")
 
 
-def check(policy: Mapping[str, Any], *, memory_mib: int | None = None, vcpus: int | None = None,
-          disk_sizes_mib: Iterable[int | None] | None = None, nic_count: int | None = None,
-          spindle_use: int | None = None, disk_template: str | None = None,
-          ) -> list[str]:
+def check(
+    policy: Mapping[str, Any],
+    *,
+    memory_mib: int | None = None,
+    vcpus: int | None = None,
+    disk_sizes_mib: Iterable[int | None] | None = None,
+    nic_count: int | None = None,
+    spindle_use: int | None = None,
+    disk_template: str | None = None,
+) -> list[str]:
     """What speaks against an instance under a filled policy; an empty list when nothing does.
 
     What is None is not looked at, a disk's size among others, too. The alternative which the
@@ -132,24 +158,33 @@ def check(policy: Mapping[str, Any], *, memory_mib: int | None = None, vcpus: in
     if disk_template is not None and disk_template not in policy[DISK_TEMPLATES]:
         violations.append(
             f"disk template {disk_template} is not allowed (allowed: "
-            f"{', '.join(sorted(policy[DISK_TEMPLATES]))})")
+            f"{', '.join(sorted(policy[DISK_TEMPLATES]))})"
+        )
     wanted: list[tuple[str, str, int]] = []
-    for spec, value in ((MEM_SIZE, memory_mib), (CPU_COUNT, vcpus), (NIC_COUNT, nic_count),
-                        (SPINDLE_USE, spindle_use)):
+    for spec, value in (
+        (MEM_SIZE, memory_mib),
+        (CPU_COUNT, vcpus),
+        (NIC_COUNT, nic_count),
+        (SPINDLE_USE, spindle_use),
+    ):
         if value is not None:
             wanted.append((spec, spec, value))
     # A diskless instance has no disks by nature, so their number says nothing about it.
     if disk_sizes_mib is not None and disk_template != disk.DISKLESS:
         sizes = list(disk_sizes_mib)
         wanted.append((DISK_COUNT, DISK_COUNT, len(sizes)))
-        wanted.extend((DISK_SIZE, f"{DISK_SIZE}/{place}", size)
-                      for place, size in enumerate(sizes) if size is not None)
+        wanted.extend(
+            (DISK_SIZE, f"{DISK_SIZE}/{place}", size)
+            for place, size in enumerate(sizes)
+            if size is not None
+        )
     found = [_outside(bounds, wanted) for bounds in policy[MINMAX]]
     return violations + min(found, key=len)
 
 
-def _outside(bounds: Mapping[str, Mapping[str, int]],
-             wanted: Iterable[tuple[str, str, int]]) -> list[str]:
+def _outside(
+    bounds: Mapping[str, Mapping[str, int]], wanted: Iterable[tuple[str, str, int]]
+) -> list[str]:
     return [
         f"{label} value {value} is not in range [{bounds[MIN][spec]}, {bounds[MAX][spec]}]"
         for spec, label, value in wanted

@@ -22,9 +22,25 @@ NAME_MAX_CHARS = 32
 
 _NAME = re.compile(rf"[A-Za-z0-9][A-Za-z0-9_.-]{{0,{NAME_MAX_CHARS - 1}}}")
 # LVM uses these within the names of volumes of its own.
-_RESERVED = ("_cdata", "_cmeta", "_corig", "_cpool", "_cvol", "_imeta", "_iorig", "_mimage",
-             "_mlog", "_pmspare", "_rimage", "_rmeta", "_tdata", "_tmeta", "_vdata", "_vorigin",
-             "_wcorig")
+_RESERVED = (
+    "_cdata",
+    "_cmeta",
+    "_corig",
+    "_cpool",
+    "_cvol",
+    "_imeta",
+    "_iorig",
+    "_mimage",
+    "_mlog",
+    "_pmspare",
+    "_rimage",
+    "_rmeta",
+    "_tdata",
+    "_tmeta",
+    "_vdata",
+    "_vorigin",
+    "_wcorig",
+)
 # The table of differences needs 16 bytes for each block of 4096, and some space for itself.
 _TABLE_PART = 200
 _TABLE_MIN_MIB = 8
@@ -47,8 +63,10 @@ class Found(NamedTuple):
 def wrong_name(name: str) -> str | None:
     """Why a snapshot cannot be called so, or None."""
     if not _NAME.fullmatch(name):
-        return (f"{name!r:.60} is no name for a snapshot: it takes letters, digits, '-', '_' and"
-                f" '.', a letter or digit first, at most {NAME_MAX_CHARS}")
+        return (
+            f"{name!r:.60} is no name for a snapshot: it takes letters, digits, '-', '_' and"
+            f" '.', a letter or digit first, at most {NAME_MAX_CHARS}"
+        )
     if ".snap" in name:
         return f"a snapshot cannot be called {name}: '.snap' separates it from its volume"
     for part in _RESERVED:
@@ -91,8 +109,12 @@ def as_disk(disk: Disk, name: str) -> Disk:
     below = stored(disk)
     kind, volume = below.logical_id
     return dataclasses.replace(
-        below, logical_id=(kind, volume_name(str(volume), name)), iv_name="", children=(),
-        dynamic_params=None)
+        below,
+        logical_id=(kind, volume_name(str(volume), name)),
+        iv_name="",
+        children=(),
+        dynamic_params=None,
+    )
 
 
 def room_mib(size_mib: int) -> int:

@@ -124,7 +124,8 @@ class InstanceConsole:
         missing = [name for name in needed if getattr(self, name) in (None, "")]
         if missing:
             raise errors.ProgrammerError(
-                f"console of {self.instance}: kind {self.kind} needs {', '.join(missing)}")
+                f"console of {self.instance}: kind {self.kind} needs {', '.join(missing)}"
+            )
         return self
 
 

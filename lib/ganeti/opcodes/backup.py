@@ -17,35 +17,47 @@ class OpBackupExport(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None)
+        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+    )
     compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
     shutdown_timeout: int = param(
-        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120)
+        ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
+    )
     target_node: str | list[Any] = param(
         words.ExportTarget,
-        "Node name (local mode), or one [host, port, magic] per disk (remote mode)")
+        "Node name (local mode), or one [host, port, magic] per disk (remote mode)",
+    )
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None)
+        words.MaybeString, "UUID of that node; filled in by the master", default=None
+    )
     shutdown: bool = param(ht.Bool, "Shut the instance down before the export", default=True)
     remove_instance: bool = param(ht.Bool, "Remove the instance once it is exported", default=False)
     ignore_remove_failures: bool = param(
-        ht.Bool, "Go on when parts of the instance cannot be removed", default=False)
+        ht.Bool, "Go on when parts of the instance cannot be removed", default=False
+    )
     mode: str = param(
-        words.ExportMode,
-        "Where the export goes: to a node, or to another cluster", default="local")
+        words.ExportMode, "Where the export goes: to a node, or to another cluster", default="local"
+    )
     x509_key_name: list[Any] | None = param(
         ht.Maybe(ht.List),
-        "Name and signature of the key for the connection (remote mode)", default=None)
+        "Name and signature of the key for the connection (remote mode)",
+        default=None,
+    )
     destination_x509_ca: str | None = param(
-        words.MaybeString, "Certificate authority of the other cluster (remote mode)", default=None)
+        words.MaybeString, "Certificate authority of the other cluster (remote mode)", default=None
+    )
     zero_free_space: bool = param(
-        ht.Bool, "Overwrite free space inside the disks before the export", default=False)
+        ht.Bool, "Overwrite free space inside the disks before the export", default=False
+    )
     zeroing_timeout_fixed: int | None = param(
-        ht.Maybe(ht.Int), "Seconds that overwriting may take in any case", default=None)
+        ht.Maybe(ht.Int), "Seconds that overwriting may take in any case", default=None
+    )
     zeroing_timeout_per_mib: float | None = param(
-        ht.Maybe(ht.Float), "Seconds it may take in addition, per MiB", default=None)
+        ht.Maybe(ht.Float), "Seconds it may take in addition, per MiB", default=None
+    )
     long_sleep: bool = param(
-        ht.Bool, "Allow the guest a long time between shutdown and export", default=False)
+        ht.Bool, "Allow the guest a long time between shutdown and export", default=False
+    )
     RESULT = ht.Tuple(ht.Bool, ht.ListOf(ht.Bool))
 
 
@@ -55,9 +67,11 @@ class OpBackupPrepare(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None)
+        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+    )
     mode: str = param(
-        words.ExportMode, "Where the export will go: to a node, or to another cluster")
+        words.ExportMode, "Where the export will go: to a node, or to another cluster"
+    )
     RESULT = words.MaybeObject
 
 
@@ -67,5 +81,6 @@ class OpBackupRemove(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None)
+        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+    )
     RESULT = ht.NoneType

@@ -77,8 +77,9 @@ _Dependency = ht.Tuple(
 
 def op_id_of(class_name: str) -> str:
     """``OpInstanceStartup`` -> ``OP_INSTANCE_STARTUP``."""
-    return "".join("_" + char if char.isupper() and place else char
-                   for place, char in enumerate(class_name)).upper()
+    return "".join(
+        "_" + char if char.isupper() and place else char for place, char in enumerate(class_name)
+    ).upper()
 
 
 class OpCode:
@@ -93,21 +94,27 @@ class OpCode:
     RESULT: ClassVar[ht.Type] = ht.Any
     SUMMARY_FIELD: ClassVar[str] = ""
 
-    dry_run: bool | None = param(
-        ht.Maybe(ht.Bool), "Check only, change nothing", default=None)
+    dry_run: bool | None = param(ht.Maybe(ht.Bool), "Check only, change nothing", default=None)
     debug_level: int | None = param(
-        ht.Maybe(ht.NonNegInt), "How much the operation logs", default=None)
+        ht.Maybe(ht.NonNegInt), "How much the operation logs", default=None
+    )
     priority: int = param(
         ht.OneOf("one-of(op_prio_submit_valid)", PRIORITY_SUBMIT_VALID),
-        "Place in the queue; a lower number runs earlier", default=PRIORITY_DEFAULT)
+        "Place in the queue; a lower number runs earlier",
+        default=PRIORITY_DEFAULT,
+    )
     depends: list[Any] | None = param(
         ht.Maybe(ht.ListOf(_Dependency)),
         "Jobs to wait for: [job id, final states accepted]; a negative id counts back within one "
-        "submission, an empty list of states means success", default=None)
+        "submission, an empty list of states means success",
+        default=None,
+    )
     comment: str | None = param(ht.Maybe(ht.Str), "Remark for people", default=None)
     reason: list[Any] = param(
         ht.Maybe(ht.ListOf(ht.Any)),
-        "Who asked for this and why: [source, reason, time in ns]", default=[])
+        "Who asked for this and why: [source, reason, time in ns]",
+        default=[],
+    )
 
     def __init__(self, **values: Any) -> None:
         mine = self.__dict__
@@ -120,8 +127,9 @@ class OpCode:
                 mine[name] = declaration.fresh_default()
         if values:
             unknown = ", ".join(sorted(map(str, values)))
-            raise errors.OpPrereqError(f"{self.OP_ID}: unknown parameter: {unknown}",
-                                       errors.ECODE_INVAL)
+            raise errors.OpPrereqError(
+                f"{self.OP_ID}: unknown parameter: {unknown}", errors.ECODE_INVAL
+            )
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in self.PARAMS:
@@ -129,8 +137,9 @@ class OpCode:
         self.__dict__[name] = value
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={value!r}" for key, value in self.to_dict(redact=True).items()
-                          if key != "OP_ID")
+        shown = ", ".join(
+            f"{key}={value!r}" for key, value in self.to_dict(redact=True).items() if key != "OP_ID"
+        )
         return f"{type(self).__name__}({shown})"
 
     def __eq__(self, other: object) -> bool:
@@ -149,7 +158,8 @@ class OpCode:
         for name, declaration in self.PARAMS.items():
             if name not in mine:
                 raise errors.OpPrereqError(
-                    f"{self.OP_ID}: required parameter {name!r} is missing", errors.ECODE_INVAL)
+                    f"{self.OP_ID}: required parameter {name!r} is missing", errors.ECODE_INVAL
+                )
             value = mine[name]
             wanted = declaration.type
             if wanted.check(value):
@@ -165,7 +175,8 @@ class OpCode:
             shown = ht.REDACTED if wanted.hidden else _shorten(repr(value))
             raise errors.OpPrereqError(
                 f"{self.OP_ID}: parameter {name!r} must be {ht.in_words(wanted)}, not {shown}",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         return self
 
     def to_dict(self, redact: bool | str = False) -> dict[str, Any]:
@@ -204,7 +215,7 @@ class OpCode:
         text = self.OP_ID[3:]
         for prefix, short in _TINY_PREFIXES:
             if text.startswith(prefix):
-                return short + text[len(prefix):]
+                return short + text[len(prefix) :]
         return text
 
     def reason_source(self) -> str:
@@ -240,6 +251,7 @@ def opcode(summary: str = "", kind: str = CHANGE) -> Callable[[OpClass], OpClass
 
     :param summary: parameter which the job list shows in brackets.
     """
+
     def declare(cls: OpClass) -> OpClass:
         own = _collect(cls)
         cls.OP_ID = op_id_of(cls.__name__)

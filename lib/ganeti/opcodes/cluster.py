@@ -74,12 +74,15 @@ class OpClusterRenewCrypto(OpCode):
     """Renew certificates and keys of the nodes. Result: None."""
 
     node_certificates: bool = param(
-        ht.Bool, "Renew the client certificates of the nodes", default=False)
+        ht.Bool, "Renew the client certificates of the nodes", default=False
+    )
     renew_ssh_keys: bool = param(ht.Bool, "Renew the SSH keys of the nodes", default=False)
     ssh_key_type: str | None = param(
-        ht.Maybe(words.SshKeyType), "Type of the new SSH keys", default=None)
+        ht.Maybe(words.SshKeyType), "Type of the new SSH keys", default=None
+    )
     ssh_key_bits: int | None = param(
-        ht.Maybe(ht.PositiveInt), "Length of the new SSH keys in bits", default=None)
+        ht.Maybe(ht.PositiveInt), "Length of the new SSH keys in bits", default=None
+    )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
     debug: bool = param(ht.Bool, "Say everything about what is done", default=False)
     RESULT = ht.NoneType
@@ -93,8 +96,7 @@ class OpClusterRepairDiskSizes(OpCode):
     """
 
     instances: list[str] = param(words.Strings, "Instances to look at; none means all", default=[])
-    RESULT = ht.ListOf(
-        ht.Tuple(ht.NonEmptyString, ht.NonNegInt, ht.NonEmptyString, ht.NonNegInt))
+    RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonNegInt, ht.NonEmptyString, ht.NonNegInt))
 
 
 @opcode()
@@ -104,96 +106,145 @@ class OpClusterSetParams(OpCode):
     force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
     hv_state: dict[str, Any] | None = param(
         words.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand", default=None)
+        "Resources that the hypervisor reports wrongly, set by hand",
+        default=None,
+    )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None)
+        words.MaybeObject, "Resources of storage, set by hand", default=None
+    )
     vg_name: str | None = param(
-        ht.Maybe(ht.Str), "Volume group of LVM disks; empty for none", default=None)
+        ht.Maybe(ht.Str), "Volume group of LVM disks; empty for none", default=None
+    )
     enabled_hypervisors: list[str] | None = param(
         ht.Maybe(ht.ListOf(words.Hypervisor)),
-        "Hypervisors in use, the default one first", default=None)
+        "Hypervisors in use, the default one first",
+        default=None,
+    )
     hvparams: dict[str, dict[str, Any]] | None = param(
-        ht.Maybe(ht.DictOf(ht.Str, ht.Dict)), "Default parameters per hypervisor", default=None)
+        ht.Maybe(ht.DictOf(ht.Str, ht.Dict)), "Default parameters per hypervisor", default=None
+    )
     beparams: dict[str, Any] | None = param(
-        words.MaybeObject, "Default backend parameters", default=None)
+        words.MaybeObject, "Default backend parameters", default=None
+    )
     os_hvp: dict[str, dict[str, Any]] | None = param(
         ht.Maybe(ht.DictOf(ht.Str, ht.Dict)),
-        "Hypervisor parameters per operating system", default=None)
+        "Hypervisor parameters per operating system",
+        default=None,
+    )
     osparams: dict[str, dict[str, Any]] | None = param(
-        ht.Maybe(ht.DictOf(ht.Str, ht.Dict)), "Parameters per operating system", default=None)
+        ht.Maybe(ht.DictOf(ht.Str, ht.Dict)), "Parameters per operating system", default=None
+    )
     osparams_private_cluster: dict[str, dict[str, Any]] | None = param(
         ht.Maybe(ht.DictOf(ht.Str, ht.ObjectOf(ht.Private(ht.Any)))),
-        "Private parameters per operating system", default=None)
+        "Private parameters per operating system",
+        default=None,
+    )
     diskparams: dict[str, dict[str, Any]] | None = param(
-        words.DiskParams, "Parameters per disk template", default=None)
+        words.DiskParams, "Parameters per disk template", default=None
+    )
     candidate_pool_size: int | None = param(
-        ht.Maybe(ht.PositiveInt), "How many master candidates to keep", default=None)
+        ht.Maybe(ht.PositiveInt), "How many master candidates to keep", default=None
+    )
     max_running_jobs: int | None = param(
-        ht.Maybe(ht.PositiveInt), "How many jobs may run at once", default=None)
+        ht.Maybe(ht.PositiveInt), "How many jobs may run at once", default=None
+    )
     max_tracked_jobs: int | None = param(
-        ht.Maybe(ht.PositiveInt), "How many jobs to watch for changes at once", default=None)
+        ht.Maybe(ht.PositiveInt), "How many jobs to watch for changes at once", default=None
+    )
     uid_pool: list[Any] | None = param(
-        words.UidPool, "User ids for guests, as [first, last]", default=None)
+        words.UidPool, "User ids for guests, as [first, last]", default=None
+    )
     add_uids: list[Any] | None = param(words.UidPool, "User ids to add to the pool", default=None)
     remove_uids: list[Any] | None = param(
-        words.UidPool, "User ids to take out of the pool", default=None)
+        words.UidPool, "User ids to take out of the pool", default=None
+    )
     maintain_node_health: bool | None = param(
         ht.Maybe(ht.Bool),
-        "Whether the watcher stops instances on nodes which are marked offline", default=None)
+        "Whether the watcher stops instances on nodes which are marked offline",
+        default=None,
+    )
     prealloc_wipe_disks: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether new disks are overwritten before use", default=None)
+        ht.Maybe(ht.Bool), "Whether new disks are overwritten before use", default=None
+    )
     nicparams: dict[str, Any] | None = param(
-        ht.Maybe(words.INicParams), "Default NIC parameters", default=None)
+        ht.Maybe(words.INicParams), "Default NIC parameters", default=None
+    )
     ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
     ipolicy: dict[str, Any] | None = param(words.MaybeObject, "Bounds for instances", default=None)
     drbd_helper: str | None = param(
-        ht.Maybe(ht.Str), "Program the kernel calls for DRBD; empty for none", default=None)
+        ht.Maybe(ht.Str), "Program the kernel calls for DRBD; empty for none", default=None
+    )
     default_iallocator: str | None = param(
-        ht.Maybe(ht.Str), "Allocator to ask when none is named; empty for none", default=None)
+        ht.Maybe(ht.Str), "Allocator to ask when none is named; empty for none", default=None
+    )
     default_iallocator_params: dict[str, Any] | None = param(
-        words.MaybeObject, "Its parameters", default=None)
+        words.MaybeObject, "Its parameters", default=None
+    )
     mac_prefix: str | None = param(
-        words.MaybeString, "First three bytes of generated MAC addresses", default=None)
+        words.MaybeString, "First three bytes of generated MAC addresses", default=None
+    )
     master_netdev: str | None = param(
-        ht.Maybe(ht.Str), "Network device which carries the master address", default=None)
+        ht.Maybe(ht.Str), "Network device which carries the master address", default=None
+    )
     master_netmask: int | None = param(
-        ht.Maybe(ht.NonNegInt), "Netmask of the master address, in bits", default=None)
+        ht.Maybe(ht.NonNegInt), "Netmask of the master address, in bits", default=None
+    )
     reserved_lvs: list[str] | None = param(
-        words.MaybeStrings, "Patterns of logical volumes to leave alone", default=None)
+        words.MaybeStrings, "Patterns of logical volumes to leave alone", default=None
+    )
     hidden_os: list[Any] | None = param(
         ht.Maybe(ht.ListOf(ht.Tuple(words.ListChange, ht.NonEmptyString))),
-        "Operating systems to hide from lists: [add or remove, name]", default=None)
+        "Operating systems to hide from lists: [add or remove, name]",
+        default=None,
+    )
     blacklisted_os: list[Any] | None = param(
         ht.Maybe(ht.ListOf(ht.Tuple(words.ListChange, ht.NonEmptyString))),
-        "Operating systems not to be used: [add or remove, name]", default=None)
+        "Operating systems not to be used: [add or remove, name]",
+        default=None,
+    )
     use_external_mip_script: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether a script of the site moves the master address", default=None)
+        ht.Maybe(ht.Bool), "Whether a script of the site moves the master address", default=None
+    )
     enabled_disk_templates: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.DiskTemplate)), "Disk templates in use", default=None)
+        ht.Maybe(ht.ListOf(words.DiskTemplate)), "Disk templates in use", default=None
+    )
     modify_etc_hosts: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether nodes are written to /etc/hosts", default=None)
+        ht.Maybe(ht.Bool), "Whether nodes are written to /etc/hosts", default=None
+    )
     file_storage_dir: str | None = param(ht.Maybe(ht.Str), "Directory of file disks", default=None)
     shared_file_storage_dir: str | None = param(
-        ht.Maybe(ht.Str), "Directory of shared file disks", default=None)
+        ht.Maybe(ht.Str), "Directory of shared file disks", default=None
+    )
     gluster_storage_dir: str | None = param(
-        ht.Maybe(ht.Str), "Directory where Gluster volumes are mounted", default=None)
+        ht.Maybe(ht.Str), "Directory where Gluster volumes are mounted", default=None
+    )
     install_image: str | None = param(
-        ht.Maybe(ht.Str), "Image booted to install instances", default=None)
+        ht.Maybe(ht.Str), "Image booted to install instances", default=None
+    )
     instance_communication_network: str | None = param(
         ht.Maybe(ht.Str),
-        "Network over which guests talk to their node; empty for none", default=None)
+        "Network over which guests talk to their node; empty for none",
+        default=None,
+    )
     zeroing_image: str | None = param(
-        ht.Maybe(ht.Str), "Image booted to overwrite free space", default=None)
+        ht.Maybe(ht.Str), "Image booted to overwrite free space", default=None
+    )
     compression_tools: list[str] | None = param(
-        words.MaybeStrings, "Programs allowed for compression", default=None)
+        words.MaybeStrings, "Programs allowed for compression", default=None
+    )
     enabled_user_shutdown: bool | None = param(
         ht.Maybe(ht.Bool),
-        "Whether a shutdown from inside the guest is taken as wanted", default=None)
+        "Whether a shutdown from inside the guest is taken as wanted",
+        default=None,
+    )
     enabled_data_collectors: dict[str, bool] | None = param(
-        ht.Maybe(ht.DictOf(ht.Str, ht.Bool)), "Which data collectors run", default=None)
+        ht.Maybe(ht.DictOf(ht.Str, ht.Bool)), "Which data collectors run", default=None
+    )
     data_collector_interval: dict[str, int] | None = param(
         ht.Maybe(ht.DictOf(ht.Str, ht.Int)),
-        "Microseconds between runs, per data collector", default=None)
+        "Microseconds between runs, per data collector",
+        default=None,
+    )
     RESULT = words.MaybeJobIdListOnly
 
 
@@ -204,13 +255,16 @@ class OpClusterVerify(OpCode):
     debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
     error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
     skip_checks: list[str] = param(
-        ht.SetOf(words.VerifyOptionalCheck), "Optional checks to leave out", default=[])
+        ht.SetOf(words.VerifyOptionalCheck), "Optional checks to leave out", default=[]
+    )
     ignore_errors: list[str] = param(
-        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[])
+        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[]
+    )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
     group_name: str | None = param(words.MaybeString, "Only this node group", default=None)
     verify_clutter: bool = param(
-        ht.Bool, "Look for keys that do not belong to this cluster", default=False)
+        ht.Bool, "Look for keys that do not belong to this cluster", default=False
+    )
     RESULT = words.JobIdListOnly
 
 
@@ -221,7 +275,8 @@ class OpClusterVerifyConfig(OpCode):
     debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
     error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
     ignore_errors: list[str] = param(
-        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[])
+        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[]
+    )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
     RESULT = ht.Bool
 
@@ -243,10 +298,13 @@ class OpClusterVerifyGroup(OpCode):
     debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
     error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
     skip_checks: list[str] = param(
-        ht.SetOf(words.VerifyOptionalCheck), "Optional checks to leave out", default=[])
+        ht.SetOf(words.VerifyOptionalCheck), "Optional checks to leave out", default=[]
+    )
     ignore_errors: list[str] = param(
-        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[])
+        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[]
+    )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
     verify_clutter: bool = param(
-        ht.Bool, "Look for keys that do not belong to this cluster", default=False)
+        ht.Bool, "Look for keys that do not belong to this cluster", default=False
+    )
     RESULT = ht.Bool

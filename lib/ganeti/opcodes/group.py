@@ -17,15 +17,20 @@ class OpGroupAdd(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     alloc_policy: str | None = param(
-        ht.Maybe(words.AllocPolicy), "Whether new instances may be placed here", default=None)
+        ht.Maybe(words.AllocPolicy), "Whether new instances may be placed here", default=None
+    )
     ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
     diskparams: dict[str, dict[str, Any]] | None = param(
-        words.DiskParams, "Parameters per disk template", default=None)
+        words.DiskParams, "Parameters per disk template", default=None
+    )
     hv_state: dict[str, Any] | None = param(
         words.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand", default=None)
+        "Resources that the hypervisor reports wrongly, set by hand",
+        default=None,
+    )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None)
+        words.MaybeObject, "Resources of storage, set by hand", default=None
+    )
     ipolicy: dict[str, Any] | None = param(words.MaybeObject, "Bounds for instances", default=None)
     RESULT = words.MaybeJobIdListOnly
 
@@ -36,10 +41,12 @@ class OpGroupAssignNodes(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     force: bool = param(
-        ht.Bool, "Also when an instance would then live in two groups", default=False)
+        ht.Bool, "Also when an instance would then live in two groups", default=False
+    )
     nodes: list[str] = param(words.Strings, "Nodes")
     node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None)
+        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+    )
     RESULT = ht.NoneType
 
 
@@ -49,14 +56,18 @@ class OpGroupEvacuate(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     early_release: bool = param(
-        ht.Bool, "Give up locks as soon as the new disks are in step", default=False)
+        ht.Bool, "Give up locks as soon as the new disks are in step", default=False
+    )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None)
+        words.MaybeString, "Allocator which decides where to", default=None
+    )
     target_groups: list[str] | None = param(
-        words.MaybeStrings, "Node groups to go to; any if not given", default=None)
+        words.MaybeStrings, "Node groups to go to; any if not given", default=None
+    )
     sequential: bool = param(ht.Bool, "One instance after the other", default=False)
     force_failover: bool = param(
-        ht.Bool, "Fail over where migration would be possible", default=False)
+        ht.Bool, "Fail over where migration would be possible", default=False
+    )
     RESULT = words.JobIdListOnly
 
 
@@ -83,15 +94,20 @@ class OpGroupSetParams(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     alloc_policy: str | None = param(
-        ht.Maybe(words.AllocPolicy), "Whether new instances may be placed here", default=None)
+        ht.Maybe(words.AllocPolicy), "Whether new instances may be placed here", default=None
+    )
     ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
     diskparams: dict[str, dict[str, Any]] | None = param(
-        words.DiskParams, "Parameters per disk template", default=None)
+        words.DiskParams, "Parameters per disk template", default=None
+    )
     hv_state: dict[str, Any] | None = param(
         words.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand", default=None)
+        "Resources that the hypervisor reports wrongly, set by hand",
+        default=None,
+    )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None)
+        words.MaybeObject, "Resources of storage, set by hand", default=None
+    )
     ipolicy: dict[str, Any] | None = param(words.MaybeObject, "Bounds for instances", default=None)
     RESULT = words.Changes
 
@@ -106,5 +122,7 @@ class OpGroupVerifyDisks(OpCode):
     group_name: str = param(ht.NonEmptyString, "Node group")
     is_strict: bool = param(ht.Bool, "Take a node that cannot be asked as an error", default=True)
     RESULT = ht.Tuple(
-        ht.DictOf(ht.Str, ht.Str), ht.ListOf(ht.Str),
-        ht.DictOf(ht.Str, ht.ListOf(ht.ListOf(ht.Str))))
+        ht.DictOf(ht.Str, ht.Str),
+        ht.ListOf(ht.Str),
+        ht.DictOf(ht.Str, ht.ListOf(ht.ListOf(ht.Str))),
+    )

@@ -13,11 +13,13 @@ class OpOobCommand(OpCode):
 
     node_names: list[str] = param(words.Strings, "Nodes; none means all", default=[])
     node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None)
+        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+    )
     command: str = param(words.OobCommand, "What to do")
     timeout: int = param(ht.Int, "Seconds the helper may take", default=60)
     ignore_status: bool = param(
-        ht.Bool, "Also for a node which is not marked offline", default=False)
+        ht.Bool, "Also for a node which is not marked offline", default=False
+    )
     power_delay: float = param(ht.Float, "Seconds between switching on two nodes", default=2.0)
     RESULT = words.QueryRows
 
@@ -29,6 +31,7 @@ class OpRestrictedCommand(OpCode):
     use_locking: bool = param(ht.Bool, "Hold the nodes while the command runs", default=False)
     nodes: list[str] = param(words.Strings, "Nodes to run on")
     node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None)
+        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+    )
     command: str = param(ht.NonEmptyString, "Name of the command")
     RESULT = ht.ListOf(ht.Tuple(ht.Bool, ht.Str))

@@ -18,9 +18,12 @@ class OpNetworkAdd(OpCode):
     gateway6: str | None = param(ht.Maybe(words.Ipv6Address), "IPv6 gateway", default=None)
     mac_prefix: str | None = param(
         words.MaybeString,
-        "First three bytes of MAC addresses generated in this network", default=None)
+        "First three bytes of MAC addresses generated in this network",
+        default=None,
+    )
     add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None)
+        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None
+    )
     conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
     tags: list[str] = param(words.Strings, "Tags", default=[])
     RESULT = ht.NoneType
@@ -76,10 +79,15 @@ class OpNetworkSetParams(OpCode):
     gateway6: str | None = param(ht.Maybe(words.Ipv6Address), "IPv6 gateway", default=None)
     mac_prefix: str | None = param(
         words.MaybeString,
-        "First three bytes of MAC addresses generated in this network", default=None)
+        "First three bytes of MAC addresses generated in this network",
+        default=None,
+    )
     add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None)
+        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None
+    )
     remove_reserved_ips: list[str] | None = param(
         ht.Maybe(ht.ListOf(words.Ipv4Address)),
-        "Addresses which may be given out again", default=None)
+        "Addresses which may be given out again",
+        default=None,
+    )
     RESULT = ht.NoneType

@@ -18,18 +18,24 @@ class OpNodeAdd(OpCode):
     node_name: str = param(ht.NonEmptyString, "Node")
     hv_state: dict[str, Any] | None = param(
         words.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand", default=None)
+        "Resources that the hypervisor reports wrongly, set by hand",
+        default=None,
+    )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None)
+        words.MaybeObject, "Resources of storage, set by hand", default=None
+    )
     primary_ip: str | None = param(
-        words.MaybeString, "Address; from its name if not given", default=None)
+        words.MaybeString, "Address; from its name if not given", default=None
+    )
     secondary_ip: str | None = param(words.MaybeString, "Address for replication", default=None)
     readd: bool = param(ht.Bool, "Add a node again which is known already", default=False)
     group: str | None = param(words.MaybeString, "Node group to join", default=None)
     master_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may become master", default=None)
+        ht.Maybe(ht.Bool), "Whether the node may become master", default=None
+    )
     vm_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may host instances", default=None)
+        ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
+    )
     ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
     node_setup: bool = param(ht.Bool, "Whether SSH was set up on the node", default=False)
     RESULT = ht.NoneType
@@ -40,19 +46,25 @@ class OpNodeEvacuate(OpCode):
     """Move instances away from a node. Result: jobs."""
 
     early_release: bool = param(
-        ht.Bool, "Give up locks as soon as the new disks are in step", default=False)
+        ht.Bool, "Give up locks as soon as the new disks are in step", default=False
+    )
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     remote_node: str | None = param(words.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        words.MaybeString, "UUID of the new secondary node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+    )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None)
+        words.MaybeString, "Allocator which decides where to", default=None
+    )
     mode: str = param(
-        words.EvacMode, "Which instances have to leave: those primary here, secondary here, or all")
+        words.EvacMode, "Which instances have to leave: those primary here, secondary here, or all"
+    )
     ignore_soft_errors: bool | None = param(
-        ht.Maybe(ht.Bool), "Go on where an allocator only warns", default=None)
+        ht.Maybe(ht.Bool), "Go on where an allocator only warns", default=None
+    )
     RESULT = words.JobIdListOnly
 
 
@@ -62,22 +74,31 @@ class OpNodeMigrate(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     mode: str | None = param(
         ht.Maybe(words.MigrationMode),
-        "Live or not; the default of the hypervisor if not given", default=None)
+        "Live or not; the default of the hypervisor if not given",
+        default=None,
+    )
     live: bool | None = param(ht.Maybe(ht.Bool), "Older spelling of mode", default=None)
     target_node: str | None = param(
         words.MaybeString,
-        "Node to migrate to, where the disks are seen by several nodes", default=None)
+        "Node to migrate to, where the disks are seen by several nodes",
+        default=None,
+    )
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None)
+        words.MaybeString, "UUID of that node; filled in by the master", default=None
+    )
     allow_runtime_changes: bool = param(
-        ht.Bool, "Reduce memory when the target has too little", default=True)
+        ht.Bool, "Reduce memory when the target has too little", default=True
+    )
     ignore_ipolicy: bool = param(
-        ht.Bool, "Accept an instance outside the bounds of its group", default=False)
+        ht.Bool, "Accept an instance outside the bounds of its group", default=False
+    )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None)
+        words.MaybeString, "Allocator which decides where to", default=None
+    )
     RESULT = words.JobIdListOnly
 
 
@@ -87,7 +108,8 @@ class OpNodeModifyStorage(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     storage_type: str = param(words.StorageType, "Kind of storage")
     name: str | None = param(words.MaybeString, "Name of the storage unit", default=None)
     changes: dict[str, Any] = param(ht.Dict, "What to change")
@@ -100,7 +122,8 @@ class OpNodePowercycle(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     force: bool = param(ht.Bool, "Also for the master node", default=False)
     RESULT = words.MaybeString
 
@@ -131,7 +154,8 @@ class OpNodeRemove(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     RESULT = ht.NoneType
 
 
@@ -141,24 +165,33 @@ class OpNodeSetParams(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
     hv_state: dict[str, Any] | None = param(
         words.MaybeObject,
-        "Resources that the hypervisor reports wrongly, set by hand", default=None)
+        "Resources that the hypervisor reports wrongly, set by hand",
+        default=None,
+    )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None)
+        words.MaybeObject, "Resources of storage, set by hand", default=None
+    )
     master_candidate: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node keeps a copy of the configuration", default=None)
+        ht.Maybe(ht.Bool), "Whether the node keeps a copy of the configuration", default=None
+    )
     offline: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node is out of reach", default=None)
+        ht.Maybe(ht.Bool), "Whether the node is out of reach", default=None
+    )
     drained: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether instances have to leave the node", default=None)
+        ht.Maybe(ht.Bool), "Whether instances have to leave the node", default=None
+    )
     auto_promote: bool = param(ht.Bool, "Make another node a candidate in its place", default=False)
     master_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may become master", default=None)
+        ht.Maybe(ht.Bool), "Whether the node may become master", default=None
+    )
     vm_capable: bool | None = param(
-        ht.Maybe(ht.Bool), "Whether the node may host instances", default=None)
+        ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
+    )
     secondary_ip: str | None = param(words.MaybeString, "Address for replication", default=None)
     ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
     powered: bool | None = param(ht.Maybe(ht.Bool), "Whether the node has power", default=None)
@@ -171,9 +204,11 @@ class OpRepairNodeStorage(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None)
+        words.MaybeString, "UUID of the node; filled in by the master", default=None
+    )
     storage_type: str = param(words.StorageType, "Kind of storage")
     name: str | None = param(words.MaybeString, "Name of the storage unit", default=None)
     ignore_consistency: bool = param(
-        ht.Bool, "Go on although instances use the storage", default=False)
+        ht.Bool, "Go on although instances use the storage", default=False
+    )
     RESULT = ht.NoneType

@@ -28,5 +28,6 @@ class OpQueryFields(OpCode):
 
     what: str = param(words.QueryResource, "Kind of object")
     fields: list[str] | None = param(
-        words.MaybeStrings, "Fields to describe; none means all", default=None)
+        words.MaybeStrings, "Fields to describe; none means all", default=None
+    )
     RESULT = words.QueryFieldsResponse

@@ -14,7 +14,8 @@ class OpTagsDel(OpCode):
     kind: str = param(words.TagKind, "Kind of object")
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to remove")
     name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None)
+        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
+    )
     RESULT = ht.NoneType
 
 
@@ -25,7 +26,8 @@ class OpTagsGet(OpCode):
     kind: str = param(words.TagKind, "Kind of object")
     use_locking: bool = param(ht.Bool, "Wait for locks before looking", default=False)
     name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None)
+        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
+    )
     RESULT = words.Strings
 
 
@@ -44,5 +46,6 @@ class OpTagsSet(OpCode):
     kind: str = param(words.TagKind, "Kind of object")
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to add")
     name: str | None = param(
-        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None)
+        ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
+    )
     RESULT = ht.NoneType

@@ -19,28 +19,36 @@ class OpTestAllocator(OpCode):
     mode: str = param(words.IAllocatorMode, "Kind of request")
     name: str = param(ht.NonEmptyString, "Instance the request is about")
     nics: list[dict[str, Any]] | None = param(
-        ht.Maybe(ht.ListOf(words.INicParams)), "NICs, each a dictionary", default=None)
+        ht.Maybe(ht.ListOf(words.INicParams)), "NICs, each a dictionary", default=None
+    )
     disks: list[Any] | None = param(ht.Maybe(ht.List), "Disks, each a dictionary", default=None)
     hypervisor: str | None = param(
         ht.Maybe(words.Hypervisor),
-        "Hypervisor; the default of the cluster if not given", default=None)
+        "Hypervisor; the default of the cluster if not given",
+        default=None,
+    )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None)
+        words.MaybeString, "Allocator which decides where to", default=None
+    )
     tags: list[str] = param(words.Strings, "Tags", default=[])
     memory: int | None = param(ht.Maybe(ht.NonNegInt), "MiB of memory", default=None)
     vcpus: int | None = param(ht.Maybe(ht.NonNegInt), "Number of processors", default=None)
     os: str | None = param(words.MaybeString, "Operating system", default=None)
     disk_template: str | None = param(ht.Maybe(words.DiskTemplate), "Kind of disks", default=None)
     instances: list[str] | None = param(
-        words.MaybeStrings, "Instances of the request, for modes which take several", default=None)
+        words.MaybeStrings, "Instances of the request, for modes which take several", default=None
+    )
     evac_mode: str | None = param(
-        ht.Maybe(words.EvacMode), "Which instances have to leave", default=None)
+        ht.Maybe(words.EvacMode), "Which instances have to leave", default=None
+    )
     target_groups: list[str] | None = param(
-        words.MaybeStrings, "Node groups to go to; any if not given", default=None)
+        words.MaybeStrings, "Node groups to go to; any if not given", default=None
+    )
     spindle_use: int = param(ht.NonNegInt, "Spindles an instance counts for", default=1)
     count: int = param(ht.NonNegInt, "How many instances", default=1)
     group_name: str | None = param(
-        words.MaybeString, "Node group to place the instance in", default=None)
+        words.MaybeString, "Node group to place the instance in", default=None
+    )
     RESULT = ht.Str
 
 
@@ -52,11 +60,12 @@ class OpTestDelay(OpCode):
     on_master: bool = param(ht.Bool, "Wait on the master", default=True)
     on_nodes: list[str] = param(words.Strings, "Nodes to wait on", default=[])
     on_node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None)
+        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+    )
     repeat: int = param(ht.NonNegInt, "How many times to wait; 0 means once", default=0)
     interruptible: bool = param(
-        ht.Bool,
-        "End the wait when a client connects to the socket named in the log", default=False)
+        ht.Bool, "End the wait when a client connects to the socket named in the log", default=False
+    )
     no_locks: bool = param(ht.Bool, "Take no locks", default=True)
     RESULT = ht.NoneType
 
@@ -84,7 +93,8 @@ class OpTestJqueue(OpCode):
     """Exercise the job queue. Result: True."""
 
     notify_waitlock: bool = param(
-        ht.Bool, "Tell the client when locks are waited for", default=False)
+        ht.Bool, "Tell the client when locks are waited for", default=False
+    )
     notify_exec: bool = param(ht.Bool, "Tell the client when execution begins", default=False)
     log_messages: list[str] = param(ht.ListOf(ht.Str), "Messages to log", default=[])
     fail: bool = param(ht.Bool, "Fail at the end", default=False)
@@ -96,5 +106,6 @@ class OpTestOsParams(OpCode):
     """See how secret parameters are handled. Result: None."""
 
     osparams_secret: dict[str, Any] | None = param(
-        words.SecretParams, "OS parameters kept out of logs and never stored", default=None)
+        words.SecretParams, "OS parameters kept out of logs and never stored", default=None
+    )
     RESULT = ht.NoneType

@@ -33,24 +33,27 @@ VerifyCode = ht.OneOf("cverror-code", verify.ALL_CODES)
 VerifyOptionalCheck = ht.OneOf("verify-optional-checks", verify.OPTIONAL_CHECKS)
 ListChange = ht.OneOf("ddm-simple", disk.MOD_ACTIONS)
 
-DiskIndex = ht.Type(
-    "disk-index", lambda value: ht.Int.check(value) and 0 <= value < disk.MAX_DISKS)
+DiskIndex = ht.Type("disk-index", lambda value: ht.Int.check(value) and 0 <= value < disk.MAX_DISKS)
 # External storage providers define keys of their own, so any key is let through here.
 IDiskParams = ht.Named(
-    "idisk-params", ht.DictOf(ht.NonEmptyString, ht.Or(ht.NonEmptyString, ht.Int)))
+    "idisk-params", ht.DictOf(ht.NonEmptyString, ht.Or(ht.NonEmptyString, ht.Int))
+)
 INicParams = ht.Named(
-    "inic-params", ht.DictOf(ht.OneOf("inic-param", net.INIC_PARAMS), ht.Maybe(ht.Str)))
+    "inic-params", ht.DictOf(ht.OneOf("inic-param", net.INIC_PARAMS), ht.Maybe(ht.Str))
+)
 RecreateDisksInfo = ht.Named(
     "recreate-disks-info",
-    ht.Or(ht.ListOf(ht.NonNegInt), ht.ListOf(ht.Tuple(ht.NonNegInt, IDiskParams))))
+    ht.Or(ht.ListOf(ht.NonNegInt), ht.ListOf(ht.Tuple(ht.NonNegInt, IDiskParams))),
+)
 ExportTarget = ht.Named("export-target", ht.Or(ht.NonEmptyString, ht.List))
 
 
 def ParamMods(inner: ht.Type) -> ht.Type:  # noqa: N802 - a word, as in ht
     """Changes to a list of devices: ``[action, index or name, parameters]``, or the older pairs
     ``[action or index, parameters]``."""
-    triple = ht.Tuple(ht.OneOf("action", disk.MOD_ACTIONS_WITH_MODIFY),
-                      ht.Or(ht.Int, ht.NonEmptyString), inner)
+    triple = ht.Tuple(
+        ht.OneOf("action", disk.MOD_ACTIONS_WITH_MODIFY), ht.Or(ht.Int, ht.NonEmptyString), inner
+    )
     pair = ht.Tuple(ht.Or(ht.OneOf("action", disk.MOD_ACTIONS), ht.NonNegInt), inner)
     return ht.Named(f"param-mods({inner})", ht.Or(ht.ListOf(triple), ht.ListOf(pair)))
 
@@ -60,6 +63,7 @@ def _parses_as(value: typing.Any, kind: str) -> bool:
         return False
     # Imported when first needed: few opcodes carry addresses and the module is not small.
     import ipaddress
+
     try:
         getattr(ipaddress, kind)(value)
     except ValueError:
@@ -69,10 +73,12 @@ def _parses_as(value: typing.Any, kind: str) -> bool:
 
 Ipv4Address = ht.Type("ipv4-address", lambda value: _parses_as(value, "IPv4Address"))
 Ipv6Address = ht.Type("ipv6-address", lambda value: _parses_as(value, "IPv6Address"))
-Ipv4Network = ht.Type("ipv4-network", lambda value: _parses_as(value, "IPv4Interface")
-                      and "/" in value)
-Ipv6Network = ht.Type("ipv6-network", lambda value: _parses_as(value, "IPv6Interface")
-                      and "/" in value)
+Ipv4Network = ht.Type(
+    "ipv4-network", lambda value: _parses_as(value, "IPv4Interface") and "/" in value
+)
+Ipv6Network = ht.Type(
+    "ipv6-network", lambda value: _parses_as(value, "IPv6Interface") and "/" in value
+)
 
 MaybeString = ht.Maybe(ht.NonEmptyString)
 MaybeObject = ht.Maybe(ht.Dict)
@@ -88,16 +94,20 @@ JobIdList = ht.ListOf(ht.Tuple(ht.Bool, ht.Or(ht.Str, ht.JobId)))
 JobIdListOnly = ht.Shape("job-id-list-only", {"jobs": JobIdList})
 MaybeJobIdListOnly = ht.Or(ht.NoneType, JobIdListOnly)
 MultiAllocResponse = ht.Shape(
-    "instance-multi-alloc-response", {},
-    {"allocatable": JobIdList, "failed": Strings, "jobs": JobIdList})
+    "instance-multi-alloc-response",
+    {},
+    {"allocatable": JobIdList, "failed": Strings, "jobs": JobIdList},
+)
 Changes = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.Any))
 QueryRows = ht.ListOf(ht.ListOf(ht.Tuple(QueryResultCode, ht.Any)))
-QueryFieldDef = ht.Shape("query-field-def", {
-    "doc": ht.NonEmptyString,
-    "kind": ht.OneOf("query-field-kind", query.KINDS),
-    "name": ht.NonEmptyString,
-    "title": ht.NonEmptyString,
-})
+QueryFieldDef = ht.Shape(
+    "query-field-def",
+    {
+        "doc": ht.NonEmptyString,
+        "kind": ht.OneOf("query-field-kind", query.KINDS),
+        "name": ht.NonEmptyString,
+        "title": ht.NonEmptyString,
+    },
+)
 QueryFieldsResponse = ht.Shape("query-fields-response", {"fields": ht.ListOf(QueryFieldDef)})
-QueryResponse = ht.Shape(
-    "query-response", {"fields": ht.ListOf(QueryFieldDef), "data": QueryRows})
+QueryResponse = ht.Shape("query-response", {"fields": ht.ListOf(QueryFieldDef), "data": QueryRows})

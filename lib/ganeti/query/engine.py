@@ -32,8 +32,9 @@ def live_needs(resource: Resource, names: Sequence[str]) -> frozenset[str]:
     return frozenset(fields[name].live for name in names if name in fields and fields[name].live)
 
 
-def run(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
-        source: Source) -> dict[str, Any]:
+def run(
+    resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
+) -> dict[str, Any]:
     """Answer to ``Query``.
 
     :param names: fields wanted; one that does not exist gives unknown cells, no error.
@@ -54,8 +55,9 @@ def run(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
     return {"fields": [_definition(resource, name) for name in names], "data": data}
 
 
-def select(resource: Resource, view: Any, names: Sequence[str], qfilter: Any,
-           source: Source) -> tuple[list[Any], list[Field | None]]:
+def select(
+    resource: Resource, view: Any, names: Sequence[str], qfilter: Any, source: Source
+) -> tuple[list[Any], list[Field | None]]:
     """The objects which pass the filter, with the live data for `names` collected.
 
     :raises errors.ParameterError: see :func:`run`.
@@ -80,8 +82,9 @@ def _candidates(resource: Resource, view: Any, qfilter: Any) -> list[Any]:
     if wanted is None:
         return resource.items(view)
     name, values = wanted
-    found: list[Any] = view.pick(resource.table, name, values,
-                                 components=resource.fields[name].compare == HOSTNAME)
+    found: list[Any] = view.pick(
+        resource.table, name, values, components=resource.fields[name].compare == HOSTNAME
+    )
     return found
 
 

@@ -37,10 +37,10 @@ UNKNOWN = Mark(query_c.RS_UNKNOWN)
 
 # How a filter compares a field's values.
 PLAIN = ""
-HOSTNAME = "hostname"        # "web1" stands for "web1.example.com"
-TIMESTAMP = "timestamp"      # [seconds, microseconds] against seconds
-JOB_ID = "job id"            # 12 or "12"
-STRICT = "strict"            # a regular expression searches text and no lists (rules of the queue)
+HOSTNAME = "hostname"  # "web1" stands for "web1.example.com"
+TIMESTAMP = "timestamp"  # [seconds, microseconds] against seconds
+JOB_ID = "job id"  # 12 or "12"
+STRICT = "strict"  # a regular expression searches text and no lists (rules of the queue)
 
 Getter = Callable[[Any, Any], Any]
 
@@ -53,8 +53,17 @@ class Field:
 
     __slots__ = ("compare", "doc", "get", "kind", "live", "name", "title")
 
-    def __init__(self, name: str, title: str, kind: str, doc: str, get: Getter, *,
-                 live: str = "", compare: str = PLAIN) -> None:
+    def __init__(
+        self,
+        name: str,
+        title: str,
+        kind: str,
+        doc: str,
+        get: Getter,
+        *,
+        live: str = "",
+        compare: str = PLAIN,
+    ) -> None:
         self.name = name
         self.title = title
         self.kind = kind
@@ -73,8 +82,12 @@ class Field:
 
 def unknown_definition(name: str) -> dict[str, str]:
     """What clients get for a field which does not exist."""
-    return {"name": name, "title": name, "kind": query_c.KIND_UNKNOWN,
-            "doc": f"There is no field '{name}'"}
+    return {
+        "name": name,
+        "title": name,
+        "kind": query_c.KIND_UNKNOWN,
+        "doc": f"There is no field '{name}'",
+    }
 
 
 class Resource:
@@ -88,9 +101,14 @@ class Resource:
 
     __slots__ = ("fields", "items", "name", "name_field", "table")
 
-    def __init__(self, name: str, fields: Iterable[Field],
-                 items: Callable[[Any], list[Any]], name_field: str = "name",
-                 table: str = "") -> None:
+    def __init__(
+        self,
+        name: str,
+        fields: Iterable[Field],
+        items: Callable[[Any], list[Any]],
+        name_field: str = "name",
+        table: str = "",
+    ) -> None:
         self.name = name
         self.fields = {field.name: field for field in fields}
         self.items = items
@@ -107,9 +125,11 @@ class Source(Protocol):
 
 def attribute(name: str) -> Getter:
     """Read an attribute; None is unavailable."""
+
     def get(view: Any, item: Any) -> Any:
         value = getattr(item, name)
         return UNAVAIL if value is None else value
+
     return get
 
 
@@ -127,12 +147,26 @@ def common_fields(what: str) -> list[Field]:
     """The fields which every stored object has."""
     return [
         Field("uuid", "UUID", query_c.KIND_TEXT, f"UUID of the {what}", attribute("uuid")),
-        Field("serial_no", "SerialNo", query_c.KIND_NUMBER,
-              f"Serial number of the {what}, one higher with each change",
-              attribute("serial_no")),
-        Field("ctime", "CTime", query_c.KIND_TIMESTAMP, f"When the {what} was created",
-              attribute("ctime")),
-        Field("mtime", "MTime", query_c.KIND_TIMESTAMP, f"When the {what} was changed last",
-              attribute("mtime")),
+        Field(
+            "serial_no",
+            "SerialNo",
+            query_c.KIND_NUMBER,
+            f"Serial number of the {what}, one higher with each change",
+            attribute("serial_no"),
+        ),
+        Field(
+            "ctime",
+            "CTime",
+            query_c.KIND_TIMESTAMP,
+            f"When the {what} was created",
+            attribute("ctime"),
+        ),
+        Field(
+            "mtime",
+            "MTime",
+            query_c.KIND_TIMESTAMP,
+            f"When the {what} was changed last",
+            attribute("mtime"),
+        ),
         Field("tags", "Tags", query_c.KIND_OTHER, f"Tags of the {what}", tags),
     ]

@@ -57,6 +57,7 @@ MAX_DEPTH = 100
 
 # -- the JSON form -------------------------------------------------------------------------------
 
+
 class Condition:
     """A compiled filter.
 
@@ -65,8 +66,9 @@ class Condition:
 
     __slots__ = ("_judge", "field_names")
 
-    def __init__(self, judge: Callable[[Any, Any, bool], bool | None],
-                 field_names: frozenset[str]) -> None:
+    def __init__(
+        self, judge: Callable[[Any, Any, bool], bool | None], field_names: frozenset[str]
+    ) -> None:
         self._judge = judge
         self.field_names = field_names
 
@@ -100,7 +102,8 @@ def _compile(node: Any, resource: Resource, names: set[str], depth: int) -> _Jud
         raise errors.ParameterError(f"filter is nested more than {MAX_DEPTH} deep")
     if not isinstance(node, (list, tuple)) or not node or not isinstance(node[0], str):
         raise errors.ParameterError(
-            f"filter must be a list beginning with an operator, not {_shorten(node)}")
+            f"filter must be a list beginning with an operator, not {_shorten(node)}"
+        )
     op, *args = node
     if op in (OP_AND, OP_OR):
         if op == OP_OR:
@@ -127,7 +130,8 @@ def _want_args(node: Any, count: int) -> None:
     if len(node) != count + 1:
         raise errors.ParameterError(
             f"filter operator {node[0]!r} takes {count} argument{'s' if count > 1 else ''}, "
-            f"not {len(node) - 1}")
+            f"not {len(node) - 1}"
+        )
 
 
 def _find(name: Any, resource: Resource, names: set[str]) -> Field:
@@ -135,7 +139,8 @@ def _find(name: Any, resource: Resource, names: set[str]) -> Field:
     if field is None:
         hint = near.did_you_mean(name, resource.fields) if isinstance(name, str) else ""
         raise errors.ParameterError(
-            f"there is no field {_shorten(name)} to filter by{'.' if hint else ''}{hint}")
+            f"there is no field {_shorten(name)} to filter by{'.' if hint else ''}{hint}"
+        )
     names.add(field.name)
     return field
 
@@ -143,8 +148,8 @@ def _find(name: Any, resource: Resource, names: set[str]) -> Field:
 def _value(op: str, value: Any, field: Field) -> str | int:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
         raise errors.ParameterError(
-            f"filter value for field {field.name} must be text or an integer, "
-            f"not {_shorten(value)}")
+            f"filter value for field {field.name} must be text or an integer, not {_shorten(value)}"
+        )
     if field.compare == JOB_ID and isinstance(value, str):
         if not (value.isascii() and value.isdigit()):
             raise errors.ParameterError(f"{_shorten(value)} is no job id")
@@ -167,6 +172,7 @@ def _all_of(parts: list[_Judge]) -> _Judge:
             if verdict is None:
                 result = None
         return result
+
     return judge
 
 
@@ -180,6 +186,7 @@ def _any_of(parts: list[_Judge]) -> _Judge:
             if verdict is None:
                 result = None
         return result
+
     return judge
 
 
@@ -187,6 +194,7 @@ def _not(part: _Judge) -> _Judge:
     def judge(view: Any, item: Any, complete: bool) -> bool | None:
         verdict = part(view, item, complete)
         return None if verdict is None else not verdict
+
     return judge
 
 
@@ -200,6 +208,7 @@ def _leaf(field: Field, test: Callable[[Any], bool]) -> _Judge:
         value = get(view, item)
         # What has no value is let through, so that nothing is hidden for lack of data.
         return True if value.__class__ is Mark else test(value)
+
     return judge
 
 
@@ -210,9 +219,13 @@ def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Jud
     wanted = set()
     field_name = args[0][1] if isinstance(args[0], (list, tuple)) and len(args[0]) == 3 else None
     for arg in args:
-        if not (isinstance(arg, (list, tuple)) and len(arg) == 3
-                and arg[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and arg[1] == field_name
-                and isinstance(arg[2], str)):
+        if not (
+            isinstance(arg, (list, tuple))
+            and len(arg) == 3
+            and arg[0] in (OP_EQUAL, OP_EQUAL_LEGACY)
+            and arg[1] == field_name
+            and isinstance(arg[2], str)
+        ):
             return None
         wanted.add(arg[2])
     field = _find(field_name, resource, names)
@@ -223,13 +236,15 @@ def _compile_names(args: list[Any], resource: Resource, names: set[str]) -> _Jud
 
     def stands_for(value: str) -> bool:
         return not wanted.isdisjoint(prefixes(value))
+
     return _leaf(field, stands_for)
 
 
 def _is_true(value: Any) -> bool:
     if not isinstance(value, bool):
         raise errors.ParameterError(
-            f"filter operator '?' wants a field of true or false, not {_shorten(value)}")
+            f"filter operator '?' wants a field of true or false, not {_shorten(value)}"
+        )
     return value
 
 
@@ -238,21 +253,29 @@ def _comparable(field: Field, value: Any, wanted: str | int) -> Any:
     if field.compare == TIMESTAMP and isinstance(value, (list, tuple)) and len(value) == 2:
         value = value[0] + value[1] / 1e6
     both_text = isinstance(value, str) and isinstance(wanted, str)
-    both_numbers = (isinstance(value, (int, float)) and not isinstance(value, bool)
-                    and isinstance(wanted, int))
+    both_numbers = (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and isinstance(wanted, int)
+    )
     if not (both_text or both_numbers):
-        hint = f". Write {_shorten(wanted)} in {field.name} to search a list." \
-            if isinstance(value, (list, tuple)) else ""
-        raise errors.ParameterError(f"field {field.name}: {_shorten(value)} cannot be compared with"
-                                    f" {_shorten(wanted)}{hint}")
+        hint = (
+            f". Write {_shorten(wanted)} in {field.name} to search a list."
+            if isinstance(value, (list, tuple))
+            else ""
+        )
+        raise errors.ParameterError(
+            f"field {field.name}: {_shorten(value)} cannot be compared with"
+            f" {_shorten(wanted)}{hint}"
+        )
     return value
 
 
 def _equal(field: Field, wanted: str | int) -> Callable[[Any], bool]:
     if field.compare == HOSTNAME:
+
         def same_host(value: Any) -> bool:
             value = _comparable(field, value, wanted)
             return bool(value == wanted or value.startswith(f"{wanted}."))
+
         return same_host
     return lambda value: bool(_comparable(field, value, wanted) == wanted)
 
@@ -262,10 +285,12 @@ def _not_equal(field: Field, wanted: str | int) -> Callable[[Any], bool]:
     return lambda value: not equal(value)
 
 
-def _order(compare: Callable[[Any, Any], bool],
-           ) -> Callable[[Field, str | int], Callable[[Any], bool]]:
+def _order(
+    compare: Callable[[Any, Any], bool],
+) -> Callable[[Field, str | int], Callable[[Any], bool]]:
     def make(field: Field, wanted: str | int) -> Callable[[Any], bool]:
         return lambda value: compare(_comparable(field, value, wanted), wanted)
+
     return make
 
 
@@ -276,17 +301,23 @@ def _regexp(field: Field, wanted: str | int) -> Callable[[Any], bool]:
         search = re.compile(wanted).search
     except (re.error, OverflowError, RecursionError) as err:
         raise errors.ParameterError(
-            f"field {field.name}: bad regular expression {_shorten(wanted)}: {err}") from err
+            f"field {field.name}: bad regular expression {_shorten(wanted)}: {err}"
+        ) from err
 
     def test(value: Any) -> bool:
         # Of a list (a job's summary, tags) one member is enough. Version 3.1 refuses lists here.
-        if isinstance(value, (list, tuple)) and field.compare != STRICT \
-                and all(isinstance(one, str) for one in value):
+        if (
+            isinstance(value, (list, tuple))
+            and field.compare != STRICT
+            and all(isinstance(one, str) for one in value)
+        ):
             return any(search(one) is not None for one in value)
         if not isinstance(value, str):
             raise errors.ParameterError(
-                f"field {field.name}: {_shorten(value)} is no text to search in")
+                f"field {field.name}: {_shorten(value)} is no text to search in"
+            )
         return search(value) is not None
+
     return test
 
 
@@ -295,6 +326,7 @@ def _contains(field: Field, wanted: str | int) -> Callable[[Any], bool]:
         if not isinstance(value, (list, tuple)):
             raise errors.ParameterError(f"field {field.name}: {_shorten(value)} is no list")
         return any(member == wanted and not isinstance(member, bool) for member in value)
+
     return test
 
 
@@ -318,8 +350,7 @@ def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
     """
     if not isinstance(qfilter, (list, tuple)) or not qfilter:
         return None
-    if (qfilter[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and len(qfilter) == 3
-            and qfilter[1] == name_field):
+    if qfilter[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and len(qfilter) == 3 and qfilter[1] == name_field:
         value = qfilter[2]
         return [value] if isinstance(value, (str, int)) else None
     if qfilter[0] != OP_OR or len(qfilter) < 2:
@@ -327,9 +358,13 @@ def requested_names(qfilter: Any, name_field: str) -> list[str | int] | None:
     names: list[str | int] = []
     for part in qfilter[1:]:
         # No recursion: a choice of choices is not what commands send.
-        if not (isinstance(part, (list, tuple)) and len(part) == 3
-                and part[0] in (OP_EQUAL, OP_EQUAL_LEGACY) and part[1] == name_field
-                and isinstance(part[2], (str, int))):
+        if not (
+            isinstance(part, (list, tuple))
+            and len(part) == 3
+            and part[0] in (OP_EQUAL, OP_EQUAL_LEGACY)
+            and part[1] == name_field
+            and isinstance(part[2], (str, int))
+        ):
             return None
         names.append(part[2])
     return names
@@ -349,9 +384,13 @@ def pinned(qfilter: Any, resource: Resource) -> tuple[str, frozenset[str]] | Non
     parts = args if op == OP_OR else [qfilter]
     values: dict[str, set[str]] = {}
     for part in parts:
-        if not (isinstance(part, (list, tuple)) and len(part) == 3
-                and part[0] in (OP_EQUAL, OP_EQUAL_LEGACY)
-                and part[1] in (resource.name_field, "uuid") and isinstance(part[2], str)):
+        if not (
+            isinstance(part, (list, tuple))
+            and len(part) == 3
+            and part[0] in (OP_EQUAL, OP_EQUAL_LEGACY)
+            and part[1] in (resource.name_field, "uuid")
+            and isinstance(part[2], str)
+        ):
             return None
         values.setdefault(part[1], set()).add(part[2])
     if len(values) != 1:
@@ -367,6 +406,7 @@ def names_filter(names: Iterable[str | int], name_field: str) -> list[Any] | Non
 
 
 # -- globs ---------------------------------------------------------------------------------------
+
 
 def glob_to_regex(pattern: str) -> str:
     """Regular expression for a shell pattern on host names.
@@ -387,6 +427,7 @@ def glob_to_regex(pattern: str) -> str:
 
 # -- the text form -------------------------------------------------------------------------------
 
+
 def parse(text: str) -> list[Any]:
     """Turn a filter written as text into its JSON form.
 
@@ -398,13 +439,17 @@ def parse(text: str) -> list[Any]:
         result = _grammar().parse_string(text, parse_all=True)
     except pyparsing.ParseBaseException as err:
         column = err.loc + 1
-        rest = text[err.loc:].strip()
+        rest = text[err.loc :].strip()
         where = f"from {_shorten(rest)}" if rest else "since it ends too early"
         # Behind an operator there is but one thing that could follow, and pyparsing names it.
-        wanted = f": {err.msg[:1].lower()}{err.msg[1:]}" \
-            if isinstance(err, pyparsing.ParseSyntaxException) else ""
+        wanted = (
+            f": {err.msg[:1].lower()}{err.msg[1:]}"
+            if isinstance(err, pyparsing.ParseSyntaxException)
+            else ""
+        )
         raise errors.QueryFilterParseError(
-            f"cannot read the filter at column {column}, {where}{wanted}", text, column) from err
+            f"cannot read the filter at column {column}, {where}{wanted}", text, column
+        ) from err
     except RecursionError as err:
         raise errors.QueryFilterParseError("filter is nested too deeply", text) from err
     tree: list[Any] = result[0]
@@ -419,7 +464,8 @@ def _grammar() -> pyparsing.ParserElement:
     integer = pp.Regex(r"[+-]?\d+(?![\d.\w])").set_name("integer")
     integer.set_parse_action(lambda tokens: int(tokens[0]))
     quoted = (pp.QuotedString('"', esc_char="\\") | pp.QuotedString("'", esc_char="\\")).set_name(
-        "text in quotes")
+        "text in quotes"
+    )
     value = (quoted | integer).set_name("text in quotes or integer")
 
     # A minus instead of a plus: from here on nothing else can be meant, so an error behind it is
@@ -430,10 +476,13 @@ def _grammar() -> pyparsing.ParserElement:
         return rule
 
     # Longer spellings first: "<=" must not be read as "<".
-    comparisons = [binary(spelling, op) for spelling, op in (
-        ("==", OP_EQUAL), ("!=", OP_NOT_EQUAL), ("<=", OP_LE), (">=", OP_GE))]
-    comparisons += [binary(spelling, op) for spelling, op in (
-        ("=", OP_EQUAL), ("<", OP_LT), (">", OP_GT))]
+    comparisons = [
+        binary(spelling, op)
+        for spelling, op in (("==", OP_EQUAL), ("!=", OP_NOT_EQUAL), ("<=", OP_LE), (">=", OP_GE))
+    ]
+    comparisons += [
+        binary(spelling, op) for spelling, op in (("=", OP_EQUAL), ("<", OP_LT), (">", OP_GT))
+    ]
 
     keyword = pp.Keyword
     inside = (keyword("not") + keyword("in") | keyword("in")).set_name("'in' or 'not in'")
@@ -444,10 +493,14 @@ def _grammar() -> pyparsing.ParserElement:
 
     member = (value - inside - field).set_parse_action(make_member)
 
-    expression = pp.Optional(pp.Suppress("m")) + pp.MatchFirst([
-        pp.QuotedString(mark, esc_char="\\", unquote_results=False,
-                        convert_whitespace_escapes=False) for mark in "/#^|"]).set_name(
-        "a regular expression such as /web[0-9]/")
+    expression = pp.Optional(pp.Suppress("m")) + pp.MatchFirst(
+        [
+            pp.QuotedString(
+                mark, esc_char="\\", unquote_results=False, convert_whitespace_escapes=False
+            )
+            for mark in "/#^|"
+        ]
+    ).set_name("a regular expression such as /web[0-9]/")
     flags = pp.Optional(pp.Word("is")("flags"))
     regexp = (expression("pattern") + flags.leave_whitespace()).set_name("regular expression")
 
@@ -461,12 +514,14 @@ def _grammar() -> pyparsing.ParserElement:
                 pattern = f"(?{''.join(sorted(set(flag[0])))}){pattern}"
             result = [OP_REGEXP, name, pattern]
             return [[OP_NOT, result]] if negate else [result]
+
         return action
 
     def make_glob(negate: bool) -> Callable[[pp.ParseResults], list[Any]]:
         def action(tokens: pp.ParseResults) -> list[Any]:
             result = [OP_REGEXP, tokens[0], glob_to_regex(tokens[1])]
             return [[OP_NOT, result]] if negate else [result]
+
         return action
 
     matches = []
@@ -482,18 +537,17 @@ def _grammar() -> pyparsing.ParserElement:
 
     whole = pp.Forward()
     in_brackets = pp.Suppress("(") - whole - pp.Suppress(pp.Literal(")").set_name("')'"))
-    condition = pp.MatchFirst([
-        member, *matches, *comparisons, truth, in_brackets]).set_name("condition")
+    condition = pp.MatchFirst([member, *matches, *comparisons, truth, in_brackets]).set_name(
+        "condition"
+    )
     negated = pp.Forward()
     negated_rule = pp.Suppress(keyword("not").set_name("a condition")) - negated
     negated_rule.set_parse_action(lambda tokens: [[OP_NOT, tokens[0]]])
     negated <<= (negated_rule | condition).set_name("a condition")
     both = negated + pp.ZeroOrMore(pp.Suppress(keyword("and")) - negated)
-    both.set_parse_action(
-        lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_AND, *tokens]])
+    both.set_parse_action(lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_AND, *tokens]])
     either = both + pp.ZeroOrMore(pp.Suppress(keyword("or")) - both)
-    either.set_parse_action(
-        lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_OR, *tokens]])
+    either.set_parse_action(lambda tokens: tokens[0:1] if len(tokens) == 1 else [[OP_OR, *tokens]])
     whole <<= either
     # Columns are those of the text as it was given.
     return whole.parse_with_tabs()

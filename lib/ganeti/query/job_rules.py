@@ -54,15 +54,20 @@ def check_action(action: Any) -> None:
     """
     if isinstance(action, str) and action in const.FILTER_ACTIONS:
         return
-    if isinstance(action, (list, tuple)) and len(action) == 2 \
-            and action[0] == const.FILTER_RATE_LIMIT:
+    if (
+        isinstance(action, (list, tuple))
+        and len(action) == 2
+        and action[0] == const.FILTER_RATE_LIMIT
+    ):
         if isinstance(action[1], bool) or not isinstance(action[1], int) or action[1] < 1:
             raise errors.ParameterError(
-                f"{const.FILTER_RATE_LIMIT} takes a number of jobs, at least 1, not {action[1]!r}")
+                f"{const.FILTER_RATE_LIMIT} takes a number of jobs, at least 1, not {action[1]!r}"
+            )
         return
     raise errors.ParameterError(
         f"there is no filter action {action!r}. Known are {', '.join(const.FILTER_ACTIONS)} and"
-        f" {const.FILTER_RATE_LIMIT} with a number.")
+        f" {const.FILTER_RATE_LIMIT} with a number."
+    )
 
 
 def check_rule(priority: Any, predicates: Any, action: Any, reason: Any) -> None:
@@ -72,16 +77,22 @@ def check_rule(priority: Any, predicates: Any, action: Any, reason: Any) -> None
     """
     if isinstance(priority, bool) or not isinstance(priority, int) or priority < 0:
         raise errors.ParameterError(
-            f"priority of a filter rule must be a number from 0 up, not {priority!r}")
+            f"priority of a filter rule must be a number from 0 up, not {priority!r}"
+        )
     check_action(action)
     compile_predicates(predicates, 0)
     for entry in _listed(reason, "reason trail"):
-        if not (isinstance(entry, (list, tuple)) and len(entry) == 3
-                and isinstance(entry[0], str) and isinstance(entry[1], str)
-                and isinstance(entry[2], int) and not isinstance(entry[2], bool)):
+        if not (
+            isinstance(entry, (list, tuple))
+            and len(entry) == 3
+            and isinstance(entry[0], str)
+            and isinstance(entry[1], str)
+            and isinstance(entry[2], int)
+            and not isinstance(entry[2], bool)
+        ):
             raise errors.ParameterError(
-                f"entry of a reason trail must be [source, reason, nanoseconds], not"
-                f" {entry!r:.200}")
+                f"entry of a reason trail must be [source, reason, nanoseconds], not {entry!r:.200}"
+            )
 
 
 def normalised(predicates: Sequence[Any]) -> list[Any]:
@@ -105,12 +116,14 @@ def compile_predicates(predicates: Any, watermark: int) -> Meant:
     for predicate in _listed(predicates, "predicates"):
         if not isinstance(predicate, (list, tuple)) or len(predicate) != 2:
             raise errors.ParameterError(
-                f"a predicate must be a pair of kind and filter, not {predicate!r:.200}")
+                f"a predicate must be a pair of kind and filter, not {predicate!r:.200}"
+            )
         kind, node = predicate
         make = _KINDS.get(kind) if isinstance(kind, str) else None
         if make is None:
             raise errors.ParameterError(
-                f"there is no kind of predicate {kind!r:.80}. Known are {', '.join(_KINDS)}.")
+                f"there is no kind of predicate {kind!r:.80}. Known are {', '.join(_KINDS)}."
+            )
         judges.append(make(node, watermark))
     return lambda job_id, ops: all(judge(job_id, ops) for judge in judges)
 
@@ -123,8 +136,11 @@ def _listed(value: Any, what: str) -> Sequence[Any]:
 
 def _about_id(node: Any, watermark: int) -> Meant:
     def field(name: str) -> Field | None:
-        return Field(name, name, KIND_OTHER, "", lambda view, job_id: job_id, compare=JOB_ID) \
-            if name == "id" else None
+        return (
+            Field(name, name, KIND_OTHER, "", lambda view, job_id: job_id, compare=JOB_ID)
+            if name == "id"
+            else None
+        )
 
     judge = _compile(node, field, 0, lambda value: watermark if value == WATERMARK else value)
     return lambda job_id, ops: judge(job_id) is True
@@ -141,6 +157,7 @@ def _about_opcodes(node: Any, watermark: int) -> Meant:
                     return UNAVAIL
                 value = value[part]
             return UNAVAIL if value is None else value
+
         return Field(name, name, KIND_OTHER, "", get, compare=STRICT)
 
     judge = _compile(node, field, 0, _as_it_is)
@@ -159,7 +176,9 @@ def _about_reasons(node: Any, watermark: int) -> Meant:
 
 
 _KINDS: dict[str, Callable[[Any, int], Meant]] = {
-    JOBID: _about_id, OPCODE: _about_opcodes, REASON: _about_reasons,
+    JOBID: _about_id,
+    OPCODE: _about_opcodes,
+    REASON: _about_reasons,
 }
 
 
@@ -168,26 +187,30 @@ def _reasons(ops: Iterable[Mapping[str, Any]]) -> Iterable[Sequence[Any]]:
     for op in ops:
         trail = op.get("reason")
         if isinstance(trail, (list, tuple)):
-            yield from (entry for entry in trail
-                        if isinstance(entry, (list, tuple)) and len(entry) == 3)
+            yield from (
+                entry for entry in trail if isinstance(entry, (list, tuple)) and len(entry) == 3
+            )
 
 
 def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _compile(node: Any, field: Callable[[str], Field | None], depth: int,
-             value_of: Callable[[Any], Any]) -> _Judge:
+def _compile(
+    node: Any, field: Callable[[str], Field | None], depth: int, value_of: Callable[[Any], Any]
+) -> _Judge:
     """One filter; single comparisons are those of queries."""
     if isinstance(node, (list, tuple)) and node and isinstance(node[0], str):
         op, *args = node
         if op in (filter_room.OP_AND, filter_room.OP_OR, filter_room.OP_NOT):
             if depth >= filter_room.MAX_DEPTH:
                 raise errors.ParameterError(
-                    f"filter is nested more than {filter_room.MAX_DEPTH} deep")
+                    f"filter is nested more than {filter_room.MAX_DEPTH} deep"
+                )
             if op == filter_room.OP_NOT and len(args) != 1:
                 raise errors.ParameterError(
-                    f"filter operator '!' takes 1 argument, not {len(args)}")
+                    f"filter operator '!' takes 1 argument, not {len(args)}"
+                )
             parts = [_compile(arg, field, depth + 1, value_of) for arg in args]
             if op == filter_room.OP_NOT:
                 return _not(parts[0])
@@ -196,14 +219,16 @@ def _compile(node: Any, field: Callable[[str], Field | None], depth: int,
             node = [op, args[0], value_of(args[1])]
         return _comparison(node, field)
     raise errors.ParameterError(
-        f"filter must be a list beginning with an operator, not {node!r:.80}")
+        f"filter must be a list beginning with an operator, not {node!r:.80}"
+    )
 
 
 def _comparison(node: Sequence[Any], field: Callable[[str], Field | None]) -> _Judge:
     name = node[1] if len(node) > 1 else None
     found = field(name) if isinstance(name, str) and name else None
     condition = filter_room.compile_filter(
-        node, Resource("job", [] if found is None else [found], lambda view: []))
+        node, Resource("job", [] if found is None else [found], lambda view: [])
+    )
     # A field that does not exist was refused just now.
     assert found is not None and condition is not None
     get = found.get
@@ -214,7 +239,8 @@ def _comparison(node: Sequence[Any], field: Callable[[str], Field | None]) -> _J
         try:
             return condition.matches(None, item)
         except errors.ParameterError:
-            return None     # of another type
+            return None  # of another type
+
     return judge
 
 
@@ -222,11 +248,13 @@ def _not(part: _Judge) -> _Judge:
     def judge(item: Any) -> bool | None:
         verdict = part(item)
         return None if verdict is None else not verdict
+
     return judge
 
 
 def _join(parts: Sequence[_Judge], *, decisive: bool) -> _Judge:
     """*or* is decided by a true part, *and* by a false one; an unknown part leaves it open."""
+
     def judge(item: Any) -> bool | None:
         result: bool | None = not decisive
         for part in parts:
@@ -236,4 +264,5 @@ def _join(parts: Sequence[_Judge], *, decisive: bool) -> _Judge:
             if verdict is None:
                 result = None
         return result
+
     return judge

@@ -41,8 +41,9 @@ class View:
         self._nics: dict[str, list[dict[str, Any]]] = {}
         self._nd: dict[str, dict[str, Any]] = {}
 
-    def pick(self, table: str, field: str, values: frozenset[str], *, components: bool
-             ) -> list[Any]:
+    def pick(
+        self, table: str, field: str, values: frozenset[str], *, components: bool
+    ) -> list[Any]:
         """The objects of a table with one of these names or UUIDs, in natural order of names.
 
         One pass over the names, without evaluating anything: 1 ms for 10,000 instances, which is
@@ -56,11 +57,15 @@ class View:
         if not components:
             return by_name(obj for obj in objects.values() if obj.name in values)
         if len(values) > _MANY:
-            return by_name(obj for obj in objects.values()
-                           if obj.name in values or not values.isdisjoint(prefixes(obj.name)))
+            return by_name(
+                obj
+                for obj in objects.values()
+                if obj.name in values or not values.isdisjoint(prefixes(obj.name))
+            )
         dotted = tuple(f"{value}." for value in values)
-        return by_name(obj for obj in objects.values()
-                       if obj.name in values or obj.name.startswith(dotted))
+        return by_name(
+            obj for obj in objects.values() if obj.name in values or obj.name.startswith(dotted)
+        )
 
     # -- nodes and groups
 
@@ -137,7 +142,8 @@ class View:
         filled = self._nics.get(instance.uuid)
         if filled is None:
             filled = self._nics[instance.uuid] = [
-                self.cluster.fill_nic(nic.nicparams) for nic in instance.nics]
+                self.cluster.fill_nic(nic.nicparams) for nic in instance.nics
+            ]
         return filled
 
     def network_name(self, uuid: str | None) -> str | None:

@@ -99,9 +99,16 @@ class RestApplication:
     :param hub: where events come from.
     """
 
-    def __init__(self, master: Master, users: Users, *, require_authentication: bool = False,
-                 at_once: int = AT_ONCE, hub: Hub | None = None,
-                 resources: Sequence[Resource] = RESOURCES) -> None:
+    def __init__(
+        self,
+        master: Master,
+        users: Users,
+        *,
+        require_authentication: bool = False,
+        at_once: int = AT_ONCE,
+        hub: Hub | None = None,
+        resources: Sequence[Resource] = RESOURCES,
+    ) -> None:
         self._master = master
         self._users = users
         self._require_authentication = require_authentication
@@ -119,18 +126,23 @@ class RestApplication:
         operation = resource.operations.get(method)
         if operation is None:
             allowed = ", ".join(_allowed(resource))
-            raise Refused(501, f"method {head.method} is unsupported for path"
-                               f" {head.path[:200]}", headers=[("Allow", allowed)])
+            raise Refused(
+                501,
+                f"method {head.method} is unsupported for path {head.path[:200]}",
+                headers=[("Allow", allowed)],
+            )
         user = await self._user(operation, resource, method, incoming)
         media_type = represent.choose(
-            head.headers.get("accept"), "" if isinstance(operation, Job) else operation.produces)
+            head.headers.get("accept"), "" if isinstance(operation, Job) else operation.produces
+        )
         query = messages.parse_query(head.query)
         if head.length and _media_type(head.headers.get("content-type")) != JSON:
             raise Refused(415, f"the body must be {JSON}")
 
         async def answer(body: bytes) -> Response:
-            return await self._answer(resource, operation, uri, query, head.headers, media_type,
-                                      body)
+            return await self._answer(
+                resource, operation, uri, query, head.headers, media_type, body
+            )
 
         return Accepted(user.name if user is not None else "-", answer)
 
@@ -140,11 +152,11 @@ class RestApplication:
 
     # -- steps -----------------------------------------------------------------------------------
 
-    async def _user(self, operation: Operation, resource: Resource, method: str,
-                    incoming: Incoming) -> User | None:
+    async def _user(
+        self, operation: Operation, resource: Resource, method: str, incoming: Incoming
+    ) -> User | None:
         self._users.refresh_if_due()
-        user = await self._users.identify(
-            incoming.head.headers.get("authorization"), incoming.peer)
+        user = await self._users.identify(incoming.head.headers.get("authorization"), incoming.peer)
         needed = operation.access
         if user is None:
             if needed or self._require_authentication:
@@ -153,16 +165,31 @@ class RestApplication:
             raise Refused(403)
         return user
 
-    async def _answer(self, resource: Resource, operation: Operation, uri: Mapping[str, str],
-                      query: Mapping[str, list[str]], headers: Mapping[str, str],
-                      media_type: str, raw: bytes) -> Response:
+    async def _answer(
+        self,
+        resource: Resource,
+        operation: Operation,
+        uri: Mapping[str, str],
+        query: Mapping[str, list[str]],
+        headers: Mapping[str, str],
+        media_type: str,
+        raw: bytes,
+    ) -> Response:
         try:
             body = json.loads_strict(raw) if raw else None
         except errors.ParseError as err:
             raise Refused(400, f"cannot parse the body: {err}") from err
         try:
-            call = Call(self._master, resource.handler, operation, uri, query, body,
-                        headers=headers, state=self._state)
+            call = Call(
+                self._master,
+                resource.handler,
+                operation,
+                uri,
+                query,
+                body,
+                headers=headers,
+                state=self._state,
+            )
             if isinstance(operation, Job) or not operation.waits:
                 async with self._slots:
                     value = await self._run(resource, operation, call)
@@ -173,17 +200,22 @@ class RestApplication:
             raise failures.refusal(err) from err
         except Exception as err:  # noqa: BLE001 -- the door of a REST request
             _log.exception("internal error at %s", resource.path)
-            raise Refused(500, f"internal error: {type(err).__name__}. The log of the REST daemon"
-                               " has the details.") from err
+            raise Refused(
+                500,
+                f"internal error: {type(err).__name__}. The log of the REST daemon"
+                " has the details.",
+            ) from err
 
     async def _run(self, resource: Resource, operation: Operation, call: Call) -> Any:
         wanted = call.headers.get("if-match")
         if wanted is not None and resource.tagged:
             current = await TABLES[resource.tagged].current_etag(
-                self._master, next(iter(call.uri.values())))
+                self._master, next(iter(call.uri.values()))
+            )
             if not represent.tag_matches(wanted, current, weak=False):
-                raise Refused(412, f"the {resource.tagged} has changed",
-                              headers=[("ETag", current)])
+                raise Refused(
+                    412, f"the {resource.tagged} has changed", headers=[("ETag", current)]
+                )
         if isinstance(operation, Job):
             return await call.submit()
         return await operation.run(call)

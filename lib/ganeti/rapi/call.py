@@ -44,9 +44,18 @@ class Call:
     :ivar etag: set by the operation to what names this state of the object.
     """
 
-    def __init__(self, master: Master, handler: str, operation: Operation, uri: Mapping[str, str],
-                 query: Mapping[str, list[str]], body: Any, *, headers: Mapping[str, str],
-                 state: State) -> None:
+    def __init__(
+        self,
+        master: Master,
+        handler: str,
+        operation: Operation,
+        uri: Mapping[str, str],
+        query: Mapping[str, list[str]],
+        body: Any,
+        *,
+        headers: Mapping[str, str],
+        state: State,
+    ) -> None:
         self.master = master
         self.handler = handler
         self.operation = operation
@@ -113,8 +122,9 @@ class Call:
         fields = job.fields
         if isinstance(fields, ht.Type):
             if not fields.check(self.body):
-                raise Refused(400, f"the body must be {ht.in_words(fields)},"
-                                   f" not {_short(self.body)}")
+                raise Refused(
+                    400, f"the body must be {ht.in_words(fields)}, not {_short(self.body)}"
+                )
             assert job.build is not None
             return job.build(self, {})
         takes_body = job.body or bool(fields)
@@ -182,8 +192,11 @@ def check_fields(body: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
     for name, field in fields.items():
         if name in body:
             if not field.type.check(body[name]):
-                raise Refused(400, f"parameter '{name}' must be {ht.in_words(field.type)},"
-                                   f" not {_short(body[name])}")
+                raise Refused(
+                    400,
+                    f"parameter '{name}' must be {ht.in_words(field.type)},"
+                    f" not {_short(body[name])}",
+                )
             found[name] = body[name]
         elif field.required:
             raise Refused(400, f"required parameter '{name}' is missing")
@@ -207,8 +220,11 @@ def _value(one: Query, given: Sequence[str] | None) -> Any:
     text = given[0]
     if one.kind == declare.TEXT:
         if one.choices and text not in one.choices:
-            raise Refused(400, f"query argument '{one.name}' must be one of "
-                               f"{', '.join(one.choices)}, not '{text[:100]}'")
+            raise Refused(
+                400,
+                f"query argument '{one.name}' must be one of "
+                f"{', '.join(one.choices)}, not '{text[:100]}'",
+            )
         return text
     if one.kind == declare.WORDS:
         return [word for word in text.split(",") if word]

@@ -68,10 +68,8 @@ JOB_STATUS_RUNNING: Final = "running"
 JOB_STATUS_CANCELED: Final = "canceled"
 JOB_STATUS_SUCCESS: Final = "success"
 JOB_STATUS_ERROR: Final = "error"
-JOB_STATUS_PENDING: Final = frozenset(
-    (JOB_STATUS_QUEUED, JOB_STATUS_WAITING, JOB_STATUS_CANCELING))
-JOB_STATUS_FINALIZED: Final = frozenset(
-    (JOB_STATUS_CANCELED, JOB_STATUS_SUCCESS, JOB_STATUS_ERROR))
+JOB_STATUS_PENDING: Final = frozenset((JOB_STATUS_QUEUED, JOB_STATUS_WAITING, JOB_STATUS_CANCELING))
+JOB_STATUS_FINALIZED: Final = frozenset((JOB_STATUS_CANCELED, JOB_STATUS_SUCCESS, JOB_STATUS_ERROR))
 JOB_STATUS_ALL: Final = JOB_STATUS_PENDING | JOB_STATUS_FINALIZED | {JOB_STATUS_RUNNING}
 # The name by which older programs know a waiting job.
 JOB_STATUS_WAITLOCK: Final = JOB_STATUS_WAITING
@@ -86,9 +84,20 @@ ECODE_EXISTS: Final = "already_exists"
 ECODE_NOTUNIQUE: Final = "resource_not_unique"
 ECODE_FAULT: Final = "internal_error"
 ECODE_ENVIRON: Final = "environment_error"
-ECODE_ALL: Final = frozenset((
-    ECODE_RESOLVER, ECODE_NORES, ECODE_TEMP_NORES, ECODE_INVAL, ECODE_STATE, ECODE_NOENT,
-    ECODE_EXISTS, ECODE_NOTUNIQUE, ECODE_FAULT, ECODE_ENVIRON))
+ECODE_ALL: Final = frozenset(
+    (
+        ECODE_RESOLVER,
+        ECODE_NORES,
+        ECODE_TEMP_NORES,
+        ECODE_INVAL,
+        ECODE_STATE,
+        ECODE_NOENT,
+        ECODE_EXISTS,
+        ECODE_NOTUNIQUE,
+        ECODE_FAULT,
+        ECODE_ENVIRON,
+    )
+)
 
 INST_CREATE_REQV1: Final = "instance-create-reqv1"
 INST_REINSTALL_REQV1: Final = "instance-reinstall-reqv1"
@@ -129,6 +138,7 @@ def EpochNano() -> int:
 
 def UsesRapiClient(fn: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for functions that use the client: sets up libcurl, and cleans up after it."""
+
     @functools.wraps(fn)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         pycurl.global_init(pycurl.GLOBAL_ALL)
@@ -143,9 +153,14 @@ def UsesRapiClient(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def GenericCurlConfig(
-    verbose: bool = False, use_signal: bool = False, use_curl_cabundle: bool = False,
-    cafile: str | None = None, capath: str | None = None, proxy: str | None = None,
-    verify_hostname: bool = False, connect_timeout: int | None = None,
+    verbose: bool = False,
+    use_signal: bool = False,
+    use_curl_cabundle: bool = False,
+    cafile: str | None = None,
+    capath: str | None = None,
+    proxy: str | None = None,
+    verify_hostname: bool = False,
+    connect_timeout: int | None = None,
     timeout: int | None = None,
     _pycurl_version_fn: Callable[[], tuple[Any, ...]] = pycurl.version_info,
 ) -> CurlConfig:
@@ -194,17 +209,23 @@ def _given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _options(reason: str | None = None, *, dry_run: bool = False, force: bool = False,
-             **values: Any) -> Query:
+def _options(
+    reason: str | None = None, *, dry_run: bool = False, force: bool = False, **values: Any
+) -> Query:
     """Arguments of the query."""
     found: Query = []
     if dry_run:
         found.append(("dry-run", 1))
     if force:
         found.append(("force", 1))
-    found += [(name.replace("_", "-") if name == "auto_promote" else name,
-               int(value) if isinstance(value, bool) else value)
-              for name, value in values.items() if value is not None]
+    found += [
+        (
+            name.replace("_", "-") if name == "auto_promote" else name,
+            int(value) if isinstance(value, bool) else value,
+        )
+        for name, value in values.items()
+        if value is not None
+    ]
     if reason:
         found.append(("reason", reason))
     return found
@@ -225,10 +246,16 @@ class GanetiRapiClient:
 
     USER_AGENT = "Ganeti RAPI Client"
 
-    def __init__(self, host: str, port: int = GANETI_RAPI_PORT, username: str | None = None,
-                 password: str | None = None, logger: Any = logging,
-                 curl_config_fn: CurlConfig | None = None,
-                 curl_factory: Callable[[], pycurl.Curl] | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int = GANETI_RAPI_PORT,
+        username: str | None = None,
+        password: str | None = None,
+        logger: Any = logging,
+        curl_config_fn: CurlConfig | None = None,
+        curl_factory: Callable[[], pycurl.Curl] | None = None,
+    ) -> None:
         if password is not None and username is None:
             raise Error("a password without a user name")
         self._username = username
@@ -251,8 +278,10 @@ class GanetiRapiClient:
         curl.setopt(pycurl.SSL_VERIFYHOST, 0)
         curl.setopt(pycurl.SSL_VERIFYPEER, False)
         # No question before a large body: it costs a second where the server does not answer it.
-        curl.setopt(pycurl.HTTPHEADER, [
-            f"Accept: {HTTP_APP_JSON}", f"Content-type: {HTTP_APP_JSON}", "Expect:"])
+        curl.setopt(
+            pycurl.HTTPHEADER,
+            [f"Accept: {HTTP_APP_JSON}", f"Content-type: {HTTP_APP_JSON}", "Expect:"],
+        )
         if self._username is not None:
             curl.setopt(pycurl.HTTPAUTH, pycurl.HTTPAUTH_BASIC)
             curl.setopt(pycurl.USERNAME, self._username)
@@ -282,8 +311,9 @@ class GanetiRapiClient:
             elif method in (HTTP_PUT, HTTP_POST):
                 curl.setopt(pycurl.POSTFIELDS, "")
                 # Without a body there is no type of it.
-                curl.setopt(pycurl.HTTPHEADER, [f"Accept: {HTTP_APP_JSON}", "Content-Type:",
-                                                "Expect:"])
+                curl.setopt(
+                    pycurl.HTTPHEADER, [f"Accept: {HTTP_APP_JSON}", "Content-Type:", "Expect:"]
+                )
             self._logger.debug("%s %s", method, url)
             try:
                 curl.perform()
@@ -306,7 +336,8 @@ class GanetiRapiClient:
                 # Servers escape it for browsers.
                 f"{value.get('code', status)} {value.get('explain', '')}:"
                 f" {html.unescape(str(value['message']))}",
-                code=status)
+                code=status,
+            )
         raise GanetiApiError(str(value), code=status)
 
     def _get(self, path: str, query: Query | None = None, content: Any = None) -> Any:
@@ -373,11 +404,13 @@ class GanetiRapiClient:
         """An instance."""
         return dict(self._get(self._path("instances", instance), _options(reason)))
 
-    def GetInstanceInfo(self, instance: str, static: bool | None = None,
-                        reason: str | None = None) -> int:
+    def GetInstanceInfo(
+        self, instance: str, static: bool | None = None, reason: str | None = None
+    ) -> int:
         """Describe an instance with everything known; in the job's result."""
-        return int(self._get(self._path("instances", instance, "info"),
-                             _options(reason, static=static)))
+        return int(
+            self._get(self._path("instances", instance, "info"), _options(reason, static=static))
+        )
 
     @staticmethod
     def _UpdateWithKwargs(base: dict[str, Any], **kwargs: Any) -> None:
@@ -386,28 +419,48 @@ class GanetiRapiClient:
             raise GanetiApiError(f"given twice: {', '.join(twice)}")
         base.update(kwargs)
 
-    def InstanceAllocation(self, mode: str, name: str, disk_template: str,
-                           disks: Sequence[Mapping[str, Any]], nics: Sequence[Mapping[str, Any]],
-                           **kwargs: Any) -> dict[str, Any]:
+    def InstanceAllocation(
+        self,
+        mode: str,
+        name: str,
+        disk_template: str,
+        disks: Sequence[Mapping[str, Any]],
+        nics: Sequence[Mapping[str, Any]],
+        **kwargs: Any,
+    ) -> dict[str, Any]:
         """What describes an instance for :meth:`InstancesMultiAlloc`."""
         base: dict[str, Any] = {
-            _VERSION_FIELD: 1, "mode": mode, "name": name, "disk_template": disk_template,
-            "disks": disks, "nics": nics}
+            _VERSION_FIELD: 1,
+            "mode": mode,
+            "name": name,
+            "disk_template": disk_template,
+            "disks": disks,
+            "nics": nics,
+        }
         self._UpdateWithKwargs(base, **kwargs)
         return base
 
-    def InstancesMultiAlloc(self, instances: Sequence[Mapping[str, Any]],
-                            reason: str | None = None, **kwargs: Any) -> int:
+    def InstancesMultiAlloc(
+        self, instances: Sequence[Mapping[str, Any]], reason: str | None = None, **kwargs: Any
+    ) -> int:
         """Create several instances, placed together."""
         dry_run = bool(kwargs.pop("dry_run", False))
         body: dict[str, Any] = {"instances": instances}
         self._UpdateWithKwargs(body, **kwargs)
-        return int(self._post(self._path("instances-multi-alloc"),
-                              _options(reason, dry_run=dry_run), body))
+        return int(
+            self._post(self._path("instances-multi-alloc"), _options(reason, dry_run=dry_run), body)
+        )
 
-    def CreateInstance(self, mode: str, name: str, disk_template: str,
-                       disks: Sequence[Mapping[str, Any]], nics: Sequence[Mapping[str, Any]],
-                       reason: str | None = None, **kwargs: Any) -> int:
+    def CreateInstance(
+        self,
+        mode: str,
+        name: str,
+        disk_template: str,
+        disks: Sequence[Mapping[str, Any]],
+        nics: Sequence[Mapping[str, Any]],
+        reason: str | None = None,
+        **kwargs: Any,
+    ) -> int:
         """Create an instance; further parameters by their names, and ``dry_run``."""
         dry_run = bool(kwargs.pop("dry_run", False))
         if INST_CREATE_REQV1 not in self.GetFeatures():
@@ -415,96 +468,185 @@ class GanetiRapiClient:
         body = self.InstanceAllocation(mode, name, disk_template, disks, nics, **kwargs)
         return int(self._post(self._path("instances"), _options(reason, dry_run=dry_run), body))
 
-    def DeleteInstance(self, instance: str, dry_run: bool = False, reason: str | None = None,
-                       **kwargs: Any) -> int:
+    def DeleteInstance(
+        self, instance: str, dry_run: bool = False, reason: str | None = None, **kwargs: Any
+    ) -> int:
         """Remove an instance."""
-        return int(self._delete(self._path("instances", instance),
-                                _options(reason, dry_run=dry_run), kwargs or None))
+        return int(
+            self._delete(
+                self._path("instances", instance), _options(reason, dry_run=dry_run), kwargs or None
+            )
+        )
 
     def ModifyInstance(self, instance: str, reason: str | None = None, **kwargs: Any) -> int:
         """Change the parameters of an instance."""
         return int(self._put(self._path("instances", instance, "modify"), _options(reason), kwargs))
 
-    def ActivateInstanceDisks(self, instance: str, ignore_size: bool | None = None,
-                              reason: str | None = None) -> int:
+    def ActivateInstanceDisks(
+        self, instance: str, ignore_size: bool | None = None, reason: str | None = None
+    ) -> int:
         """Make the disks usable on the instance's nodes."""
-        return int(self._put(self._path("instances", instance, "activate-disks"),
-                             _options(reason, ignore_size=ignore_size)))
+        return int(
+            self._put(
+                self._path("instances", instance, "activate-disks"),
+                _options(reason, ignore_size=ignore_size),
+            )
+        )
 
-    def DeactivateInstanceDisks(self, instance: str, reason: str | None = None,
-                                force: bool = False) -> int:
+    def DeactivateInstanceDisks(
+        self, instance: str, reason: str | None = None, force: bool = False
+    ) -> int:
         """Take the disks down."""
-        return int(self._put(self._path("instances", instance, "deactivate-disks"),
-                             _options(reason, force=force)))
+        return int(
+            self._put(
+                self._path("instances", instance, "deactivate-disks"), _options(reason, force=force)
+            )
+        )
 
-    def RecreateInstanceDisks(self, instance: str, disks: Sequence[Any] | None = None,
-                              nodes: Sequence[str] | None = None, reason: str | None = None,
-                              iallocator: str | None = None) -> int:
+    def RecreateInstanceDisks(
+        self,
+        instance: str,
+        disks: Sequence[Any] | None = None,
+        nodes: Sequence[str] | None = None,
+        reason: str | None = None,
+        iallocator: str | None = None,
+    ) -> int:
         """Make lost disks again, empty."""
-        return int(self._post(self._path("instances", instance, "recreate-disks"),
-                              _options(reason),
-                              _given(disks=disks, nodes=nodes, iallocator=iallocator)))
+        return int(
+            self._post(
+                self._path("instances", instance, "recreate-disks"),
+                _options(reason),
+                _given(disks=disks, nodes=nodes, iallocator=iallocator),
+            )
+        )
 
-    def GrowInstanceDisk(self, instance: str, disk: int, amount: int,
-                         wait_for_sync: bool | None = None, reason: str | None = None) -> int:
+    def GrowInstanceDisk(
+        self,
+        instance: str,
+        disk: int,
+        amount: int,
+        wait_for_sync: bool | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Make a disk larger, by `amount` MiB."""
-        return int(self._post(self._path("instances", instance, "disk", disk, "grow"),
-                              _options(reason), _given(amount=amount,
-                                                       wait_for_sync=wait_for_sync)))
+        return int(
+            self._post(
+                self._path("instances", instance, "disk", disk, "grow"),
+                _options(reason),
+                _given(amount=amount, wait_for_sync=wait_for_sync),
+            )
+        )
 
     def GetInstanceSnapshots(self, instance: str, reason: str | None = None) -> int:
         """List the snapshots of an instance's disks; in the job's result."""
         return int(self._get(self._path("instances", instance, "snapshots"), _options(reason)))
 
-    def SnapshotInstance(self, instance: str, snapshot_name: str | None = None,
-                         disks: list[int] | None = None, shutdown: bool | None = None,
-                         shutdown_timeout: int | None = None, dry_run: bool = False,
-                         reason: str | None = None) -> int:
+    def SnapshotInstance(
+        self,
+        instance: str,
+        snapshot_name: str | None = None,
+        disks: list[int] | None = None,
+        shutdown: bool | None = None,
+        shutdown_timeout: int | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Keep the present content of disks under a name, which is the job's result."""
-        return int(self._post(
-            self._path("instances", instance, "snapshots"), _options(reason, dry_run=dry_run),
-            _given(snapshot_name=snapshot_name, disks=disks, shutdown=shutdown,
-                   shutdown_timeout=shutdown_timeout)))
+        return int(
+            self._post(
+                self._path("instances", instance, "snapshots"),
+                _options(reason, dry_run=dry_run),
+                _given(
+                    snapshot_name=snapshot_name,
+                    disks=disks,
+                    shutdown=shutdown,
+                    shutdown_timeout=shutdown_timeout,
+                ),
+            )
+        )
 
-    def DeleteInstanceSnapshot(self, instance: str, snapshot_name: str,
-                               dry_run: bool = False, reason: str | None = None) -> int:
+    def DeleteInstanceSnapshot(
+        self, instance: str, snapshot_name: str, dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Remove a snapshot."""
-        return int(self._delete(self._path("instances", instance, "snapshots", snapshot_name),
-                                _options(reason, dry_run=dry_run)))
+        return int(
+            self._delete(
+                self._path("instances", instance, "snapshots", snapshot_name),
+                _options(reason, dry_run=dry_run),
+            )
+        )
 
-    def RestoreInstanceSnapshot(self, instance: str, snapshot_name: str,
-                                dry_run: bool = False, reason: str | None = None) -> int:
+    def RestoreInstanceSnapshot(
+        self, instance: str, snapshot_name: str, dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Let the disks of a stopped instance be as they were when a snapshot was made."""
-        return int(self._post(
-            self._path("instances", instance, "snapshots", snapshot_name, "restore"),
-            _options(reason, dry_run=dry_run)))
+        return int(
+            self._post(
+                self._path("instances", instance, "snapshots", snapshot_name, "restore"),
+                _options(reason, dry_run=dry_run),
+            )
+        )
 
-    def RebootInstance(self, instance: str, reboot_type: str | None = None,
-                       ignore_secondaries: bool | None = None, dry_run: bool = False,
-                       reason: str | None = None, **kwargs: Any) -> int:
+    def RebootInstance(
+        self,
+        instance: str,
+        reboot_type: str | None = None,
+        ignore_secondaries: bool | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+        **kwargs: Any,
+    ) -> int:
         """Reboot an instance: ``soft``, ``hard`` or ``full``."""
-        return int(self._post(
-            self._path("instances", instance, "reboot"),
-            _options(reason, dry_run=dry_run, type=reboot_type,
-                     ignore_secondaries=ignore_secondaries), kwargs or None))
+        return int(
+            self._post(
+                self._path("instances", instance, "reboot"),
+                _options(
+                    reason, dry_run=dry_run, type=reboot_type, ignore_secondaries=ignore_secondaries
+                ),
+                kwargs or None,
+            )
+        )
 
-    def ShutdownInstance(self, instance: str, dry_run: bool = False, no_remember: bool = False,
-                         reason: str | None = None, **kwargs: Any) -> int:
+    def ShutdownInstance(
+        self,
+        instance: str,
+        dry_run: bool = False,
+        no_remember: bool = False,
+        reason: str | None = None,
+        **kwargs: Any,
+    ) -> int:
         """Stop an instance."""
-        return int(self._put(
-            self._path("instances", instance, "shutdown"),
-            _options(reason, dry_run=dry_run, no_remember=no_remember or None), kwargs or None))
+        return int(
+            self._put(
+                self._path("instances", instance, "shutdown"),
+                _options(reason, dry_run=dry_run, no_remember=no_remember or None),
+                kwargs or None,
+            )
+        )
 
-    def StartupInstance(self, instance: str, dry_run: bool = False, no_remember: bool = False,
-                        reason: str | None = None) -> int:
+    def StartupInstance(
+        self,
+        instance: str,
+        dry_run: bool = False,
+        no_remember: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Start an instance."""
-        return int(self._put(
-            self._path("instances", instance, "startup"),
-            _options(reason, dry_run=dry_run, no_remember=no_remember or None)))
+        return int(
+            self._put(
+                self._path("instances", instance, "startup"),
+                _options(reason, dry_run=dry_run, no_remember=no_remember or None),
+            )
+        )
 
-    def ReinstallInstance(self, instance: str, os: str | None = None, no_startup: bool = False,
-                          osparams: Mapping[str, Any] | None = None,
-                          reason: str | None = None) -> int:
+    def ReinstallInstance(
+        self,
+        instance: str,
+        os: str | None = None,
+        no_startup: bool = False,
+        osparams: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Install the operating system anew."""
         path = self._path("instances", instance, "reinstall")
         if INST_REINSTALL_REQV1 in self.GetFeatures():
@@ -514,53 +656,126 @@ class GanetiRapiClient:
             raise GanetiApiError("the server is too old to take parameters of the OS")
         return int(self._post(path, _options(reason, os=os, nostartup=no_startup or None)))
 
-    def ReplaceInstanceDisks(self, instance: str, disks: Sequence[int] | None = None,
-                             mode: str = REPLACE_DISK_AUTO, remote_node: str | None = None,
-                             iallocator: str | None = None, reason: str | None = None,
-                             early_release: bool | None = None) -> int:
+    def ReplaceInstanceDisks(
+        self,
+        instance: str,
+        disks: Sequence[int] | None = None,
+        mode: str = REPLACE_DISK_AUTO,
+        remote_node: str | None = None,
+        iallocator: str | None = None,
+        reason: str | None = None,
+        early_release: bool | None = None,
+    ) -> int:
         """Replace disks that are kept on two nodes."""
-        return int(self._post(
-            self._path("instances", instance, "replace-disks"), _options(reason),
-            {"mode": mode, **_given(disks=disks, remote_node=remote_node, iallocator=iallocator,
-                                    early_release=early_release)}))
+        return int(
+            self._post(
+                self._path("instances", instance, "replace-disks"),
+                _options(reason),
+                {
+                    "mode": mode,
+                    **_given(
+                        disks=disks,
+                        remote_node=remote_node,
+                        iallocator=iallocator,
+                        early_release=early_release,
+                    ),
+                },
+            )
+        )
 
     def PrepareExport(self, instance: str, mode: str, reason: str | None = None) -> int:
         """Prepare an export to another cluster."""
-        return int(self._put(self._path("instances", instance, "prepare-export"),
-                             _options(reason, mode=mode)))
+        return int(
+            self._put(
+                self._path("instances", instance, "prepare-export"), _options(reason, mode=mode)
+            )
+        )
 
-    def ExportInstance(self, instance: str, mode: str, destination: Any,
-                       shutdown: bool | None = None, remove_instance: bool | None = None,
-                       x509_key_name: Any = None, destination_x509_ca: str | None = None,
-                       compress: str | None = None, reason: str | None = None) -> int:
+    def ExportInstance(
+        self,
+        instance: str,
+        mode: str,
+        destination: Any,
+        shutdown: bool | None = None,
+        remove_instance: bool | None = None,
+        x509_key_name: Any = None,
+        destination_x509_ca: str | None = None,
+        compress: str | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Export an instance to a node or another cluster."""
-        return int(self._put(
-            self._path("instances", instance, "export"), _options(reason),
-            {"destination": destination, "mode": mode,
-             **_given(shutdown=shutdown, remove_instance=remove_instance,
-                      x509_key_name=x509_key_name, destination_x509_ca=destination_x509_ca,
-                      compress=compress)}))
+        return int(
+            self._put(
+                self._path("instances", instance, "export"),
+                _options(reason),
+                {
+                    "destination": destination,
+                    "mode": mode,
+                    **_given(
+                        shutdown=shutdown,
+                        remove_instance=remove_instance,
+                        x509_key_name=x509_key_name,
+                        destination_x509_ca=destination_x509_ca,
+                        compress=compress,
+                    ),
+                },
+            )
+        )
 
-    def MigrateInstance(self, instance: str, mode: str | None = None, cleanup: bool | None = None,
-                        target_node: str | None = None, reason: str | None = None) -> int:
+    def MigrateInstance(
+        self,
+        instance: str,
+        mode: str | None = None,
+        cleanup: bool | None = None,
+        target_node: str | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Move a running instance to another node."""
-        return int(self._put(self._path("instances", instance, "migrate"), _options(reason),
-                             _given(mode=mode, cleanup=cleanup, target_node=target_node)))
+        return int(
+            self._put(
+                self._path("instances", instance, "migrate"),
+                _options(reason),
+                _given(mode=mode, cleanup=cleanup, target_node=target_node),
+            )
+        )
 
-    def FailoverInstance(self, instance: str, iallocator: str | None = None,
-                         ignore_consistency: bool | None = None, target_node: str | None = None,
-                         reason: str | None = None) -> int:
+    def FailoverInstance(
+        self,
+        instance: str,
+        iallocator: str | None = None,
+        ignore_consistency: bool | None = None,
+        target_node: str | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Stop an instance and start it on another node."""
-        return int(self._put(
-            self._path("instances", instance, "failover"), _options(reason),
-            _given(iallocator=iallocator, ignore_consistency=ignore_consistency,
-                   target_node=target_node)))
+        return int(
+            self._put(
+                self._path("instances", instance, "failover"),
+                _options(reason),
+                _given(
+                    iallocator=iallocator,
+                    ignore_consistency=ignore_consistency,
+                    target_node=target_node,
+                ),
+            )
+        )
 
-    def RenameInstance(self, instance: str, new_name: str, ip_check: bool | None = None,
-                       name_check: bool | None = None, reason: str | None = None) -> int:
+    def RenameInstance(
+        self,
+        instance: str,
+        new_name: str,
+        ip_check: bool | None = None,
+        name_check: bool | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Give an instance another name."""
-        return int(self._put(self._path("instances", instance, "rename"), _options(reason),
-                             _given(new_name=new_name, ip_check=ip_check, name_check=name_check)))
+        return int(
+            self._put(
+                self._path("instances", instance, "rename"),
+                _options(reason),
+                _given(new_name=new_name, ip_check=ip_check, name_check=name_check),
+            )
+        )
 
     def GetInstanceConsole(self, instance: str, reason: str | None = None) -> dict[str, Any]:
         """How to reach the console of an instance."""
@@ -577,8 +792,7 @@ class GanetiRapiClient:
         """A job."""
         return dict(self._get(self._path("jobs", job_id)))
 
-    def WaitForJobCompletion(self, job_id: int | str, period: float = 5,
-                             retries: int = -1) -> bool:
+    def WaitForJobCompletion(self, job_id: int | str, period: float = 5, retries: int = -1) -> bool:
         """Ask for a job until it has ended.
 
         :param period: seconds between two looks.
@@ -597,14 +811,23 @@ class GanetiRapiClient:
                 retries -= 1
         return False
 
-    def WaitForJobChange(self, job_id: int | str, fields: Sequence[str],
-                         prev_job_info: Sequence[Any] | None,
-                         prev_log_serial: int | None) -> dict[str, Any] | None:
+    def WaitForJobChange(
+        self,
+        job_id: int | str,
+        fields: Sequence[str],
+        prev_job_info: Sequence[Any] | None,
+        prev_log_serial: int | None,
+    ) -> dict[str, Any] | None:
         """Wait some seconds until a job changes; None when it did not."""
         found: dict[str, Any] | None = self._get(
-            self._path("jobs", job_id, "wait"), None,
-            {"fields": fields, "previous_job_info": prev_job_info,
-             "previous_log_serial": prev_log_serial})
+            self._path("jobs", job_id, "wait"),
+            None,
+            {
+                "fields": fields,
+                "previous_job_info": prev_job_info,
+                "previous_log_serial": prev_log_serial,
+            },
+        )
         return found
 
     def CancelJob(self, job_id: int | str, dry_run: bool = False) -> list[Any]:
@@ -621,10 +844,17 @@ class GanetiRapiClient:
         """A node."""
         return dict(self._get(self._path("nodes", node), _options(reason)))
 
-    def EvacuateNode(self, node: str, iallocator: str | None = None,
-                     remote_node: str | None = None, dry_run: bool = False,
-                     early_release: bool | None = None, mode: str | None = None,
-                     accept_old: bool = False, reason: str | None = None) -> int:
+    def EvacuateNode(
+        self,
+        node: str,
+        iallocator: str | None = None,
+        remote_node: str | None = None,
+        dry_run: bool = False,
+        early_release: bool | None = None,
+        mode: str | None = None,
+        accept_old: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Move the instances of a node elsewhere; the job's result names the jobs that do it.
 
         :param accept_old: also with a server which is too old to answer this way.
@@ -634,20 +864,38 @@ class GanetiRapiClient:
             raise GanetiApiError("give either an allocator or a node to move to")
         if not accept_old and NODE_EVAC_RES1 not in self.GetFeatures():
             raise GanetiApiError("the server is too old for this way to evacuate nodes")
-        return int(self._post(
-            self._path("nodes", node, "evacuate"), _options(reason, dry_run=dry_run),
-            _given(iallocator=iallocator, remote_node=remote_node, early_release=early_release,
-                   mode=mode)))
+        return int(
+            self._post(
+                self._path("nodes", node, "evacuate"),
+                _options(reason, dry_run=dry_run),
+                _given(
+                    iallocator=iallocator,
+                    remote_node=remote_node,
+                    early_release=early_release,
+                    mode=mode,
+                ),
+            )
+        )
 
-    def MigrateNode(self, node: str, mode: str | None = None, dry_run: bool = False,
-                    iallocator: str | None = None, target_node: str | None = None,
-                    reason: str | None = None) -> int:
+    def MigrateNode(
+        self,
+        node: str,
+        mode: str | None = None,
+        dry_run: bool = False,
+        iallocator: str | None = None,
+        target_node: str | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Migrate all instances which run on a node."""
         path = self._path("nodes", node, "migrate")
         if NODE_MIGRATE_REQV1 in self.GetFeatures():
-            return int(self._post(path, _options(reason, dry_run=dry_run),
-                                  _given(mode=mode, iallocator=iallocator,
-                                         target_node=target_node)))
+            return int(
+                self._post(
+                    path,
+                    _options(reason, dry_run=dry_run),
+                    _given(mode=mode, iallocator=iallocator, target_node=target_node),
+                )
+            )
         if target_node is not None:
             raise GanetiApiError("the server is too old to be told where to migrate to")
         return int(self._post(path, _options(reason, dry_run=dry_run, mode=mode)))
@@ -656,42 +904,73 @@ class GanetiRapiClient:
         """The role of a node."""
         return str(self._get(self._path("nodes", node, "role"), _options(reason)))
 
-    def SetNodeRole(self, node: str, role: str, force: bool = False,
-                    auto_promote: bool | None = None, reason: str | None = None) -> int:
+    def SetNodeRole(
+        self,
+        node: str,
+        role: str,
+        force: bool = False,
+        auto_promote: bool | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Change the role of a node."""
-        return int(self._put(
-            self._path("nodes", node, "role"),
-            _options(reason, force=force, auto_promote=auto_promote), role))
+        return int(
+            self._put(
+                self._path("nodes", node, "role"),
+                _options(reason, force=force, auto_promote=auto_promote),
+                role,
+            )
+        )
 
     def PowercycleNode(self, node: str, force: bool = False, reason: str | None = None) -> int:
         """Reboot the machine, hard."""
-        return int(self._post(self._path("nodes", node, "powercycle"),
-                              _options(reason, force=force)))
+        return int(
+            self._post(self._path("nodes", node, "powercycle"), _options(reason, force=force))
+        )
 
     def ModifyNode(self, node: str, reason: str | None = None, **kwargs: Any) -> int:
         """Change the parameters of a node."""
         return int(self._post(self._path("nodes", node, "modify"), _options(reason), kwargs))
 
-    def GetNodeStorageUnits(self, node: str, storage_type: str, output_fields: str,
-                            reason: str | None = None) -> int:
+    def GetNodeStorageUnits(
+        self, node: str, storage_type: str, output_fields: str, reason: str | None = None
+    ) -> int:
         """List the storage units of a node; in the job's result.
 
         :param output_fields: separated by commas.
         """
-        return int(self._get(self._path("nodes", node, "storage"), _options(
-            reason, storage_type=storage_type, output_fields=output_fields)))
+        return int(
+            self._get(
+                self._path("nodes", node, "storage"),
+                _options(reason, storage_type=storage_type, output_fields=output_fields),
+            )
+        )
 
-    def ModifyNodeStorageUnits(self, node: str, storage_type: str, name: str,
-                               allocatable: bool | None = None, reason: str | None = None) -> int:
+    def ModifyNodeStorageUnits(
+        self,
+        node: str,
+        storage_type: str,
+        name: str,
+        allocatable: bool | None = None,
+        reason: str | None = None,
+    ) -> int:
         """Change a storage unit."""
-        return int(self._put(self._path("nodes", node, "storage", "modify"), _options(
-            reason, storage_type=storage_type, name=name, allocatable=allocatable)))
+        return int(
+            self._put(
+                self._path("nodes", node, "storage", "modify"),
+                _options(reason, storage_type=storage_type, name=name, allocatable=allocatable),
+            )
+        )
 
-    def RepairNodeStorageUnits(self, node: str, storage_type: str, name: str,
-                               reason: str | None = None) -> int:
+    def RepairNodeStorageUnits(
+        self, node: str, storage_type: str, name: str, reason: str | None = None
+    ) -> int:
         """Repair a storage unit."""
-        return int(self._put(self._path("nodes", node, "storage", "repair"),
-                             _options(reason, storage_type=storage_type, name=name)))
+        return int(
+            self._put(
+                self._path("nodes", node, "storage", "repair"),
+                _options(reason, storage_type=storage_type, name=name),
+            )
+        )
 
     # -- networks --------------------------------------------------------------------------------
 
@@ -703,38 +982,79 @@ class GanetiRapiClient:
         """A network."""
         return dict(self._get(self._path("networks", network), _options(reason)))
 
-    def CreateNetwork(self, network_name: str, network: str, gateway: str | None = None,
-                      network6: str | None = None, gateway6: str | None = None,
-                      mac_prefix: str | None = None,
-                      add_reserved_ips: Sequence[str] | None = None,
-                      tags: Sequence[str] | str | None = None, dry_run: bool = False,
-                      reason: str | None = None) -> int:
+    def CreateNetwork(
+        self,
+        network_name: str,
+        network: str,
+        gateway: str | None = None,
+        network6: str | None = None,
+        gateway6: str | None = None,
+        mac_prefix: str | None = None,
+        add_reserved_ips: Sequence[str] | None = None,
+        tags: Sequence[str] | str | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Create a network.
 
         :param tags: a list, or a text with commas.
         """
         if isinstance(tags, str):
             tags = [tag for tag in tags.split(",") if tag]
-        return int(self._post(
-            self._path("networks"), _options(reason, dry_run=dry_run),
-            {"network_name": network_name, "network": network,
-             **_given(gateway=gateway, network6=network6, gateway6=gateway6,
-                      mac_prefix=mac_prefix, add_reserved_ips=add_reserved_ips, tags=tags)}))
+        return int(
+            self._post(
+                self._path("networks"),
+                _options(reason, dry_run=dry_run),
+                {
+                    "network_name": network_name,
+                    "network": network,
+                    **_given(
+                        gateway=gateway,
+                        network6=network6,
+                        gateway6=gateway6,
+                        mac_prefix=mac_prefix,
+                        add_reserved_ips=add_reserved_ips,
+                        tags=tags,
+                    ),
+                },
+            )
+        )
 
-    def ConnectNetwork(self, network_name: str, group_name: str, mode: str, link: str,
-                       vlan: str = "", dry_run: bool = False, reason: str | None = None) -> int:
+    def ConnectNetwork(
+        self,
+        network_name: str,
+        group_name: str,
+        mode: str,
+        link: str,
+        vlan: str = "",
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Connect a network to a node group."""
-        return int(self._put(
-            self._path("networks", network_name, "connect"), _options(reason, dry_run=dry_run),
-            {"group_name": group_name, "network_mode": mode, "network_link": link,
-             "network_vlan": vlan}))
+        return int(
+            self._put(
+                self._path("networks", network_name, "connect"),
+                _options(reason, dry_run=dry_run),
+                {
+                    "group_name": group_name,
+                    "network_mode": mode,
+                    "network_link": link,
+                    "network_vlan": vlan,
+                },
+            )
+        )
 
-    def DisconnectNetwork(self, network_name: str, group_name: str, dry_run: bool = False,
-                          reason: str | None = None) -> int:
+    def DisconnectNetwork(
+        self, network_name: str, group_name: str, dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Disconnect a network from a node group."""
-        return int(self._put(
-            self._path("networks", network_name, "disconnect"), _options(reason, dry_run=dry_run),
-            {"group_name": group_name}))
+        return int(
+            self._put(
+                self._path("networks", network_name, "disconnect"),
+                _options(reason, dry_run=dry_run),
+                {"group_name": group_name},
+            )
+        )
 
     def ModifyNetwork(self, network: str, reason: str | None = None, **kwargs: Any) -> int:
         """Change the parameters of a network."""
@@ -742,13 +1062,15 @@ class GanetiRapiClient:
 
     def DeleteNetwork(self, network: str, dry_run: bool = False, reason: str | None = None) -> int:
         """Remove a network."""
-        return int(self._delete(self._path("networks", network),
-                                _options(reason, dry_run=dry_run)))
+        return int(self._delete(self._path("networks", network), _options(reason, dry_run=dry_run)))
 
     def RenameNetwork(self, network: str, new_name: str, reason: str | None = None) -> int:
         """Give a network another name."""
-        return int(self._put(self._path("networks", network, "rename"), _options(reason),
-                             {"new_name": new_name}))
+        return int(
+            self._put(
+                self._path("networks", network, "rename"), _options(reason), {"new_name": new_name}
+            )
+        )
 
     # -- node groups -----------------------------------------------------------------------------
 
@@ -760,11 +1082,21 @@ class GanetiRapiClient:
         """A node group."""
         return dict(self._get(self._path("groups", group), _options(reason)))
 
-    def CreateGroup(self, name: str, alloc_policy: str | None = None, dry_run: bool = False,
-                    reason: str | None = None) -> int:
+    def CreateGroup(
+        self,
+        name: str,
+        alloc_policy: str | None = None,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Create a node group."""
-        return int(self._post(self._path("groups"), _options(reason, dry_run=dry_run),
-                              _given(name=name, alloc_policy=alloc_policy)))
+        return int(
+            self._post(
+                self._path("groups"),
+                _options(reason, dry_run=dry_run),
+                _given(name=name, alloc_policy=alloc_policy),
+            )
+        )
 
     def ModifyGroup(self, group: str, reason: str | None = None, **kwargs: Any) -> int:
         """Change the parameters of a node group."""
@@ -776,19 +1108,34 @@ class GanetiRapiClient:
 
     def RenameGroup(self, group: str, new_name: str, reason: str | None = None) -> int:
         """Give a node group another name."""
-        return int(self._put(self._path("groups", group, "rename"), _options(reason),
-                             {"new_name": new_name}))
+        return int(
+            self._put(
+                self._path("groups", group, "rename"), _options(reason), {"new_name": new_name}
+            )
+        )
 
-    def AssignGroupNodes(self, group: str, nodes: Sequence[str], force: bool = False,
-                         dry_run: bool = False, reason: str | None = None) -> int:
+    def AssignGroupNodes(
+        self,
+        group: str,
+        nodes: Sequence[str],
+        force: bool = False,
+        dry_run: bool = False,
+        reason: str | None = None,
+    ) -> int:
         """Move nodes into a group."""
-        return int(self._put(self._path("groups", group, "assign-nodes"),
-                             _options(reason, dry_run=dry_run, force=force), {"nodes": nodes}))
+        return int(
+            self._put(
+                self._path("groups", group, "assign-nodes"),
+                _options(reason, dry_run=dry_run, force=force),
+                {"nodes": nodes},
+            )
+        )
 
     # -- tags ------------------------------------------------------------------------------------
 
-    def _change_tags(self, method: str, path: str, tags: Iterable[str], dry_run: bool,
-                     reason: str | None) -> int:
+    def _change_tags(
+        self, method: str, path: str, tags: Iterable[str], dry_run: bool, reason: str | None
+    ) -> int:
         query = [("tag", tag) for tag in tags] + _options(reason, dry_run=dry_run)
         return int(self._SendRequest(method, path, query, None))
 
@@ -796,13 +1143,15 @@ class GanetiRapiClient:
         """Tags of the cluster."""
         return list(self._get(self._path("tags"), _options(reason)))
 
-    def AddClusterTags(self, tags: Iterable[str], dry_run: bool = False,
-                       reason: str | None = None) -> int:
+    def AddClusterTags(
+        self, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Add tags to the cluster."""
         return self._change_tags(HTTP_PUT, self._path("tags"), tags, dry_run, reason)
 
-    def DeleteClusterTags(self, tags: Iterable[str], dry_run: bool = False,
-                          reason: str | None = None) -> int:
+    def DeleteClusterTags(
+        self, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Remove tags from the cluster."""
         return self._change_tags(HTTP_DELETE, self._path("tags"), tags, dry_run, reason)
 
@@ -810,82 +1159,101 @@ class GanetiRapiClient:
         """Tags of an instance."""
         return list(self._get(self._path("instances", instance, "tags"), _options(reason)))
 
-    def AddInstanceTags(self, instance: str, tags: Iterable[str], dry_run: bool = False,
-                        reason: str | None = None) -> int:
+    def AddInstanceTags(
+        self, instance: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Add tags to an instance."""
-        return self._change_tags(HTTP_PUT, self._path("instances", instance, "tags"), tags,
-                                 dry_run, reason)
+        return self._change_tags(
+            HTTP_PUT, self._path("instances", instance, "tags"), tags, dry_run, reason
+        )
 
-    def DeleteInstanceTags(self, instance: str, tags: Iterable[str], dry_run: bool = False,
-                           reason: str | None = None) -> int:
+    def DeleteInstanceTags(
+        self, instance: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Remove tags from an instance."""
-        return self._change_tags(HTTP_DELETE, self._path("instances", instance, "tags"), tags,
-                                 dry_run, reason)
+        return self._change_tags(
+            HTTP_DELETE, self._path("instances", instance, "tags"), tags, dry_run, reason
+        )
 
     def GetNodeTags(self, node: str, reason: str | None = None) -> list[str]:
         """Tags of a node."""
         return list(self._get(self._path("nodes", node, "tags"), _options(reason)))
 
-    def AddNodeTags(self, node: str, tags: Iterable[str], dry_run: bool = False,
-                    reason: str | None = None) -> int:
+    def AddNodeTags(
+        self, node: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Add tags to a node."""
-        return self._change_tags(HTTP_PUT, self._path("nodes", node, "tags"), tags, dry_run,
-                                 reason)
+        return self._change_tags(HTTP_PUT, self._path("nodes", node, "tags"), tags, dry_run, reason)
 
-    def DeleteNodeTags(self, node: str, tags: Iterable[str], dry_run: bool = False,
-                       reason: str | None = None) -> int:
+    def DeleteNodeTags(
+        self, node: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Remove tags from a node."""
-        return self._change_tags(HTTP_DELETE, self._path("nodes", node, "tags"), tags, dry_run,
-                                 reason)
+        return self._change_tags(
+            HTTP_DELETE, self._path("nodes", node, "tags"), tags, dry_run, reason
+        )
 
     def GetNetworkTags(self, network: str, reason: str | None = None) -> list[str]:
         """Tags of a network."""
         return list(self._get(self._path("networks", network, "tags"), _options(reason)))
 
-    def AddNetworkTags(self, network: str, tags: Iterable[str], dry_run: bool = False,
-                       reason: str | None = None) -> int:
+    def AddNetworkTags(
+        self, network: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Add tags to a network."""
-        return self._change_tags(HTTP_PUT, self._path("networks", network, "tags"), tags,
-                                 dry_run, reason)
+        return self._change_tags(
+            HTTP_PUT, self._path("networks", network, "tags"), tags, dry_run, reason
+        )
 
-    def DeleteNetworkTags(self, network: str, tags: Iterable[str], dry_run: bool = False,
-                          reason: str | None = None) -> int:
+    def DeleteNetworkTags(
+        self, network: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Remove tags from a network."""
-        return self._change_tags(HTTP_DELETE, self._path("networks", network, "tags"), tags,
-                                 dry_run, reason)
+        return self._change_tags(
+            HTTP_DELETE, self._path("networks", network, "tags"), tags, dry_run, reason
+        )
 
     def GetGroupTags(self, group: str, reason: str | None = None) -> list[str]:
         """Tags of a node group."""
         return list(self._get(self._path("groups", group, "tags"), _options(reason)))
 
-    def AddGroupTags(self, group: str, tags: Iterable[str], dry_run: bool = False,
-                     reason: str | None = None) -> int:
+    def AddGroupTags(
+        self, group: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Add tags to a node group."""
-        return self._change_tags(HTTP_PUT, self._path("groups", group, "tags"), tags, dry_run,
-                                 reason)
+        return self._change_tags(
+            HTTP_PUT, self._path("groups", group, "tags"), tags, dry_run, reason
+        )
 
-    def DeleteGroupTags(self, group: str, tags: Iterable[str], dry_run: bool = False,
-                        reason: str | None = None) -> int:
+    def DeleteGroupTags(
+        self, group: str, tags: Iterable[str], dry_run: bool = False, reason: str | None = None
+    ) -> int:
         """Remove tags from a node group."""
-        return self._change_tags(HTTP_DELETE, self._path("groups", group, "tags"), tags, dry_run,
-                                 reason)
+        return self._change_tags(
+            HTTP_DELETE, self._path("groups", group, "tags"), tags, dry_run, reason
+        )
 
     # -- queries and filter rules ----------------------------------------------------------------
 
-    def Query(self, what: str, fields: Sequence[str], qfilter: Sequence[Any] | None = None,
-              reason: str | None = None) -> dict[str, Any]:
+    def Query(
+        self,
+        what: str,
+        fields: Sequence[str],
+        qfilter: Sequence[Any] | None = None,
+        reason: str | None = None,
+    ) -> dict[str, Any]:
         """Fields of objects, chosen by a filter: ``fields`` and ``data``."""
         body: dict[str, Any] = {"fields": fields}
         if qfilter is not None:
             body["qfilter"] = qfilter
         return dict(self._put(self._path("query", what), _options(reason), body))
 
-    def QueryFields(self, what: str, fields: Sequence[str] | None = None,
-                    reason: str | None = None) -> dict[str, Any]:
+    def QueryFields(
+        self, what: str, fields: Sequence[str] | None = None, reason: str | None = None
+    ) -> dict[str, Any]:
         """The fields that a kind of object has."""
         wanted = ",".join(fields) if fields is not None else None
-        return dict(self._get(self._path("query", what, "fields"),
-                              _options(reason, fields=wanted)))
+        return dict(self._get(self._path("query", what, "fields"), _options(reason, fields=wanted)))
 
     def GetFilters(self, bulk: bool = False) -> list[Any]:
         """UUIDs of the queue's filter rules, or whole rules."""
@@ -895,19 +1263,48 @@ class GanetiRapiClient:
         """A filter rule."""
         return dict(self._get(self._path("filters", filter_uuid)))
 
-    def AddFilter(self, priority: int, predicates: Sequence[Any], action: Any,
-                  reason_trail: Sequence[Any] | None = None) -> str:
+    def AddFilter(
+        self,
+        priority: int,
+        predicates: Sequence[Any],
+        action: Any,
+        reason_trail: Sequence[Any] | None = None,
+    ) -> str:
         """Add a filter rule; its UUID."""
-        return str(self._post(self._path("filters"), None, {
-            "priority": priority, "predicates": predicates, "action": action,
-            "reason": reason_trail or []}))
+        return str(
+            self._post(
+                self._path("filters"),
+                None,
+                {
+                    "priority": priority,
+                    "predicates": predicates,
+                    "action": action,
+                    "reason": reason_trail or [],
+                },
+            )
+        )
 
-    def ReplaceFilter(self, uuid: str, priority: int, predicates: Sequence[Any], action: Any,
-                      reason_trail: Sequence[Any] | None = None) -> str:
+    def ReplaceFilter(
+        self,
+        uuid: str,
+        priority: int,
+        predicates: Sequence[Any],
+        action: Any,
+        reason_trail: Sequence[Any] | None = None,
+    ) -> str:
         """Replace a filter rule, or add one of this UUID."""
-        return str(self._put(self._path("filters", uuid), None, {
-            "priority": priority, "predicates": predicates, "action": action,
-            "reason": reason_trail or []}))
+        return str(
+            self._put(
+                self._path("filters", uuid),
+                None,
+                {
+                    "priority": priority,
+                    "predicates": predicates,
+                    "action": action,
+                    "reason": reason_trail or [],
+                },
+            )
+        )
 
     def DeleteFilter(self, uuid: str) -> None:
         """Remove a filter rule."""

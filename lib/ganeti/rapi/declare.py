@@ -73,8 +73,9 @@ class Result(NamedTuple):
 
 BULK: Final = Query("bulk", "1: whole objects instead of names", default=False)
 LOCK: Final = Query("lock", "accepted and ignored: reading takes no locks", default=False)
-DRY_RUN: Final = Query("dry-run", "1: only check whether it could be done", default=False,
-                       param="dry_run")
+DRY_RUN: Final = Query(
+    "dry-run", "1: only check whether it could be done", default=False, param="dry_run"
+)
 FORCE: Final = Query("force", "1: also where it is dangerous", default=False, param="force")
 REASON: Final = Query("reason", "why, for the job's trail of reasons", TEXT)
 
@@ -129,8 +130,9 @@ class Job(NamedTuple):
             names = {param: name for name, param in self.rename.items()}
             for name, param in self.opcode.PARAMS.items():
                 if name not in taken:
-                    found[names.get(name, name)] = Field(param.type, param.doc, param.default,
-                                                         param.required)
+                    found[names.get(name, name)] = Field(
+                        param.type, param.doc, param.default, param.required
+                    )
         for name in BODY_COMMON:
             param = COMMON_PARAMS[name]
             found[name] = Field(param.type, param.doc, param.default)
@@ -138,8 +140,11 @@ class Job(NamedTuple):
 
     def static_params(self) -> set[str]:
         """Parameters which the body may not set, because something else does."""
-        return {*self.fixed, *self.uri.values(),
-                *(query.param for query in self.query if query.param)}
+        return {
+            *self.fixed,
+            *self.uri.values(),
+            *(query.param for query in self.query if query.param),
+        }
 
 
 class Read(NamedTuple):

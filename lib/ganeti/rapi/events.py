@@ -50,8 +50,9 @@ _Place = tuple[str, int]
 class Hub:
     """Waits for the events of the master, as long as anybody listens."""
 
-    def __init__(self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S,
-                 look_s: float = LOOK_S) -> None:
+    def __init__(
+        self, master: Master, *, heartbeat_s: float = _HEARTBEAT_S, look_s: float = LOOK_S
+    ) -> None:
         self._master = master
         self.heartbeat_s = heartbeat_s
         self._look_s = look_s
@@ -136,7 +137,8 @@ class Hub:
         while True:
             try:
                 answer = await self._master.call(
-                    "WaitForEvents", [self._epoch, self._last], _WAIT_S)
+                    "WaitForEvents", [self._epoch, self._last], _WAIT_S
+                )
             except errors.GenericError as err:
                 _log.info("events are not to be had now: %s", err)
                 await asyncio.sleep(_RETRY_S)
@@ -183,13 +185,17 @@ async def _stream(hub: Hub, kinds: frozenset[str], last: str | None) -> AsyncIte
             events, place, lost = await hub.after(place)
             parts = []
             if lost:
-                parts.append(f"id: {place[0]}-{place[1]}\nevent: reset\n"
-                             'data: {"reason": "events are missing, look at the objects again"}'
-                             "\n\n")
+                parts.append(
+                    f"id: {place[0]}-{place[1]}\nevent: reset\n"
+                    'data: {"reason": "events are missing, look at the objects again"}'
+                    "\n\n"
+                )
             for number, kind, data in events:
                 if kind in kinds:
-                    parts.append(f"id: {place[0]}-{number}\nevent: {kind}\n"
-                                 f"data: {json.dumps_spaced(data)}\n\n")
+                    parts.append(
+                        f"id: {place[0]}-{number}\nevent: {kind}\n"
+                        f"data: {json.dumps_spaced(data)}\n\n"
+                    )
             yield "".join(parts).encode("ascii") if parts else b": still here\n\n"
     finally:
         hub.leave(kinds)

@@ -30,11 +30,21 @@ TIMEOUT_S: Final = float(const.READ_WRITE_TIMEOUT_S)
 _CONNECT_S: Final = 5.0
 _IDLE_CONNECTIONS: Final = 32
 # What is not in here is safe to be asked twice.
-_CHANGING: Final = frozenset((
-    "SubmitJob", "SubmitJobToDrainedQueue", "SubmitManyJobs", "CancelJob", "ChangeJobPriority",
-    "ArchiveJob", "AutoArchiveJobs", "ReplaceFilter", "DeleteFilter", "SetDrainFlag",
-    "SetWatcherPause",
-))
+_CHANGING: Final = frozenset(
+    (
+        "SubmitJob",
+        "SubmitJobToDrainedQueue",
+        "SubmitManyJobs",
+        "CancelJob",
+        "ChangeJobPriority",
+        "ArchiveJob",
+        "AutoArchiveJobs",
+        "ReplaceFilter",
+        "DeleteFilter",
+        "SetDrainFlag",
+        "SetWatcherPause",
+    )
+)
 
 
 class _Link(asyncio.Protocol):
@@ -86,8 +96,9 @@ class _Link(asyncio.Protocol):
         self._parts.clear()
         self._master.forget(self)
         if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_exception(errors.ConnectionClosedError(
-                "the master closed the connection before it answered"))
+            self._waiter.set_exception(
+                errors.ConnectionClosedError("the master closed the connection before it answered")
+            )
 
 
 class Master:
@@ -166,7 +177,8 @@ class Master:
         except PermissionError as err:
             raise errors.LuxiPermissionError(
                 f"no permission to talk to the master at {self._address}. The user of this daemon"
-                " must be a member of the daemons' group.") from err
+                " must be a member of the daemons' group."
+            ) from err
         except TimeoutError as err:
             raise errors.LuxiTimeout("the master daemon accepts no connection") from err
         except OSError as err:
@@ -174,6 +186,6 @@ class Master:
                 # Says who is, when this node is not.
                 luxi.check_master()
                 raise errors.NoMasterError(
-                    "the master daemon (ganeti-masterd) does not run") from err
-            raise errors.LuxiError(
-                f"cannot connect to the master daemon: {err.strerror}") from err
+                    "the master daemon (ganeti-masterd) does not run"
+                ) from err
+            raise errors.LuxiError(f"cannot connect to the master daemon: {err.strerror}") from err

@@ -18,22 +18,39 @@ _ABOUT: Final = (
     "Jobs are submitted and answered with their number; `GET /2/jobs/{job_id}` and"
     " `GET /2/events` tell what becomes of them. Objects have an `ETag`, which changes when their"
     " configuration does: send it in `If-Match` with a change, or in `If-None-Match` with a `GET`."
-    " Live values, such as the memory of a guest, do not change the tag.")
+    " Live values, such as the memory of a guest, do not change the tag."
+)
 _NAMES: Final = r"^[A-Za-z0-9_.-]+$"
 _NUMBERS: Final = ("job_id", "disk_index")
 # Which fields of queries an object of a resource has.
-_KINDS: Final = {"instances": query_const.INSTANCE, "nodes": query_const.NODE,
-                 "groups": query_const.GROUP, "networks": query_const.NETWORK,
-                 "jobs": query_const.JOB, "filters": query_const.FILTER, "os": query_const.OS}
+_KINDS: Final = {
+    "instances": query_const.INSTANCE,
+    "nodes": query_const.NODE,
+    "groups": query_const.GROUP,
+    "networks": query_const.NETWORK,
+    "jobs": query_const.JOB,
+    "filters": query_const.FILTER,
+    "os": query_const.OS,
+}
 _SCHEMES: Final[dict[str, dict[str, Any]]] = {
-    declare.FLAG: {"enum": [0, 1]}, declare.TEXT: {"type": "string"}}
+    declare.FLAG: {"enum": [0, 1]},
+    declare.TEXT: {"type": "string"},
+}
 _ERRORS: Final = {
-    "400": "the request is wrong", "401": "wrong password, or none", "403": "not for this user",
-    "404": "there is no such object", "406": "not to be had in the form asked for",
-    "409": "it contradicts the present state", "412": "the object has changed (If-Match)",
-    "413": "the body is too large", "415": "the body is not JSON",
-    "429": "too many wrong passwords from this address", "500": "internal error",
-    "502": "no master daemon here", "503": "not now", "504": "the master does not answer",
+    "400": "the request is wrong",
+    "401": "wrong password, or none",
+    "403": "not for this user",
+    "404": "there is no such object",
+    "406": "not to be had in the form asked for",
+    "409": "it contradicts the present state",
+    "412": "the object has changed (If-Match)",
+    "413": "the body is too large",
+    "415": "the body is not JSON",
+    "429": "too many wrong passwords from this address",
+    "500": "internal error",
+    "502": "no master daemon here",
+    "503": "not now",
+    "504": "the master does not answer",
 }
 
 
@@ -42,19 +59,32 @@ def description() -> dict[str, Any]:
     """The whole description."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Ganeti remote API", "version": str(cluster_const.RAPI_VERSION),
-                 "description": _ABOUT},
+        "info": {
+            "title": "Ganeti remote API",
+            "version": str(cluster_const.RAPI_VERSION),
+            "description": _ABOUT,
+        },
         "paths": {resource.path: _path(resource) for resource in RESOURCES},
         "components": {
             "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
-            "schemas": {"Error": {
-                "type": "object", "required": ["code", "message", "explain"],
-                "properties": {"code": {"type": "integer"}, "message": {"type": "string"},
-                               "explain": {"type": "string"}}}},
-            "responses": {f"E{code}": {
-                "description": text,
-                "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
-            } for code, text in _ERRORS.items()},
+            "schemas": {
+                "Error": {
+                    "type": "object",
+                    "required": ["code", "message", "explain"],
+                    "properties": {
+                        "code": {"type": "integer"},
+                        "message": {"type": "string"},
+                        "explain": {"type": "string"},
+                    },
+                }
+            },
+            "responses": {
+                f"E{code}": {
+                    "description": text,
+                    "content": {JSON: {"schema": {"$ref": "#/components/schemas/Error"}}},
+                }
+                for code, text in _ERRORS.items()
+            },
         },
     }
 
@@ -63,11 +93,19 @@ def _path(resource: Resource) -> dict[str, Any]:
     names = resource.names()
     found: dict[str, Any] = {}
     if names:
-        found["parameters"] = [{
-            "name": name, "in": "path", "required": True,
-            "schema": ({"type": "string", "pattern": "^[0-9]+$"} if name in _NUMBERS
-                       else {"type": "string", "pattern": _NAMES}),
-        } for name in names]
+        found["parameters"] = [
+            {
+                "name": name,
+                "in": "path",
+                "required": True,
+                "schema": (
+                    {"type": "string", "pattern": "^[0-9]+$"}
+                    if name in _NUMBERS
+                    else {"type": "string", "pattern": _NAMES}
+                ),
+            }
+            for name in names
+        ]
     for method, operation in resource.operations.items():
         found[method.lower()] = _operation(resource, method, operation)
     return found
@@ -87,8 +125,10 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
     fields = resource.body_fields(method)
     body = request_body(operation, fields)
     if body is not None:
-        found["requestBody"] = {"required": _needs_body(operation, fields),
-                                "content": {JSON: {"schema": body}}}
+        found["requestBody"] = {
+            "required": _needs_body(operation, fields),
+            "content": {JSON: {"schema": body}},
+        }
     produces = "" if isinstance(operation, Job) else operation.produces
     if produces:
         content: dict[str, Any] = {produces: {"schema": {"type": "string"}}}
@@ -117,8 +157,11 @@ def _operation(resource: Resource, method: str, operation: Operation) -> dict[st
 def _subject(resource: Resource) -> str:
     words = resource.path.strip("/").split("/")
     known = words[1] if len(words) > 1 else ""
-    return known.partition("-")[0] if known in (*_KINDS, "query", "instances-multi-alloc") else (
-        "cluster")
+    return (
+        known.partition("-")[0]
+        if known in (*_KINDS, "query", "instances-multi-alloc")
+        else ("cluster")
+    )
 
 
 def _parameter(query: Query) -> dict[str, Any]:
@@ -129,8 +172,11 @@ def _parameter(query: Query) -> dict[str, Any]:
         found["schema"] = {"type": "array", "items": {"type": "string"}}
         found["style"], found["explode"] = "form", False
     elif query.kind == declare.MANY:
-        found["schema"] = {"type": "array", "minItems": 1,
-                           "items": {"type": "string", "minLength": 1}}
+        found["schema"] = {
+            "type": "array",
+            "minItems": 1,
+            "items": {"type": "string", "minLength": 1},
+        }
         found["style"], found["explode"] = "form", True
     else:
         found["schema"] = dict(_SCHEMES[query.kind])
@@ -138,7 +184,8 @@ def _parameter(query: Query) -> dict[str, Any]:
             found["schema"] = {"enum": list(query.choices)}
         if query.default is not None:
             found["schema"]["default"] = (
-                int(query.default) if query.kind == declare.FLAG else query.default)
+                int(query.default) if query.kind == declare.FLAG else query.default
+            )
     return found
 
 
@@ -153,8 +200,11 @@ def request_body(operation: Operation, fields: Mapping[str, Field]) -> dict[str,
         properties[name] = {**schema.of(field.type), "description": field.doc}
         if not field.required and field.default is not None:
             properties[name]["default"] = field.default
-    found: dict[str, Any] = {"type": "object", "properties": properties,
-                             "additionalProperties": False}
+    found: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
     required = [name for name, field in fields.items() if field.required]
     if required:
         found["required"] = required
@@ -162,8 +212,7 @@ def request_body(operation: Operation, fields: Mapping[str, Field]) -> dict[str,
 
 
 def _needs_body(operation: Operation, fields: Mapping[str, Field]) -> bool:
-    return (isinstance(operation.fields, ht.Type)
-            or any(field.required for field in fields.values()))
+    return isinstance(operation.fields, ht.Type) or any(field.required for field in fields.values())
 
 
 def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
@@ -174,12 +223,19 @@ def _result(resource: Resource, operation: Operation) -> dict[str, Any]:
     if result.type is ht.Dict:
         return one
     # A list: of names, or of objects when asked for in bulk.
-    return {"type": "array", "items": {"anyOf": [{"type": "string"}, one]} if _kind(
-        resource) == query_const.OS else {"anyOf": [_REFERENCE, one]}}
+    return {
+        "type": "array",
+        "items": {"anyOf": [{"type": "string"}, one]}
+        if _kind(resource) == query_const.OS
+        else {"anyOf": [_REFERENCE, one]},
+    }
 
 
 _REFERENCE: Final = {
-    "type": "object", "required": ["uri"], "properties": {"uri": {"type": "string"}}}
+    "type": "object",
+    "required": ["uri"],
+    "properties": {"uri": {"type": "string"}},
+}
 
 
 def _kind(resource: Resource) -> str:

@@ -54,13 +54,17 @@ def page() -> str:
 def _html_operation(resource: Resource, method: str, operation: Operation) -> str:
     rows = "".join(
         f"<tr><td><code>{html.escape(name)}</code><td class=r>{html.escape(kind)}"
-        f"<td>{html.escape(text)}" for name, kind, text in _arguments(resource, method))
+        f"<td>{html.escape(text)}"
+        for name, kind, text in _arguments(resource, method)
+    )
     table = f"<table>{rows}</table>" if rows else ""
     if rows.count("<tr>") > 8:
         table = f"<details><summary>arguments</summary>{table}</details>"
-    return (f"<p><span class=m>{method}</span> {html.escape(operation.doc)}"
-            f" <span class=r>For {openapi.rights(operation)}; returns"
-            f" {html.escape(operation.result.doc)}{_opcode(operation)}.</span></p>{table}")
+    return (
+        f"<p><span class=m>{method}</span> {html.escape(operation.doc)}"
+        f" <span class=r>For {openapi.rights(operation)}; returns"
+        f" {html.escape(operation.result.doc)}{_opcode(operation)}.</span></p>{table}"
+    )
 
 
 def _opcode(operation: Operation) -> str:
@@ -69,16 +73,20 @@ def _opcode(operation: Operation) -> str:
 
 def _marked(text: str) -> str:
     pieces = html.escape(text).split("`")
-    return "".join(f"<code>{piece}</code>" if number % 2 else piece
-                   for number, piece in enumerate(pieces))
+    return "".join(
+        f"<code>{piece}</code>" if number % 2 else piece for number, piece in enumerate(pieces)
+    )
 
 
 def _arguments(resource: Resource, method: str) -> Iterator[tuple[str, str, str]]:
     """Name, kind and text of everything that may be given."""
     operation = resource.operations[method]
     for query in operation.query:
-        yield (f"?{query.name}", "required" if query.required else _default(query.default),
-               query.doc)
+        yield (
+            f"?{query.name}",
+            "required" if query.required else _default(query.default),
+            query.doc,
+        )
     if isinstance(operation.fields, ht.Type):
         values = operation.fields.made_of[1:]
         yield "(body)", str(operation.fields), ", ".join(map(str, values))
@@ -96,10 +104,17 @@ def _default(value: Any) -> str:
 
 def chapter() -> str:
     """The reST chapter."""
-    lines = [".. Made by tools/build-rapi-doc; a test says when it is out of date.", "",
-             "Resources of the remote API", "===========================", "",
-             "What can be done where. Every job also takes the query argument ``reason``; a path in"
-             " braces", "stands for a name. How to use all this is in ``rapi.rst``.", ""]
+    lines = [
+        ".. Made by tools/build-rapi-doc; a test says when it is out of date.",
+        "",
+        "Resources of the remote API",
+        "===========================",
+        "",
+        "What can be done where. Every job also takes the query argument ``reason``; a path in"
+        " braces",
+        "stands for a name. How to use all this is in ``rapi.rst``.",
+        "",
+    ]
     for name, resources in openapi.subjects().items():
         lines += [name.capitalize(), "-" * len(name), ""]
         for resource in resources:
@@ -111,8 +126,11 @@ def _rst_resource(resource: Resource) -> list[str]:
     title = f"``{resource.path}``"
     lines = [title, "~" * len(title), "", f"Name of the resource: ``{resource.handler}``", ""]
     for method, operation in resource.operations.items():
-        lines += [f"**{method}**: {operation.doc} For {openapi.rights(operation)}. Returns"
-                  f" {operation.result.doc}{_opcode(operation)}.", ""]
+        lines += [
+            f"**{method}**: {operation.doc} For {openapi.rights(operation)}. Returns"
+            f" {operation.result.doc}{_opcode(operation)}.",
+            "",
+        ]
         for name, kind, text in _arguments(resource, method):
             lines.append(f"- ``{name}`` ({kind}): {text}")
         if lines[-1]:

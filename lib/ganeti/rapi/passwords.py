@@ -83,7 +83,8 @@ def matches(password: Password, user: str, given: str) -> bool:
     # Digests, so that not even the length is told by the time it takes.
     return hmac.compare_digest(
         hashlib.sha256(raw).digest(),
-        hashlib.sha256(password.value.encode("utf-8", "surrogatepass")).digest())
+        hashlib.sha256(password.value.encode("utf-8", "surrogatepass")).digest(),
+    )
 
 
 def hashed(given: str, cost: tuple[int, int, int] = SCRYPT_COST) -> str:
@@ -101,8 +102,9 @@ def waste_time() -> None:
 
 def _scrypt(password: bytes, salt: bytes, cost: tuple[int, int, int], size: int) -> bytes:
     n, r, p = cost
-    return hashlib.scrypt(password, salt=salt, n=n, r=r, p=p, dklen=size,
-                          maxmem=_SCRYPT_MOST_MEMORY + (1 << 20))
+    return hashlib.scrypt(
+        password, salt=salt, n=n, r=r, p=p, dklen=size, maxmem=_SCRYPT_MOST_MEMORY + (1 << 20)
+    )
 
 
 def _scrypt_parts(value: str) -> tuple[tuple[int, int, int], bytes, bytes]:
@@ -111,10 +113,18 @@ def _scrypt_parts(value: str) -> tuple[tuple[int, int, int], bytes, bytes]:
         n, r, p = (int(word) for word in costs.split(","))
         parts = base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
     except (ValueError, binascii.Error):
-        raise errors.ParseError("a password of form {SCRYPT} is n,r,p$salt$hash. Program"
-                                " 'rapi-passwd' makes one.") from None
-    if (n < 2 or n & (n - 1) or not 0 < r <= 64 or not 0 < p <= 64
-            or 128 * n * r > _SCRYPT_MOST_MEMORY or len(parts[1]) < 16 or len(parts[0]) < 8):
+        raise errors.ParseError(
+            "a password of form {SCRYPT} is n,r,p$salt$hash. Program 'rapi-passwd' makes one."
+        ) from None
+    if (
+        n < 2
+        or n & (n - 1)
+        or not 0 < r <= 64
+        or not 0 < p <= 64
+        or 128 * n * r > _SCRYPT_MOST_MEMORY
+        or len(parts[1]) < 16
+        or len(parts[0]) < 8
+    ):
         raise errors.ParseError("a password of form {SCRYPT} has costs or lengths that cannot be")
     return (n, r, p), *parts
 

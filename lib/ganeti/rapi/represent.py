@@ -86,8 +86,13 @@ def _yaml(text: str) -> bytes:
     import yaml
 
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    found: str = yaml.dump(json.loads(text), Dumper=dumper, sort_keys=False, allow_unicode=True,
-                           default_flow_style=False)
+    found: str = yaml.dump(
+        json.loads(text),
+        Dumper=dumper,
+        sort_keys=False,
+        allow_unicode=True,
+        default_flow_style=False,
+    )
     return found.encode("utf-8", "backslashreplace")
 
 
@@ -115,8 +120,11 @@ def tag_matches(wanted: str, etag: str, *, weak: bool) -> bool:
 def error_body(status: int, message: str) -> dict[str, Any]:
     """What the body of an error says."""
     known = HTTPStatus(status)
-    return {"code": status, "message": html.escape(message or known.phrase),
-            "explain": known.description or known.phrase}
+    return {
+        "code": status,
+        "message": html.escape(message or known.phrase),
+        "explain": known.description or known.phrase,
+    }
 
 
 def error_response(refused: Refused) -> Response:

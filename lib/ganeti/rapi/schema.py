@@ -26,8 +26,9 @@ _PLAIN: Final[dict[str, Schema]] = {
     "nonempty-str": {"type": "string", "minLength": 1},
     "list(any)": {"type": "array"},
     "object(any)": {"type": "object"},
-    "job-id": {"anyOf": [{"type": "integer", "minimum": 0},
-                         {"type": "string", "pattern": "^[0-9]+$"}]},
+    "job-id": {
+        "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]+$"}]
+    },
     "disk-index": {"type": "integer", "minimum": 0},
     "ipv4-address": {"type": "string", "format": "ipv4"},
     "ipv6-address": {"type": "string", "format": "ipv6"},
@@ -89,14 +90,20 @@ def _object(_key: ht.Type, inner: ht.Type) -> Schema:
 
 
 def _tuple(*inner: ht.Type) -> Schema:
-    return {"type": "array", "prefixItems": [of(one) for one in inner], "items": False,
-            "minItems": len(inner)}
+    return {
+        "type": "array",
+        "prefixItems": [of(one) for one in inner],
+        "items": False,
+        "minItems": len(inner),
+    }
 
 
 def _shape(every: dict[str, ht.Type], required: Sequence[str]) -> Schema:
-    found: Schema = {"type": "object",
-                     "properties": {name: of(one) for name, one in every.items()},
-                     "additionalProperties": False}
+    found: Schema = {
+        "type": "object",
+        "properties": {name: of(one) for name, one in every.items()},
+        "additionalProperties": False,
+    }
     if required:
         found["required"] = list(required)
     return found
@@ -127,6 +134,5 @@ def of_object(what: str, fields: Sequence[str]) -> Schema:
     properties: Schema = {}
     for name in fields:
         field = table.get(name)
-        properties[name] = {} if field is None else {
-            **_KINDS[field.kind], "description": field.doc}
+        properties[name] = {} if field is None else {**_KINDS[field.kind], "description": field.doc}
     return {"type": "object", "properties": properties}

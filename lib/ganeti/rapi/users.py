@@ -45,9 +45,16 @@ _log = logging.getLogger(__name__)
 
 _CHALLENGE: Final = (("WWW-Authenticate", f'Basic realm="{passwords.REALM}"'),)
 _OPERATED: Final = (
-    "instances_name_startup", "instances_name_shutdown", "instances_name_reboot",
-    "instances_name_migrate", "instances_name_failover", "instances_name_activate_disks",
-    "instances_name_deactivate_disks", "jobs_id", "jobs_id_wait", "events",
+    "instances_name_startup",
+    "instances_name_shutdown",
+    "instances_name_reboot",
+    "instances_name_migrate",
+    "instances_name_failover",
+    "instances_name_activate_disks",
+    "instances_name_deactivate_disks",
+    "jobs_id",
+    "jobs_id_wait",
+    "events",
 )
 _ROLES: Final[Mapping[str, frozenset[str]]] = {
     "@admin": frozenset({WRITE, READ}),
@@ -73,8 +80,13 @@ class User(NamedTuple):
 
     def may(self, needed: Collection[str], handler: str, method: str) -> bool:
         """Whether one of the rights that suffice is there."""
-        return (not needed or WRITE in self.rights or not self.rights.isdisjoint(needed)
-                or handler in self.rights or f"{handler}:{method}" in self.rights)
+        return (
+            not needed
+            or WRITE in self.rights
+            or not self.rights.isdisjoint(needed)
+            or handler in self.rights
+            or f"{handler}:{method}" in self.rights
+        )
 
 
 def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], list[str]]:
@@ -103,8 +115,11 @@ def parse(text: str, handlers: Collection[str] = ()) -> tuple[dict[str, User], l
         rights: set[str] = set()
         for word in words[2].split(",") if len(words) == 3 else ():
             rights |= _ROLES.get(word, {word})
-            if word not in _ROLES and word not in (READ, WRITE) and (
-                    word.partition(":")[0] not in handlers):
+            if (
+                word not in _ROLES
+                and word not in (READ, WRITE)
+                and (word.partition(":")[0] not in handlers)
+            ):
                 problems.append(f"line {number}: '{word}' is no right")
         users[words[0]] = User(words[0], password, frozenset(rights))
     return users, problems
@@ -116,8 +131,13 @@ class Users:
     :param path: need not exist: then there are no users.
     """
 
-    def __init__(self, path: str, handlers: Collection[str] = (), *,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        path: str,
+        handlers: Collection[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
         self._handlers = handlers
         self._clock = clock
@@ -149,8 +169,7 @@ class Users:
         try:
             text = fs.read_file(self._path) if stamp else ""
         except (OSError, UnicodeDecodeError) as err:
-            _log.error("going on with the users as they were: cannot read %s: %s",
-                       self._path, err)
+            _log.error("going on with the users as they were: cannot read %s: %s", self._path, err)
             return
         self._stamp = stamp
         self._read = True
@@ -177,8 +196,9 @@ class Users:
         if credentials is None:
             raise Refused(401, headers=_CHALLENGE)
         name, password = credentials
-        key = hmac.digest(self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"),
-                          "sha256")
+        key = hmac.digest(
+            self._key, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256"
+        )
         known = self._known.get(key)
         if known is not None:
             return known
@@ -200,8 +220,11 @@ class Users:
 
     async def _check(self, user: User | None, name: str, password: str) -> bool:
         # Who asks for a user that does not exist waits as long as for a wrong password.
-        slow = (user.password.slow if user is not None
-                else any(one.password.slow for one in self._users.values()))
+        slow = (
+            user.password.slow
+            if user is not None
+            else any(one.password.slow for one in self._users.values())
+        )
         if not slow:
             return user is not None and passwords.matches(user.password, name, password)
         async with self._checks:
@@ -220,8 +243,11 @@ class Users:
             del self._failures[address]
         elif len(times) >= FAILURES:
             wait_s = int(WINDOW_S - (now - times[0])) + 1
-            raise Refused(429, "too many wrong passwords from this address",
-                          headers=[("Retry-After", str(wait_s))])
+            raise Refused(
+                429,
+                "too many wrong passwords from this address",
+                headers=[("Retry-After", str(wait_s))],
+            )
 
     def _note_failure(self, address: str, name: str) -> None:
         _log.warning("wrong password for user %r from %s", name[:64], address)

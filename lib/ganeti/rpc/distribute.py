@@ -61,10 +61,16 @@ class ConfigDistributor:
         # Candidates get both in one message, the others their ssconf values at the same time.
         both = wanted.ssconf is not None and set(wanted.candidates) <= set(wanted.nodes)
         rest = [uuid for uuid in wanted.nodes if not both or uuid not in wanted.candidates]
-        answers, ssconf_answers = self._runner.call_together([
-            (CONFIG_REWRITE, wanted.candidates,
-             {**changes, "ssconf": wanted.ssconf if both else None}),
-            self._ssconf(wanted, rest)])
+        answers, ssconf_answers = self._runner.call_together(
+            [
+                (
+                    CONFIG_REWRITE,
+                    wanted.candidates,
+                    {**changes, "ssconf": wanted.ssconf if both else None},
+                ),
+                self._ssconf(wanted, rest),
+            ]
+        )
         failures = _failures(SSCONF, ssconf_answers)
         lacking = []
         for uuid, answer in answers.items():
@@ -81,37 +87,50 @@ class ConfigDistributor:
             failures += self._whole(wanted, lacking, lacking if both else ())
         return failures
 
-    def _whole(self, wanted: Distribution, candidates: Collection[str], nodes: Collection[str]
-               ) -> list[DistributionFailure]:
+    def _whole(
+        self, wanted: Distribution, candidates: Collection[str], nodes: Collection[str]
+    ) -> list[DistributionFailure]:
         """Send the whole file, and the ssconf values beside it."""
         file = {"file": _config_file(wanted.text)} if candidates else {}
-        answers, ssconf_answers = self._runner.call_together([
-            (UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)])
+        answers, ssconf_answers = self._runner.call_together(
+            [(UPLOAD_FILE, candidates, file), self._ssconf(wanted, nodes)]
+        )
         return _failures(CONFIG, answers) + _failures(SSCONF, ssconf_answers)
 
     @staticmethod
     def _ssconf(wanted: Distribution, nodes: Collection[str]) -> _Call:
-        return (WRITE_SSCONF_FILES, () if wanted.ssconf is None else nodes,
-                {"values": wanted.ssconf or {}})
+        return (
+            WRITE_SSCONF_FILES,
+            () if wanted.ssconf is None else nodes,
+            {"values": wanted.ssconf or {}},
+        )
 
     @staticmethod
     def _changes(wanted: Distribution) -> dict[str, Any] | None:
         """What to tell the candidates is different; None when they need the whole file."""
         difference = wanted.difference() if wanted.candidates else None
-        if difference is None or sum(
-                len(part) for part in difference.parts if isinstance(part, bytes)) > _MAX_REWRITE:
+        if (
+            difference is None
+            or sum(len(part) for part in difference.parts if isinstance(part, bytes)) > _MAX_REWRITE
+        ):
             return None
         return {
             "base_bytes": difference.base_bytes,
             "base_end": difference.base_end.decode("utf-8"),
-            "parts": [part.decode("utf-8") if isinstance(part, bytes) else list(part)
-                      for part in difference.parts],
-            "new_bytes": difference.new_bytes}
+            "parts": [
+                part.decode("utf-8") if isinstance(part, bytes) else list(part)
+                for part in difference.parts
+            ],
+            "new_bytes": difference.new_bytes,
+        }
 
 
 def _failures(what: str, answers: Mapping[str, Result]) -> list[DistributionFailure]:
-    return [DistributionFailure(uuid, what, str(answer.failure))
-            for uuid, answer in answers.items() if answer.failure is not None]
+    return [
+        DistributionFailure(uuid, what, str(answer.failure))
+        for uuid, answer in answers.items()
+        if answer.failure is not None
+    ]
 
 
 def _config_file(text: bytes) -> FileDetails:
@@ -120,8 +139,14 @@ def _config_file(text: bytes) -> FileDetails:
     # The copies belong to whom the master's own file belongs to; all nodes have the same users.
     stat = os.stat(here.data_dir)
     return FileDetails(
-        here.to_virtual(here.cluster_conf_file), text.decode("utf-8"), FILE_MODE,
-        pwd.getpwuid(stat.st_uid).pw_name, grp.getgrgid(stat.st_gid).gr_name, now, now)
+        here.to_virtual(here.cluster_conf_file),
+        text.decode("utf-8"),
+        FILE_MODE,
+        pwd.getpwuid(stat.st_uid).pw_name,
+        grp.getgrgid(stat.st_gid).gr_name,
+        now,
+        now,
+    )
 
 
 class QueueTransport:
@@ -141,10 +166,16 @@ class QueueTransport:
         """UUIDs of the candidates that are online, without the master."""
         data = self._snapshot()
         if self._known[0] is not data:
-            self._known = (data, tuple(
-                uuid for uuid, node in data.nodes.items()
-                if node.master_candidate and not node.offline
-                and uuid != data.cluster.master_node))
+            self._known = (
+                data,
+                tuple(
+                    uuid
+                    for uuid, node in data.nodes.items()
+                    if node.master_candidate
+                    and not node.offline
+                    and uuid != data.cluster.master_node
+                ),
+            )
         return self._known[1]
 
     def update(self, node_uuid: str, files: dict[str, str]) -> None:
@@ -152,20 +183,32 @@ class QueueTransport:
 
         :raises errors.RpcError: it did not; the same for those below.
         """
-        self._runner.call(JOBQUEUE_UPDATE_MANY, node_uuid, files=[
-            (f"{self._directory}/{name}", text) for name, text in files.items()]).payload()
+        self._runner.call(
+            JOBQUEUE_UPDATE_MANY,
+            node_uuid,
+            files=[(f"{self._directory}/{name}", text) for name, text in files.items()],
+        ).payload()
 
     def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
         """What a candidate's queue directory holds; with the jobs in these parts of the archive."""
         return Inventory.from_wire(
-            self._runner.call(JOBQUEUE_INVENTORY, node_uuid, parts=list(parts)).payload())
+            self._runner.call(JOBQUEUE_INVENTORY, node_uuid, parts=list(parts)).payload()
+        )
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         """Move jobs into a candidate's archive."""
-        self._runner.call(JOBQUEUE_RENAME, node_uuid, rename=[
-            [f"{self._directory}/job-{job_id}",
-             f"{self._directory}/archive/{job_id // job_const.JOBS_PER_ARCHIVE_DIR}/job-{job_id}"]
-            for job_id in job_ids]).payload()
+        self._runner.call(
+            JOBQUEUE_RENAME,
+            node_uuid,
+            rename=[
+                [
+                    f"{self._directory}/job-{job_id}",
+                    f"{self._directory}/archive/{job_id // job_const.JOBS_PER_ARCHIVE_DIR}"
+                    f"/job-{job_id}",
+                ]
+                for job_id in job_ids
+            ],
+        ).payload()
 
     def purge(self, node_uuid: str) -> None:
         """Empty a candidate's queue directory."""

@@ -21,8 +21,12 @@ def parameters(data: ConfigData, node_uuid: str) -> dict[str, Any]:
     cluster = data.cluster
     return {
         "master_params": MasterNetworkParameters(
-            uuid=node_uuid, ip=cluster.master_ip, netmask=cluster.master_netmask,
-            netdev=cluster.master_netdev, ip_family=cluster.primary_ip_family),
+            uuid=node_uuid,
+            ip=cluster.master_ip,
+            netmask=cluster.master_netmask,
+            netdev=cluster.master_netdev,
+            ip_family=cluster.primary_ip_family,
+        ),
         "use_external_mip_script": cluster.use_external_mip_script,
     }
 
@@ -45,5 +49,6 @@ def _tell(runner: RpcRunner, call: Call, data: ConfigData) -> Failure | None:
 def take_down_at(runner: AddressRunner, data: ConfigData, node_uuid: str) -> Failure | None:
     """Let a node that was the master answer for the address no longer; why it still does."""
     node = data.nodes[node_uuid]
-    return runner.call_addresses(NODE_DEACTIVATE_MASTER_IP, {node.name: node.primary_ip},
-                                 **parameters(data, node_uuid))[node.name].failure
+    return runner.call_addresses(
+        NODE_DEACTIVATE_MASTER_IP, {node.name: node.primary_ip}, **parameters(data, node_uuid)
+    )[node.name].failure

@@ -25,8 +25,7 @@ from ganeti.wire.calls.base import Call
 # An error page of something that is no node daemon must not fill a job's log.
 _SHOWN_CHARS = 500
 
-Failure = (errors.NodeOffline | errors.NodeUnreachable | errors.NodeRefused
-           | errors.NodeCallFailed)
+Failure = errors.NodeOffline | errors.NodeUnreachable | errors.NodeRefused | errors.NodeCallFailed
 
 
 class Result:
@@ -72,8 +71,9 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
         text = outcome.body.decode("utf-8", "replace").strip()[:_SHOWN_CHARS]
         text = text or f"answered with HTTP status {outcome.status}"
         if outcome.status in (401, 403, 404):
-            return Result(node_name, failure=errors.NodeRefused(
-                node_name, call.name, text, outcome.epoch))
+            return Result(
+                node_name, failure=errors.NodeRefused(node_name, call.name, text, outcome.epoch)
+            )
         return Result(node_name, failure=errors.NodeCallFailed(node_name, call.name, text))
     try:
         answer = json.loads(outcome.body)
@@ -83,11 +83,17 @@ def from_outcome(call: Call, node_name: str, outcome: http_client.Outcome) -> Re
         if ok:
             return Result(node_name, call.result.decode(payload))
     except (errors.ParseError, errors.ConfigurationError) as err:
-        return Result(node_name, failure=errors.NodeCallFailed(
-            node_name, call.name, f"answer of call {call.name} cannot be understood: {err}"))
+        return Result(
+            node_name,
+            failure=errors.NodeCallFailed(
+                node_name, call.name, f"answer of call {call.name} cannot be understood: {err}"
+            ),
+        )
     message = payload if isinstance(payload, str) else json.dumps(payload)
-    return Result(node_name, failure=errors.NodeCallFailed(
-        node_name, call.name, message, _cause(outcome.error)))
+    return Result(
+        node_name,
+        failure=errors.NodeCallFailed(node_name, call.name, message, _cause(outcome.error)),
+    )
 
 
 def _cause(header: str) -> Exception | None:

@@ -47,15 +47,22 @@ class Transport(Protocol):
 class _NoFiller:
     """Without a configuration there is nothing to fill in."""
 
-    def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
-                        beparams: Mapping[str, Any] | None = None,
-                        osparams: Mapping[str, Any] | None = None) -> FilledInstance:
+    def filled_instance(
+        self,
+        instance: Instance,
+        *,
+        hvparams: Mapping[str, Any] | None = None,
+        beparams: Mapping[str, Any] | None = None,
+        osparams: Mapping[str, Any] | None = None,
+    ) -> FilledInstance:
         raise errors.ProgrammerError(
-            f"instance {instance.name} cannot be sent to a node without the configuration")
+            f"instance {instance.name} cannot be sent to a node without the configuration"
+        )
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
         raise errors.ProgrammerError(
-            f"disk {disk.uuid} cannot be sent to a node without the configuration")
+            f"disk {disk.uuid} cannot be sent to a node without the configuration"
+        )
 
 
 class _ConfigFiller:
@@ -75,11 +82,17 @@ class _ConfigFiller:
         """What is filled in from now on is for this node."""
         self._node_uuid = node_uuid
 
-    def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
-                        beparams: Mapping[str, Any] | None = None,
-                        osparams: Mapping[str, Any] | None = None) -> FilledInstance:
-        filled = fill.filled_instance(self._config, instance, hvparams=hvparams,
-                                      beparams=beparams, osparams=osparams)
+    def filled_instance(
+        self,
+        instance: Instance,
+        *,
+        hvparams: Mapping[str, Any] | None = None,
+        beparams: Mapping[str, Any] | None = None,
+        osparams: Mapping[str, Any] | None = None,
+    ) -> FilledInstance:
+        filled = fill.filled_instance(
+            self._config, instance, hvparams=hvparams, beparams=beparams, osparams=osparams
+        )
         return replace(filled, disks_info=tuple(map(self._dynamic, filled.disks_info)))
 
     def _dynamic(self, disk: Disk) -> Disk:
@@ -94,12 +107,14 @@ class _ConfigFiller:
         if node is None:
             raise errors.ConfigurationError(
                 f"instance {instance.name}: node {instance.primary_node} is not in the "
-                "configuration")
+                "configuration"
+            )
         params = self._diskparams.get(node.group)
         if params is None:
             group = self._config.nodegroups.get(node.group)
             params = self._diskparams[node.group] = fill.fill_diskparams(
-                self._config.cluster.diskparams, group.diskparams if group else None)
+                self._config.cluster.diskparams, group.diskparams if group else None
+            )
         return self._dynamic(fill.annotated_disk(disk, params))
 
 
@@ -119,8 +134,9 @@ class _Target:
 
 
 # A call, whom to ask, common arguments, those of single nodes, who fills in.
-_Ask = tuple[Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None",
-             Filler]
+_Ask = tuple[
+    Call, list[_Target], Mapping[str, Any], "Mapping[str, Mapping[str, Any]] | None", Filler
+]
 
 
 class AddressRunner:
@@ -138,8 +154,9 @@ class AddressRunner:
         self._epoch: master_state.Epoch | None = None
         self._on_newer: Callable[[str, str], None] = _ignore
 
-    def use_epoch(self, epoch: master_state.Epoch,
-                  on_newer: Callable[[str, str], None] | None = None) -> None:
+    def use_epoch(
+        self, epoch: master_state.Epoch, on_newer: Callable[[str, str], None] | None = None
+    ) -> None:
         """Call under this epoch from now on.
 
         :param on_newer: called with the name of a node and the epoch it obeys when that node
@@ -152,8 +169,9 @@ class AddressRunner:
         """Certificates of this node were replaced: use those that are there now."""
         self._client.reset(trust_file())
 
-    def call_addresses(self, call: Call, addresses: Mapping[str, str],
-                       **args: Any) -> dict[str, Result]:
+    def call_addresses(
+        self, call: Call, addresses: Mapping[str, str], **args: Any
+    ) -> dict[str, Result]:
         """Ask several nodes.
 
         :param addresses: node name -> IP address.
@@ -165,9 +183,14 @@ class AddressRunner:
     def _filler(self) -> Filler:
         return _NoFiller()
 
-    def _ask(self, call: Call, targets: list[_Target], common: Mapping[str, Any],
-             per_node: Mapping[str, Mapping[str, Any]] | None,
-             filler: Filler) -> dict[str, Result]:
+    def _ask(
+        self,
+        call: Call,
+        targets: list[_Target],
+        common: Mapping[str, Any],
+        per_node: Mapping[str, Mapping[str, Any]] | None,
+        filler: Filler,
+    ) -> dict[str, Result]:
         return self._ask_all([(call, targets, common, per_node, filler)])[0]
 
     def _ask_all(self, asks: Sequence[_Ask]) -> list[dict[str, Result]]:
@@ -187,11 +210,23 @@ class AddressRunner:
                     args = {**common, **(per_node.get(target.key, {}) if per_node else {})}
                     body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                     timeout_s = call.time_limit_s(args)
-                requests.append(http_client.Request(target.address, self._port, call.name, body,
-                                                    timeout_s, headers, call.keep, call.lane))
+                requests.append(
+                    http_client.Request(
+                        target.address,
+                        self._port,
+                        call.name,
+                        body,
+                        timeout_s,
+                        headers,
+                        call.keep,
+                        call.lane,
+                    )
+                )
         outcomes = iter(self._perform(requests, cut))
-        return [{target.key: self._judge(call, target, next(outcomes)) for target in targets}
-                for call, targets, _common, _per_node, _filler in asks]
+        return [
+            {target.key: self._judge(call, target, next(outcomes)) for target in targets}
+            for call, targets, _common, _per_node, _filler in asks
+        ]
 
     def _judge(self, call: Call, target: _Target, outcome: http_client.Outcome) -> Result:
         result = from_outcome(call, target.name, outcome)
@@ -202,13 +237,15 @@ class AddressRunner:
                 self._on_newer(target.name, known)
         return result
 
-    def _perform(self, requests: list[http_client.Request],
-                 cut: Collection[str]) -> list[http_client.Outcome]:
+    def _perform(
+        self, requests: list[http_client.Request], cut: Collection[str]
+    ) -> list[http_client.Outcome]:
         """Ask those that can be reached; in a rehearsal some nodes are cut off."""
         if not cut:
             return self._client.perform(requests)
-        outcomes: list[http_client.Outcome] = [http_client.Failure(
-            http_client.UNREACHABLE, "the virtual network is cut")] * len(requests)
+        outcomes: list[http_client.Outcome] = [
+            http_client.Failure(http_client.UNREACHABLE, "the virtual network is cut")
+        ] * len(requests)
         reached = [index for index, one in enumerate(requests) if one.address not in cut]
         answers = self._client.perform([requests[index] for index in reached])
         for index, outcome in zip(reached, answers, strict=True):
@@ -222,8 +259,9 @@ class RpcRunner(AddressRunner):
     :param config_snapshot: gives the configuration as it is now.
     """
 
-    def __init__(self, config_snapshot: Callable[[], ConfigData], client: Transport,
-                 port: int | None = None) -> None:
+    def __init__(
+        self, config_snapshot: Callable[[], ConfigData], client: Transport, port: int | None = None
+    ) -> None:
         super().__init__(client, port)
         self._snapshot = config_snapshot
 
@@ -231,9 +269,14 @@ class RpcRunner(AddressRunner):
         """Ask one node."""
         return self.call_many(call, (node_uuid,), **args)[node_uuid]
 
-    def call_many(self, call: Call, node_uuids: Iterable[str], *,
-                  per_node: Mapping[str, Mapping[str, Any]] | None = None,
-                  **args: Any) -> dict[str, Result]:
+    def call_many(
+        self,
+        call: Call,
+        node_uuids: Iterable[str],
+        *,
+        per_node: Mapping[str, Mapping[str, Any]] | None = None,
+        **args: Any,
+    ) -> dict[str, Result]:
         """Ask several nodes at once.
 
         :param per_node: node UUID -> arguments for this node, on top of the common ones.
@@ -245,8 +288,9 @@ class RpcRunner(AddressRunner):
         results.update(self._ask(call, targets, args, per_node, _ConfigFiller(config)))
         return results
 
-    def call_together(self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
-                      ) -> list[dict[str, Result]]:
+    def call_together(
+        self, calls: Iterable[tuple[Call, Iterable[str], Mapping[str, Any]]]
+    ) -> list[dict[str, Result]]:
         """Several different calls in one fan-out: it takes as long as the slowest.
 
         :param calls: each with its nodes and its arguments.
@@ -264,16 +308,21 @@ class RpcRunner(AddressRunner):
         return found
 
     @staticmethod
-    def _aim(config: ConfigData, call: Call, node_uuids: Iterable[str]
-             ) -> tuple[dict[str, Result], list[_Target]]:
+    def _aim(
+        config: ConfigData, call: Call, node_uuids: Iterable[str]
+    ) -> tuple[dict[str, Result], list[_Target]]:
         """Who is asked, and a result for everybody: a failure for those who are not."""
         results: dict[str, Result] = {}
         targets = []
         for uuid in dict.fromkeys(node_uuids):
             node = config.nodes.get(uuid)
             if node is None:
-                results[uuid] = Result(uuid, failure=errors.NodeUnreachable(
-                    uuid, call.name, "it is not in the configuration"))
+                results[uuid] = Result(
+                    uuid,
+                    failure=errors.NodeUnreachable(
+                        uuid, call.name, "it is not in the configuration"
+                    ),
+                )
             elif node.offline and not call.offline_ok:
                 results[uuid] = Result(node.name, failure=errors.NodeOffline(node.name, call.name))
             else:
@@ -286,8 +335,7 @@ class RpcRunner(AddressRunner):
 
 
 def trust_file(here: paths.Paths | None = None) -> str:
-    """The certificates which nodes may show: ``server.pem``, or old and new ones while it changes.
-    """
+    """File of the certificates which nodes may show; old and new ones while they change."""
     here = here or paths.current()
     return here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
 
@@ -300,7 +348,9 @@ def open_client(here: paths.Paths | None = None) -> http_client.Client:
     here = here or paths.current()
     if not os.path.exists(here.noded_cert_file):
         raise errors.ConfigurationError(
-            f"this node belongs to no cluster: {here.noded_cert_file} is missing")
+            f"this node belongs to no cluster: {here.noded_cert_file} is missing"
+        )
     own = here.noded_client_cert_file
     return http_client.Client(
-        trust_file(here), own if os.path.exists(own) else here.noded_cert_file)
+        trust_file(here), own if os.path.exists(own) else here.noded_cert_file
+    )

@@ -61,9 +61,13 @@ class Voting:
         """Ask all nodes for their vote; changes nothing."""
         return self._ask(MASTER_VOTE, self._members.nodes)
 
-    def ask_patiently(self, patience_s: float = PATIENCE_S, *,
-                      sleep: Callable[[float], None] = time.sleep,
-                      clock: Callable[[], float] = time.monotonic) -> tuple[Votes, Verdict]:
+    def ask_patiently(
+        self,
+        patience_s: float = PATIENCE_S,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> tuple[Votes, Verdict]:
         """As :meth:`ask` until a quorum answers, for a while."""
         deadline = clock() + patience_s
         while True:
@@ -85,14 +89,19 @@ class Voting:
         owner = self._members.nodes[self._me].uuid
         epoch = role.next_epoch(owner, votes.known)
         got = self._ask(MASTER_CLAIM, votes.answers, epoch=str(epoch))
-        got.failures.update({name: why for name, why in votes.failures.items()
-                             if name not in votes.answers})
+        got.failures.update(
+            {name: why for name, why in votes.failures.items() if name not in votes.answers}
+        )
         if override:
             verdict = Verdict(Outcome.WON)
             if self._me not in got.answers:
-                verdict = Verdict(Outcome.NO_QUORUM, (
-                    f"the node daemon of {self._me} itself does not answer:"
-                    f" {got.failures.get(self._me)}",))
+                verdict = Verdict(
+                    Outcome.NO_QUORUM,
+                    (
+                        f"the node daemon of {self._me} itself does not answer:"
+                        f" {got.failures.get(self._me)}",
+                    ),
+                )
         else:
             verdict = role.judge_promises(self.ballot, got.answers)
         if not verdict.won:
@@ -105,7 +114,8 @@ class Voting:
         failures: dict[str, str] = {}
         known: list[Epoch] = [NONE]
         results: Mapping[str, Result] = self._runner.call_addresses(
-            call, {name: self._members.nodes[name].primary_ip for name in names}, **args)
+            call, {name: self._members.nodes[name].primary_ip for name in names}, **args
+        )
         for name, result in results.items():
             try:
                 answers[name] = role.standing(result.payload())

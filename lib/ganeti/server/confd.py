@@ -53,8 +53,13 @@ class Source:
     :param monotonic: seconds, for pauses.
     """
 
-    def __init__(self, here: paths.Paths, responder: Responder, *,
-                 monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        here: paths.Paths,
+        responder: Responder,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._here = here
         self._responder = responder
         self._monotonic = monotonic
@@ -161,7 +166,8 @@ def prepare(options: argparse.Namespace) -> Prepared:
     except OSError as err:
         sock.close()
         raise errors.ConfigurationError(
-            f"cannot serve {address} port {options.port}: {err.strerror}") from err
+            f"cannot serve {address} port {options.port}: {err.strerror}"
+        ) from err
     responder = Responder()
     source = Source(here, responder)
     # Before the first look, so that no change falls between the two.
@@ -190,12 +196,12 @@ class _Counts:
 
     def log(self, *, at_once: bool = False) -> None:
         counts = dict(self._responder.counts)
-        if counts == self._last or not (
-                at_once or time.monotonic() - self._when >= _LOG_COUNTS_S):
+        if counts == self._last or not (at_once or time.monotonic() - self._when >= _LOG_COUNTS_S):
             return
         self._last, self._when = counts, time.monotonic()
-        logging.info("datagrams: %s", ", ".join(
-            f"{count} {what}" for what, count in sorted(counts.items())))
+        logging.info(
+            "datagrams: %s", ", ".join(f"{count} {what}" for what, count in sorted(counts.items()))
+        )
 
 
 def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
@@ -240,5 +246,12 @@ def _serve(sock: socket.socket, responder: Responder) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-confd``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
-                port=default_port(), early_drop=True)
+    daemon.main(
+        NAME,
+        sys.argv[1:] if argv is None else argv,
+        check=check,
+        prepare=prepare,
+        run=run,
+        port=default_port(),
+        early_drop=True,
+    )

@@ -190,8 +190,9 @@ def run(options: argparse.Namespace, prepared: _Prepared, signals: daemon.Signal
             if one is not None:
                 poll.register(one.fileno(), select.POLLIN)
         ready = {fd for fd, _ in poll.poll(pause_s * 1000)}
-        if signals.fileno() in ready and any(number in daemon.STOP_SIGNALS
-                                             for number in signals.take()):
+        if signals.fileno() in ready and any(
+            number in daemon.STOP_SIGNALS for number in signals.take()
+        ):
             watcher.close()
             return None
         if changes is not None and changes.fileno() in ready:
@@ -202,5 +203,3 @@ def run(options: argparse.Namespace, prepared: _Prepared, signals: daemon.Signal
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-kvmd``."""
     daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run)
-
-

@@ -68,13 +68,22 @@ class EventLog:
                     self._statuses.pop(job.id, None)
                 else:
                     self._statuses[job.id] = status
-                found.append(["job", {
-                    "id": job.id, "status": status, "summary": [op.summary() for op in job.ops],
-                    "timestamp": now}])
+                found.append(
+                    [
+                        "job",
+                        {
+                            "id": job.id,
+                            "status": status,
+                            "summary": [op.summary() for op in job.ops],
+                            "timestamp": now,
+                        },
+                    ]
+                )
         self._add(found)
 
-    def config_changed(self, before: ConfigData, after: ConfigData,
-                       changed: Collection[tuple[str, str]]) -> None:
+    def config_changed(
+        self, before: ConfigData, after: ConfigData, changed: Collection[tuple[str, str]]
+    ) -> None:
         """Objects of the configuration are others; called by the configuration's store.
 
         :param changed: kind and uuid of each.
@@ -89,22 +98,45 @@ class EventLog:
             if one is None or old is new:
                 continue
             node = after.nodes.get(one.primary_node)
-            found.append(["instance", {
-                "name": one.name, "uuid": uuid, "change": what,
-                "admin_state": None if new is None else new.admin_state,
-                "primary_node": None if node is None else node.name,
-                "serial_no": one.serial_no, "timestamp": clock.now()}])
+            found.append(
+                [
+                    "instance",
+                    {
+                        "name": one.name,
+                        "uuid": uuid,
+                        "change": what,
+                        "admin_state": None if new is None else new.admin_state,
+                        "primary_node": None if node is None else node.name,
+                        "serial_no": one.serial_no,
+                        "timestamp": clock.now(),
+                    },
+                ]
+            )
         self._add(found)
 
     def guests_changed(self, data: ConfigData, found: Iterable[tuple[Instance, str]]) -> None:
         """Guests do something else than they did, told with their new statuses."""
         now = clock.now()
-        self._add([["instance", {
-            "name": instance.name, "uuid": instance.uuid, "change": "state", "status": status,
-            "admin_state": instance.admin_state,
-            "primary_node": data.nodes[instance.primary_node].name
-            if instance.primary_node in data.nodes else None,
-            "serial_no": instance.serial_no, "timestamp": now}] for instance, status in found])
+        self._add(
+            [
+                [
+                    "instance",
+                    {
+                        "name": instance.name,
+                        "uuid": instance.uuid,
+                        "change": "state",
+                        "status": status,
+                        "admin_state": instance.admin_state,
+                        "primary_node": data.nodes[instance.primary_node].name
+                        if instance.primary_node in data.nodes
+                        else None,
+                        "serial_no": instance.serial_no,
+                        "timestamp": now,
+                    },
+                ]
+                for instance, status in found
+            ]
+        )
 
     @property
     def listened(self) -> bool:
@@ -149,7 +181,7 @@ class EventLog:
             epoch, number = place
             lost = epoch != self.epoch or not self._last - len(events) <= number <= self._last
             if not lost:
-                events = events[len(events) - (self._last - number):]
+                events = events[len(events) - (self._last - number) :]
         return {"epoch": self.epoch, "last": self._last, "events": events, "lost": lost}
 
     def _add(self, found: Iterable[list[Any]]) -> None:
@@ -188,16 +220,21 @@ class Guests:
         found = [(instance, instance_fields.status(view, instance)) for instance in instances]
         data = self._context.config.snapshot()
         with self._lock:
-            news = [(instance, status) for instance, status in found
-                    if self._known.get(instance.uuid) != status]
+            news = [
+                (instance, status)
+                for instance, status in found
+                if self._known.get(instance.uuid) != status
+            ]
             if not news:
                 return
             busy = {row.name for row in self._context.locks.table() if row.mode == EXCLUSIVE}
             told = []
             for instance, status in news:
                 # Overtaken by a change of its configuration, or in the middle of one.
-                if data.instances.get(instance.uuid) is not instance \
-                        or f"{Level.INSTANCE.label}/{instance.uuid}" in busy:
+                if (
+                    data.instances.get(instance.uuid) is not instance
+                    or f"{Level.INSTANCE.label}/{instance.uuid}" in busy
+                ):
                     continue
                 if instance.uuid in self._known:
                     told.append((instance, status))

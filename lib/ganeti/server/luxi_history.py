@@ -35,7 +35,8 @@ def require_administrator(request: Request) -> None:
     """:raises OpPrereqError: the client's user may not know secrets."""
     if request.peer_uid() not in (0, os.geteuid()):
         raise errors.OpPrereqError(
-            f"method {request.method} tells secrets, and is for root only", errors.ECODE_INVAL)
+            f"method {request.method} tells secrets, and is for root only", errors.ECODE_INVAL
+        )
 
 
 def point_of(value: int | list[float]) -> int | float:
@@ -62,12 +63,19 @@ def commits(config: Config, limit: int | None) -> list[dict[str, Any]]:
 def _commit(commit: Commit) -> dict[str, Any]:
     changes = commit.changes
     return {
-        "serial": commit.serial, "time": commit.time_s, "before": commit.before_serial,
-        "job": commit.author.job_id, "opcode": commit.author.opcode,
-        "source": commit.author.source, "reason": commit.author.reason,
+        "serial": commit.serial,
+        "time": commit.time_s,
+        "before": commit.before_serial,
+        "job": commit.author.job_id,
+        "opcode": commit.author.opcode,
+        "source": commit.author.source,
+        "reason": commit.author.reason,
         "count": None if changes is None else len(changes),
-        "changes": [[change.kind, change.name, change.what, change.attributes]
-                    for change in (changes or ())[:_NAMED_CHANGES]]}
+        "changes": [
+            [change.kind, change.name, change.what, change.attributes]
+            for change in (changes or ())[:_NAMED_CHANGES]
+        ],
+    }
 
 
 def changes(config: Config, first: int | list[float], last: int | list[float]) -> dict[str, Any]:
@@ -80,8 +88,14 @@ def changes(config: Config, first: int | list[float], last: int | list[float]) -
 
 
 def _change(change: Change) -> dict[str, Any]:
-    return {"kind": change.kind, "uuid": change.uuid, "name": change.name, "what": change.what,
-            "old": change.old, "new": change.new}
+    return {
+        "kind": change.kind,
+        "uuid": change.uuid,
+        "name": change.name,
+        "what": change.what,
+        "old": change.old,
+        "new": change.new,
+    }
 
 
 def at(config: Config, point: int | list[float]) -> dict[str, Any]:

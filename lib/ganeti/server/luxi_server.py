@@ -80,8 +80,9 @@ class Request:
 
     __slots__ = ("_answered", "_on_timeout", "_server", "args", "connection", "method", "slot")
 
-    def __init__(self, server: Server, connection: _Connection, slot: _Slot, method: str,
-                 args: list[Any]) -> None:
+    def __init__(
+        self, server: Server, connection: _Connection, slot: _Slot, method: str, args: list[Any]
+    ) -> None:
         self.method = method
         self.args = args
         self._server = server
@@ -94,7 +95,8 @@ class Request:
         """The user who runs the client, as the kernel says; None when it is gone."""
         try:
             found = self.connection.sock.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+                socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+            )
         except OSError:
             return None
         _pid, uid, _gid = _CREDENTIALS.unpack(found)
@@ -146,8 +148,7 @@ class Request:
     def _send(self, data: bytes) -> None:
         if not self._answered:
             self._answered = True
-            self._server.post(lambda: self._server.answered(self.connection, self.slot, data,
-                                                            self))
+            self._server.post(lambda: self._server.answered(self.connection, self.slot, data, self))
 
 
 class _Slot:
@@ -167,8 +168,20 @@ class _Connection:
     :ivar ended: the client sends nothing more.
     """
 
-    __slots__ = ("beginning", "closed", "ended", "events", "held", "inbox", "moved", "outbox",
-                 "outbox_bytes", "slots", "sock", "splitter")
+    __slots__ = (
+        "beginning",
+        "closed",
+        "ended",
+        "events",
+        "held",
+        "inbox",
+        "moved",
+        "outbox",
+        "outbox_bytes",
+        "slots",
+        "sock",
+        "splitter",
+    )
 
     def __init__(self, sock: socket.socket, limit_bytes: int, now: float) -> None:
         self.sock = sock
@@ -206,8 +219,9 @@ class _Pool:
             self._idle -= 1
             if self._idle < 0 and len(self._threads) < self._limit:
                 self._idle += 1
-                thread = threading.Thread(target=self._loop, daemon=True,
-                                          name=f"{self._name}-{len(self._threads) + 1}")
+                thread = threading.Thread(
+                    target=self._loop, daemon=True, name=f"{self._name}-{len(self._threads) + 1}"
+                )
                 self._threads.append(thread)
                 thread.start()
         self._work.put(task)
@@ -281,8 +295,9 @@ class Server:
 
     # -- the loop --------------------------------------------------------------------------------
 
-    def serve(self, signal_fd: int | None = None,
-              on_signal: Callable[[], None] = lambda: None) -> None:
+    def serve(
+        self, signal_fd: int | None = None, on_signal: Callable[[], None] = lambda: None
+    ) -> None:
         """Serve until :meth:`stop`.
 
         :param signal_fd: `on_signal` is called in the loop whenever this can be read.
@@ -338,8 +353,7 @@ class Server:
             heapq.heappop(self._timers)[2]()
 
     def _later(self, seconds: float, action: Callable[[], None]) -> None:
-        heapq.heappush(self._timers,
-                       (time.monotonic() + seconds, next(self._timer_number), action))
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), action))
 
     def _begin_stop(self, grace_s: float) -> None:
         if self._stop_at is None:
@@ -374,8 +388,11 @@ class Server:
             except OSError as err:
                 if err.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                _log.warning("%d clients are connected, no further one can be: %s",
-                             len(self._connections), err.strerror)
+                _log.warning(
+                    "%d clients are connected, no further one can be: %s",
+                    len(self._connections),
+                    err.strerror,
+                )
                 self._set_accepting(False)
                 self._later(_NO_FD_PAUSE_S, lambda: self._set_accepting(self._stop_at is None))
                 return
@@ -426,9 +443,12 @@ class Server:
         if connection.closed:
             return
         events = 0
-        if (not connection.ended and self._stop_at is None
-                and len(connection.inbox) < _INBOX_MESSAGES
-                and connection.outbox_bytes < _OUTBOX_BYTES):
+        if (
+            not connection.ended
+            and self._stop_at is None
+            and len(connection.inbox) < _INBOX_MESSAGES
+            and connection.outbox_bytes < _OUTBOX_BYTES
+        ):
             events |= selectors.EVENT_READ
         if connection.outbox:
             events |= selectors.EVENT_WRITE
@@ -464,8 +484,9 @@ class Server:
         now = time.monotonic()
         for connection in list(self._connections):
             if connection.stuck and now - connection.moved > self._patience_s:
-                _log.info("disconnecting a client that made no progress for %d s",
-                          now - connection.moved)
+                _log.info(
+                    "disconnecting a client that made no progress for %d s", now - connection.moved
+                )
                 self._close(connection)
         self._later(min(_SWEEP_S, self._patience_s), self._sweep)
 
@@ -473,8 +494,11 @@ class Server:
 
     def _begin_next(self, connection: _Connection) -> None:
         """Begin the next request, when there is one and its turn has come."""
-        if (connection.inbox and connection.beginning is None
-                and connection.outbox_bytes < _OUTBOX_BYTES):
+        if (
+            connection.inbox
+            and connection.beginning is None
+            and connection.outbox_bytes < _OUTBOX_BYTES
+        ):
             message = connection.inbox.popleft()
             slot = _Slot()
             connection.slots.append(slot)
@@ -515,8 +539,9 @@ class Server:
             connection.beginning = None
         self.answered(connection, slot, data)
 
-    def _park(self, connection: _Connection, slot: _Slot, handler: Handler,
-              request: Request) -> None:
+    def _park(
+        self, connection: _Connection, slot: _Slot, handler: Handler, request: Request
+    ) -> None:
         def begin() -> None:
             self._dispatch(connection, handler, request, hop=True)
 
@@ -525,8 +550,9 @@ class Server:
         else:
             slot.parked = begin
 
-    def _dispatch(self, connection: _Connection, handler: Handler, request: Request, *,
-                  hop: bool = False) -> None:
+    def _dispatch(
+        self, connection: _Connection, handler: Handler, request: Request, *, hop: bool = False
+    ) -> None:
         if handler.slow:
             self._slow.run(lambda: self._begin(connection, handler, request))
         elif hop:
@@ -541,8 +567,12 @@ class Server:
             request.fail(err)
         except Exception as err:  # noqa: BLE001 -- the door of a LUXI request
             _log.exception("internal error in request %s", request.method)
-            request.fail(errors.GenericError(
-                f"internal error: {type(err).__name__}: {err}. The master's log has the details."))
+            request.fail(
+                errors.GenericError(
+                    f"internal error: {type(err).__name__}: {err}."
+                    " The master's log has the details."
+                )
+            )
         if handler.overlaps:
             self.post(lambda: self._begun(connection, request.slot))
 
@@ -563,8 +593,9 @@ class Server:
             request.connection.held.add(request)
             self._later(seconds, request.time_out)
 
-    def answered(self, connection: _Connection, slot: _Slot, data: bytes,
-                 request: Request | None = None) -> None:
+    def answered(
+        self, connection: _Connection, slot: _Slot, data: bytes, request: Request | None = None
+    ) -> None:
         """An answer is there (in the loop); send what is in order."""
         if request is not None:
             connection.held.discard(request)

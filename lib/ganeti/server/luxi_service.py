@@ -71,8 +71,9 @@ class Service:
         self._events = events or EventLog()
         # The queue must end up with the rules of the last change.
         self._filter_lock = threading.Lock()
-        self._handlers = {name: self._handler(name, method)
-                          for name, method in self._methods().items()}
+        self._handlers = {
+            name: self._handler(name, method) for name, method in self._methods().items()
+        }
 
     @property
     def _queue(self) -> JobQueue:
@@ -88,53 +89,87 @@ class Service:
         legacy = (("names", _NAMES), ("fields", _FIELDS), ("use_locking", ht.Bool))
         return {
             "SubmitJob": _Method(self._submit_job, (("ops", _OPS),), overlaps=True),
-            "SubmitJobToDrainedQueue": _Method(self._submit_to_drained, (("ops", _OPS),),
-                                               overlaps=True),
-            "SubmitManyJobs": _Method(self._submit_many, (("jobs", ht.ListOf(_OPS)),),
-                                      overlaps=True),
+            "SubmitJobToDrainedQueue": _Method(
+                self._submit_to_drained, (("ops", _OPS),), overlaps=True
+            ),
+            "SubmitManyJobs": _Method(
+                self._submit_many, (("jobs", ht.ListOf(_OPS)),), overlaps=True
+            ),
             "PickupJob": _Method(self._pickup, (("job", ht.Any),)),
-            "WaitForJobChange": _Method(self._wait_for_change, (
-                ids, ("fields", _FIELDS), ("prev_job_info", ht.Maybe(ht.List)),
-                ("prev_log_serial", ht.Maybe(ht.Int)), ("timeout", _NUMBER))),
-            "WaitForEvents": _Method(self._wait_for_events, (
-                ("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), ("timeout", _NUMBER))),
+            "WaitForJobChange": _Method(
+                self._wait_for_change,
+                (
+                    ids,
+                    ("fields", _FIELDS),
+                    ("prev_job_info", ht.Maybe(ht.List)),
+                    ("prev_log_serial", ht.Maybe(ht.Int)),
+                    ("timeout", _NUMBER),
+                ),
+            ),
+            "WaitForEvents": _Method(
+                self._wait_for_events,
+                (("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), ("timeout", _NUMBER)),
+            ),
             "CancelJob": _Method(self._cancel, (ids, ("kill", ht.Bool)), required=1),
             "ChangeJobPriority": _Method(self._change_priority, (ids, ("priority", ht.Int))),
             "ArchiveJob": _Method(self._archive, (ids,)),
-            "AutoArchiveJobs": _Method(self._auto_archive, (("age", _NUMBER),
-                                                            ("timeout", _NUMBER)), slow=True),
-            "QueryJobs": _Method(self._query_jobs, (("ids", ht.Maybe(ht.ListOf(ht.JobId))),
-                                                    ("fields", _FIELDS)), slow=True),
-            "Query": _Method(self._query, (("what", ht.Str), ("fields", _FIELDS),
-                                           ("qfilter", ht.Any)), slow=True),
-            "QueryFields": _Method(self._query_fields, (("what", ht.Str),
-                                                        ("fields", ht.Maybe(_FIELDS)))),
+            "AutoArchiveJobs": _Method(
+                self._auto_archive, (("age", _NUMBER), ("timeout", _NUMBER)), slow=True
+            ),
+            "QueryJobs": _Method(
+                self._query_jobs,
+                (("ids", ht.Maybe(ht.ListOf(ht.JobId))), ("fields", _FIELDS)),
+                slow=True,
+            ),
+            "Query": _Method(
+                self._query, (("what", ht.Str), ("fields", _FIELDS), ("qfilter", ht.Any)), slow=True
+            ),
+            "QueryFields": _Method(
+                self._query_fields, (("what", ht.Str), ("fields", ht.Maybe(_FIELDS)))
+            ),
             "QueryInstances": _Method(self._legacy(query_const.INSTANCE), legacy, slow=True),
             "QueryNodes": _Method(self._legacy(query_const.NODE), legacy, slow=True),
             "QueryGroups": _Method(self._legacy(query_const.GROUP), legacy, slow=True),
             "QueryNetworks": _Method(self._legacy(query_const.NETWORK), legacy, slow=True),
-            "QueryExports": _Method(self._query_exports, (("nodes", _NAMES),
-                                                          ("use_locking", ht.Bool)), slow=True),
-            "QueryFilters": _Method(self._query_filters, (("uuids", _NAMES),
-                                                          ("fields", _FIELDS))),
-            "ReplaceFilter": _Method(self._replace_filter, (
-                ("uuid", ht.Maybe(ht.Str)), ("priority", ht.NonNegInt), ("predicates", ht.List),
-                ("action", ht.Or(ht.Str, ht.List)), ("reason", ht.List)), slow=True),
+            "QueryExports": _Method(
+                self._query_exports, (("nodes", _NAMES), ("use_locking", ht.Bool)), slow=True
+            ),
+            "QueryFilters": _Method(self._query_filters, (("uuids", _NAMES), ("fields", _FIELDS))),
+            "ReplaceFilter": _Method(
+                self._replace_filter,
+                (
+                    ("uuid", ht.Maybe(ht.Str)),
+                    ("priority", ht.NonNegInt),
+                    ("predicates", ht.List),
+                    ("action", ht.Or(ht.Str, ht.List)),
+                    ("reason", ht.List),
+                ),
+                slow=True,
+            ),
             "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
-            "ExplainJob": _Method(self._explain_job, (
-                ("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),), slow=True),
+            "ExplainJob": _Method(
+                self._explain_job,
+                (("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),),
+                slow=True,
+            ),
             "QueryClusterInfo": _Method(self._cluster_info),
             "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
-            "QueryConfigHistory": _Method(self._config_history, (
-                ("limit", ht.Maybe(ht.NonNegInt)),), slow=True),
-            "QueryConfigChanges": _Method(self._config_changes, (
-                ("first", luxi_history.POINT), ("last", luxi_history.POINT)), slow=True),
+            "QueryConfigHistory": _Method(
+                self._config_history, (("limit", ht.Maybe(ht.NonNegInt)),), slow=True
+            ),
+            "QueryConfigChanges": _Method(
+                self._config_changes,
+                (("first", luxi_history.POINT), ("last", luxi_history.POINT)),
+                slow=True,
+            ),
             "QueryConfigAt": _Method(self._config_at, (("point", luxi_history.POINT),), slow=True),
-            "QueryTags": _Method(self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)),
-                                              ("name", ht.Str))),
+            "QueryTags": _Method(
+                self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)), ("name", ht.Str))
+            ),
             "SetDrainFlag": _Method(self._set_drain, (("flag", ht.Bool),), slow=True),
-            "SetWatcherPause": _Method(self._set_watcher_pause,
-                                       (("until", ht.Maybe(_NUMBER)),), slow=True),
+            "SetWatcherPause": _Method(
+                self._set_watcher_pause, (("until", ht.Maybe(_NUMBER)),), slow=True
+            ),
         }
 
     def _handler(self, name: str, method: _Method) -> Handler:
@@ -145,13 +180,15 @@ class Service:
             given = request.args if method.args else []
             if not required <= len(given) <= len(method.args):
                 wanted = ", ".join(arg for arg, _shape in method.args)
-                request.refuse(f"{name} takes {len(method.args)} arguments ({wanted}), not"
-                               f" {len(given)}")
+                request.refuse(
+                    f"{name} takes {len(method.args)} arguments ({wanted}), not {len(given)}"
+                )
                 return
             for (arg, shape), value in zip(method.args, given, strict=False):
                 if not shape.check(value):
-                    request.refuse(f"{name}: argument '{arg}' must be {ht.in_words(shape)}, not"
-                                   f" {value!r:.200}")
+                    request.refuse(
+                        f"{name}: argument '{arg}' must be {ht.in_words(shape)}, not {value!r:.200}"
+                    )
                     return
             method.begin(request, *given)
 
@@ -177,17 +214,27 @@ class Service:
             if error is not None:
                 request.fail(error)
             else:
-                request.answer([[False, str(result)] if isinstance(result, Exception)
-                                else [True, result] for result in results])
+                request.answer(
+                    [
+                        [False, str(result)] if isinstance(result, Exception) else [True, result]
+                        for result in results
+                    ]
+                )
 
         self._queue.submit_many_async(given, done)
 
     def _pickup(self, request: Request, _job_id: Any) -> None:
         raise errors.GenericError("method PickupJob is for the master's own use")
 
-    def _wait_for_change(self, request: Request, job: Any, fields: list[str],
-                         prev_info: list[Any] | None, prev_serial: int | None,
-                         timeout_s: float) -> None:
+    def _wait_for_change(
+        self,
+        request: Request,
+        job: Any,
+        fields: list[str],
+        prev_info: list[Any] | None,
+        prev_serial: int | None,
+        timeout_s: float,
+    ) -> None:
         watches: list[Watch] = []
 
         def nothing_changed() -> None:
@@ -199,8 +246,7 @@ class Service:
             watches.append(watch)
             request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
 
-    def _wait_for_events(self, request: Request, place: list[Any] | None,
-                         timeout_s: float) -> None:
+    def _wait_for_events(self, request: Request, place: list[Any] | None, timeout_s: float) -> None:
         # An extension of ours: what happened after a place, at once or when it happens.
         if place is None:
             request.answer(self._events.after(None))
@@ -254,10 +300,16 @@ class Service:
         queue, locks = self._queue, self._context.locks
         data = self._context.config.snapshot()
         return explain.Scene(
-            queue.look(), queue.facts, lambda job_id: locks.waiting(queue.owner(job_id)),
-            lambda job_id: {str(lock): mode
-                            for lock, mode in locks.list_locks(queue.owner(job_id)).items()},
-            queue.kept_back, queue.at_work_under, lambda name: query.lock_label(data, name))
+            queue.look(),
+            queue.facts,
+            lambda job_id: locks.waiting(queue.owner(job_id)),
+            lambda job_id: {
+                str(lock): mode for lock, mode in locks.list_locks(queue.owner(job_id)).items()
+            },
+            queue.kept_back,
+            queue.at_work_under,
+            lambda name: query.lock_label(data, name),
+        )
 
     # -- queries ---------------------------------------------------------------------------------
 
@@ -268,26 +320,32 @@ class Service:
         request.answer(query.query_fields(what, fields or None))
 
     def _legacy(self, what: str) -> _Begin:
-        def begin(request: Request, names: list[str] | None, fields: list[str],
-                  use_locking: bool) -> None:
+        def begin(
+            request: Request, names: list[str] | None, fields: list[str], use_locking: bool
+        ) -> None:
             _refuse_locking(use_locking)
             request.answer(query.query_values(self._context, what, names, fields))
 
         return begin
 
-    def _query_exports(self, request: Request, nodes: list[str] | None,
-                       use_locking: bool) -> None:
+    def _query_exports(self, request: Request, nodes: list[str] | None, use_locking: bool) -> None:
         _refuse_locking(use_locking)
         rows = query.query_values(self._context, query_const.EXPORT, None, ["node", "export"])
         wanted = {self._context.config.expand_node(name).name for name in nodes or ()}
         request.answer([row for row in rows if not wanted or row[0] in wanted])
 
-    def _query_filters(self, request: Request, uuids: list[str] | None,
-                       fields: list[str]) -> None:
+    def _query_filters(self, request: Request, uuids: list[str] | None, fields: list[str]) -> None:
         request.answer(query.query_values(self._context, query_const.FILTER, uuids, fields))
 
-    def _replace_filter(self, request: Request, uuid: str | None, priority: int,
-                        predicates: list[Any], action: str | list[Any], reason: list[Any]) -> None:
+    def _replace_filter(
+        self,
+        request: Request,
+        uuid: str | None,
+        priority: int,
+        predicates: list[Any],
+        action: str | list[Any],
+        reason: list[Any],
+    ) -> None:
         try:
             job_rules.check_rule(priority, predicates, action, reason)
         except errors.ParameterError as err:
@@ -295,10 +353,13 @@ class Service:
         with self._filter_lock:
             self._check_filter_uuid(uuid)
             rule = FilterRule(
-                uuid=uuid or text.new_uuid(), priority=priority,
+                uuid=uuid or text.new_uuid(),
+                priority=priority,
                 watermark=self._queue.last_job_id,
-                predicates=tuple(job_rules.normalised(predicates)), action=action,
-                reason_trail=(*reason, ["luxid", "", clock.now_ns()]))
+                predicates=tuple(job_rules.normalised(predicates)),
+                action=action,
+                reason_trail=(*reason, ["luxid", "", clock.now_ns()]),
+            )
             self._config_of("ReplaceFilter", reason).put_filter(rule)
             self._queue.set_filters(self._context.config.filters())
         request.answer(rule.uuid)
@@ -307,7 +368,8 @@ class Service:
         """The configuration, for a change which is not made by a job."""
         texts = [str(entry[1]) for entry in reason]
         return self._context.config.acting_for(
-            Author(None, method, "luxid", next(filter(None, texts), "")))
+            Author(None, method, "luxid", next(filter(None, texts), ""))
+        )
 
     def _check_filter_uuid(self, uuid: str | None) -> None:
         """Refuse what cannot name a rule; a rule that does not exist yet may be made by name."""
@@ -316,16 +378,18 @@ class Service:
         if not text.is_uuid(uuid):
             raise errors.OpPrereqError(f"'{uuid}' is not a uuid", errors.ECODE_INVAL)
         data = self._context.config.snapshot()
-        if uuid == data.cluster.uuid or any(uuid in table for table in (
-                data.nodes, data.nodegroups, data.instances, data.networks, data.disks)):
-            raise errors.OpPrereqError(f"uuid {uuid} belongs to something else than a filter rule",
-                                       errors.ECODE_NOTUNIQUE)
+        if uuid == data.cluster.uuid or any(
+            uuid in table
+            for table in (data.nodes, data.nodegroups, data.instances, data.networks, data.disks)
+        ):
+            raise errors.OpPrereqError(
+                f"uuid {uuid} belongs to something else than a filter rule", errors.ECODE_NOTUNIQUE
+            )
 
     def _delete_filter(self, request: Request, uuid: str) -> None:
         with self._filter_lock:
             if uuid not in self._context.config.snapshot().filters:
-                raise errors.OpPrereqError(f"filter rule {uuid} does not exist",
-                                           errors.ECODE_NOENT)
+                raise errors.OpPrereqError(f"filter rule {uuid} does not exist", errors.ECODE_NOENT)
             self._config_of("DeleteFilter", []).remove_filter(uuid)
             self._queue.set_filters(self._context.config.filters())
         request.answer(None)
@@ -394,5 +458,6 @@ def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
 
 def _refuse_locking(use_locking: bool) -> None:
     if use_locking:
-        raise errors.OpPrereqError("queries take no locks; ask with use_locking false",
-                                   errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            "queries take no locks; ask with use_locking false", errors.ECODE_INVAL
+        )

@@ -49,7 +49,11 @@ class Fence:
         """Somebody obeys a higher epoch: end."""
         logging.critical(
             "%s obeys master epoch %s, ours is %s: another master has taken over. This master"
-            " daemon ends at once.", who, known, self.epoch)
+            " daemon ends at once.",
+            who,
+            known,
+            self.epoch,
+        )
         self._end()
 
     @contextlib.contextmanager

@@ -79,10 +79,14 @@ acknowledged is lost, and this node's configuration and jobs replace those of al
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Options of this daemon alone."""
-    parser.add_argument("--no-voting", action="store_true",
-                        help="do not ask other nodes whether this one may be master (dangerous)")
-    parser.add_argument("--yes-do-it", action="store_true",
-                        help="do not ask for confirmation of --no-voting")
+    parser.add_argument(
+        "--no-voting",
+        action="store_true",
+        help="do not ask other nodes whether this one may be master (dangerous)",
+    )
+    parser.add_argument(
+        "--yes-do-it", action="store_true", help="do not ask for confirmation of --no-voting"
+    )
 
 
 def check(options: argparse.Namespace) -> None:
@@ -93,8 +97,10 @@ def check(options: argparse.Namespace) -> None:
     """
     here = paths.current()
     if not os.path.exists(here.ssconf_file(ssconf_const.MASTER_NODE)):
-        raise daemon.Refuse("this machine belongs to no cluster. One is made by gnt-cluster init.",
-                            exit_codes.EXIT_NOTCLUSTER)
+        raise daemon.Refuse(
+            "this machine belongs to no cluster. One is made by gnt-cluster init.",
+            exit_codes.EXIT_NOTCLUSTER,
+        )
     _check_master(ssconf.SimpleStore(here).master_node())
     if options.no_voting:
         print(f"{NAME}: warning: {_OVERRIDE_WARNING}", file=sys.stderr)
@@ -112,8 +118,9 @@ def _confirmed() -> bool:
 def _check_master(name: str) -> None:
     own = net.hostname()
     if name.lower() != own:
-        raise daemon.Refuse(f"this node ({own}) is not the master; that is {name}",
-                            exit_codes.EXIT_NOTMASTER)
+        raise daemon.Refuse(
+            f"this node ({own}) is not the master; that is {name}", exit_codes.EXIT_NOTMASTER
+        )
 
 
 def prepare(options: argparse.Namespace) -> Prepared:
@@ -150,10 +157,15 @@ def prepare(options: argparse.Namespace) -> Prepared:
     # The units would otherwise be imported when the first job waits for them.
     cmdlib.load()
     queue = JobQueue(
-        store, Processor(context).execute, locks=locks,
-        transport=QueueTransport(runner, config.snapshot), livelock=livelock.path,
+        store,
+        Processor(context).execute,
+        locks=locks,
+        transport=QueueTransport(runner, config.snapshot),
+        livelock=livelock.path,
         filters=config.filters(),
-        max_running=config.cluster().max_running_jobs, fatal=_die)
+        max_running=config.cluster().max_running_jobs,
+        fatal=_die,
+    )
     context.queue = queue
     queue.start()
     events = EventLog()
@@ -188,11 +200,18 @@ def take_role(runner: AddressRunner, members: Members, *, override: bool = False
             won = voting.claim(votes)
     except RoleNotWonError as err:
         outcome = err.verdict.outcome
-        raise daemon.Refuse(f"this node may not be the master: {err}.{_HINTS[outcome]}",
-                            exit_codes.EXIT_NOTMASTER if outcome is Outcome.OTHER_MASTER
-                            else exit_codes.EXIT_FAILURE) from err
-    logging.info("master by epoch %s, promised by %d of %d nodes", won.epoch, len(won.promises),
-                 len(members.nodes))
+        raise daemon.Refuse(
+            f"this node may not be the master: {err}.{_HINTS[outcome]}",
+            exit_codes.EXIT_NOTMASTER
+            if outcome is Outcome.OTHER_MASTER
+            else exit_codes.EXIT_FAILURE,
+        ) from err
+    logging.info(
+        "master by epoch %s, promised by %d of %d nodes",
+        won.epoch,
+        len(won.promises),
+        len(members.nodes),
+    )
     return won
 
 
@@ -203,8 +222,11 @@ def _bring_up_to_date(config: Config, won: Won) -> None:
     stale, uninformed = [], []
     for node in config.online_nodes():
         promise = won.promises.get(node.name.lower())
-        if node.master_candidate and node.uuid != me.uuid and (
-                promise is None or promise.digest != own.digest):
+        if (
+            node.master_candidate
+            and node.uuid != me.uuid
+            and (promise is None or promise.digest != own.digest)
+        ):
             stale.append(node.uuid)
         if promise is None or promise.master != own.master or won.override:
             uninformed.append(node.uuid)
@@ -215,10 +237,11 @@ def _bring_up_to_date(config: Config, won: Won) -> None:
 _HINTS = {
     Outcome.NO_QUORUM: " When the other nodes are lost for good, --no-voting overrides this.",
     Outcome.STALE: " Start the master daemon there, or move the role there with 'gnt-cluster"
-                   " master-failover'. When that data is not wanted, --no-voting overrides this.",
+    " master-failover'. When that data is not wanted, --no-voting overrides this.",
     Outcome.OTHER_MASTER: " To move the role here, use 'gnt-cluster master-failover'.",
     Outcome.WON: "",
 }
+
 
 def _lock_queue(path: str) -> filelock.FileLock:
     lock = filelock.FileLock(path)
@@ -226,8 +249,9 @@ def _lock_queue(path: str) -> filelock.FileLock:
         lock.acquire(timeout_s=_LOCK_WAIT_S)
     except errors.LockError as err:
         lock.close()
-        raise daemon.Refuse(f"another master daemon works on this job queue ({path} is locked)"
-                            ) from err
+        raise daemon.Refuse(
+            f"another master daemon works on this job queue ({path} is locked)"
+        ) from err
     return lock
 
 
@@ -255,8 +279,10 @@ def _lock_keys(data: ConfigData) -> dict[Level, list[str]]:
 def _listen(here: paths.Paths) -> list[socket.socket]:
     fs.make_dirs(here.socket_dir, 0o770)
     group = users.group_id(users.current().daemons_group)
-    return [net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG, gid=group)
-            for path in (here.master_socket, here.query_socket)]
+    return [
+        net.unix_listen(path, SOCKET_MODE, backlog=_BACKLOG, gid=group)
+        for path in (here.master_socket, here.query_socket)
+    ]
 
 
 def _raise_file_limit() -> None:
@@ -278,15 +304,18 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     """Serve until a signal says to stop."""
     here = paths.current()
     server, queue = prepared.server, prepared.queue
-    threading.Thread(target=_activate_ip, args=(prepared.context,), name="master-ip",
-                     daemon=True).start()
+    threading.Thread(
+        target=_activate_ip, args=(prepared.context,), name="master-ip", daemon=True
+    ).start()
     stopper: list[threading.Thread] = []
 
     def stop() -> None:
         left = queue.stop(STOP_WAIT_S)
         if left:
-            logging.warning("ending while jobs %s run; the next start will mark them as failed",
-                            ", ".join(map(str, sorted(left))))
+            logging.warning(
+                "ending while jobs %s run; the next start will mark them as failed",
+                ", ".join(map(str, sorted(left))),
+            )
         server.stop()
 
     def on_signal() -> None:
@@ -321,5 +350,12 @@ def _activate_ip(context: MasterContext) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-masterd``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare,
-                run=run, add_options=add_options, early_drop=True)
+    daemon.main(
+        NAME,
+        sys.argv[1:] if argv is None else argv,
+        check=check,
+        prepare=prepare,
+        run=run,
+        add_options=add_options,
+        early_drop=True,
+    )

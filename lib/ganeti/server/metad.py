@@ -79,8 +79,9 @@ def prepare(options: argparse.Namespace) -> Prepared:
         try:
             addresses = dhcp.listen()
         except OSError as err:
-            logging.warning("guests get no addresses from here: port %d: %s", dhcp.SERVER_PORT,
-                            err.strerror)
+            logging.warning(
+                "guests get no addresses from here: port %d: %s", dhcp.SERVER_PORT, err.strerror
+            )
     control = net.unix_listen(here.metad_socket, gid=users.group_id(users.current().daemons_group))
     access_log = AccessLog(here.metad_access_log_file)
     if os.geteuid() == 0 and options.user:
@@ -98,7 +99,8 @@ def _listen(address: str, port: int) -> socket.socket:
     except OSError as err:
         sock.close()
         raise errors.ConfigurationError(
-            f"cannot serve {address} port {port}: {err.strerror}") from err
+            f"cannot serve {address} port {port}: {err.strerror}"
+        ) from err
     logging.info("serving %s port %d", address, port)
     return sock
 
@@ -129,8 +131,12 @@ async def _serve(prepared: Prepared, signals: daemon.Signals) -> None:
     for listener, introduced in ((prepared.guests, False), (prepared.brought, True)):
         if listener is not None:
             server = event_server.Server(
-                application, limits=limits, note=prepared.access_log.write,
-                server_name=f"Ganeti {__version__}", introduced=introduced)
+                application,
+                limits=limits,
+                note=prepared.access_log.write,
+                server_name=f"Ganeti {__version__}",
+                introduced=introduced,
+            )
             await server.start([listener])
             servers.append(server)
     control = Control(guests)
@@ -158,5 +164,11 @@ def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-metad``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
-                port=const.PORT)
+    daemon.main(
+        NAME,
+        sys.argv[1:] if argv is None else argv,
+        check=check,
+        prepare=prepare,
+        run=run,
+        port=const.PORT,
+    )

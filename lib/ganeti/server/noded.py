@@ -61,16 +61,22 @@ def prepare(options: argparse.Namespace) -> Prepared:
     :raises X509CertError: the certificate cannot be used.
     """
     here = paths.current()
-    for directory, mode in ((here.log_os_dir, 0o750), (here.queue_dir, 0o750),
-                            (here.queue_archive_dir, 0o750), (here.instance_disks_dir, 0o755),
-                            (here.instance_reason_dir, 0o755), (here.crypto_keys_dir, 0o700)):
+    for directory, mode in (
+        (here.log_os_dir, 0o750),
+        (here.queue_dir, 0o750),
+        (here.queue_archive_dir, 0o750),
+        (here.instance_disks_dir, 0o755),
+        (here.instance_reason_dir, 0o755),
+        (here.crypto_keys_dir, 0o700),
+    ):
         fs.make_dirs(directory, mode)
     context = x509.FreshContext(here.noded_cert_file, here.server_ca_file)
     x509.rehearse(context(), here.noded_cert_file)
     address = options.bind or default_address()
     sock = _listen(address, options.port)
-    authorise = auth.CandidatesOnly(here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS),
-                                    x509.digest_file(here.noded_cert_file))
+    authorise = auth.CandidatesOnly(
+        here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
+    )
     base.prepare()
     prepared = Prepared(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
     if not options.no_mlock and not paths.is_virtual():
@@ -81,6 +87,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
 
 def _listen(address: str, port: int) -> socket.socket:
     """Open the socket; processes of a daemon that was killed may hold it for a moment more."""
+
     def attempt() -> socket.socket:
         try:
             return server.listen(address, port)
@@ -88,13 +95,15 @@ def _listen(address: str, port: int) -> socket.socket:
             if err.errno == errno.EADDRINUSE:
                 raise retry.Again(str(err)) from err
             raise errors.ConfigurationError(
-                f"cannot serve {address} port {port}: {err.strerror}") from err
+                f"cannot serve {address} port {port}: {err.strerror}"
+            ) from err
 
     try:
         return retry.until(attempt, timeout_s=_IN_USE_S)
     except errors.RetryTimeout as err:
         raise errors.ConfigurationError(
-            f"cannot serve {address} port {port}: another program serves it") from err
+            f"cannot serve {address} port {port}: another program serves it"
+        ) from err
 
 
 def default_address() -> str:
@@ -117,10 +126,16 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     gc.collect()
     gc.freeze()
     forking = server.ForkingServer(
-        prepared.sock, prepared.context, prepared.dispatcher, prepared.authorise,
-        in_child=lambda: daemon.leave_parent(signals), at_rest=jobqueue.settle)
-    forking.serve(signals.fileno(),
-                  lambda: any(number in daemon.STOP_SIGNALS for number in signals.take()))
+        prepared.sock,
+        prepared.context,
+        prepared.dispatcher,
+        prepared.authorise,
+        in_child=lambda: daemon.leave_parent(signals),
+        at_rest=jobqueue.settle,
+    )
+    forking.serve(
+        signals.fileno(), lambda: any(number in daemon.STOP_SIGNALS for number in signals.take())
+    )
     return None
 
 
@@ -139,5 +154,12 @@ def _lock_memory() -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-noded``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
-                port=net.noded_port(), add_options=add_options)
+    daemon.main(
+        NAME,
+        sys.argv[1:] if argv is None else argv,
+        check=check,
+        prepare=prepare,
+        run=run,
+        port=net.noded_port(),
+        add_options=add_options,
+    )

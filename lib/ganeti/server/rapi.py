@@ -46,14 +46,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """What this daemon has beside the options of all."""
     add = parser.add_argument
     add("-i", "--interface", metavar="NAME", help="serve the address of this interface")
-    add("--max-clients", type=_positive, default=AT_ONCE, metavar="NUMBER",
-        help=f"requests worked on at the same time (default {AT_ONCE})")
+    add(
+        "--max-clients",
+        type=_positive,
+        default=AT_ONCE,
+        metavar="NUMBER",
+        help=f"requests worked on at the same time (default {AT_ONCE})",
+    )
     add("--no-ssl", action="store_true", help="serve plain HTTP, without TLS")
     add("-K", "--ssl-key", metavar="FILE", help="private key, instead of the one in rapi.pem")
     add("-C", "--ssl-cert", metavar="FILE", help="certificate, instead of the one in rapi.pem")
     add("--ssl-chain", metavar="FILE", help="certificates between ours and a known authority's")
-    add("--require-authentication", action="store_true",
-        help="answer nothing at all without a password")
+    add(
+        "--require-authentication",
+        action="store_true",
+        help="answer nothing at all without a password",
+    )
 
 
 def _positive(text: str) -> int:
@@ -88,7 +96,8 @@ def check(options: argparse.Namespace) -> None:
     if not options.ssl_cert and not os.path.exists(here.rapi_cert_file):
         raise daemon.Refuse(
             f"there is no certificate to show: {here.rapi_cert_file} is missing. A cluster is made"
-            " by gnt-cluster init, a node joins by gnt-node add; --no-ssl does without.")
+            " by gnt-cluster init, a node joins by gnt-node add; --no-ssl does without."
+        )
 
 
 def prepare(options: argparse.Namespace) -> Prepared:
@@ -101,13 +110,15 @@ def prepare(options: argparse.Namespace) -> Prepared:
     tls = None
     if not options.no_ssl:
         tls = x509.plain_server_context(
-            options.ssl_cert or here.rapi_cert_file, options.ssl_key, options.ssl_chain)
+            options.ssl_cert or here.rapi_cert_file, options.ssl_key, options.ssl_chain
+        )
     address = options.bind or _default_address(options.interface)
     try:
         sock = event_server.listen(address, options.port)
     except OSError as err:
         raise errors.ConfigurationError(
-            f"cannot serve {address} port {options.port}: {err.strerror}") from err
+            f"cannot serve {address} port {options.port}: {err.strerror}"
+        ) from err
     access_log = AccessLog(here.rapi_access_log_file)
     ours = [access_log.path]
     if not os.path.isdir(here.rapi_data_dir):
@@ -139,7 +150,8 @@ def _interface_address(interface: str) -> str:
             answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
         except OSError as err:
             raise errors.ConfigurationError(
-                f"interface {interface} has no IPv4 address: {err.strerror}") from err
+                f"interface {interface} has no IPv4 address: {err.strerror}"
+            ) from err
     return socket.inet_ntoa(answer[20:24])
 
 
@@ -151,22 +163,28 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     return None
 
 
-async def _serve(options: argparse.Namespace, prepared: Prepared,
-                 signals: daemon.Signals) -> None:
+async def _serve(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
-    users = Users(paths.current().rapi_users_file,
-                  {resource.handler for resource in RESOURCES})
+    users = Users(paths.current().rapi_users_file, {resource.handler for resource in RESOURCES})
     master = Master()
     hub = Hub(master)
     application = RestApplication(
-        master, users, require_authentication=options.require_authentication,
-        at_once=options.max_clients, hub=hub)
+        master,
+        users,
+        require_authentication=options.require_authentication,
+        at_once=options.max_clients,
+        hub=hub,
+    )
     most = event_server.Limits()
     limits = most._replace(clients=event_server.client_limit(most.clients))
-    server = event_server.Server(application, tls=prepared.tls, limits=limits,
-                                 note=prepared.access_log.write,
-                                 server_name=f"Ganeti {__version__}")
+    server = event_server.Server(
+        application,
+        tls=prepared.tls,
+        limits=limits,
+        note=prepared.access_log.write,
+        server_name=f"Ganeti {__version__}",
+    )
 
     def on_signal() -> None:
         for number in signals.take():
@@ -212,5 +230,12 @@ def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Entry point of ``ganeti-rapi``."""
-    daemon.main(NAME, sys.argv[1:] if argv is None else argv, check=check, prepare=prepare, run=run,
-                port=net.service_port(NAME, PORT), add_options=add_options)
+    daemon.main(
+        NAME,
+        sys.argv[1:] if argv is None else argv,
+        check=check,
+        prepare=prepare,
+        run=run,
+        port=net.service_port(NAME, PORT),
+        add_options=add_options,
+    )

@@ -36,7 +36,8 @@ def of(disk: Disk) -> type[BlockDevice]:
     if disk.dev_type not in _CLASSES:
         raise errors.BlockDeviceError(
             f"disk {disk.uuid or disk.iv_name}: disks of type '{disk.dev_type}' are not supported "
-            "by this version")
+            "by this version"
+        )
     module, name = _CLASSES[disk.dev_type]
     cls: type[BlockDevice] = getattr(importlib.import_module(module), name)
     return cls

@@ -65,8 +65,9 @@ class BlockDevice(ABC):
         """The inverse of :meth:`assemble`; a device in use stays."""
 
     @abstractmethod
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Add to the size.
 
         :param backing_store: this pass is for the storage itself; False is a second pass for layers
@@ -95,7 +96,8 @@ class BlockDevice(ABC):
         :raises BlockDeviceError: this kind of storage cannot.
         """
         raise errors.BlockDeviceError(
-            f"device {self.unique_id}: disks of type '{self.disk.dev_type}' have no snapshots")
+            f"device {self.unique_id}: disks of type '{self.disk.dev_type}' have no snapshots"
+        )
 
     def keep(self, name: str, size_mib: int, *, at_rest: bool) -> None:
         """Make a snapshot of this name, to stay until somebody removes it.
@@ -112,8 +114,9 @@ class BlockDevice(ABC):
 
     def sync_status(self) -> BlockDevStatus:
         """State of the device; simple ones are in order when they exist."""
-        return BlockDevStatus(dev_path=self.path, is_degraded=False,
-                              ldisk_status=disk_constants.LDS_OKAY)
+        return BlockDevStatus(
+            dev_path=self.path, is_degraded=False, ldisk_status=disk_constants.LDS_OKAY
+        )
 
     def uri(self, hypervisor: str) -> str | None:
         """How a hypervisor reaches the disk without a device of this node; None when it cannot."""

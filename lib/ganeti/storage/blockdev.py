@@ -64,8 +64,9 @@ class ManualDevice(BlockDevice):
         if not self.exists():
             raise self.fail("is no block device on this node")
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Its size is the administrator's business."""
         raise self.fail(f"disks of type '{disk_constants.BLOCK}' cannot grow")
 
@@ -88,5 +89,9 @@ class ManualDevice(BlockDevice):
         except OSError as err:
             raise self.fail("cannot be looked at", err) from err
         return BlockDevStatus(
-            dev_path=self._path, major=os.major(number), minor=os.minor(number),
-            is_degraded=False, ldisk_status=disk_constants.LDS_OKAY)
+            dev_path=self._path,
+            major=os.major(number),
+            minor=os.minor(number),
+            is_degraded=False,
+            ldisk_status=disk_constants.LDS_OKAY,
+        )

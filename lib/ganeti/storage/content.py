@@ -15,8 +15,9 @@ _BLOCK = 1 << 20
 _ZEROS = bytes(_BLOCK)
 # From linux/fs.h: _IOW(0x94, 9, int).
 _FICLONE = 0x40049409
-_CANNOT_SHARE = frozenset((errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV,
-                           errno.ENOSYS, errno.EPERM))
+_CANNOT_SHARE = frozenset(
+    (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL, errno.EXDEV, errno.ENOSYS, errno.EPERM)
+)
 
 
 def share(reading: int, writing: int) -> bool:

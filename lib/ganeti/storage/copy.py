@@ -10,14 +10,28 @@ _BLOCK = "1048576"
 
 def wipe_argv(path: str, offset_mib: int, size_mib: int, *, is_block: bool) -> list[str]:
     """Overwrite a part of a device with zeros."""
-    return ["dd", "if=/dev/zero", f"seek={offset_mib}", f"bs={_BLOCK}", *_how(is_block),
-            f"of={path}", f"count={size_mib}"]
+    return [
+        "dd",
+        "if=/dev/zero",
+        f"seek={offset_mib}",
+        f"bs={_BLOCK}",
+        *_how(is_block),
+        f"of={path}",
+        f"count={size_mib}",
+    ]
 
 
 def image_argv(image: str, path: str, size_mib: int, *, is_block: bool) -> list[str]:
     """Write an image to a device, at most so much of it."""
-    return ["dd", f"if={image}", "seek=0", f"bs={_BLOCK}", *_how(is_block), f"of={path}",
-            f"count={size_mib}"]
+    return [
+        "dd",
+        f"if={image}",
+        "seek=0",
+        f"bs={_BLOCK}",
+        *_how(is_block),
+        f"of={path}",
+        f"count={size_mib}",
+    ]
 
 
 def _how(is_block: bool) -> list[str]:
@@ -27,5 +41,15 @@ def _how(is_block: bool) -> list[str]:
 
 def fetch_argv(address: str, target: str) -> list[str]:
     """Load an image from the network into a file."""
-    return ["curl", "--fail", "--silent", "--show-error", "--location", "--proto",
-            "=http,https,ftp", "--output", target, address]
+    return [
+        "curl",
+        "--fail",
+        "--silent",
+        "--show-error",
+        "--location",
+        "--proto",
+        "=http,https,ftp",
+        "--output",
+        target,
+        address,
+    ]

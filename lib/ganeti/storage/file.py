@@ -34,10 +34,12 @@ _PROGRAM_DIRS = ("bin", "lib", "lib32", "lib64", "sbin")
 #: No guest's disk is ever in one of these, nor are they storage directories themselves.
 FORBIDDEN = frozenset(
     ["/", "/boot", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys"]
-    + [f"{prefix}/{name}" for prefix in ("", "/usr", "/usr/local") for name in _PROGRAM_DIRS])
+    + [f"{prefix}/{name}" for prefix in ("", "/usr", "/usr/local") for name in _PROGRAM_DIRS]
+)
 
 
 # Where files may be
+
 
 def parse_storage_paths(text: str) -> list[str]:
     """Read a ``file-storage-paths`` file.
@@ -83,7 +85,8 @@ def check_acceptable(virtual_path: str) -> None:
         if wrong_storage_dir(directory) is None and paths.is_below(directory, virtual_path):
             return
     raise errors.FileStoragePathError(
-        f"path {virtual_path} is not below a directory listed in {list_file}")
+        f"path {virtual_path} is not below a directory listed in {list_file}"
+    )
 
 
 def _local(virtual_path: str) -> str:
@@ -103,7 +106,8 @@ def create_dir(virtual_path: str) -> None:
         fs.make_dirs(path, 0o750)
     except OSError as err:
         raise errors.FileStoragePathError(
-            f"cannot create the directory {path}: {err.strerror}") from err
+            f"cannot create the directory {path}: {err.strerror}"
+        ) from err
 
 
 def remove_dir(virtual_path: str) -> None:
@@ -118,7 +122,8 @@ def remove_dir(virtual_path: str) -> None:
         return
     except OSError as err:
         raise errors.FileStoragePathError(
-            f"cannot remove the directory {path}: {err.strerror}") from err
+            f"cannot remove the directory {path}: {err.strerror}"
+        ) from err
 
 
 def rename_dir(old_virtual: str, new_virtual: str) -> None:
@@ -136,7 +141,8 @@ def rename_dir(old_virtual: str, new_virtual: str) -> None:
         os.rename(old, new)
     except OSError as err:
         raise errors.FileStoragePathError(
-            f"cannot rename the directory {old} to {new}: {err.strerror}") from err
+            f"cannot rename the directory {old} to {new}: {err.strerror}"
+        ) from err
 
 
 def space(virtual_path: str) -> dict[str, int]:
@@ -150,13 +156,17 @@ def space(virtual_path: str) -> dict[str, int]:
         info = os.statvfs(path)
     except OSError as err:
         raise errors.FileStoragePathError(
-            f"cannot measure the file system of {path}: {err.strerror}") from err
-    return {"storage_size": info.f_frsize * info.f_blocks // _MIB,
-            # What an ordinary user may still take, not the reserve of root.
-            "storage_free": info.f_frsize * info.f_bavail // _MIB}
+            f"cannot measure the file system of {path}: {err.strerror}"
+        ) from err
+    return {
+        "storage_size": info.f_frsize * info.f_blocks // _MIB,
+        # What an ordinary user may still take, not the reserve of root.
+        "storage_free": info.f_frsize * info.f_bavail // _MIB,
+    }
 
 
 # The device
+
 
 class FileDevice(BlockDevice):
     """A raw file."""
@@ -169,10 +179,12 @@ class FileDevice(BlockDevice):
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2 or not isinstance(fields[1], str):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]")
+                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]"
+            )
         if fields[0] not in disk_constants.FILE_DRIVERS:
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: file driver '{fields[0]}' is not known")
+                f"disk {disk.uuid or disk.iv_name}: file driver '{fields[0]}' is not known"
+            )
         self._path = _local(fields[1])
 
     @property
@@ -240,8 +252,9 @@ class FileDevice(BlockDevice):
         """The file must be there."""
         self._stat()
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Make the file longer."""
         if not backing_store:
             return
@@ -303,7 +316,8 @@ class FileDevice(BlockDevice):
                         raise self.fail(
                             "its file system cannot copy a file while it is written to (XFS and"
                             " Btrfs can). Stop the instance first, or let it be stopped meanwhile"
-                            " with --shutdown")
+                            " with --shutdown"
+                        )
                     os.ftruncate(writing, size)
                     content.copy_open(reading, writing, size)
                 os.fsync(writing)

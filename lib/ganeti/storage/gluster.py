@@ -31,8 +31,15 @@ _VOLUME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
 
 def mount_argv(address: str, port: int, volume: str, mount_point: str) -> list[str]:
     """Mount a volume."""
-    return ["mount", "-t", "glusterfs", "-o", f"server-port={port}", f"{address}:/{volume}",
-            mount_point]
+    return [
+        "mount",
+        "-t",
+        "glusterfs",
+        "-o",
+        f"server-port={port}",
+        f"{address}:/{volume}",
+        mount_point,
+    ]
 
 
 def umount_argv(mount_point: str) -> list[str]:
@@ -73,15 +80,19 @@ class Volume:
             return
         try:
             fs.make_dirs(self.mount_point, 0o750)
-            process.run(mount_argv(self.address, self.port, self.name, self.mount_point),
-                        timeout_s=_TIMEOUT_S)
+            process.run(
+                mount_argv(self.address, self.port, self.name, self.mount_point),
+                timeout_s=_TIMEOUT_S,
+            )
         except (OSError, errors.CommandError) as err:
             raise errors.BlockDeviceError(
-                f"Gluster volume {self.name} of {self.address} cannot be mounted: {err}") from err
+                f"Gluster volume {self.name} of {self.address} cannot be mounted: {err}"
+            ) from err
         if not self.mounted():
             raise errors.BlockDeviceError(
                 f"Gluster volume {self.name} of {self.address} was mounted on {self.mount_point},"
-                " but is not there")
+                " but is not there"
+            )
 
 
 class _MountedFile(FileDevice):
@@ -102,16 +113,25 @@ class GlusterDevice(BlockDevice):
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2 or not isinstance(fields[1], str):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]")
+                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [driver, path]"
+            )
         self._relative = fields[1]
-        if posixpath.isabs(self._relative) or posixpath.normpath(
-                self._relative) != self._relative or self._relative.startswith(".."):
+        if (
+            posixpath.isabs(self._relative)
+            or posixpath.normpath(self._relative) != self._relative
+            or self._relative.startswith("..")
+        ):
             raise errors.BlockDeviceError(
                 f"disk {disk.uuid or disk.iv_name}: path {self._relative!r} is not a path within a"
-                " volume")
+                " volume"
+            )
         params = disk.params or {}
-        self._volume = Volume(str(params.get("host", "127.0.0.1")), int(params.get("port", 24007)),
-                              str(params.get("volume", "gv0")), _base_dir())
+        self._volume = Volume(
+            str(params.get("host", "127.0.0.1")),
+            int(params.get("port", 24007)),
+            str(params.get("volume", "gv0")),
+            _base_dir(),
+        )
 
     @property
     def path(self) -> str:
@@ -148,8 +168,9 @@ class GlusterDevice(BlockDevice):
         """The volume is mounted, the file must be there."""
         self._file().assemble()
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Make the file longer."""
         self._file().grow(amount_mib, dry_run=dry_run, backing_store=backing_store)
 
@@ -193,7 +214,8 @@ def _base_dir() -> str:
         found = fs.read_file(here.ssconf_file(ssconf.GLUSTER_STORAGE_DIR)).strip()
     except OSError as err:
         raise errors.BlockDeviceError(
-            f"the directory for Gluster volumes is not known here: {err.strerror}") from err
+            f"the directory for Gluster volumes is not known here: {err.strerror}"
+        ) from err
     if not found:
         raise errors.BlockDeviceError("the cluster has no directory for Gluster volumes")
     return here.to_local(found)

@@ -83,8 +83,14 @@ def parse_mapped(text: str, pool: str, name: str) -> str | None:
     rows = list(found.values()) if isinstance(found, dict) else found
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise errors.ParseError(f"expected a list of mapped images, found {text[:80]!r}")
-    return _only([str(row.get("device")) for row in rows
-                  if (row.get("pool"), row.get("name")) == (pool, name)], name)
+    return _only(
+        [
+            str(row.get("device"))
+            for row in rows
+            if (row.get("pool"), row.get("name")) == (pool, name)
+        ],
+        name,
+    )
 
 
 def parse_mapped_plain(text: str, pool: str, name: str) -> str | None:
@@ -126,7 +132,8 @@ class RbdDevice(BlockDevice):
             if len(fields) != 2 or not _NAME.match(value):
                 raise errors.BlockDeviceError(
                     f"disk {disk.uuid or disk.iv_name}: id {list(fields)} in pool {self._pool!r} is"
-                    " not the name of an image")
+                    " not the name of an image"
+                )
 
     @property
     def path(self) -> str:
@@ -165,13 +172,16 @@ class RbdDevice(BlockDevice):
         if device is not None:
             self._run(unmap_argv(device, self._user), "cannot be unmapped")
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Resize the image."""
         if backing_store and not dry_run:
             size_mib = self.size_bytes() // _MIB + amount_mib
-            self._run(resize_argv(self._pool, self.name, size_mib, self._user),
-                      f"cannot grow by {amount_mib} MiB")
+            self._run(
+                resize_argv(self._pool, self.name, size_mib, self._user),
+                f"cannot grow by {amount_mib} MiB",
+            )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
         """Images keep their names."""
@@ -194,9 +204,12 @@ class RbdDevice(BlockDevice):
         device = self.path
         number = os.stat(device).st_rdev if device and os.path.exists(device) else None
         return BlockDevStatus(
-            dev_path=device, is_degraded=False, ldisk_status=disk_constants.LDS_OKAY,
+            dev_path=device,
+            is_degraded=False,
+            ldisk_status=disk_constants.LDS_OKAY,
             major=None if number is None else os.major(number),
-            minor=None if number is None else os.minor(number))
+            minor=None if number is None else os.minor(number),
+        )
 
     def uri(self, hypervisor: str) -> str | None:
         """For KVM, when the disk is to be reached that way."""

@@ -41,8 +41,17 @@ def list_argv(storage_type: str, name: str | None) -> list[str]:
     if storage_type not in programs:
         raise errors.StorageError(f"storage of type {storage_type!r} cannot be listed")
     program, columns = programs[storage_type]
-    return [program, "--noheadings", "--units=m", "--nosuffix", "--separator", _SEPARATOR,
-            "--options", ",".join(columns), *([name] if name else [])]
+    return [
+        program,
+        "--noheadings",
+        "--units=m",
+        "--nosuffix",
+        "--separator",
+        _SEPARATOR,
+        "--options",
+        ",".join(columns),
+        *([name] if name else []),
+    ]
 
 
 def parse_units(storage_type: str, text: str) -> list[dict[str, Any]]:
@@ -55,21 +64,39 @@ def parse_units(storage_type: str, text: str) -> list[dict[str, Any]]:
     for row in _rows(text, len(columns)):
         values = dict(zip(columns, row, strict=True))
         if storage_type == const.ST_LVM_PV:
-            units.append({
-                NAME: values["pv_name"], SIZE: _mib(values["pv_size"]),
-                USED: _mib(values["pv_used"]), FREE: _mib(values["pv_free"]),
-                ALLOCATABLE: values["pv_attr"].startswith("a")})
+            units.append(
+                {
+                    NAME: values["pv_name"],
+                    SIZE: _mib(values["pv_size"]),
+                    USED: _mib(values["pv_used"]),
+                    FREE: _mib(values["pv_free"]),
+                    ALLOCATABLE: values["pv_attr"].startswith("a"),
+                }
+            )
         else:
             size, free = _mib(values["vg_size"]), _mib(values["vg_free"])
-            units.append({NAME: values["vg_name"], SIZE: size, USED: size - free, FREE: free,
-                          ALLOCATABLE: True})
+            units.append(
+                {
+                    NAME: values["vg_name"],
+                    SIZE: size,
+                    USED: size - free,
+                    FREE: free,
+                    ALLOCATABLE: True,
+                }
+            )
     return units
 
 
 def volumes_argv() -> list[str]:
     """The command that lists logical volumes with the devices they are on."""
-    return ["lvs", "--noheadings", "--units=m", "--nosuffix", f"--separator={_SEPARATOR}",
-            f"--options={','.join(_VOLUME_COLUMNS)}"]
+    return [
+        "lvs",
+        "--noheadings",
+        "--units=m",
+        "--nosuffix",
+        f"--separator={_SEPARATOR}",
+        f"--options={','.join(_VOLUME_COLUMNS)}",
+    ]
 
 
 def parse_volumes(text: str) -> list[dict[str, Any]]:
@@ -80,9 +107,15 @@ def parse_volumes(text: str) -> list[dict[str, Any]]:
     volumes = []
     for name, size, devices, group in _rows(text, len(_VOLUME_COLUMNS)):
         for device in devices.split(","):
-            volumes.append({"name": name, "size": _mib(size), "vg": group,
-                            # "/dev/sda1(25)": the number is the first extent.
-                            "dev": device.partition("(")[0]})
+            volumes.append(
+                {
+                    "name": name,
+                    "size": _mib(size),
+                    "vg": group,
+                    # "/dev/sda1(25)": the number is the first extent.
+                    "dev": device.partition("(")[0],
+                }
+            )
     return volumes
 
 
@@ -122,8 +155,14 @@ def _mib(text: str) -> int:
 
 # What a node does with them
 
-def list_units(storage_type: str, directories: Sequence[str], name: str | None,
-               fields: Sequence[str], run: Run = process.run) -> list[list[Any]]:
+
+def list_units(
+    storage_type: str,
+    directories: Sequence[str],
+    name: str | None,
+    fields: Sequence[str],
+    run: Run = process.run,
+) -> list[list[Any]]:
     """Rows of units with the fields wanted.
 
     :param directories: (virtual) directories of the kinds that are files.
@@ -151,8 +190,7 @@ def _directory(path: str) -> dict[str, Any]:
         raise errors.FileStoragePathError(wrong)
     space = file_storage.space(path)
     size, free = space["storage_size"], space["storage_free"]
-    return {NAME: path, SIZE: size, USED: _used_mib(path), FREE: free,
-            ALLOCATABLE: True}
+    return {NAME: path, SIZE: size, USED: _used_mib(path), FREE: free, ALLOCATABLE: True}
 
 
 def _used_mib(virtual_path: str) -> int:
@@ -186,7 +224,8 @@ def modify(storage_type: str, name: str, changes: dict[str, Any], run: Run = pro
     if storage_type != const.ST_LVM_PV or set(changes) != {ALLOCATABLE}:
         raise errors.StorageError(
             f"of storage of type {storage_type}, {', '.join(sorted(changes)) or 'nothing'} cannot"
-            " be changed")
+            " be changed"
+        )
     if not isinstance(changes[ALLOCATABLE], bool):
         raise errors.StorageError(f"{ALLOCATABLE} must be true or false")
     _refuse_option(name)
@@ -203,7 +242,8 @@ def execute(storage_type: str, name: str, operation: str, run: Run = process.run
     """
     if storage_type != const.ST_LVM_VG or operation != FIX_CONSISTENCY:
         raise errors.StorageError(
-            f"storage of type {storage_type} has no operation {operation!r:.80}")
+            f"storage of type {storage_type} has no operation {operation!r:.80}"
+        )
     _refuse_option(name)
     try:
         done = run(repair_argv(name, force=False), timeout_s=_TIMEOUT_S, check=False)

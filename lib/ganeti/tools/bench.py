@@ -91,8 +91,14 @@ def table(figures: Sequence[Figure], before: Mapping[str, float] | None = None) 
     for one in figures:
         met = {True: "yes", False: "no", None: "-"}[one.within_budget]
         budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
-        row = [one.title, f"{one.value:.{_digits(one.value)}f} {one.unit}",
-               f"{one.worst:.{_digits(one.worst)}f} {one.unit}", budget, met, f"{one.load:.1f}"]
+        row = [
+            one.title,
+            f"{one.value:.{_digits(one.value)}f} {one.unit}",
+            f"{one.worst:.{_digits(one.worst)}f} {one.unit}",
+            budget,
+            met,
+            f"{one.load:.1f}",
+        ]
         if before is not None:
             better = ratio(one, before)
             row.append("-" if better is None else f"{better:.2f}")
@@ -182,8 +188,9 @@ def sustained(
     ]  # fmt: skip
 
 
-def backlog(cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds: int
-            ) -> list[Figure]:
+def backlog(
+    cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds: int
+) -> list[Figure]:
     """A long line of jobs."""
     found = queue.backlog(cluster, queued=queued, archived=archived, rounds=rounds)
     where = f"{queued} jobs queued"
@@ -200,14 +207,24 @@ def backlog(cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds
 
 def whole_command(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
     """``gnt-instance list`` from start to end."""
-    return figure("instance_list", "gnt-instance list, whole command", "ms",
-                  query.whole_command_ms(cluster, ("gnt-instance", "list"), rounds), budget=1000)
+    return figure(
+        "instance_list",
+        "gnt-instance list, whole command",
+        "ms",
+        query.whole_command_ms(cluster, ("gnt-instance", "list"), rounds),
+        budget=1000,
+    )
 
 
 def first_request(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
     """From starting ``gnt-instance list`` to its first byte on the master's socket."""
-    return figure("first_request", "gnt-instance list to first request", "ms",
-                  query.first_request_ms(cluster, "gnt-instance", "list", rounds), budget=100)
+    return figure(
+        "first_request",
+        "gnt-instance list to first request",
+        "ms",
+        query.first_request_ms(cluster, "gnt-instance", "list", rounds),
+        budget=100,
+    )
 
 
 def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figure]:
@@ -230,27 +247,48 @@ def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figu
         ("nodes_cpu", "  of all nodes for it", found.nodes_cpu_ms),
     )
     return [
-        *(figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples, budget=budget)
-          for key, title, samples, budget in commands),
-        *(figure(f"{key}_{size}", f"{title}, {size}", "us", samples)
-          for key, title, samples in rows),
-        *(figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples)
-          for key, title, samples in cpu),
+        *(
+            figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples, budget=budget)
+            for key, title, samples, budget in commands
+        ),
+        *(
+            figure(f"{key}_{size}", f"{title}, {size}", "us", samples)
+            for key, title, samples in rows
+        ),
+        *(
+            figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples)
+            for key, title, samples in cpu
+        ),
     ]
 
 
 def start_up(cluster: vcluster.VirtualCluster, rounds: int) -> list[Figure]:
     """Every command to its first request, beside an interpreter which does nothing."""
     bare = figure("bare_python", "python, start to end", "ms", query.bare_python_ms(rounds))
-    figures = [bare, figure("completion", "tab key, 10000 instances", "ms",
-                            query.completion_ms(10000, rounds), budget=50)]
+    figures = [
+        bare,
+        figure(
+            "completion",
+            "tab key, 10000 instances",
+            "ms",
+            query.completion_ms(10000, rounds),
+            budget=50,
+        ),
+    ]
     for program, command in query.existing():
         samples = query.first_request_ms(cluster, program, command, rounds)
         key, title = program.replace("-", "_"), f"{program} {command}"
-        figures.append(figure(f"first_{key}", f"{title} to first request", "ms", samples,
-                              budget=100))
-        figures.append(figure(f"first_{key}_ratio", f"  of bare python, {program}", "times",
-                              [sample / bare.value for sample in samples]))
+        figures.append(
+            figure(f"first_{key}", f"{title} to first request", "ms", samples, budget=100)
+        )
+        figures.append(
+            figure(
+                f"first_{key}_ratio",
+                f"  of bare python, {program}",
+                "times",
+                [sample / bare.value for sample in samples],
+            )
+        )
     return figures
 
 
@@ -297,8 +335,11 @@ def _backlog(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
 
 def _lists(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
     rounds = 2 if quick else 9
-    return [one for size in ((10, 100) if quick else (10, 1000, 10000))
-            for one in lists(cluster, size, rounds)]
+    return [
+        one
+        for size in ((10, 100) if quick else (10, 1000, 10000))
+        for one in lists(cluster, size, rounds)
+    ]
 
 
 def _instances(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
@@ -334,20 +375,42 @@ def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
             title = f"GET {path}, {clients} client{'s' if clients > 1 else ''}"
             found += [
                 figure(f"rest_{key}_{clients}", title, "1/s", rate.per_s, more_is_better=True),
-                figure(f"rest_{key}_{clients}_cpu", "  processor of the REST daemon for each", "ms",
-                       [rate.cpu_ms])]
+                figure(
+                    f"rest_{key}_{clients}_cpu",
+                    "  processor of the REST daemon for each",
+                    "ms",
+                    [rate.cpu_ms],
+                ),
+            ]
     idle = rest.idle(cluster, 20 if quick else 500, seconds)
     query.fill(cluster, many)
     return [
         *found,
-        figure("rest_info_beside_idle", f"GET {rest.INFO} beside {idle.clients} idle clients",
-               "1/s", [idle.info_per_s], more_is_better=True),
-        figure("rest_idle_memory", "  memory of the daemon for each of them", "KiB",
-               [idle.memory_kib_each]),
-        figure("rest_list", f"GET {rest.BULK}, {many} instances", "ms",
-               rest.list_ms(address, rest.BULK, 2 if quick else 5)),
-        figure("rest_names", f"GET /2/instances, {many} instances", "ms",
-               rest.list_ms(address, "/2/instances", 2 if quick else 5)),
+        figure(
+            "rest_info_beside_idle",
+            f"GET {rest.INFO} beside {idle.clients} idle clients",
+            "1/s",
+            [idle.info_per_s],
+            more_is_better=True,
+        ),
+        figure(
+            "rest_idle_memory",
+            "  memory of the daemon for each of them",
+            "KiB",
+            [idle.memory_kib_each],
+        ),
+        figure(
+            "rest_list",
+            f"GET {rest.BULK}, {many} instances",
+            "ms",
+            rest.list_ms(address, rest.BULK, 2 if quick else 5),
+        ),
+        figure(
+            "rest_names",
+            f"GET /2/instances, {many} instances",
+            "ms",
+            rest.list_ms(address, "/2/instances", 2 if quick else 5),
+        ),
     ]
 
 
@@ -369,8 +432,9 @@ SECTIONS = {
     "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
     "startup": Section("every command to its first request", (1,), _start_up),
     "lists": Section("lists of 10, 1000 and 10000 instances and jobs", (3,), _lists),
-    "instances": Section("the life of one instance, and of 100 at once, on five nodes", (5,),
-                         _instances),
+    "instances": Section(
+        "the life of one instance, and of 100 at once, on five nodes", (5,), _instances
+    ),
     "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
     "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
     "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),
@@ -421,8 +485,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="also write the figures here (- for stdout)")
     parser.add_argument("--baseline", metavar="FILE", help="compare with an earlier --json")
     parser.add_argument("--quick", action="store_true", help="few repetitions, for a first look")
-    parser.add_argument("--sections", metavar="NAME,...", type=_section_names,
-                        default=DEFAULT_SECTIONS, help="what to measure; 'all' for everything")
+    parser.add_argument(
+        "--sections",
+        metavar="NAME,...",
+        type=_section_names,
+        default=DEFAULT_SECTIONS,
+        help="what to measure; 'all' for everything",
+    )
     return parser
 
 
@@ -431,7 +500,8 @@ def _section_names(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in SECTIONS:
             raise argparse.ArgumentTypeError(
-                f"there is no section '{name}', only {', '.join(SECTIONS)}")
+                f"there is no section '{name}', only {', '.join(SECTIONS)}"
+            )
     return names
 
 

@@ -57,12 +57,26 @@ class Times(NamedTuple):
     budget: float | None
 
 
-def times(what: str, instances: int, samples: Sequence[float], *, unit: str = "ms",
-          budget: float | None = None) -> Times:
+def times(
+    what: str,
+    instances: int,
+    samples: Sequence[float],
+    *,
+    unit: str = "ms",
+    budget: float | None = None,
+) -> Times:
     """Sum up measurements."""
     ordered = sorted(samples)
-    return Times(what, instances, unit, _share(ordered, 0.50), _share(ordered, 0.99), ordered[-1],
-                 len(ordered), budget)
+    return Times(
+        what,
+        instances,
+        unit,
+        _share(ordered, 0.50),
+        _share(ordered, 0.99),
+        ordered[-1],
+        len(ordered),
+        budget,
+    )
 
 
 def _share(ordered: Sequence[float], share: float) -> float:
@@ -76,9 +90,15 @@ def table(found: Sequence[Times]) -> str:
     for one in found:
         met = "-" if one.budget is None else "yes" if one.p99 <= one.budget else "no"
         budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
-        rows.append([f"{one.instances}", one.what,
-                     *(f"{value:.1f} {one.unit}" for value in (one.p50, one.p99, one.worst)),
-                     budget, met])
+        rows.append(
+            [
+                f"{one.instances}",
+                one.what,
+                *(f"{value:.1f} {one.unit}" for value in (one.p50, one.p99, one.worst)),
+                budget,
+                met,
+            ]
+        )
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -94,28 +114,48 @@ def table(found: Sequence[Times]) -> str:
 def make_instance(number: int, node_uuid: str) -> tuple[Instance, Disk]:
     """An instance with a disk and a card."""
     disk = Disk(
-        dev_type="file", nodes=(node_uuid,), iv_name="disk/0", size=10240, uuid=text.new_uuid(),
+        dev_type="file",
+        nodes=(node_uuid,),
+        iv_name="disk/0",
+        size=10240,
+        uuid=text.new_uuid(),
         logical_id=("loop", f"/srv/ganeti/file-storage/instance{number}/{number}.file.disk0"),
-        serial_no=1, ctime=1.0, mtime=1.0)
+        serial_no=1,
+        ctime=1.0,
+        mtime=1.0,
+    )
     low = number.to_bytes(3, "big")
-    card = Nic(mac=f"aa:00:10:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}", nicparams={},
-               uuid=text.new_uuid())
+    card = Nic(
+        mac=f"aa:00:10:{low[0]:02x}:{low[1]:02x}:{low[2]:02x}", nicparams={}, uuid=text.new_uuid()
+    )
     return Instance(
-        name=f"instance{number}.example.com", primary_node=node_uuid, os="debian+default",
-        hypervisor="fake", beparams={"maxmem": 1024, "minmem": 1024, "vcpus": 2},
-        admin_state="up", admin_state_source="admin", disks_active=True, nics=(card,),
-        disks=(disk.uuid,), uuid=text.new_uuid(), serial_no=1, ctime=1.0, mtime=1.0), disk
+        name=f"instance{number}.example.com",
+        primary_node=node_uuid,
+        os="debian+default",
+        hypervisor="fake",
+        beparams={"maxmem": 1024, "minmem": 1024, "vcpus": 2},
+        admin_state="up",
+        admin_state_source="admin",
+        disks_active=True,
+        nics=(card,),
+        disks=(disk.uuid,),
+        uuid=text.new_uuid(),
+        serial_no=1,
+        ctime=1.0,
+        mtime=1.0,
+    ), disk
 
 
 def filled_cluster(data: ConfigData, instances: int, serial_no: int) -> ConfigData:
     """A cluster with that many instances, all on its nodes in turn."""
     nodes = list(data.nodes)
-    made = [make_instance(number, nodes[number % len(nodes)])
-            for number in range(1, instances + 1)]
+    made = [make_instance(number, nodes[number % len(nodes)]) for number in range(1, instances + 1)]
     return dataclasses.replace(
-        data, serial_no=serial_no,
+        data,
+        serial_no=serial_no,
         instances={instance.uuid: instance for instance, _disk in made},
-        disks={disk.uuid: disk for _instance, disk in made})
+        disks={disk.uuid: disk for _instance, disk in made},
+    )
 
 
 def _timed(action: Callable[[], object]) -> float:
@@ -124,8 +164,9 @@ def _timed(action: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def measure(path: str, size: int, rounds: int, distribute: Any = None, *,
-            serial_no: int = 10) -> list[Times]:
+def measure(
+    path: str, size: int, rounds: int, distribute: Any = None, *, serial_no: int = 10
+) -> list[Times]:
     """All figures of one size.
 
     :param path: a configuration file, which is filled, and left filled.
@@ -160,7 +201,9 @@ def measure(path: str, size: int, rounds: int, distribute: Any = None, *,
         config.add_instance(instance, [disk], "bench")
 
     actions: tuple[tuple[str, Callable[[int], None]], ...] = (
-        (f"change an instance{where}", change), (f"add an instance{where}", add))
+        (f"change an instance{where}", change),
+        (f"add an instance{where}", add),
+    )
     for what, action in actions:
         samples = [_timed(partial(action, number)) * 1e3 for number in range(rounds)]
         found.append(times(what, size, samples, budget=_COMMIT_BUDGET_MS))
@@ -172,12 +215,10 @@ def measure(path: str, size: int, rounds: int, distribute: Any = None, *,
 
 def _reading(config: Config, path: str, size: int, rounds: int, load_s: float) -> list[Times]:
     uuids = list(config.snapshot().instances)
-    one = [_timed(partial(config.instance, uuid)) * 1e6
-           for uuid in uuids[:rounds]]
+    one = [_timed(partial(config.instance, uuid)) * 1e6 for uuid in uuids[:rounds]]
     names = [config.instance(uuid).name for uuid in uuids[:rounds]]
     config.expand_instance(names[0])
-    named = [_timed(partial(config.expand_instance, name)) * 1e6
-             for name in names]
+    named = [_timed(partial(config.expand_instance, name)) * 1e6 for name in names]
     in_order = [_timed(config.instances) * 1e6 for _ in range(rounds)]
     newest = config.snapshot().serial_no
     back = [_timed(lambda: config.at(newest - rounds)) * 1e3 for _ in range(3)]
@@ -212,23 +253,29 @@ def run(sizes: Sequence[int], rounds: int, candidates_in: str | None = None) -> 
     :param candidates_in: an existing directory for the files of the candidates.
     """
     found: list[Times] = []
-    with (tempfile.TemporaryDirectory(prefix="gnt-bench-") as place,
-          tempfile.TemporaryDirectory(prefix="gnt-bench-", dir=candidates_in) as elsewhere):
+    with (
+        tempfile.TemporaryDirectory(prefix="gnt-bench-") as place,
+        tempfile.TemporaryDirectory(prefix="gnt-bench-", dir=candidates_in) as elsewhere,
+    ):
         directory = f"{place}/vc"
         cluster = vcluster.create(directory, _NODES, hypervisor="fake", say=_progress)
         try:
             first = cluster.nodes[0]
             process.run(
                 [f"{cluster.directory}/bin/daemon-util", "stop", "ganeti-masterd"],
-                timeout_s=600.0, env=vcluster.environment(cluster, first), log=False)
+                timeout_s=600.0,
+                env=vcluster.environment(cluster, first),
+                log=False,
+            )
             if candidates_in is not None:
                 _move_candidates(cluster, elsewhere)
             with paths.override(cluster.paths(first)) as here:
                 empty = fs.read_bytes(here.cluster_conf_file)
                 for number, size in enumerate(sizes, start=1):
                     for with_nodes in (False, True):
-                        _progress(f"Measuring {size} instances"
-                                  f"{' with candidates' if with_nodes else ''}")
+                        _progress(
+                            f"Measuring {size} instances{' with candidates' if with_nodes else ''}"
+                        )
                         fs.write_file(here.cluster_conf_file, empty, mode=0o640)
                         found += _one(here, size, rounds, with_nodes, number * 1_000_000)
         finally:
@@ -236,8 +283,9 @@ def run(sizes: Sequence[int], rounds: int, candidates_in: str | None = None) -> 
     return found
 
 
-def _one(here: paths.Paths, size: int, rounds: int, with_nodes: bool,
-         serial_no: int) -> list[Times]:
+def _one(
+    here: paths.Paths, size: int, rounds: int, with_nodes: bool, serial_no: int
+) -> list[Times]:
     if not with_nodes:
         return measure(here.cluster_conf_file, size, rounds)
     known: list[ConfigData] = []
@@ -258,13 +306,22 @@ def _one(here: paths.Paths, size: int, rounds: int, with_nodes: bool,
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="bench-config", description="Measure the configuration store.")
-    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), metavar="N,...",
-                        help="numbers of instances (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=200, metavar="N",
-                        help="changes of each kind (%(default)s)")
-    parser.add_argument("--candidates-in", metavar="DIR",
-                        help="where the candidates have their files, for instance /dev/shm")
+        prog="bench-config", description="Measure the configuration store."
+    )
+    parser.add_argument(
+        "--sizes",
+        default=",".join(map(str, SIZES)),
+        metavar="N,...",
+        help="numbers of instances (%(default)s)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=200, metavar="N", help="changes of each kind (%(default)s)"
+    )
+    parser.add_argument(
+        "--candidates-in",
+        metavar="DIR",
+        help="where the candidates have their files, for instance /dev/shm",
+    )
     parser.add_argument("--json", metavar="FILE", help="also write the figures here")
     options = parser.parse_args(argv)
     try:
@@ -276,8 +333,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         found = run(sizes, options.rounds, options.candidates_in)
         if options.json:
-            fs.write_file(options.json, json.dumps_pretty(
-                [one._asdict() for one in found]), mode=0o644)
+            fs.write_file(
+                options.json, json.dumps_pretty([one._asdict() for one in found]), mode=0o644
+            )
     except (errors.GenericError, OSError) as err:
         print(f"bench-config: {err}", file=sys.stderr)
         return 1

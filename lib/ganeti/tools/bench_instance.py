@@ -62,8 +62,16 @@ def install_os(cluster: vcluster.VirtualCluster) -> None:
 def creation(name: str, node: str) -> OpInstanceCreate:
     """A diskless instance without network interfaces, started."""
     return OpInstanceCreate(
-        instance_name=name, mode="create", disk_template="diskless", disks=[], nics=[],
-        os_type=OS, pnode=node, beparams={"memory": 128}, start=True)
+        instance_name=name,
+        mode="create",
+        disk_template="diskless",
+        disks=[],
+        nics=[],
+        os_type=OS,
+        pnode=node,
+        beparams={"memory": 128},
+        start=True,
+    )
 
 
 def one(cluster: vcluster.VirtualCluster, rounds: int) -> One:
@@ -99,13 +107,19 @@ def many(cluster: vcluster.VirtualCluster, count: int) -> Many:
     with luxi.Client(socket) as client:
         queue.wait(client, client.submit_job([creation("warm.example.com", nodes[0])]))
         before = queue.cpu_s(cluster)
-        created_s = _all(client, [
-            creation(name, nodes[number % len(nodes)]) for number, name in enumerate(names)])
+        created_s = _all(
+            client,
+            [creation(name, nodes[number % len(nodes)]) for number, name in enumerate(names)],
+        )
         after = queue.cpu_s(cluster)
         removed_s = _all(client, [OpInstanceRemove(instance_name=name) for name in names])
         queue.wait(client, client.submit_job([OpInstanceRemove(instance_name="warm.example.com")]))
-    return Many(count / created_s, count / removed_s, (after[0] - before[0]) / count * 1000,
-                (after[1] - before[1]) / count * 1000)
+    return Many(
+        count / created_s,
+        count / removed_s,
+        (after[0] - before[0]) / count * 1000,
+        (after[1] - before[1]) / count * 1000,
+    )
 
 
 def _all(client: luxi.Client, ops: Sequence[OpCode]) -> float:

@@ -29,9 +29,17 @@ _STEP_S = 600.0
 _REQUEST_S = 60.0
 #: Commands whose first request is a query: one for each program which has one.
 FIRST_REQUESTS = (
-    ("gnt-backup", "list"), ("gnt-cluster", "info"), ("gnt-debug", "locks"),
-    ("gnt-filter", "list"), ("gnt-group", "list"), ("gnt-instance", "list"), ("gnt-job", "list"),
-    ("gnt-network", "list"), ("gnt-node", "list"), ("gnt-os", "list"), ("gnt-storage", "diagnose"),
+    ("gnt-backup", "list"),
+    ("gnt-cluster", "info"),
+    ("gnt-debug", "locks"),
+    ("gnt-filter", "list"),
+    ("gnt-group", "list"),
+    ("gnt-instance", "list"),
+    ("gnt-job", "list"),
+    ("gnt-network", "list"),
+    ("gnt-node", "list"),
+    ("gnt-os", "list"),
+    ("gnt-storage", "diagnose"),
 )
 _CONFIG_FIELDS = ("name", "pnode", "os", "admin_state", "be/maxmem", "disk.sizes")
 _LIVE_FIELDS = ("name", "hypervisor", "os", "pnode", "status", "oper_ram")
@@ -72,8 +80,12 @@ def fill(cluster: vcluster.VirtualCluster, instances: int) -> None:
 
 def daemon(cluster: vcluster.VirtualCluster, action: str) -> None:
     """Start or stop the master daemon."""
-    process.run([f"{cluster.directory}/bin/daemon-util", action, "ganeti-masterd"],
-                timeout_s=_STEP_S, env=vcluster.environment(cluster, cluster.nodes[0]), log=False)
+    process.run(
+        [f"{cluster.directory}/bin/daemon-util", action, "ganeti-masterd"],
+        timeout_s=_STEP_S,
+        env=vcluster.environment(cluster, cluster.nodes[0]),
+        log=False,
+    )
 
 
 def add_jobs(cluster: vcluster.VirtualCluster, count: int) -> None:
@@ -106,10 +118,12 @@ def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> Lists:
     )
 
 
-def row_us(cluster: vcluster.VirtualCluster, fields: Sequence[str], size: int, rounds: int
-           ) -> list[float]:
+def row_us(
+    cluster: vcluster.VirtualCluster, fields: Sequence[str], size: int, rounds: int
+) -> list[float]:
     """What a row of six fields costs, from asking until it is read, without a command around it."""
     with luxi.Client(cluster.paths(cluster.nodes[0]).master_socket) as client:
+
         def ask() -> None:
             client.query("instance", fields)
 
@@ -124,8 +138,9 @@ def milliseconds(action: Callable[[], object]) -> float:
     return (time.perf_counter() - begun) * 1000
 
 
-def whole_command_ms(cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
-                     ) -> list[float]:
+def whole_command_ms(
+    cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
+) -> list[float]:
     """A command from start to end."""
     words = [f"{cluster.directory}/bin/{argv[0]}", *argv[1:]]
     env = vcluster.environment(cluster, cluster.nodes[0])
@@ -137,8 +152,9 @@ def whole_command_ms(cluster: vcluster.VirtualCluster, argv: Sequence[str], roun
     return [milliseconds(one) for _ in range(rounds)]
 
 
-def cpu_ms(cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
-           ) -> tuple[list[float], list[float], list[float]]:
+def cpu_ms(
+    cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
+) -> tuple[list[float], list[float], list[float]]:
     """Processor time of a command, of the master daemon and of the node daemons, for each run."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     master, nodes = bench_queue.cpu_s(cluster)
@@ -155,6 +171,7 @@ def cpu_ms(cluster: vcluster.VirtualCluster, argv: Sequence[str], rounds: int
 
 def bare_python_ms(rounds: int) -> list[float]:
     """An interpreter which does nothing, from start to end."""
+
     def one() -> None:
         process.run([sys.executable, "-c", ""], timeout_s=_STEP_S, log=False)
 
@@ -162,8 +179,9 @@ def bare_python_ms(rounds: int) -> list[float]:
     return [milliseconds(one) for _ in range(rounds)]
 
 
-def first_request_ms(cluster: vcluster.VirtualCluster, program: str, command: str, rounds: int
-                     ) -> list[float]:
+def first_request_ms(
+    cluster: vcluster.VirtualCluster, program: str, command: str, rounds: int
+) -> list[float]:
     """From starting a command to its first byte on the master's socket.
 
     The socket belongs to this measurement, so that the master's own speed does not count.
@@ -200,8 +218,9 @@ def first_request_ms(cluster: vcluster.VirtualCluster, program: str, command: st
                         connection.recv(1)
                     samples.append((time.perf_counter() - begun) * 1000)
                 except TimeoutError as err:
-                    raise errors.OpExecError(f"{program} {command} asks the master nothing"
-                                             ) from err
+                    raise errors.OpExecError(
+                        f"{program} {command} asks the master nothing"
+                    ) from err
                 finally:
                     child.kill()
                     child.wait()
@@ -214,8 +233,10 @@ def completion_ms(instances: int, rounds: int) -> list[float]:
         completion.build(directory, f"{directory}/{completion.ENGINE}")
         here = paths.Paths(f"{directory}/root")
         fs.make_dirs(here.data_dir)
-        fs.write_file(here.ssconf_file("instance_list"), "".join(
-            f"instance{number}.example.com\n" for number in range(1, instances + 1)))
+        fs.write_file(
+            here.ssconf_file("instance_list"),
+            "".join(f"instance{number}.example.com\n" for number in range(1, instances + 1)),
+        )
         words = [f"{directory}/{completion.ENGINE}", "gnt-instance", "startup", "instance77"]
 
         def one() -> None:
@@ -228,5 +249,8 @@ def completion_ms(instances: int, rounds: int) -> list[float]:
 def existing(requests: Sequence[tuple[str, str]] = FIRST_REQUESTS) -> list[tuple[str, str]]:
     """Those of the commands whose program is installed."""
     programs = vcluster.programs()
-    return [(program, command) for program, command in requests
-            if os.path.exists(programs.get(program, ""))]
+    return [
+        (program, command)
+        for program, command in requests
+        if os.path.exists(programs.get(program, ""))
+    ]

@@ -73,8 +73,9 @@ def latencies_ms(socket: str, rounds: int) -> list[float]:
     """One small job at a time: from sending it until its end is known."""
     with luxi.Client(socket) as client:
         wait(client, client.submit_job([small_job()]))  # the first one pays for lazy imports
-        return [_timed_ms(lambda: wait(client, client.submit_job([small_job()])))
-                for _ in range(rounds)]
+        return [
+            _timed_ms(lambda: wait(client, client.submit_job([small_job()]))) for _ in range(rounds)
+        ]
 
 
 def acceptance_ms(socket: str, rounds: int, jobs: int = 200) -> list[float]:
@@ -104,9 +105,12 @@ def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
     results: Any = context.SimpleQueue()
     before = cpu_s(cluster)
     begun = time.monotonic()
-    clients = [context.Process(target=_client, daemon=True,
-                               args=(here.master_socket, begun + seconds, results.put))
-               for _ in range(_CLIENTS)]
+    clients = [
+        context.Process(
+            target=_client, daemon=True, args=(here.master_socket, begun + seconds, results.put)
+        )
+        for _ in range(_CLIENTS)
+    ]
     for one in clients:
         one.start()
     # A result from everyone, also from one that failed, in the order in which they end.
@@ -119,8 +123,9 @@ def sustained(cluster: vcluster.VirtualCluster, seconds: float) -> Load:
         if not isinstance(count, int):
             raise errors.OpExecError(f"a client failed: {count}")
     jobs = sum(counts)
-    return Load(jobs / took_s, (after[0] - before[0]) * 1000 / jobs,
-                (after[1] - before[1]) * 1000 / jobs)
+    return Load(
+        jobs / took_s, (after[0] - before[0]) * 1000 / jobs, (after[1] - before[1]) * 1000 / jobs
+    )
 
 
 def _client(socket: str, until: float, report: Callable[[int | str], None]) -> None:
@@ -143,8 +148,9 @@ def _client(socket: str, until: float, report: Callable[[int | str], None]) -> N
 
 def cpu_s(cluster: vcluster.VirtualCluster) -> tuple[float, float]:
     """CPU seconds used so far by the master daemon, and by node daemons with their children."""
-    daemons = {int(fs.read_file(cluster.paths(node).pid_file("ganeti-noded")))
-               for node in cluster.nodes}
+    daemons = {
+        int(fs.read_file(cluster.paths(node).pid_file("ganeti-noded"))) for node in cluster.nodes
+    }
     master = int(fs.read_file(cluster.paths(cluster.nodes[0]).pid_file("ganeti-masterd")))
     nodes_ticks = master_ticks = 0
     for name in os.listdir("/proc"):
@@ -174,8 +180,9 @@ class Backlog(NamedTuple):
     restart_ms: list[float]
 
 
-def backlog(cluster: vcluster.VirtualCluster, *, queued: int, archived: int, rounds: int
-            ) -> Backlog:
+def backlog(
+    cluster: vcluster.VirtualCluster, *, queued: int, archived: int, rounds: int
+) -> Backlog:
     """Fill the queue with jobs that may not start, list it, and start the master daemon with it.
 
     The files are written while the daemon is away: it takes only half as many jobs at a time.
@@ -191,11 +198,15 @@ def backlog(cluster: vcluster.VirtualCluster, *, queued: int, archived: int, rou
     _stop(cluster)
     example = fs.read_file(f"{here.queue_dir}/job-{first}")
     _write_jobs(example, first, range(first + 1, first + queued), lambda _job_id: here.queue_dir)
-    _write_jobs(example, first, range(first + queued, first + queued + archived),
-                lambda job_id: f"{here.queue_archive_dir}"
-                               f"/{job_id // job_const.JOBS_PER_ARCHIVE_DIR}")
-    fs.write_file(here.queue_serial_file, f"{first + queued + archived}\n",
-                  mode=job_const.QUEUE_FILE_MODE)
+    _write_jobs(
+        example,
+        first,
+        range(first + queued, first + queued + archived),
+        lambda job_id: f"{here.queue_archive_dir}/{job_id // job_const.JOBS_PER_ARCHIVE_DIR}",
+    )
+    fs.write_file(
+        here.queue_serial_file, f"{first + queued + archived}\n", mode=job_const.QUEUE_FILE_MODE
+    )
     restart_ms = []
     for _ in range(3):
         restart_ms.append(_timed_ms(lambda: _start_and_ask(cluster, here.master_socket)))
@@ -209,19 +220,29 @@ def backlog(cluster: vcluster.VirtualCluster, *, queued: int, archived: int, rou
         if found != queued:
             raise errors.OpExecError(f"{found} jobs are queued, not {queued}")
         list_ms = [_timed_ms(lambda: client.query("job", fields)) for _ in range(rounds)]
-        some_ms = [_timed_ms(lambda: client.query(
-            "job", fields, ["|", *(["=", "id", first + place] for place in range(20))]))
-            for _ in range(rounds)]
+        some_ms = [
+            _timed_ms(
+                lambda: client.query(
+                    "job", fields, ["|", *(["=", "id", first + place] for place in range(20))]
+                )
+            )
+            for _ in range(rounds)
+        ]
     return Backlog(list_ms, some_ms, used_kib / queued, restart_ms)
 
 
 def _stop(cluster: vcluster.VirtualCluster) -> None:
-    process.run([f"{cluster.directory}/bin/daemon-util", "stop", "ganeti-masterd"],
-                timeout_s=_STEP_S, env=vcluster.environment(cluster, cluster.nodes[0]), log=False)
+    process.run(
+        [f"{cluster.directory}/bin/daemon-util", "stop", "ganeti-masterd"],
+        timeout_s=_STEP_S,
+        env=vcluster.environment(cluster, cluster.nodes[0]),
+        log=False,
+    )
 
 
-def _write_jobs(example: str, example_id: int, ids: Iterable[int], place: Callable[[int], str]
-                ) -> None:
+def _write_jobs(
+    example: str, example_id: int, ids: Iterable[int], place: Callable[[int], str]
+) -> None:
     """Files of jobs like one that is there."""
     for job_id in ids:
         directory = place(job_id)
@@ -231,8 +252,12 @@ def _write_jobs(example: str, example_id: int, ids: Iterable[int], place: Callab
 
 
 def _start_and_ask(cluster: vcluster.VirtualCluster, socket: str) -> None:
-    process.run([f"{cluster.directory}/bin/ganeti-masterd"], timeout_s=_STEP_S,
-                env=vcluster.environment(cluster, cluster.nodes[0]), log=False)
+    process.run(
+        [f"{cluster.directory}/bin/ganeti-masterd"],
+        timeout_s=_STEP_S,
+        env=vcluster.environment(cluster, cluster.nodes[0]),
+        log=False,
+    )
     with luxi.Client(socket) as client:
         client.query_config_values(["drain_flag"])
 

@@ -52,8 +52,11 @@ class Connection:
         lines = start.decode("latin-1").split("\r\n")
         if " 200 " not in lines[0]:
             raise errors.OpExecError(f"the REST daemon answers {lines[0]}")
-        length = next(int(line.partition(":")[2]) for line in lines
-                      if line.lower().startswith("content-length:"))
+        length = next(
+            int(line.partition(":")[2])
+            for line in lines
+            if line.lower().startswith("content-length:")
+        )
         got = len(body)
         while got < length:
             got += len(self._more())
@@ -77,8 +80,9 @@ class Rate(NamedTuple):
     cpu_ms: float
 
 
-def rate(cluster: vcluster.VirtualCluster, path: str, clients: int, seconds: float, rounds: int
-         ) -> Rate:
+def rate(
+    cluster: vcluster.VirtualCluster, path: str, clients: int, seconds: float, rounds: int
+) -> Rate:
     """So many times measured for so long."""
     before = _cpu_s(cluster)
     begun = time.perf_counter()

@@ -61,8 +61,11 @@ class Tree:
         elif isinstance(place, dict):
             if part in place:
                 return part
-            named = [str(key) for key, item in place.items()
-                     if isinstance(item, dict) and item.get("name") == part]
+            named = [
+                str(key)
+                for key, item in place.items()
+                if isinstance(item, dict) and item.get("name") == part
+            ]
             if len(named) == 1:
                 return named[0]
         raise errors.ParameterError(f"there is no {'/'.join((*trail, part))}")
@@ -150,9 +153,12 @@ class Shell(cmd.Cmd):
         self.prompt = f"/{'/'.join(map(self._shown, range(len(self._here))))}> "
 
     def _shown(self, depth: int) -> str:
-        item = self._tree.get(self._here[:depth + 1])
-        return str(item.get("name") or self._here[depth]) if isinstance(item, dict) \
+        item = self._tree.get(self._here[: depth + 1])
+        return (
+            str(item.get("name") or self._here[depth])
+            if isinstance(item, dict)
             else self._here[depth]
+        )
 
     # -- the frame ----------------------------------------------------------------------------
 
@@ -254,7 +260,8 @@ class Shell(cmd.Cmd):
             raise errors.ParameterError("a path and a value are needed")
         directory, _slash, last = words[0].rpartition("/")
         parent = self._tree.resolve(
-            self._here, directory or ("/" if words[0].startswith("/") else "."))
+            self._here, directory or ("/" if words[0].startswith("/") else ".")
+        )
         try:
             trail = self._tree.resolve(parent, last)
         except errors.ParameterError:
@@ -271,7 +278,7 @@ class Shell(cmd.Cmd):
         trail = self._place(line)
         if not trail:
             raise errors.ParameterError("the path must name a value")
-        if trail == self._here[:len(trail)]:
+        if trail == self._here[: len(trail)]:
             raise errors.ParameterError("this is where you are. Leave it first.")
         self._change(lambda: self._tree.drop(trail))
 
@@ -309,12 +316,24 @@ class Shell(cmd.Cmd):
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="cfgshell", description="Look into the configuration of a cluster.")
-    parser.add_argument("path", nargs="?", default=paths.current().cluster_conf_file,
-                        metavar="FILE", help="the configuration (%(default)s)")
+        prog="cfgshell", description="Look into the configuration of a cluster."
+    )
+    parser.add_argument(
+        "path",
+        nargs="?",
+        default=paths.current().cluster_conf_file,
+        metavar="FILE",
+        help="the configuration (%(default)s)",
+    )
     parser.add_argument("--write", action="store_true", help="allow changes")
-    parser.add_argument("-c", "--command", action="append", default=[], metavar="COMMAND",
-                        help="run this and end; may be given several times")
+    parser.add_argument(
+        "-c",
+        "--command",
+        action="append",
+        default=[],
+        metavar="COMMAND",
+        help="run this and end; may be given several times",
+    )
     return parser
 
 
@@ -331,8 +350,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"cfgshell: {err}")
         return config_files.EXIT_FAILURE
     if version != tree.config["version"]:
-        say(f"The file has version {upgrade.version_text(version)}; it is shown as version "
-            f"{upgrade.version_text(tree.config['version'])}.")
+        say(
+            f"The file has version {upgrade.version_text(version)}; it is shown as version "
+            f"{upgrade.version_text(tree.config['version'])}."
+        )
     interactive = not options.command and sys.stdin.isatty()
     shell = Shell(options.path, tree, writable=options.write, strict=not interactive)
     if options.command:
@@ -347,8 +368,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             break
         except KeyboardInterrupt:
             say("")
-    return config_files.EXIT_FAILURE if shell.failed and not interactive \
-        else config_files.EXIT_SUCCESS
+    return (
+        config_files.EXIT_FAILURE if shell.failed and not interactive else config_files.EXIT_SUCCESS
+    )
 
 
 if __name__ == "__main__":

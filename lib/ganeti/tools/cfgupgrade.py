@@ -26,31 +26,52 @@ from ganeti.tools import config_files
 from ganeti.tools.config_files import say
 from ganeti.utils import fs, log, paths
 
-_STORAGE_DIRS = ((disk_const.FILE, "file_storage_dir"),
-                 (disk_const.SHARED_FILE, "shared_file_storage_dir"),
-                 (disk_const.GLUSTER, "gluster_storage_dir"))
+_STORAGE_DIRS = (
+    (disk_const.FILE, "file_storage_dir"),
+    (disk_const.SHARED_FILE, "shared_file_storage_dir"),
+    (disk_const.GLUSTER, "gluster_storage_dir"),
+)
 
 
 def _parser() -> argparse.ArgumentParser:
     here = paths.current()
     parser = argparse.ArgumentParser(
-        prog="cfgupgrade", description="Upgrade the configuration of a cluster.")
-    parser.add_argument("--dry-run", action="store_true", dest="dry_run",
-                        help="check everything, write nothing")
+        prog="cfgupgrade", description="Upgrade the configuration of a cluster."
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", dest="dry_run", help="check everything, write nothing"
+    )
     parser.add_argument("-f", "--force", action="store_true", help="do not ask")
     parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
     parser.add_argument("-v", "--verbose", action="store_true", help="name every file")
-    parser.add_argument("--ignore-hostname", action="store_true",
-                        help="do not check that this is the master")
-    parser.add_argument("--path", dest="data_dir", default=here.data_dir, metavar="DIR",
-                        help="directory of the configuration (%(default)s)")
-    parser.add_argument("--confdir", dest="conf_dir", default=here.conf_dir, metavar="DIR",
-                        help="directory of what the administrator writes (%(default)s)")
-    parser.add_argument("--no-verify", action="store_true", dest="no_verify",
-                        help="do not look for contradictions afterwards")
-    parser.add_argument("--downgrade", action="store_true",
-                        help="go back to version "
-                        f"{upgrade.version_text(upgrade.DOWNGRADE_VERSION)}")
+    parser.add_argument(
+        "--ignore-hostname", action="store_true", help="do not check that this is the master"
+    )
+    parser.add_argument(
+        "--path",
+        dest="data_dir",
+        default=here.data_dir,
+        metavar="DIR",
+        help="directory of the configuration (%(default)s)",
+    )
+    parser.add_argument(
+        "--confdir",
+        dest="conf_dir",
+        default=here.conf_dir,
+        metavar="DIR",
+        help="directory of what the administrator writes (%(default)s)",
+    )
+    parser.add_argument(
+        "--no-verify",
+        action="store_true",
+        dest="no_verify",
+        help="do not look for contradictions afterwards",
+    )
+    parser.add_argument(
+        "--downgrade",
+        action="store_true",
+        help=f"go back to version {upgrade.version_text(upgrade.DOWNGRADE_VERSION)}",
+    )
     return parser
 
 
@@ -108,7 +129,8 @@ class _Run:
         if data.cluster.master_node not in data.nodes:
             raise errors.ConfigurationError(
                 f"cluster/master_node: node {data.cluster.master_node} is not in the configuration",
-                "cluster/master_node")
+                "cluster/master_node",
+            )
         ssconf.values(data)
         return [] if self._options.no_verify else problems
 
@@ -131,15 +153,22 @@ class _Run:
         """Since 2.7 disks in files are only where the administrator allows them."""
         path = f"{self._options.conf_dir}/file-storage-paths"
         cluster = new["cluster"]
-        wanted = [cluster.get(key) for template, key in _STORAGE_DIRS
-                  if template in cluster["enabled_disk_templates"] and cluster.get(key)]
+        wanted = [
+            cluster.get(key)
+            for template, key in _STORAGE_DIRS
+            if template in cluster["enabled_disk_templates"] and cluster.get(key)
+        ]
         if os.path.exists(path) or not wanted:
             return
         self._note(f"Writing {path}")
         if not self._options.dry_run:
             fs.make_dirs(self._options.conf_dir)
-            fs.write_file(path, "# Written by cfgupgrade: directories that may hold disks.\n"
-                          + "".join(f"{directory}\n" for directory in wanted), mode=0o600)
+            fs.write_file(
+                path,
+                "# Written by cfgupgrade: directories that may hold disks.\n"
+                + "".join(f"{directory}\n" for directory in wanted),
+                mode=0o600,
+            )
 
     def _rapi_users(self) -> None:
         """Users of the REST interface moved into a directory of their own."""
@@ -163,10 +192,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _Run(options).execute()
     except errors.ConfigVersionMismatch as err:
         wanted, found = err.args
-        say(f"cfgupgrade: the file has version {upgrade.version_text(found)}; "
+        say(
+            f"cfgupgrade: the file has version {upgrade.version_text(found)}; "
             f"{upgrade.version_text(upgrade.VERSIONS[0])} to "
             f"{upgrade.version_text(const.CONFIG_VERSION)} can be converted to "
-            f"{upgrade.version_text(wanted)}")
+            f"{upgrade.version_text(wanted)}"
+        )
     except (errors.GenericError, OSError) as err:
         say(f"cfgupgrade: {err}")
     return config_files.EXIT_FAILURE

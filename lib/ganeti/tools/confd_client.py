@@ -20,8 +20,11 @@ from ganeti.wire import json
 
 _QUESTIONS: tuple[tuple[str, int, Any], ...] = (
     ("version of the configuration", const.REQ_PING, None),
-    ("master", const.REQ_CLUSTER_MASTER,
-     {const.KEY_FIELDS: [const.FIELD_NAME, const.FIELD_CLUSTER_IP, const.FIELD_MASTER_IP]}),
+    (
+        "master",
+        const.REQ_CLUSTER_MASTER,
+        {const.KEY_FIELDS: [const.FIELD_NAME, const.FIELD_CLUSTER_IP, const.FIELD_MASTER_IP]},
+    ),
     ("addresses of the nodes", const.REQ_NODE_IPS, None),
     ("addresses of the master candidates", const.REQ_CANDIDATE_IPS, None),
     ("addresses of instances on the default link", const.REQ_INSTANCE_IPS, None),
@@ -31,14 +34,30 @@ _QUESTIONS: tuple[tuple[str, int, Any], ...] = (
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="confd-client", description="Tries out configuration query daemons.")
-    parser.add_argument("--hmac", metavar="<KEY>",
-                        help="the key itself (others see it in the process list); without it the"
-                        " key file of this node is read")
-    parser.add_argument("-a", "--address", dest="mc", default="localhost", metavar="<ADDRESS>",
-                        help="where the daemon is (%(default)s)")
-    parser.add_argument("-r", "--requests", type=int, default=100, metavar="<REQUESTS>",
-                        help="how many pings to measure (%(default)s)")
+        prog="confd-client", description="Tries out configuration query daemons."
+    )
+    parser.add_argument(
+        "--hmac",
+        metavar="<KEY>",
+        help="the key itself (others see it in the process list); without it the"
+        " key file of this node is read",
+    )
+    parser.add_argument(
+        "-a",
+        "--address",
+        dest="mc",
+        default="localhost",
+        metavar="<ADDRESS>",
+        help="where the daemon is (%(default)s)",
+    )
+    parser.add_argument(
+        "-r",
+        "--requests",
+        type=int,
+        default=100,
+        metavar="<REQUESTS>",
+        help="how many pings to measure (%(default)s)",
+    )
     return parser
 
 
@@ -73,8 +92,10 @@ def run(options: argparse.Namespace) -> int:
         client.query(const.REQ_PING)
     took_s = time.monotonic() - started
     if options.requests > 0:
-        print(f"{options.requests} pings in {took_s:.3f} s, "
-              f"{took_s * 1000 / options.requests:.2f} ms each")
+        print(
+            f"{options.requests} pings in {took_s:.3f} s, "
+            f"{took_s * 1000 / options.requests:.2f} ms each"
+        )
     return 1 if failed else 0
 
 

@@ -46,7 +46,8 @@ def refuse_while_master_runs(data_dir: str) -> None:
     lock = f"{data_dir}/queue/lock"
     if os.path.exists(lock) and filelock.is_locked(lock):
         raise errors.ConfigurationError(
-            f"a master daemon works with the configuration in {data_dir}. Stop it first.")
+            f"a master daemon works with the configuration in {data_dir}. Stop it first."
+        )
 
 
 def refuse_elsewhere(data_dir: str) -> None:
@@ -60,7 +61,8 @@ def refuse_elsewhere(data_dir: str) -> None:
     if master.lower() != own:
         raise errors.ConfigurationError(
             f"this machine ({own}) is not the master, that is {master}. On another machine the "
-            "file is a copy, which the master will replace.")
+            "file is a copy, which the master will replace."
+        )
 
 
 def problems_of(config: dict[str, Any]) -> tuple[ConfigData, list[str]]:

@@ -27,8 +27,15 @@ from ganeti.tools import ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, paths, process, retry, users
 
 # In the order of starting; stopping goes backwards.
-START_ORDER = ("ganeti-noded", "ganeti-confd", "ganeti-kvmd", "ganeti-metad", "ganeti-mond",
-               "ganeti-masterd", "ganeti-rapi")
+START_ORDER = (
+    "ganeti-noded",
+    "ganeti-confd",
+    "ganeti-kvmd",
+    "ganeti-metad",
+    "ganeti-mond",
+    "ganeti-masterd",
+    "ganeti-rapi",
+)
 MASTER_DAEMONS = ("ganeti-masterd", "ganeti-rapi")
 
 EXIT_SUCCESS = 0
@@ -58,9 +65,7 @@ def executable(daemon: str) -> str:
 
 def installed() -> list[str]:
     """The daemons that are here, in the order of starting."""
-    return [
-        name for name in START_ORDER if os.access(f"{paths.daemon_dir()}/{name}", os.X_OK)
-    ]
+    return [name for name in START_ORDER if os.access(f"{paths.daemon_dir()}/{name}", os.X_OK)]
 
 
 def wanted(daemon: str) -> bool:
@@ -72,8 +77,10 @@ def wanted(daemon: str) -> bool:
         return False
     if daemon != "ganeti-kvmd":
         return True
-    return ("kvm" in _ssconf(ssconf.HYPERVISOR_LIST).split()
-            and _ssconf(ssconf.ENABLED_USER_SHUTDOWN).strip() == "True")
+    return (
+        "kvm" in _ssconf(ssconf.HYPERVISOR_LIST).split()
+        and _ssconf(ssconf.ENABLED_USER_SHUTDOWN).strip() == "True"
+    )
 
 
 def _ssconf(key: str) -> str:
@@ -129,8 +136,9 @@ def start(daemon: str, args: Sequence[str] = ()) -> int:
     argv = [sys.executable, program, *_default_args(daemon), *args]
     # Not process.run: a daemon outlives us, and what it prints belongs on our terminal. Without a
     # pipe of our own in its hands nobody waits for it by accident.
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, env=_environment(),
-    check=False).returncode
+    return subprocess.run(
+        argv, stdin=subprocess.DEVNULL, env=_environment(), check=False
+    ).returncode
 
 
 def _environment() -> dict[str, str]:
@@ -264,8 +272,12 @@ _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "check-and-start": (1, 1, "<daemon>", start),
     "start-master": (0, 0, "", lambda: _start_many(_masters())),
     "stop-master": (0, 0, "", lambda: _stop_many(_masters()[::-1])),
-    "start-all": (0, 0, "", lambda: check_config() or _start_many(
-        [name for name in installed() if wanted(name)])),
+    "start-all": (
+        0,
+        0,
+        "",
+        lambda: check_config() or _start_many([name for name in installed() if wanted(name)]),
+    ),
     "stop-all": (0, 0, "", lambda: _stop_many(installed()[::-1])),
     "rotate-logs": (1, 1, "<daemon>", rotate_logs),
     "rotate-all-logs": (0, 0, "", lambda: max([rotate_logs(name) for name in installed()])),

@@ -88,9 +88,14 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.import_export_dir, 0o755, NODED, MASTERD)
     yield _dir(here.instance_reason_dir, 0o755, NODED, NODED)
     yield _dir(here.log_dir, 0o770, MASTERD, DAEMONS)
-    for daemon, role in (("ganeti-masterd", MASTERD), ("ganeti-confd", CONFD),
-                         ("ganeti-noded", NODED), ("ganeti-kvmd", NODED),
-                         ("ganeti-rapi", RAPI), ("ganeti-mond", MOND)):
+    for daemon, role in (
+        ("ganeti-masterd", MASTERD),
+        ("ganeti-confd", CONFD),
+        ("ganeti-noded", NODED),
+        ("ganeti-kvmd", NODED),
+        ("ganeti-rapi", RAPI),
+        ("ganeti-mond", MOND),
+    ):
         yield Entry(here.log_file(daemon), 0o600, role, MASTERD)
     yield Entry(here.log_file("ganeti-metad"), 0o600, METAD, METAD)
     yield Entry(here.metad_access_log_file, 0o600, METAD, METAD)
@@ -159,7 +164,8 @@ def ensure(here: paths.Paths, who: Users, *, full: bool = False) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ensure-dirs", description="Gives the files of this node their modes and owners.")
+        prog="ensure-dirs", description="Gives the files of this node their modes and owners."
+    )
     parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
     parser.add_argument("-v", "--verbose", action="store_true", help="name what was changed")
     parser.add_argument("-f", "--full-run", action="store_true", help="look at every job file too")

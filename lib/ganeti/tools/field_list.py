@@ -58,12 +58,16 @@ def page() -> str:
 
 def _table(resource: Resource) -> list[str]:
     rows = [("Field", "Kind", "Live", "Meaning")]
-    rows += [(f"``{name}``", field.kind, "yes" if field.live else "", field.doc.replace("*", "\\*"))
-             for name, field in _collapsed(resource.fields.values())]
+    rows += [
+        (f"``{name}``", field.kind, "yes" if field.live else "", field.doc.replace("*", "\\*"))
+        for name, field in _collapsed(resource.fields.values())
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     rule = " ".join("=" * width for width in widths)
-    lines = [" ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-             for row in rows]
+    lines = [
+        " ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     return [rule, lines[0], rule, *lines[1:], rule]
 
 

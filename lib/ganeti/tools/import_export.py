@@ -94,8 +94,10 @@ def connect(options: argparse.Namespace, status: Status) -> TlsPipe:
             time.sleep(_RETRY_PAUSE_S)
         try:
             raw = socket.create_connection(
-                (options.host, options.port), timeout=options.connect_timeout,
-                source_address=(options.bind, 0) if options.bind else None)
+                (options.host, options.port),
+                timeout=options.connect_timeout,
+                source_address=(options.bind, 0) if options.bind else None,
+            )
         except OSError as err:
             status.note(f"cannot connect to {options.host}:{options.port}: {err}")
             continue
@@ -212,13 +214,14 @@ class _End:
 
     def _start_script(self, **streams: Any) -> subprocess.Popen[bytes]:
         options = self._options
-        log_fd = os.open(options.log or os.devnull,
-                         os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+        log_fd = os.open(
+            options.log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640
+        )
         try:
             with _abort_waits():
                 child = subprocess.Popen(
-                    [options.script], cwd=os.path.dirname(options.script), stderr=log_fd,
-                    **streams)
+                    [options.script], cwd=os.path.dirname(options.script), stderr=log_fd, **streams
+                )
                 self.add(f"script {options.script}", child)
         except OSError as err:
             raise _Failed(f"script {options.script} cannot be started: {err.strerror}") from err
@@ -245,8 +248,11 @@ class _Source(_End):
         size_in, size_out = os.pipe()
         try:
             child = self._start_script(
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, pass_fds=(size_out,),
-                env={**os.environ, "EXP_SIZE_FD": str(size_out)})
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                pass_fds=(size_out,),
+                env={**os.environ, "EXP_SIZE_FD": str(size_out)},
+            )
         finally:
             os.close(size_out)
         assert child.stdout is not None
@@ -305,11 +311,12 @@ def _closing(end: _End) -> Iterator[None]:
 
 def _write_all(fd: int, data: memoryview) -> None:
     while data:
-        data = data[os.write(fd, data):]
+        data = data[os.write(fd, data) :]
 
 
-def _pump_out(source_fd: int, connection: TlsPipe, status: Status | None,
-              limit: int | None) -> None:
+def _pump_out(
+    source_fd: int, connection: TlsPipe, status: Status | None, limit: int | None
+) -> None:
     """From a descriptor to the connection.
 
     :param limit: at most so many bytes.
@@ -460,7 +467,8 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="import-export",
-        description="One end of a transfer of a disk; started by ganeti-noded.")
+        description="One end of a transfer of a disk; started by ganeti-noded.",
+    )
     parser.add_argument("status_file")
     parser.add_argument("mode", choices=(IMPORT, EXPORT))
     parser.add_argument("--key", required=True, help="file with the private key")

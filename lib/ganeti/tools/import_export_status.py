@@ -56,7 +56,9 @@ class Status:
     def _write(self) -> None:
         self._written = time.monotonic()
         values = {
-            **self._values, **self._progress(), "mtime": clock.now(),
+            **self._values,
+            **self._progress(),
+            "mtime": clock.now(),
             "recent_output": (*self._notes, *self._tail())[-_OUTPUT_LINES:],
         }
         status = ImportExportStatus(**values)

@@ -23,10 +23,13 @@ EXIT_FAILURE = 1
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ganeti-join",
-        description="Makes this machine a node of the cluster whose master printed the token.")
-    parser.add_argument("--token-file", metavar="FILE",
-                        help="read the token from a file, - for standard input; else it is asked"
-                        " for")
+        description="Makes this machine a node of the cluster whose master printed the token.",
+    )
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="read the token from a file, - for standard input; else it is asked for",
+    )
     return parser
 
 

@@ -67,6 +67,7 @@ def socket_path(word: str) -> str:
 
 # Getting there
 
+
 @contextlib.contextmanager
 def exclusive(serial_path: str, instance_name: str) -> Iterator[None]:
     """Be the only console of a guest on this node.
@@ -83,8 +84,10 @@ def exclusive(serial_path: str, instance_name: str) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as err:
             holder = os.read(fd, 32).decode("ascii", "replace").strip()
-            raise ConsoleError(f"the console of instance {instance_name} is in use"
-                               f"{' by process ' + holder if holder else ''}") from err
+            raise ConsoleError(
+                f"the console of instance {instance_name} is in use"
+                f"{' by process ' + holder if holder else ''}"
+            ) from err
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -101,11 +104,13 @@ def connect(path: str, instance_name: str) -> socket.socket:
     try:
         sock: socket.socket = net.unix_connect(path, _TIMEOUT_S)
     except FileNotFoundError as err:
-        raise ConsoleError(f"instance {instance_name} has no console at {path}, it may not run "
-                           "on this node") from err
+        raise ConsoleError(
+            f"instance {instance_name} has no console at {path}, it may not run on this node"
+        ) from err
     except OSError as err:
-        raise ConsoleError(f"cannot reach the console of instance {instance_name} at {path}: "
-                           f"{err.strerror or err}") from err
+        raise ConsoleError(
+            f"cannot reach the console of instance {instance_name} at {path}: {err.strerror or err}"
+        ) from err
     sock.settimeout(None)
     return sock
 
@@ -142,12 +147,15 @@ def let_run(monitor_path: str, instance_name: str) -> bool:
             _monitor_command(sock, "cont")
             return True
     except (ConsoleError, OSError) as err:
-        print(f"kvm-console-wrapper: cannot ask the monitor of instance {instance_name}: {err}",
-              file=sys.stderr)
+        print(
+            f"kvm-console-wrapper: cannot ask the monitor of instance {instance_name}: {err}",
+            file=sys.stderr,
+        )
         return False
 
 
 # Being there
+
 
 @contextlib.contextmanager
 def raw_terminal(fd: int) -> Iterator[None]:
@@ -166,6 +174,7 @@ def raw_terminal(fd: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _leaving_on_signals() -> Iterator[None]:
     """Turn the usual deadly signals into an exception, so that the terminal is restored."""
+
     def leave(number: int, frame: FrameType | None) -> None:
         raise _Left(number)
 
@@ -181,7 +190,7 @@ def _leaving_on_signals() -> Iterator[None]:
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
 
 
 def copy(sock: socket.socket, input_fd: int, output_fd: int, escape: bytes = ESCAPE) -> str:
@@ -221,8 +230,10 @@ def run(instance_name: str, monitor_path: str, serial_path: str, escape: bytes) 
 
     :raises ConsoleError: there is no console to attach to.
     """
-    with exclusive(serial_path, instance_name), \
-            contextlib.closing(connect(serial_path, instance_name)) as sock:
+    with (
+        exclusive(serial_path, instance_name),
+        contextlib.closing(connect(serial_path, instance_name)) as sock,
+    ):
         interactive = sys.stdin.isatty()
         if interactive:
             print(f"console of instance {instance_name}, leave it with Ctrl-]", file=sys.stderr)
@@ -231,9 +242,11 @@ def run(instance_name: str, monitor_path: str, serial_path: str, escape: bytes) 
         with raw_terminal(sys.stdin.fileno()):
             how = copy(sock, sys.stdin.fileno(), sys.stdout.fileno(), escape)
     if interactive:
-        print(f"\nconsole of instance {instance_name} "
-              f"{'ended, the instance closed it' if how == 'closed' else 'left'}",
-              file=sys.stderr)
+        print(
+            f"\nconsole of instance {instance_name} "
+            f"{'ended, the instance closed it' if how == 'closed' else 'left'}",
+            file=sys.stderr,
+        )
     return EXIT_SUCCESS
 
 
@@ -255,8 +268,8 @@ def parse_escape(options: str) -> bytes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the starter ``kvm-console-wrapper``."""
     parser = argparse.ArgumentParser(
-        prog="kvm-console-wrapper",
-        description="Attach this terminal to an instance's serial port.")
+        prog="kvm-console-wrapper", description="Attach this terminal to an instance's serial port."
+    )
     parser.add_argument("socat", help="ignored; other programs of this name need it")
     parser.add_argument("instance", help="name of the instance, for messages")
     parser.add_argument("monitor", help="QEMU's monitor socket")
@@ -265,8 +278,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = parser.parse_args(argv)
     try:
         with _leaving_on_signals():
-            return run(words.instance, words.monitor, socket_path(words.serial),
-                       parse_escape(words.terminal))
+            return run(
+                words.instance,
+                words.monitor,
+                socket_path(words.serial),
+                parse_escape(words.terminal),
+            )
     except _Left as left:
         return 128 + left.number
     except (ConsoleError, OSError) as err:

@@ -19,7 +19,7 @@ _SERVER = "169.254.169.254"
 def _write(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
 
 
 def forward(path: str, address: str, take: int, give: int) -> None:

@@ -56,8 +56,12 @@ class Login:
         """A client of its own for each thread."""
         config = rapi.GenericCurlConfig(cafile=self.ca_file) if self.ca_file else None
         return rapi.GanetiRapiClient(
-            self.host, port=self.port, username=self.username, password=self.password,
-            curl_config_fn=config)
+            self.host,
+            port=self.port,
+            username=self.username,
+            password=self.password,
+            curl_config_fn=config,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,10 @@ def specification(info: Mapping[str, Any], wishes: Wishes) -> dict[str, Any]:
         "name": wishes.name or info["name"],
         "disk_template": wishes.disk_template or info["disk_template"],
         "disks": [_disk(disk) for disk in info["disks"]],
-        "nics": [{**_nic(nic), **(wishes.nics or {}).get(index, {})}
-                 for index, nic in enumerate(info["nics"])],
+        "nics": [
+            {**_nic(nic), **(wishes.nics or {}).get(index, {})}
+            for index, nic in enumerate(info["nics"])
+        ],
         "os_type": info["os"],
         "pnode": wishes.primary_node,
         "snode": wishes.secondary_node,
@@ -133,9 +139,14 @@ class Mover:
     :param say: told what happens, a line each.
     """
 
-    def __init__(self, source: rapi.GanetiRapiClient, destination: rapi.GanetiRapiClient,
-                 wishes: Wishes, say: Callable[[str], None],
-                 sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        source: rapi.GanetiRapiClient,
+        destination: rapi.GanetiRapiClient,
+        wishes: Wishes,
+        say: Callable[[str], None],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self._source = source
         self._destination = destination
         self._wishes = wishes
@@ -147,25 +158,31 @@ class Mover:
 
         :raises MoveError: with what each side says.
         """
-        info = self._result(
-            self._source, self._source.GetInstanceInfo(name, static=True), "source")
+        info = self._result(self._source, self._source.GetInstanceInfo(name, static=True), "source")
         (info,) = info.values()
         if not info["disks"]:
             raise MoveError(f"instance {info['name']} has no disks; create it anew")
         name = info["name"]
-        prepared = self._result(
-            self._source, self._source.PrepareExport(name, _REMOTE), "source")
+        prepared = self._result(self._source, self._source.PrepareExport(name, _REMOTE), "source")
         wanted = specification(info, self._wishes)
         importing, told = self._announcement(name, wanted, prepared)
         self._say(f"job {importing} of the destination waits for the disks")
         exporting = self._source.ExportInstance(
-            name, _REMOTE, told["disks"], shutdown=True,
-            remove_instance=not self._wishes.keep, x509_key_name=prepared["x509_key_name"],
-            destination_x509_ca=told["x509_ca"], compress=self._wishes.compress)
+            name,
+            _REMOTE,
+            told["disks"],
+            shutdown=True,
+            remove_instance=not self._wishes.keep,
+            x509_key_name=prepared["x509_key_name"],
+            destination_x509_ca=told["x509_ca"],
+            compress=self._wishes.compress,
+        )
         self._say(f"job {exporting} of the source sends them")
         failures = []
-        for client, job, side in ((self._source, exporting, "source"),
-                                  (self._destination, importing, "destination")):
+        for client, job, side in (
+            (self._source, exporting, "source"),
+            (self._destination, importing, "destination"),
+        ):
             try:
                 self._result(client, job, side)
             except MoveError as err:
@@ -174,14 +191,19 @@ class Mover:
             raise MoveError("; ".join(failures))
         self._say(f"instance {wanted['name']} is complete")
 
-    def _announcement(self, name: str, wanted: dict[str, Any], prepared: Mapping[str, Any]
-                      ) -> tuple[int, Mapping[str, Any]]:
+    def _announcement(
+        self, name: str, wanted: dict[str, Any], prepared: Mapping[str, Any]
+    ) -> tuple[int, Mapping[str, Any]]:
         """Create the instance; its job, and where it awaits the disks."""
         first = ("name", "disk_template", "disks", "nics")
         others: dict[str, Any] = {
-            **{key: value for key, value in wanted.items()
-               if key not in first and value is not None},
-            "source_handshake": prepared["handshake"], "source_x509_ca": prepared["x509_ca"],
+            **{
+                key: value
+                for key, value in wanted.items()
+                if key not in first and value is not None
+            },
+            "source_handshake": prepared["handshake"],
+            "source_x509_ca": prepared["x509_ca"],
             "source_instance_name": name,
         }
         for attempt in range(self._wishes.tries + 1):
@@ -192,7 +214,8 @@ class Mover:
             else:
                 others.pop("opportunistic_locking", None)
             job = self._destination.CreateInstance(
-                "remote-import", *(wanted[key] for key in first), **others)
+                "remote-import", *(wanted[key] for key in first), **others
+            )
             told = self._wait_for_announcement(job)
             if told is not None:
                 return job, told
@@ -201,8 +224,10 @@ class Mover:
             except MoveError as err:
                 if not opportunistic or _TEMPORARY not in str(err):
                     raise
-                self._say(f"the destination has no free nodes at the moment; again in"
-                          f" {self._wishes.delay_s:g} s")
+                self._say(
+                    f"the destination has no free nodes at the moment; again in"
+                    f" {self._wishes.delay_s:g} s"
+                )
                 self._sleep(self._wishes.delay_s)
         raise MoveError(f"job {job} of the destination did not say where it awaits the disks")
 
@@ -256,44 +281,90 @@ def _reason(result: Any) -> str:
 def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
-        prog="move-instance", description="Move instances to another cluster, over the REST"
-        " daemons of both. Both clusters need the same domain secret; see gnt-backup(8).")
+        prog="move-instance",
+        description="Move instances to another cluster, over the REST"
+        " daemons of both. Both clusters need the same domain secret; see gnt-backup(8).",
+    )
     parser.add_argument("source", help="name of the cluster to move from")
     parser.add_argument("destination", help="name of the cluster to move to")
     parser.add_argument("instances", nargs="+", metavar="instance")
     for side, what in (("src", "source"), ("dest", "destination")):
         same = "" if side == "src" else "; as for the source if not given"
         parser.add_argument(f"--{side}-rapi-port", type=int, help=f"port of the {what}{same}")
-        parser.add_argument(f"--{side}-ca-file", metavar="FILE",
-                            help=f"certificate by which the {what} proves who it is")
+        parser.add_argument(
+            f"--{side}-ca-file",
+            metavar="FILE",
+            help=f"certificate by which the {what} proves who it is",
+        )
         parser.add_argument(f"--{side}-username", help=f"user on the {what}{same}")
-        parser.add_argument(f"--{side}-password-file", metavar="FILE",
-                            help=f"file with the password{same}")
+        parser.add_argument(
+            f"--{side}-password-file", metavar="FILE", help=f"file with the password{same}"
+        )
     parser.add_argument("--dest-instance-name", metavar="NAME", help="another name there")
     parser.add_argument("--dest-primary-node", metavar="NODE")
     parser.add_argument("--dest-secondary-node", metavar="NODE")
     parser.add_argument("--dest-disk-template", metavar="TEMPLATE")
-    parser.add_argument("-I", "--iallocator", metavar="NAME",
-                        help="allocator of the destination that chooses the nodes")
-    parser.add_argument("-B", "--backend-parameters", dest="beparams", metavar="KEY=VALUE,...",
-                        type=_keyval, default={})
-    parser.add_argument("-H", "--hypervisor-parameters", dest="hypervisor",
-                        metavar="HYPERVISOR[:KEY=VALUE,...]", type=_identkeyval)
-    parser.add_argument("-O", "--os-parameters", dest="osparams", metavar="KEY=VALUE,...",
-                        type=_keyval, default={})
-    parser.add_argument("--net", dest="nics", action="append", metavar="N:KEY=VALUE,...",
-                        type=_identkeyval, default=[],
-                        help="what is different for interface N")
-    parser.add_argument("--compress", default="none", metavar="TOOL",
-                        help="compression tool which both clusters have")
-    parser.add_argument("-p", "--parallel", type=int, default=1, metavar="<number>",
-                        help="so many at the same time")
-    parser.add_argument("--opportunistic-tries", type=int, default=0, metavar="<number>",
-                        help="so often only nodes which are free at the moment are considered")
-    parser.add_argument("--opportunistic-delay", type=int, default=30, metavar="<number>",
-                        help="seconds between such tries")
-    parser.add_argument("--keep-source-instance", action="store_true",
-                        help="do not remove the instance from the source")
+    parser.add_argument(
+        "-I",
+        "--iallocator",
+        metavar="NAME",
+        help="allocator of the destination that chooses the nodes",
+    )
+    parser.add_argument(
+        "-B",
+        "--backend-parameters",
+        dest="beparams",
+        metavar="KEY=VALUE,...",
+        type=_keyval,
+        default={},
+    )
+    parser.add_argument(
+        "-H",
+        "--hypervisor-parameters",
+        dest="hypervisor",
+        metavar="HYPERVISOR[:KEY=VALUE,...]",
+        type=_identkeyval,
+    )
+    parser.add_argument(
+        "-O", "--os-parameters", dest="osparams", metavar="KEY=VALUE,...", type=_keyval, default={}
+    )
+    parser.add_argument(
+        "--net",
+        dest="nics",
+        action="append",
+        metavar="N:KEY=VALUE,...",
+        type=_identkeyval,
+        default=[],
+        help="what is different for interface N",
+    )
+    parser.add_argument(
+        "--compress",
+        default="none",
+        metavar="TOOL",
+        help="compression tool which both clusters have",
+    )
+    parser.add_argument(
+        "-p", "--parallel", type=int, default=1, metavar="<number>", help="so many at the same time"
+    )
+    parser.add_argument(
+        "--opportunistic-tries",
+        type=int,
+        default=0,
+        metavar="<number>",
+        help="so often only nodes which are free at the moment are considered",
+    )
+    parser.add_argument(
+        "--opportunistic-delay",
+        type=int,
+        default=30,
+        metavar="<number>",
+        help="seconds between such tries",
+    )
+    parser.add_argument(
+        "--keep-source-instance",
+        action="store_true",
+        help="do not remove the instance from the source",
+    )
     parser.add_argument("-v", "--verbose", action="store_true", help="say what happens")
     parser.add_argument("-d", "--debug", action="count", default=0)
     options = parser.parse_args(argv)
@@ -339,14 +410,21 @@ def wishes_of(options: argparse.Namespace) -> Wishes:
             raise errors.ParameterError(f"--net {ident}: not the number of an interface")
         nics[int(ident)] = changes
     return Wishes(
-        name=options.dest_instance_name, primary_node=options.dest_primary_node,
-        secondary_node=options.dest_secondary_node, disk_template=options.dest_disk_template,
-        iallocator=options.iallocator, hypervisor=hypervisor,
+        name=options.dest_instance_name,
+        primary_node=options.dest_primary_node,
+        secondary_node=options.dest_secondary_node,
+        disk_template=options.dest_disk_template,
+        iallocator=options.iallocator,
+        hypervisor=hypervisor,
         hvparams=value_types.typed_params(params, hvparams.TYPES),
         beparams=value_types.typed_params(options.beparams, BE_PARAM_TYPES_WITH_MEMORY),
-        osparams=options.osparams, nics=nics, compress=options.compress,
-        keep=options.keep_source_instance, tries=options.opportunistic_tries,
-        delay_s=options.opportunistic_delay)
+        osparams=options.osparams,
+        nics=nics,
+        compress=options.compress,
+        keep=options.keep_source_instance,
+        tries=options.opportunistic_tries,
+        delay_s=options.opportunistic_delay,
+    )
 
 
 def logins_of(options: argparse.Namespace) -> tuple[Login, Login]:
@@ -359,8 +437,12 @@ def logins_of(options: argparse.Namespace) -> tuple[Login, Login]:
     source = Login(options.source, port, options.src_ca_file, options.src_username, password)
     other = options.dest_password_file
     return source, Login(
-        options.destination, options.dest_rapi_port or port, options.dest_ca_file,
-        options.dest_username or options.src_username, _password(other) if other else password)
+        options.destination,
+        options.dest_rapi_port or port,
+        options.dest_ca_file,
+        options.dest_username or options.src_username,
+        _password(other) if other else password,
+    )
 
 
 def _password(path: str | None) -> str | None:
@@ -383,8 +465,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILURE
 
     def move(name: str) -> str | None:
-        mover = Mover(source.connect(), destination.connect(), wishes,
-                      lambda line: log.info("%s: %s", name, line))
+        mover = Mover(
+            source.connect(),
+            destination.connect(),
+            wishes,
+            lambda line: log.info("%s: %s", name, line),
+        )
         try:
             mover.move(name)
         except (rapi.Error, MoveError) as err:

@@ -49,13 +49,16 @@ def parse(text: str) -> dict[str, object]:
     if not isinstance(found, dict) or set(found) != set(_SHAPES):
         raise errors.OpPrereqError(
             "the input is of another release: it has not the keys that are known here",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     for key, shape in _SHAPES.items():
         if not shape(found[key]):
             raise errors.OpPrereqError(f"the input's {key} is not {shape}", errors.ECODE_INVAL)
     facts = found[remote.SSCONF]
-    if any("/" in key for key in facts) or facts.get("cluster_name", "").strip() \
-            != found[remote.CLUSTER_NAME]:
+    if (
+        any("/" in key for key in facts)
+        or facts.get("cluster_name", "").strip() != found[remote.CLUSTER_NAME]
+    ):
         raise errors.OpPrereqError("the input's ssconf values do not fit", errors.ECODE_INVAL)
     try:
         pem = found[remote.CERTIFICATE]
@@ -75,7 +78,8 @@ def check_machine(told: dict[str, object], here: paths.Paths, *, force_join: boo
     own = net.hostname()
     if own != str(told[remote.NODE_NAME]).lower():
         raise errors.OpPrereqError(
-            f"this machine is {own}, not {told[remote.NODE_NAME]}", errors.ECODE_ENVIRON)
+            f"this machine is {own}, not {told[remote.NODE_NAME]}", errors.ECODE_ENVIRON
+        )
     if os.path.exists(here.noded_cert_file):
         present = x509.digest_file(here.noded_cert_file)
         if present != x509.digest(str(told[remote.CERTIFICATE])):
@@ -83,7 +87,9 @@ def check_machine(told: dict[str, object], here: paths.Paths, *, force_join: boo
                 return True
             raise errors.OpPrereqError(
                 f"{own} belongs to another cluster: {here.noded_cert_file} exists. Use"
-                " --force-join to take it out of that.", errors.ECODE_STATE)
+                " --force-join to take it out of that.",
+                errors.ECODE_STATE,
+            )
     return False
 
 
@@ -92,8 +98,12 @@ def set_up(told: dict[str, object], here: paths.Paths) -> None:
 
     :raises OpExecError: a daemon does not start; what was there before is still there.
     """
-    shared = local.Credentials(*(str(told[key]) for key in (
-        remote.CERTIFICATE, remote.RAPI, remote.HMAC, remote.DOMAIN_SECRET)))
+    shared = local.Credentials(
+        *(
+            str(told[key])
+            for key in (remote.CERTIFICATE, remote.RAPI, remote.HMAC, remote.DOMAIN_SECRET)
+        )
+    )
     facts = told[remote.SSCONF]
     assert isinstance(facts, dict)
     with local.Undo() as undo:
@@ -119,12 +129,14 @@ def take_back(here: paths.Paths) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="node-daemon-setup", description="Makes this machine a node, as told on its input.")
+        prog="node-daemon-setup", description="Makes this machine a node, as told on its input."
+    )
     parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
     parser.add_argument("-v", "--verbose", action="store_true", help="say more")
     parser.add_argument("--dry-run", action="store_true", help="only check")
-    parser.add_argument("--force-join", action="store_true",
-                        help="take this machine out of another cluster first")
+    parser.add_argument(
+        "--force-join", action="store_true", help="take this machine out of another cluster first"
+    )
     parser.add_argument("--undo", action="store_true", help="take it back")
     return parser
 

@@ -45,13 +45,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="rapi-passwd", allow_abbrev=False,
-        description="Give a user of the REST interface a password, and rights.")
+        prog="rapi-passwd",
+        allow_abbrev=False,
+        description="Give a user of the REST interface a password, and rights.",
+    )
     add = parser.add_argument
     add("user", nargs="?", help="name of the user")
-    add("-r", "--rights", metavar="RIGHT,...",
+    add(
+        "-r",
+        "--rights",
+        metavar="RIGHT,...",
         help="what the user may: write, read, @admin, @operator, @readonly, or names of resources;"
-             " as before when not given")
+        " as before when not given",
+    )
     add("--stdin", action="store_true", help="read the password from standard input, one line")
     add("--delete", action="store_true", help="remove the user")
     add("--list", action="store_true", help="show the users, without their passwords")
@@ -69,7 +75,8 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         parser.error("the name of a user is missing")
     if not _NAME.fullmatch(options.user):
         raise errors.ParameterError(
-            f"'{options.user}' cannot be the name of a user: no blanks, no colon, no leading #")
+            f"'{options.user}' cannot be the name of a user: no blanks, no colon, no leading #"
+        )
     if options.delete:
         if options.rights is not None or options.stdin:
             parser.error("--delete goes with nothing but --file")
@@ -103,8 +110,10 @@ def check_rights(rights: str) -> None:
     handlers = {resource.handler for resource in RESOURCES}
     _users, problems = rapi_users.parse(f"user password {rights}", handlers)
     if problems:
-        raise errors.ParameterError(problems[0].partition(": ")[2] or f"'{rights}' is no list of"
-                                    " rights. They are separated by commas, without blanks.")
+        raise errors.ParameterError(
+            problems[0].partition(": ")[2]
+            or f"'{rights}' is no list of rights. They are separated by commas, without blanks."
+        )
 
 
 def put(text: str, user: str, password: str, rights: str | None) -> str:

@@ -60,8 +60,9 @@ class Sanitizer:
     :param randomize: make names which do not say how many there are; else they are numbered.
     """
 
-    def __init__(self, *, names: bool, ips: bool, lvs: bool, os_names: bool, randomize: bool,
-                 domain: str) -> None:
+    def __init__(
+        self, *, names: bool, ips: bool, lvs: bool, os_names: bool, randomize: bool, domain: str
+    ) -> None:
         self._names, self._ips, self._lvs, self._os_names = names, ips, lvs, os_names
 
         def label(word: str, suffix: str = "") -> Callable[[int], str]:
@@ -74,6 +75,7 @@ class Sanitizer:
                         taken.add(made)
                         return made
                 return f"{word}{number}{suffix}"
+
             return make
 
         self._node = Replacements(label("node", f".{domain}"))
@@ -119,17 +121,25 @@ class Sanitizer:
 
     def _replace_names(self, made: dict[str, Any]) -> None:
         made["cluster"]["cluster_name"] = self._cluster_name
-        tables = (("nodes", self._node), ("instances", self._instance),
-                  ("nodegroups", self._group), ("networks", self._network))
+        tables = (
+            ("nodes", self._node),
+            ("instances", self._instance),
+            ("nodegroups", self._group),
+            ("networks", self._network),
+        )
         for kind, names in tables:
             for item in made[kind].values():
                 item["name"] = names(item["name"])
-        for item in (made["cluster"], *(item for kind, _names in tables
-                                        for item in made[kind].values())):
+        for item in (
+            made["cluster"],
+            *(item for kind, _names in tables for item in made[kind].values()),
+        ):
             if item.get("tags"):
                 item["tags"] = sorted(self._tag(tag) for tag in item["tags"])
-        parts = [*made["disks"].values(),
-                 *(nic for item in made["instances"].values() for nic in item.get("nics", []))]
+        parts = [
+            *made["disks"].values(),
+            *(nic for item in made["instances"].values() for nic in item.get("nics", [])),
+        ]
         for part in parts:
             if part.get("name"):
                 part["name"] = self._part(part["name"])
@@ -140,7 +150,8 @@ class Sanitizer:
         cluster["candidate_certs"] = dict.fromkeys(cluster["candidate_certs"], _DIGEST)
         cluster["osparams_private_cluster"] = {
             name: dict.fromkeys(params, _NO_SECRET)
-            for name, params in cluster["osparams_private_cluster"].items()}
+            for name, params in cluster["osparams_private_cluster"].items()
+        }
         # An address of an image may have a user and a password in it.
         for key in ("install_image", "zeroing_image"):
             _set(cluster, key, _NO_SECRET)
@@ -159,7 +170,8 @@ class Sanitizer:
 
     def _one_instance(self, instance: dict[str, Any]) -> None:
         instance["osparams_private"] = dict.fromkeys(
-            instance.get("osparams_private", {}), _NO_SECRET)
+            instance.get("osparams_private", {}), _NO_SECRET
+        )
         if self._os_names:
             _change(instance, "os", self._os_name)
         for nic in instance.get("nics", []):
@@ -243,14 +255,18 @@ class _Addresses:
         number = int(parsed)
         if parsed.version == 6:
             block = self._block(64, number >> 64, 1 << 16)
-            made = int(ipaddress.IPv6Address("2001:db8::")) + (block << 64) \
+            made = (
+                int(ipaddress.IPv6Address("2001:db8::"))
+                + (block << 64)
                 + (number & ((1 << 64) - 1))
+            )
             return f"{ipaddress.IPv6Address(made)}{slash}{length}"
         if number >> 16 in self._large:
-            made = (10 << 24) + ((128 + self._block(16, number >> 16, 128)) << 16) \
-                + (number & 0xffff)
+            made = (
+                (10 << 24) + ((128 + self._block(16, number >> 16, 128)) << 16) + (number & 0xFFFF)
+            )
         else:
-            made = (10 << 24) + (self._block(24, number >> 8, 1 << 15) << 8) + (number & 0xff)
+            made = (10 << 24) + (self._block(24, number >> 8, 1 << 15) << 8) + (number & 0xFF)
         return f"{ipaddress.IPv4Address(made)}{slash}{length}"
 
     def _block(self, kind: int, prefix: int, limit: int) -> int:
@@ -271,23 +287,40 @@ def _yes_no(value: str) -> bool:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sanitize-config",
-        description="Print a configuration without secrets, names and addresses.")
+        description="Print a configuration without secrets, names and addresses.",
+    )
 
     def choice(name: str, default: str, what: str) -> None:
-        parser.add_argument(name, type=_yes_no, default=_YES[default], metavar="yes|no",
-                            help=f"replace {what} ({default})")
+        parser.add_argument(
+            name,
+            type=_yes_no,
+            default=_YES[default],
+            metavar="yes|no",
+            help=f"replace {what} ({default})",
+        )
 
-    parser.add_argument("--path", dest="CONFIG_DATA_PATH", metavar="FILE",
-                        default=paths.current().cluster_conf_file,
-                        help="the configuration (%(default)s)")
+    parser.add_argument(
+        "--path",
+        dest="CONFIG_DATA_PATH",
+        metavar="FILE",
+        default=paths.current().cluster_conf_file,
+        help="the configuration (%(default)s)",
+    )
     choice("--sanitize-names", "yes", "names of nodes, instances and all else, and tags")
     choice("--sanitize-ips", "yes", "addresses")
     choice("--sanitize-lvs", "no", "names of logical volumes and volume groups")
     choice("--sanitize-os-names", "yes", "names of operating systems")
-    parser.add_argument("--no-randomization", action="store_true",
-                        help="number the new names instead of making random ones")
-    parser.add_argument("--base-domain", default="example.com", metavar="DOMAIN",
-                        help="domain of the new names (%(default)s)")
+    parser.add_argument(
+        "--no-randomization",
+        action="store_true",
+        help="number the new names instead of making random ones",
+    )
+    parser.add_argument(
+        "--base-domain",
+        default="example.com",
+        metavar="DOMAIN",
+        help="domain of the new names (%(default)s)",
+    )
     return parser
 
 
@@ -299,9 +332,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         # What is no configuration may have its secrets anywhere.
         config_files.problems_of(config)
         made = Sanitizer(
-            names=options.sanitize_names, ips=options.sanitize_ips, lvs=options.sanitize_lvs,
-            os_names=options.sanitize_os_names, randomize=not options.no_randomization,
-            domain=options.base_domain).sanitize(config)
+            names=options.sanitize_names,
+            ips=options.sanitize_ips,
+            lvs=options.sanitize_lvs,
+            os_names=options.sanitize_os_names,
+            randomize=not options.no_randomization,
+            domain=options.base_domain,
+        ).sanitize(config)
     except errors.GenericError as err:
         config_files.say(f"sanitize-config: {err}")
         return config_files.EXIT_FAILURE

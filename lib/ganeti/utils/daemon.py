@@ -59,7 +59,8 @@ def require_member(path: str) -> None:
     if not os.path.exists(path):
         raise Refuse(
             f"this machine belongs to no cluster: {path} is missing. "
-            "A cluster is made by gnt-cluster init, a node joins by gnt-node add.")
+            "A cluster is made by gnt-cluster init, a node joins by gnt-node add."
+        )
 
 
 class Signals:

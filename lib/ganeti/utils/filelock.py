@@ -21,6 +21,7 @@ from ganeti.utils import retry
 # for one write to the disk.
 _DELAY = (0.001, 1.5, 0.1)
 
+
 class FileLock:
     """A lock on one file, which is created (mode 0600) when it is missing.
 

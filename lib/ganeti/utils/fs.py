@@ -123,7 +123,7 @@ def _kept_open(path: str) -> Iterator[None]:
     try:
         old = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        yield       # there is none, or it may not be read
+        yield  # there is none, or it may not be read
         return
     try:
         yield

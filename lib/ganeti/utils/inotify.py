@@ -26,8 +26,13 @@ class DirectoryWatch:
         self._names: set[str] = set()
         self._overflow = pyinotify.IN_Q_OVERFLOW
         self._notifier = pyinotify.Notifier(self._manager, self._note, timeout=0)
-        mask = (pyinotify.IN_CLOSE_WRITE | pyinotify.IN_MOVED_TO | pyinotify.IN_MOVED_FROM
-                | pyinotify.IN_DELETE | (pyinotify.IN_CREATE if created else 0))
+        mask = (
+            pyinotify.IN_CLOSE_WRITE
+            | pyinotify.IN_MOVED_TO
+            | pyinotify.IN_MOVED_FROM
+            | pyinotify.IN_DELETE
+            | (pyinotify.IN_CREATE if created else 0)
+        )
         try:
             self._manager.add_watch(directory, mask, quiet=False)
         except pyinotify.WatchManagerError as err:

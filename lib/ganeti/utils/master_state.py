@@ -63,8 +63,11 @@ def parse(text: str) -> Epoch:
     :raises ParseError: something else.
     """
     number, _, owner = text.strip().partition(" ")
-    if not (number.isascii() and number.isdigit() and int(number[:20]) < _MAX_NUMBER) \
-            or " " in owner or len(owner) > 64:
+    if (
+        not (number.isascii() and number.isdigit() and int(number[:20]) < _MAX_NUMBER)
+        or " " in owner
+        or len(owner) > 64
+    ):
         raise errors.ParseError(f"not a master epoch: {text!r:.100}")
     return Epoch(int(number), owner)
 
@@ -78,9 +81,10 @@ class StaleEpochError(errors.GenericError):
         self.known = known
 
     def __str__(self) -> str:
-        return (f"master epoch {self.given.number} is over, this node obeys epoch "
-                f"{self.known.number}"
-                + (f" of node {self.known.owner}" if self.known.owner else ""))
+        return (
+            f"master epoch {self.given.number} is over, this node obeys epoch "
+            f"{self.known.number}" + (f" of node {self.known.owner}" if self.known.owner else "")
+        )
 
 
 class Memory(NamedTuple):
@@ -130,18 +134,22 @@ def _write(here: paths.Paths, old: Memory, new: Memory) -> None:
     if new == old:
         return
     serial = new.demoted[1]
-    lines = [f"{_EPOCH} {new.epoch}", f"{CONFIG} {new.config}", f"{QUEUE} {new.queue}",
-             f"{_DEMOTED} {serial} {new.demoted[0]}"]
+    lines = [
+        f"{_EPOCH} {new.epoch}",
+        f"{CONFIG} {new.config}",
+        f"{QUEUE} {new.queue}",
+        f"{_DEMOTED} {serial} {new.demoted[0]}",
+    ]
     # The master daemon may have a user of its own, and reads what the node daemon writes.
     uid, gid = users.same_owner(here.data_dir)
-    fs.write_file(here.master_state_file, "\n".join(lines) + "\n", mode=_STATE_MODE,
-                  uid=uid, gid=gid)
+    fs.write_file(
+        here.master_state_file, "\n".join(lines) + "\n", mode=_STATE_MODE, uid=uid, gid=gid
+    )
     if new.epoch != old.epoch:
         fs.write_file(here.ssconf_file(_SSCONF_KEY), f"{new.epoch.number}\n", mode=_SSCONF_MODE)
 
 
-def _locked(here: paths.Paths, *, shared: bool = False
-            ) -> contextlib.AbstractContextManager[None]:
+def _locked(here: paths.Paths, *, shared: bool = False) -> contextlib.AbstractContextManager[None]:
     return _taken(here.master_epoch_lock_file, shared=shared)
 
 
@@ -214,6 +222,7 @@ def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterato
 
 def _writing_config(epoch: Epoch, here: paths.Paths) -> Iterator[None]:
     """As :func:`writing`, with the lock of the configuration held, so its label stays as it is."""
+
     def labelled(memory: Memory) -> Memory:
         return memory._replace(config=max(epoch, memory.config), demoted=(NONE, 0))
 

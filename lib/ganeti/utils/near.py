@@ -43,13 +43,14 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
     if not found and len(names) <= _FEW:
         found = _similar(word, names)
     shape = _NUMBERS.sub("#", word)
-    return [name for name in found
-            if name == word or _NUMBERS.sub("#", _as_long(name, word)) != shape][:_SHOWN]
+    return [
+        name for name in found if name == word or _NUMBERS.sub("#", _as_long(name, word)) != shape
+    ][:_SHOWN]
 
 
 def _as_long(name: str, word: str) -> str:
     """As many leading components of a host name as the word has."""
-    return ".".join(name.split(".")[:word.count(".") + 1])
+    return ".".join(name.split(".")[: word.count(".") + 1])
 
 
 def _one_slip(word: str, names: list[str]) -> list[str]:
@@ -63,21 +64,21 @@ def _one_slip(word: str, names: list[str]) -> list[str]:
     escaped = [re.escape(letter) for letter in word]
     forms = {re.escape(word)}
     for place in range(len(word)):
-        before, after = "".join(escaped[:place]), "".join(escaped[place + 1:])
+        before, after = "".join(escaped[:place]), "".join(escaped[place + 1 :])
         forms.add(f"{before}.?{after}")
         forms.add(f"{before}.{escaped[place]}{after}")
         if after:
-            swapped = escaped[place + 1] + escaped[place] + "".join(escaped[place + 2:])
+            swapped = escaped[place + 1] + escaped[place] + "".join(escaped[place + 2 :])
             forms.add(f"{before}{swapped}")
     forms.add("".join(escaped) + ".")
     pattern = re.compile(rf"^(?:{'|'.join(sorted(forms))})(?:\..*)?$", re.MULTILINE | re.IGNORECASE)
     known = frozenset(names)
-    return [match.group() for match in pattern.finditer("\n".join(names))
-            if match.group() in known]
+    return [match.group() for match in pattern.finditer("\n".join(names)) if match.group() in known]
 
 
 def _similar(word: str, names: list[str]) -> list[str]:
     import difflib  # only mistakes pay for it
+
     by_form: dict[str, str] = {}
     for name in names:
         by_form.setdefault(_as_long(name, word).lower(), name)

@@ -106,9 +106,7 @@ def lookup(name: str) -> Hostname:
     if host is not None:
         return host
     try:
-        answers = socket.getaddrinfo(
-            name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME
-        )
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except socket.gaierror as err:
         raise errors.ResolverError(name, err.errno or 0, err.strerror or str(err)) from err
     except UnicodeError as err:
@@ -238,8 +236,9 @@ def unix_connect(path: str, timeout_s: float | None = None) -> socket.socket:
     return sock
 
 
-def unix_listen(path: str, mode: int = 0o600, *, backlog: int = 128,
-                gid: int = -1) -> socket.socket:
+def unix_listen(
+    path: str, mode: int = 0o600, *, backlog: int = 128, gid: int = -1
+) -> socket.socket:
     """Listen on a stream socket in the file system; a stale file of that name is replaced.
 
     The caller makes sure that no other server is alive (a pid file, a lock). The mode holds before

@@ -193,8 +193,13 @@ def run(
 
 
 def _start(
-    argv: Sequence[str], words: list[str], env: dict[str, str], cwd: str | None, fed: bool,
-    output_fd: int | None, terminal: bool = False,
+    argv: Sequence[str],
+    words: list[str],
+    env: dict[str, str],
+    cwd: str | None,
+    fed: bool,
+    output_fd: int | None,
+    terminal: bool = False,
 ) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
@@ -208,9 +213,7 @@ def _start(
         )
     except OSError as err:
         reason = err.strerror or str(err)
-        raise errors.CommandError(
-            _hide(argv), None, reason=f"cannot be started: {reason}"
-        ) from err
+        raise errors.CommandError(_hide(argv), None, reason=f"cannot be started: {reason}") from err
 
 
 def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:

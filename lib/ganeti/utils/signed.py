@@ -19,7 +19,8 @@ from ganeti.utils import x509
 SIGNATURE_HEADER: Final = "X-Ganeti-Signature"
 _SALT_BYTES: Final = 8
 _HEADER = re.compile(
-    rf"^{SIGNATURE_HEADER}:\s*(?P<salt>[a-zA-Z0-9]+)/(?P<digest>[0-9a-fA-F]+)\s*$", re.MULTILINE)
+    rf"^{SIGNATURE_HEADER}:\s*(?P<salt>[a-zA-Z0-9]+)/(?P<digest>[0-9a-fA-F]+)\s*$", re.MULTILINE
+)
 
 
 def new_salt() -> str:
@@ -57,5 +58,6 @@ def load_certificate(secret: str, text: str) -> str:
     if not is_signed(secret, part, match["digest"], match["salt"]):
         raise errors.SignatureError(
             "the certificate is not signed with this cluster's domain secret. Both clusters need"
-            " the same one: 'gnt-cluster renew-crypto --cluster-domain-secret'.")
+            " the same one: 'gnt-cluster renew-crypto --cluster-domain-secret'."
+        )
     return part

@@ -52,15 +52,24 @@ def parse_key(words: Sequence[str]) -> HostKey:
     except (binascii.Error, ValueError) as err:
         raise errors.ParseError(f"not a public key: {key!r:.100}") from err
     # A key begins with its own kind, after four bytes with the length of that.
-    if blob[4:4 + len(kind)] != kind.encode() or int.from_bytes(blob[:4]) != len(kind):
+    if blob[4 : 4 + len(kind)] != kind.encode() or int.from_bytes(blob[:4]) != len(kind):
         raise errors.ParseError(f"a key that is no {kind}: {key!r:.100}")
     return HostKey(kind, key)
 
 
 def keyscan_argv(address: str, port: int) -> list[str]:
     """Ask a host for its keys."""
-    return ["ssh-keyscan", "-T", str(_CONNECT_S), "-p", str(port), "-t", ",".join(KEY_TYPES),
-            "--", address]
+    return [
+        "ssh-keyscan",
+        "-T",
+        str(_CONNECT_S),
+        "-p",
+        str(port),
+        "-t",
+        ",".join(KEY_TYPES),
+        "--",
+        address,
+    ]
 
 
 def parse_keyscan(output: str) -> list[HostKey]:
@@ -68,8 +77,11 @@ def parse_keyscan(output: str) -> list[HostKey]:
 
     :raises ParseError: a line of another form.
     """
-    found = [parse_key(line.split()[1:]) for line in output.splitlines()
-             if line.strip() and not line.startswith("#")]
+    found = [
+        parse_key(line.split()[1:])
+        for line in output.splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     order = {f"ssh-{kind}": number for number, kind in enumerate(KEY_TYPES)}
     return sorted(set(found), key=lambda one: (order.get(one.kind, 1), one))
 
@@ -99,9 +111,17 @@ def known_keys(content: str, name: str, port: int) -> set[HostKey]:
     return found
 
 
-def ssh_argv(name: str, command: Sequence[str], *, known_hosts: str, address: str | None = None,
-             port: int = PORT, user: str = LOGIN_USER, identity: str | None = None,
-             batch: bool = True) -> list[str]:
+def ssh_argv(
+    name: str,
+    command: Sequence[str],
+    *,
+    known_hosts: str,
+    address: str | None = None,
+    port: int = PORT,
+    user: str = LOGIN_USER,
+    identity: str | None = None,
+    batch: bool = True,
+) -> list[str]:
     """Run a program on another machine.
 
     :param name: of the host in the file of known hosts.
@@ -110,8 +130,12 @@ def ssh_argv(name: str, command: Sequence[str], *, known_hosts: str, address: st
     :param identity: file with the private key to use, instead of those ssh finds.
     :param batch: never ask for a password; else ssh asks on the terminal.
     """
-    argv = ["ssh", "-oEscapeChar=none", *_options(name, known_hosts, port, batch=batch),
-            f"-p{port}"]
+    argv = [
+        "ssh",
+        "-oEscapeChar=none",
+        *_options(name, known_hosts, port, batch=batch),
+        f"-p{port}",
+    ]
     if identity is not None:
         argv += ["-i", identity, "-oIdentitiesOnly=yes"]
     # The other side's shell takes the command apart again.
@@ -119,22 +143,42 @@ def ssh_argv(name: str, command: Sequence[str], *, known_hosts: str, address: st
     return [*argv, f"-l{user}", "--", address or name, words]
 
 
-def scp_argv(name: str, path: str, *, known_hosts: str, address: str, port: int = PORT,
-             user: str = LOGIN_USER) -> list[str]:
+def scp_argv(
+    name: str,
+    path: str,
+    *,
+    known_hosts: str,
+    address: str,
+    port: int = PORT,
+    user: str = LOGIN_USER,
+) -> list[str]:
     """Copy a file to the same place on another machine, with its mode and times; parameters as of
     :func:`ssh_argv`."""
     host = f"[{address}]" if ":" in address else address
-    return ["scp", "-pq", *_options(name, known_hosts, port, batch=True), f"-P{port}", "--", path,
-            f"{user}@{host}:{path}"]
+    return [
+        "scp",
+        "-pq",
+        *_options(name, known_hosts, port, batch=True),
+        f"-P{port}",
+        "--",
+        path,
+        f"{user}@{host}:{path}",
+    ]
 
 
 def _options(name: str, known_hosts: str, port: int, *, batch: bool) -> list[str]:
     """What holds for every connection: strict about host keys, and nothing is forwarded."""
-    return ["-oStrictHostKeyChecking=yes", f"-oUserKnownHostsFile={known_hosts}",
-            "-oGlobalKnownHostsFile=/dev/null", f"-oHostKeyAlias={known_name(name, port)}",
-            "-oCheckHostIP=no", f"-oConnectTimeout={_CONNECT_S}",
-            f"-oBatchMode={'yes' if batch else 'no'}", "-oClearAllForwardings=yes",
-            "-oForwardAgent=no"]
+    return [
+        "-oStrictHostKeyChecking=yes",
+        f"-oUserKnownHostsFile={known_hosts}",
+        "-oGlobalKnownHostsFile=/dev/null",
+        f"-oHostKeyAlias={known_name(name, port)}",
+        "-oCheckHostIP=no",
+        f"-oConnectTimeout={_CONNECT_S}",
+        f"-oBatchMode={'yes' if batch else 'no'}",
+        "-oClearAllForwardings=yes",
+        "-oForwardAgent=no",
+    ]
 
 
 def scan(name: str, address: str, port: int) -> list[HostKey]:
@@ -147,8 +191,10 @@ def scan(name: str, address: str, port: int) -> list[HostKey]:
         keys = parse_keyscan(done.stdout)
     except (errors.CommandError, errors.ParseError) as err:
         raise errors.OpPrereqError(
-            f"cannot get the SSH keys of {name}: {err}", errors.ECODE_ENVIRON) from err
+            f"cannot get the SSH keys of {name}: {err}", errors.ECODE_ENVIRON
+        ) from err
     if not keys:
         raise errors.OpPrereqError(
-            f"no SSH server answers at {name} ({address} port {port})", errors.ECODE_ENVIRON)
+            f"no SSH server answers at {name} ({address} port {port})", errors.ECODE_ENVIRON
+        )
     return keys

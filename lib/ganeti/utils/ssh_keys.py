@@ -41,7 +41,8 @@ def key_bits(kind: str, bits: int | None) -> int:
         return bits or cluster_c.SSH_KEY_BITS_DEFAULT
     if bits is not None and bits not in allowed:
         raise errors.ParameterError(
-            f"a key of kind {kind} has {' or '.join(str(n) for n in allowed)} bits, not {bits}")
+            f"a key of kind {kind} has {' or '.join(str(n) for n in allowed)} bits, not {bits}"
+        )
     return bits or allowed[0]
 
 
@@ -157,8 +158,11 @@ def block(content: str) -> list[str]:
 
 def outside_block(content: str) -> list[str]:
     """Lines with keys in ``authorized_keys`` that are not ours."""
-    return [line for line in replace_block(content, []).splitlines()
-            if line.strip() and not line.lstrip().startswith("#")]
+    return [
+        line
+        for line in replace_block(content, []).splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
 
 
 def public_keys_text(keys: Mapping[str, Sequence[str]]) -> str:
@@ -176,9 +180,7 @@ def parse_public_keys(content: str) -> dict[str, list[str]]:
     return found
 
 
-def known_hosts_text(
-    cluster_name: str, hosts: Collection[tuple[str, int, Sequence[str]]]
-) -> str:
+def known_hosts_text(cluster_name: str, hosts: Collection[tuple[str, int, Sequence[str]]]) -> str:
     """A file of known hosts: each node under its name, and under that of the cluster.
 
     :param hosts: name, port and public keys of each node.

@@ -18,8 +18,7 @@ from typing import NamedTuple
 from ganeti import errors
 from ganeti.utils import fs, paths
 
-MASTERD, CONFD, RAPI, NODED, MOND, METAD = (
-    "masterd", "confd", "rapi", "noded", "mond", "metad")
+MASTERD, CONFD, RAPI, NODED, MOND, METAD = ("masterd", "confd", "rapi", "noded", "mond", "metad")
 #: Not a user: the group of all who may talk to the master daemon.
 DAEMONS = "daemons"
 ROLES = (MASTERD, CONFD, RAPI, NODED, MOND, METAD)
@@ -48,7 +47,8 @@ class Users(NamedTuple):
     def separated(self) -> bool:
         """Whether anything does not run as root."""
         return self.daemons_group != _ROOT or any(
-            account != Account(_ROOT, _ROOT) for account in self.roles.values())
+            account != Account(_ROOT, _ROOT) for account in self.roles.values()
+        )
 
 
 def parse(text: str) -> Users:
@@ -130,7 +130,8 @@ def group_id(group: str) -> int:
         return grp.getgrnam(group).gr_gid
     except KeyError:
         raise errors.ConfigurationError(
-            f"group {group} of {paths.current().defaults_file} does not exist") from None
+            f"group {group} of {paths.current().defaults_file} does not exist"
+        ) from None
 
 
 def kept_group(path: str) -> int:

@@ -46,8 +46,7 @@ SEVERITY_ERROR = "ERROR"
 # A clock that is behind on some node, by a time zone for instance, must not refuse a certificate
 # made just now.
 _BACKDATE = datetime.timedelta(days=1)
-_CERTIFICATE = re.compile(
-    r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 class CertificateInfo(NamedTuple):
@@ -61,8 +60,12 @@ class CertificateInfo(NamedTuple):
     digest: str
 
 
-def create_self_signed(common_name: str = DEFAULT_COMMON_NAME, *,
-                       validity_days: int = DEFAULT_VALIDITY_DAYS, serial_no: int = 1) -> str:
+def create_self_signed(
+    common_name: str = DEFAULT_COMMON_NAME,
+    *,
+    validity_days: int = DEFAULT_VALIDITY_DAYS,
+    serial_no: int = 1,
+) -> str:
     """A new key with a certificate that vouches for itself and may sign others.
 
     :returns: PEM with key and certificate.
@@ -73,8 +76,9 @@ def create_self_signed(common_name: str = DEFAULT_COMMON_NAME, *,
     return _to_pem(key, _sign(_extend(builder, key, key, authority=True), key))
 
 
-def create_signed(common_name: str, ca_pem: str, *, validity_days: int = DEFAULT_VALIDITY_DAYS,
-                  serial_no: int = 1) -> str:
+def create_signed(
+    common_name: str, ca_pem: str, *, validity_days: int = DEFAULT_VALIDITY_DAYS, serial_no: int = 1
+) -> str:
     """A new key with a certificate signed by another one's key.
 
     :param ca_pem: PEM with key and certificate of the signer.
@@ -84,8 +88,9 @@ def create_signed(common_name: str, ca_pem: str, *, validity_days: int = DEFAULT
     ca_key = _load_key(ca_pem)
     ca_cert = _load(ca_pem, "(signer)")
     key = _new_key()
-    builder = _builder(_name(common_name), ca_cert.subject, key.public_key(), serial_no,
-                       validity_days)
+    builder = _builder(
+        _name(common_name), ca_cert.subject, key.public_key(), serial_no, validity_days
+    )
     return _to_pem(key, _sign(_extend(builder, key, ca_key, authority=False), ca_key))
 
 
@@ -125,7 +130,7 @@ def digest(pem: str, filename: str = "(text)") -> str:
 def digest_der(der: bytes) -> str:
     """The digest of a certificate in its binary form."""
     digits = hashlib.sha1(der, usedforsecurity=False).hexdigest().upper()
-    return ":".join(digits[start:start + 2] for start in range(0, len(digits), 2))
+    return ":".join(digits[start : start + 2] for start in range(0, len(digits), 2))
 
 
 def fingerprint_der(der: bytes) -> bytes:
@@ -172,14 +177,23 @@ def describe(pem: str, filename: str = "(text)") -> CertificateInfo:
     """
     cert = _load(pem, filename)
     return CertificateInfo(
-        subject=_common_name(cert.subject), issuer=_common_name(cert.issuer),
-        serial_no=cert.serial_number, not_before=_moment(cert, "not_valid_before"),
-        not_after=_moment(cert, "not_valid_after"), digest=digest(pem, filename))
+        subject=_common_name(cert.subject),
+        issuer=_common_name(cert.issuer),
+        serial_no=cert.serial_number,
+        not_before=_moment(cert, "not_valid_before"),
+        not_after=_moment(cert, "not_valid_after"),
+        digest=digest(pem, filename),
+    )
 
 
-def check_expiry(pem: str, now: float, filename: str = "(text)", *,
-                 warn_days: int = EXPIRATION_WARN_DAYS,
-                 error_days: int = EXPIRATION_ERROR_DAYS) -> tuple[str | None, str]:
+def check_expiry(
+    pem: str,
+    now: float,
+    filename: str = "(text)",
+    *,
+    warn_days: int = EXPIRATION_WARN_DAYS,
+    error_days: int = EXPIRATION_ERROR_DAYS,
+) -> tuple[str | None, str]:
     """Whether a certificate is valid now and for a while.
 
     :param now: seconds since 1970.
@@ -268,7 +282,8 @@ class FreshContext:
 
     def _make(self) -> ssl.SSLContext:
         return server_context(
-            self._cert_file, self._ca_file if os.path.exists(self._ca_file) else None)
+            self._cert_file, self._ca_file if os.path.exists(self._ca_file) else None
+        )
 
     def _look(self) -> tuple[tuple[int, int] | None, ...]:
         stamps: list[tuple[int, int] | None] = []
@@ -282,8 +297,9 @@ class FreshContext:
         return tuple(stamps)
 
 
-def plain_server_context(cert_file: str, key_file: str | None = None,
-                         chain_file: str | None = None) -> ssl.SSLContext:
+def plain_server_context(
+    cert_file: str, key_file: str | None = None, chain_file: str | None = None
+) -> ssl.SSLContext:
     """TLS settings of a server that lets anybody connect and finds out in other ways who it is.
 
     :param key_file: when the key is not in `cert_file`.
@@ -373,32 +389,38 @@ def _name(common_name: str) -> cx509.Name:
     return cx509.Name([cx509.NameAttribute(NameOID.COMMON_NAME, common_name[:64])])
 
 
-def _builder(subject: cx509.Name, issuer: cx509.Name, public_key: Any, serial_no: int,
-             validity_days: int) -> cx509.CertificateBuilder:
+def _builder(
+    subject: cx509.Name, issuer: cx509.Name, public_key: Any, serial_no: int, validity_days: int
+) -> cx509.CertificateBuilder:
     from cryptography import x509 as cx509
 
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
-    return (cx509.CertificateBuilder().subject_name(subject).issuer_name(issuer)
-            .public_key(public_key).serial_number(serial_no)
-            .not_valid_before(now - _BACKDATE)
-            .not_valid_after(now + datetime.timedelta(days=validity_days)))
+    return (
+        cx509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(public_key)
+        .serial_number(serial_no)
+        .not_valid_before(now - _BACKDATE)
+        .not_valid_after(now + datetime.timedelta(days=validity_days))
+    )
 
 
-def _extend(builder: cx509.CertificateBuilder, key: Any, ca_key: Any, *,
-            authority: bool) -> cx509.CertificateBuilder:
+def _extend(
+    builder: cx509.CertificateBuilder, key: Any, ca_key: Any, *, authority: bool
+) -> cx509.CertificateBuilder:
     from cryptography import x509 as cx509
 
-    return (builder
-            .add_extension(cx509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(cx509.SubjectKeyIdentifier.from_public_key(key.public_key()),
-                           critical=False)
-            .add_extension(
-                cx509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
-                critical=False))
+    return (
+        builder.add_extension(cx509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        .add_extension(cx509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            cx509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False
+        )
+    )
 
 
-def _sign(builder: cx509.CertificateBuilder,
-          key: Any) -> cx509.Certificate:
+def _sign(builder: cx509.CertificateBuilder, key: Any) -> cx509.Certificate:
     from cryptography.hazmat.primitives import hashes
 
     return builder.sign(key, hashes.SHA256())
@@ -407,8 +429,9 @@ def _sign(builder: cx509.CertificateBuilder,
 def _to_pem(key: Any, cert: cx509.Certificate) -> str:
     from cryptography.hazmat.primitives import serialization
 
-    private = key.private_bytes(serialization.Encoding.PEM,
-                                serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return str((private + cert.public_bytes(serialization.Encoding.PEM)).decode("ascii"))
 
 
@@ -434,16 +457,16 @@ def _load(pem: str, filename: str) -> cx509.Certificate:
 def _public_der(owner: Any) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    return bytes(owner.public_key().public_bytes(Encoding.DER,
-                                                 PublicFormat.SubjectPublicKeyInfo))
+    return bytes(owner.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo))
 
 
 def _load_openssl(pem: str, filename: str) -> crypto.X509:
     from OpenSSL import crypto
 
     try:
-        return crypto.load_certificate(crypto.FILETYPE_PEM,
-                                       certificate_part(pem, filename).encode())
+        return crypto.load_certificate(
+            crypto.FILETYPE_PEM, certificate_part(pem, filename).encode()
+        )
     except crypto.Error as err:
         raise errors.X509CertError(filename, f"cannot read the certificate: {err}") from err
 

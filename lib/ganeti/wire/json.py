@@ -17,18 +17,29 @@ from ganeti import errors
 # One encoder and one decoder for the life of the process: building them costs more than a small
 # message. Tuples become lists; named tuples too (their names mean nothing outside).
 _ENCODER = simplejson.JSONEncoder(
-    separators=(",", ":"), ensure_ascii=True, allow_nan=False, check_circular=False,
-    namedtuple_as_object=False, use_decimal=False,
+    separators=(",", ":"),
+    ensure_ascii=True,
+    allow_nan=False,
+    check_circular=False,
+    namedtuple_as_object=False,
+    use_decimal=False,
 )
 _DECODER = simplejson.JSONDecoder()
 # With blanks, as other programs of this kind write it and as people read it over HTTP.
 _SPACED = simplejson.JSONEncoder(
-    ensure_ascii=True, allow_nan=False, check_circular=False, namedtuple_as_object=False,
+    ensure_ascii=True,
+    allow_nan=False,
+    check_circular=False,
+    namedtuple_as_object=False,
     use_decimal=False,
 )
 # Newlines after each item make a file readable with line tools; used for files people open.
 _PRETTY = simplejson.JSONEncoder(
-    indent="  ", ensure_ascii=True, allow_nan=False, sort_keys=True, namedtuple_as_object=False,
+    indent="  ",
+    ensure_ascii=True,
+    allow_nan=False,
+    sort_keys=True,
+    namedtuple_as_object=False,
     use_decimal=False,
 )
 

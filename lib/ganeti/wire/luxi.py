@@ -28,17 +28,42 @@ MAX_MESSAGE_BYTES = 32 << 20
 NO_CHANGE = "nochange"
 
 METHODS = (
-    "ArchiveJob", "AutoArchiveJobs", "CancelJob", "ChangeJobPriority", "DeleteFilter", "PickupJob",
-    "Query", "QueryClusterInfo", "QueryConfigValues", "QueryExports", "QueryFields", "QueryFilters",
-    "QueryGroups", "QueryInstances", "QueryJobs", "QueryNetworks", "QueryNodes", "QueryTags",
-    "ReplaceFilter", "SetDrainFlag", "SetWatcherPause", "SubmitJob", "SubmitJobToDrainedQueue",
-    "SubmitManyJobs", "WaitForJobChange",
+    "ArchiveJob",
+    "AutoArchiveJobs",
+    "CancelJob",
+    "ChangeJobPriority",
+    "DeleteFilter",
+    "PickupJob",
+    "Query",
+    "QueryClusterInfo",
+    "QueryConfigValues",
+    "QueryExports",
+    "QueryFields",
+    "QueryFilters",
+    "QueryGroups",
+    "QueryInstances",
+    "QueryJobs",
+    "QueryNetworks",
+    "QueryNodes",
+    "QueryTags",
+    "ReplaceFilter",
+    "SetDrainFlag",
+    "SetWatcherPause",
+    "SubmitJob",
+    "SubmitJobToDrainedQueue",
+    "SubmitManyJobs",
+    "WaitForJobChange",
 )
 
 
 # Ours: other masters do not have these.
-EXTENSIONS = ("ExplainJob", "QueryConfigHistory", "QueryConfigChanges", "QueryConfigAt",
-              "WaitForEvents")
+EXTENSIONS = (
+    "ExplainJob",
+    "QueryConfigHistory",
+    "QueryConfigChanges",
+    "QueryConfigAt",
+    "WaitForEvents",
+)
 
 
 class Splitter:

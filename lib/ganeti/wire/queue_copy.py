@@ -60,7 +60,8 @@ class QueueCopy:
             self._applying = [one for one in self._applying if one.is_alive()] + [thread]
             thread.start()
         if self._store.has_old_journals and (
-                self._flushing is None or not self._flushing.is_alive()):
+            self._flushing is None or not self._flushing.is_alive()
+        ):
             self._flushing = threading.Thread(target=self._flush, name="checkpoint")
             self._flushing.start()
 

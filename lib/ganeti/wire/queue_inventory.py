@@ -49,8 +49,10 @@ class Inventory(NamedTuple):
             "plain": self.plain,
             "drained": self.drained,
             "archive": {str(part): digest for part, digest in self.archive.items()},
-            "archived": {str(part): {str(job_id): size for job_id, size in sizes.items()}
-                         for part, sizes in self.archived.items()},
+            "archived": {
+                str(part): {str(job_id): size for job_id, size in sizes.items()}
+                for part, sizes in self.archived.items()
+            },
         }
 
     @classmethod
@@ -65,11 +67,15 @@ class Inventory(NamedTuple):
                 {name: wire["plain"][name] for name in _PLAIN},
                 bool(wire["drained"]),
                 {int(part): str(digest) for part, digest in wire["archive"].items()},
-                {int(part): {int(job_id): int(size) for job_id, size in sizes.items()}
-                 for part, sizes in wire["archived"].items()})
+                {
+                    int(part): {int(job_id): int(size) for job_id, size in sizes.items()}
+                    for part, sizes in wire["archived"].items()
+                },
+            )
         except (KeyError, TypeError, ValueError, AttributeError) as err:
             raise errors.ParseError(
-                f"not the inventory of a job queue: {type(err).__name__} {err}") from err
+                f"not the inventory of a job queue: {type(err).__name__} {err}"
+            ) from err
 
 
 class Difference(NamedTuple):
@@ -103,18 +109,22 @@ def take(directory: str, parts: Iterable[int] = ()) -> Inventory:
     live = {}
     for job_id in _ids(directory):
         content = _read(f"{directory}/{job_file(job_id)}")
-        if content is not None:     # else archived meanwhile
+        if content is not None:  # else archived meanwhile
             live[job_id] = digest(content)
     plain = {}
     for name in _PLAIN:
         content = _read(f"{directory}/{name}")
         plain[name] = None if content is None else content.decode("utf-8", "surrogateescape")
-    archive = {part: sizes for part in _parts(directory)
-               if (sizes := sizes_of_part(directory, part))}
+    archive = {
+        part: sizes for part in _parts(directory) if (sizes := sizes_of_part(directory, part))
+    }
     return Inventory(
-        live, plain, os.path.exists(f"{directory}/{DRAIN}"),
+        live,
+        plain,
+        os.path.exists(f"{directory}/{DRAIN}"),
         {part: _part_digest(sizes) for part, sizes in archive.items()},
-        {part: archive.get(part, {}) for part in parts})
+        {part: archive.get(part, {}) for part in parts},
+    )
 
 
 def sizes_of_part(directory: str, part: int) -> dict[int, int]:
@@ -136,16 +146,23 @@ def compare(here: Inventory, there: Inventory, is_archived: Callable[[int], bool
 
     :param is_archived: whether a job that is live there only was archived here.
     """
-    files = [name for name in _PLAIN
-             if here.plain[name] is not None and here.plain[name] != there.plain[name]]
-    files += [job_file(job_id) for job_id, found in sorted(here.live.items())
-              if there.live.get(job_id) != found]
+    files = [
+        name
+        for name in _PLAIN
+        if here.plain[name] is not None and here.plain[name] != there.plain[name]
+    ]
+    files += [
+        job_file(job_id)
+        for job_id, found in sorted(here.live.items())
+        if there.live.get(job_id) != found
+    ]
     moved: list[int] = []
     unknown: list[int] = []
     for job_id in sorted(there.live.keys() - here.live.keys()):
         (moved if is_archived(job_id) else unknown).append(job_id)
-    parts = [part for part, found in sorted(here.archive.items())
-             if there.archive.get(part) != found]
+    parts = [
+        part for part, found in sorted(here.archive.items()) if there.archive.get(part) != found
+    ]
     return Difference(files, moved, parts, unknown)
 
 

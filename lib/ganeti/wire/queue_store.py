@@ -139,7 +139,8 @@ class QueueStore:
             self._replay(names)
         except OSError as err:
             raise errors.JobQueueError(
-                f"cannot use the job queue in {self.directory}: {err}") from err
+                f"cannot use the job queue in {self.directory}: {err}"
+            ) from err
 
     def close(self) -> None:
         """Flush every file and remove the journal; an error leaves the journal for the next run."""
@@ -174,7 +175,8 @@ class QueueStore:
             os.close(fd)
             if isinstance(err, errors.RetryTimeout):
                 raise errors.JobQueueError(
-                    f"another process works on the job queue in {self.directory}") from err
+                    f"another process works on the job queue in {self.directory}"
+                ) from err
             raise
         self._lock_fd = fd
 
@@ -194,7 +196,8 @@ class QueueStore:
         if text != str(const.QUEUE_VERSION):
             raise errors.JobQueueError(
                 f"job queue in {self.directory} has version {text!r}, this program reads"
-                f" {const.QUEUE_VERSION}")
+                f" {const.QUEUE_VERSION}"
+            )
 
     def _remove_temporary(self, names: Iterable[str]) -> None:
         """Take away what a killed process was writing."""
@@ -259,7 +262,8 @@ class QueueStore:
         if not text.strip().isdecimal():
             raise errors.JobQueueError(
                 f"file {self._path(SERIAL)} holds no job id. Write the highest id of all jobs,"
-                " archived ones included, into it.")
+                " archived ones included, into it."
+            )
         return int(text)
 
     def drained(self) -> bool:
@@ -363,8 +367,11 @@ class QueueStore:
         if "/" in name:
             self._make_dirs(os.path.dirname(path))
         self._fault("write file")
-        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-                     | os.O_NOFOLLOW, const.QUEUE_FILE_MODE)
+        fd = os.open(
+            temporary,
+            os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW,
+            const.QUEUE_FILE_MODE,
+        )
         try:
             try:
                 self._give(fd)
@@ -405,8 +412,11 @@ class QueueStore:
         number = self._number + 1
         path = self._path(f"journal-{number}")
         self._fault("create journal")
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
-                     const.QUEUE_FILE_MODE)
+        fd = os.open(
+            path,
+            os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW,
+            const.QUEUE_FILE_MODE,
+        )
         try:
             self._give(fd)
             self._fault("flush directory")
@@ -496,17 +506,18 @@ class QueueStore:
                 if not old:
                     return
                 names = set().union(*(self._touched[number] for number in old))
-                content = {name: self._unwritten[name] for name in names
-                           if name in self._unwritten}
+                content = {name: self._unwritten[name] for name in names if name in self._unwritten}
             self.apply()
             with self._lock:
                 # Newer content that came meanwhile is in the journal in use.
-                behind = [name for name, text in content.items()
-                          if self._unwritten.get(name) is text]
+                behind = [
+                    name for name, text in content.items() if self._unwritten.get(name) is text
+                ]
                 behind += [name for name in map(archive_file, self._unmoved) if name in names]
             if behind:
-                raise OSError(errno.EAGAIN, "not everything could be written",
-                self._path(behind[0]))
+                raise OSError(
+                    errno.EAGAIN, "not everything could be written", self._path(behind[0])
+                )
             self._flush_files(names)
             for number in old:
                 self._fault("remove journal")
@@ -552,8 +563,11 @@ class QueueStore:
         for _number, files, archived in journals:
             for name, text in files.items():
                 match = _JOB_FILE.match(name)
-                if match and not os.path.exists(self._path(name)) and os.path.exists(
-                        self._path(archive_file(int(match[1])))):
+                if (
+                    match
+                    and not os.path.exists(self._path(name))
+                    and os.path.exists(self._path(archive_file(int(match[1]))))
+                ):
                     # Archived by a later record, which was applied before the crash; it moved a
                     # file that perhaps was never flushed.
                     name = archive_file(int(match[1]))
@@ -609,18 +623,22 @@ def ids_in(directory: str) -> list[int]:
     :raises OSError: it cannot be read.
     """
     with os.scandir(directory) as entries:
-        return sorted(int(match[1]) for entry in entries
-                      if (match := _JOB_FILE.match(entry.name)) and not entry.is_dir())
+        return sorted(
+            int(match[1])
+            for entry in entries
+            if (match := _JOB_FILE.match(entry.name)) and not entry.is_dir()
+        )
 
 
 def _write_all(fd: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
-        view = view[os.write(fd, view):]
+        view = view[os.write(fd, view) :]
 
 
-def _record(files: Mapping[str, str], archive: Sequence[int],
-            after: tuple[int, int] | None) -> bytes:
+def _record(
+    files: Mapping[str, str], archive: Sequence[int], after: tuple[int, int] | None
+) -> bytes:
     contents = [(name, text.encode("utf-8", "surrogateescape")) for name, text in files.items()]
     head: dict[str, Any] = {"files": [[name, len(data)] for name, data in contents]}
     if archive:
@@ -631,8 +649,9 @@ def _record(files: Mapping[str, str], archive: Sequence[int],
     return b"GJ1 %08x %d\n%s\n" % (zlib.crc32(payload), len(payload), payload)
 
 
-def _read_journals(directory: str, names: Iterable[str]
-                   ) -> list[tuple[int, dict[str, str], list[int]]]:
+def _read_journals(
+    directory: str, names: Iterable[str]
+) -> list[tuple[int, dict[str, str], list[int]]]:
     """What counts of the journals among these names, oldest first.
 
     A journal which is removed meanwhile has become files and is left out.
@@ -648,8 +667,11 @@ def _read_journals(directory: str, names: Iterable[str]
             continue
         records[number], valid_bytes[number] = _parse_journal(content)
         if valid_bytes[number] < len(content):
-            _log.info("job queue: journal-%d ends with %d bytes that were never acknowledged",
-                      number, len(content) - valid_bytes[number])
+            _log.info(
+                "job queue: journal-%d ends with %d bytes that were never acknowledged",
+                number,
+                len(content) - valid_bytes[number],
+            )
     for found in records.values():
         for _end, head, _files in found:
             if head.get("after"):
@@ -681,9 +703,9 @@ def _parse_journal(content: bytes) -> tuple[list[tuple[int, dict[str, Any], dict
             break
         start = match.end()
         size = int(match[2])
-        payload = content[start:start + size]
+        payload = content[start : start + size]
         end = start + size + 1
-        if len(payload) < size or content[end - 1:end] != b"\n":
+        if len(payload) < size or content[end - 1 : end] != b"\n":
             break
         if zlib.crc32(payload) != int(match[1], 16):
             break
@@ -692,7 +714,7 @@ def _parse_journal(content: bytes) -> tuple[list[tuple[int, dict[str, Any], dict
         files = {}
         offset = 0
         for name, length in head["files"]:
-            files[name] = rest[offset:offset + length].decode("utf-8", "surrogateescape")
+            files[name] = rest[offset : offset + length].decode("utf-8", "surrogateescape")
             offset += length
         found.append((end, head, files))
         position = end

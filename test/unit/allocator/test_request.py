@@ -214,7 +214,11 @@ def test_only_bridged_interfaces_have_a_bridge(config, rpc):
 def test_the_mode_of_virtual_clusters_is_not_told():
     """Allocators by others refuse modes which they do not know."""
     assert describe.nic_dict("aa:00:00:00:00:01", None, {"mode": "user", "link": ""}) == {
-        "mac": "aa:00:00:00:00:01", "ip": None, "mode": "routed", "link": ""}
+        "mac": "aa:00:00:00:00:01",
+        "ip": None,
+        "mode": "routed",
+        "link": "",
+    }
 
 
 def test_a_mirrored_instance_names_both_nodes():

@@ -11,8 +11,14 @@ from ganeti.utils import paths
 def here(tmp_path):
     """Paths of a node of a virtual cluster below the test's directory."""
     with paths.override(paths.Paths(str(tmp_path / "node1"))) as found:
-        for directory in (found.data_dir, found.queue_archive_dir, found.lock_dir, found.run_dir,
-                          found.log_dir, found.conf_dir):
+        for directory in (
+            found.data_dir,
+            found.queue_archive_dir,
+            found.lock_dir,
+            found.run_dir,
+            found.log_dir,
+            found.conf_dir,
+        ):
             os.makedirs(directory, exist_ok=True)
         yield found
 
@@ -20,10 +26,12 @@ def here(tmp_path):
 @pytest.fixture
 def script():
     """Writes an executable shell script."""
+
     def write(path, text, mode=0o755):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as stream:
             stream.write(f"#!/bin/sh\n{text}\n")
         os.chmod(path, mode)
         return path
+
     return write

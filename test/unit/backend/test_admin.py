@@ -15,6 +15,7 @@ programs = pytest.mark.programs
 
 # -- out-of-band helper ----------------------------------------------------------
 
+
 @programs
 def test_the_helper_gets_command_and_node(here, script):
     program = script(f"{here.root}/oob", 'echo "[\\"$1\\", \\"$2\\"]"; echo noise >&2')
@@ -35,14 +36,17 @@ def test_a_helper_that_hangs_is_ended(here, script):
         oob.run(program, "power-on", "node2", 1)
 
 
-@pytest.mark.parametrize(("program", "command"), [
-    ("oob", "health"), ("/nonexistent/oob", "health"), ("/bin/sh", "explode")])
+@pytest.mark.parametrize(
+    ("program", "command"),
+    [("oob", "health"), ("/nonexistent/oob", "health"), ("/bin/sh", "explode")],
+)
 def test_what_is_no_helper_or_no_command_is_not_run(program, command):
     with pytest.raises(errors.ConfigurationError):
         oob.run(program, command, "node2", 60)
 
 
 # -- restricted commands ---------------------------------------------------------
+
 
 @pytest.fixture
 def commands(here):
@@ -112,6 +116,7 @@ def test_one_at_a_time(commands, here, script, monkeypatch):
 
 
 # -- power and address -----------------------------------------------------------
+
 
 def test_the_machine_below_a_virtual_cluster_is_not_reset(here, monkeypatch):
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))

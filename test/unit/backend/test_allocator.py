@@ -19,7 +19,8 @@ def directories(here):
 
 def test_options_follow_the_request():
     argv = allocator.allocator_argv(
-        "/a/hail", "/tmp/request", {"max-cpu": 7, "verbose": None, "simulate": True, "off": False})
+        "/a/hail", "/tmp/request", {"max-cpu": 7, "verbose": None, "simulate": True, "off": False}
+    )
     assert argv == ["/a/hail", "/tmp/request", "--max-cpu=7", "--verbose", "--simulate"]
 
 
@@ -43,12 +44,15 @@ def test_the_first_directory_counts(here, directories, script):
 
 
 @programs
-@pytest.mark.parametrize(("body", "fragment"), [
-    ("echo out; echo broken >&2; exit 3", "exited with exit code 3: broken"),
-    ("echo out; exit 3", "exit code 3: out"),
-    ("exit 1", "printed nothing"),
-    ("kill -9 $$", "ended by signal 9"),
-])
+@pytest.mark.parametrize(
+    ("body", "fragment"),
+    [
+        ("echo out; echo broken >&2; exit 3", "exited with exit code 3: broken"),
+        ("echo out; exit 3", "exit code 3: out"),
+        ("exit 1", "printed nothing"),
+        ("kill -9 $$", "ended by signal 9"),
+    ],
+)
 def test_a_failing_allocator_says_why(here, directories, script, body, fragment):
     script(f"{directories[0]}/one", body)
     with pytest.raises(errors.OpExecError, match=fragment) as caught:

@@ -20,9 +20,13 @@ NAME = "web.example.com"
 
 def instance(os_name="", **changes):
     stored = instance_of(
-        "web", os=os_name, disks=(disk_of("web", template="file").uuid,), tags=("a", "b"),
+        "web",
+        os=os_name,
+        disks=(disk_of("web", template="file").uuid,),
+        tags=("a", "b"),
         nics=(Nic(mac="aa:00:00:00:00:01", ip="192.0.2.7", nicparams={}, uuid="nic-uuid"),),
-        **changes)
+        **changes,
+    )
     data = cluster_of(instances=(stored,), disks=(disk_of("web", template="file"),))
     return fill.filled_instance(data, stored)
 
@@ -66,16 +70,21 @@ def test_info(here):
     export_of(here, "bad", "no ini")
     export_of(here, "half", "[export]\n")
     for path, fragment in (
-        ("none", "no export in"), ("bad", "no section headers"), ("half", "no section instance"),
-        ("/etc", "not below"), ("../..", "not below"), (everywhere, "no export in"),
+        ("none", "no export in"),
+        ("bad", "no section headers"),
+        ("half", "no section instance"),
+        ("/etc", "not below"),
+        ("../..", "not below"),
+        (everywhere, "no export in"),
     ):
         with pytest.raises(errors.OpExecError, match=fragment):
             exports.export_info(path)
 
 
 def test_finalize(here):
-    found = instance("tiny+small", osparams={"Size": "9"},
-                     osparams_private=ht.PrivateDict({"pass": "x"}))
+    found = instance(
+        "tiny+small", osparams={"Size": "9"}, osparams_private=ht.PrivateDict({"pass": "x"})
+    )
     (disk,) = found.disks_info
     new = f"{here.export_dir}/{NAME}.new"
     with pytest.raises(errors.OpExecError, match="has not arrived"):
@@ -93,18 +102,48 @@ def test_finalize(here):
     parser.read(f"{old}/config.ini")
     assert os.stat(f"{old}/config.ini").st_mode & 0o777 == 0o600
     assert {name: dict(parser[name]) for name in ("os", "os_private", "hypervisor")} == {
-        "os": {"Size": "9"}, "os_private": {"pass": "x"}, "hypervisor": {}}
+        "os": {"Size": "9"},
+        "os_private": {"pass": "x"},
+        "hypervisor": {},
+    }
     described = dict(parser["instance"])
     assert described.pop("memory") == described["maxmem"]
-    assert {key: described[key] for key in (
-        "name", "disk_template", "hypervisor", "tags", "nic_count", "nic0_mac", "nic0_ip",
-        "nic0_network", "nic0_mode", "nic0_vlan", "disk_count", "disk0_ivname", "disk0_dump",
-        "disk0_size", "disk0_name")} == {
-        "name": NAME, "disk_template": "file", "hypervisor": "fake", "tags": "a b",
-        "nic_count": "1", "nic0_mac": "aa:00:00:00:00:01", "nic0_ip": "192.0.2.7",
-        "nic0_network": "None", "nic0_mode": "bridged", "nic0_vlan": "", "disk_count": "1",
-        "disk0_ivname": "disk/0", "disk0_dump": disk.uuid, "disk0_size": "1024",
-        "disk0_name": "None"}
+    assert {
+        key: described[key]
+        for key in (
+            "name",
+            "disk_template",
+            "hypervisor",
+            "tags",
+            "nic_count",
+            "nic0_mac",
+            "nic0_ip",
+            "nic0_network",
+            "nic0_mode",
+            "nic0_vlan",
+            "disk_count",
+            "disk0_ivname",
+            "disk0_dump",
+            "disk0_size",
+            "disk0_name",
+        )
+    } == {
+        "name": NAME,
+        "disk_template": "file",
+        "hypervisor": "fake",
+        "tags": "a b",
+        "nic_count": "1",
+        "nic0_mac": "aa:00:00:00:00:01",
+        "nic0_ip": "192.0.2.7",
+        "nic0_network": "None",
+        "nic0_mode": "bridged",
+        "nic0_vlan": "",
+        "disk_count": "1",
+        "disk0_ivname": "disk/0",
+        "disk0_dump": disk.uuid,
+        "disk0_size": "1024",
+        "disk0_name": "None",
+    }
 
 
 def test_an_instance_without_disks(here):
@@ -187,7 +226,8 @@ def test_a_transfer(node):
     receiver = transfers.import_start(options(), found, "disk/0", (calls.FILE, target))
     port = until(receiver, lambda status: status.listen_port).listen_port
     sender = transfers.export_start(
-        options(), "127.0.0.1", port, found, "disk/0", (calls.SCRIPT, (disk, 0)))
+        options(), "127.0.0.1", port, found, "disk/0", (calls.SCRIPT, (disk, 0))
+    )
     assert until(sender, ended).exit_status == 0
     assert until(receiver, ended).exit_status == 0
     with open(node.to_local(target), "rb") as stream:
@@ -237,7 +277,8 @@ def test_scripts_of_the_os_do_the_work(node, script):
     receiver = transfers.import_start(options(), found, "disk/0", (calls.FILE, target))
     port = until(receiver, lambda status: status.listen_port).listen_port
     sender = transfers.export_start(
-        options(), "127.0.0.1", port, found, "disk/0", (calls.SCRIPT, (disk, 7)))
+        options(), "127.0.0.1", port, found, "disk/0", (calls.SCRIPT, (disk, 7))
+    )
     assert until(sender, ended).recent_output == ("no",)
     assert until(receiver, ended).exit_status == 0
     with open(node.to_local(target)) as stream:

@@ -27,15 +27,30 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 
 def disk(index: int = 0) -> Disk:
-    return Disk(dev_type="file", logical_id=("loop", f"{DIRECTORY}/disk{index}"), size=4,
-                uuid=f"u{index}", iv_name=f"disk/{index}")
+    return Disk(
+        dev_type="file",
+        logical_id=("loop", f"{DIRECTORY}/disk{index}"),
+        size=4,
+        uuid=f"u{index}",
+        iv_name=f"disk/{index}",
+    )
 
 
 def guest(*disks: Disk) -> FilledInstance:
     return FilledInstance(
-        name="web1", primary_node="n", os="tiny", hypervisor="fake", hvparams={}, beparams={},
-        admin_state="up", admin_state_source="admin", disks_active=True, uuid="i", serial_no=1,
-        disks_info=disks)
+        name="web1",
+        primary_node="n",
+        os="tiny",
+        hypervisor="fake",
+        hvparams={},
+        beparams={},
+        admin_state="up",
+        admin_state_source="admin",
+        disks_active=True,
+        uuid="i",
+        serial_no=1,
+        disks_info=disks,
+    )
 
 
 def links(root: Path) -> dict[str, str]:
@@ -84,13 +99,16 @@ def test_secondary_gets_no_link(root: Path) -> None:
     assert not (root / "var/run/ganeti/instance-disks").exists()
 
 
-@pytest.mark.parametrize("verb", [
-    lambda: blockdev.assemble(disk(), guest(disk()), True, 0),
-    lambda: blockdev.mirror_status([disk()]),
-    lambda: blockdev.grow(disk(), 1, False, True, False),
-    lambda: blockdev.open_disks("web1", [disk()], True),
-    lambda: blockdev.set_info(disk(), "x"),
-])
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda: blockdev.assemble(disk(), guest(disk()), True, 0),
+        lambda: blockdev.mirror_status([disk()]),
+        lambda: blockdev.grow(disk(), 1, False, True, False),
+        lambda: blockdev.open_disks("web1", [disk()], True),
+        lambda: blockdev.set_info(disk(), "x"),
+    ],
+)
 def test_missing_device(root: Path, verb: object) -> None:
     with pytest.raises(errors.BlockDeviceError, match="disk0"):
         verb()  # type: ignore[operator]

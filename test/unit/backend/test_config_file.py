@@ -33,8 +33,10 @@ def test_a_new_file_of_the_old_one(path: Path) -> None:
     assert sorted(os.listdir(path.parent)) == ["config.data", "queue"]
 
 
-@pytest.mark.parametrize(("size", "end"), [
-    (len(OLD) + 1, END), (len(OLD), '"serial_no":6}\n'), (5, END), (len(OLD), "x" * 100)])
+@pytest.mark.parametrize(
+    ("size", "end"),
+    [(len(OLD) + 1, END), (len(OLD), '"serial_no":6}\n'), (5, END), (len(OLD), "x" * 100)],
+)
 def test_another_base_is_refused(path: Path, size: int, end: str) -> None:
     assert config_file.rewrite(size, end, ["x"], 1) is False
     assert path.read_bytes() == OLD
@@ -45,8 +47,10 @@ def test_nothing_to_start_from(here: Paths) -> None:
     assert not os.path.exists(here.cluster_conf_file)
 
 
-@pytest.mark.parametrize(("parts", "size"), [
-    (["abc"], 4), ([[0, 5]], 4), ([[0, 100]], 100), ([[0]], 0), ([[0, 1, 2]], 1), ([[23, 1]], 1)])
+@pytest.mark.parametrize(
+    ("parts", "size"),
+    [(["abc"], 4), ([[0, 5]], 4), ([[0, 100]], 100), ([[0]], 0), ([[0, 1, 2]], 1), ([[23, 1]], 1)],
+)
 def test_parts_which_make_no_file(path: Path, parts: list[str | list[int]], size: int) -> None:
     with pytest.raises(errors.ConfigurationError):
         config_file.rewrite(len(OLD), END, parts, size)

@@ -31,16 +31,25 @@ def test_tokens(member):
 
 
 def test_certificate_in_waiting(member):
-    credentials.crypto_tokens(
-        [["ssl", "create", {"cert_file": "/var/lib/ganeti/client.pem.tmp"}]])
+    credentials.crypto_tokens([["ssl", "create", {"cert_file": "/var/lib/ganeti/client.pem.tmp"}]])
     assert os.path.exists(member.noded_client_cert_file + ".tmp")
     assert not os.path.exists(member.noded_client_cert_file)
 
 
-@pytest.mark.parametrize("request_", [
-    [], ["ssl", "get"], ["ssh", "get", None], ["ssl", "steal", None], ["ssl", "create", 1],
-    ["ssl", "create", {"colour": 1}], ["ssl", "create", {"cert_file": "/etc/passwd"}],
-    ["ssl", "create", {"serial_no": "1"}], ["ssl", "create", {"serial_no": -1}]])
+@pytest.mark.parametrize(
+    "request_",
+    [
+        [],
+        ["ssl", "get"],
+        ["ssh", "get", None],
+        ["ssl", "steal", None],
+        ["ssl", "create", 1],
+        ["ssl", "create", {"colour": 1}],
+        ["ssl", "create", {"cert_file": "/etc/passwd"}],
+        ["ssl", "create", {"serial_no": "1"}],
+        ["ssl", "create", {"serial_no": -1}],
+    ],
+)
 def test_bad_requests_do_nothing(member, request_):
     with pytest.raises(errors.ParameterError):
         credentials.crypto_tokens([["ssl", "create", None], request_])
@@ -49,8 +58,13 @@ def test_bad_requests_do_nothing(member, request_):
 
 def test_leave(member):
     credentials.crypto_tokens([["ssl", "create", None]])
-    for path in (member.cluster_conf_file, member.hmac_key, member.ssconf_file("master_node"),
-                 f"{member.queue_dir}/job-1", member.queue_serial_file):
+    for path in (
+        member.cluster_conf_file,
+        member.hmac_key,
+        member.ssconf_file("master_node"),
+        f"{member.queue_dir}/job-1",
+        member.queue_serial_file,
+    ):
         with open(path, "w") as stream:
             stream.write("x")
     os.mkdir(member.cluster_conf_history_dir)

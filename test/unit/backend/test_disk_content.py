@@ -43,7 +43,7 @@ def test_writing_an_image(disk, tmp_path):
     image = tmp_path / "image"
     image.write_bytes(b"2" * MIB + b"end")
     disk_content.image(disk, str(image), 4)
-    assert content(disk)[:MIB + 3] == b"2" * MIB + b"end"
+    assert content(disk)[: MIB + 3] == b"2" * MIB + b"end"
     assert len(content(disk)) == 4 * MIB
     image.write_bytes(bytes(5 * MIB))
     with pytest.raises(errors.BlockDeviceError, match="has 5 MiB, there is room for 4"):
@@ -66,17 +66,22 @@ def test_a_file_has_no_snapshot(disk):
 
 def test_what_does_not_exist(disk):
     os.unlink(storage.device(disk).path)
-    for call in (lambda: disk_content.wipe(disk, 0, 1), lambda: disk_content.snapshot(disk, "", 0),
-                 lambda: disk_content.image(disk, "/etc/hostname", 1)):
+    for call in (
+        lambda: disk_content.wipe(disk, 0, 1),
+        lambda: disk_content.snapshot(disk, "", 0),
+        lambda: disk_content.image(disk, "/etc/hostname", 1),
+    ):
         with pytest.raises(errors.BlockDeviceError, match="does not exist"):
             call()
 
 
 def test_commands():
     assert " ".join(copy.wipe_argv("/dev/x", 5, 7, is_block=True)) == (
-        "dd if=/dev/zero seek=5 bs=1048576 oflag=direct of=/dev/x count=7")
+        "dd if=/dev/zero seek=5 bs=1048576 oflag=direct of=/dev/x count=7"
+    )
     assert " ".join(copy.image_argv("/i", "/dev/x", 7, is_block=True)) == (
-        "dd if=/i seek=0 bs=1048576 oflag=direct of=/dev/x count=7")
+        "dd if=/i seek=0 bs=1048576 oflag=direct of=/dev/x count=7"
+    )
     assert "conv=notrunc,fsync" in copy.image_argv("/i", "/f", 7, is_block=False)
 
 
@@ -98,8 +103,10 @@ def test_a_snapshot_and_back(disk):
 
 @pytest.mark.parametrize("name", ["../x", "", "a.snap.b"])
 def test_names_that_lead_elsewhere(disk, name):
-    for call in (lambda: disk_content.keep_snapshot(disk, name, 0, at_rest=True),
-                 lambda: disk_content.restore_snapshot(disk, name)):
+    for call in (
+        lambda: disk_content.keep_snapshot(disk, name, 0, at_rest=True),
+        lambda: disk_content.restore_snapshot(disk, name),
+    ):
         with pytest.raises(errors.BlockDeviceError, match=r"disk0: .*(is no name|separates)"):
             call()
     with pytest.raises(errors.BlockDeviceError, match="has no snapshot nosuch"):

@@ -26,6 +26,7 @@ def ask(handler, body=b"[1]", procedure="test_delay"):
 def fail(error):
     def handler(duration_s):
         raise error
+
     return handler
 
 
@@ -48,9 +49,15 @@ def test_bad_body(body):
     assert response.body
 
 
-@pytest.mark.parametrize("error", [
-    errors.HypervisorError("no such machine"), errors.OpPrereqError("bad", errors.ECODE_STATE),
-    errors.CommandError(["x"], 1, "output"), FileNotFoundError(2, "No such file", "/x")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.HypervisorError("no such machine"),
+        errors.OpPrereqError("bad", errors.ECODE_STATE),
+        errors.CommandError(["x"], 1, "output"),
+        FileNotFoundError(2, "No such file", "/x"),
+    ],
+)
 def test_error_is_a_text_and_a_header(error):
     response = ask(fail(error))
     assert response.status == 200

@@ -27,9 +27,18 @@ def test_upload(here):
         assert stream.read() == "new"
 
 
-@pytest.mark.parametrize("path", [
-    "/etc/passwd", "/etc/hosts", "/var/lib/ganeti/../../../etc/passwd",
-    "/var/lib/ganeti/server.pem", "hmac.key", "", "/var/lib/ganeti/ssconf_master_node"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/passwd",
+        "/etc/hosts",
+        "/var/lib/ganeti/../../../etc/passwd",
+        "/var/lib/ganeti/server.pem",
+        "hmac.key",
+        "",
+        "/var/lib/ganeti/ssconf_master_node",
+    ],
+)
 def test_upload_elsewhere_is_refused(here, path):
     with pytest.raises(errors.ConfigurationError, match="may not be uploaded"):
         files.upload_file(details(path))
@@ -55,8 +64,9 @@ def test_ssconf(here):
     assert ssconf.read("cluster_name") == "d"
 
 
-@pytest.mark.parametrize("values", [
-    {"../x": "a"}, {"a/b": "a"}, {"": "a"}, {"A": "a"}, {"good": "x" * (4 << 20) + "x"}])
+@pytest.mark.parametrize(
+    "values", [{"../x": "a"}, {"a/b": "a"}, {"": "a"}, {"A": "a"}, {"good": "x" * (4 << 20) + "x"}]
+)
 def test_bad_ssconf_changes_nothing(here, values):
     with pytest.raises(errors.ConfigurationError):
         ssconf.write({"cluster_name": "c", **values})
@@ -98,8 +108,9 @@ def visible(here):
 
 def test_queue_update_and_archive(here):
     jobqueue.update(f"{QUEUE}/job-7", "seven")
-    jobqueue.update_many([("version", "1\n"), ("job-8", "eight"), ("serial", "8\n"),
-                          ("archive/0/job-1", "one")])
+    jobqueue.update_many(
+        [("version", "1\n"), ("job-8", "eight"), ("serial", "8\n"), ("archive/0/job-1", "one")]
+    )
     jobqueue.settle()
     assert visible(here) == ["archive", "job-7", "job-8", "serial", "version"]
     assert stat.S_IMODE(os.stat(f"{here.queue_dir}/job-8").st_mode) == 0o640
@@ -118,9 +129,21 @@ def test_queue_update_and_archive(here):
     assert os.listdir(f"{here.queue_archive_dir}/0") == []
 
 
-@pytest.mark.parametrize("name", [
-    "", "job-", "job-x", "lock", "../config.data", "/etc/passwd", "archive/../job-1", "drain",
-    f"{QUEUE}/../config.data", "job-1\n"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "job-",
+        "job-x",
+        "lock",
+        "../config.data",
+        "/etc/passwd",
+        "archive/../job-1",
+        "drain",
+        f"{QUEUE}/../config.data",
+        "job-1\n",
+    ],
+)
 def test_queue_takes_only_its_own_files(here, name):
     with pytest.raises(errors.JobQueueError, match="not a file of the job queue"):
         jobqueue.update_many([("job-1", "x"), (name, "x")])
@@ -132,8 +155,11 @@ def test_queue_takes_only_its_own_files(here, name):
 def test_queue_of_a_running_master_is_its_own(here):
     with filelock.FileLock(here.queue_lock_file) as lock:
         lock.acquire()
-        for action in (lambda: jobqueue.update("job-1", "x"), jobqueue.purge,
-                       lambda: jobqueue.rename([["job-1", "archive/0/job-1"]])):
+        for action in (
+            lambda: jobqueue.update("job-1", "x"),
+            jobqueue.purge,
+            lambda: jobqueue.rename([["job-1", "archive/0/job-1"]]),
+        ):
             with pytest.raises(errors.JobQueueError, match="no other master"):
                 action()
     jobqueue.update("job-1", "x")
@@ -206,8 +232,9 @@ def test_queue_changes_need_a_copy(here):
 
 
 def test_queue_tells_what_it_holds(here):
-    jobqueue.update_many([("version", "1\n"), ("job-1", "one"), ("serial", "2\n"),
-                          ("archive/0/job-2", "two")])
+    jobqueue.update_many(
+        [("version", "1\n"), ("job-1", "one"), ("serial", "2\n"), ("archive/0/job-2", "two")]
+    )
     found = Inventory.from_wire(jobqueue.inventory([0]))
     assert found.live.keys() == {1}
     assert found.plain == {"serial": "2\n", "version": "1\n"}
@@ -247,7 +274,7 @@ def test_a_copy_that_is_given_up_does_not_come_back(here):
 def test_a_candidate_again_at_once(here, look_first):
     """Between two messages on one connection it was no candidate: nothing goes to the old copy."""
     jobqueue.update_many([("version", "1\n"), ("job-1", "one")])
-    jobqueue.remove_jobs()      # by another process, as the node was told to give up its copies
+    jobqueue.remove_jobs()  # by another process, as the node was told to give up its copies
     if look_first:
         assert Inventory.from_wire(jobqueue.inventory([])).live == {}
     jobqueue.update_many([("version", "1\n"), ("job-2", "two")])
@@ -256,10 +283,12 @@ def test_a_candidate_again_at_once(here, look_first):
     assert visible(here) == ["archive", "job-2", "version"]
 
 
-
 def test_queue_journals_that_have_grown_are_freed(here, monkeypatch):
-    monkeypatch.setattr(QueueStore.__init__, "__kwdefaults__",
-                        {**QueueStore.__init__.__kwdefaults__, "journal_bytes": 1000})
+    monkeypatch.setattr(
+        QueueStore.__init__,
+        "__kwdefaults__",
+        {**QueueStore.__init__.__kwdefaults__, "journal_bytes": 1000},
+    )
     for number in range(1, 40):
         jobqueue.update(f"job-{number}", "x" * 200)
     jobqueue._copy._flushing.join()

@@ -18,15 +18,36 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.utils import paths
 
-DISK = Disk(dev_type="file", logical_id=("loop", "/srv/ganeti/file-storage/web1/disk0"), size=4,
-            uuid="u", iv_name="disk/0")
-NIC = FilledNic(mac="52:54:00:00:00:07", ip="169.254.0.7", name="ganeti:communication:web1",
-                nicparams={"mode": "routed", "link": "communication_rt"}, uuid="n")
+DISK = Disk(
+    dev_type="file",
+    logical_id=("loop", "/srv/ganeti/file-storage/web1/disk0"),
+    size=4,
+    uuid="u",
+    iv_name="disk/0",
+)
+NIC = FilledNic(
+    mac="52:54:00:00:00:07",
+    ip="169.254.0.7",
+    name="ganeti:communication:web1",
+    nicparams={"mode": "routed", "link": "communication_rt"},
+    uuid="n",
+)
 GUEST = FilledInstance(
-    name="web1", primary_node="n", os="debian", hypervisor="fake", hvparams={},
-    beparams={"maxmem": 128, "minmem": 64, "vcpus": 2}, admin_state="down",
-    admin_state_source="admin", disks_active=True, uuid="i", serial_no=1, disks_info=(DISK,),
-    nics=(NIC,), osparams={"password": "hush"})
+    name="web1",
+    primary_node="n",
+    os="debian",
+    hypervisor="fake",
+    hvparams={},
+    beparams={"maxmem": 128, "minmem": 64, "vcpus": 2},
+    admin_state="down",
+    admin_state_source="admin",
+    disks_active=True,
+    uuid="i",
+    serial_no=1,
+    disks_info=(DISK,),
+    nics=(NIC,),
+    osparams={"password": "hush"},
+)
 PARAMETERS = {"password": ["hush", "secret"], "size": ["1", "public"]}
 
 
@@ -72,8 +93,14 @@ def root(tmp_path: Path, daemon: FakeDaemon) -> Iterator[Path]:
         yield tmp_path
 
 
-def begin(root: Path, guest: FilledInstance = GUEST, task: str = "install", *,
-          image: str = "/helper.img", own_nic: bool = False) -> None:
+def begin(
+    root: Path,
+    guest: FilledInstance = GUEST,
+    task: str = "install",
+    *,
+    image: str = "/helper.img",
+    own_nic: bool = False,
+) -> None:
     helper.start(guest, task, image, own_nic, PARAMETERS, True, 0)
 
 
@@ -94,12 +121,26 @@ def test_the_life_of_a_helper(root: Path, daemon: FakeDaemon) -> None:
     assert env["OSP_PASSWORD"] == "hush" and env["INSTANCE_REINSTALL"] == "1"
     assert (env["DISK_COUNT"], env["NIC_COUNT"]) == ("1", "1")
     assert (root / "var/lib/ganeti/helper/web1/image").read_bytes()[:4000] == b"boot" * 1000
-    assert helper.status(GUEST) == {"running": True, "known": False, "contact": False,
-                                    "started": False, "exit_code": None}
-    daemon.reports["web1"] = {"contact": 5.0, "started": True, "exit_code": 3,
-                              "log": "one\x1b[2J\ntwo\r\n\n"}
-    assert helper.status(GUEST) == {"running": True, "known": True, "contact": True,
-                                    "started": True, "exit_code": 3}
+    assert helper.status(GUEST) == {
+        "running": True,
+        "known": False,
+        "contact": False,
+        "started": False,
+        "exit_code": None,
+    }
+    daemon.reports["web1"] = {
+        "contact": 5.0,
+        "started": True,
+        "exit_code": 3,
+        "log": "one\x1b[2J\ntwo\r\n\n",
+    }
+    assert helper.status(GUEST) == {
+        "running": True,
+        "known": True,
+        "contact": True,
+        "started": True,
+        "exit_code": 3,
+    }
     done = helper.stop(GUEST, "install")
     assert done["lines"] == ["one?[2J", "two"]
     assert Path(done["log_file"]).name.startswith("add-debian-web1-")
@@ -124,16 +165,20 @@ def test_zeroing_needs_neither_os_nor_interface(root: Path, daemon: FakeDaemon) 
     assert daemon.known == {} and hypervisor.of("fake").list_instances() == ["web1"]
 
 
-@pytest.mark.parametrize(("changes", "image", "fragment"), [
-    ({"os": "none"}, "/helper.img", "does not exist"),
-    ({}, "/missing.img", "No such file"),
-    ({}, "/srv", "is not a file"),
-    ({}, "/empty.img", "is empty"),
-    ({}, "/odd.img", "no parameters colour"),
-    ({}, "/broken.img", "cannot read"),
-])
-def test_a_start_that_fails_leaves_nothing(root: Path, daemon: FakeDaemon, changes: dict[str, Any],
-                                           image: str, fragment: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "image", "fragment"),
+    [
+        ({"os": "none"}, "/helper.img", "does not exist"),
+        ({}, "/missing.img", "No such file"),
+        ({}, "/srv", "is not a file"),
+        ({}, "/empty.img", "is empty"),
+        ({}, "/odd.img", "no parameters colour"),
+        ({}, "/broken.img", "cannot read"),
+    ],
+)
+def test_a_start_that_fails_leaves_nothing(
+    root: Path, daemon: FakeDaemon, changes: dict[str, Any], image: str, fragment: str
+) -> None:
     for name in ("empty", "odd", "broken"):
         (root / f"{name}.img").write_bytes(b"" if name == "empty" else b"boot")
     (root / "odd.img.json").write_text('{"colour": "blue"}')
@@ -160,7 +205,8 @@ def test_a_running_instance_is_left_alone(root: Path) -> None:
 
 @pytest.mark.parametrize("how", ["helper", "start", "shutdown"])
 def test_a_helper_that_was_left_is_ended_by_what_comes_next(
-        root: Path, daemon: FakeDaemon, how: str, caplog: pytest.LogCaptureFixture) -> None:
+    root: Path, daemon: FakeDaemon, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     begin(root)
     daemon.known["web1"]["old"] = True
     if how == "helper":
@@ -170,7 +216,7 @@ def test_a_helper_that_was_left_is_ended_by_what_comes_next(
     elif how == "start":
         instance.start(GUEST, False, [])
         assert not helper_disk.exists("web1")
-        assert "helper" not in daemon.known["web1"]      # described as itself
+        assert "helper" not in daemon.known["web1"]  # described as itself
         assert hypervisor.of("fake").list_instances() == ["web1"]
     else:
         instance.shutdown(GUEST, 100, [])
@@ -179,34 +225,62 @@ def test_a_helper_that_was_left_is_ended_by_what_comes_next(
 
 
 def test_boot_parameters_stand_beside_the_image(root: Path) -> None:
-    (root / "helper.img.json").write_text(json.dumps(
-        {"kernel_path": "helper.vmlinux", "initrd_path": "/boot/initrd", "root_path": "/dev/vda"}))
+    (root / "helper.img.json").write_text(
+        json.dumps(
+            {
+                "kernel_path": "helper.vmlinux",
+                "initrd_path": "/boot/initrd",
+                "root_path": "/dev/vda",
+            }
+        )
+    )
     made = helper_disk.make("web1", "/helper.img")
     assert made.disk.size == 1 and os.path.getsize(made.path) == 1 << 20
-    guest = replace(GUEST, hvparams={
-        "kernel_path": "/boot/own", "initrd_path": "", "root_path": "/dev/vda1",
-        "boot_order": "network", "firmware": "uefi", "reboot_behavior": "reboot", "acpi": True})
+    guest = replace(
+        GUEST,
+        hvparams={
+            "kernel_path": "/boot/own",
+            "initrd_path": "",
+            "root_path": "/dev/vda1",
+            "boot_order": "network",
+            "firmware": "uefi",
+            "reboot_behavior": "reboot",
+            "acpi": True,
+        },
+    )
     changed = helper.helper_instance(guest, made)
     assert changed.hvparams == {
-        "kernel_path": f"{root}/helper.vmlinux", "initrd_path": "/boot/initrd",
-        "root_path": "/dev/vda", "boot_order": "disk", "firmware": "bios",
-        "reboot_behavior": "exit", "acpi": True}
+        "kernel_path": f"{root}/helper.vmlinux",
+        "initrd_path": "/boot/initrd",
+        "root_path": "/dev/vda",
+        "boot_order": "disk",
+        "firmware": "bios",
+        "reboot_behavior": "exit",
+        "acpi": True,
+    }
     assert [disk.name for disk in changed.disks_info] == ["helper", None]
 
 
-@pytest.mark.parametrize(("disk_type", "wanted"), [
-    ("paravirtual", ["/dev/vdb", "/dev/vdc"]), ("ide", ["/dev/sdb", "/dev/sdc"]),
-    ("scsi-hd", ["/dev/sdb", "/dev/sdc"]),
-])
+@pytest.mark.parametrize(
+    ("disk_type", "wanted"),
+    [
+        ("paravirtual", ["/dev/vdb", "/dev/vdc"]),
+        ("ide", ["/dev/sdb", "/dev/sdc"]),
+        ("scsi-hd", ["/dev/sdb", "/dev/sdc"]),
+    ],
+)
 def test_disks_have_other_names_inside(disk_type: str, wanted: list[str]) -> None:
     env = helper.guest_environment(
         {"DISK_0_PATH": "/srv/x", "DISK_0_URI": "rbd:x", "DISK_1_PATH": "/srv/y", "A": "b"},
-        disk_type, 2)
+        disk_type,
+        2,
+    )
     assert env == {"A": "b", "DISK_0_PATH": wanted[0], "DISK_1_PATH": wanted[1]}
 
 
-def test_a_guest_with_an_interface_is_described_when_it_starts(root: Path,
-                                                               daemon: FakeDaemon) -> None:
+def test_a_guest_with_an_interface_is_described_when_it_starts(
+    root: Path, daemon: FakeDaemon
+) -> None:
     instance.start(replace(GUEST, osparams={"size": "1"}), False, [])
     assert daemon.known["web1"]["osparams_public"] == {"size": "1"}
     instance.shutdown(GUEST, 0, [])
@@ -215,10 +289,12 @@ def test_a_guest_with_an_interface_is_described_when_it_starts(root: Path,
     assert daemon.known == {}
 
 
-def test_a_guest_starts_without_its_metadata(root: Path, monkeypatch: pytest.MonkeyPatch,
-                                             caplog: pytest.LogCaptureFixture) -> None:
+def test_a_guest_starts_without_its_metadata(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_description: object) -> None:
         raise errors.GenericError("no daemon")
+
     monkeypatch.setattr(metadata, "update", fail)
     instance.start(GUEST, False, [])
     assert "will find no metadata: no daemon" in caplog.text

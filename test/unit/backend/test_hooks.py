@@ -40,7 +40,8 @@ def test_environment_is_exactly_what_was_sent(here, script, monkeypatch):
     assert status == 2
     lines = output.splitlines()
     assert sorted(lines[:-2]) == sorted(
-        ["PATH=/sbin:/bin:/usr/sbin:/usr/bin", "GANETI_OP_CODE=OP_TEST", "GANETI_TEXT=a", "b"])
+        ["PATH=/sbin:/bin:/usr/sbin:/usr/bin", "GANETI_OP_CODE=OP_TEST", "GANETI_TEXT=a", "b"]
+    )
     assert lines[-2:] == ["/", "0077"]
 
 

@@ -17,12 +17,27 @@ from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
 from ganeti.utils import paths
 
-DISK = Disk(dev_type="file", logical_id=("loop", "/srv/ganeti/file-storage/web1/disk0"), size=4,
-            uuid="u", iv_name="disk/0")
+DISK = Disk(
+    dev_type="file",
+    logical_id=("loop", "/srv/ganeti/file-storage/web1/disk0"),
+    size=4,
+    uuid="u",
+    iv_name="disk/0",
+)
 GUEST = FilledInstance(
-    name="web1", primary_node="n", os="tiny", hypervisor="fake", hvparams={},
-    beparams={"maxmem": 128, "minmem": 64, "vcpus": 2}, admin_state="up",
-    admin_state_source="admin", disks_active=True, uuid="i", serial_no=1, disks_info=(DISK,))
+    name="web1",
+    primary_node="n",
+    os="tiny",
+    hypervisor="fake",
+    hvparams={},
+    beparams={"maxmem": 128, "minmem": 64, "vcpus": 2},
+    admin_state="up",
+    admin_state_source="admin",
+    disks_active=True,
+    uuid="i",
+    serial_no=1,
+    disks_info=(DISK,),
+)
 
 
 @pytest.fixture
@@ -128,7 +143,7 @@ def test_guest_that_cannot_be_stopped(root: Path, monkeypatch: pytest.MonkeyPatc
     instance.start(GUEST, False, [])
     with pytest.raises(errors.HypervisorError, match="still runs"):
         instance.shutdown(GUEST, 0, [])
-    assert links(root) == ["web1:0"]       # it runs, so its disks stay linked
+    assert links(root) == ["web1:0"]  # it runs, so its disks stay linked
 
 
 def test_one_name_under_two_hypervisors(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

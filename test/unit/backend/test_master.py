@@ -9,8 +9,9 @@ from ganeti.utils import net, process
 
 
 def params(ip="192.0.2.100", netmask=24, netdev="eth0", ip_family=2):
-    return MasterNetworkParameters(uuid="u", ip=ip, netmask=netmask, netdev=netdev,
-                                   ip_family=ip_family)
+    return MasterNetworkParameters(
+        uuid="u", ip=ip, netmask=netmask, netdev=netdev, ip_family=ip_family
+    )
 
 
 @pytest.fixture
@@ -34,13 +35,27 @@ def ran(monkeypatch):
 
 def test_commands():
     assert master.add_argv(params()) == [
-        "ip", "address", "add", "192.0.2.100/24", "dev", "eth0", "label", "eth0:0",
-        "preferred_lft", "0"]
-    assert master.remove_argv(params()) == [
-        "ip", "address", "del", "192.0.2.100/24", "dev", "eth0"]
+        "ip",
+        "address",
+        "add",
+        "192.0.2.100/24",
+        "dev",
+        "eth0",
+        "label",
+        "eth0:0",
+        "preferred_lft",
+        "0",
+    ]
+    assert master.remove_argv(params()) == ["ip", "address", "del", "192.0.2.100/24", "dev", "eth0"]
     assert master.announce_argv(params())[0] == "arping"
     assert master.announce_argv(params(ip="2001:db8::1", netmask=64, ip_family=10)) == [
-        "ndisc6", "-q", "-r", "3", "2001:db8::1", "eth0"]
+        "ndisc6",
+        "-q",
+        "-r",
+        "3",
+        "2001:db8::1",
+        "eth0",
+    ]
 
 
 def test_activate(ran):
@@ -78,8 +93,10 @@ def test_failures(ran):
         master.activate_ip(params(), False)
 
 
-@pytest.mark.parametrize("wrong", [
-    {"ip": "nonsense"}, {"netmask": 0}, {"netmask": 33}, {"ip": "127.0.0.1", "netmask": 64}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"ip": "nonsense"}, {"netmask": 0}, {"netmask": 33}, {"ip": "127.0.0.1", "netmask": 64}],
+)
 def test_bad_parameters(ran, wrong):
     for function in (master.activate_ip, master.deactivate_ip):
         with pytest.raises(errors.ConfigurationError):
@@ -92,8 +109,10 @@ def test_external_script(here, script):
     with pytest.raises(errors.OpExecError, match="does not exist or is not executable"):
         master.activate_ip(params(), True)
     out = here.to_local("/etc/out")
-    script(f"{here.user_scripts_dir}/master-ip-setup",
-           f'echo "$1 $MASTER_IP/$MASTER_NETMASK $MASTER_NETDEV $CLUSTER_IP_VERSION" >> {out}')
+    script(
+        f"{here.user_scripts_dir}/master-ip-setup",
+        f'echo "$1 $MASTER_IP/$MASTER_NETMASK $MASTER_NETDEV $CLUSTER_IP_VERSION" >> {out}',
+    )
     master.activate_ip(params(), True)
     master.deactivate_ip(params(), True)
     with open(out) as stream:

@@ -43,8 +43,9 @@ def test_an_empty_node(node):
 
 def test_a_candidate(node):
     upload(17, E1)
-    jobqueue.update_many([
-        ("version", "1\n"), ("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")])
+    jobqueue.update_many(
+        [("version", "1\n"), ("job-5", "{}"), ("job-12", "{}"), ("serial", "11\n")]
+    )
     vote = master_vote.vote()
     assert (vote.config_serial, vote.last_job) == (17, 12)
     assert (vote.config_epoch, vote.queue_epoch) == (str(E1), str(E1))
@@ -81,24 +82,31 @@ def test_what_was_never_acknowledged_does_not_count(node, monkeypatch):
         with pytest.raises(errors.JobQueueError):
             store.commit({"serial": "41\n"})
     store.commit({"job-1": "{}"})
-    journal, = (name for name in os.listdir(node.queue_dir) if name.endswith("-2"))
+    (journal,) = (name for name in os.listdir(node.queue_dir) if name.endswith("-2"))
     with open(f"{node.queue_dir}/{journal}", "ab") as stream:
         stream.write(b"GJ1 00000000 99\nhalf of it")
     assert master_vote.vote().last_job == 40
 
 
-@pytest.mark.parametrize(("text", "serial"), [
-    ('{"serial_no": 5}', 5), ('{"a": 1, "serial_no":6}\n', 6),
-    ('{"serial_no": 7, "z": {"serial_no": 8}}', 7), (config(3, "x" * 9999), 3),
-    (json.dumps({"serial_no": 9, "z": "x" * 9999}), 9)])
+@pytest.mark.parametrize(
+    ("text", "serial"),
+    [
+        ('{"serial_no": 5}', 5),
+        ('{"a": 1, "serial_no":6}\n', 6),
+        ('{"serial_no": 7, "z": {"serial_no": 8}}', 7),
+        (config(3, "x" * 9999), 3),
+        (json.dumps({"serial_no": 9, "z": "x" * 9999}), 9),
+    ],
+)
 def test_serial_numbers(tmp_path, text, serial):
     (tmp_path / "c").write_text(text)
     assert config_file.serial_of_file(str(tmp_path / "c")) == serial
     assert config_file.serial_of(text.encode()) == serial
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"serial_no": "5"}', '{"serial_no": true}',
-                                  '{"serial_no": -1}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"serial_no": "5"}', '{"serial_no": true}', '{"serial_no": -1}']
+)
 def test_no_configuration(tmp_path, text):
     (tmp_path / "c").write_text(text)
     with pytest.raises(errors.ConfigurationError):

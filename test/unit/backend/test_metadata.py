@@ -66,7 +66,7 @@ def test_the_loser_of_a_race_finds_it_running(daemon: Daemon) -> None:
     daemon.refuses = "already running"
 
     def start(argv: list[str], **keys: Any) -> Any:
-        daemon.running = True           # the other one's
+        daemon.running = True  # the other one's
         return daemon.start(argv, **keys)
 
     metadata.process.run = start  # type: ignore[assignment]  # undone by the fixture's patch
@@ -87,7 +87,8 @@ def test_one_that_never_answers_is_given_up(daemon: Daemon) -> None:
 
 
 def test_nobody_is_asked_to_forget_where_nobody_knows(
-        daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[str] = []
     monkeypatch.setattr(client, "remove", asked.append)
     metadata.forget("web1")

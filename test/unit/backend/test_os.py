@@ -33,12 +33,15 @@ def tiny(here, script):
 
 def instance(os_name="tiny+small", **changes):
     stored = instance_of(
-        "web", os=os_name, disks=(disk_of("web").uuid,), osparams={"root_size": "100"},
+        "web",
+        os=os_name,
+        disks=(disk_of("web").uuid,),
+        osparams={"root_size": "100"},
         osparams_private=ht.PrivateDict({"password": "x y"}),
         nics=(Nic(mac="aa:00:00:00:00:01", ip="192.0.2.7", nicparams={}, uuid="nic-uuid"),),
-        **changes)
-    return fill.filled_instance(
-        cluster_of(instances=(stored,), disks=(disk_of("web"),)), stored)
+        **changes,
+    )
+    return fill.filled_instance(cluster_of(instances=(stored,), disks=(disk_of("web"),)), stored)
 
 
 def log_of(here):
@@ -48,9 +51,18 @@ def log_of(here):
 
 
 def test_diagnose(here, tiny):
-    assert os_definitions.os_diagnose() == [[
-        "tiny", tiny, True, "", ["small", "large"],
-        [["root_size", "size of the disk in MiB"], ["password", "of root"]], [20, 15], True]]
+    assert os_definitions.os_diagnose() == [
+        [
+            "tiny",
+            tiny,
+            True,
+            "",
+            ["small", "large"],
+            [["root_size", "size of the disk in MiB"], ["password", "of root"]],
+            [20, 15],
+            True,
+        ]
+    ]
 
 
 def test_only_create_is_needed_of_the_main_scripts(here, tiny):
@@ -63,7 +75,9 @@ def test_only_create_is_needed_of_the_main_scripts(here, tiny):
 def test_hidden_definition_shows_up(here, tiny):
     shutil.copytree(tiny, f"{here.os_search_path[2]}/tiny")
     assert [row[1] for row in os_definitions.os_diagnose()] == [
-        tiny, f"{here.os_search_path[2]}/tiny"]
+        tiny,
+        f"{here.os_search_path[2]}/tiny",
+    ]
 
 
 def break_api(path):
@@ -71,17 +85,20 @@ def break_api(path):
         stream.write("5\n")
 
 
-@pytest.mark.parametrize(("harm", "text"), [
-    (lambda path: os.unlink(f"{path}/ganeti_api_version"), "'ganeti_api_version' is missing"),
-    (break_api, "API versions 5 are none"),
-    (lambda path: open(f"{path}/ganeti_api_version", "w").write("x"), "no number"),
-    (lambda path: open(f"{path}/ganeti_api_version", "w").write("\n"), "is empty"),
-    (lambda path: os.unlink(f"{path}/create"), "neither a script 'create'"),
-    (lambda path: os.chmod(f"{path}/export", 0o644), "'export' is not an executable file"),
-    (lambda path: os.unlink(f"{path}/verify"), "script 'verify' is missing"),
-    (lambda path: os.unlink(f"{path}/parameters.list"), "'parameters.list' is missing"),
-    (lambda path: open(f"{path}/variants.list", "w").write("# none\n"), "names no variant"),
-])
+@pytest.mark.parametrize(
+    ("harm", "text"),
+    [
+        (lambda path: os.unlink(f"{path}/ganeti_api_version"), "'ganeti_api_version' is missing"),
+        (break_api, "API versions 5 are none"),
+        (lambda path: open(f"{path}/ganeti_api_version", "w").write("x"), "no number"),
+        (lambda path: open(f"{path}/ganeti_api_version", "w").write("\n"), "is empty"),
+        (lambda path: os.unlink(f"{path}/create"), "neither a script 'create'"),
+        (lambda path: os.chmod(f"{path}/export", 0o644), "'export' is not an executable file"),
+        (lambda path: os.unlink(f"{path}/verify"), "script 'verify' is missing"),
+        (lambda path: os.unlink(f"{path}/parameters.list"), "'parameters.list' is missing"),
+        (lambda path: open(f"{path}/variants.list", "w").write("# none\n"), "names no variant"),
+    ],
+)
 def test_invalid_definitions(here, tiny, harm, text):
     harm(tiny)
     [row] = os_definitions.os_diagnose()
@@ -113,18 +130,35 @@ def test_create_gets_exactly_the_documented_environment(here, tiny, monkeypatch)
     disk = guest.disks_info[0]
     assert dict(line.split("=", 1) for line in lines[:-3]) == {
         "PATH": "/sbin:/bin:/usr/sbin:/usr/bin",
-        "OS_API_VERSION": "20", "OS_NAME": "tiny", "OS_VARIANT": "small", "DEBUG_LEVEL": "2",
-        "OSP_ROOT_SIZE": "100", "OSP_PASSWORD": "x y",
-        "INSTANCE_NAME": "web.example.com", "INSTANCE_UUID": guest.uuid,
-        "INSTANCE_OS": "tiny+small", "INSTANCE_CTIME": "0", "INSTANCE_MTIME": "0",
-        "INSTANCE_PRIMARY_NODE": guest.primary_node, "INSTANCE_SECONDARY_NODES": "",
-        "HYPERVISOR": "fake", "DISK_COUNT": "1", "NIC_COUNT": "1",
+        "OS_API_VERSION": "20",
+        "OS_NAME": "tiny",
+        "OS_VARIANT": "small",
+        "DEBUG_LEVEL": "2",
+        "OSP_ROOT_SIZE": "100",
+        "OSP_PASSWORD": "x y",
+        "INSTANCE_NAME": "web.example.com",
+        "INSTANCE_UUID": guest.uuid,
+        "INSTANCE_OS": "tiny+small",
+        "INSTANCE_CTIME": "0",
+        "INSTANCE_MTIME": "0",
+        "INSTANCE_PRIMARY_NODE": guest.primary_node,
+        "INSTANCE_SECONDARY_NODES": "",
+        "HYPERVISOR": "fake",
+        "DISK_COUNT": "1",
+        "NIC_COUNT": "1",
         **{f"INSTANCE_BE_{key}": str(value) for key, value in guest.beparams.items()},
         **{f"INSTANCE_HV_{key}": str(value) for key, value in guest.hvparams.items()},
-        "DISK_0_PATH": here.to_local(disk.logical_id[1]), "DISK_0_ACCESS": "rw",
-        "DISK_0_SIZE": "1024", "DISK_0_UUID": disk.uuid, "DISK_0_BACKEND_TYPE": "file:loop",
-        "NIC_0_MAC": "aa:00:00:00:00:01", "NIC_0_UUID": "nic-uuid", "NIC_0_MODE": "bridged",
-        "NIC_0_IP": "192.0.2.7", "NIC_0_LINK": "xen-br0", "NIC_0_BRIDGE": "xen-br0",
+        "DISK_0_PATH": here.to_local(disk.logical_id[1]),
+        "DISK_0_ACCESS": "rw",
+        "DISK_0_SIZE": "1024",
+        "DISK_0_UUID": disk.uuid,
+        "DISK_0_BACKEND_TYPE": "file:loop",
+        "NIC_0_MAC": "aa:00:00:00:00:01",
+        "NIC_0_UUID": "nic-uuid",
+        "NIC_0_MODE": "bridged",
+        "NIC_0_IP": "192.0.2.7",
+        "NIC_0_LINK": "xen-br0",
+        "NIC_0_BRIDGE": "xen-br0",
     }
 
 
@@ -173,8 +207,10 @@ def test_names_that_are_paths(here, tiny, name):
         os_definitions.validate(True, name, [], {}, False)
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("tiny", "needs a variant, one of small, large"), ("tiny+huge", "no variant 'huge'")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("tiny", "needs a variant, one of small, large"), ("tiny+huge", "no variant 'huge'")],
+)
 def test_variants(here, tiny, name, text):
     with pytest.raises(errors.OpExecError, match=text):
         os_definitions.validate(True, name, [], {}, False)
@@ -201,15 +237,30 @@ def test_unknown_parameters_and_checks(here, tiny):
 
 def test_nic_of_a_network(here, tiny):
     guest = instance()
-    network = type("Network", (), {
-        "name": "net", "uuid": "u", "network": "192.0.2.0/24", "gateway": None, "network6": None,
-        "gateway6": None, "mac_prefix": None, "tags": ("a", "b")})
+    network = type(
+        "Network",
+        (),
+        {
+            "name": "net",
+            "uuid": "u",
+            "network": "192.0.2.0/24",
+            "gateway": None,
+            "network6": None,
+            "gateway6": None,
+            "mac_prefix": None,
+            "tags": ("a", "b"),
+        },
+    )
     nic = dataclasses.replace(guest.nics[0], netinfo=network)
-    env = os_definitions.instance_env(os_definitions.require("tiny"),
-                                      dataclasses.replace(guest, nics=(nic,)))
+    env = os_definitions.instance_env(
+        os_definitions.require("tiny"), dataclasses.replace(guest, nics=(nic,))
+    )
     assert {key: value for key, value in env.items() if key.startswith("NIC_0_NETWORK")} == {
-        "NIC_0_NETWORK_NAME": "net", "NIC_0_NETWORK_UUID": "u",
-        "NIC_0_NETWORK_SUBNET": "192.0.2.0/24", "NIC_0_NETWORK_TAGS": "a b"}
+        "NIC_0_NETWORK_NAME": "net",
+        "NIC_0_NETWORK_UUID": "u",
+        "NIC_0_NETWORK_SUBNET": "192.0.2.0/24",
+        "NIC_0_NETWORK_TAGS": "a b",
+    }
 
 
 def test_the_version_is_the_first_line(tiny):
@@ -219,11 +270,14 @@ def test_the_version_is_the_first_line(tiny):
     assert row[7:] == [True, "2.1", []]
 
 
-@pytest.mark.parametrize(("text", "fragment"), [
-    ("size one\nSIZE two\n", "two parameters size"),
-    ("root size\n$(rm) x\n", "'\\$\\(rm\\)' is not the name"),
-    ("a=b\n", "not the name"),
-])
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        ("size one\nSIZE two\n", "two parameters size"),
+        ("root size\n$(rm) x\n", "'\\$\\(rm\\)' is not the name"),
+        ("a=b\n", "not the name"),
+    ],
+)
 def test_parameters_that_cannot_be_variables(tiny, text, fragment):
     with open(f"{tiny}/parameters.list", "w") as stream:
         stream.write(text)
@@ -275,4 +329,5 @@ def test_all_that_is_wrong_is_said_at_once(here, script):
     [row] = os_definitions.os_diagnose()
     assert row[3] == (
         "file 'ganeti_api_version' is missing; script 'create' is not an executable file;"
-        " script 'verify' is missing; file 'parameters.list' is missing")
+        " script 'verify' is missing; file 'parameters.list' is missing"
+    )

@@ -14,6 +14,7 @@ def test_every_call_has_a_handler():
 def test_second_handler_is_refused():
     registry.handlers()
     with pytest.raises(errors.ProgrammerError, match="two handlers"):
+
         @registry.serves(calls.VERSION)
         def again() -> int:
             return 1

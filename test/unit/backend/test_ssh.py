@@ -13,7 +13,9 @@ from ganeti.backend import ssh
 from ganeti.utils import ssh_keys
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII1v5Rh3Kl9l0wenJHza6xONQ0U7NCO0+8yhKqTBU3GZ root@node1"  # noqa: E501
-OTHER = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIa5+sS6tzKTf3PaowZKGP/eEYoOZWPCqDW+8EV3b1ay root@node2"  # noqa: E501
+OTHER = (
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIa5+sS6tzKTf3PaowZKGP/eEYoOZWPCqDW+8EV3b1ay root@node2"  # noqa: E501
+)
 
 
 def read(path: str) -> str:
@@ -88,13 +90,20 @@ def test_host_keys(here):
 HOSTS = "127.0.0.1 localhost\n# nodes\n192.0.2.9\told.example.com old backup # mine\n"
 
 
-@pytest.mark.parametrize(("mode", "name", "ip", "expected"), [
-    ("add", "node1.example.com", "192.0.2.1", HOSTS + "192.0.2.1\tnode1.example.com node1\n"),
-    ("add", "node1", "192.0.2.1", HOSTS + "192.0.2.1\tnode1\n"),
-    ("remove", "node1.example.com", None, HOSTS),
-    ("remove", "old.example.com", None,
-     "127.0.0.1 localhost\n# nodes\n192.0.2.9\tbackup # mine\n"),
-])
+@pytest.mark.parametrize(
+    ("mode", "name", "ip", "expected"),
+    [
+        ("add", "node1.example.com", "192.0.2.1", HOSTS + "192.0.2.1\tnode1.example.com node1\n"),
+        ("add", "node1", "192.0.2.1", HOSTS + "192.0.2.1\tnode1\n"),
+        ("remove", "node1.example.com", None, HOSTS),
+        (
+            "remove",
+            "old.example.com",
+            None,
+            "127.0.0.1 localhost\n# nodes\n192.0.2.9\tbackup # mine\n",
+        ),
+    ],
+)
 def test_lines_of_hosts(mode, name, ip, expected):
     once = ssh.etc_hosts_text(HOSTS, mode, name, ip)
     assert once == expected
@@ -104,7 +113,8 @@ def test_lines_of_hosts(mode, name, ip, expected):
 def test_a_node_with_another_address():
     text = ssh.etc_hosts_text(HOSTS, "add", "node1.example.com", "192.0.2.1")
     assert ssh.etc_hosts_text(text, "add", "node1.example.com", "192.0.2.2") == (
-        HOSTS + "192.0.2.2\tnode1.example.com node1\n")
+        HOSTS + "192.0.2.2\tnode1.example.com node1\n"
+    )
 
 
 def test_hosts_of_the_machine(here):
@@ -114,9 +124,15 @@ def test_hosts_of_the_machine(here):
     assert read(here.etc_hosts_file) == ""
 
 
-@pytest.mark.parametrize(("mode", "name", "ip"), [
-    ("add", "node1", None), ("add", "node1", "x"), ("add", "node1\n10.0.0.1 bank", "192.0.2.1"),
-    ("remove", "a b", None)])
+@pytest.mark.parametrize(
+    ("mode", "name", "ip"),
+    [
+        ("add", "node1", None),
+        ("add", "node1", "x"),
+        ("add", "node1\n10.0.0.1 bank", "192.0.2.1"),
+        ("remove", "a b", None),
+    ],
+)
 def test_hosts_that_are_none(here, mode, name, ip):
     with pytest.raises(errors.ParameterError):
         ssh.etc_hosts_modify(mode=mode, name=name, ip=ip)

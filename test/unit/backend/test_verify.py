@@ -30,10 +30,20 @@ def test_unknown_check_is_an_error(here):
         check("colour")
 
 
-@pytest.mark.parametrize(("name", "argument"), [
-    (nv.FILELIST, "x"), (nv.FILELIST, ["relative"]), (nv.FILELIST, [None]),
-    (nv.NODENETTEST, [["a"]]), (nv.NODENETTEST, {"a": 1}), (nv.HYPERVISOR, "fake"),
-    (nv.FILE_STORAGE_PATH, None), (nv.MASTERIP, ["x"]), (nv.HVPARAMS, [["a", "b", None]])])
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [
+        (nv.FILELIST, "x"),
+        (nv.FILELIST, ["relative"]),
+        (nv.FILELIST, [None]),
+        (nv.NODENETTEST, [["a"]]),
+        (nv.NODENETTEST, {"a": 1}),
+        (nv.HYPERVISOR, "fake"),
+        (nv.FILE_STORAGE_PATH, None),
+        (nv.MASTERIP, ["x"]),
+        (nv.HVPARAMS, [["a", "b", None]]),
+    ],
+)
 def test_bad_arguments_name_the_check(here, name, argument):
     with pytest.raises(errors.ParameterError, match=f"argument of check {name}"):
         check(name, argument)
@@ -48,8 +58,9 @@ def test_files(here):
 
 def test_net(here, listener):
     assert check(nv.NODENETTEST, [["node1", listener, listener]]) == {}
-    found = check(nv.NODENETTEST, [["node1", listener, None],
-                                   ["node2", "127.19.21.2", "127.19.21.3"]])
+    found = check(
+        nv.NODENETTEST, [["node1", listener, None], ["node2", "127.19.21.2", "127.19.21.3"]]
+    )
     assert list(found) == ["node2"]
     assert "primary address 127.19.21.2" in found["node2"]
     assert "secondary address 127.19.21.3" in found["node2"]
@@ -120,8 +131,10 @@ def test_client_certificate(here):
     assert severity == "ERROR"
     assert "client.pem" in text
     authority = x509.create_self_signed()
-    for path, pem in ((here.noded_cert_file, authority),
-                      (here.noded_client_cert_file, x509.create_signed("n", authority))):
+    for path, pem in (
+        (here.noded_cert_file, authority),
+        (here.noded_client_cert_file, x509.create_signed("n", authority)),
+    ):
         with open(path, "w") as stream:
             stream.write(pem)
     assert check(nv.CLIENT_CERT) == [None, x509.digest_file(here.noded_client_cert_file)]
@@ -143,17 +156,24 @@ def test_node_info(here):
     os.makedirs(here.to_local("/srv/ganeti/file-storage"))
     boot, units, facts = node.node_info(
         [["file", "/srv/ganeti/file-storage", []], ["file", "/srv/none"], ["rados", "xenvg", []]],
-        [["fake", {}]])
+        [["fake", {}]],
+    )
     assert len(boot) == 36
     assert units[0]["storage_size"] >= units[0]["storage_free"] > 0
     assert [unit["storage_free"] for unit in units[1:]] == [None, None]
     assert facts[0]["cpu_total"] > 0
 
 
-@pytest.mark.parametrize(("units", "specs", "error"), [
-    ([["file"]], [], errors.ParameterError), ([["colour", "x"]], [], errors.StorageError),
-    ([], [["fake"]], errors.ParameterError), ([], [["fake", 1]], errors.ParameterError),
-    ([], [["nonsense", {}]], errors.HypervisorError)])
+@pytest.mark.parametrize(
+    ("units", "specs", "error"),
+    [
+        ([["file"]], [], errors.ParameterError),
+        ([["colour", "x"]], [], errors.StorageError),
+        ([], [["fake"]], errors.ParameterError),
+        ([], [["fake", 1]], errors.ParameterError),
+        ([], [["nonsense", {}]], errors.HypervisorError),
+    ],
+)
 def test_node_info_bad_questions(here, units, specs, error):
     with pytest.raises(error):
         node.node_info(units, specs)

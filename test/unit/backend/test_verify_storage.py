@@ -13,10 +13,19 @@ from ganeti.storage.drbd import status
 from ganeti.storage.lvm import facts
 from ganeti.utils import process
 
-PVS = "\n".join(("  /dev/sda|xenvg|100.00|a--|500.00|lv1", "  /dev/sda|xenvg|100.00|a--|500.00|lv2",
-                 "  /dev/sdb|xenvg|400.00|a--|400.00|", "  /dev/sdc|other|1.00|a--|1.00|"))
-OUTPUT = {"vgs": "  xenvg|500.00|wz--n-|900.00\n", "pvs": PVS + "\n",
-          "lvs": "  xenvg|lv1|200.00|-wi-ao----\n"}
+PVS = "\n".join(
+    (
+        "  /dev/sda|xenvg|100.00|a--|500.00|lv1",
+        "  /dev/sda|xenvg|100.00|a--|500.00|lv2",
+        "  /dev/sdb|xenvg|400.00|a--|400.00|",
+        "  /dev/sdc|other|1.00|a--|1.00|",
+    )
+)
+OUTPUT = {
+    "vgs": "  xenvg|500.00|wz--n-|900.00\n",
+    "pvs": PVS + "\n",
+    "lvs": "  xenvg|lv1|200.00|-wi-ao----\n",
+}
 
 
 def check(name: str, argument: Any = None, **more: Any) -> Any:
@@ -46,12 +55,15 @@ def test_lvm(lvm: Any) -> None:
     assert check(nv.LVLIST, "xenvg") == {"xenvg/lv1": ["200.00", False, True]}
     assert check(nv.PVLIST, ["xenvg"]) == [
         ["/dev/sda", "xenvg", 500.0, 100.0, "a--", ["lv1", "lv2"]],
-        ["/dev/sdb", "xenvg", 400.0, 400.0, "a--", []]]
+        ["/dev/sdb", "xenvg", 400.0, 400.0, "a--", []],
+    ]
     assert check(nv.EXCLUSIVEPVS, ["xenvg"]) == [["/dev/sda", ["lv1", "lv2"]]]
 
 
-@pytest.mark.parametrize(("name", "argument"), [
-    (nv.VGLIST, None), (nv.LVLIST, "xenvg"), (nv.PVLIST, ["xenvg"]), (nv.EXCLUSIVEPVS, ["xenvg"])])
+@pytest.mark.parametrize(
+    ("name", "argument"),
+    [(nv.VGLIST, None), (nv.LVLIST, "xenvg"), (nv.PVLIST, ["xenvg"]), (nv.EXCLUSIVEPVS, ["xenvg"])],
+)
 def test_without_lvm_the_answer_says_so(no_lvm: Any, name: str, argument: Any) -> None:
     assert "cannot ask LVM" in check(name, argument)
 
@@ -67,16 +79,19 @@ def test_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None
         "version: 8.4.11 (api:1/proto:86-101)\nsrcversion: X\n"
         " 0: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C r-----\n"
         "    ns:0 nr:0 dw:0 dr:0 al:0 bm:0 lo:0 pe:0 ua:0 ap:0 ep:1 wo:f oos:0\n"
-        " 3: cs:Unconfigured\n")
+        " 3: cs:Unconfigured\n"
+    )
     helper.write_text("/bin/true\n")
     assert check(nv.DRBDLIST) == [0]
     assert check(nv.DRBDVERSION) == [8, 4, 11]
     assert check(nv.DRBDHELPER) == [True, "/bin/true"]
 
 
-def test_a_node_without_guests_needs_no_storage(no_lvm: Any,
-                                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_without_guests_needs_no_storage(
+    no_lvm: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ganeti.utils import net
+
     others = {nv.NONVMNODES: [net.hostname()]}
     assert check(nv.VGLIST, None, **others) == {}
     assert check(nv.DRBDLIST, None, **others) == []

@@ -58,11 +58,18 @@ class Nodes:
         if call == START:
             self.no_voting = bool(args["no_voting"])
         if call in (VOTE, CLAIM):
-            return Result(node, MasterVote(
-                master=self.master[node], epoch=str(self.promised[node]),
-                config_epoch=f"4 {uuid_of('node1')}", config_serial=self.serial[node],
-                config_digest=f"d{self.serial[node]}", queue_epoch=f"4 {uuid_of('node1')}",
-                last_job=self.jobs[node]))
+            return Result(
+                node,
+                MasterVote(
+                    master=self.master[node],
+                    epoch=str(self.promised[node]),
+                    config_epoch=f"4 {uuid_of('node1')}",
+                    config_serial=self.serial[node],
+                    config_digest=f"d{self.serial[node]}",
+                    queue_epoch=f"4 {uuid_of('node1')}",
+                    last_job=self.jobs[node],
+                ),
+            )
         return Result(node, None)
 
     def silent(self, *names: str) -> None:
@@ -114,16 +121,15 @@ def nodes() -> Nodes:
 
 
 @pytest.fixture
-def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: Nodes
-) -> Iterator[paths.Paths]:
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nodes: Nodes) -> Iterator[paths.Paths]:
     monkeypatch.setenv(paths.ENV_HOSTNAME, ME)
-    for name, value in (("AddressRunner", partial(Runner, nodes)),
-                        ("RpcRunner", partial(Runner, nodes)),
-                        ("ConfigDistributor", partial(Distributor, nodes)),
-                        ("open_client", lambda *args: None),
-                        ("take_down_at", lambda runner, data, uuid: nodes.events.append(
-                            ("take down", uuid)))):
+    for name, value in (
+        ("AddressRunner", partial(Runner, nodes)),
+        ("RpcRunner", partial(Runner, nodes)),
+        ("ConfigDistributor", partial(Distributor, nodes)),
+        ("open_client", lambda *args: None),
+        ("take_down_at", lambda runner, data, uuid: nodes.events.append(("take down", uuid))),
+    ):
         monkeypatch.setattr(failover, name, value)
     found = paths.Paths(str(tmp_path / ME))
     for directory in (found.data_dir, found.lock_dir, found.run_dir):
@@ -153,11 +159,16 @@ def run(**options) -> tuple[list[str], list[str]]:
 
 # -- it works --------------------------------------------------------------------
 
+
 def test_the_steps_in_their_order(here: paths.Paths, nodes: Nodes) -> None:
     warnings, said = run()
     assert warnings == []
     assert nodes.steps() == [
-        (STOP, OLD), ("commit", ""), ("take down", uuid_of("node1")), (START, ME)]
+        (STOP, OLD),
+        ("commit", ""),
+        ("take down", uuid_of("node1")),
+        (START, ME),
+    ]
     assert nodes.no_voting is False
     assert master_now(here) == uuid_of("node2")
     assert set(nodes.promised.values()) == {Epoch(5, uuid_of("node2"))}
@@ -207,6 +218,7 @@ def test_the_master_itself_whose_daemon_is_missing(here: paths.Paths, nodes: Nod
 
 # -- refusals: nothing is done ---------------------------------------------------
 
+
 def test_without_a_quorum(here: paths.Paths, nodes: Nodes) -> None:
     nodes.silent(OLD, THIRD)
     with pytest.raises(errors.OpPrereqError, match="only 1 of 3 nodes answer.*--no-voting"):
@@ -222,11 +234,14 @@ def test_somebody_has_something_newer(here: paths.Paths, nodes: Nodes, what: str
     assert nodes.steps() == []
 
 
-@pytest.mark.parametrize(("changes", "text"), [
-    ({"master_candidate": False}, "is no master candidate"),
-    ({"offline": True}, "is marked offline"),
-    ({"drained": True}, "is marked drained"),
-])
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"master_candidate": False}, "is no master candidate"),
+        ({"offline": True}, "is marked offline"),
+        ({"drained": True}, "is marked drained"),
+    ],
+)
 def test_a_node_in_another_role(
     here: paths.Paths, nodes: Nodes, changes: dict[str, bool], text: str
 ) -> None:
@@ -263,6 +278,7 @@ def test_where_the_master_daemon_runs(here: paths.Paths, monkeypatch: pytest.Mon
 
 
 # -- failures on the way ---------------------------------------------------------
+
 
 def test_the_old_master_got_something_newer_before_it_stopped(
     here: paths.Paths, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
@@ -332,6 +348,7 @@ def test_a_daemon_that_does_not_start(here: paths.Paths, nodes: Nodes) -> None:
 
 # -- overriding ------------------------------------------------------------------
 
+
 def test_without_voting(here: paths.Paths, nodes: Nodes) -> None:
     """Alone, and against others which have something newer."""
     nodes.silent(OLD, THIRD)
@@ -355,9 +372,7 @@ def test_not_even_this_nodes_daemon_answers(here: paths.Paths, nodes: Nodes) -> 
     assert master_now(here) == uuid_of("node1")
 
 
-def test_nodes_marked_offline_do_not_count_unless_wanted(
-    here: paths.Paths, nodes: Nodes
-) -> None:
+def test_nodes_marked_offline_do_not_count_unless_wanted(here: paths.Paths, nodes: Nodes) -> None:
     """They do at the start of the daemon, which is told not to vote, with a warning."""
     gone = {"offline": True, "master_candidate": False}
     write(here, cluster_of(3, node_changes={1: gone, 3: gone}))

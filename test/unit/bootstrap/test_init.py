@@ -91,8 +91,11 @@ def test_init(vc: Path, daemons: Daemons) -> None:
         assert os.stat(secret).st_mode & 0o007 == 0, secret
     assert os.stat(here.cluster_conf_file).st_mode & 0o777 == 0o640
     assert daemons.calls == [
-        ("start", "ganeti-noded"), ("start", "ganeti-masterd"), ("start", "ganeti-confd"),
-        ("start", "ganeti-rapi")]
+        ("start", "ganeti-noded"),
+        ("start", "ganeti-masterd"),
+        ("start", "ganeti-confd"),
+        ("start", "ganeti-rapi"),
+    ]
     with pytest.raises(errors.OpPrereqError, match="already belongs to a cluster"):
         bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
 
@@ -100,7 +103,9 @@ def test_init(vc: Path, daemons: Daemons) -> None:
 @pytest.mark.parametrize(("wanted", "default"), [(None, "hail"), ("", ""), ("other", "other")])
 @pytest.mark.usefixtures("daemons")
 def test_the_allocator_of_htools_is_the_default(
-    wanted: str | None, default: str, vc: Path,
+    wanted: str | None,
+    default: str,
+    vc: Path,
 ) -> None:
     directory = Path(paths.current().iallocator_search_path[0])
     directory.mkdir(parents=True)
@@ -192,18 +197,28 @@ def test_ssh_needs_a_program_and_a_server(monkeypatch: pytest.MonkeyPatch) -> No
     found = init.build_config(params, host, host).cluster
     assert (found.modify_ssh_setup, found.ssh_key_type, found.ssh_key_bits) == (True, "rsa", 2048)
     with pytest.raises(errors.OpPrereqError, match="256 or 384 or 521 bits"):
-        init.build_config(bootstrap.InitParams(**{
-            **GOOD, "ssh_key_type": "ecdsa", "ssh_key_bits": 2048}), host, host)
+        init.build_config(
+            bootstrap.InitParams(**{**GOOD, "ssh_key_type": "ecdsa", "ssh_key_bits": 2048}),
+            host,
+            host,
+        )
 
 
-@pytest.mark.parametrize(("answer", "refusal"), [
-    (Result("a", PROTOCOL_VERSION), ""),
-    (Result("a", 2160000), "speaks version 2160000 of the node protocol"),
-    (Result("a", failure=errors.NodeUnreachable("a", "version", "no route")),
-     "a is unreachable.*: no route, and it may not be prepared over SSH"),
-    (Result("a", failure=errors.NodeRefused("a", "version", "unknown certificate")),
-     "unknown certificate"),
-])
+@pytest.mark.parametrize(
+    ("answer", "refusal"),
+    [
+        (Result("a", PROTOCOL_VERSION), ""),
+        (Result("a", 2160000), "speaks version 2160000 of the node protocol"),
+        (
+            Result("a", failure=errors.NodeUnreachable("a", "version", "no route")),
+            "a is unreachable.*: no route, and it may not be prepared over SSH",
+        ),
+        (
+            Result("a", failure=errors.NodeRefused("a", "version", "unknown certificate")),
+            "unknown certificate",
+        ),
+    ],
+)
 def test_a_real_machine_is_prepared_by_hand(
     monkeypatch: pytest.MonkeyPatch, daemons: Daemons, answer: Result, refusal: str
 ) -> None:
@@ -285,5 +300,8 @@ def test_destroy(vc: Path, daemons: Daemons) -> None:
     bootstrap.finalize_destroy()
     assert _files(vc) == before
     assert daemons.calls[-3:] == [
-        ("stop-master",), ("stop", "ganeti-confd"), ("stop", "ganeti-noded")]
+        ("stop-master",),
+        ("stop", "ganeti-confd"),
+        ("stop", "ganeti-noded"),
+    ]
     bootstrap.finalize_destroy()

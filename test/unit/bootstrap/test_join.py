@@ -25,6 +25,7 @@ TOKEN = Token(int(clock.now()) + 600, "127.0.0.1", 4711, CERT, b"s" * 32, NODE)
 
 # --- the token -----------------------------------------------------------------------------------
 
+
 def test_a_token_survives_copying() -> None:
     word = TOKEN.encode()
     assert protocol.decode_token(word) == TOKEN
@@ -34,10 +35,21 @@ def test_a_token_survives_copying() -> None:
     assert "ssss" not in repr(TOKEN) and NODE in repr(TOKEN)
 
 
-@pytest.mark.parametrize("word", [
-    "", "hello", "gntjoin1-", "gntjoin1-!!!", "gntjoin1-aGVsbG8", TOKEN.encode()[:-1],
-    TOKEN.encode() + "A", TOKEN.encode().replace("A", "B", 1),
-    TOKEN._replace(address="nowhere").encode(), TOKEN._replace(node_name="").encode()])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        "hello",
+        "gntjoin1-",
+        "gntjoin1-!!!",
+        "gntjoin1-aGVsbG8",
+        TOKEN.encode()[:-1],
+        TOKEN.encode() + "A",
+        TOKEN.encode().replace("A", "B", 1),
+        TOKEN._replace(address="nowhere").encode(),
+        TOKEN._replace(node_name="").encode(),
+    ],
+)
 def test_what_is_no_token(word: str) -> None:
     with pytest.raises(JoinError):
         protocol.decode_token(word)
@@ -45,8 +57,11 @@ def test_what_is_no_token(word: str) -> None:
 
 # --- the proofs, over a pair of sockets ----------------------------------------------------------
 
-def talk(machine: Callable[[Channel], Any], master: Callable[[Channel], Any],
-         ) -> tuple[BaseException | None, BaseException | None]:
+
+def talk(
+    machine: Callable[[Channel], Any],
+    master: Callable[[Channel], Any],
+) -> tuple[BaseException | None, BaseException | None]:
     """Let both ends speak; what each raised."""
     ends = socket.socketpair()
     raised: list[BaseException | None] = [None, None]
@@ -67,14 +82,18 @@ def talk(machine: Callable[[Channel], Any], master: Callable[[Channel], Any],
 
 
 def test_both_prove_what_they_know() -> None:
-    assert talk(lambda channel: protocol.greet(channel, TOKEN, CERT, "n1"),
-                lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2")) == (None, None)
+    assert talk(
+        lambda channel: protocol.greet(channel, TOKEN, CERT, "n1"),
+        lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"),
+    ) == (None, None)
 
 
 def test_the_machine_finds_out_a_master_without_the_secret() -> None:
     impostor = TOKEN._replace(secret=b"x" * 32)
-    machine, master = talk(lambda channel: protocol.greet(channel, TOKEN, CERT, "n1"),
-                           lambda channel: protocol.welcome(channel, impostor, CERT, "n2"))
+    machine, master = talk(
+        lambda channel: protocol.greet(channel, TOKEN, CERT, "n1"),
+        lambda channel: protocol.welcome(channel, impostor, CERT, "n2"),
+    )
     assert "the other end does not know the secret" in str(machine)
     assert "ended the connection" in str(master), "it never saw the machine's proof"
 
@@ -99,8 +118,10 @@ def test_a_proof_sent_back_proves_nothing() -> None:
 
 
 def test_another_certificate_is_noticed_before_anything_is_sent() -> None:
-    machine, master = talk(lambda channel: protocol.greet(channel, TOKEN, OTHER, "n1"),
-                           lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
+    machine, master = talk(
+        lambda channel: protocol.greet(channel, TOKEN, OTHER, "n1"),
+        lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"),
+    )
     assert "another certificate" in str(machine)
     assert "ended the connection" in str(master)
 
@@ -108,17 +129,26 @@ def test_another_certificate_is_noticed_before_anything_is_sent() -> None:
 def test_proofs_passed_on_between_two_certificates_do_not_fit() -> None:
     """Even a machine that would not compare the digest is safe."""
     careless = TOKEN._replace(certificate=OTHER)
-    machine, _ = talk(lambda channel: protocol.greet(channel, careless, OTHER, "n1"),
-                      lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"))
+    machine, _ = talk(
+        lambda channel: protocol.greet(channel, careless, OTHER, "n1"),
+        lambda channel: protocol.welcome(channel, TOKEN, CERT, "n2"),
+    )
     assert "does not know the secret" in str(machine)
 
 
-@pytest.mark.parametrize(("line", "text"), [
-    (b"hello\n", "does not speak the join protocol"), (b"[1]\n", "does not speak"),
-    (b'{"hello": 1}\n', "without name, nonce"), (b"x" * 9000 + b"\n", "too long"),
-    (b'{"hello": 9, "name": "x", "nonce": "y"}\n', "version 9"),
-    (b'{"hello": 1, "name": "node9", "nonce": "y"}\n', "calls itself 'node9'"),
-    (b'{"failed": "visit http://evil"}\n', "without hello"), (b"", "ended the connection")])
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"hello\n", "does not speak the join protocol"),
+        (b"[1]\n", "does not speak"),
+        (b'{"hello": 1}\n', "without name, nonce"),
+        (b"x" * 9000 + b"\n", "too long"),
+        (b'{"hello": 9, "name": "x", "nonce": "y"}\n', "version 9"),
+        (b'{"hello": 1, "name": "node9", "nonce": "y"}\n', "calls itself 'node9'"),
+        (b'{"failed": "visit http://evil"}\n', "without hello"),
+        (b"", "ended the connection"),
+    ],
+)
 def test_strangers(line: bytes, text: str) -> None:
     def speak(channel: Channel) -> None:
         channel._stream.sendall(line)
@@ -128,6 +158,7 @@ def test_strangers(line: bytes, text: str) -> None:
 
 
 # --- both ends, over TLS -------------------------------------------------------------------------
+
 
 class Lab:
     """A master's and a machine's root; daemons are only noted."""
@@ -151,8 +182,13 @@ class Lab:
     @contextlib.contextmanager
     def offer(self, **how: Any) -> Iterator[tuple[join.Offer, list[Any]]]:
         """An offer whose wait() runs beside; what came of it is in the list."""
-        offer = join.Offer(net.Hostname(NODE, "127.0.0.2"), "127.0.0.1", here=self.master,
-                           on_stranger=self.strangers.append, **how)
+        offer = join.Offer(
+            net.Hostname(NODE, "127.0.0.2"),
+            "127.0.0.1",
+            here=self.master,
+            on_stranger=self.strangers.append,
+            **how,
+        )
         came: list[Any] = []
 
         def wait() -> None:
@@ -169,6 +205,7 @@ class Lab:
 
     def take_in(self, came: list[Any], verdict: str = "") -> threading.Thread:
         """What the command does with the machine that came."""
+
         def act() -> None:
             while not came:
                 threading.Event().wait(0.01)
@@ -232,6 +269,7 @@ def test_a_daemon_that_does_not_start(lab: Lab) -> None:
 
 def test_a_connection_that_breaks_at_the_end_leaves_the_credentials(lab: Lab) -> None:
     with lab.offer() as (offer, came):
+
         def act() -> None:
             while not came:
                 threading.Event().wait(0.01)
@@ -259,6 +297,7 @@ def test_a_token_is_good_once(lab: Lab) -> None:
 def test_two_bearers_at_once(lab: Lab) -> None:
     """Both know the secret and are connected: one wins, the other is told."""
     with lab.offer() as (offer, came):
+
         def connect() -> tuple[Any, Channel]:
             conn = socket.create_connection(("127.0.0.1", offer.token.port), 20)
             tls = x509.pinning_client_context().wrap_socket(conn)
@@ -277,7 +316,9 @@ def test_two_bearers_at_once(lab: Lab) -> None:
             tls.close()
         acting.join()
     assert sorted(map(str, results)) == [
-        "['credentials', 'ssconf']", "master: the token has expired or was used already"]
+        "['credentials', 'ssconf']",
+        "master: the token has expired or was used already",
+    ]
 
 
 def test_an_expired_token(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -356,8 +397,7 @@ def test_a_man_in_the_middle_with_another_certificate(lab: Lab, tmp_path: Path) 
     assert lab.traces == []
 
 
-def test_whoever_says_nothing_is_shown_the_door(
-        lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whoever_says_nothing_is_shown_the_door(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join, "STRANGER_S", 0.1)
     with lab.offer() as (offer, came):
         with socket.create_connection(("127.0.0.1", offer.token.port), 20) as conn:
@@ -381,11 +421,16 @@ def test_which_machine_may_use_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> 
         lab.join(TOKEN)
 
 
-@pytest.mark.parametrize("message", [
-    {"credentials": {}, "ssconf": {}}, {"credentials": "x", "ssconf": {}},
-    {"credentials": dict.fromkeys(local.Credentials._fields, 1), "ssconf": {}},
-    {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": {"../x": "y"}},
-    {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": []}])
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"credentials": {}, "ssconf": {}},
+        {"credentials": "x", "ssconf": {}},
+        {"credentials": dict.fromkeys(local.Credentials._fields, 1), "ssconf": {}},
+        {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": {"../x": "y"}},
+        {"credentials": dict.fromkeys(local.Credentials._fields, "x"), "ssconf": []},
+    ],
+)
 def test_damaged_credentials(lab: Lab, message: dict[str, Any]) -> None:
     with pytest.raises(JoinError), local.Undo() as undo:
         join._equip(message, NODE, lab.machine, undo)
@@ -393,8 +438,10 @@ def test_damaged_credentials(lab: Lab, message: dict[str, Any]) -> None:
 
 
 def test_tokens_are_made_on_the_master(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    ssconf.write_local({"master_node": "node1.example.com\n",
-                        "node_primary_ips": "node1.example.com 127.0.0.1\n"}, lab.machine)
+    ssconf.write_local(
+        {"master_node": "node1.example.com\n", "node_primary_ips": "node1.example.com 127.0.0.1\n"},
+        lab.machine,
+    )
     with pytest.raises(JoinError, match="made on the master, which is node1"):
         join.master_address()
     monkeypatch.setenv(paths.ENV_HOSTNAME, "node1.example.com")

@@ -65,40 +65,50 @@ class Server:
             f"AuthorizedKeysFile {keys}\nStrictModes no\nPasswordAuthentication no\n"
             f"UsePAM no\nPermitRootLogin yes\nPidFile none\n"
             f"SetEnv {paths.ENV_ROOT}={self.machine.root} {paths.ENV_HOSTNAME}={NODE}"
-            f" {paths.ENV_VCLUSTER}={top}\n")
+            f" {paths.ENV_VCLUSTER}={top}\n"
+        )
         if os.geteuid() == 0:
             # Where the server locks up its unprivileged half; made at boot otherwise.
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         self.log = open(top / "sshd.log", "w", encoding="utf-8")
-        self.process = subprocess.Popen(
-            [str(SSHD), "-D", "-e", "-f", str(config)], stderr=self.log)
+        self.process = subprocess.Popen([str(SSHD), "-D", "-e", "-f", str(config)], stderr=self.log)
         deadline = time.monotonic() + 60
         while not net.tcp_listens(self.host.ip, self.port, 1.0):
             assert self.process.poll() is None, (top / "sshd.log").read_text()
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
-    def access(self, confirm: Callable[[str], bool] = lambda question: True,
-               **changes: Any) -> remote.Access:
+    def access(
+        self, confirm: Callable[[str], bool] = lambda question: True, **changes: Any
+    ) -> remote.Access:
         return remote.Access(
-            self.port, getpass.getuser(), confirm=confirm, identity=self.identity, batch=True,
-            )._replace(**changes)
+            self.port,
+            getpass.getuser(),
+            confirm=confirm,
+            identity=self.identity,
+            batch=True,
+        )._replace(**changes)
 
     @property
     def fingerprint(self) -> str:
-        return ssh.parse_key(
-            Path(f"{self.host_key}.pub").read_text().split()).fingerprint
+        return ssh.parse_key(Path(f"{self.host_key}.pub").read_text().split()).fingerprint
 
     def running(self) -> list[str]:
-        return [name for name in (local.NODED, local.CONFD)
-                if filelock.is_locked(self.machine.pid_file(name))]
+        return [
+            name
+            for name in (local.NODED, local.CONFD)
+            if filelock.is_locked(self.machine.pid_file(name))
+        ]
 
     def close(self) -> None:
         self.process.terminate()
         self.process.wait(60)
         self.log.close()
-        env = {paths.ENV_ROOT: self.machine.root, paths.ENV_HOSTNAME: NODE,
-               paths.ENV_VCLUSTER: str(self.top)}
+        env = {
+            paths.ENV_ROOT: self.machine.root,
+            paths.ENV_HOSTNAME: NODE,
+            paths.ENV_VCLUSTER: str(self.top),
+        }
         for name in self.running():
             local.daemon_util("stop", name, env=env)
 
@@ -147,7 +157,8 @@ def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None
     assert not Path(master.known_hosts_file).exists()
     # Unless nobody wants to be asked.
     keys = remote.accepted_keys(
-        server.host, server.access(lambda question: False, check_key=False), master)
+        server.host, server.access(lambda question: False, check_key=False), master
+    )
     assert keys[0].fingerprint == server.fingerprint
     assert f"[{NODE}]:{server.port} ssh-ed25519 " in Path(master.known_hosts_file).read_text()
 
@@ -156,8 +167,10 @@ def test_a_key_that_is_not_accepted(server: Server, master: paths.Paths) -> None
 def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
     other = ssh.parse_key(Path(f"{server.identity}.pub").read_text().split())
     Path(master.known_hosts_file).write_text(ssh.known_hosts_text(NODE, server.port, [other]))
-    with pytest.raises(errors.OpPrereqError, match="shows another SSH host key"), \
-            local.Undo() as undo:
+    with (
+        pytest.raises(errors.OpPrereqError, match="shows another SSH host key"),
+        local.Undo() as undo,
+    ):
         remote.set_up(server.host, server.access(check_key=False), undo)
     assert local.cluster_traces(server.machine) == []
 
@@ -165,8 +178,10 @@ def test_another_key_than_before(server: Server, master: paths.Paths) -> None:
 @pytest.mark.programs
 def test_a_machine_of_another_cluster(server: Server, master: paths.Paths) -> None:
     local.write_credentials(server.machine, local.new_credentials(), NODE)
-    with pytest.raises(errors.OpExecError, match="belongs to another cluster"), \
-            local.Undo() as undo:
+    with (
+        pytest.raises(errors.OpExecError, match="belongs to another cluster"),
+        local.Undo() as undo,
+    ):
         remote.set_up(server.host, server.access(), undo)
     assert server.running() == []
 
@@ -178,8 +193,10 @@ def test_nobody_answers(master: paths.Paths) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         access = remote.Access(probe.getsockname()[1])
-        with pytest.raises(errors.OpPrereqError, match="no SSH server answers"), \
-                local.Undo() as undo:
+        with (
+            pytest.raises(errors.OpPrereqError, match="no SSH server answers"),
+            local.Undo() as undo,
+        ):
             remote.set_up(net.Hostname(NODE, "127.0.0.1"), access, undo)
 
 
@@ -188,10 +205,16 @@ def test_nobody_answers(master: paths.Paths) -> None:
 HOST = net.Hostname(NODE, "127.0.0.2")
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"extra": 1}, "another release"), ({remote.HMAC: 3}, "hmac_key is not"),
-    ({remote.SSCONF: {"../x": "y"}}, "do not fit"), ({remote.CLUSTER_NAME: "other"}, "do not fit"),
-    ({remote.CERTIFICATE: "garbage"}, "the cluster's certificate")])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"extra": 1}, "another release"),
+        ({remote.HMAC: 3}, "hmac_key is not"),
+        ({remote.SSCONF: {"../x": "y"}}, "do not fit"),
+        ({remote.CLUSTER_NAME: "other"}, "do not fit"),
+        ({remote.CERTIFICATE: "garbage"}, "the cluster's certificate"),
+    ],
+)
 def test_input_that_is_refused(master: paths.Paths, change: dict[str, Any], text: str) -> None:
     told = json.loads(remote.message(HOST, master))
     node_daemon_setup.parse(json.dumps(told))
@@ -205,9 +228,12 @@ def test_input_that_is_no_json() -> None:
         node_daemon_setup.parse("secret{")
 
 
-def test_a_dry_run_changes_nothing(master: paths.Paths, tmp_path: Path,
-                                   monkeypatch: pytest.MonkeyPatch,
-                                   capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_changes_nothing(
+    master: paths.Paths,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = remote.message(HOST, master)
     there = paths.Paths(str(tmp_path / NODE))
     monkeypatch.setenv(paths.ENV_HOSTNAME, NODE)
@@ -221,8 +247,9 @@ def test_a_dry_run_changes_nothing(master: paths.Paths, tmp_path: Path,
     assert f"this machine is node3.example.com, not {NODE}" in capsys.readouterr().err
 
 
-def test_a_daemon_that_does_not_start(master: paths.Paths, tmp_path: Path,
-                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_daemon_that_does_not_start(
+    master: paths.Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def daemon_util(*words: str, **_: Any) -> None:
         if words == ("start", local.NODED):
             raise errors.OpExecError("port 1811 is taken")

@@ -11,51 +11,84 @@ from ganeti import errors
 from ganeti.cli import failures
 
 
-@pytest.mark.parametrize(("error", "code", "text"), [
-    (errors.OpPrereqError("node 'x' not known", errors.ECODE_NOENT), 1,
-     "Failure: prerequisites not met for this operation:\n"
-     "error type: unknown_entity, error details:\nnode 'x' not known"),
-    (errors.OpPrereqError("no code", ""), 1,
-     "Failure: prerequisites not met for this operation:\nno code"),
-    (errors.OpExecError("it broke"), 1, "Failure: command execution error:\nit broke"),
-    (errors.HooksAbort([["n1", "pre.d/fail", "said no"], ["n2", "pre.d/x", ""]]), 1,
-     "Failure: hooks execution failed:\n  node: n1, script: pre.d/fail, output: said no\n"
-     "  node: n2, script: pre.d/x (no output)"),
-    (errors.HooksFailure("no answer"), 1, "Failure: hooks general failure: no answer"),
-    (errors.ConfigurationError("bad disk", "disks/7"), 2,
-     "Corrupt configuration: bad disk (at disks/7)"),
-    (errors.TypeEnforcementError("unknown parameter 'x'"), 1,
-     "Parameter Error: unknown parameter 'x'"),
-    (errors.ParameterError("nosuch"), 1, "Failure: unknown/wrong parameter name 'nosuch'"),
-    (errors.ParameterError("there is no field 'x' to filter by"), 1,
-     "Failure: unknown/wrong parameter: there is no field 'x' to filter by"),
-    (OSError(errno.ENOSPC, "No space left on device"), 1,
-     "Failure: the output cannot be written: No space left on device"),
-    (errors.TagError("too long"), 1, "Failure: invalid tag(s) given:\ntoo long"),
-    (errors.JobCanceled("Job was canceled"), 1, "Unhandled Ganeti error: Job was canceled"),
-    (errors.LockError("removed"), 1, "Unhandled Ganeti error: removed"),
-    (errors.RequestError("Failed to parse"), 1,
-     "Unhandled protocol error while talking to the master daemon:\nFailed to parse"),
-    (ValueError("odd"), 1, "Unhandled error (ValueError): odd"),
-])
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (
+            errors.OpPrereqError("node 'x' not known", errors.ECODE_NOENT),
+            1,
+            "Failure: prerequisites not met for this operation:\n"
+            "error type: unknown_entity, error details:\nnode 'x' not known",
+        ),
+        (
+            errors.OpPrereqError("no code", ""),
+            1,
+            "Failure: prerequisites not met for this operation:\nno code",
+        ),
+        (errors.OpExecError("it broke"), 1, "Failure: command execution error:\nit broke"),
+        (
+            errors.HooksAbort([["n1", "pre.d/fail", "said no"], ["n2", "pre.d/x", ""]]),
+            1,
+            "Failure: hooks execution failed:\n  node: n1, script: pre.d/fail, output: said no\n"
+            "  node: n2, script: pre.d/x (no output)",
+        ),
+        (errors.HooksFailure("no answer"), 1, "Failure: hooks general failure: no answer"),
+        (
+            errors.ConfigurationError("bad disk", "disks/7"),
+            2,
+            "Corrupt configuration: bad disk (at disks/7)",
+        ),
+        (
+            errors.TypeEnforcementError("unknown parameter 'x'"),
+            1,
+            "Parameter Error: unknown parameter 'x'",
+        ),
+        (errors.ParameterError("nosuch"), 1, "Failure: unknown/wrong parameter name 'nosuch'"),
+        (
+            errors.ParameterError("there is no field 'x' to filter by"),
+            1,
+            "Failure: unknown/wrong parameter: there is no field 'x' to filter by",
+        ),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            1,
+            "Failure: the output cannot be written: No space left on device",
+        ),
+        (errors.TagError("too long"), 1, "Failure: invalid tag(s) given:\ntoo long"),
+        (errors.JobCanceled("Job was canceled"), 1, "Unhandled Ganeti error: Job was canceled"),
+        (errors.LockError("removed"), 1, "Unhandled Ganeti error: removed"),
+        (
+            errors.RequestError("Failed to parse"),
+            1,
+            "Unhandled protocol error while talking to the master daemon:\nFailed to parse",
+        ),
+        (ValueError("odd"), 1, "Unhandled error (ValueError): odd"),
+    ],
+)
 def test_texts_and_codes(error: Exception, code: int, text: str) -> None:
     assert failures.describe(error) == (code, text)
 
 
-@pytest.mark.parametrize(("error", "code", "parts"), [
-    (errors.ResolverError("web1", -2, "Name not known"), 1, ["Failure:", "'web1'"]),
-    (errors.JobQueueFull(), 1, ["queue is full", "gnt-job autoarchive"]),
-    (errors.JobQueueDrainError("drained"), 1, ["drained", "undrained"]),
-    (errors.LuxiTimeout("120 s"), 1, ["did not answer in time", "120 s"]),
-    (errors.ConnectionClosedError("gone"), 1, ["closed the connection", "gone"]),
-    (errors.LuxiPermissionError("socket"), 1, ["may not talk"]),
-    (errors.JobLost("job 7 does not exist"), 1, ["job 7"]),
-    (errors.QueryFilterParseError("unexpected (", "a ((", 3), 1,
-     ["Error while parsing query filter", "a ((", "  ^"]),
-    (failures.NotClusterError("no cluster here"), 5, ["Failure: no cluster here"]),
-    (failures.NotMasterError("node1", "node2"), 11, ["node2", "Run the command on node1"]),
-    (failures.MasterDownError("does not run"), 1, ["does not run"]),
-])
+@pytest.mark.parametrize(
+    ("error", "code", "parts"),
+    [
+        (errors.ResolverError("web1", -2, "Name not known"), 1, ["Failure:", "'web1'"]),
+        (errors.JobQueueFull(), 1, ["queue is full", "gnt-job autoarchive"]),
+        (errors.JobQueueDrainError("drained"), 1, ["drained", "undrained"]),
+        (errors.LuxiTimeout("120 s"), 1, ["did not answer in time", "120 s"]),
+        (errors.ConnectionClosedError("gone"), 1, ["closed the connection", "gone"]),
+        (errors.LuxiPermissionError("socket"), 1, ["may not talk"]),
+        (errors.JobLost("job 7 does not exist"), 1, ["job 7"]),
+        (
+            errors.QueryFilterParseError("unexpected (", "a ((", 3),
+            1,
+            ["Error while parsing query filter", "a ((", "  ^"],
+        ),
+        (failures.NotClusterError("no cluster here"), 5, ["Failure: no cluster here"]),
+        (failures.NotMasterError("node1", "node2"), 11, ["node2", "Run the command on node1"]),
+        (failures.MasterDownError("does not run"), 1, ["does not run"]),
+    ],
+)
 def test_helpful_parts(error: Exception, code: int, parts: list[str]) -> None:
     found_code, text = failures.describe(error)
     assert found_code == code

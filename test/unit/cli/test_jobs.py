@@ -41,19 +41,29 @@ def entry(serial: int, text: Any, kind: str = "message") -> list[Any]:
 @pytest.fixture(autouse=True)
 def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     import time
+
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
 
 
 def test_every_line_once_and_in_order() -> None:
     client = ScriptedClient(
-        (["queued"], []), (["running"], [entry(1, "a"), entry(2, "b")]), None,
-        (["success"], [entry(3, "c")]), (["success"], []))
+        (["queued"], []),
+        (["running"], [entry(1, "a"), entry(2, "b")]),
+        None,
+        (["success"], [entry(3, "c")]),
+        (["success"], []),
+    )
     shown: list[str] = []
     assert jobs.follow_job(client, 7, shown.append) == "success"  # type: ignore[arg-type]
     assert [line[25:] for line in shown] == ["a", "b", "c"]
     assert [(info, serial) for _, _, info, serial, _ in client.asked] == [
-        (None, None), (["queued"], None), (["running"], 2), (["running"], 2), (["success"], 3)]
+        (None, None),
+        (["queued"], None),
+        (["running"], 2),
+        (["running"], 2),
+        (["success"], 3),
+    ]
 
 
 def test_a_master_that_repeats_itself_instead_of_saying_nochange() -> None:
@@ -68,24 +78,42 @@ def test_a_job_that_has_ended_before() -> None:
     assert jobs.follow_job(again, 7, lambda text: None) == "success"  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("kind", "message", "text"), [
-    ("message", "* done", "* done"), ("remote-import", {"a": 1}, "{'a': 1}"),
-    ("jqueue-test", "plain", "plain")])
+@pytest.mark.parametrize(
+    ("kind", "message", "text"),
+    [
+        ("message", "* done", "* done"),
+        ("remote-import", {"a": 1}, "{'a': 1}"),
+        ("jqueue-test", "plain", "plain"),
+    ],
+)
 def test_log_lines(kind: str, message: Any, text: str) -> None:
     assert jobs.format_log_entry(STAMP, kind, message) == f"Fri Nov 20 22:16:50 2026 {text}"
 
 
-@pytest.mark.parametrize(("row", "error", "text"), [
-    (None, errors.JobLost, "job 7 does not exist"),
-    (["canceled", ["canceled"], [None]], errors.JobCanceled, "^Job was canceled$"),
-    (["canceled", ["success", "canceled"], [1, ["JobCanceled", ["by request"]]]],
-     errors.JobCanceled, "^Job was canceled: by request$"),
-    (["error", ["error"], [["OpPrereqError", ["no", "wrong_state"]]]], errors.OpPrereqError, "no"),
-    (["error", ["error"], ["some text"]], errors.OpExecError, "some text"),
-    (["error", ["success", "error"], [1, ["OpExecError", ["half"]]]], errors.OpExecError,
-     r"partial failure \(opcode 2\): Failure: command execution error:\nhalf"),
-    (["error", ["success"], [None]], errors.OpExecError, "ended as error"),
-])
+@pytest.mark.parametrize(
+    ("row", "error", "text"),
+    [
+        (None, errors.JobLost, "job 7 does not exist"),
+        (["canceled", ["canceled"], [None]], errors.JobCanceled, "^Job was canceled$"),
+        (
+            ["canceled", ["success", "canceled"], [1, ["JobCanceled", ["by request"]]]],
+            errors.JobCanceled,
+            "^Job was canceled: by request$",
+        ),
+        (
+            ["error", ["error"], [["OpPrereqError", ["no", "wrong_state"]]]],
+            errors.OpPrereqError,
+            "no",
+        ),
+        (["error", ["error"], ["some text"]], errors.OpExecError, "some text"),
+        (
+            ["error", ["success", "error"], [1, ["OpExecError", ["half"]]]],
+            errors.OpExecError,
+            r"partial failure \(opcode 2\): Failure: command execution error:\nhalf",
+        ),
+        (["error", ["success"], [None]], errors.OpExecError, "ended as error"),
+    ],
+)
 def test_results_that_are_errors(row: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         jobs.job_result(ScriptedClient(result=row), 7)  # type: ignore[arg-type]
@@ -98,8 +126,10 @@ def test_results() -> None:
 
 def test_reason_trail() -> None:
     values = Values(program="gnt-node", command="add", reason="why")
-    assert jobs.reason_trail(values, lambda: 5) == [["gnt:user", "why", 5],
-                                                    ["gnt:client:gnt-node", "add", 5]]
+    assert jobs.reason_trail(values, lambda: 5) == [
+        ["gnt:user", "why", 5],
+        ["gnt:client:gnt-node", "add", 5],
+    ]
 
 
 class _Screen(io.StringIO):
@@ -111,19 +141,22 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = _Screen(), _Screen()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
-    client = ScriptedClient((["waiting"], []), None, (["running"], [entry(1, "a")]), None,
-                            (["success"], []))
+    client = ScriptedClient(
+        (["waiting"], []), None, (["running"], [entry(1, "a")]), None, (["success"], [])
+    )
     jobs.follow_job(client, 7, lambda text: out.write(f"{text}\n"))  # type: ignore[arg-type]
     # The line is written over, and gone before output comes and at the end.
-    assert err.getvalue() == ("\r\033[KJob 7 is waiting for locks (2 s)\r\033[K"
-                              "\r\033[KJob 7 is running (2 s)\r\033[K")
+    assert err.getvalue() == (
+        "\r\033[KJob 7 is waiting for locks (2 s)\r\033[K\r\033[KJob 7 is running (2 s)\r\033[K"
+    )
     assert {timeout_s for *_, timeout_s in client.asked} == {2}
     assert out.getvalue().endswith(" a\n")
 
 
 @pytest.mark.parametrize(("columns", "told"), [(80, True), (50, False)])
 def test_who_waits_long_is_told_how_to_learn_why(
-        columns: int, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     err = _Screen()
     monkeypatch.setattr(sys, "stdout", _Screen())
     monkeypatch.setattr(sys, "stderr", err)
@@ -138,9 +171,20 @@ def test_who_waits_long_is_told_how_to_learn_why(
 
 
 def test_notices_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    client = ScriptedClient((["queued"], []), None, None, (["waiting"], []), None, None,
-                            (["running"], []), None, (["success"], []))
+    client = ScriptedClient(
+        (["queued"], []),
+        None,
+        None,
+        (["waiting"], []),
+        None,
+        None,
+        (["running"], []),
+        None,
+        (["success"], []),
+    )
     jobs.follow_job(client, 7)  # type: ignore[arg-type]
-    assert capsys.readouterr() == ("", "Job 7 is waiting in the queue\n"
-                                       "Job 7 is waiting for locks\n")
+    assert capsys.readouterr() == (
+        "",
+        "Job 7 is waiting in the queue\nJob 7 is waiting for locks\n",
+    )
     assert {timeout_s for *_, timeout_s in client.asked} == {60}

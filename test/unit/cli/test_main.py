@@ -19,10 +19,16 @@ class Recorder:
         self.error = error
         self.values: Values | None = None
         self.arguments: list[str] = []
-        self.program = Program("gnt-test", "For tests.", [
-            Command("list", self.run, [Argument("instance")], [opt.FORCE], "List"),
-            Command("other", self.run, [Argument("host", 1, 1)], [], "Other"),
-        ], aliases={"ls": "list"}, env_commands=["list"])
+        self.program = Program(
+            "gnt-test",
+            "For tests.",
+            [
+                Command("list", self.run, [Argument("instance")], [opt.FORCE], "List"),
+                Command("other", self.run, [Argument("host", 1, 1)], [], "Other"),
+            ],
+            aliases={"ls": "list"},
+            env_commands=["list"],
+        )
 
     def run(self, values: Values, arguments: list[str]) -> int:
         self.values, self.arguments = values, arguments
@@ -56,10 +62,11 @@ def test_help(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "gnt-test <command>" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("words", "part"), [
-    (["help"], "Commands"), (["help", "list"], "gnt-test list"), (["help", "nosuch"], "Commands")])
-def test_the_word_help(words: Sequence[str], part: str,
-                       capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [(["help"], "Commands"), (["help", "list"], "gnt-test list"), (["help", "nosuch"], "Commands")],
+)
+def test_the_word_help(words: Sequence[str], part: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert Recorder()(*words) == 0
     assert part in capsys.readouterr().out
 
@@ -76,11 +83,18 @@ def test_help_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert recorder.values is None
 
 
-@pytest.mark.parametrize(("words", "hint"), [
-    ([], ""), (["lst"], "unknown command 'lst' of gnt-test. Did you mean 'list'"),
-    (["zzz"], "unknown command 'zzz'"), (["-x"], "unknown command '-x'")])
-def test_no_or_unknown_command(words: Sequence[str], hint: str,
-                               capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ([], ""),
+        (["lst"], "unknown command 'lst' of gnt-test. Did you mean 'list'"),
+        (["zzz"], "unknown command 'zzz'"),
+        (["-x"], "unknown command '-x'"),
+    ],
+)
+def test_no_or_unknown_command(
+    words: Sequence[str], hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert Recorder()(*words) == 1
     captured = capsys.readouterr()
     assert "Usage" in captured.out
@@ -118,17 +132,21 @@ def test_environment_with_open_quotes(capsys: pytest.CaptureFixture[str]) -> Non
     assert "environment variable GNT_TEST_LIST" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("error", "code", "text"), [
-    (errors.OpPrereqError("x", errors.ECODE_STATE), 1, "error type: wrong_state"),
-    (errors.ConfigurationError("torn"), 2, "torn"),
-    (errors.JobSubmittedException(17), 0, "JobID: 17\n"),
-    (jobs.WaitInterrupted([5]), 1, "job 5 goes on. Watch it with 'gnt-job watch 5'"),
-    (jobs.WaitInterrupted([5, 6]), 1, "jobs 5 6 go on"),
-    (KeyboardInterrupt(), 1, "Interrupted"),
-    (RuntimeError("a bug"), 1, "Unhandled error (RuntimeError): a bug"),
-])
-def test_every_error_ends_here(error: BaseException, code: int, text: str,
-                               capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (errors.OpPrereqError("x", errors.ECODE_STATE), 1, "error type: wrong_state"),
+        (errors.ConfigurationError("torn"), 2, "torn"),
+        (errors.JobSubmittedException(17), 0, "JobID: 17\n"),
+        (jobs.WaitInterrupted([5]), 1, "job 5 goes on. Watch it with 'gnt-job watch 5'"),
+        (jobs.WaitInterrupted([5, 6]), 1, "jobs 5 6 go on"),
+        (KeyboardInterrupt(), 1, "Interrupted"),
+        (RuntimeError("a bug"), 1, "Unhandled error (RuntimeError): a bug"),
+    ],
+)
+def test_every_error_ends_here(
+    error: BaseException, code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert Recorder(error)("list") == code
     captured = capsys.readouterr()
     assert text in captured.err

@@ -13,18 +13,22 @@ from ganeti import errors
 from ganeti.cli import output
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    ([("Name", "web1"), ("Nodes", [[("primary", "n1")], [("secondaries", "")]])],
-     "Name: web1\nNodes: \n  - primary: n1\n  - secondaries: \n"),
-    ([[("A", 1), ("B", {})], [("A", 2), ("B", [])]],
-     "- A: 1\n  B: \n- A: 2\n  B: \n"),
-    ({"b": None, "a": True}, "a: True\nb: None\n"),
-    ({"reason": [["src", "why", 1]]}, "reason: \n  - - src\n    - why\n    - 1\n"),
-    ({"depends": [[3, []]]}, "depends: \n  - - 3\n    - \n"),
-    (["text"], "- text\n"),
-    ([("nested", {"x": {"y": "z"}})], "nested: \n  x: \n    y: z\n"),
-    ([("deep", [[[["n", "s"]]]])], "deep: \n  - - - - n\n        - s\n"),
-])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (
+            [("Name", "web1"), ("Nodes", [[("primary", "n1")], [("secondaries", "")]])],
+            "Name: web1\nNodes: \n  - primary: n1\n  - secondaries: \n",
+        ),
+        ([[("A", 1), ("B", {})], [("A", 2), ("B", [])]], "- A: 1\n  B: \n- A: 2\n  B: \n"),
+        ({"b": None, "a": True}, "a: True\nb: None\n"),
+        ({"reason": [["src", "why", 1]]}, "reason: \n  - - src\n    - why\n    - 1\n"),
+        ({"depends": [[3, []]]}, "depends: \n  - - 3\n    - \n"),
+        (["text"], "- text\n"),
+        ([("nested", {"x": {"y": "z"}})], "nested: \n  x: \n    y: z\n"),
+        ([("deep", [[[["n", "s"]]]])], "deep: \n  - - - - n\n        - s\n"),
+    ],
+)
 def test_indented_text(data: Any, text: str) -> None:
     assert output.format_info(data) == text
 
@@ -44,13 +48,21 @@ def test_yaml(capsys: pytest.CaptureFixture[str]) -> None:
     assert yaml.safe_load(capsys.readouterr().out) == data
 
 
-@pytest.mark.parametrize(("data", "text"), [
-    ([{"name": "web1", "up": True, "tags": ["a", "b"]}, {"name": 'say "hi", now', "ram": None}],
-     'name,up,tags,ram\nweb1,true,"[""a"",""b""]",\n"say ""hi"", now",,,\n'),
-    ({"name": "c", "size": 1.5}, "name,size\nc,1.5\n"),
-    (["one", "two\nlines"], 'value\none\n"two\nlines"\n'),
-    ([], ""),
-])
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (
+            [
+                {"name": "web1", "up": True, "tags": ["a", "b"]},
+                {"name": 'say "hi", now', "ram": None},
+            ],
+            'name,up,tags,ram\nweb1,true,"[""a"",""b""]",\n"say ""hi"", now",,,\n',
+        ),
+        ({"name": "c", "size": 1.5}, "name,size\nc,1.5\n"),
+        (["one", "two\nlines"], 'value\none\n"two\nlines"\n'),
+        ([], ""),
+    ],
+)
 def test_csv(data: Any, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     output.write_data(data, "csv")
     assert capsys.readouterr().out == text
@@ -63,14 +75,30 @@ def test_yaml_without_pyyaml(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_params_with_defaults() -> None:
-    assert output.params_with_defaults({"vcpus": 2}, {"vcpus": 2, "maxmem": 128, "ratio": 4.0}) \
-        == {"vcpus": "2", "maxmem": "default (128)", "ratio": "default (4)"}
-    assert output.params_with_defaults({}, {"vcpus": 4, "acpi": True}, output.roman) \
-        == {"vcpus": "default (IV)", "acpi": "default (True)"}
+    assert output.params_with_defaults({"vcpus": 2}, {"vcpus": 2, "maxmem": 128, "ratio": 4.0}) == {
+        "vcpus": "2",
+        "maxmem": "default (128)",
+        "ratio": "default (4)",
+    }
+    assert output.params_with_defaults({}, {"vcpus": 4, "acpi": True}, output.roman) == {
+        "vcpus": "default (IV)",
+        "acpi": "default (True)",
+    }
 
 
-@pytest.mark.parametrize(("number", "text"), [
-    (1, "I"), (4, "IV"), (1994, "MCMXCIV"), (3999, "MMMCMXCIX"), (0, "0"), (-1, "-1"),
-    (4000, "4000"), (None, "None"), (True, "True")])
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (1, "I"),
+        (4, "IV"),
+        (1994, "MCMXCIV"),
+        (3999, "MMMCMXCIX"),
+        (0, "0"),
+        (-1, "-1"),
+        (4000, "4000"),
+        (None, "None"),
+        (True, "True"),
+    ],
+)
 def test_roman(number: Any, text: str) -> None:
     assert output.roman(number) == text

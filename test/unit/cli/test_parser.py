@@ -13,12 +13,21 @@ from ganeti.cli.options import Option
 
 
 def command(*options: Option, arguments: list[Argument] | None = None) -> Command:
-    return Command("do", lambda values, words: 0,
-                   [Argument("host")] if arguments is None else arguments, options, "Do it")
+    return Command(
+        "do",
+        lambda values, words: 0,
+        [Argument("host")] if arguments is None else arguments,
+        options,
+        "Do it",
+    )
 
 
 OPTIONS = (
-    opt.FORCE, opt.DRY_RUN, opt.PRIORITY, opt.OUTPUT, opt.YES_DO_IT,
+    opt.FORCE,
+    opt.DRY_RUN,
+    opt.PRIORITY,
+    opt.OUTPUT,
+    opt.YES_DO_IT,
     opt.flag("--no-start", dest="start", default=True, value=False, help="h"),
     Option("-n", "--node", kind="string", help="h"),
     Option("--net", kind="identkeyval", action="append", dest="nics", help="h"),
@@ -35,10 +44,21 @@ def parse(*words: str) -> tuple[Values, list[str]]:
 def test_defaults() -> None:
     values, arguments = parse()
     assert arguments == []
-    assert (values.force, values.dry_run, values.start, values.node, values.nics, values.mode,
-            values.beparams, values.priority, values.debug, values.output, values.output_format,
-            values.yes_do_it, values.reason) \
-        == (False, False, True, None, [], None, {}, None, 0, None, None, None, None)
+    assert (
+        values.force,
+        values.dry_run,
+        values.start,
+        values.node,
+        values.nics,
+        values.mode,
+        values.beparams,
+        values.priority,
+        values.debug,
+        values.output,
+        values.output_format,
+        values.yes_do_it,
+        values.reason,
+    ) == (False, False, True, None, [], None, {}, None, 0, None, None, None, None)
 
 
 def test_defaults_are_fresh_each_time() -> None:
@@ -49,27 +69,34 @@ def test_defaults_are_fresh_each_time() -> None:
     assert second.beparams == {}
 
 
-@pytest.mark.parametrize(("words", "name", "value"), [
-    (["-f"], "force", True),
-    (["--no-start"], "start", False),
-    (["-n", "node1"], "node", "node1"),
-    (["-nnode1"], "node", "node1"),
-    (["--node", "node1"], "node", "node1"),
-    (["--node=node1"], "node", "node1"),
-    (["--node="], "node", ""),
-    (["--nod=node1"], "node", "node1"),
-    (["-fn", "node1"], "node", "node1"),
-    (["-dd", "--debug"], "debug", 3),
-    (["-s", "1g"], "size", 1024),
-    (["--all"], "mode", "cluster"),
-    (["--net", "0:ip=1", "--net=1"], "nics", [("0", {"ip": "1"}), ("1", {})]),
-    (["-B", "memory=1g,auto"], "beparams", {"memory": "1g", "auto": True}),
-    (["-B", "memory=1g,vcpus=2", "-B", "memory=2g"], "beparams", {"memory": "2g", "vcpus": "2"}),
-    (["--priority", "high"], "priority", -10),
-    (["--ya-rly"], "yes_do_it", True),
-    (["--reason=because"], "reason", "because"),
-    (["-n", "-f"], "node", "-f"),
-])
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["-f"], "force", True),
+        (["--no-start"], "start", False),
+        (["-n", "node1"], "node", "node1"),
+        (["-nnode1"], "node", "node1"),
+        (["--node", "node1"], "node", "node1"),
+        (["--node=node1"], "node", "node1"),
+        (["--node="], "node", ""),
+        (["--nod=node1"], "node", "node1"),
+        (["-fn", "node1"], "node", "node1"),
+        (["-dd", "--debug"], "debug", 3),
+        (["-s", "1g"], "size", 1024),
+        (["--all"], "mode", "cluster"),
+        (["--net", "0:ip=1", "--net=1"], "nics", [("0", {"ip": "1"}), ("1", {})]),
+        (["-B", "memory=1g,auto"], "beparams", {"memory": "1g", "auto": True}),
+        (
+            ["-B", "memory=1g,vcpus=2", "-B", "memory=2g"],
+            "beparams",
+            {"memory": "2g", "vcpus": "2"},
+        ),
+        (["--priority", "high"], "priority", -10),
+        (["--ya-rly"], "yes_do_it", True),
+        (["--reason=because"], "reason", "because"),
+        (["-n", "-f"], "node", "-f"),
+    ],
+)
 def test_options(words: list[str], name: str, value: Any) -> None:
     values, arguments = parse(*words)
     assert getattr(values, name) == value
@@ -84,54 +111,70 @@ def test_options_end_at_the_first_argument() -> None:
         parse("-f", "web1", "--dry-run")
 
 
-@pytest.mark.parametrize(("words", "arguments"), [
-    (["--", "-1"], ["-1"]), (["-"], ["-"]), (["-f", "--", "--"], ["--"])])
+@pytest.mark.parametrize(
+    ("words", "arguments"), [(["--", "-1"], ["-1"]), (["-"], ["-"]), (["-f", "--", "--"], ["--"])]
+)
 def test_double_dash_and_dash(words: list[str], arguments: list[str]) -> None:
     assert parse(*words)[1] == arguments
 
 
-@pytest.mark.parametrize(("words", "fields", "output_format"), [
-    (["-o", "name,status"], "name,status", None),
-    (["-o", "json"], None, "json"),
-    (["-o", "name", "--output", "yaml"], "name", "yaml"),
-    (["--output=table", "-o", "+tags"], "+tags", "table"),
-    (["-o", "name", "-o", "uuid"], "uuid", None),
-])
-def test_fields_and_formats_share_an_option(words: list[str], fields: str | None,
-                                            output_format: str | None) -> None:
+@pytest.mark.parametrize(
+    ("words", "fields", "output_format"),
+    [
+        (["-o", "name,status"], "name,status", None),
+        (["-o", "json"], None, "json"),
+        (["-o", "name", "--output", "yaml"], "name", "yaml"),
+        (["--output=table", "-o", "+tags"], "+tags", "table"),
+        (["-o", "name", "-o", "uuid"], "uuid", None),
+    ],
+)
+def test_fields_and_formats_share_an_option(
+    words: list[str], fields: str | None, output_format: str | None
+) -> None:
     values, _ = parse(*words)
     assert (values.output, values.output_format) == (fields, output_format)
 
 
-@pytest.mark.parametrize(("words", "text"), [
-    (["--nosuch"], "no such option: --nosuch"),
-    (["--dry-rum"], "Did you mean '--dry-run'?"),
-    (["-x"], "no such option: -x"),
-    (["-fx"], "no such option: -x"),
-    (["--n"], "ambiguous option: --n (--net, --no-start, --node?)"),
-    (["--node"], "option --node needs a value"),
-    (["-n"], "option -n needs a value"),
-    (["--force=yes"], "option --force takes no value"),
-    (["--priority=urgent"], "option --priority: invalid choice: 'urgent'"
-     " (choose from 'low', 'normal', 'high')"),
-    (["-s", "big"], "option -s: cannot read 'big' as a size"),
-    (["-B", "a=1,a=2"], "option -B: key 'a' is given twice"),
-])
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--nosuch"], "no such option: --nosuch"),
+        (["--dry-rum"], "Did you mean '--dry-run'?"),
+        (["-x"], "no such option: -x"),
+        (["-fx"], "no such option: -x"),
+        (["--n"], "ambiguous option: --n (--net, --no-start, --node?)"),
+        (["--node"], "option --node needs a value"),
+        (["-n"], "option -n needs a value"),
+        (["--force=yes"], "option --force takes no value"),
+        (
+            ["--priority=urgent"],
+            "option --priority: invalid choice: 'urgent' (choose from 'low', 'normal', 'high')",
+        ),
+        (["-s", "big"], "option -s: cannot read 'big' as a size"),
+        (["-B", "a=1,a=2"], "option -B: key 'a' is given twice"),
+    ],
+)
 def test_syntax_errors(words: list[str], text: str) -> None:
     with pytest.raises(parser.OptionSyntaxError) as caught:
         parse(*words)
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize(("arguments", "words", "text"), [
-    ([], ["x"], "expects no arguments"),
-    ([Argument("host", 1, 1)], [], "expects 1 argument(s)"),
-    ([Argument("host", 1, 1)], ["a", "b"], "expects 1 argument(s)"),
-    ([Argument("jobid", 1)], [], "expects at least 1 argument(s)"),
-    ([Argument("host", 1, 1), Argument("host", 0, 1)], ["a", "b", "c"],
-     "expects between 1 and 2 arguments"),
-    ([Argument("host", 1, 1)], ["a", "--force"], "Options such as --force must come before"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words", "text"),
+    [
+        ([], ["x"], "expects no arguments"),
+        ([Argument("host", 1, 1)], [], "expects 1 argument(s)"),
+        ([Argument("host", 1, 1)], ["a", "b"], "expects 1 argument(s)"),
+        ([Argument("jobid", 1)], [], "expects at least 1 argument(s)"),
+        (
+            [Argument("host", 1, 1), Argument("host", 0, 1)],
+            ["a", "b", "c"],
+            "expects between 1 and 2 arguments",
+        ),
+        ([Argument("host", 1, 1)], ["a", "--force"], "Options such as --force must come before"),
+    ],
+)
 def test_argument_counts(arguments: list[Argument], words: list[str], text: str) -> None:
     with pytest.raises(parser.ArgumentCountError) as caught:
         parser.parse(command(opt.FORCE, arguments=arguments), words)
@@ -145,9 +188,12 @@ def test_an_option_behind_an_argument_is_not_taken_for_one() -> None:
     with pytest.raises(parser.ArgumentCountError, match="Options such as --reason=x must come"):
         parser.parse(command(arguments=many), ["a", "--reason=x", "b"])
     assert parser.parse(command(opt.FORCE, arguments=many), ["--", "a", "--force"])[1] == [
-        "a", "--force"]
-    assert parser.parse(command(opt.FORCE, arguments=[Argument("command", 1)]),
-                        ["ls", "--force"])[1] == ["ls", "--force"]
+        "a",
+        "--force",
+    ]
+    assert parser.parse(command(opt.FORCE, arguments=[Argument("command", 1)]), ["ls", "--force"])[
+        1
+    ] == ["ls", "--force"]
     values, _ = parser.parse(command(arguments=many), ["a", "--help"])
     assert values.help
 
@@ -178,8 +224,10 @@ def test_help_fits_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(parser.terminal, "width", lambda stream: columns)
     help_text = ("look at " + "many things " * 20).strip()
     program = Program("gnt-test", "For tests.", [command(opt.flag("--check", help=help_text))])
-    for text, word in ((parser.command_help(program, program.commands["do"]), "Options"),
-                       (parser.program_help(program), "Commands")):
+    for text, word in (
+        (parser.command_help(program, program.commands["do"]), "Options"),
+        (parser.program_help(program), "Commands"),
+    ):
         part = text.split(f"{word}\n{'=' * len(word)}\n")[1].split("\n\n")[0]
         assert max(len(line) for line in part.splitlines()) <= max(40, min(columns, 100))
         if word == "Options":
@@ -192,8 +240,13 @@ def test_suggestions() -> None:
 
 
 def test_a_misspelt_choice_is_guessed() -> None:
-    command = Command("list", lambda values, arguments: 0, [],
-                      [Option("--mode", choices=("live", "non-live"), help="how")], "List")
+    command = Command(
+        "list",
+        lambda values, arguments: 0,
+        [],
+        [Option("--mode", choices=("live", "non-live"), help="how")],
+        "List",
+    )
     with pytest.raises(parser.OptionSyntaxError, match=r"'liev' \(choose .*\)\. Did you mean 'li"):
         parser.parse(command, ["--mode", "liev"])
     with pytest.raises(parser.OptionSyntaxError, match=r"'x' \(choose from 'live', 'non-live'\)$"):

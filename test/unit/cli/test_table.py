@@ -18,19 +18,27 @@ def test_aligned() -> None:
 
 def test_right_aligned_last_column_is_padded() -> None:
     assert format_table([Column("N"), Column("Memory", right=True)], [["x", "1"]]) == [
-        "N Memory", "x      1"]
+        "N Memory",
+        "x      1",
+    ]
 
 
 def test_without_titles_their_width_does_not_count() -> None:
-    assert format_table([Column("A long title"), Column("B")], [["x", "y"]], header=False) \
-        == ["x y"]
+    assert format_table([Column("A long title"), Column("B")], [["x", "y"]], header=False) == [
+        "x y"
+    ]
 
 
 def test_separator() -> None:
     assert format_table(COLUMNS, ROWS, separator="|") == [
-        "Name|Size|Tags", "web1|128M|a,b", "database|-|"]
-    assert format_table(COLUMNS, ROWS, separator=":", header=False) == ["web1:128M:a,b",
-                                                                        "database:-:"]
+        "Name|Size|Tags",
+        "web1|128M|a,b",
+        "database|-|",
+    ]
+    assert format_table(COLUMNS, ROWS, separator=":", header=False) == [
+        "web1:128M:a,b",
+        "database:-:",
+    ]
 
 
 def test_no_rows() -> None:

@@ -17,14 +17,17 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(("stream", "environ", "wanted"), [
-    (Terminal(), {"TERM": "xterm"}, True),
-    (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
-    (Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, True),
-    (Terminal(), {"TERM": "dumb"}, False),
-    (Terminal(), {}, False),
-    (io.StringIO(), {"TERM": "xterm"}, False),
-])
+@pytest.mark.parametrize(
+    ("stream", "environ", "wanted"),
+    [
+        (Terminal(), {"TERM": "xterm"}, True),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": "1"}, False),
+        (Terminal(), {"TERM": "xterm", "NO_COLOR": ""}, True),
+        (Terminal(), {"TERM": "dumb"}, False),
+        (Terminal(), {}, False),
+        (io.StringIO(), {"TERM": "xterm"}, False),
+    ],
+)
 def test_colours_only_for_people(stream: Any, environ: dict[str, str], wanted: bool) -> None:
     assert terminal.wants_colour(stream, environ) is wanted
 
@@ -42,15 +45,26 @@ def test_a_character_the_terminal_cannot_show(monkeypatch: pytest.MonkeyPatch) -
     assert raw.getvalue() == b"gr\\xfcn\n"
 
 
-@pytest.mark.parametrize(("answer", "meaning"), [
-    (b"y\n", True), (b"yes\n", True), (b"Y\n", True), (b"n\n", False), (b"\n", False),
-    (b"maybe\n", False)])
+@pytest.mark.parametrize(
+    ("answer", "meaning"),
+    [
+        (b"y\n", True),
+        (b"yes\n", True),
+        (b"Y\n", True),
+        (b"n\n", False),
+        (b"\n", False),
+        (b"maybe\n", False),
+    ],
+)
 def test_questions(answer: bytes, meaning: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     controller, follower = pty.openpty()
     name = os.ttyname(follower)
     really_open = os.open
-    monkeypatch.setattr(os, "open", lambda path, flags, *more: really_open(
-        name if path == "/dev/tty" else path, flags, *more))
+    monkeypatch.setattr(
+        os,
+        "open",
+        lambda path, flags, *more: really_open(name if path == "/dev/tty" else path, flags, *more),
+    )
     os.write(controller, answer)
     assert terminal.can_ask()
     assert terminal.confirm("Go on?") is meaning
@@ -65,6 +79,7 @@ def test_questions(answer: bytes, meaning: bool, monkeypatch: pytest.MonkeyPatch
 def test_nobody_to_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> int:
         raise OSError("no terminal")
+
     monkeypatch.setattr(os, "open", refuse)
     assert not terminal.can_ask()
     assert not terminal.confirm("Go on?")

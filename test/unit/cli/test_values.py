@@ -10,29 +10,35 @@ from ganeti import errors
 from ganeti.cli import values
 
 
-@pytest.mark.parametrize(("text", "parts"), [
-    ("", [""]),
-    ("a,b", ["a", "b"]),
-    (r"a\,b,c", ["a,b", "c"]),
-    (r"a\\,b", ["a\\", "b"]),
-    (r"C:\dir,x", [r"C:\dir", "x"]),
-    ("a\\", ["a\\"]),
-    (",", ["", ""]),
-])
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("", [""]),
+        ("a,b", ["a", "b"]),
+        (r"a\,b,c", ["a,b", "c"]),
+        (r"a\\,b", ["a\\", "b"]),
+        (r"C:\dir,x", [r"C:\dir", "x"]),
+        ("a\\", ["a\\"]),
+        (",", ["", ""]),
+    ],
+)
 def test_split_escaped(text: str, parts: list[str]) -> None:
     assert values.split_escaped(text) == parts
 
 
-@pytest.mark.parametrize(("text", "meaning"), [
-    ("", {}),
-    ("a=1,b=x y", {"a": "1", "b": "x y"}),
-    ("acpi,no_pae,-vnc", {"acpi": True, "pae": False, "vnc": None}),
-    ("a=", {"a": ""}),
-    ("a=b=c", {"a": "b=c"}),
-    (r"args=ro\,quiet", {"args": "ro,quiet"}),
-    # With a value the prefix is part of the name.
-    ("no_x=1,-y=2", {"no_x": "1", "-y": "2"}),
-])
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("", {}),
+        ("a=1,b=x y", {"a": "1", "b": "x y"}),
+        ("acpi,no_pae,-vnc", {"acpi": True, "pae": False, "vnc": None}),
+        ("a=", {"a": ""}),
+        ("a=b=c", {"a": "b=c"}),
+        (r"args=ro\,quiet", {"args": "ro,quiet"}),
+        # With a value the prefix is part of the name.
+        ("no_x=1,-y=2", {"no_x": "1", "-y": "2"}),
+    ],
+)
 def test_keyval(text: str, meaning: dict[str, Any]) -> None:
     assert values.parse_keyval(text) == meaning
 
@@ -44,15 +50,18 @@ def test_keyval_refuses(text: str) -> None:
     assert text in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "meaning"), [
-    ("kvm", ("kvm", {})),
-    ("kvm:", ("kvm", {})),
-    ("0:size=1g,mode=ro", ("0", {"size": "1g", "mode": "ro"})),
-    ("-1:size=1g", ("-1", {"size": "1g"})),
-    ("no_kvm", ("kvm", False)),
-    ("-kvm", ("kvm", None)),
-    ("add:ip=2001:db8::1", ("add", {"ip": "2001:db8::1"})),
-])
+@pytest.mark.parametrize(
+    ("text", "meaning"),
+    [
+        ("kvm", ("kvm", {})),
+        ("kvm:", ("kvm", {})),
+        ("0:size=1g,mode=ro", ("0", {"size": "1g", "mode": "ro"})),
+        ("-1:size=1g", ("-1", {"size": "1g"})),
+        ("no_kvm", ("kvm", False)),
+        ("-kvm", ("kvm", None)),
+        ("add:ip=2001:db8::1", ("add", {"ip": "2001:db8::1"})),
+    ],
+)
 def test_identkeyval(text: str, meaning: tuple[str, Any]) -> None:
     assert values.parse_identkeyval(text) == meaning
 
@@ -84,60 +93,100 @@ def test_list() -> None:
     assert values.parse_list(r"a,b\,c") == ["a", "b,c"]
 
 
-@pytest.mark.parametrize(("text", "meaning"), [
-    ("yes", True), ("True", True), ("NO", False), ("false", False)])
+@pytest.mark.parametrize(
+    ("text", "meaning"), [("yes", True), ("True", True), ("NO", False), ("false", False)]
+)
 def test_bool(text: str, meaning: bool) -> None:
     assert values.parse_bool(text) is meaning
 
 
-@pytest.mark.parametrize(("parse", "text"), [
-    (values.parse_bool, "1"), (values.parse_bool, ""), (values.parse_int, "x"),
-    (values.parse_int, "1.5"), (values.parse_float, "nan"), (values.parse_float, "inf"),
-    (values.parse_float, "1,5"), (values.parse_maybe_float, "often"),
-    (values.parse_size, "12q"), (values.parse_size, ""), (values.parse_size, "-1"),
-    (values.parse_json, "{"), (values.parse_time, "1y"), (values.parse_time, "-1"),
-    (values.parse_time, "h"), (values.parse_time, ""), (values.parse_time, "²"),
-    (values.parse_filter_action, "RATE_LIMIT"), (values.parse_filter_action, "RATE_LIMIT x"),
-    (values.parse_filter_action, "RATE_LIMIT 0"),
-])
+@pytest.mark.parametrize(
+    ("parse", "text"),
+    [
+        (values.parse_bool, "1"),
+        (values.parse_bool, ""),
+        (values.parse_int, "x"),
+        (values.parse_int, "1.5"),
+        (values.parse_float, "nan"),
+        (values.parse_float, "inf"),
+        (values.parse_float, "1,5"),
+        (values.parse_maybe_float, "often"),
+        (values.parse_size, "12q"),
+        (values.parse_size, ""),
+        (values.parse_size, "-1"),
+        (values.parse_json, "{"),
+        (values.parse_time, "1y"),
+        (values.parse_time, "-1"),
+        (values.parse_time, "h"),
+        (values.parse_time, ""),
+        (values.parse_time, "²"),
+        (values.parse_filter_action, "RATE_LIMIT"),
+        (values.parse_filter_action, "RATE_LIMIT x"),
+        (values.parse_filter_action, "RATE_LIMIT 0"),
+    ],
+)
 def test_refused(parse: Any, text: str) -> None:
     with pytest.raises(errors.ParameterError) as caught:
         parse(text)
     assert repr(text) in str(caught.value)
 
 
-@pytest.mark.parametrize(("parse", "text", "meaning"), [
-    (values.parse_int, "-3", -3),
-    (values.parse_float, "0.5", 0.5),
-    (values.parse_maybe_float, "default", "default"),
-    (values.parse_maybe_float, "2", 2.0),
-    (values.parse_size, "1", 4),
-    (values.parse_size, "1.5g", 1536),
-    (values.parse_json, "[1]", [1]),
-    (values.parse_time, "90", 90),
-    (values.parse_time, "2h", 7200),
-    (values.parse_time, "1w", 604800),
-    (values.parse_filter_action, "PAUSE", "PAUSE"),
-    (values.parse_filter_action, "RATE_LIMIT 5", ["RATE_LIMIT", 5]),
-])
+@pytest.mark.parametrize(
+    ("parse", "text", "meaning"),
+    [
+        (values.parse_int, "-3", -3),
+        (values.parse_float, "0.5", 0.5),
+        (values.parse_maybe_float, "default", "default"),
+        (values.parse_maybe_float, "2", 2.0),
+        (values.parse_size, "1", 4),
+        (values.parse_size, "1.5g", 1536),
+        (values.parse_json, "[1]", [1]),
+        (values.parse_time, "90", 90),
+        (values.parse_time, "2h", 7200),
+        (values.parse_time, "1w", 604800),
+        (values.parse_filter_action, "PAUSE", "PAUSE"),
+        (values.parse_filter_action, "RATE_LIMIT 5", ["RATE_LIMIT", 5]),
+    ],
+)
 def test_read(parse: Any, text: str, meaning: Any) -> None:
     assert parse(text) == meaning
 
 
 def test_typed_params() -> None:
-    types = {"memory": "size", "auto": "bool", "vcpus": "int", "ratio": "float", "path": "string",
-             "link": "maybe-string"}
-    given = {"memory": "1g", "auto": False, "vcpus": "2", "ratio": "1.5", "path": False,
-             "link": None}
+    types = {
+        "memory": "size",
+        "auto": "bool",
+        "vcpus": "int",
+        "ratio": "float",
+        "path": "string",
+        "link": "maybe-string",
+    }
+    given = {
+        "memory": "1g",
+        "auto": False,
+        "vcpus": "2",
+        "ratio": "1.5",
+        "path": False,
+        "link": None,
+    }
     assert values.typed_params(given, types) == {
-        "memory": 1024, "auto": False, "vcpus": 2, "ratio": 1.5, "path": "", "link": None}
-    assert values.typed_params({"vcpus": "default"}, types, allowed=("default",)) \
-        == {"vcpus": "default"}
+        "memory": 1024,
+        "auto": False,
+        "vcpus": 2,
+        "ratio": 1.5,
+        "path": "",
+        "link": None,
+    }
+    assert values.typed_params({"vcpus": "default"}, types, allowed=("default",)) == {
+        "vcpus": "default"
+    }
     assert values.typed_params({}, types) == {}
 
 
-@pytest.mark.parametrize("given", [
-    {"nosuch": "1"}, {"vcpus": "many"}, {"auto": "maybe"}, {"memory": True}, {"path": None}])
+@pytest.mark.parametrize(
+    "given",
+    [{"nosuch": "1"}, {"vcpus": "many"}, {"auto": "maybe"}, {"memory": True}, {"path": None}],
+)
 def test_typed_params_refuses(given: dict[str, Any]) -> None:
     types = {"memory": "size", "auto": "bool", "vcpus": "int", "path": "string"}
     with pytest.raises(errors.TypeEnforcementError) as caught:

@@ -50,7 +50,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Path
     Path(here.ssconf_file("master_node")).write_text("node1.example.com\n", encoding="utf-8")
     (tmp_path / "hosts").write_text(
         "127.0.9.1 node1.example.com node1\n127.0.9.2 node2.example.com node2\n"
-        "127.0.9.100 cluster.example.com\n", encoding="utf-8")
+        "127.0.9.100 cluster.example.com\n",
+        encoding="utf-8",
+    )
     yield here
 
 
@@ -64,10 +66,12 @@ def master(here: paths.Paths) -> Iterator[FakeMaster]:
 @pytest.fixture
 def gnt(capsys: pytest.CaptureFixture[str], here: paths.Paths) -> Gnt:
     """Run ``gnt("instance list -o name")``; further words are taken as they are."""
+
     def run(line: str, *more: str) -> Ended:
         program, *words = shlex.split(line)
         module = importlib.import_module(programs.PROGRAMS[f"gnt-{program}"])
         code = main.run(module.PROGRAM, [*words, *more])
         captured = capsys.readouterr()
         return Ended(code, captured.out, captured.err)
+
     return run

@@ -35,16 +35,19 @@ def test_rename_asks(gnt: Gnt, named: FakeMaster, monkeypatch: pytest.MonkeyPatc
     assert gnt("cluster rename --dry-run new.example.com") == (0, "", "")
 
 
-@pytest.mark.parametrize(("line", "code", "fragment"), [
-    ("", 1, "either --to or --resume"),
-    ("--to 3.1 --resume", 1, "either --to or --resume"),
-    ("--to x", 1, "not a version"),
-    ("--to 3", 1, "not a version"),
-    ("--resume", 0, "no upgrade to resume"),
-    ("--to 9.9", 1, "Install version 9.9 on all nodes"),
-    ("--to 3.1", 0, "already"),
-    ("--to 3.1.0", 0, "already"),
-])
+@pytest.mark.parametrize(
+    ("line", "code", "fragment"),
+    [
+        ("", 1, "either --to or --resume"),
+        ("--to 3.1 --resume", 1, "either --to or --resume"),
+        ("--to x", 1, "not a version"),
+        ("--to 3", 1, "not a version"),
+        ("--resume", 0, "no upgrade to resume"),
+        ("--to 9.9", 1, "Install version 9.9 on all nodes"),
+        ("--to 3.1", 0, "already"),
+        ("--to 3.1.0", 0, "already"),
+    ],
+)
 def test_upgrade(gnt: Gnt, master: FakeMaster, line: str, code: int, fragment: str) -> None:
     master.cluster_info = {"config_version": const.CONFIG_VERSION, "software_version": "3.1.0"}
     ended = gnt(f"cluster upgrade {line}")
@@ -94,8 +97,12 @@ def test_nothing_to_say_about_good_disks(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_bad_disks(gnt: Gnt, master: FakeMaster) -> None:
-    groups(master, [{"node2": "no lvs"}, ["web"], {}],
-           [{}, [], {"db": [["node3", "xenvg/db"]]}], errors.OpExecError("group is gone"))
+    groups(
+        master,
+        [{"node2": "no lvs"}, ["web"], {}],
+        [{}, [], {"db": [["node3", "xenvg/db"]]}],
+        errors.OpExecError("group is gone"),
+    )
     ended = gnt("cluster verify-disks")
     assert ended.code == 1
     lines = ended.out.splitlines()
@@ -103,8 +110,11 @@ def test_bad_disks(gnt: Gnt, master: FakeMaster) -> None:
     assert "Activating disks for instance 'web'" in lines
     assert "  node3 xenvg/db" in lines
     assert "group is gone" in ended.err
-    assert [op["instance_name"] for op in master.opcodes()
-            if op["OP_ID"] == "OP_INSTANCE_ACTIVATE_DISKS"] == ["web"]
+    assert [
+        op["instance_name"]
+        for op in master.opcodes()
+        if op["OP_ID"] == "OP_INSTANCE_ACTIVATE_DISKS"
+    ] == ["web"]
 
 
 def test_disks_that_can_be_activated_are_no_failure(gnt: Gnt, master: FakeMaster) -> None:

@@ -18,27 +18,49 @@ NODE1, NODE2, NODE3 = NODES = [f"node{number}.example.com" for number in (1, 2, 
 
 
 def node(number: int, **changes: Any) -> dict[str, Any]:
-    return {"name": f"node{number}.example.com", "master": number == 1, "offline": False,
-            "powered": True, "pip": f"192.0.2.{number}", "ndparams": {"oob_program": "/bin/oob"},
-            "group": "default", **changes}
+    return {
+        "name": f"node{number}.example.com",
+        "master": number == 1,
+        "offline": False,
+        "powered": True,
+        "pip": f"192.0.2.{number}",
+        "ndparams": {"oob_program": "/bin/oob"},
+        "group": "default",
+        **changes,
+    }
 
 
 def instance(name: str, primary: int = 2, *secondaries: int, **changes: Any) -> dict[str, Any]:
-    return {"name": name, "pnode": f"node{primary}.example.com",
-            "snodes": [f"node{number}.example.com" for number in secondaries],
-            "admin_state": "up", "oper_state": True, **changes}
+    return {
+        "name": name,
+        "pnode": f"node{primary}.example.com",
+        "snodes": [f"node{number}.example.com" for number in secondaries],
+        "admin_state": "up",
+        "oper_state": True,
+        **changes,
+    }
 
 
-def plan(nodes: list[dict[str, Any]], instances: list[dict[str, Any]], on: bool = False,
-         everything: bool = False) -> cluster_epo.Plan:
+def plan(
+    nodes: list[dict[str, Any]],
+    instances: list[dict[str, Any]],
+    on: bool = False,
+    everything: bool = False,
+) -> cluster_epo.Plan:
     return cluster_epo.plan(nodes, instances, on=on, everything=everything)
 
 
 def test_off() -> None:
-    todo = plan([node(2), node(3, offline=True)], [
-        instance("here"), instance("mirror", 1, 3), instance("elsewhere", 1),
-        instance("stopped", 2, admin_state="down", oper_state=False),
-        instance("crashed", 2, oper_state=False)])
+    todo = plan(
+        [node(2), node(3, offline=True)],
+        [
+            instance("here"),
+            instance("mirror", 1, 3),
+            instance("elsewhere", 1),
+            instance("stopped", 2, admin_state="down", oper_state=False),
+            instance("crashed", 2, oper_state=False),
+        ],
+    )
     assert todo.switch == [NODE2, NODE3]
     assert todo.to_mark == [NODE2]
     assert set(todo.instances) == {"here", "mirror"}
@@ -46,8 +68,7 @@ def test_off() -> None:
 
 
 def test_off_once_more_has_nothing_to_do() -> None:
-    assert not plan([node(2, powered=False, offline=True)],
-                    [instance("here", oper_state=None)])
+    assert not plan([node(2, powered=False, offline=True)], [instance("here", oper_state=None)])
 
 
 def test_off_for_the_master() -> None:
@@ -63,9 +84,15 @@ def test_nodes_without_a_helper() -> None:
 
 
 def test_on() -> None:
-    todo = plan([node(1), node(2, powered=False, offline=True), node(3, offline=True)], [
-        instance("here", oper_state=None), instance("runs", 1, 2),
-        instance("stopped", 2, admin_state="down", oper_state=None)], on=True)
+    todo = plan(
+        [node(1), node(2, powered=False, offline=True), node(3, offline=True)],
+        [
+            instance("here", oper_state=None),
+            instance("runs", 1, 2),
+            instance("stopped", 2, admin_state="down", oper_state=None),
+        ],
+        on=True,
+    )
     assert todo.switch == [NODE2]
     # The third was switched on, but not taken into service.
     assert todo.to_mark == [NODE2, NODE3]
@@ -81,22 +108,30 @@ def cluster(master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> FakeMaster:
     master.rows["node"] = [node(1), node(2), node(3)]
     master.rows["instance"] = [instance("web"), instance("db", 1)]
     master.results["OP_OOB_COMMAND"] = lambda op: [
-        [[0, name], [0, None]] for name in op["node_names"]]
+        [[0, name], [0, None]] for name in op["node_names"]
+    ]
     monkeypatch.setattr(cluster_epo, "_sleep", lambda seconds: None)
     return master
 
 
 def done(master: FakeMaster) -> list[tuple[str, Any]]:
-    about = {"OP_INSTANCE_SHUTDOWN": "instance_name", "OP_INSTANCE_STARTUP": "instance_name",
-             "OP_NODE_SET_PARAMS": "node_name", "OP_OOB_COMMAND": "node_names"}
+    about = {
+        "OP_INSTANCE_SHUTDOWN": "instance_name",
+        "OP_INSTANCE_STARTUP": "instance_name",
+        "OP_NODE_SET_PARAMS": "node_name",
+        "OP_OOB_COMMAND": "node_names",
+    }
     return [(op["OP_ID"], op[about[op["OP_ID"]]]) for op in master.opcodes()]
 
 
 def test_switching_off(gnt: Gnt, cluster: FakeMaster) -> None:
     assert gnt(f"cluster epo -f {NODE2} {NODE3}").code == 0
     assert done(cluster) == [
-        ("OP_INSTANCE_SHUTDOWN", "web"), ("OP_NODE_SET_PARAMS", NODE2),
-        ("OP_NODE_SET_PARAMS", NODE3), ("OP_OOB_COMMAND", [NODE2, NODE3])]
+        ("OP_INSTANCE_SHUTDOWN", "web"),
+        ("OP_NODE_SET_PARAMS", NODE2),
+        ("OP_NODE_SET_PARAMS", NODE3),
+        ("OP_OOB_COMMAND", [NODE2, NODE3]),
+    ]
     stop, mark, _mark, power = cluster.opcodes()
     assert (stop["no_remember"], stop["timeout"]) == (True, 120)
     assert (mark["offline"], mark["force"]) == (True, True)
@@ -141,8 +176,10 @@ def test_the_master_goes_last(gnt: Gnt, cluster: FakeMaster, tmp_path: Path) -> 
 def test_the_way_back(gnt: Gnt, cluster: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.rows["node"][1].update(powered=False, offline=True)
     cluster.rows["node"][2].update(powered=False, offline=True)
-    cluster.rows["instance"] = [instance("web", oper_state=None),
-                                instance("lost", 3, oper_state=None)]
+    cluster.rows["instance"] = [
+        instance("web", oper_state=None),
+        instance("lost", 3, oper_state=None),
+    ]
     up: list[str] = []
 
     def listens(address: str, port: int, timeout_s: float) -> bool:
@@ -162,8 +199,10 @@ def test_the_way_back(gnt: Gnt, cluster: FakeMaster, monkeypatch: pytest.MonkeyP
     assert f"Node {NODE3} did not come back" in ended.err
     assert "Not started, because a node is missing: lost" in ended.err
     assert done(cluster) == [
-        ("OP_OOB_COMMAND", [NODE2, NODE3]), ("OP_NODE_SET_PARAMS", NODE2),
-        ("OP_INSTANCE_STARTUP", "web")]
+        ("OP_OOB_COMMAND", [NODE2, NODE3]),
+        ("OP_NODE_SET_PARAMS", NODE2),
+        ("OP_INSTANCE_STARTUP", "web"),
+    ]
     assert cluster.opcodes()[1]["offline"] is False
 
 

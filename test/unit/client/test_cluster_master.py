@@ -32,8 +32,9 @@ def survey(**answers: Standing) -> failover.Survey:
     failures = {name: f"node {name} is unreachable" for name in members.nodes if name not in given}
     ballot = Ballot(ME, frozenset(members.nodes), members.candidates, moving=True)
     voting: Any = SimpleNamespace(ballot=ballot)
-    return failover.Survey(ME, members, voting, Votes(given, failures, (E,)), judge(ballot, given),
-                           members.master)
+    return failover.Survey(
+        ME, members, voting, Votes(given, failures, (E,)), judge(ballot, given), members.master
+    )
 
 
 def standing(serial: int = 5) -> Standing:
@@ -58,13 +59,17 @@ def test_failover(gnt: Gnt, moved: list[dict[str, Any]]) -> None:
     assert gnt("cluster masterfailover --ignore-offline-nodes=no").code == 0
     assert gnt("cluster master-failover --no-voting --yes-do-it").code == 0
     assert moved == [
-        {"no_voting": False, "ignore_offline": True}, {"no_voting": False, "ignore_offline": False},
-        {"no_voting": True, "ignore_offline": True}]
+        {"no_voting": False, "ignore_offline": True},
+        {"no_voting": False, "ignore_offline": False},
+        {"no_voting": True, "ignore_offline": True},
+    ]
 
 
-def test_no_voting_is_confirmed(gnt: Gnt, moved: list[dict[str, Any]],
-                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_voting_is_confirmed(
+    gnt: Gnt, moved: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ganeti.cli import terminal
+
     questions: list[str] = []
 
     def refuse(question: str) -> bool:
@@ -90,8 +95,14 @@ def test_dry_run(gnt: Gnt, moved: list[dict[str, Any]], monkeypatch: pytest.Monk
     ended = gnt("cluster master-failover --dry-run")
     assert ended.code == 0
     lines = ended.out.splitlines()
-    assert lines[1].split()[:6] == ["node1.example.com", "yes", "node1.example.com", "3", "3/5",
-                                    "3/9"]
+    assert lines[1].split()[:6] == [
+        "node1.example.com",
+        "yes",
+        "node1.example.com",
+        "3",
+        "3/5",
+        "3/9",
+    ]
     assert "is unreachable" in lines[3]
     assert lines[-1] == f"{ME} may become the master in place of node1.example.com."
     assert moved == []
@@ -121,10 +132,14 @@ def test_ping_without_a_master(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> Non
     assert "protocol error" not in ended.err
 
 
-@pytest.mark.parametrize(("line", "op_id"), [
-    ("cluster activate-master-ip", "OP_CLUSTER_ACTIVATE_MASTER_IP"),
-    ("cluster deactivate-master-ip --yes", "OP_CLUSTER_DEACTIVATE_MASTER_IP"),
-    ("cluster redist-conf", "OP_CLUSTER_REDIST_CONF")])
+@pytest.mark.parametrize(
+    ("line", "op_id"),
+    [
+        ("cluster activate-master-ip", "OP_CLUSTER_ACTIVATE_MASTER_IP"),
+        ("cluster deactivate-master-ip --yes", "OP_CLUSTER_DEACTIVATE_MASTER_IP"),
+        ("cluster redist-conf", "OP_CLUSTER_REDIST_CONF"),
+    ],
+)
 def test_jobs(gnt: Gnt, master: FakeMaster, line: str, op_id: str) -> None:
     assert gnt(line) == (0, "", "")
     assert master.opcode()["OP_ID"] == op_id

@@ -21,11 +21,17 @@ RULER = "-" * 48
 @pytest.fixture
 def nodes(master: FakeMaster) -> FakeMaster:
     master.rows["node"] = [
-        {"name": name, "pip": f"192.0.2.{number}", "sip": f"198.51.100.{number}",
-         "master": number == 1, "offline": False, "group": "default"}
-        for number, name in enumerate(NODES, 1)]
+        {
+            "name": name,
+            "pip": f"192.0.2.{number}",
+            "sip": f"198.51.100.{number}",
+            "master": number == 1,
+            "offline": False,
+            "group": "default",
+        }
+        for number, name in enumerate(NODES, 1)
+    ]
     return master
-
 
 
 def done(stdout: str = "", exit_code: int | None = 0, signal: int | None = None) -> Any:
@@ -41,8 +47,11 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
         found.append((node.name, command))
         if command == "crash":
             raise errors.CommandError(["ssh"], 127, "no ssh")
-        return done(f"on {node.address}\n", int(node.name == NODE2)) if command != "die" \
+        return (
+            done(f"on {node.address}\n", int(node.name == NODE2))
+            if command != "die"
             else done("", None, 9)
+        )
 
     monkeypatch.setattr(reach.Node, "run", run)
     return found
@@ -53,19 +62,22 @@ def test_command(gnt: Gnt, nodes: FakeMaster, runs: list[tuple[str, str]]) -> No
     assert ended.code == 0
     assert ended.out == "".join(
         f"{RULER}\nnode: {name}\non 192.0.2.{number}\n\nreturn code = {code}\n"
-        for name, number, code in ((NODE2, 2, 1), (NODE3, 3, 0), (NODE1, 1, 0)))
+        for name, number, code in ((NODE2, 2, 1), (NODE3, 3, 0), (NODE1, 1, 0))
+    )
     assert sorted(runs) == [(name, "uname -a") for name in NODES]
     assert runs[-1][0] == NODE1
 
 
-def test_command_with_names_and_failures_only(gnt: Gnt, nodes: FakeMaster,
-                                              runs: list[tuple[str, str]]) -> None:
+def test_command_with_names_and_failures_only(
+    gnt: Gnt, nodes: FakeMaster, runs: list[tuple[str, str]]
+) -> None:
     ended = gnt("cluster command -M --failure-only true")
     assert ended.out == f"{RULER}\n{NODE2}: on 192.0.2.2\nreturn code = 1\n"
 
 
-def test_command_that_cannot_be_run(gnt: Gnt, nodes: FakeMaster,
-                                    runs: list[tuple[str, str]]) -> None:
+def test_command_that_cannot_be_run(
+    gnt: Gnt, nodes: FakeMaster, runs: list[tuple[str, str]]
+) -> None:
     ended = gnt(f"cluster command -n {NODE3} crash")
     assert ended.code == 0
     assert "no ssh" in ended.out
@@ -73,8 +85,9 @@ def test_command_that_cannot_be_run(gnt: Gnt, nodes: FakeMaster,
     assert "return code = 137" in gnt(f"cluster command -n {NODE3} die").out
 
 
-def test_offline_nodes_are_left_out(gnt: Gnt, nodes: FakeMaster,
-                                    runs: list[tuple[str, str]]) -> None:
+def test_offline_nodes_are_left_out(
+    gnt: Gnt, nodes: FakeMaster, runs: list[tuple[str, str]]
+) -> None:
     nodes.rows["node"][2]["offline"] = True
     ended = gnt("cluster command true")
     assert ended.err == f"Note: skipping offline node(s): {NODE3}\n"
@@ -94,8 +107,9 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     return found
 
 
-def test_copyfile(gnt: Gnt, nodes: FakeMaster, here: paths.Paths,
-                  copies: list[tuple[str, str, str]]) -> None:
+def test_copyfile(
+    gnt: Gnt, nodes: FakeMaster, here: paths.Paths, copies: list[tuple[str, str, str]]
+) -> None:
     path = Path(here.root) / "etc/note"
     path.parent.mkdir(exist_ok=True)
     path.write_text("x")
@@ -108,12 +122,15 @@ def test_copyfile(gnt: Gnt, nodes: FakeMaster, here: paths.Paths,
     assert ended.code == 1
     assert f"to node {NODE3} failed" in ended.err
     assert "disk full" in ended.err
-    assert sorted(copies) == [(NODE2, "198.51.100.2", str(path)),
-                              (NODE3, "198.51.100.3", str(path))]
+    assert sorted(copies) == [
+        (NODE2, "198.51.100.2", str(path)),
+        (NODE3, "198.51.100.3", str(path)),
+    ]
 
 
-def test_files_that_other_nodes_cannot_have(gnt: Gnt, nodes: FakeMaster, tmp_path: Path,
-                                            copies: list[tuple[str, str, str]]) -> None:
+def test_files_that_other_nodes_cannot_have(
+    gnt: Gnt, nodes: FakeMaster, tmp_path: Path, copies: list[tuple[str, str, str]]
+) -> None:
     outside = tmp_path / "outside"
     outside.write_text("x")
     assert "is not below" in gnt(f"cluster copyfile {outside}").err
@@ -156,15 +173,18 @@ def test_scp_to_an_ipv6_address() -> None:
     assert argv[-1] == "root@[2001:db8::1]:/f"
 
 
-def test_virtual_nodes_are_directories(here: paths.Paths, tmp_path: Path,
-                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_virtual_nodes_are_directories(
+    here: paths.Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(process, "run", lambda argv, **_options: ran.append(argv))
     node = reach.Node(NODE2, "127.0.9.2")
     node.run("true")
     node.copy(f"{here.root}/etc/note")
-    assert ran == [[f"{tmp_path}/{NODE2}/cmd", "sh", "-c", "true"],
-                   ["cp", "-p", "--", f"{here.root}/etc/note", f"{tmp_path}/{NODE2}/etc/note"]]
+    assert ran == [
+        [f"{tmp_path}/{NODE2}/cmd", "sh", "-c", "true"],
+        ["cp", "-p", "--", f"{here.root}/etc/note", f"{tmp_path}/{NODE2}/etc/note"],
+    ]
     monkeypatch.delenv("GANETI_VCLUSTER")
     with pytest.raises(errors.OpPrereqError, match="GANETI_VCLUSTER"):
         node.run("true")

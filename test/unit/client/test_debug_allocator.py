@@ -50,13 +50,16 @@ def test_options(gnt: Gnt, master: FakeMaster, line: str, fields: dict[str, obje
     assert {name: sent[name] for name in fields} == fields
 
 
-@pytest.mark.parametrize(("line", "code", "text"), [
-    ("a b", 1, "mode relocate is about one name, not 2"),
-    ("--disks big a", 1, "--disks: cannot read 'big'"),
-    ("--nics a/b/c/d a", 1, "'a/b/c/d' is not of the form"),
-    ("-m everything a", 2, "everything"),
-    ("", 1, ""),
-])
+@pytest.mark.parametrize(
+    ("line", "code", "text"),
+    [
+        ("a b", 1, "mode relocate is about one name, not 2"),
+        ("--disks big a", 1, "--disks: cannot read 'big'"),
+        ("--nics a/b/c/d a", 1, "'a/b/c/d' is not of the form"),
+        ("-m everything a", 2, "everything"),
+        ("", 1, ""),
+    ],
+)
 def test_mistakes(gnt: Gnt, master: FakeMaster, line: str, code: int, text: str) -> None:
     ended = gnt(f"debug iallocator {line}")
     assert ended.code == code

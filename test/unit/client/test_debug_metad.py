@@ -20,8 +20,14 @@ def _daemon(monkeypatch: pytest.MonkeyPatch) -> None:
         return known.get(name)
 
     monkeypatch.setattr(client, "echo", lambda text: text)
-    monkeypatch.setattr(client, "instances", lambda: [
-        ["web1", "169.254.0.7", "debian", "install", None], ["web2", "169.254.0.8", "", None, 0.0]])
+    monkeypatch.setattr(
+        client,
+        "instances",
+        lambda: [
+            ["web1", "169.254.0.7", "debian", "install", None],
+            ["web2", "169.254.0.8", "", None, 0.0],
+        ],
+    )
     monkeypatch.setattr(client, "report", report)
     monkeypatch.setattr(client, "remove", lambda name: known.pop(name, None) is not None)
 
@@ -37,8 +43,7 @@ def test_list(gnt: Gnt) -> None:
 
 
 def test_report(gnt: Gnt) -> None:
-    assert gnt("debug metad report web1").out == (
-        "started: yes\nexit code: 3\n  one?[2J\n  two\n")
+    assert gnt("debug metad report web1").out == ("started: yes\nexit code: 3\n  one?[2J\n  two\n")
     assert "does not know a guest 'web9'" in gnt("debug metad report web9").err
 
 
@@ -47,10 +52,15 @@ def test_forget(gnt: Gnt) -> None:
     assert gnt("debug metad forget web1") == (0, "", "guest 'web1' was not known\n")
 
 
-@pytest.mark.parametrize(("words", "fragment"), [
-    ("", "at least 1 argument"), ("dance", "'dance' is nothing that can be asked"),
-    ("echo", "'echo' takes 1 argument, not 0"), ("list x", "'list' takes 0 arguments, not 1"),
-])
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        ("", "at least 1 argument"),
+        ("dance", "'dance' is nothing that can be asked"),
+        ("echo", "'echo' takes 1 argument, not 0"),
+        ("list x", "'list' takes 0 arguments, not 1"),
+    ],
+)
 def test_what_cannot_be_asked(gnt: Gnt, words: str, fragment: str) -> None:
     ended = gnt(f"debug metad {words}")
     assert ended.code == 1 and fragment in ended.err
@@ -59,6 +69,7 @@ def test_what_cannot_be_asked(gnt: Gnt, words: str, fragment: str) -> None:
 def test_without_a_daemon(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_text: str) -> str:
         raise client.NotRunning("ganeti-metad does not run on this node")
+
     monkeypatch.setattr(client, "echo", fail)
     ended = gnt("debug metad echo hello")
     assert ended.code == 1 and "ganeti-metad does not run on this node" in ended.err

@@ -41,14 +41,22 @@ class Queue(FakeMaster):
         rows: list[list[Any]] = []
         for ops in given:
             good = ops and all(
-                op.get("OP_ID") in ("OP_TEST_DELAY",) and not isinstance(op["duration"], str)
-                and op.get("priority") != 99 and "nosuch" not in op for op in ops)
-            rows.append([True, self._submit(ops)] if good or self.fault == "takes everything"
-                        else [False, "refused"])
+                op.get("OP_ID") in ("OP_TEST_DELAY",)
+                and not isinstance(op["duration"], str)
+                and op.get("priority") != 99
+                and "nosuch" not in op
+                for op in ops
+            )
+            rows.append(
+                [True, self._submit(ops)]
+                if good or self.fault == "takes everything"
+                else [False, "refused"]
+            )
         return rows
 
-    def _do_WaitForJobChange(self, job_id: int, fields: Any, info: Any, serial: Any,
-                             timeout_s: Any) -> Any:
+    def _do_WaitForJobChange(
+        self, job_id: int, fields: Any, info: Any, serial: Any, timeout_s: Any
+    ) -> Any:
         job = self.jobs[job_id]
         if job.ops[0]["OP_ID"] != "OP_TEST_JQUEUE":
             return super()._do_WaitForJobChange(job_id, fields, info, serial, timeout_s)
@@ -73,14 +81,16 @@ class Queue(FakeMaster):
         lines: list[Any] = []
         count = len(job.ops)
         for index, op in enumerate(job.ops):
+
             def states(now: str, index: int = index) -> list[str]:
                 return ["success"] * index + [now] + ["queued"] * (count - index - 1)
 
             def stop(status: str, where: str, argument: Any, index: int = index) -> None:
                 if self.fault == "says queued":
                     status = "queued"
-                lines.append((status, states(status, index), "jqueue-test",
-                              [self.path, where, argument]))
+                lines.append(
+                    (status, states(status, index), "jqueue-test", [self.path, where, argument])
+                )
 
             stop("waiting", "expandnames", None)
             stop("running", "exec", None)
@@ -98,23 +108,29 @@ class Queue(FakeMaster):
         failing = [op["fail"] for op in job.ops]
         first = failing.index(True) if True in failing else len(failing)
         ill = self.fault == "never fails"
-        job.states = ["success" if ill or index < first else "error"
-                      for index in range(len(failing))]
-        job.results = [True] * first + [
-            ["OpExecError", ["Opcode failure was requested"]]] * (len(failing) - first)
+        job.states = [
+            "success" if ill or index < first else "error" for index in range(len(failing))
+        ]
+        job.results = [True] * first + [["OpExecError", ["Opcode failure was requested"]]] * (
+            len(failing) - first
+        )
         job.status = "success" if ill or first == len(failing) else "error"
 
 
-@pytest.mark.parametrize(("fault", "fragment"), [
-    ("", ""),
-    ("takes everything", "was taken"),
-    ("ignores dependencies", "began before"),
-    ("says queued", "is queued"),
-    ("loses a message", "messages were sent"),
-    ("never fails", "though it had to fail"),
-])
-def test_the_queue_under_test(gnt: Gnt, here: Any, rendezvous: str, fault: str, fragment: str,
-                              monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("fault", "fragment"),
+    [
+        ("", ""),
+        ("takes everything", "was taken"),
+        ("ignores dependencies", "began before"),
+        ("says queued", "is queued"),
+        ("loses a message", "messages were sent"),
+        ("never fails", "though it had to fail"),
+    ],
+)
+def test_the_queue_under_test(
+    gnt: Gnt, here: Any, rendezvous: str, fault: str, fragment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(debug_queue, "_SETTLE_S", 0.0)
     with Queue(rendezvous, fault).serve(here):
         ended = gnt("debug test-jobqueue")
@@ -143,23 +159,29 @@ def test_secret_parameters(gnt: Gnt, master: FakeMaster) -> None:
 
 @pytest.fixture
 def locks(master: FakeMaster) -> FakeMaster:
-    master.fields["lock"] = [{"name": name, "title": name, "kind": "other", "doc": name}
-                             for name in ("name", "mode", "owner", "pending")]
+    master.fields["lock"] = [
+        {"name": name, "title": name, "kind": "other", "doc": name}
+        for name in ("name", "mode", "owner", "pending")
+    ]
     master.rows["lock"] = [
         {"name": "node/a", "mode": "exclusive", "owner": ["7"], "pending": [["shared", ["8"]]]},
         {"name": "cluster/BGL", "mode": "shared", "owner": ["7", "9"], "pending": None},
-        {"name": "node/b", "mode": None, "owner": None, "pending": None}]
+        {"name": "node/b", "mode": None, "owner": None, "pending": None},
+    ]
     return master
 
 
-@pytest.mark.parametrize(("words", "out"), [
-    ("echo a b", "a b\n"),
-    ("listlocks 7", "node/a exclusive\ncluster/BGL shared\n"),
-    ("listlocks 8", ""),
-    ("listalllocks", "node/a\ncluster/BGL\n"),
-    ("listalllocksstatus", "node/a exclusive 7\ncluster/BGL shared 7,9\n"),
-    ("listlockswaitingstatus", "node/a shared 8\n"),
-])
+@pytest.mark.parametrize(
+    ("words", "out"),
+    [
+        ("echo a b", "a b\n"),
+        ("listlocks 7", "node/a exclusive\ncluster/BGL shared\n"),
+        ("listlocks 8", ""),
+        ("listalllocks", "node/a\ncluster/BGL\n"),
+        ("listalllocksstatus", "node/a exclusive 7\ncluster/BGL shared 7,9\n"),
+        ("listlockswaitingstatus", "node/a shared 8\n"),
+    ],
+)
 def test_wconfd(gnt: Gnt, locks: FakeMaster, words: str, out: str) -> None:
     assert gnt(f"debug wconfd {words}") == (0, out, "")
 

@@ -26,7 +26,9 @@ Name = tuple[str, str]
 
 #: Submitting, by whatever way.
 SUBMITTING = {("ganeti.cli.jobs", name) for name in ("run_opcode", "run_opcodes", "JobSet")} | {
-    ("", "submit_job"), ("", "submit_many_jobs")}
+    ("", "submit_job"),
+    ("", "submit_many_jobs"),
+}
 
 #: Commands with jobs and without a dry run.
 EXCEPTIONS = {
@@ -64,15 +66,19 @@ def mentions() -> dict[Name, set[Name]]:
         for path in (LIB / room).glob("*.py"):
             module = f"ganeti.{room}.{path.stem}"
             tree = ast.parse(path.read_text(encoding="utf-8"))
-            imported = {alias.asname or alias.name: (node.module, alias.name)
-                        for node in ast.walk(tree)
-                        if isinstance(node, ast.ImportFrom) and node.module
-                        for alias in node.names}
+            imported = {
+                alias.asname or alias.name: (node.module, alias.name)
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom) and node.module
+                for alias in node.names
+            }
             for node in tree.body:
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                     found[module, node.name] = {
-                        name for inner in ast.walk(node)
-                        for name in _mentioned(inner, module, imported)}
+                        name
+                        for inner in ast.walk(node)
+                        for name in _mentioned(inner, module, imported)
+                    }
     return found
 
 
@@ -124,6 +130,7 @@ def test_exceptions_exist() -> None:
 
 # -- commands which do more than submit ------------------------------------------------------------
 
+
 def test_a_node_is_not_prepared(gnt: Gnt, master: FakeMaster, here: paths.Paths) -> None:
     """Neither over SSH, nor with a token."""
     master.errors["QueryNodes"] = errors.OpPrereqError("no node node2", errors.ECODE_NOENT)
@@ -157,14 +164,32 @@ def test_a_cluster_is_not_destroyed(gnt: Gnt, master: FakeMaster, here: paths.Pa
 
 
 def test_an_emergency_is_only_announced(gnt: Gnt, master: FakeMaster) -> None:
-    master.rows["node"] = [{
-        "name": "node2.example.com", "master": False, "offline": False, "powered": True,
-        "pip": "192.0.2.2", "ndparams": {}}]
-    master.rows["instance"] = [{"name": "web", "pnode": "node2.example.com", "snodes": [],
-                                "admin_state": "up", "oper_state": True}]
+    master.rows["node"] = [
+        {
+            "name": "node2.example.com",
+            "master": False,
+            "offline": False,
+            "powered": True,
+            "pip": "192.0.2.2",
+            "ndparams": {},
+        }
+    ]
+    master.rows["instance"] = [
+        {
+            "name": "web",
+            "pnode": "node2.example.com",
+            "snodes": [],
+            "admin_state": "up",
+            "oper_state": True,
+        }
+    ]
     done = gnt("cluster epo --dry-run node2.example.com")
-    assert done == (0, "These nodes will be switched off:\n  node2.example.com\n"
-                       "and these instances stopped:\n  web\n", "")
+    assert done == (
+        0,
+        "These nodes will be switched off:\n  node2.example.com\n"
+        "and these instances stopped:\n  web\n",
+        "",
+    )
     assert master.opcodes() == []
 
 

@@ -12,8 +12,13 @@ from fakes.luxi_master import FakeMaster
 
 from .conftest import Gnt
 
-WEB = {"name": "web1", "disk_template": "file", "disks": [{"size": "1g"}, {"size": 5}],
-       "os_type": "tiny", "pnode": "node1"}
+WEB = {
+    "name": "web1",
+    "disk_template": "file",
+    "disks": [{"size": "1g"}, {"size": 5}],
+    "os_type": "tiny",
+    "pnode": "node1",
+}
 
 
 @pytest.fixture
@@ -33,16 +38,19 @@ def test_what_is_sent(gnt: Gnt, master: FakeMaster, file: Path) -> None:
     assert second["forthcoming"] and second["nics"] == []
 
 
-@pytest.mark.parametrize(("content", "fragment"), [
-    ("[", "instances.json"),
-    ("{}", "is not a list of instances"),
-    ("[]", "is not a list of instances"),
-    ("[5]", "instance 0 is not a dictionary"),
-    ([{**WEB, "sizes": 1}], "instance 0 has unknown keys sizes"),
-    ([WEB, {**WEB, "disks": [{"size": "20x"}]}], "instance 1: disk 0: size: unknown unit 'x'"),
-    ([{**WEB, "disks": 5}], "instance 0"),
-    ([{**WEB, "forthcoming": "perhaps"}], "forthcoming"),
-])
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        ("[", "instances.json"),
+        ("{}", "is not a list of instances"),
+        ("[]", "is not a list of instances"),
+        ("[5]", "instance 0 is not a dictionary"),
+        ([{**WEB, "sizes": 1}], "instance 0 has unknown keys sizes"),
+        ([WEB, {**WEB, "disks": [{"size": "20x"}]}], "instance 1: disk 0: size: unknown unit 'x'"),
+        ([{**WEB, "disks": 5}], "instance 0"),
+        ([{**WEB, "forthcoming": "perhaps"}], "forthcoming"),
+    ],
+)
 def test_slips(content: Any, fragment: str, gnt: Gnt, master: FakeMaster, file: Path) -> None:
     file.write_text(content if isinstance(content, str) else json.dumps(content))
     ended = gnt(f"instance batch-create {file}")

@@ -24,26 +24,46 @@ def _stay(monkeypatch: pytest.MonkeyPatch) -> None:
         if program == "nosuch":
             raise FileNotFoundError(2, "No such file or directory")
         raise Became(argv)
+
     monkeypatch.setattr(os, "execvp", become)
 
 
 def console(**values: Any) -> dict[str, Any]:
-    return {"instance": "web1", "kind": "msg", "message": None, "host": None, "port": None,
-            "user": None, "command": None, "display": None, **values}
+    return {
+        "instance": "web1",
+        "kind": "msg",
+        "message": None,
+        "host": None,
+        "port": None,
+        "user": None,
+        "command": None,
+        "display": None,
+        **values,
+    }
 
 
-@pytest.mark.parametrize(("described", "text"), [
-    (console(message="no console with this hypervisor"), "no console with this hypervisor\n"),
-    (console(kind="vnc", host="node1", port=11000, display=5100),
-     "Instance web1 has VNC listening on node1:11000 (display 5100), URL <vnc://node1:11000/>\n"),
-    (console(kind="vnc", host="node1", port=5800),
-     "Instance web1 has VNC listening on node1:5800, URL <vnc://node1:5800/>\n"),
-    (console(kind="spice", host="node1", port=11000),
-     "Instance web1 has SPICE listening on node1:11000, URL <spice://node1:11000/>\n"),
-])
+@pytest.mark.parametrize(
+    ("described", "text"),
+    [
+        (console(message="no console with this hypervisor"), "no console with this hypervisor\n"),
+        (
+            console(kind="vnc", host="node1", port=11000, display=5100),
+            "Instance web1 has VNC listening on node1:11000 (display 5100), URL <vnc://node1:11000/>\n",
+        ),
+        (
+            console(kind="vnc", host="node1", port=5800),
+            "Instance web1 has VNC listening on node1:5800, URL <vnc://node1:5800/>\n",
+        ),
+        (
+            console(kind="spice", host="node1", port=11000),
+            "Instance web1 has SPICE listening on node1:11000, URL <spice://node1:11000/>\n",
+        ),
+    ],
+)
 @pytest.mark.parametrize("option", ["", "--show-cmd "])
-def test_shown(described: dict[str, Any], text: str, option: str, gnt: Gnt,
-               master: FakeMaster) -> None:
+def test_shown(
+    described: dict[str, Any], text: str, option: str, gnt: Gnt, master: FakeMaster
+) -> None:
     master.results["OP_INSTANCE_CONSOLE"] = described
     assert gnt(f"instance console {option}web1") == (0, text, "")
 
@@ -64,9 +84,11 @@ def test_a_shell_line(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt("instance console --show-cmd web1").out == "/bin/sh -c 'xl console web1'\n"
 
 
-def test_on_a_real_node_through_ssh(gnt: Gnt, master: FakeMaster,
-                                    monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_real_node_through_ssh(
+    gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ganeti.utils import paths
+
     master.results["OP_INSTANCE_CONSOLE"] = COMMAND
     monkeypatch.setattr(paths, "is_virtual", lambda: False)
     words = shlex.split(gnt("instance console --show-cmd web1").out)

@@ -18,9 +18,13 @@ def _instances(master: FakeMaster) -> None:
 def test_forced(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt("instance remove -f --ignore-failures --shutdown-timeout 5 web1") == (0, "", "")
     sent = master.opcode()
-    assert (sent["OP_ID"], sent["instance_name"], sent["ignore_failures"],
-            sent["shutdown_timeout"], sent["instance_uuid"]) \
-        == ("OP_INSTANCE_REMOVE", "web1", True, 5, None)
+    assert (
+        sent["OP_ID"],
+        sent["instance_name"],
+        sent["ignore_failures"],
+        sent["shutdown_timeout"],
+        sent["instance_uuid"],
+    ) == ("OP_INSTANCE_REMOVE", "web1", True, 5, None)
     # Nobody is asked, so the name is not looked up first.
     assert master.methods()[0] == "SubmitJob"
 
@@ -33,13 +37,20 @@ def test_nobody_to_ask(gnt: Gnt, master: FakeMaster) -> None:
 
 
 @pytest.mark.parametrize(("answer", "code", "jobs"), [(True, 0, 1), (False, 13, 0)])
-def test_asked(answer: bool, code: int, jobs: int, gnt: Gnt, master: FakeMaster,
-               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asked(
+    answer: bool,
+    code: int,
+    jobs: int,
+    gnt: Gnt,
+    master: FakeMaster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     questions: list[str] = []
 
     def confirm(question: str) -> bool:
         questions.append(question)
         return answer
+
     monkeypatch.setattr(terminal, "can_ask", lambda: True)
     monkeypatch.setattr(terminal, "confirm", confirm)
     assert gnt("instance remove web1").code == code

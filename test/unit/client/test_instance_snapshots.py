@@ -13,8 +13,16 @@ from ganeti.tools.completion import tables
 
 from .conftest import Gnt
 
-ROW = {"instance": "web1", "snapshot": "a", "disk": 0, "disk_uuid": "u", "node": "node1",
-       "size": 10240, "ctime": None, "usable": False}
+ROW = {
+    "instance": "web1",
+    "snapshot": "a",
+    "disk": 0,
+    "disk_uuid": "u",
+    "node": "node1",
+    "size": 10240,
+    "ctime": None,
+    "usable": False,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -24,19 +32,41 @@ def _instances(master: FakeMaster) -> None:
     master.results["OP_INSTANCE_SNAPSHOT_LIST"] = [ROW]
 
 
-@pytest.mark.parametrize(("line", "wanted"), [
-    ("snapshot web1", {
-        "OP_ID": "OP_INSTANCE_SNAPSHOT", "snapshot_name": None, "disks": [], "shutdown": False,
-        "shutdown_timeout": 120, "dry_run": False}),
-    ("snapshot --snapshot-name a --disks 0,2 --shutdown --shutdown-timeout 5 --priority low web1", {
-        "snapshot_name": "a", "disks": [0, 2], "shutdown": True, "shutdown_timeout": 5,
-        "priority": 10}),
-    ("snapshot --dry-run web1", {"dry_run": True}),
-    ("remove-snapshot web1 a", {
-        "OP_ID": "OP_INSTANCE_SNAPSHOT_REMOVE", "snapshot_name": "a", "dry_run": False}),
-    ("restore-snapshot -f --dry-run web1 a", {
-        "OP_ID": "OP_INSTANCE_SNAPSHOT_RESTORE", "snapshot_name": "a", "dry_run": True}),
-])
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (
+            "snapshot web1",
+            {
+                "OP_ID": "OP_INSTANCE_SNAPSHOT",
+                "snapshot_name": None,
+                "disks": [],
+                "shutdown": False,
+                "shutdown_timeout": 120,
+                "dry_run": False,
+            },
+        ),
+        (
+            "snapshot --snapshot-name a --disks 0,2 --shutdown --shutdown-timeout 5 --priority low web1",
+            {
+                "snapshot_name": "a",
+                "disks": [0, 2],
+                "shutdown": True,
+                "shutdown_timeout": 5,
+                "priority": 10,
+            },
+        ),
+        ("snapshot --dry-run web1", {"dry_run": True}),
+        (
+            "remove-snapshot web1 a",
+            {"OP_ID": "OP_INSTANCE_SNAPSHOT_REMOVE", "snapshot_name": "a", "dry_run": False},
+        ),
+        (
+            "restore-snapshot -f --dry-run web1 a",
+            {"OP_ID": "OP_INSTANCE_SNAPSHOT_RESTORE", "snapshot_name": "a", "dry_run": True},
+        ),
+    ],
+)
 def test_requests(line: str, wanted: dict[str, Any], gnt: Gnt, master: FakeMaster) -> None:
     assert gnt(f"instance {line}").code == 0
     sent = master.opcode()
@@ -69,18 +99,25 @@ def test_the_table(gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt("instance list-snapshots web1 web2")
     assert ended.out.splitlines() == [
         "Instance Snapshot Disk Node   Size CTime Usable",
-        "web1     a           0 node1 10.0G -     N"]
+        "web1     a           0 node1 10.0G -     N",
+    ]
     assert master.opcode()["instances"] == ["web1", "web2"]
 
 
-@pytest.mark.parametrize(("options", "wanted"), [
-    ("--no-headers --separator=:", "web1:a:0:node1:10240:-:N\n"),
-    ("-o snapshot,size --units g --no-headers", "a 10.0\n"),
-    ("-o +disk_uuid --separator=, --no-headers -v", "web1,a,0,node1,10240,(unavail),N,u\n"),
-    ("-o all -o csv", "instance,snapshot,disk,disk_uuid,node,size,ctime,usable\n"
-                      "web1,a,0,u,node1,10240,,false\n"),
-    ("-o snapshot -o yaml", "- snapshot: a\n"),
-])
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ("--no-headers --separator=:", "web1:a:0:node1:10240:-:N\n"),
+        ("-o snapshot,size --units g --no-headers", "a 10.0\n"),
+        ("-o +disk_uuid --separator=, --no-headers -v", "web1,a,0,node1,10240,(unavail),N,u\n"),
+        (
+            "-o all -o csv",
+            "instance,snapshot,disk,disk_uuid,node,size,ctime,usable\n"
+            "web1,a,0,u,node1,10240,,false\n",
+        ),
+        ("-o snapshot -o yaml", "- snapshot: a\n"),
+    ],
+)
 def test_formats(options: str, wanted: str, gnt: Gnt) -> None:
     assert gnt(f"instance list-snapshots {options}").out == wanted
 
@@ -99,11 +136,13 @@ def test_a_field_that_does_not_exist(gnt: Gnt, master: FakeMaster) -> None:
 
 def test_completion() -> None:
     commands = gnt_instance.PROGRAM.commands
-    (output,) = [option for option in commands["list-snapshots"].options
-                 if "-o" in option.names]
+    (output,) = [option for option in commands["list-snapshots"].options if "-o" in option.names]
     kind = tables.option_kind(gnt_instance.PROGRAM, commands["list-snapshots"], output)
     assert kind.startswith(",ctime disk disk_uuid instance node size snapshot usable all json")
-    for name, wanted in (("snapshot", ["instance"]), ("list-snapshots", ["instance*"]),
-                         ("remove-snapshot", ["instance", ""]),
-                         ("restore-snapshot", ["instance", ""])):
+    for name, wanted in (
+        ("snapshot", ["instance"]),
+        ("list-snapshots", ["instance*"]),
+        ("remove-snapshot", ["instance", ""]),
+        ("restore-snapshot", ["instance", ""]),
+    ):
         assert tables.argument_kinds(gnt_instance.PROGRAM, commands[name]) == wanted

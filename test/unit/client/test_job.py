@@ -16,14 +16,23 @@ from .conftest import Gnt
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 1.0, "on_nodes": [], "depends": None}
 
 JOB_FIELDS = [
-    {"name": name, "title": title, "kind": kind, "doc": name} for name, title, kind in (
-        ("id", "ID", "number"), ("status", "Status", "text"), ("summary", "Summary", "other"),
-        ("received_ts", "Received", "other"), ("opstart", "OpCode_start", "other"),
-        ("oplog", "OpCode_log", "other"), ("opresult", "OpCode_result", "other"),
-        ("archived", "Archived", "bool"), ("ops", "OpCodes", "other"),
-        ("opstatus", "OpCode_status", "other"), ("opexec", "OpCode_exec", "other"),
-        ("opend", "OpCode_end", "other"), ("start_ts", "Start", "other"),
-        ("end_ts", "End", "other"))
+    {"name": name, "title": title, "kind": kind, "doc": name}
+    for name, title, kind in (
+        ("id", "ID", "number"),
+        ("status", "Status", "text"),
+        ("summary", "Summary", "other"),
+        ("received_ts", "Received", "other"),
+        ("opstart", "OpCode_start", "other"),
+        ("oplog", "OpCode_log", "other"),
+        ("opresult", "OpCode_result", "other"),
+        ("archived", "Archived", "bool"),
+        ("ops", "OpCodes", "other"),
+        ("opstatus", "OpCode_status", "other"),
+        ("opexec", "OpCode_exec", "other"),
+        ("opend", "OpCode_end", "other"),
+        ("start_ts", "Start", "other"),
+        ("end_ts", "End", "other"),
+    )
 ]
 
 
@@ -34,19 +43,26 @@ def _fields(master: FakeMaster) -> None:
 
 # -- list -----------------------------------------------------------------------------------------
 
+
 def test_list(gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
     master.add_job(DELAY, DELAY)
     master.finish(1)
-    assert gnt("job list").out == ("ID Status  Summary\n"
-                                   " 1 success TEST_DELAY\n"
-                                   " 2 queued  TEST_DELAY,TEST_DELAY\n")
+    assert gnt("job list").out == (
+        "ID Status  Summary\n 1 success TEST_DELAY\n 2 queued  TEST_DELAY,TEST_DELAY\n"
+    )
     assert master.requests == [("Query", ["job", ["id", "status", "summary"], None])]
 
 
-@pytest.mark.parametrize(("option", "states"), [
-    ("--pending", ["canceling", "queued", "waiting"]), ("--running", ["running"]),
-    ("--error", ["error"]), ("--finished", ["canceled", "error", "success"])])
+@pytest.mark.parametrize(
+    ("option", "states"),
+    [
+        ("--pending", ["canceling", "queued", "waiting"]),
+        ("--running", ["running"]),
+        ("--error", ["error"]),
+        ("--finished", ["canceled", "error", "success"]),
+    ],
+)
 def test_list_by_state(option: str, states: list[str], gnt: Gnt, master: FakeMaster) -> None:
     assert gnt(f"job list {option}").code == 0
     by_state = ["|", *(["==", "status", state] for state in states)]
@@ -65,8 +81,10 @@ def test_list_times_and_logs_for_programs(gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
     master.finish(1)
     line = gnt("job list --no-headers --separator=| -o received_ts,opstart,opresult,oplog").out
-    assert line == ("2026-11-20 22:16:50.684568|2026-11-20 22:16:50.684568|None|"
-                    "[[1, [1795213010, 684568], 'message', 'hello']]\n")
+    assert line == (
+        "2026-11-20 22:16:50.684568|2026-11-20 22:16:50.684568|None|"
+        "[[1, [1795213010, 684568], 'message', 'hello']]\n"
+    )
 
 
 def test_list_fields(gnt: Gnt) -> None:
@@ -82,12 +100,15 @@ def test_list_with_a_wrong_id(gnt: Gnt, master: FakeMaster) -> None:
 
 # -- info -----------------------------------------------------------------------------------------
 
+
 def test_info(gnt: Gnt, master: FakeMaster) -> None:
     master.logs["OP_TEST_DELAY"] = [" - INFO: hello"]
     master.results["OP_TEST_DELAY"] = errors.OpPrereqError("no time", errors.ECODE_INVAL)
     master.add_job({**DELAY, "reason": [["gnt:client:gnt-debug", "delay", 17]]})
     master.finish(1)
-    assert gnt("job info 1 9").out == """\
+    assert (
+        gnt("job info 1 9").out
+        == """\
 - Job ID: 1
   Status: error
   Received:         2026-11-20 22:16:50.684568
@@ -118,6 +139,7 @@ def test_info(gnt: Gnt, master: FakeMaster) -> None:
           Content: [1, message,  - INFO: hello]
 - Job ID 9 not found
 """
+    )
     assert master.requests[-1][1][2] == ["|", ["==", "id", 1], ["==", "id", 9]]
 
 
@@ -137,12 +159,17 @@ def test_info_for_programs(gnt: Gnt, master: FakeMaster) -> None:
 
 # -- watch and wait -------------------------------------------------------------------------------
 
+
 def test_watch(gnt: Gnt, master: FakeMaster) -> None:
     master.logs["OP_TEST_DELAY"] = ["half", "done"]
     master.add_job(DELAY)
-    assert gnt("job watch 1") == (0, "Output from job 1 follows\n-------------------------\n"
-                                     "Fri Nov 20 22:16:50 2026 half\n"
-                                     "Fri Nov 20 22:16:50 2026 done\n", "")
+    assert gnt("job watch 1") == (
+        0,
+        "Output from job 1 follows\n-------------------------\n"
+        "Fri Nov 20 22:16:50 2026 half\n"
+        "Fri Nov 20 22:16:50 2026 done\n",
+        "",
+    )
 
 
 def test_wait_says_nothing(gnt: Gnt, master: FakeMaster) -> None:
@@ -189,6 +216,7 @@ def test_a_slow_job_is_reported_once(gnt: Gnt, master: FakeMaster) -> None:
         if asked > 6:
             master.jobs[job_id].held = None
         return step(*args)
+
     master.answers["WaitForJobChange"] = count
     ended = gnt("job wait 1")
     assert (ended.code, ended.err) == (0, "Job 1 is waiting for locks\n")
@@ -196,6 +224,7 @@ def test_a_slow_job_is_reported_once(gnt: Gnt, master: FakeMaster) -> None:
 
 
 # -- cancel and change-priority -------------------------------------------------------------------
+
 
 def test_cancel(gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
@@ -214,8 +243,9 @@ def test_kill_needs_to_be_meant(gnt: Gnt, master: FakeMaster) -> None:
     assert master.requests == [("CancelJob", [1, True])]
 
 
-@pytest.mark.parametrize("line", ["job cancel", "job cancel --queued 1",
-                                  "job change-priority --priority=low"])
+@pytest.mark.parametrize(
+    "line", ["job cancel", "job cancel --queued 1", "job change-priority --priority=low"]
+)
 def test_either_ids_or_a_state(line: str, gnt: Gnt, master: FakeMaster) -> None:
     ended = gnt(line)
     assert ended.code == 1
@@ -223,8 +253,7 @@ def test_either_ids_or_a_state(line: str, gnt: Gnt, master: FakeMaster) -> None:
     assert master.requests == []
 
 
-def test_cancel_by_state(gnt: Gnt, master: FakeMaster,
-                         monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_by_state(gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch) -> None:
     master.rows["job"] = [{"id": 1, "status": "queued", "summary": ["TEST_DELAY"]}]
     master.add_job(DELAY)
     ended = gnt("job cancel --queued")
@@ -245,7 +274,10 @@ def test_cancel_by_state_without_such_jobs(gnt: Gnt, master: FakeMaster) -> None
 def test_change_priority(gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
     assert gnt("job change-priority --priority=high 1 2") == (
-        1, "Priority of job 1 is now -10\nJob 2 not found in queue\n", "")
+        1,
+        "Priority of job 1 is now -10\nJob 2 not found in queue\n",
+        "",
+    )
     assert master.requests == [("ChangeJobPriority", [1, -10]), ("ChangeJobPriority", [2, -10])]
     ended = gnt("job change-priority 1")
     assert ended.code == 1
@@ -253,6 +285,7 @@ def test_change_priority(gnt: Gnt, master: FakeMaster) -> None:
 
 
 # -- archive and autoarchive ----------------------------------------------------------------------
+
 
 def test_archive(gnt: Gnt, master: FakeMaster) -> None:
     master.add_job(DELAY)
@@ -264,8 +297,9 @@ def test_archive(gnt: Gnt, master: FakeMaster) -> None:
     assert [args for _, args in master.requests] == [[1], [1], [9]]
 
 
-@pytest.mark.parametrize(("age", "seconds"), [
-    ("all", -1), ("90", 90), ("1h", 3600), ("4w", 2419200)])
+@pytest.mark.parametrize(
+    ("age", "seconds"), [("all", -1), ("90", 90), ("1h", 3600), ("4w", 2419200)]
+)
 def test_auto_archive(age: str, seconds: int, gnt: Gnt, master: FakeMaster) -> None:
     assert gnt(f"job autoarchive {age}") == (0, "Archived 0 jobs, 0 unchecked left\n", "")
     assert master.requests == [("AutoArchiveJobs", [seconds, 89])]

@@ -26,14 +26,31 @@ from .conftest import Gnt
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "gnt-job"
 PATIENCE_S = 60.0
 NOW = 1_000_000.0
-QUEUE = {"at_work": 2, "limit": 20, "in_line": 0, "unfinished": 3, "ended_per_s": 1.25,
-         "drained": False, "ending": False}
+QUEUE = {
+    "at_work": 2,
+    "limit": 20,
+    "in_line": 0,
+    "unfinished": 3,
+    "ended_per_s": 1.25,
+    "drained": False,
+    "ending": False,
+}
 
 
 def job(job_id: int, status: str = "waiting", **facts: Any) -> dict[str, Any]:
-    return {"id": job_id, "status": status, "summary": [f"TEST({job_id})"], "priority": 0,
-            "opcode": f"TEST({job_id})", "opcode_number": 1, "opcodes": 1, "since": None,
-            "message": None, "message_time": None, **facts}
+    return {
+        "id": job_id,
+        "status": status,
+        "summary": [f"TEST({job_id})"],
+        "priority": 0,
+        "opcode": f"TEST({job_id})",
+        "opcode_number": 1,
+        "opcodes": 1,
+        "since": None,
+        "message": None,
+        "message_time": None,
+        **facts,
+    }
 
 
 def reason(kind: str, text: str, *jobs: int, **facts: Any) -> dict[str, Any]:
@@ -45,12 +62,20 @@ FOUND = {
     "job": job(26, since=NOW - 12),
     "reasons": [LOCK],
     "chain": [
-        {"depth": 1, "job": job(25, "waiting", since=NOW - 200, opcodes=3, opcode_number=2),
-         "reasons": [reason("dependency", "the end of job 24 (running), as success", 24)]},
-        {"depth": 2, "job": job(24, "running", message="half way", message_time=NOW - 5),
-         "reasons": []}],
+        {
+            "depth": 1,
+            "job": job(25, "waiting", since=NOW - 200, opcodes=3, opcode_number=2),
+            "reasons": [reason("dependency", "the end of job 24 (running), as success", 24)],
+        },
+        {
+            "depth": 2,
+            "job": job(24, "running", message="half way", message_time=NOW - 5),
+            "reasons": [],
+        },
+    ],
     "holds": [{"lock": "cluster/BGL", "name": "cluster/BGL", "mode": "shared"}],
-    "more": False, "notes": ["the queue is drained"],
+    "more": False,
+    "notes": ["the queue is drained"],
 }
 
 
@@ -66,17 +91,22 @@ def test_text() -> None:
         "      said 5 s ago: half way",
         "It holds:",
         "  lock cluster/BGL (shared)",
-        "Note: the queue is drained"]
+        "Note: the queue is drained",
+    ]
 
 
 def test_text_of_jobs_that_wait_for_nothing() -> None:
     found = {**FOUND, "reasons": [], "chain": [], "holds": [], "notes": []}
     assert job_explain.describe({**found, "job": job(1, "running", since=NOW)}, NOW) == [
-        "Job 1: running for 0 s, TEST(1)", "It waits for nothing: it is at work.",
-        "It holds no lock."]
+        "Job 1: running for 0 s, TEST(1)",
+        "It waits for nothing: it is at work.",
+        "It holds no lock.",
+    ]
     ended = job(1, "success", since=NOW - 90000 * 3, opcode=None, summary=["A", "B"])
     assert job_explain.describe({**found, "job": ended}, NOW)[:2] == [
-        "Job 1: success 3 d ago, A,B", "It waits for nothing: it has ended."]
+        "Job 1: success 3 d ago, A,B",
+        "It waits for nothing: it has ended.",
+    ]
 
 
 def test_text_of_a_filter_is_a_sentence() -> None:
@@ -86,9 +116,18 @@ def test_text_of_a_filter_is_a_sentence() -> None:
     assert "  and further jobs" in lines
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
-    (-5, "0 s"), (0.9, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "119 min"), (7200, "2 h"),
-    (200000, "2 d")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0 s"),
+        (0.9, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (7199, "119 min"),
+        (7200, "2 h"),
+        (200000, "2 d"),
+    ],
+)
 def test_spans(seconds: float, text: str) -> None:
     assert job_explain.format_span(seconds) == text
 
@@ -116,20 +155,36 @@ def test_explain_mistakes(gnt: Gnt, master: FakeMaster) -> None:
 
 # -- top -----------------------------------------------------------------------------------------
 
+
 @pytest.fixture
 def busy(master: FakeMaster) -> FakeMaster:
     """A queue with four jobs."""
-    master.fields["job"] = [{"name": name, "title": name, "kind": "number", "doc": name}
-                            for name in ("id", "status", "priority")]
-    master.answers["Query"] = lambda what, fields, qfilter: {"fields": [], "data": [
-        [[0, job_id], [0, status], [0, priority]] for job_id, status, priority in (
-            (7, "queued", 10), (8, "queued", -10), (5, "waiting", 0), (4, "running", 0))]}
+    master.fields["job"] = [
+        {"name": name, "title": name, "kind": "number", "doc": name}
+        for name in ("id", "status", "priority")
+    ]
+    master.answers["Query"] = lambda what, fields, qfilter: {
+        "fields": [],
+        "data": [
+            [[0, job_id], [0, status], [0, priority]]
+            for job_id, status, priority in (
+                (7, "queued", 10),
+                (8, "queued", -10),
+                (5, "waiting", 0),
+                (4, "running", 0),
+            )
+        ],
+    }
     entries = {
-        4: {"job": job(4, "running", message="copying\nblocks", since=time.time() - 600),
-            "reasons": []},
+        4: {
+            "job": job(4, "running", message="copying\nblocks", since=time.time() - 600),
+            "reasons": [],
+        },
         5: {"job": job(5, since=time.time() - 500), "reasons": [LOCK]},
-        7: {"job": job(7, "queued", priority=10), "reasons": [
-            reason("filter", "filter rule r pauses it")]},
+        7: {
+            "job": job(7, "queued", priority=10),
+            "reasons": [reason("filter", "filter rule r pauses it")],
+        },
     }
 
     def explain(asked: Any) -> Any:
@@ -149,10 +204,17 @@ def test_top_once(gnt: Gnt, busy: FakeMaster) -> None:
         "ID Status   Since Prio Job     Why it waits, or what it says\n"
         " 4 running 10 min    0 TEST(4) copying blocks\n"
         " 5 waiting  8 min    0 TEST(5) lock node/n1 (shared), held by job 25\n"
-        " 7 queued       -   10 TEST(7) filter rule r pauses it\n")
+        " 7 queued       -   10 TEST(7) filter rule r pauses it\n"
+    )
     (query,) = [args for method, args in busy.requests if method == "Query"]
-    assert query == ["job", ["id", "status", "priority"], ["|", *(
-        ["==", "status", state] for state in ("running", "canceling", "waiting", "queued"))]]
+    assert query == [
+        "job",
+        ["id", "status", "priority"],
+        [
+            "|",
+            *(["==", "status", state] for state in ("running", "canceling", "waiting", "queued")),
+        ],
+    ]
     # The most urgent of a state first.
     assert ("ExplainJob", [[4, 5, 8, 7]]) in busy.requests
 
@@ -179,8 +241,9 @@ def test_top_of_some(gnt: Gnt, busy: FakeMaster) -> None:
 
 def test_top_tells_what_is_unusual(gnt: Gnt, busy: FakeMaster) -> None:
     before = busy.answers["ExplainJob"]
-    busy.answers["ExplainJob"] = lambda asked: {**QUEUE, "drained": True, "ending": True} \
-        if asked is None else before(asked)
+    busy.answers["ExplainJob"] = lambda asked: (
+        {**QUEUE, "drained": True, "ending": True} if asked is None else before(asked)
+    )
     assert "; DRAINED; THE MASTER DAEMON IS ENDING\n" in gnt("job top").out
 
 
@@ -197,19 +260,26 @@ class Terminal:
     def __init__(self, *words: str, rows: int = 24, columns: int = 80, **environ: str) -> None:
         import fcntl
         import termios
+
         self.main, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self.modes = termios.tcgetattr(inner)
         self.inner = inner
         self.process = subprocess.Popen(
-            [sys.executable, str(SCRIPT), "top", *words], stdin=inner, stdout=inner, stderr=inner,
-            env={**os.environ, "TERM": "xterm", **environ}, start_new_session=True,
-            preexec_fn=self._control)
+            [sys.executable, str(SCRIPT), "top", *words],
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            env={**os.environ, "TERM": "xterm", **environ},
+            start_new_session=True,
+            preexec_fn=self._control,
+        )
         self.text = ""
 
     def _control(self) -> None:
         import fcntl
         import termios
+
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
     def until(self, condition: Callable[[str], bool]) -> None:
@@ -222,6 +292,7 @@ class Terminal:
     def end(self) -> int:
         """Exit code; the terminal must be as it was."""
         import termios
+
         try:
             code = self.process.wait(PATIENCE_S)
             assert termios.tcgetattr(self.inner) == self.modes

@@ -17,11 +17,22 @@ from ganeti.cli import jobs
 from .conftest import Gnt
 
 NODE1 = {
-    "name": "node1.example.com", "pip": "127.0.9.1", "sip": "127.0.9.1", "pinst_list": ["web1"],
-    "sinst_list": [], "master_candidate": True, "drained": False, "offline": False,
-    "master_capable": True, "vm_capable": True, "powered": None, "master": True,
+    "name": "node1.example.com",
+    "pip": "127.0.9.1",
+    "sip": "127.0.9.1",
+    "pinst_list": ["web1"],
+    "sinst_list": [],
+    "master_candidate": True,
+    "drained": False,
+    "offline": False,
+    "master_capable": True,
+    "vm_capable": True,
+    "powered": None,
+    "master": True,
     "ndparams": {"cpu_speed": 1.0, "oob_program": "", "ssh_port": 22},
-    "custom_ndparams": {"ssh_port": 2222}, "mfree": 22817, "tags": ["ssd", "hot"],
+    "custom_ndparams": {"ssh_port": 2222},
+    "mfree": 22817,
+    "tags": ["ssd", "hot"],
 }
 
 
@@ -29,11 +40,20 @@ NODE1 = {
 def _nodes(master: FakeMaster) -> None:
     master.rows["node"] = [NODE1]
     master.fields["node"] = [
-        {"name": name, "title": title, "kind": kind, "doc": name} for name, title, kind in (
-            ("name", "Node", "text"), ("dtotal", "DTotal", "unit"), ("dfree", "DFree", "unit"),
-            ("mtotal", "MTotal", "unit"), ("mnode", "MNode", "unit"), ("mfree", "MFree", "unit"),
-            ("pinst_cnt", "Pinst", "number"), ("sinst_cnt", "Sinst", "number"),
-            ("pinst_list", "PriInstances", "other"), ("tags", "Tags", "other"))]
+        {"name": name, "title": title, "kind": kind, "doc": name}
+        for name, title, kind in (
+            ("name", "Node", "text"),
+            ("dtotal", "DTotal", "unit"),
+            ("dfree", "DFree", "unit"),
+            ("mtotal", "MTotal", "unit"),
+            ("mnode", "MNode", "unit"),
+            ("mfree", "MFree", "unit"),
+            ("pinst_cnt", "Pinst", "number"),
+            ("sinst_cnt", "Sinst", "number"),
+            ("pinst_list", "PriInstances", "other"),
+            ("tags", "Tags", "other"),
+        )
+    ]
 
 
 class Setup:
@@ -56,6 +76,7 @@ class Setup:
             nonlocal kept
             kept = True
             self.events.append("keep")
+
         try:
             yield keep
         except BaseException:
@@ -73,13 +94,24 @@ def setup(monkeypatch: pytest.MonkeyPatch) -> Setup:
 
 # -- list and list-fields -------------------------------------------------------------------------
 
+
 def test_list(gnt: Gnt, master: FakeMaster) -> None:
-    master.rows["node"] = [{
-        "name": "node1.example.com", "dtotal": 258019, "dfree": 72879, "mtotal": 24105,
-        "mnode": 489, "mfree": 22817, "pinst_cnt": 1, "sinst_cnt": 0}]
+    master.rows["node"] = [
+        {
+            "name": "node1.example.com",
+            "dtotal": 258019,
+            "dfree": 72879,
+            "mtotal": 24105,
+            "mnode": 489,
+            "mfree": 22817,
+            "pinst_cnt": 1,
+            "sinst_cnt": 0,
+        }
+    ]
     assert gnt("node list").out == (
         "Node              DTotal DFree MTotal MNode MFree Pinst Sinst\n"
-        "node1.example.com 252.0G 71.2G  23.5G  489M 22.3G     1     0\n")
+        "node1.example.com 252.0G 71.2G  23.5G  489M 22.3G     1     0\n"
+    )
 
 
 def test_list_of_an_offline_node(gnt: Gnt, master: FakeMaster) -> None:
@@ -133,11 +165,23 @@ def test_info_of_a_node_without_instances(gnt: Gnt, master: FakeMaster) -> None:
 
 
 def test_info_of_states_set_by_hand(gnt: Gnt, master: FakeMaster) -> None:
-    master.rows["node"] = [{**NODE1, "hv_state": {"kvm": {"mem_total": 4096}},
-                            "disk_state": {"plain": {"xenvg": {"disk_total": 9}}}}]
+    master.rows["node"] = [
+        {
+            **NODE1,
+            "hv_state": {"kvm": {"mem_total": 4096}},
+            "disk_state": {"plain": {"xenvg": {"disk_total": 9}}},
+        }
+    ]
     lines = [line.rstrip() for line in gnt("node info").out.splitlines()]
-    assert lines[-7:] == ["  hypervisor state:", "    kvm:", "      mem_total: 4096",
-                          "  disk state:", "    plain:", "      xenvg:", "        disk_total: 9"]
+    assert lines[-7:] == [
+        "  hypervisor state:",
+        "    kvm:",
+        "      mem_total: 4096",
+        "  disk state:",
+        "    plain:",
+        "      xenvg:",
+        "        disk_total: 9",
+    ]
 
 
 def test_info_for_programs(gnt: Gnt) -> None:
@@ -153,15 +197,26 @@ def test_info_of_an_unknown_node(gnt: Gnt) -> None:
 
 # -- add ------------------------------------------------------------------------------------------
 
+
 def test_add(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
     assert gnt("node add node2") == (0, "", "")
     assert setup.events == ["prepare node2.example.com"]
     assert master.methods()[:2] == ["QueryNodes", "SubmitJob"]
     sent = master.opcode()
-    wanted = {"OP_ID": "OP_NODE_ADD", "node_name": "node2.example.com", "primary_ip": None,
-              "secondary_ip": None, "readd": False, "group": None, "master_capable": None,
-              "vm_capable": None, "ndparams": None, "hv_state": None, "disk_state": None,
-              "node_setup": True}
+    wanted = {
+        "OP_ID": "OP_NODE_ADD",
+        "node_name": "node2.example.com",
+        "primary_ip": None,
+        "secondary_ip": None,
+        "readd": False,
+        "group": None,
+        "master_capable": None,
+        "vm_capable": None,
+        "ndparams": None,
+        "hv_state": None,
+        "disk_state": None,
+        "node_setup": True,
+    }
     assert {name: sent[name] for name in wanted} == wanted
 
 
@@ -171,38 +226,53 @@ def test_add_by_force(gnt: Gnt, setup: Setup) -> None:
 
 
 def test_add_options(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
-    assert gnt("node add --no-node-setup -s 127.0.9.2 -g rack2 --master-capable no --vm-capable yes"
-               " --node-parameters ssh_port=2222 --hypervisor-state kvm:mem_total=1024"
-               " --disk-state plain/xenvg:disk_total=2048 --no-ssh-key-check --force-join -v"
-               " --priority low node2").code == 0
+    assert (
+        gnt(
+            "node add --no-node-setup -s 127.0.9.2 -g rack2 --master-capable no --vm-capable yes"
+            " --node-parameters ssh_port=2222 --hypervisor-state kvm:mem_total=1024"
+            " --disk-state plain/xenvg:disk_total=2048 --no-ssh-key-check --force-join -v"
+            " --priority low node2"
+        ).code
+        == 0
+    )
     assert setup.events == []
     sent = master.opcode()
-    wanted = {"secondary_ip": "127.0.9.2", "group": "rack2", "master_capable": False,
-              "vm_capable": True, "ndparams": {"ssh_port": 2222},
-              "hv_state": {"kvm": {"mem_total": 1024}},
-              "disk_state": {"plain": {"xenvg": {"disk_total": 2048}}}, "node_setup": False,
-              "priority": 10}
+    wanted = {
+        "secondary_ip": "127.0.9.2",
+        "group": "rack2",
+        "master_capable": False,
+        "vm_capable": True,
+        "ndparams": {"ssh_port": 2222},
+        "hv_state": {"kvm": {"mem_total": 1024}},
+        "disk_state": {"plain": {"xenvg": {"disk_total": 2048}}},
+        "node_setup": False,
+        "priority": 10,
+    }
     assert {name: sent[name] for name in wanted} == wanted
 
 
 def test_add_a_known_node(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
     ended = gnt("node add node1")
     assert ended.code == 1
-    assert ended.err == ("Node node1.example.com already in the cluster (as node1.example.com) -"
-                         " please retry with '--readd'\n")
+    assert ended.err == (
+        "Node node1.example.com already in the cluster (as node1.example.com) -"
+        " please retry with '--readd'\n"
+    )
     assert setup.events == []
 
 
 def test_readd(gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
-    master.rows["node"].append({**NODE1, "name": "node2.example.com", "sip": "127.0.9.2",
-                                "master": False})
+    master.rows["node"].append(
+        {**NODE1, "name": "node2.example.com", "sip": "127.0.9.2", "master": False}
+    )
     assert gnt("node add --readd node2").code == 0
     sent = master.opcode()
     assert (sent["readd"], sent["secondary_ip"]) == (True, "127.0.9.2")
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("node2", "not in the cluster"), ("node1", "is the master")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("node2", "not in the cluster"), ("node1", "is the master")]
+)
 def test_readd_refused(name: str, text: str, gnt: Gnt, master: FakeMaster, setup: Setup) -> None:
     ended = gnt(f"node add --readd {name}")
     assert ended.code == 1
@@ -217,14 +287,19 @@ def test_add_a_name_that_does_not_resolve(gnt: Gnt, master: FakeMaster) -> None:
     assert master.requests == []
 
 
-@pytest.mark.parametrize(("options", "text"), [
-    ("--node-parameters nosuch=1", "Parameter Error: unknown parameter 'nosuch'"),
-    ("--disk-state plain:disk_total=1", "names no storage"),
-    ("--disk-state no_plain/x", "cannot be removed"),
-    ("--hypervisor-state no_kvm", "cannot be removed"),
-    ("--hypervisor-state kvm:nosuch=1", "Parameter Error")])
-def test_add_with_wrong_parameters(options: str, text: str, gnt: Gnt, master: FakeMaster,
-                                   setup: Setup) -> None:
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("--node-parameters nosuch=1", "Parameter Error: unknown parameter 'nosuch'"),
+        ("--disk-state plain:disk_total=1", "names no storage"),
+        ("--disk-state no_plain/x", "cannot be removed"),
+        ("--hypervisor-state no_kvm", "cannot be removed"),
+        ("--hypervisor-state kvm:nosuch=1", "Parameter Error"),
+    ],
+)
+def test_add_with_wrong_parameters(
+    options: str, text: str, gnt: Gnt, master: FakeMaster, setup: Setup
+) -> None:
     ended = gnt(f"node add {options} node2")
     assert ended.code == 1
     assert text in ended.err
@@ -246,14 +321,24 @@ def test_add_that_cannot_be_prepared(gnt: Gnt, master: FakeMaster, setup: Setup)
     assert master.opcodes() == []
 
 
-@pytest.mark.parametrize(("error", "text"), [
-    (KeyboardInterrupt(), "job 1 goes on"),
-    (errors.ConnectionClosedError("gone"), "closed the connection")])
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (KeyboardInterrupt(), "job 1 goes on"),
+        (errors.ConnectionClosedError("gone"), "closed the connection"),
+    ],
+)
 def test_add_that_nobody_waits_for_keeps_its_node(
-        error: BaseException, text: str, gnt: Gnt, master: FakeMaster, setup: Setup,
-        monkeypatch: pytest.MonkeyPatch) -> None:
+    error: BaseException,
+    text: str,
+    gnt: Gnt,
+    master: FakeMaster,
+    setup: Setup,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def interrupted(*_: Any) -> None:
         raise error
+
     monkeypatch.setattr(jobs, "wait_for_job", interrupted)
     ended = gnt("node add node2")
     assert ended.code == 1
@@ -263,22 +348,29 @@ def test_add_that_nobody_waits_for_keeps_its_node(
 
 # -- remove ---------------------------------------------------------------------------------------
 
+
 def test_remove(gnt: Gnt, master: FakeMaster) -> None:
     assert gnt("node remove --dry-run --priority high node2") == (0, "", "")
     sent = master.opcode()
-    assert (sent["OP_ID"], sent["node_name"], sent["dry_run"], sent["priority"]) \
-        == ("OP_NODE_REMOVE", "node2", True, -10)
+    assert (sent["OP_ID"], sent["node_name"], sent["dry_run"], sent["priority"]) == (
+        "OP_NODE_REMOVE",
+        "node2",
+        True,
+        -10,
+    )
 
 
 def test_remove_refused(gnt: Gnt, master: FakeMaster) -> None:
     master.results["OP_NODE_REMOVE"] = errors.OpPrereqError(
-        "instance web1 is still on node2", errors.ECODE_INVAL)
+        "instance web1 is still on node2", errors.ECODE_INVAL
+    )
     ended = gnt("node remove node2")
     assert ended.code == 1
     assert "instance web1 is still on node2" in ended.err
 
 
 # -- add --token ----------------------------------------------------------------------------------
+
 
 class Bearer:
     """The machine that comes with the token."""
@@ -330,13 +422,16 @@ def test_add_by_token(gnt: Gnt, master: FakeMaster, setup: Setup, bearer: Bearer
     assert ended.code == 0
     assert "gntjoin1-" in ended.out and "On node2.example.com run 'ganeti-join'" in ended.out
     assert bearer.events == [
-        "offer node2.example.com at 127.0.9.1 for 3600 s", "withdrawn", "equip", "taken in"]
+        "offer node2.example.com at 127.0.9.1 for 3600 s",
+        "withdrawn",
+        "equip",
+        "taken in",
+    ]
     assert master.opcode()["OP_ID"] == "OP_NODE_ADD" and master.opcode()["group"] == "rack2"
     assert setup.events == [], "nothing is prepared from here"
 
 
-def test_add_by_token_when_the_machine_fails(
-        gnt: Gnt, master: FakeMaster, bearer: Bearer) -> None:
+def test_add_by_token_when_the_machine_fails(gnt: Gnt, master: FakeMaster, bearer: Bearer) -> None:
     bearer.error = join_protocol.JoinError("node2: cannot start ganeti-noded")
     ended = gnt("node add --token --token-lifetime 60 node2")
     assert ended.code == 1 and "cannot start ganeti-noded" in ended.err
@@ -345,8 +440,7 @@ def test_add_by_token_when_the_machine_fails(
     assert "SubmitJob" not in master.methods()
 
 
-def test_add_by_token_when_the_job_fails(
-        gnt: Gnt, master: FakeMaster, bearer: Bearer) -> None:
+def test_add_by_token_when_the_job_fails(gnt: Gnt, master: FakeMaster, bearer: Bearer) -> None:
     master.results["OP_NODE_ADD"] = errors.OpPrereqError("no such group", errors.ECODE_NOENT)
     ended = gnt("node add --token node2")
     assert ended.code == 1

@@ -17,14 +17,57 @@ from ganeti.utils import process
 
 #: Modules which cost milliseconds each, and which no command needs before it has an answer.
 HEAVY = (
-    "OpenSSL", "argparse", "ast", "asyncio", "csv", "cryptography", "dataclasses", "difflib",
-    "email", "getpass", "http", "inspect", "ipaddress", "json", "logging", "pathlib", "pycurl",
-    "pyparsing", "random", "shutil", "ssl", "subprocess", "tempfile", "textwrap", "threading",
-    "tokenize", "traceback", "unittest", "urllib", "uuid", "yaml",
+    "OpenSSL",
+    "argparse",
+    "ast",
+    "asyncio",
+    "csv",
+    "cryptography",
+    "dataclasses",
+    "difflib",
+    "email",
+    "getpass",
+    "http",
+    "inspect",
+    "ipaddress",
+    "json",
+    "logging",
+    "pathlib",
+    "pycurl",
+    "pyparsing",
+    "random",
+    "shutil",
+    "ssl",
+    "subprocess",
+    "tempfile",
+    "textwrap",
+    "threading",
+    "tokenize",
+    "traceback",
+    "unittest",
+    "urllib",
+    "uuid",
+    "yaml",
 )
 #: Rooms of the master and of nodes.
-ROOMS = ("allocator", "backend", "bootstrap", "cmdlib", "config", "hypervisor", "jqueue", "locking",
-         "mcpu", "objects", "query", "rapi", "rpc", "server", "storage", "tools")
+ROOMS = (
+    "allocator",
+    "backend",
+    "bootstrap",
+    "cmdlib",
+    "config",
+    "hypervisor",
+    "jqueue",
+    "locking",
+    "mcpu",
+    "objects",
+    "query",
+    "rapi",
+    "rpc",
+    "server",
+    "storage",
+    "tools",
+)
 
 
 @pytest.mark.programs
@@ -36,9 +79,11 @@ def test_programs_import_nothing_heavy() -> None:
         "import importlib, sys\n"
         f"for name in {sorted(PROGRAMS.values())!r}:\n"
         "    importlib.import_module(name)\n"
-        "print(*sys.modules)\n")
-    done = process.run([sys.executable, "-S", "-c", script], timeout_s=120,
-                       env={"PYTHONPATH": f"{lib}:{site}"})
+        "print(*sys.modules)\n"
+    )
+    done = process.run(
+        [sys.executable, "-S", "-c", script], timeout_s=120, env={"PYTHONPATH": f"{lib}:{site}"}
+    )
     loaded = set(done.stdout.split())
     assert not loaded & set(HEAVY)
     assert not loaded & {f"ganeti.{room}" for room in ROOMS}

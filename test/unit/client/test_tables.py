@@ -20,7 +20,8 @@ from ganeti.cli.command import Program
 from ganeti.cli.options import Option
 
 PUBLISHED: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "data/cli/commands.json").read_text(encoding="utf-8"))
+    (Path(__file__).parents[2] / "data/cli/commands.json").read_text(encoding="utf-8")
+)
 
 #: Options which nobody else has.
 ADDED = {
@@ -127,8 +128,13 @@ def test_options_are_the_published_ones(program_name: str, command_name: str) ->
 
 
 #: Published name of what completion offers -> ours.
-COMPLETIONS = {"one-node": "node", "one-nodegroup": "nodegroup", "one-os": "os",
-               "one-iallocator": "iallocator", "inst-add-nodes": "pnode:snode"}
+COMPLETIONS = {
+    "one-node": "node",
+    "one-nodegroup": "nodegroup",
+    "one-os": "os",
+    "one-iallocator": "iallocator",
+    "inst-add-nodes": "pnode:snode",
+}
 
 
 def check_option(option: Option, published: dict[str, Any]) -> None:
@@ -163,8 +169,9 @@ def test_aliases_and_environment(name: str) -> None:
         assert command in ours.commands
     missing = {alias for alias, command in published.items() if command in ours.commands}
     assert missing == set(ours.aliases)
-    assert [ours.env_variable(command) for command in ours.env_commands] \
-        == PUBLISHED[name]["env_default_args"]
+    assert [ours.env_variable(command) for command in ours.env_commands] == PUBLISHED[name][
+        "env_default_args"
+    ]
 
 
 @pytest.mark.parametrize(("program_name", "command_name"), ALL)
@@ -179,7 +186,8 @@ def test_every_option_has_a_help_text(program_name: str, command_name: str) -> N
 
 @pytest.mark.parametrize(("program_name", "command_name"), ALL)
 def test_whatever_shows_something_can_show_it_to_programs(
-        program_name: str, command_name: str) -> None:
+    program_name: str, command_name: str
+) -> None:
     """A command changes something, with a plan before, or shows something, in all formats."""
     options = program(program_name).commands[command_name].options
     plans = any("--dry-run" in option.names for option in options)

@@ -13,9 +13,18 @@ from ganeti.opcodes.tags import OpTagsSet
 def test_a_job_signs_what_it_changes(tmp_path: Path) -> None:
     master = Master(cluster_of(2, [instance_of("web")]))
     master.config._store._history = History(str(tmp_path / "history"))
-    master.run(OpTagsSet(kind="instance", name="web.example.com", tags=["a"], reason=[
-        ["gnt:user", "for the shop", 1], ["gnt:client:gnt-instance", "add-tags", 2],
-        ["gnt:opcode:tags_set", "job=1;index=0", 3]]))
+    master.run(
+        OpTagsSet(
+            kind="instance",
+            name="web.example.com",
+            tags=["a"],
+            reason=[
+                ["gnt:user", "for the shop", 1],
+                ["gnt:client:gnt-instance", "add-tags", 2],
+                ["gnt:opcode:tags_set", "job=1;index=0", 3],
+            ],
+        )
+    )
     master.run(OpTagsSet(kind="instance", name="web.example.com", tags=["b"]))
     master.config.allocate_port()
     nobody, second, first = master.config.commits()

@@ -66,15 +66,17 @@ class Nodes:
             return ImportExportStatus(listen_port=5000, connected=True, exit_status=0)
         if error == "silent":
             return None
-        return ImportExportStatus(exit_status=1, error_message=error,
-                                  recent_output=("line 1", "the cause"))
+        return ImportExportStatus(
+            exit_status=1, error_message=error, recent_output=("line 1", "the cause")
+        )
 
 
 def exporting(template="file", *, running=True, disks=1, **changes):
     """A running instance on the first node, and nodes which transfer."""
     mine = tuple(disk_of("web", index, template) for index in range(disks))
-    instance = instance_of("web", disks=tuple(d.uuid for d in mine), admin_state="up",
-                           disks_active=True, **changes)
+    instance = instance_of(
+        "web", disks=tuple(d.uuid for d in mine), admin_state="up", disks_active=True, **changes
+    )
     master = Master(cluster_of(3, (instance,), mine, compression_tools=("gzip",)))
     if running:
         master.rpc.run("web", "node1")
@@ -82,8 +84,9 @@ def exporting(template="file", *, running=True, disks=1, **changes):
 
 
 def export(**changes):
-    return OpBackupExport(**{
-        "instance_name": "web", "target_node": "node2", "long_sleep": True, **changes})
+    return OpBackupExport(
+        **{"instance_name": "web", "target_node": "node2", "long_sleep": True, **changes}
+    )
 
 
 def acting(master):
@@ -98,36 +101,65 @@ def test_export():
     master, nodes = exporting(disks=2)
     assert master.run(export(compress="gzip")) == (True, [True, True])
     assert acting(master) == [
-        "instance_shutdown", "export_remove", "import_start", "import_start", "export_start",
-        "export_start", "finalize_export", "blockdev_assemble", "blockdev_assemble",
-        "instance_start"]
+        "instance_shutdown",
+        "export_remove",
+        "import_start",
+        "import_start",
+        "export_start",
+        "export_start",
+        "finalize_export",
+        "blockdev_assemble",
+        "blockdev_assemble",
+        "instance_start",
+    ]
     ((to, first), _) = master.rpc.of("import_start")
-    assert (to, first["target"]) == (NODE2, (
-        "file", f"/var/lib/ganeti/export/web.example.com.new/{uuid_of('web-disk0')}"))
+    assert (to, first["target"]) == (
+        NODE2,
+        ("file", f"/var/lib/ganeti/export/web.example.com.new/{uuid_of('web-disk0')}"),
+    )
     ((source, sent), _) = master.rpc.of("export_start")
     assert (source, sent["host"], sent["port"], sent["source"][0]) == (
-        NODE1, "192.0.2.2", 5000, "script")
+        NODE1,
+        "192.0.2.2",
+        5000,
+        "script",
+    )
     assert sent["options"].magic == first["options"].magic
     assert (first["options"].compress, first["options"].key_name) == ("gzip", None)
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
     assert [node for name, _phase, node in master.rpc.hooks() if name == "instance-export"] == [
-        NODE1, NODE2] * 2
+        NODE1,
+        NODE2,
+    ] * 2
     env = master.rpc.of("hooks_runner")[0][1]["env"]
-    assert {key: env[f"GANETI_{key}"] for key in (
-        "EXPORT_MODE", "EXPORT_NODE", "EXPORT_DO_SHUTDOWN", "REMOVE_INSTANCE",
-        "SHUTDOWN_TIMEOUT")} == {
-        "EXPORT_MODE": "local", "EXPORT_NODE": NODE2, "EXPORT_DO_SHUTDOWN": "True",
-        "REMOVE_INSTANCE": "False", "SHUTDOWN_TIMEOUT": "120"}
+    assert {
+        key: env[f"GANETI_{key}"]
+        for key in (
+            "EXPORT_MODE",
+            "EXPORT_NODE",
+            "EXPORT_DO_SHUTDOWN",
+            "REMOVE_INSTANCE",
+            "SHUTDOWN_TIMEOUT",
+        )
+    } == {
+        "EXPORT_MODE": "local",
+        "EXPORT_NODE": NODE2,
+        "EXPORT_DO_SHUTDOWN": "True",
+        "REMOVE_INSTANCE": "False",
+        "SHUTDOWN_TIMEOUT": "120",
+    }
     assert master.config.instances()[0].admin_state == "up"
 
 
 def test_an_older_export_elsewhere_goes():
     master, _nodes = exporting()
     master.rpc.answers["export_list"] = lambda node, args: (
-        ["web.example.com"] if node != NODE1 else [])
+        ["web.example.com"] if node != NODE1 else []
+    )
     master.run(export())
-    assert [node for node, args in master.rpc.of("export_remove")
-            if args["export"] == "web.example.com"] == [NODE3]
+    assert [
+        node for node, args in master.rpc.of("export_remove") if args["export"] == "web.example.com"
+    ] == [NODE3]
 
 
 def test_a_stopped_instance_gets_its_disks_for_the_export_only():
@@ -141,8 +173,15 @@ def test_a_stopped_instance_gets_its_disks_for_the_export_only():
 
 
 def test_with_snapshots_it_runs_again_before_anything_is_sent():
-    disk = Disk(dev_type="plain", logical_id=("xenvg", "lv"), iv_name="disk/0", size=1024,
-                nodes=(uuid_of("node1"),), uuid=uuid_of("web-disk0"), serial_no=1)
+    disk = Disk(
+        dev_type="plain",
+        logical_id=("xenvg", "lv"),
+        iv_name="disk/0",
+        size=1024,
+        nodes=(uuid_of("node1"),),
+        uuid=uuid_of("web-disk0"),
+        serial_no=1,
+    )
     instance = instance_of("web", disks=(disk.uuid,), admin_state="up", disks_active=True)
     master = Master(cluster_of(2, (instance,), (disk,), enabled_disk_templates=("plain",)))
     master.rpc.run("web", "node1")
@@ -158,7 +197,8 @@ def test_with_snapshots_it_runs_again_before_anything_is_sent():
     assert [found.uuid for found in args["disks"]] == [disk.uuid]
     # One that an interrupted export may have left, and the new one.
     assert [args["disk"].logical_id for _node, args in master.rpc.of("blockdev_remove")] == [
-        ("xenvg", "lv.snap")] * 2
+        ("xenvg", "lv.snap")
+    ] * 2
 
 
 def test_removing_it_afterwards():
@@ -166,14 +206,20 @@ def test_removing_it_afterwards():
     master.run(export(remove_instance=True, long_sleep=False))
     assert master.config.instances() == ()
     assert "instance_start" not in acting(master)
-    assert acting(master)[-3:] == ["instance_shutdown", "blockdev_remove",
-                                   "file_storage_dir_remove"]
+    assert acting(master)[-3:] == [
+        "instance_shutdown",
+        "blockdev_remove",
+        "file_storage_dir_remove",
+    ]
 
 
 @pytest.mark.parametrize(
     ("mode", "text"),
-    [("export", "could not be sent on node node1.example.com: no space (line 1; the cause)"),
-     ("import", "could not be received on node node2.example.com: no space")])
+    [
+        ("export", "could not be sent on node node1.example.com: no space (line 1; the cause)"),
+        ("import", "could not be received on node node2.example.com: no space"),
+    ],
+)
 def test_a_transfer_that_fails(mode, text):
     master, nodes = exporting()
     nodes.outcome[mode] = "no space"
@@ -182,7 +228,8 @@ def test_a_transfer_that_fails(mode, text):
     # It runs again, nothing is on the target, and the other end was told to end.
     assert master.rpc.where("web") == ["node1"]
     assert [args["export"] for _node, args in master.rpc.of("export_remove")] == [
-        "web.example.com.new"] * 2
+        "web.example.com.new"
+    ] * 2
     assert "finalize_export" not in acting(master)
     assert len(nodes.aborted) == 1
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
@@ -238,6 +285,7 @@ def test_the_target_must_be_usable():
     master, _nodes = exporting()
     node = master.config.expand_node("node2")
     from ganeti.objects import updated
+
     master.config.update_node(updated(node, drained=True))
     assert "drained" in master.refused(export(), errors.ECODE_STATE)
 
@@ -248,13 +296,16 @@ def test_the_target_must_be_usable():
 def test_remove():
     master, _nodes = exporting()
     master.rpc.answers["export_list"] = lambda node, args: (
-        ["web.example.com", "gone.example.com"] if node == NODE2 else [])
+        ["web.example.com", "gone.example.com"] if node == NODE2 else []
+    )
     assert "not other-uuid" in master.refused(
-        OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT)
+        OpBackupRemove(instance_name="web", instance_uuid="other-uuid"), errors.ECODE_NOENT
+    )
     master.run(OpBackupRemove(instance_name="web"))
     master.run(OpBackupRemove(instance_name="gone.example.com"))
     assert master.rpc.of("export_remove") == [
-        (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")]
+        (NODE2, {"export": f"{name}.example.com"}) for name in ("web", "gone")
+    ]
     master.run(OpBackupRemove(instance_name="nosuch"))
     assert master.job.said("no export of nosuch")
     master.rpc.errors["export_remove"] = "busy"
@@ -276,21 +327,36 @@ def description(master, changes):
 def importing(changes=()):
     """The second node has an export of ``web``, whose instance is gone."""
     master, nodes = exporting(
-        disks=2, running=False, tags=("blue", "fast"), beparams={"maxmem": 512, "minmem": 256},
-        osparams={"size": "big"})
+        disks=2,
+        running=False,
+        tags=("blue", "fast"),
+        beparams={"maxmem": 512, "minmem": 256},
+        osparams={"size": "big"},
+    )
     text = description(master, changes)
     master.config.remove_instance(uuid_of("web"))
     master.rpc.answers["export_list"] = lambda node, args: (
-        ["web.example.com"] if node == NODE2 else [])
+        ["web.example.com"] if node == NODE2 else []
+    )
     master.rpc.answers["export_info"] = text
     return master, nodes
 
 
 def anew(name="web", **changes):
-    return OpInstanceCreate(**{
-        "instance_name": f"{name}.example.com", "mode": "import", "disks": [], "nics": [],
-        "pnode": "node1", "src_path": "web.example.com", "start": False, "name_check": False,
-        "ip_check": False, **changes})
+    return OpInstanceCreate(
+        **{
+            "instance_name": f"{name}.example.com",
+            "mode": "import",
+            "disks": [],
+            "nics": [],
+            "pnode": "node1",
+            "src_path": "web.example.com",
+            "start": False,
+            "name_check": False,
+            "ip_check": False,
+            **changes,
+        }
+    )
 
 
 def test_import():
@@ -298,20 +364,28 @@ def test_import():
     assert master.run(anew()) == [NODE1]
     (instance,) = master.config.instances()
     assert (instance.os, instance.tags, instance.osparams) == (
-        "noop", ("blue", "fast"), {"size": "big"})
+        "noop",
+        ("blue", "fast"),
+        {"size": "big"},
+    )
     assert (instance.beparams["maxmem"], instance.beparams["minmem"]) == (512, 256)
     assert instance.nics[0].mac == "aa:00:00:00:00:03"
     assert [disk.size for disk in master.config.instance_disks(instance)] == [1024, 1024]
     ((source, sent), _) = master.rpc.of("export_start")
-    assert (source, sent["source"]) == (NODE2, (
-        "file", f"/var/lib/ganeti/export/web.example.com/{uuid_of('web-disk0')}"))
+    assert (source, sent["source"]) == (
+        NODE2,
+        ("file", f"/var/lib/ganeti/export/web.example.com/{uuid_of('web-disk0')}"),
+    )
     ((to, received), _) = master.rpc.of("import_start")
     assert (to, received["target"][0], received["target"][1][1]) == (NODE1, "script", 0)
     assert "instance_run_rename" not in acting(master)
     assert "instance_os_add" not in acting(master)
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert (env["GANETI_ADD_MODE"], env["GANETI_SRC_NODE"], env["GANETI_SRC_PATH"]) == (
-        "import", NODE2, "/var/lib/ganeti/export/web.example.com")
+        "import",
+        NODE2,
+        "/var/lib/ganeti/export/web.example.com",
+    )
     assert sorted(nodes.cleaned) == sorted(nodes.looks)
 
 
@@ -326,17 +400,27 @@ def test_a_copy_has_another_address_and_is_told_its_name():
 
 def test_what_the_user_says_goes_first():
     master, _nodes = importing()
-    master.run(anew(
-        beparams={"memory": 256}, tags=["mine"], nics=[{}, {}], osparams_secret={"size": "small"},
-        disks=[{"size": 2048}, {"size": 1024}, {"size": 1500}], disk_template="sharedfile",
-        identify_defaults=True))
+    master.run(
+        anew(
+            beparams={"memory": 256},
+            tags=["mine"],
+            nics=[{}, {}],
+            osparams_secret={"size": "small"},
+            disks=[{"size": 2048}, {"size": 1024}, {"size": 1500}],
+            disk_template="sharedfile",
+            identify_defaults=True,
+        )
+    )
     (instance,) = master.config.instances()
     # What equals the cluster's defaults is the cluster's again.
     assert instance.beparams == {"maxmem": 256, "minmem": 256}
     assert (instance.tags, len(instance.nics), instance.osparams) == (("mine",), 2, {})
     disks = master.config.instance_disks(instance)
     assert [(disk.dev_type, disk.size) for disk in disks] == [
-        ("sharedfile", 2048), ("sharedfile", 1024), ("sharedfile", 1500)]
+        ("sharedfile", 2048),
+        ("sharedfile", 1024),
+        ("sharedfile", 1500),
+    ]
     assert len(master.rpc.of("import_start")) == 2
 
 
@@ -350,9 +434,12 @@ def test_an_import_that_fails_leaves_nothing():
 
 
 def test_values_nobody_knows_any_more():
-    master, _nodes = importing({
-        "auto_balance__": "colour = blue\nauto_balance = ",
-        "nic0_network__None": "nic0_network = gone"})
+    master, _nodes = importing(
+        {
+            "auto_balance__": "colour = blue\nauto_balance = ",
+            "nic0_network__None": "nic0_network = gone",
+        }
+    )
     master.run(anew())
     assert master.job.said("left out: colour")
     assert master.job.said("network gone of the export is not known")
@@ -397,6 +484,7 @@ def test_an_import_is_refused(changes, ecode, fragment):
 def secret(tmp_path):
     with paths.override(paths.Paths(str(tmp_path))) as here:
         from pathlib import Path
+
         Path(here.data_dir).mkdir(parents=True)
         Path(here.cluster_domain_secret).write_text("s3cret\n")
         yield "s3cret"
@@ -420,14 +508,21 @@ def test_prepare(secret, certificate):
 def test_remote_export(secret, certificate):
     master, _nodes = exporting()
     op = export(
-        mode="remote", x509_key_name=handshake.signed_key(secret, "key-1"),
+        mode="remote",
+        x509_key_name=handshake.signed_key(secret, "key-1"),
         destination_x509_ca=signed.sign_certificate(secret, certificate, "5a17"),
-        target_node=[handshake.signed_disk(secret, 0, "198.51.100.7", 4711, "magic-word")])
+        target_node=[handshake.signed_disk(secret, 0, "198.51.100.7", 4711, "magic-word")],
+    )
     assert master.run(op) == (True, [True])
     ((_node, sent),) = master.rpc.of("export_start")
     options = sent["options"]
     assert (sent["host"], sent["port"], options.key_name, options.ca_pem, options.magic) == (
-        "198.51.100.7", 4711, "key-1", certificate, "magic-word")
+        "198.51.100.7",
+        4711,
+        "key-1",
+        certificate,
+        "magic-word",
+    )
     assert master.rpc.of("x509_cert_remove") == [(NODE1, {"name": "key-1"})]
     assert "finalize_export" not in acting(master)
     # The same for another disk, or another port.
@@ -449,12 +544,18 @@ def test_remote_import(secret, certificate):
     logged = []
     job = master.new_job()
     plain = job.feedback
-    job.feedback = lambda *args: (logged.append(args) if len(args) > 1 else plain(*args))
+    job.feedback = lambda *args: logged.append(args) if len(args) > 1 else plain(*args)
     op = anew(
-        mode="remote-import", disks=[{"size": 1024}], nics=[{}], disk_template="file",
-        os_type="noop", source_handshake=handshake.greeting(secret),
+        mode="remote-import",
+        disks=[{"size": 1024}],
+        nics=[{}],
+        disk_template="file",
+        os_type="noop",
+        source_handshake=handshake.greeting(secret),
         source_instance_name="old.example.com",
-        source_x509_ca=signed.sign_certificate(secret, certificate, "5a17"), src_path=None)
+        source_x509_ca=signed.sign_certificate(secret, certificate, "5a17"),
+        src_path=None,
+    )
     master.run(op, job)
     ((kind, told),) = logged
     assert kind == "remote-import"
@@ -472,11 +573,19 @@ def test_who_does_not_know_the_secret_is_refused(secret, certificate):
     master = Master(cluster_of(1))
 
     def op(**changes):
-        return anew(**{
-            "mode": "remote-import", "disks": [{"size": 64}], "disk_template": "file",
-            "os_type": "noop", "source_handshake": handshake.greeting(secret),
-            "source_instance_name": "old", "src_path": None,
-            "source_x509_ca": signed.sign_certificate(secret, certificate, "5a17"), **changes})
+        return anew(
+            **{
+                "mode": "remote-import",
+                "disks": [{"size": 64}],
+                "disk_template": "file",
+                "os_type": "noop",
+                "source_handshake": handshake.greeting(secret),
+                "source_instance_name": "old",
+                "src_path": None,
+                "source_x509_ca": signed.sign_certificate(secret, certificate, "5a17"),
+                **changes,
+            }
+        )
 
     wrong = (
         ({"source_handshake": None}, "handshake"),
@@ -493,12 +602,13 @@ def test_who_does_not_know_the_secret_is_refused(secret, certificate):
         assert fragment in master.refused(op(**changes), errors.ECODE_INVAL)
     version, *rest = handshake.greeting(secret)
     assert "version 7" in master.refused(
-        op(source_handshake=[version + 7, *rest]), errors.ECODE_INVAL)
+        op(source_handshake=[version + 7, *rest]), errors.ECODE_INVAL
+    )
 
 
 def test_progress_is_readable():
     status = ImportExportStatus(
-        progress_mbytes=512.0, progress_throughput=110.51, progress_percent=25.2,
-        progress_eta=14.4)
+        progress_mbytes=512.0, progress_throughput=110.51, progress_percent=25.2, progress_eta=14.4
+    )
     assert transfer.progress_text(status) == "512M, 110.5 MiB/s, 25%, ETA 14 s"
     assert STATE_RUNNING == 0

@@ -49,8 +49,9 @@ class TransferWing(node_wing.Wing):
         self.names[name] = ImportExportStatus(listen_port=port)
         return name
 
-    def _export_start(self, options: Any, host: str, port: int, instance: Any, component: str,
-                      source: Any) -> str:
+    def _export_start(
+        self, options: Any, host: str, port: int, instance: Any, component: str, source: Any
+    ) -> str:
         target = self.targets[port]
         os.makedirs(os.path.dirname(target), exist_ok=True)
         try:
@@ -123,7 +124,8 @@ def remove_by_export() -> OpCode:
 
 def import_() -> OpCode:
     return ops.OpInstanceCreate(
-        instance_name=WEB, mode="import", disks=[], nics=[], pnode="node3", start=False)
+        instance_name=WEB, mode="import", disks=[], nics=[], pnode="node3", start=False
+    )
 
 
 def breaks(count: int) -> list[tuple[str, int]]:
@@ -138,6 +140,7 @@ def maker(directory: Path, *, up: bool, exported: bool = False) -> Callable[[], 
             cluster.run(remove_by_export())
             cluster.rpc.restart()
         return cluster
+
     return make
 
 
@@ -158,8 +161,7 @@ def test_export(tmp_path: Path) -> None:
         cluster.run(export())
         check_export(cluster)
 
-    assert everywhere(
-        maker(tmp_path, up=True), export, set_right, breaks=breaks) > 40
+    assert everywhere(maker(tmp_path, up=True), export, set_right, breaks=breaks) > 40
 
 
 def test_export_that_removes(tmp_path: Path) -> None:
@@ -173,8 +175,7 @@ def test_export_that_removes(tmp_path: Path) -> None:
                 cluster.run(ops.OpInstanceRemove(instance_name=WEB))
         check_export(cluster)
 
-    assert everywhere(
-        maker(tmp_path, up=True), remove_by_export, set_right, breaks=breaks) > 40
+    assert everywhere(maker(tmp_path, up=True), remove_by_export, set_right, breaks=breaks) > 40
 
 
 def test_import(tmp_path: Path) -> None:
@@ -189,8 +190,9 @@ def test_import(tmp_path: Path) -> None:
             assert Path(root + disk.logical_id[1]).read_bytes() == DATA
         check_export(cluster)
 
-    assert everywhere(
-        maker(tmp_path, up=False, exported=True), import_, set_right, breaks=breaks) > 40
+    assert (
+        everywhere(maker(tmp_path, up=False, exported=True), import_, set_right, breaks=breaks) > 40
+    )
 
 
 def test_remove(tmp_path: Path) -> None:
@@ -202,5 +204,4 @@ def test_remove(tmp_path: Path) -> None:
         cluster.run(op())
         assert rpc.exported() == {}
 
-    assert everywhere(
-        maker(tmp_path, up=False, exported=True), op, set_right, breaks=breaks) >= 8
+    assert everywhere(maker(tmp_path, up=False, exported=True), op, set_right, breaks=breaks) >= 8

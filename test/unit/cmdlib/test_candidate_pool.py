@@ -28,8 +28,11 @@ class Unit:
 
 def master_with(count: int, pool: int, **changes: dict[int, dict[str, object]]) -> Master:
     data = cluster_of(count, **changes)
-    return Master(dataclasses.replace(data, cluster=dataclasses.replace(
-        data.cluster, candidate_pool_size=pool)))
+    return Master(
+        dataclasses.replace(
+            data, cluster=dataclasses.replace(data.cluster, candidate_pool_size=pool)
+        )
+    )
 
 
 def candidate_names(config: FakeConfig) -> list[str]:
@@ -42,7 +45,9 @@ def test_a_smaller_pool() -> None:
     candidates.keep_pool_size(unit)
     assert candidate_names(master.config) == ["node1", "node2"]
     assert [node for node, _ in master.rpc.of("node_demote_from_mc")] == [
-        "node4.example.com", "node3.example.com"]
+        "node4.example.com",
+        "node3.example.com",
+    ]
 
 
 def test_the_master_stays() -> None:
@@ -54,9 +59,15 @@ def test_the_master_stays() -> None:
 
 
 def test_a_larger_pool() -> None:
-    master = master_with(4, 3, node_changes={
-        2: {"master_candidate": False}, 3: {"master_candidate": False, "offline": True},
-        4: {"master_candidate": False}})
+    master = master_with(
+        4,
+        3,
+        node_changes={
+            2: {"master_candidate": False},
+            3: {"master_candidate": False, "offline": True},
+            4: {"master_candidate": False},
+        },
+    )
     candidates.keep_pool_size(Unit(master))
     assert candidate_names(master.config) == ["node1", "node2", "node4"]
     assert master.rpc.of("node_demote_from_mc") == []
@@ -65,7 +76,8 @@ def test_a_larger_pool() -> None:
 def test_a_node_that_cannot_be_told() -> None:
     master = master_with(2, 1)
     master.rpc.errors["node_demote_from_mc"] = errors.NodeUnreachable(
-        "node2.example.com", "node_demote_from_mc", "no connection")
+        "node2.example.com", "node_demote_from_mc", "no connection"
+    )
     unit = Unit(master)
     candidates.keep_pool_size(unit)
     assert candidate_names(master.config) == ["node1"]
@@ -89,7 +101,7 @@ def test_the_address_of_the_master() -> None:
     master = master_with(2, 2)
     master.run(OpClusterActivateMasterIp())
     master.run(OpClusterDeactivateMasterIp())
-    (node, up), = master.rpc.of("node_activate_master_ip")
+    ((node, up),) = master.rpc.of("node_activate_master_ip")
     assert node == "node1.example.com"
     assert up["master_params"].ip == master.config.cluster().master_ip
     assert len(master.rpc.of("node_deactivate_master_ip")) == 1

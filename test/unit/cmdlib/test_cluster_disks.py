@@ -26,17 +26,18 @@ def test_a_job_for_each_group() -> None:
     other = dataclasses.replace(data.nodegroups[GROUP], name="rack2", uuid="group-2")
     master = Master(dataclasses.replace(data, nodegroups={**data.nodegroups, "group-2": other}))
     assert len(master.run(OpClusterVerifyDisks(is_strict=False))["jobs"]) == 2
-    assert [op.group_name for op, in master.job.submitted] == ["default", "rack2"]
-    assert all(op.is_strict is False for op, in master.job.submitted)
+    assert [op.group_name for (op,) in master.job.submitted] == ["default", "rack2"]
+    assert all(op.is_strict is False for (op,) in master.job.submitted)
     master.run(OpClusterVerifyDisks(group_name="rack2"))
-    assert [op.group_name for op, in master.job.submitted] == ["rack2"]
+    assert [op.group_name for (op,) in master.job.submitted] == ["rack2"]
     master.refused(OpClusterVerifyDisks(group_name="nosuch"), errors.ECODE_NOENT)
 
 
 def test_volumes_are_there_inactive_or_missing() -> None:
     master = cluster_with(plain_of("good"), plain_of("asleep"), plain_of("gone"))
-    master.rpc.answers["lv_list"] = here({NODE1: {
-        "xenvg/good-lv": ["1024", False, True], "xenvg/asleep-lv": ["1024", True, False]}})
+    master.rpc.answers["lv_list"] = here(
+        {NODE1: {"xenvg/good-lv": ["1024", False, True], "xenvg/asleep-lv": ["1024", True, False]}}
+    )
     silent, inactive, missing = verify(master)
     assert silent == {}
     assert inactive == ["asleep.example.com"]
@@ -48,11 +49,13 @@ def test_both_halves_of_a_mirror() -> None:
     volumes = {"xenvg/web-data": ["1024", False, True], "xenvg/web-meta": ["128", False, True]}
     master.rpc.answers["lv_list"] = here({NODE1: volumes, NODE2: volumes})
     master.rpc.answers["drbd_needs_activation"] = lambda node, args: (
-        [uuid_of("web-disk0")] if node == NODE2 else [])
+        [uuid_of("web-disk0")] if node == NODE2 else []
+    )
     assert verify(master) == ({}, ["web.example.com"], {})
     assert {node for node, _args in master.rpc.of("drbd_needs_activation")} == {NODE1, NODE2}
-    master.rpc.answers["lv_list"] = here({NODE1: volumes, NODE2: {
-        "xenvg/web-meta": ["128", False, True]}})
+    master.rpc.answers["lv_list"] = here(
+        {NODE1: volumes, NODE2: {"xenvg/web-meta": ["128", False, True]}}
+    )
     # What is missing cannot be activated.
     assert verify(master) == ({}, [], {"web.example.com": [[NODE2, "xenvg/web-data"]]})
 
@@ -78,9 +81,11 @@ def test_nodes_that_do_not_answer() -> None:
     assert verify(master, is_strict=False) == ({}, [], {})
     assert master.job.said("lvs is missing")
     node = dataclasses.replace(
-        master.config.node(uuid_of("node1")), offline=True, master_candidate=False)
+        master.config.node(uuid_of("node1")), offline=True, master_candidate=False
+    )
     data = dataclasses.replace(
-        master.config.snapshot(), nodes={**master.config.snapshot().nodes, node.uuid: node})
+        master.config.snapshot(), nodes={**master.config.snapshot().nodes, node.uuid: node}
+    )
     offline = Master(data)
     assert verify(offline) == ({}, [], {})
 
@@ -89,14 +94,17 @@ def test_nodes_that_do_not_answer() -> None:
 
 
 def sizes(*dimensions: Any) -> Any:
-    return [None if one is None else [one << 20, None] if isinstance(one, int) else one
-            for one in dimensions]
+    return [
+        None if one is None else [one << 20, None] if isinstance(one, int) else one
+        for one in dimensions
+    ]
 
 
 def test_sizes_are_corrected() -> None:
     master = cluster_with(plain_of("web"), disk_of("file"))
     master.rpc.answers["blockdev_getdimensions"] = lambda node, args: sizes(
-        *(2048 if disk.dev_type == "plain" else 1024 for disk in args["disks"]))
+        *(2048 if disk.dev_type == "plain" else 1024 for disk in args["disks"])
+    )
     assert master.run(OpClusterRepairDiskSizes()) == [("web.example.com", 0, "size", 2048)]
     assert master.config.disk(uuid_of("web-disk0")).size == 2048
     assert master.job.said("disk 0 of instance web.example.com has 2048 MiB, not 1024")
@@ -108,7 +116,8 @@ def test_what_is_below_a_mirror_grows_with_it() -> None:
     master = cluster_with(drbd_of("web"))
     master.rpc.answers["blockdev_getdimensions"] = sizes(1500)
     assert master.run(OpClusterRepairDiskSizes(instances=["web"])) == [
-        ("web.example.com", 0, "size", 1500)]
+        ("web.example.com", 0, "size", 1500)
+    ]
     disk = master.config.disk(uuid_of("web-disk0"))
     assert [disk.size, *(child.size for child in disk.children)] == [1500, 1500, 128]
 

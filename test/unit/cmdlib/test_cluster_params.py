@@ -26,34 +26,44 @@ def refused(master: Master, ecode: str = errors.ECODE_INVAL, **values: Any) -> s
     return master.refused(OpClusterSetParams(**values), ecode)
 
 
-@pytest.mark.parametrize(("given", "attribute", "stored"), [
-    ({"mac_prefix": "AA:00:11"}, "mac_prefix", "aa:00:11"),
-    ({"max_running_jobs": 7}, "max_running_jobs", 7),
-    ({"max_tracked_jobs": 30}, "max_tracked_jobs", 30),
-    ({"maintain_node_health": True}, "maintain_node_health", True),
-    ({"prealloc_wipe_disks": True}, "prealloc_wipe_disks", True),
-    ({"enabled_user_shutdown": True}, "enabled_user_shutdown", True),
-    ({"install_image": "http://example.com/i"}, "install_image", "http://example.com/i"),
-    ({"zeroing_image": "/srv/zero"}, "zeroing_image", "/srv/zero"),
-    ({"compression_tools": ["gzip", "lzop"]}, "compression_tools", ("gzip", "lzop")),
-    ({"reserved_lvs": ["xenvg/swap.*"]}, "reserved_lvs", ("xenvg/swap.*",)),
-    ({"default_iallocator_params": {"a": "b"}}, "default_iallocator_params", {"a": "b"}),
-    ({"gluster_storage_dir": "/run/other/"}, "gluster_storage_dir", "/run/other"),
-    ({"uid_pool": [[30, 40], [10, 20]]}, "uid_pool", ((10, 20), (30, 40))),
-    ({"vg_name": "xenvg"}, "volume_group_name", "xenvg"),
-    ({"drbd_helper": "/bin/true"}, "drbd_usermode_helper", "/bin/true"),
-    ({"hidden_os": [["add", "a"], ["add", "b"], ["remove", "a"]]}, "hidden_os", ("b",)),
-    ({"blacklisted_os": [["add", "a"]]}, "blacklisted_os", ("a",)),
-    ({"hv_state": {"fake": {"mem_total": "1024"}}}, "hv_state_static",
-     {"fake": {"mem_total": 1024}}),
-    ({"disk_state": {"plain": {"xenvg": {"disk_total": 9}}}}, "disk_state_static",
-     {"plain": {"xenvg": {"disk_total": 9}}}),
-])
+@pytest.mark.parametrize(
+    ("given", "attribute", "stored"),
+    [
+        ({"mac_prefix": "AA:00:11"}, "mac_prefix", "aa:00:11"),
+        ({"max_running_jobs": 7}, "max_running_jobs", 7),
+        ({"max_tracked_jobs": 30}, "max_tracked_jobs", 30),
+        ({"maintain_node_health": True}, "maintain_node_health", True),
+        ({"prealloc_wipe_disks": True}, "prealloc_wipe_disks", True),
+        ({"enabled_user_shutdown": True}, "enabled_user_shutdown", True),
+        ({"install_image": "http://example.com/i"}, "install_image", "http://example.com/i"),
+        ({"zeroing_image": "/srv/zero"}, "zeroing_image", "/srv/zero"),
+        ({"compression_tools": ["gzip", "lzop"]}, "compression_tools", ("gzip", "lzop")),
+        ({"reserved_lvs": ["xenvg/swap.*"]}, "reserved_lvs", ("xenvg/swap.*",)),
+        ({"default_iallocator_params": {"a": "b"}}, "default_iallocator_params", {"a": "b"}),
+        ({"gluster_storage_dir": "/run/other/"}, "gluster_storage_dir", "/run/other"),
+        ({"uid_pool": [[30, 40], [10, 20]]}, "uid_pool", ((10, 20), (30, 40))),
+        ({"vg_name": "xenvg"}, "volume_group_name", "xenvg"),
+        ({"drbd_helper": "/bin/true"}, "drbd_usermode_helper", "/bin/true"),
+        ({"hidden_os": [["add", "a"], ["add", "b"], ["remove", "a"]]}, "hidden_os", ("b",)),
+        ({"blacklisted_os": [["add", "a"]]}, "blacklisted_os", ("a",)),
+        (
+            {"hv_state": {"fake": {"mem_total": "1024"}}},
+            "hv_state_static",
+            {"fake": {"mem_total": 1024}},
+        ),
+        (
+            {"disk_state": {"plain": {"xenvg": {"disk_total": 9}}}},
+            "disk_state_static",
+            {"plain": {"xenvg": {"disk_total": 9}}},
+        ),
+    ],
+)
 def test_plain_values(given: dict[str, Any], attribute: str, stored: Any) -> None:
     master = Master(cluster_of(2))
     facts = {"vglist": {"xenvg": 1 << 20}, "drbd-helper": [True, "/bin/true"]}
     master.rpc.answers["node_verify"] = lambda node, args: {
-        name: facts[name] for name in args["checks"]}
+        name: facts[name] for name in args["checks"]
+    }
     assert change(master, **given) is None
     assert getattr(master.config.cluster(), attribute) == stored
     assert len(master.config.writes) == 1
@@ -61,9 +71,14 @@ def test_plain_values(given: dict[str, Any], attribute: str, stored: Any) -> Non
 
 def test_dictionaries_are_merged() -> None:
     master = Master(cluster_of(2))
-    change(master, beparams={"memory": 512}, nicparams={"link": "br7"},
-           ndparams={"spindle_count": "3", "oob_program": "/bin/oob"},
-           diskparams={"drbd": {"protocol": "B"}}, hvparams={"kvm": {"kvm_flag": "enabled"}})
+    change(
+        master,
+        beparams={"memory": 512},
+        nicparams={"link": "br7"},
+        ndparams={"spindle_count": "3", "oob_program": "/bin/oob"},
+        diskparams={"drbd": {"protocol": "B"}},
+        hvparams={"kvm": {"kvm_flag": "enabled"}},
+    )
     cluster = master.config.cluster()
     assert cluster.beparams["default"]["minmem"] == cluster.beparams["default"]["maxmem"] == 512
     assert cluster.beparams["default"]["vcpus"] == 1
@@ -79,9 +94,12 @@ def test_dictionaries_are_merged() -> None:
 
 def test_parameters_of_operating_systems_come_and_go() -> None:
     master = Master(cluster_of(2))
-    change(master, osparams={"noop": {"a": "1", "b": "2"}},
-           osparams_private_cluster={"noop": {"secret": "x"}},
-           os_hvp={"noop": {"kvm": {"acpi": "false"}}})
+    change(
+        master,
+        osparams={"noop": {"a": "1", "b": "2"}},
+        osparams_private_cluster={"noop": {"secret": "x"}},
+        os_hvp={"noop": {"kvm": {"acpi": "false"}}},
+    )
     cluster = master.config.cluster()
     assert cluster.osparams == {"noop": {"a": "1", "b": "2"}}
     assert isinstance(cluster.osparams_private_cluster["noop"], ht.PrivateDict)
@@ -90,57 +108,65 @@ def test_parameters_of_operating_systems_come_and_go() -> None:
     asked = master.rpc.of("os_validate")
     assert [node for node, _args in asked] == [NODE1, NODE2]
     assert asked[0][1]["params"] == {"a": "1", "b": "2", "secret": "x"}
-    change(master, osparams={"noop": {"a": None, "b": "default"}},
-           osparams_private_cluster={"noop": {"secret": None}},
-           os_hvp={"noop": {"kvm": {"acpi": "default"}}})
+    change(
+        master,
+        osparams={"noop": {"a": None, "b": "default"}},
+        osparams_private_cluster={"noop": {"secret": None}},
+        os_hvp={"noop": {"kvm": {"acpi": "default"}}},
+    )
     cluster = master.config.cluster()
     assert not cluster.osparams
     assert not cluster.osparams_private_cluster
     assert not cluster.os_hvp
 
 
-@pytest.mark.parametrize(("given", "fragment"), [
-    ({"mac_prefix": "zz"}, "'zz' is not the first three bytes"),
-    ({"mac_prefix": "01:00:00"}, "are for groups"),
-    ({"master_netmask": 33}, "1 to 32 bits"),
-    ({"master_netdev": ""}, "has no name"),
-    ({"enabled_hypervisors": []}, "at least one hypervisor"),
-    ({"enabled_hypervisors": ["fake", "fake"]}, "twice"),
-    ({"enabled_disk_templates": []}, "at least one disk template"),
-    ({"enabled_disk_templates": ["plain", "file", "diskless", "sharedfile"]}, "volume group"),
-    ({"enabled_disk_templates": ["file", "diskless", "sharedfile"],
-      "file_storage_dir": ""}, "needs a directory"),
-    ({"file_storage_dir": "relative"}, "is relative"),
-    ({"beparams": {"minmem": 1024}}, "more than the most"),
-    ({"beparams": {"nosuch": 1}}, "nosuch"),
-    ({"beparams": {"vcpus": "default"}}, "vcpus"),
-    ({"nicparams": {"mode": "pool"}}, "NIC mode 'pool'"),
-    ({"nicparams": {"link": ""}}, "needs a link"),
-    ({"ndparams": {"ssh_port": "x"}}, "ssh_port"),
-    ({"diskparams": {"plain": {"protocol": "C"}}}, "has no parameter protocol"),
-    ({"diskparams": {"rbd": {"access": "magic"}}}, "access is one of"),
-    ({"hvparams": {"fake": {"migration_mode": "bogus"}}}, "migration_mode"),
-    ({"hvparams": {"nosuch": {}}}, "no hypervisor 'nosuch'"),
-    ({"hvparams": {"fake": {"acpi": True}}}, "acpi"),
-    ({"os_hvp": {"noop": {"kvm": {"migration_port": 1}}}}, "whole cluster only"),
-    ({"osparams": {"noop": {"a": True}}}, "needs a value"),
-    ({"uid_pool": [[20, 10]]}, "not a range"),
-    ({"uid_pool": [[10, 20], [15, 30]]}, "overlap"),
-    ({"remove_uids": [[10, 20]]}, "not in one of its ranges"),
-    ({"install_image": "relative"}, "neither an absolute path nor a URL"),
-    ({"compression_tools": ["lzop"]}, "gzip must be"),
-    ({"compression_tools": ["gzip", "../x"]}, "not the name"),
-    ({"reserved_lvs": ["("]}, "not a regular expression"),
-    ({"enabled_data_collectors": {"nosuch": True}}, "no data collector"),
-    ({"data_collector_interval": {"lv": 0}}, "above zero"),
-    ({"drbd_helper": "drbdadm"}, "not an absolute path"),
-    ({"ipolicy": {"nosuch": 1}}, "unknown key"),
-    ({"ipolicy": {"minmax": "default"}}, "cannot be taken from elsewhere"),
-    ({"ipolicy": {"disk-templates": ["plain"]}}, "not enabled: plain"),
-    ({"ipolicy": {"std": {"memory-size": 1}}}, "outside of every"),
-    ({"hidden_os": [["attach", "a"]]}, "added or removed"),
-    ({"hv_state": {"nosuch": {}}}, "nosuch"),
-])
+@pytest.mark.parametrize(
+    ("given", "fragment"),
+    [
+        ({"mac_prefix": "zz"}, "'zz' is not the first three bytes"),
+        ({"mac_prefix": "01:00:00"}, "are for groups"),
+        ({"master_netmask": 33}, "1 to 32 bits"),
+        ({"master_netdev": ""}, "has no name"),
+        ({"enabled_hypervisors": []}, "at least one hypervisor"),
+        ({"enabled_hypervisors": ["fake", "fake"]}, "twice"),
+        ({"enabled_disk_templates": []}, "at least one disk template"),
+        ({"enabled_disk_templates": ["plain", "file", "diskless", "sharedfile"]}, "volume group"),
+        (
+            {"enabled_disk_templates": ["file", "diskless", "sharedfile"], "file_storage_dir": ""},
+            "needs a directory",
+        ),
+        ({"file_storage_dir": "relative"}, "is relative"),
+        ({"beparams": {"minmem": 1024}}, "more than the most"),
+        ({"beparams": {"nosuch": 1}}, "nosuch"),
+        ({"beparams": {"vcpus": "default"}}, "vcpus"),
+        ({"nicparams": {"mode": "pool"}}, "NIC mode 'pool'"),
+        ({"nicparams": {"link": ""}}, "needs a link"),
+        ({"ndparams": {"ssh_port": "x"}}, "ssh_port"),
+        ({"diskparams": {"plain": {"protocol": "C"}}}, "has no parameter protocol"),
+        ({"diskparams": {"rbd": {"access": "magic"}}}, "access is one of"),
+        ({"hvparams": {"fake": {"migration_mode": "bogus"}}}, "migration_mode"),
+        ({"hvparams": {"nosuch": {}}}, "no hypervisor 'nosuch'"),
+        ({"hvparams": {"fake": {"acpi": True}}}, "acpi"),
+        ({"os_hvp": {"noop": {"kvm": {"migration_port": 1}}}}, "whole cluster only"),
+        ({"osparams": {"noop": {"a": True}}}, "needs a value"),
+        ({"uid_pool": [[20, 10]]}, "not a range"),
+        ({"uid_pool": [[10, 20], [15, 30]]}, "overlap"),
+        ({"remove_uids": [[10, 20]]}, "not in one of its ranges"),
+        ({"install_image": "relative"}, "neither an absolute path nor a URL"),
+        ({"compression_tools": ["lzop"]}, "gzip must be"),
+        ({"compression_tools": ["gzip", "../x"]}, "not the name"),
+        ({"reserved_lvs": ["("]}, "not a regular expression"),
+        ({"enabled_data_collectors": {"nosuch": True}}, "no data collector"),
+        ({"data_collector_interval": {"lv": 0}}, "above zero"),
+        ({"drbd_helper": "drbdadm"}, "not an absolute path"),
+        ({"ipolicy": {"nosuch": 1}}, "unknown key"),
+        ({"ipolicy": {"minmax": "default"}}, "cannot be taken from elsewhere"),
+        ({"ipolicy": {"disk-templates": ["plain"]}}, "not enabled: plain"),
+        ({"ipolicy": {"std": {"memory-size": 1}}}, "outside of every"),
+        ({"hidden_os": [["attach", "a"]]}, "added or removed"),
+        ({"hv_state": {"nosuch": {}}}, "nosuch"),
+    ],
+)
 def test_wrong_values_change_nothing(given: dict[str, Any], fragment: str) -> None:
     assert fragment in refused(Master(cluster_of(1)), **given)
 
@@ -162,8 +188,8 @@ def test_what_instances_use_cannot_be_disabled() -> None:
     master = Master(data)
     change(master, enabled_disk_templates=["sharedfile"])
     assert master.config.cluster().ipolicy["disk-templates"] == [
-        name for name in data.cluster.ipolicy["disk-templates"]
-        if name not in ("file", "diskless")]
+        name for name in data.cluster.ipolicy["disk-templates"] if name not in ("file", "diskless")
+    ]
     assert master.job.said("allows the disabled disk templates no longer")
 
 
@@ -180,7 +206,8 @@ def test_exclusive_storage_is_for_plain_disks() -> None:
     disk = disk_of("web")
     data = cluster_of(1, (instance_of("web", disks=(disk.uuid,)),), (disk,))
     assert "web.example.com" in refused(
-        Master(data), errors.ECODE_STATE, ndparams={"exclusive_storage": True})
+        Master(data), errors.ECODE_STATE, ndparams={"exclusive_storage": True}
+    )
 
 
 # -- what nodes say --------------------------------------------------------------
@@ -204,19 +231,26 @@ def test_operating_systems_judge_their_parameters() -> None:
     assert "no parameter a" in refused(master, osparams={"noop": {"a": "1"}})
 
 
-@pytest.mark.parametrize(("answer", "fragment"), [
-    ({"vglist": {}}, "has no volume group xenvg"),
-    ({"vglist": {"xenvg": 100}}, "at least 20480"),
-    ({"vglist": "vgs is missing"}, "vgs is missing"),
-    ({"vglist": {"xenvg": 1 << 20}, "drbd-helper": [True, "/bin/x"]}, "helper is /bin/x"),
-    ({"vglist": {"xenvg": 1 << 20}, "drbd-helper": [False, "no module"]}, "no module"),
-])
+@pytest.mark.parametrize(
+    ("answer", "fragment"),
+    [
+        ({"vglist": {}}, "has no volume group xenvg"),
+        ({"vglist": {"xenvg": 100}}, "at least 20480"),
+        ({"vglist": "vgs is missing"}, "vgs is missing"),
+        ({"vglist": {"xenvg": 1 << 20}, "drbd-helper": [True, "/bin/x"]}, "helper is /bin/x"),
+        ({"vglist": {"xenvg": 1 << 20}, "drbd-helper": [False, "no module"]}, "no module"),
+    ],
+)
 def test_nodes_need_the_storage(answer: dict[str, Any], fragment: str) -> None:
     master = Master(cluster_of(1))
     master.rpc.answers["node_verify"] = lambda node, args: {
-        name: answer.get(name) for name in args["checks"] if name in answer}
-    given = {"vg_name": "xenvg", "drbd_helper": "/bin/true",
-             "enabled_disk_templates": ["drbd", "file", "diskless", "sharedfile"]}
+        name: answer.get(name) for name in args["checks"] if name in answer
+    }
+    given = {
+        "vg_name": "xenvg",
+        "drbd_helper": "/bin/true",
+        "enabled_disk_templates": ["drbd", "file", "diskless", "sharedfile"],
+    }
     text = master.refused(OpClusterSetParams(**given), errors.ECODE_ENVIRON)
     assert fragment in text
 
@@ -224,7 +258,8 @@ def test_nodes_need_the_storage(answer: dict[str, Any], fragment: str) -> None:
 def test_nodes_need_the_directories() -> None:
     master = Master(cluster_of(2))
     master.rpc.answers["node_verify"] = lambda node, args: {
-        "file-storage-path": None if node == NODE1 else "/srv/new is not a directory"}
+        "file-storage-path": None if node == NODE1 else "/srv/new is not a directory"
+    }
     text = refused(master, errors.ECODE_ENVIRON, file_storage_dir="/srv/new")
     assert text.startswith(f"node {NODE2}: ")
     change(master, file_storage_dir="/srv/new", force=True)
@@ -235,7 +270,8 @@ def test_allocator_has_to_exist(tmp_path: Any) -> None:
     with paths.override(paths.Paths(str(tmp_path))):
         master = Master(cluster_of(1))
         assert "allocator mine is in none of" in refused(
-            master, errors.ECODE_NOENT, default_iallocator="mine")
+            master, errors.ECODE_NOENT, default_iallocator="mine"
+        )
         place = tmp_path / "usr/lib/ganeti/iallocators"
         place.mkdir(parents=True)
         (place / "mine").write_text("#!/bin/sh\n")
@@ -296,8 +332,10 @@ def test_hooks() -> None:
     master.rpc.answers["node_verify"] = {"vglist": {"xenvg": 1 << 20}}
     change(master, vg_name="xenvg")
     assert master.rpc.hooks() == [
-        ("cluster-modify", "pre", NODE1), ("cluster-modify", "post", NODE1),
-        ("config-update", "post", NODE1)]
+        ("cluster-modify", "pre", NODE1),
+        ("cluster-modify", "post", NODE1),
+        ("config-update", "post", NODE1),
+    ]
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert env["GANETI_OP_TARGET"] == "cluster.example.com"
     assert env["GANETI_NEW_VG_NAME"] == "xenvg"
@@ -331,8 +369,7 @@ def test_instances_outside_of_the_new_policy_are_named() -> None:
 
 def test_group_policies_still_allow_something() -> None:
     data = cluster_of(1)
-    group = dataclasses.replace(
-        data.nodegroups[GROUP], ipolicy={"disk-templates": ["diskless"]})
+    group = dataclasses.replace(data.nodegroups[GROUP], ipolicy={"disk-templates": ["diskless"]})
     master = Master(dataclasses.replace(data, nodegroups={GROUP: group}))
     assert "node group default" in refused(master, enabled_disk_templates=["file", "sharedfile"])
 
@@ -343,8 +380,8 @@ def test_group_policies_still_allow_something() -> None:
 def test_the_address_moves_to_another_device() -> None:
     master = Master(cluster_of(1))
     change(master, master_netdev="eth1", master_netmask=24)
-    down, = master.rpc.of("node_deactivate_master_ip")
-    up, = master.rpc.of("node_activate_master_ip")
+    (down,) = master.rpc.of("node_deactivate_master_ip")
+    (up,) = master.rpc.of("node_activate_master_ip")
     assert (down[1]["master_params"].netdev, up[1]["master_params"].netdev) == ("lo", "eth1")
     assert up[1]["master_params"].netmask == 24
     assert master.rpc.of("node_change_master_netmask") == []
@@ -378,7 +415,7 @@ def test_netmask() -> None:
     master = Master(cluster_of(1))
     master.rpc.errors["node_change_master_netmask"] = "not now"
     change(master, master_netmask=24)
-    (_node, args), = master.rpc.of("node_change_master_netmask")
+    ((_node, args),) = master.rpc.of("node_change_master_netmask")
     assert (args["old_netmask"], args["netmask"]) == (32, 24)
     assert master.job.said("not now")
 
@@ -388,8 +425,9 @@ def test_netmask() -> None:
 
 def test_naming_the_network_of_guests_makes_it() -> None:
     master = Master(cluster_of(1))
-    assert change(master, instance_communication_network="talk") == {"jobs": [[True, 100],
-                                                                              [True, 101]]}
+    assert change(master, instance_communication_network="talk") == {
+        "jobs": [[True, 100], [True, 101]]
+    }
     (add,), (connect,) = master.job.submitted
     assert isinstance(add, OpNetworkAdd)
     assert (add.network, add.network6) == ("169.254.0.0/16", "fe80::/10")
@@ -409,8 +447,9 @@ def test_two_changes_at_once_are_merged() -> None:
     def meanwhile(node: str, args: dict[str, Any]) -> list[Any]:
         if args["phase"] == "pre" and not master.config.cluster().hidden_os:
             now = master.config.cluster()
-            master.config.update_cluster(dataclasses.replace(
-                now, hidden_os=("z",), mac_prefix="aa:22:22"))
+            master.config.update_cluster(
+                dataclasses.replace(now, hidden_os=("z",), mac_prefix="aa:22:22")
+            )
         return []
 
     master.rpc.answers["hooks_runner"] = meanwhile
@@ -429,14 +468,26 @@ def test_nodes_that_run_nothing_are_not_asked() -> None:
 
 def test_a_dry_run_says_what_would_be_done() -> None:
     master = Master(cluster_of(3))
-    change(master, dry_run=True, candidate_pool_size=2, master_netdev="eth1", uid_pool=[[1, 2]],
-           beparams={"vcpus": 2}, osparams_private_cluster={"noop": {"key": "geheim"}},
-           vg_name="", instance_communication_network="talk")
-    for text in ("take the address of the master down", "set master_netdev to eth1",
-                 "set candidate_pool_size to 2", "set beparams default vcpus to 2",
-                 "change private parameters of OS noop",
-                 "cease to be master candidates, from 3 to 2",
-                 "submit 2 jobs, for the network talk"):
+    change(
+        master,
+        dry_run=True,
+        candidate_pool_size=2,
+        master_netdev="eth1",
+        uid_pool=[[1, 2]],
+        beparams={"vcpus": 2},
+        osparams_private_cluster={"noop": {"key": "geheim"}},
+        vg_name="",
+        instance_communication_network="talk",
+    )
+    for text in (
+        "take the address of the master down",
+        "set master_netdev to eth1",
+        "set candidate_pool_size to 2",
+        "set beparams default vcpus to 2",
+        "change private parameters of OS noop",
+        "cease to be master candidates, from 3 to 2",
+        "submit 2 jobs, for the network talk",
+    ):
         assert master.job.said(text), text
     assert not master.job.said("geheim")
     assert master.config.writes == []

@@ -13,9 +13,14 @@ from ganeti.opcodes.cluster import OpClusterConfigQuery, OpClusterQuery, OpClust
 from ganeti.utils import net
 
 NODE1, NODE2 = (f"node{number}.example.com" for number in (1, 2))
-KNOWN = {"new.example.com": "192.0.2.200", "same.example.com": "192.0.2.100",
-         "cluster.example.com": "192.0.2.100", "taken.example.com": "192.0.2.2",
-         "node2.example.com": "192.0.2.77", "six.example.com": "2001:db8::1"}
+KNOWN = {
+    "new.example.com": "192.0.2.200",
+    "same.example.com": "192.0.2.100",
+    "cluster.example.com": "192.0.2.100",
+    "taken.example.com": "192.0.2.2",
+    "node2.example.com": "192.0.2.77",
+    "six.example.com": "2001:db8::1",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -38,12 +43,14 @@ def test_name_and_address_change_together() -> None:
     assert master.run(OpClusterRename(name="new.example.com")) == "new.example.com"
     cluster = master.config.cluster()
     assert (cluster.cluster_name, cluster.master_ip) == ("new.example.com", "192.0.2.200")
-    (_n, down), = master.rpc.of("node_deactivate_master_ip")
-    (_n, up), = master.rpc.of("node_activate_master_ip")
+    ((_n, down),) = master.rpc.of("node_deactivate_master_ip")
+    ((_n, up),) = master.rpc.of("node_activate_master_ip")
     assert (down["master_params"].ip, up["master_params"].ip) == ("192.0.2.100", "192.0.2.200")
     assert [row for row in master.rpc.hooks() if row[0] == "cluster-rename"] == [
-        ("cluster-rename", "pre", NODE1), ("cluster-rename", "post", NODE1),
-        ("cluster-rename", "post", NODE2)]
+        ("cluster-rename", "pre", NODE1),
+        ("cluster-rename", "post", NODE1),
+        ("cluster-rename", "post", NODE2),
+    ]
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert env["GANETI_OP_TARGET"] == "cluster.example.com"
     assert env["GANETI_NEW_NAME"] == "new.example.com"
@@ -55,14 +62,17 @@ def test_a_name_for_the_same_address_asks_nobody() -> None:
     assert master.rpc.of("node_verify") == []
 
 
-@pytest.mark.parametrize(("name", "ecode", "fragment"), [
-    ("cluster.example.com", errors.ECODE_INVAL, "already"),
-    ("taken.example.com", errors.ECODE_NOTUNIQUE, "node node2.example.com"),
-    ("node2.example.com", errors.ECODE_NOTUNIQUE, "node node2.example.com"),
-    ("six.example.com", errors.ECODE_INVAL, "address family"),
-    ("nosuch.example.com", errors.ECODE_RESOLVER, "does not resolve"),
-    ("no name", errors.ECODE_INVAL, "not a valid host name"),
-])
+@pytest.mark.parametrize(
+    ("name", "ecode", "fragment"),
+    [
+        ("cluster.example.com", errors.ECODE_INVAL, "already"),
+        ("taken.example.com", errors.ECODE_NOTUNIQUE, "node node2.example.com"),
+        ("node2.example.com", errors.ECODE_NOTUNIQUE, "node node2.example.com"),
+        ("six.example.com", errors.ECODE_INVAL, "address family"),
+        ("nosuch.example.com", errors.ECODE_RESOLVER, "does not resolve"),
+        ("no name", errors.ECODE_INVAL, "not a valid host name"),
+    ],
+)
 def test_refused(name: str, ecode: str, fragment: str) -> None:
     assert fragment in nobody(Master(cluster_of(2))).refused(OpClusterRename(name=name), ecode)
 
@@ -117,5 +127,6 @@ def test_queries() -> None:
     assert info["master"] == NODE1
     assert info["primary_ip_version"] == 4
     assert "osparams_private_cluster" not in info
-    assert master.run(OpClusterConfigQuery(
-        output_fields=["master_node", "drain_flag", "nosuch"])) == [NODE1, True, None]
+    assert master.run(
+        OpClusterConfigQuery(output_fields=["master_node", "drain_flag", "nosuch"])
+    ) == [NODE1, True, None]

@@ -12,15 +12,27 @@ from ganeti import ht
 from ganeti.objects import Nic
 from ganeti.opcodes.instance import OpInstanceSetParams
 
-NIC = Nic(mac="52:54:00:00:00:01", ip="169.254.0.9", name="ganeti:communication:web.example.com",
-          nicparams={"mode": "routed", "link": "communication_rt"}, uuid="nic-uuid")
+NIC = Nic(
+    mac="52:54:00:00:00:01",
+    ip="169.254.0.9",
+    name="ganeti:communication:web.example.com",
+    nicparams={"mode": "routed", "link": "communication_rt"},
+    uuid="nic-uuid",
+)
 
 
 def master_of(**changes: Any) -> Master:
-    values = {"nics": (NIC,), "admin_state": "up", "osparams": {"size": "1"},
-              "osparams_private": ht.PrivateDict({"user": "joe"})}
-    return Master(cluster_of(2, (instance_of("web", **{**values, **changes}),),
-                             osparams={"noop": {"colour": "red"}}))
+    values = {
+        "nics": (NIC,),
+        "admin_state": "up",
+        "osparams": {"size": "1"},
+        "osparams_private": ht.PrivateDict({"user": "joe"}),
+    }
+    return Master(
+        cluster_of(
+            2, (instance_of("web", **{**values, **changes}),), osparams={"noop": {"colour": "red"}}
+        )
+    )
 
 
 def modify(**changes: Any) -> OpInstanceSetParams:
@@ -39,11 +51,14 @@ def test_new_parameters_reach_the_guest():
     assert "hvparams" not in told
 
 
-@pytest.mark.parametrize(("instance", "changes"), [
-    ({"nics": ()}, {"osparams": {"size": "2"}}),
-    ({"admin_state": "down"}, {"osparams": {"size": "2"}}),
-    ({}, {"beparams": {"vcpus": 2}}),
-])
+@pytest.mark.parametrize(
+    ("instance", "changes"),
+    [
+        ({"nics": ()}, {"osparams": {"size": "2"}}),
+        ({"admin_state": "down"}, {"osparams": {"size": "2"}}),
+        ({}, {"beparams": {"vcpus": 2}}),
+    ],
+)
 def test_nobody_is_told_what_does_not_concern_it(instance, changes):
     master = master_of(**instance)
     master.run(modify(**changes))

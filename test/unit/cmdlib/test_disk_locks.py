@@ -17,9 +17,13 @@ PATIENCE_S = 60.0
 
 def test_the_second_waits_for_the_disks_and_not_for_the_node() -> None:
     disks = (disk_of("web", template=disk_c.FILE), disk_of("db", template=disk_c.FILE))
-    master = Master(cluster_of(1, (
-        instance_of("web", disks=(disks[0].uuid,)), instance_of("db", disks=(disks[1].uuid,))),
-        disks))
+    master = Master(
+        cluster_of(
+            1,
+            (instance_of("web", disks=(disks[0].uuid,)), instance_of("db", disks=(disks[1].uuid,))),
+            disks,
+        )
+    )
     growing, go_on = threading.Event(), threading.Event()
 
     def grow(node: str, args: dict[str, Any]) -> None:
@@ -28,9 +32,14 @@ def test_the_second_waits_for_the_disks_and_not_for_the_node() -> None:
 
     master.rpc.answers["blockdev_grow"] = grow
     jobs = [master.new_job(), master.new_job()]
-    threads = [threading.Thread(target=master.processor.execute, daemon=True, args=(
-        OpInstanceGrowDisk(instance_name=f"{name}.example.com", disk=0, amount=128), job))
-        for name, job in zip(("web", "db"), jobs, strict=True)]
+    threads = [
+        threading.Thread(
+            target=master.processor.execute,
+            daemon=True,
+            args=(OpInstanceGrowDisk(instance_name=f"{name}.example.com", disk=0, amount=128), job),
+        )
+        for name, job in zip(("web", "db"), jobs, strict=True)
+    ]
     node = uuid_of("node1")
     threads[0].start()
     assert growing.wait(PATIENCE_S)

@@ -1,5 +1,4 @@
-"""Instances which are only reserved: what is kept for them, what they refuse, how they become real.
-"""
+"""Forthcoming instances: what is kept for them, what they refuse, how they become real."""
 
 from __future__ import annotations
 
@@ -30,10 +29,16 @@ LATER = "0c60d2ef-3a4b-4c4d-9a69-6b4bd0d8a001"
 
 def reserve(**changes):
     values = {
-        "instance_name": WEB, "mode": "create", "disk_template": "sharedfile",
+        "instance_name": WEB,
+        "mode": "create",
+        "disk_template": "sharedfile",
         "disks": [{"size": 1024}, {"size": 2048, "name": "data", "mode": "ro"}],
-        "nics": [{"mac": "aa:00:00:12:34:56", "name": "lan"}], "os_type": "noop",
-        "pnode": "node2", "beparams": {"memory": 256}, "hvparams": {}, "tags": ["later"],
+        "nics": [{"mac": "aa:00:00:12:34:56", "name": "lan"}],
+        "os_type": "noop",
+        "pnode": "node2",
+        "beparams": {"memory": 256},
+        "hvparams": {},
+        "tags": ["later"],
         "forthcoming": True,
     }
     return OpInstanceCreate(**{**values, **changes})
@@ -50,9 +55,14 @@ def master():
 
 
 def with_drbd():
-    return Master(cluster_of(
-        3, volume_group_name="xenvg", drbd_usermode_helper="/bin/true",
-        enabled_disk_templates=("plain", "drbd", "diskless")))
+    return Master(
+        cluster_of(
+            3,
+            volume_group_name="xenvg",
+            drbd_usermode_helper="/bin/true",
+            enabled_disk_templates=("plain", "drbd", "diskless"),
+        )
+    )
 
 
 def web(master):
@@ -77,13 +87,16 @@ def test_a_reservation_touches_no_node(master):
     assert master.run(reserve()) == ["node2.example.com"]
     assert master.config.writes == ["add_instance"]
     assert master.rpc.acting() == [] and {name for name, _phase, _node in master.rpc.hooks()} == {
-        "config-update"}
+        "config-update"
+    }
     found = web(master)
     assert found.forthcoming and found.admin_state == "down" and not found.disks_active
     assert found.primary_node == uuid_of("node2") and found.tags == ("later",)
     disks = master.config.instance_disks(found)
     assert [(d.size, d.name, d.mode, d.forthcoming) for d in disks] == [
-        (1024, None, "rw", True), (2048, "data", "ro", True)]
+        (1024, None, "rw", True),
+        (2048, "data", "ro", True),
+    ]
     assert consistent(master)
 
 
@@ -98,9 +111,11 @@ def test_it_is_described_as_one(master):
 def test_its_name_and_its_addresses_are_taken(master):
     master.run(reserve())
     assert "already in the cluster" in master.refused(
-        reserve(forthcoming=False), errors.ECODE_EXISTS)
+        reserve(forthcoming=False), errors.ECODE_EXISTS
+    )
     master.refused(
-        reserve(instance_name="www.example.com", forthcoming=False), errors.ECODE_NOTUNIQUE)
+        reserve(instance_name="www.example.com", forthcoming=False), errors.ECODE_NOTUNIQUE
+    )
 
 
 def test_mirrored_disks_have_their_minors_and_ports():
@@ -120,10 +135,13 @@ def test_without_an_operating_system(master):
     assert web(master).os == "noop" and master.rpc.where("web") == ["node2"]
 
 
-@pytest.mark.parametrize(("changes", "fragment"), [
-    ({"mode": "remote-import"}, "another cluster"),
-    ({"disk_template": "blockdev", "disks": [{"adopt": "/dev/disk/a"}]}, "adopts no volumes"),
-])
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"mode": "remote-import"}, "another cluster"),
+        ({"disk_template": "blockdev", "disks": [{"adopt": "/dev/disk/a"}]}, "adopts no volumes"),
+    ],
+)
 def test_what_cannot_be_reserved(master, changes, fragment):
     assert fragment in master.refused(reserve(**changes), errors.ECODE_INVAL)
 
@@ -151,12 +169,23 @@ def test_a_commit_makes_what_was_reserved(master):
     after = web(master)
     assert after.forthcoming is None and after.admin_state == "up"
     assert master.rpc.where("web") == ["node2"]
-    kept = ("uuid", "nics", "disks", "beparams", "hvparams", "tags", "os", "hypervisor", "ctime",
-            "network_port", "primary_node")
-    assert {key: getattr(after, key) for key in kept} == {
-        key: getattr(before, key) for key in kept}
+    kept = (
+        "uuid",
+        "nics",
+        "disks",
+        "beparams",
+        "hvparams",
+        "tags",
+        "os",
+        "hypervisor",
+        "ctime",
+        "network_port",
+        "primary_node",
+    )
+    assert {key: getattr(after, key) for key in kept} == {key: getattr(before, key) for key in kept}
     assert [replace(d, serial_no=1, mtime=0) for d in master.config.instance_disks(after)] == [
-        replace(d, forthcoming=None, serial_no=1, mtime=0) for d in disks]
+        replace(d, forthcoming=None, serial_no=1, mtime=0) for d in disks
+    ]
     assert master.rpc.files == {d.logical_id[1] for d in disks}
     assert ("instance-add", "post", "node2.example.com") in master.rpc.hooks()
     assert consistent(master)
@@ -165,9 +194,16 @@ def test_a_commit_makes_what_was_reserved(master):
 def test_a_commit_may_want_something_else(master):
     master.run(reserve())
     old = {disk.uuid for disk in master.config.instance_disks(web(master))}
-    master.run(commit(
-        disks=[{"size": 4096}], nics=[{"mac": "aa:00:00:12:34:56"}, {}], pnode="node3",
-        beparams={"vcpus": 3}, tags=["now"], start=False))
+    master.run(
+        commit(
+            disks=[{"size": 4096}],
+            nics=[{"mac": "aa:00:00:12:34:56"}, {}],
+            pnode="node3",
+            beparams={"vcpus": 3},
+            tags=["now"],
+            start=False,
+        )
+    )
     found = web(master)
     assert found.primary_node == uuid_of("node3") and found.tags == ("now",)
     assert found.beparams == {"minmem": 256, "maxmem": 256, "vcpus": 3}
@@ -192,10 +228,8 @@ def test_the_address_of_a_network_is_kept():
     network = Network(name="lan", network="192.0.2.0/24", uuid=NET, serial_no=1)
     data = cluster_of(2)
     nodegroup = data.nodegroups["group-1"]
-    connected = replace(nodegroup, networks={NET: {
-        "mode": "bridged", "link": "br0", "vlan": ""}})
-    master = Master(replace(
-        data, networks={NET: network}, nodegroups={nodegroup.uuid: connected}))
+    connected = replace(nodegroup, networks={NET: {"mode": "bridged", "link": "br0", "vlan": ""}})
+    master = Master(replace(data, networks={NET: network}, nodegroups={nodegroup.uuid: connected}))
     master.run(reserve(nics=[{"network": "lan", "ip": "pool"}]))
     (nic,) = web(master).nics
     assert nic.ip is not None
@@ -223,13 +257,16 @@ def test_its_place_is_found_anew_by_an_allocator(master):
     assert WEB not in json.loads(args["request"])["instances"]
 
 
-@pytest.mark.parametrize(("changes", "ecode", "fragment"), [
-    ({"instance_name": "other.example.com"}, errors.ECODE_STATE, "not forthcoming"),
-    ({"instance_name": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
-    ({"pnode": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
-    ({"disk_template": "diskless", "disks": [{"size": 1}]}, errors.ECODE_INVAL, "diskless"),
-    ({"hvparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
-])
+@pytest.mark.parametrize(
+    ("changes", "ecode", "fragment"),
+    [
+        ({"instance_name": "other.example.com"}, errors.ECODE_STATE, "not forthcoming"),
+        ({"instance_name": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
+        ({"pnode": "nosuch"}, errors.ECODE_NOENT, "nosuch"),
+        ({"disk_template": "diskless", "disks": [{"size": 1}]}, errors.ECODE_INVAL, "diskless"),
+        ({"hvparams": {"nosuch": 1}}, errors.ECODE_INVAL, "nosuch"),
+    ],
+)
 def test_refused_commits_leave_the_reservation(master, changes, ecode, fragment):
     master.run(reserve())
     before = master.config.snapshot()
@@ -329,9 +366,9 @@ def test_what_needs_a_guest_or_a_disk_refuses(master, op):
 def test_what_moves_many_leaves_it_where_it_is(master):
     master.run(reserve())
     for op in (
-            node.OpNodeEvacuate(node_name="node2", mode="all", remote_node="node3"),
-            node.OpNodeMigrate(node_name="node2", target_node="node3"),
-            group.OpGroupEvacuate(group_name="default", iallocator="any"),
+        node.OpNodeEvacuate(node_name="node2", mode="all", remote_node="node3"),
+        node.OpNodeMigrate(node_name="node2", target_node="node3"),
+        group.OpGroupEvacuate(group_name="default", iallocator="any"),
     ):
         if isinstance(op, group.OpGroupEvacuate):
             master.run(instance.OpInstanceRemove(instance_name="other.example.com"))
@@ -368,12 +405,22 @@ def test_several_at_once_are_only_new_ones(master):
 
 def vg_of(free):
     def answer(_node, args):
-        facts = {"memory_free": 4096, "memory_total": 8192, "memory_dom0": 0, "cpu_total": 4,
-                 "cpu_dom0": 0}
-        return ["boot-id", [
-            {"type": kind, "name": key, "storage_free": free, "storage_size": 10000}
-            for kind, key, _args in args.get("storage_units") or ()],
-            [dict(facts) for _ in args["hv_specs"]]]
+        facts = {
+            "memory_free": 4096,
+            "memory_total": 8192,
+            "memory_dom0": 0,
+            "cpu_total": 4,
+            "cpu_dom0": 0,
+        }
+        return [
+            "boot-id",
+            [
+                {"type": kind, "name": key, "storage_free": free, "storage_size": 10000}
+                for kind, key, _args in args.get("storage_units") or ()
+            ],
+            [dict(facts) for _ in args["hv_specs"]],
+        ]
+
     return answer
 
 
@@ -382,14 +429,22 @@ def test_allocators_see_what_is_left():
     master.rpc.answers["node_info"] = vg_of(8000)
     master.run(reserve(disk_template="drbd", pnode="node1", snode="node2"))
     seen = live.collect(
-        master.rpc, master.config.snapshot(), hypervisor=None, template="drbd").nodes
+        master.rpc, master.config.snapshot(), hypervisor=None, template="drbd"
+    ).nodes
     taken = 1024 + 2048 + 2 * disk_c.DRBD_META_SIZE_MIB
     assert [seen[uuid_of(f"node{n}")].disk_free_mib for n in (1, 2, 3)] == [
-        8000 - taken, 8000 - taken, 8000]
+        8000 - taken,
+        8000 - taken,
+        8000,
+    ]
     assert [seen[uuid_of(f"node{n}")].memory_free_mib for n in (1, 2, 3)] == [
-        4096 - 256, 4096, 4096]
-    described = allocator.describe.cluster(
-        master.config.snapshot(), live.LiveData(seen))["instances"]
+        4096 - 256,
+        4096,
+        4096,
+    ]
+    described = allocator.describe.cluster(master.config.snapshot(), live.LiveData(seen))[
+        "instances"
+    ]
     assert described[WEB]["nodes"] == ["node1.example.com", "node2.example.com"]
 
 
@@ -398,8 +453,13 @@ def test_others_do_not_take_its_space():
     master.rpc.answers["node_info"] = vg_of(4000)
     master.run(reserve(disk_template="plain", pnode="node1"))
     other = reserve(
-        instance_name="www.example.com", nics=[], disk_template="plain", pnode="node1",
-        disks=[{"size": 1024}], forthcoming=False)
+        instance_name="www.example.com",
+        nics=[],
+        disk_template="plain",
+        pnode="node1",
+        disks=[{"size": 1024}],
+        forthcoming=False,
+    )
     text = master.refused(other, errors.ECODE_NORES)
     assert "3072 MiB of them reserved for forthcoming instances" in text
     # It takes it itself, and then it is the node that counts it.
@@ -417,8 +477,15 @@ def test_an_instance_of_which_only_the_name_is_known():
     assert consistent(master)
     op = commit(instance_name="later", os_type="noop", disk_template="diskless", nics=[{}])
     assert "no node is given" in master.refused(op, errors.ECODE_INVAL)
-    master.run(commit(
-        instance_name="later", os_type="noop", disk_template="diskless", nics=[{}], pnode="node1"))
+    master.run(
+        commit(
+            instance_name="later",
+            os_type="noop",
+            disk_template="diskless",
+            nics=[{}],
+            pnode="node1",
+        )
+    )
     assert master.rpc.where("later") == ["node1"]
     assert consistent(master)
 
@@ -433,16 +500,23 @@ def test_every_field_of_every_list_can_be_shown(master, bare):
     else:
         master.run(reserve())
     context = SimpleNamespace(
-        config=master.config, rpc=master.rpc, locks=master.locks,
-        queue=SimpleNamespace(drained=False), live_seen=None)
+        config=master.config,
+        rpc=master.rpc,
+        locks=master.locks,
+        queue=SimpleNamespace(drained=False),
+        live_seen=None,
+    )
     master.rpc.calls.clear()
     for what in ("instance", "node", "group", "network", "cluster"):
         names = sorted(resources.lookup(what).fields)
         rows = query_room.query(context, what, names)["data"]
         assert all(len(row) == len(names) for row in rows)
     (row,) = query_room.query(
-        context, "instance", ["status", "oper_state", "forthcoming", "pnode", "console"],
-        ["=", "name", WEB])["data"]
+        context,
+        "instance",
+        ["status", "oper_state", "forthcoming", "pnode", "console"],
+        ["=", "name", WEB],
+    )["data"]
     assert row[0] == [0, "ADMIN_down"] and row[2] == [0, True]
     assert row[3] == ([0, "node2.example.com"] if not bare else row[3])
 
@@ -452,8 +526,9 @@ def test_it_refuses_the_same_and_is_removed():
     data["instances"][LATER] = {"name": "later.example.com", "uuid": LATER, "forthcoming": True}
     master = Master(codec.from_dict(ConfigData, data))
     for op in OPERATIONS:
-        changed = type(op)(**{
-            **{name: getattr(op, name) for name in op.PARAMS}, "instance_name": "later"})
+        changed = type(op)(
+            **{**{name: getattr(op, name) for name in op.PARAMS}, "instance_name": "later"}
+        )
         assert "it is forthcoming" in master.refused(changed, errors.ECODE_STATE), op.OP_ID
     facts = master.run(instance.OpInstanceQueryData(instances=["later"]))["later.example.com"]
     assert (facts["forthcoming"], facts["pnode"], facts["run_state"]) == (True, None, None)

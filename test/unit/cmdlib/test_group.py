@@ -28,8 +28,10 @@ from ganeti.opcodes.instance import (
 )
 
 SECOND = "group-2"
-BOUNDS = {key: 1 for key in ("cpu-count", "disk-count", "disk-size", "memory-size", "nic-count",
-                             "spindle-use")}
+BOUNDS = {
+    key: 1
+    for key in ("cpu-count", "disk-count", "disk-size", "memory-size", "nic-count", "spindle-use")
+}
 
 
 def two_groups(*instances, disks=(), **changes):
@@ -41,9 +43,14 @@ def two_groups(*instances, disks=(), **changes):
 
 def mirrored(name, first, second):
     return Disk(
-        dev_type="drbd", logical_id=(uuid_of(first), uuid_of(second), 11000, 0, 0, "x"), size=1,
-        iv_name="disk/0", nodes=(uuid_of(first), uuid_of(second)), uuid=uuid_of(f"{name}-disk0"),
-        serial_no=1)
+        dev_type="drbd",
+        logical_id=(uuid_of(first), uuid_of(second), 11000, 0, 0, "x"),
+        size=1,
+        iv_name="disk/0",
+        nodes=(uuid_of(first), uuid_of(second)),
+        uuid=uuid_of(f"{name}-disk0"),
+        serial_no=1,
+    )
 
 
 def hooks_of(master, directory):
@@ -55,18 +62,33 @@ def hooks_of(master, directory):
 
 def test_add():
     master = Master(cluster_of(1))
-    assert master.run(OpGroupAdd(
-        group_name="rack2", ndparams={"spindle_count": 3}, diskparams={"plain": {"stripes": 2}},
-        ipolicy={"vcpu-ratio": 2.0}, hv_state={"kvm": {"mem_node": 10}},
-        disk_state={"plain": {"xenvg": {"disk_reserved": 5}}})) is None
+    assert (
+        master.run(
+            OpGroupAdd(
+                group_name="rack2",
+                ndparams={"spindle_count": 3},
+                diskparams={"plain": {"stripes": 2}},
+                ipolicy={"vcpu-ratio": 2.0},
+                hv_state={"kvm": {"mem_node": 10}},
+                disk_state={"plain": {"xenvg": {"disk_reserved": 5}}},
+            )
+        )
+        is None
+    )
     group = master.config.expand_group("rack2")
     assert (group.alloc_policy, group.ndparams, group.diskparams, group.ipolicy) == (
-        "preferred", {"spindle_count": 3}, {"plain": {"stripes": 2}}, {"vcpu-ratio": 2.0})
+        "preferred",
+        {"spindle_count": 3},
+        {"plain": {"stripes": 2}},
+        {"vcpu-ratio": 2.0},
+    )
     assert group.hv_state_static == {"kvm": {"mem_node": 10}}
     assert group.disk_state_static == {"plain": {"xenvg": {"disk_reserved": 5}}}
     assert group.serial_no == 1
     assert hooks_of(master, "group-add") == [
-        ("pre", "node1.example.com"), ("post", "node1.example.com")]
+        ("pre", "node1.example.com"),
+        ("post", "node1.example.com"),
+    ]
     assert group.uuid in master.locks.keys(Level.NODEGROUP)
 
 
@@ -75,7 +97,12 @@ def test_a_new_group_is_connected_to_the_network_of_guests_and_hosts():
     assert master.run(OpGroupAdd(group_name="rack2")) == {"jobs": [[True, 100]]}
     ((op,),) = master.job.submitted
     assert (op.OP_ID, op.group_name, op.network_name, op.network_mode, op.network_link) == (
-        "OP_NETWORK_CONNECT", "rack2", "talk", "routed", "communication_rt")
+        "OP_NETWORK_CONNECT",
+        "rack2",
+        "talk",
+        "routed",
+        "communication_rt",
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,11 +142,13 @@ def test_values_are_merged_and_given_back():
 
     assert change(alloc_policy="last_resort") == []
     assert change(ndparams={"spindle_count": 3, "ssh_port": 2222}) == [
-        ("ndparams", "{'spindle_count': 3, 'ssh_port': 2222}")]
+        ("ndparams", "{'spindle_count': 3, 'ssh_port': 2222}")
+    ]
     assert change(ndparams={"spindle_count": "default"}) == [("ndparams", "{'ssh_port': 2222}")]
     change(diskparams={"drbd": {"protocol": "A", "resync-rate": 5}})
     assert change(diskparams={"drbd": {"protocol": None}}) == [
-        ("diskparams", "{'drbd': {'resync-rate': 5}}")]
+        ("diskparams", "{'drbd': {'resync-rate': 5}}")
+    ]
     assert change(diskparams={"drbd": {"resync-rate": "default"}}) == [("diskparams", "{}")]
     minmax = [{"min": BOUNDS, "max": BOUNDS}]
     change(ipolicy={"minmax": minmax, "spindle-ratio": 3.0})
@@ -135,15 +164,17 @@ def test_values_are_merged_and_given_back():
 
 def test_no_change():
     assert "no change" in two_groups().refused(
-        OpGroupSetParams(group_name="rack2"), errors.ECODE_INVAL)
+        OpGroupSetParams(group_name="rack2"), errors.ECODE_INVAL
+    )
 
 
 def test_who_violates_a_new_policy_is_named():
     master = two_groups(instance_of("big"), instance_of("far", "node3"))
     bounds = {**BOUNDS, "disk-count": 0, "nic-count": 0}
     limit = {**BOUNDS, "memory-size": 8}
-    master.run(OpGroupSetParams(
-        group_name="default", ipolicy={"minmax": [{"min": bounds, "max": limit}]}))
+    master.run(
+        OpGroupSetParams(group_name="default", ipolicy={"minmax": [{"min": bounds, "max": limit}]})
+    )
     assert master.job.said("policy of group default: big.example.com")
     # Who did not fit before is not named again.
     master.run(OpGroupSetParams(group_name="default", ipolicy={"vcpu-ratio": 1.0}))
@@ -154,8 +185,11 @@ def test_the_hook_is_told_the_new_allocation_policy():
     master = two_groups()
     master.run(OpGroupSetParams(group_name="rack2", alloc_policy="unallocable"))
     env = master.rpc.of("hooks_runner")[0][1]["env"]
-    assert (env["GANETI_GROUP_NAME"], env["GANETI_NEW_ALLOC_POLICY"], env["GANETI_OBJECT_TYPE"]
-            ) == ("rack2", "unallocable", "GROUP")
+    assert (
+        env["GANETI_GROUP_NAME"],
+        env["GANETI_NEW_ALLOC_POLICY"],
+        env["GANETI_OBJECT_TYPE"],
+    ) == ("rack2", "unallocable", "GROUP")
 
 
 def test_instances_that_come_while_the_job_waits():
@@ -165,13 +199,18 @@ def test_instances_that_come_while_the_job_waits():
         if level is Level.NODEGROUP and not unit.config.instances():
             master.config.add_instance(instance_of("new"), (), "other")
 
-    with_late_locks(master, late, OpGroupSetParams(
-        group_name="default", ipolicy={"vcpu-ratio": 1.0}), "Please retry")
+    with_late_locks(
+        master,
+        late,
+        OpGroupSetParams(group_name="default", ipolicy={"vcpu-ratio": 1.0}),
+        "Please retry",
+    )
 
 
 def with_late_locks(master, what, op, fragment):
     """Run an opcode; ``what`` happens when a level has been acquired."""
     from ganeti import cmdlib
+
     unit_class = cmdlib.lookup(op.OP_ID)
     original = unit_class.locks_acquired
 
@@ -211,7 +250,8 @@ def test_instances_are_not_split_by_mistake():
     master = two_groups(instance_of("web", disks=(disk.uuid,)), disks=(disk,))
     op = OpGroupAssignNodes(group_name="rack2", nodes=["node2"])
     assert "split instances between node groups: web.example.com" in master.refused(
-        op, errors.ECODE_STATE)
+        op, errors.ECODE_STATE
+    )
     op.force = True
     master.run(op)
     assert groups(master) == [GROUP, SECOND, SECOND]
@@ -225,7 +265,8 @@ def test_instances_are_not_split_by_mistake():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "ecode"), [([], errors.ECODE_INVAL), (["nosuch"], errors.ECODE_NOENT)])
+    ("nodes", "ecode"), [([], errors.ECODE_INVAL), (["nosuch"], errors.ECODE_NOENT)]
+)
 def test_nodes_that_cannot_be_assigned(nodes, ecode):
     two_groups().refused(OpGroupAssignNodes(group_name="rack2", nodes=nodes), ecode)
 
@@ -239,7 +280,8 @@ def test_a_node_that_changes_its_group_while_the_job_waits():
             unit.config.update_node(dataclasses.replace(node, group=SECOND))
 
     with_late_locks(
-        master, late, OpGroupAssignNodes(group_name="default", nodes=["node2"]), "Please retry")
+        master, late, OpGroupAssignNodes(group_name="default", nodes=["node2"]), "Please retry"
+    )
 
 
 # -- remove and rename -----------------------------------------------------------
@@ -248,7 +290,8 @@ def test_a_node_that_changes_its_group_while_the_job_waits():
 def test_remove():
     master = two_groups()
     assert "node3.example.com" in master.refused(
-        OpGroupRemove(group_name="rack2"), errors.ECODE_STATE)
+        OpGroupRemove(group_name="rack2"), errors.ECODE_STATE
+    )
     master.run(OpGroupAssignNodes(group_name="default", nodes=["node3"]))
     master.run(OpGroupRemove(group_name="rack2"))
     assert [group.name for group in master.config.groups()] == ["default"]
@@ -258,8 +301,7 @@ def test_remove():
 
 def test_the_last_group_stays():
     data = cluster_of(1)
-    master = Master(dataclasses.replace(data, nodegroups={
-        GROUP: data.nodegroups[GROUP]}))
+    master = Master(dataclasses.replace(data, nodegroups={GROUP: data.nodegroups[GROUP]}))
     master.refused(OpGroupRemove(group_name="default"), errors.ECODE_STATE)
 
 
@@ -268,7 +310,8 @@ def test_rename():
     assert master.run(OpGroupRename(group_name="rack2", new_name="rackB")) == "rackB"
     assert master.config.group(SECOND).name == "rackB"
     assert hooks_of(master, "group-rename") == [
-        (phase, f"node{n}.example.com") for phase in ("pre", "post") for n in (1, 3)]
+        (phase, f"node{n}.example.com") for phase in ("pre", "post") for n in (1, 3)
+    ]
     master.refused(OpGroupRename(group_name="rackB", new_name="default"), errors.ECODE_EXISTS)
 
 
@@ -286,7 +329,8 @@ def migrate(name, node="node3.example.com"):
 def roaming(*names):
     disks = tuple(disk_of(name) for name in names)
     instances = tuple(
-        instance_of(name, disks=(disk.uuid,)) for name, disk in zip(names, disks, strict=True))
+        instance_of(name, disks=(disk.uuid,)) for name, disk in zip(names, disks, strict=True)
+    )
     return two_groups(*instances, disks=disks)
 
 
@@ -294,19 +338,28 @@ def test_evacuating_a_group():
     master = roaming("web1", "web2")
     names = ["web1.example.com", "web2.example.com"]
     master.rpc.answers["iallocator_runner"] = answer(
-        [[name, SECOND, ["node3.example.com"]] for name in names], [],
-        [migrate(name) for name in names])
-    result = master.run(OpGroupEvacuate(
-        group_name="default", iallocator="hail", sequential=True, force_failover=True))
+        [[name, SECOND, ["node3.example.com"]] for name in names],
+        [],
+        [migrate(name) for name in names],
+    )
+    result = master.run(
+        OpGroupEvacuate(
+            group_name="default", iallocator="hail", sequential=True, force_failover=True
+        )
+    )
     assert result == {"jobs": [[True, 100], [True, 101]]}
     (first,), (second,) = master.job.submitted
     assert [first.OP_ID, first.target_node] == ["OP_INSTANCE_FAILOVER", "node3.example.com"]
     assert (first.depends, second.depends) == (None, [[-1, ["success"]]])
     request = json.loads(master.rpc.of("iallocator_runner")[0][1]["request"])["request"]
     assert (request["type"], sorted(request["instances"]), request["target_groups"]) == (
-        "change-group", names, [SECOND])
+        "change-group",
+        names,
+        [SECOND],
+    )
     assert hooks_of(master, "group-evacuate")[:3] == [
-        ("pre", f"node{n}.example.com") for n in (1, 2)] + [("post", "node1.example.com")]
+        ("pre", f"node{n}.example.com") for n in (1, 2)
+    ] + [("post", "node1.example.com")]
 
 
 def test_a_group_without_instances():
@@ -319,7 +372,8 @@ def test_nothing_moves_when_one_cannot():
     master = roaming("web1")
     master.rpc.answers["iallocator_runner"] = answer(failed=[["web1.example.com", "too fat"]])
     text = master.refused(
-        OpGroupEvacuate(group_name="default", iallocator="hail"), errors.ECODE_NORES)
+        OpGroupEvacuate(group_name="default", iallocator="hail"), errors.ECODE_NORES
+    )
     assert "web1.example.com (too fat)" in text
 
 
@@ -340,28 +394,33 @@ def test_there_is_no_other_group():
     disk = disk_of("web")
     data = cluster_of(2, (instance_of("web", disks=(disk.uuid,)),), (disk,))
     assert "no other node group" in Master(data).refused(
-        OpGroupEvacuate(group_name="default", iallocator="hail"), errors.ECODE_NORES)
+        OpGroupEvacuate(group_name="default", iallocator="hail"), errors.ECODE_NORES
+    )
 
 
 def test_changing_the_group_of_an_instance():
     master = roaming("web1")
     master.rpc.answers["iallocator_runner"] = answer(
-        [["web1.example.com", SECOND, ["node3.example.com"]]], [], [migrate("web1.example.com")])
-    op = OpInstanceChangeGroup(
-        instance_name="web1", iallocator="hail", target_groups=["rack2"])
+        [["web1.example.com", SECOND, ["node3.example.com"]]], [], [migrate("web1.example.com")]
+    )
+    op = OpInstanceChangeGroup(instance_name="web1", iallocator="hail", target_groups=["rack2"])
     assert master.run(op) == {"jobs": [[True, 100]]}
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert env["GANETI_TARGET_GROUPS"] == SECOND
     assert env["GANETI_INSTANCE_NAME"] == "web1.example.com"
-    assert "is in group default already" in master.refused(OpInstanceChangeGroup(
-        instance_name="web1", iallocator="hail", target_groups=["default"]), errors.ECODE_INVAL)
+    assert "is in group default already" in master.refused(
+        OpInstanceChangeGroup(instance_name="web1", iallocator="hail", target_groups=["default"]),
+        errors.ECODE_INVAL,
+    )
 
 
 def test_wishes_reach_the_jobs():
     replace = OpInstanceReplaceDisks(
-        instance_name="web", mode="replace_new_secondary", remote_node="node3")
-    jobs = adapted_jobs([[OpInstanceMigrate(instance_name="web"), replace], [replace]],
-                        early_release=True)
+        instance_name="web", mode="replace_new_secondary", remote_node="node3"
+    )
+    jobs = adapted_jobs(
+        [[OpInstanceMigrate(instance_name="web"), replace], [replace]], early_release=True
+    )
     assert [op.OP_ID for op in jobs[0]] == ["OP_INSTANCE_MIGRATE", "OP_INSTANCE_REPLACE_DISKS"]
     assert jobs[0][1].early_release
     assert jobs[1][0].depends is None

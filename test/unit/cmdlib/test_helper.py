@@ -34,26 +34,43 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(helper, "POLL_MAX_S", 0.0)
 
 
-def master_of(*instances: Any, network: bool = True, image: str = IMAGE,
-              states: tuple[dict[str, Any], ...] = (BOOTING, UP, UP, DONE)) -> Master:
+def master_of(
+    *instances: Any,
+    network: bool = True,
+    image: str = IMAGE,
+    states: tuple[dict[str, Any], ...] = (BOOTING, UP, UP, DONE),
+) -> Master:
     """Three nodes which take OS debian for untrusted; a helper guest has these states in turn."""
-    data = cluster_of(3, instances, tuple(
-        disk_of("web") for instance in instances for _ in instance.disks))
+    data = cluster_of(
+        3, instances, tuple(disk_of("web") for instance in instances for _ in instance.disks)
+    )
     cluster = dataclasses.replace(
-        data.cluster, install_image=image, zeroing_image=image,
-        instance_communication_network="communication" if network else "")
+        data.cluster,
+        install_image=image,
+        zeroing_image=image,
+        instance_communication_network="communication" if network else "",
+    )
     groups, networks = data.nodegroups, {}
     if network:
-        networks[NETWORK] = empty(Network(
-            name="communication", network="169.254.0.0/16", network6="fe80::/10",
-            mac_prefix="52:54:00", uuid=NETWORK, serial_no=1))
+        networks[NETWORK] = empty(
+            Network(
+                name="communication",
+                network="169.254.0.0/16",
+                network6="fe80::/10",
+                mac_prefix="52:54:00",
+                uuid=NETWORK,
+                serial_no=1,
+            )
+        )
         groups = {GROUP: dataclasses.replace(groups[GROUP], networks={NETWORK: ROUTED})}
-    master = Master(dataclasses.replace(
-        data, cluster=cluster, nodegroups=groups, networks=networks))
+    master = Master(
+        dataclasses.replace(data, cluster=cluster, nodegroups=groups, networks=networks)
+    )
     left = list(states)
     master.rpc.answers.update(
         helper_status=lambda _node, _args: left.pop(0) if len(left) > 1 else left[0],
-        helper_stop=TOLD)
+        helper_stop=TOLD,
+    )
     ask = master.rpc._answer
 
     def answer(call: Any, node: str, args: dict[str, Any]) -> Result:
@@ -67,11 +84,20 @@ def master_of(*instances: Any, network: bool = True, image: str = IMAGE,
 
 
 def create(**changes: Any) -> OpInstanceCreate:
-    values = {"instance_name": "web.example.com", "mode": "create", "disk_template": "sharedfile",
-              "disks": [{"size": 1024}], "nics": [{}], "os_type": "debian", "pnode": "node2",
-              "hypervisor": "kvm",
-              "start": True, "osparams": {"size": "1"}, "osparams_private": {"user": "joe"},
-              "osparams_secret": {"password": "hush"}}
+    values = {
+        "instance_name": "web.example.com",
+        "mode": "create",
+        "disk_template": "sharedfile",
+        "disks": [{"size": 1024}],
+        "nics": [{}],
+        "os_type": "debian",
+        "pnode": "node2",
+        "hypervisor": "kvm",
+        "start": True,
+        "osparams": {"size": "1"},
+        "osparams_private": {"user": "joe"},
+        "osparams_secret": {"password": "hush"},
+    }
     return OpInstanceCreate(**{**values, **changes})
 
 
@@ -80,8 +106,14 @@ def reinstall(**changes: Any) -> OpInstanceReinstall:
 
 
 def stopped(**changes: Any) -> Any:
-    return instance_of("web", os="debian", admin_state="down", disks=(disk_of("web").uuid,),
-                       hypervisor="kvm", **changes)
+    return instance_of(
+        "web",
+        os="debian",
+        admin_state="down",
+        disks=(disk_of("web").uuid,),
+        hypervisor="kvm",
+        **changes,
+    )
 
 
 def names(master: Master) -> list[str]:
@@ -95,13 +127,22 @@ def test_an_untrusted_os_is_installed_in_a_helper_guest():
     master = master_of()
     assert master.run(create()) == ["node2.example.com"]
     assert names(master) == [
-        "file_storage_dir_create", "blockdev_create", "blockdev_assemble", "helper_start",
-        "helper_stop", "blockdev_assemble", "instance_start"]
+        "file_storage_dir_create",
+        "blockdev_create",
+        "blockdev_assemble",
+        "helper_start",
+        "helper_stop",
+        "blockdev_assemble",
+        "instance_start",
+    ]
     ((node, args),) = master.rpc.of("helper_start")
     assert node == "node2.example.com"
     assert (args["task"], args["image"], args["reinstall"]) == ("install", IMAGE, False)
-    assert args["parameters"] == {"size": ["1", "public"], "user": ["joe", "private"],
-                                  "password": ["hush", "secret"]}
+    assert args["parameters"] == {
+        "size": ["1", "public"],
+        "user": ["joe", "private"],
+        "password": ["hush", "secret"],
+    }
     # A guest that cannot talk to its node can for the time of the installation.
     _lan, nic = args["instance"].nics
     assert args["own_nic"] and nic.name == "ganeti:communication:web.example.com"
@@ -131,8 +172,12 @@ def test_a_trusted_os_needs_nothing_of_this():
 def test_reinstallation():
     master = master_of(stopped())
     master.run(reinstall(osparams_secret={"password": "hush"}))
-    assert names(master) == ["blockdev_assemble", "helper_start", "helper_stop",
-                             "blockdev_shutdown"]
+    assert names(master) == [
+        "blockdev_assemble",
+        "helper_start",
+        "helper_stop",
+        "blockdev_shutdown",
+    ]
     ((_node, args),) = master.rpc.of("helper_start")
     assert args["reinstall"] and args["parameters"]["password"] == ["hush", "secret"]
 
@@ -148,10 +193,13 @@ def test_the_address_of_a_helper_is_free_again_afterwards():
 # -- refused ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("changes", "fragment"), [
-    ({"image": ""}, "--install-image"),
-    ({"network": False}, "--instance-communication-network"),
-])
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"image": ""}, "--install-image"),
+        ({"network": False}, "--instance-communication-network"),
+    ],
+)
 def test_what_the_cluster_lacks_is_said_before_anything_is_made(changes, fragment):
     master = master_of(**changes)
     text = master.refused(create(), errors.ECODE_STATE)
@@ -197,11 +245,14 @@ def failed_creation(master: Master, **changes: Any) -> str:
     return text
 
 
-@pytest.mark.parametrize(("last", "fragment"), [
-    ({"exit_code": 3}, "failed with exit code 3"),
-    ({"exit_code": None}, "without saying how it went"),
-    ({"exit_code": None, "contact": False}, "without having asked for its task"),
-])
+@pytest.mark.parametrize(
+    ("last", "fragment"),
+    [
+        ({"exit_code": 3}, "failed with exit code 3"),
+        ({"exit_code": None}, "without saying how it went"),
+        ({"exit_code": None, "contact": False}, "without having asked for its task"),
+    ],
+)
 def test_how_a_helper_ends(last, fragment):
     text = failed_creation(master_of(states=(BOOTING, {**DONE, **last})))
     assert fragment in text
@@ -255,24 +306,47 @@ def run_helper(master: Master, **changes: Any) -> str:
     """What is wrong with a helper guest that runs by a clock of its own."""
     unit = LUInstanceReinstall(reinstall(), LuContext(master.context, master.new_job()))
     instance = master.config.expand_instance("web")
-    values = {"task": "install", "what": "install OS debian", "image": IMAGE, "nic": None,
-              "startup_s": 300, "shutdown_s": 7200}
+    values = {
+        "task": "install",
+        "what": "install OS debian",
+        "image": IMAGE,
+        "nic": None,
+        "startup_s": 300,
+        "shutdown_s": 7200,
+    }
     with pytest.raises(errors.OpExecError) as caught:
-        helper.run(unit, instance, helper.Work(**{**values, **changes}), sleep=lambda _s: None,
-                   now=Clock())
+        helper.run(
+            unit, instance, helper.Work(**{**values, **changes}), sleep=lambda _s: None, now=Clock()
+        )
     assert "helper_stop" in master.rpc.names() or "helper_stop" in master.rpc.errors
     return str(caught.value)
 
 
-@pytest.mark.parametrize(("states", "changes", "fragment", "looks"), [
-    ((BOOTING,), {}, "did not ask for its task within 300 s (--helper-startup-timeout)", 6),
-    ((BOOTING, UP), {"shutdown_s": 600},
-     "did not switch itself off within 600 s (--helper-shutdown-timeout)", 12),
-    (({**UP, "exit_code": 0},), {"shutdown_s": 60}, "although it had ended with exit code 0", 2),
-    ((BOOTING,), {"task": "zero", "shutdown_s": 120, "says_how": False},
-     "did not switch itself off within 120 s (--zeroing-timeout-fixed)", 3),
-    ((BOOTING,), {"task": "zero"}, "(--zeroing-timeout-fixed). Is the image right?", 6),
-])
+@pytest.mark.parametrize(
+    ("states", "changes", "fragment", "looks"),
+    [
+        ((BOOTING,), {}, "did not ask for its task within 300 s (--helper-startup-timeout)", 6),
+        (
+            (BOOTING, UP),
+            {"shutdown_s": 600},
+            "did not switch itself off within 600 s (--helper-shutdown-timeout)",
+            12,
+        ),
+        (
+            ({**UP, "exit_code": 0},),
+            {"shutdown_s": 60},
+            "although it had ended with exit code 0",
+            2,
+        ),
+        (
+            (BOOTING,),
+            {"task": "zero", "shutdown_s": 120, "says_how": False},
+            "did not switch itself off within 120 s (--zeroing-timeout-fixed)",
+            3,
+        ),
+        ((BOOTING,), {"task": "zero"}, "(--zeroing-timeout-fixed). Is the image right?", 6),
+    ],
+)
 def test_a_guest_that_hangs_is_ended(states, changes, fragment, looks):
     master = master_of(stopped(), states=states)
     assert fragment in run_helper(master, **changes)
@@ -306,8 +380,12 @@ def test_an_instance_that_really_runs_is_refused():
 
 
 def export(**changes: Any) -> OpBackupExport:
-    values = {"instance_name": "web", "target_node": "node2", "long_sleep": True,
-              "zero_free_space": True}
+    values = {
+        "instance_name": "web",
+        "target_node": "node2",
+        "long_sleep": True,
+        "zero_free_space": True,
+    }
     return OpBackupExport(**{**values, **changes})
 
 
@@ -328,17 +406,23 @@ def test_free_space_is_overwritten_before_the_export():
 
 
 def test_without_a_network_its_end_is_enough():
-    master = master_of(stopped(), network=False,
-                       states=(BOOTING, {**BOOTING, "running": False}))
+    master = master_of(stopped(), network=False, states=(BOOTING, {**BOOTING, "running": False}))
     assert not zeroing(master)["own_nic"]
 
 
-@pytest.mark.parametrize(("image", "changes", "ecode", "fragment"), [
-    ("", {}, errors.ECODE_STATE, "--zeroing-image"),
-    (IMAGE, {"zeroing_timeout_fixed": -1}, errors.ECODE_INVAL, "less than 0"),
-    (IMAGE, {"zero_free_space": False, "zeroing_timeout_per_mib": 1.0}, errors.ECODE_INVAL,
-     "nothing is to be overwritten"),
-])
+@pytest.mark.parametrize(
+    ("image", "changes", "ecode", "fragment"),
+    [
+        ("", {}, errors.ECODE_STATE, "--zeroing-image"),
+        (IMAGE, {"zeroing_timeout_fixed": -1}, errors.ECODE_INVAL, "less than 0"),
+        (
+            IMAGE,
+            {"zero_free_space": False, "zeroing_timeout_per_mib": 1.0},
+            errors.ECODE_INVAL,
+            "nothing is to be overwritten",
+        ),
+    ],
+)
 def test_zeroing_is_refused(image, changes, ecode, fragment):
     assert fragment in master_of(stopped(), image=image).refused(export(**changes), ecode)
 
@@ -350,6 +434,12 @@ def test_a_running_guest_cannot_be_zeroed():
 
 
 def test_nics_with_the_name_of_another_instance_count():
-    nic = Nic(mac="52:54:00:00:00:01", ip="169.254.0.9", name="ganeti:communication:old",
-              network=NETWORK, nicparams={}, uuid="nic-uuid")
+    nic = Nic(
+        mac="52:54:00:00:00:01",
+        ip="169.254.0.9",
+        name="ganeti:communication:old",
+        network=NETWORK,
+        nicparams={},
+        uuid="nic-uuid",
+    )
     assert not zeroing(master_of(stopped(nics=(nic,))))["own_nic"]

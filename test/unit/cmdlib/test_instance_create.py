@@ -127,14 +127,18 @@ def test_every_instance_gets_its_own_mac_and_kvm_its_own_port(master):
 
 
 def test_uefi_needs_a_disk_of_its_own(master):
-    wanted = {"hypervisor": "kvm", "start": False,
-              "hvparams": {"kernel_path": "", "firmware": "uefi"}}
+    wanted = {
+        "hypervisor": "kvm",
+        "start": False,
+        "hvparams": {"kernel_path": "", "firmware": "uefi"},
+    }
     text = master.refused(create(**wanted), errors.ECODE_INVAL)
     assert "firmware=uefi needs a small disk named efivars" in text
     # Small ones are no matter of the policy, which wants disks of 1 GiB at least.
     large = [{"size": 1024}, {"size": 65, "name": "efivars"}]
     assert "disk-size/1 value 65" in master.refused(
-        create(**wanted, disks=large), errors.ECODE_INVAL)
+        create(**wanted, disks=large), errors.ECODE_INVAL
+    )
     master.run(create(**wanted, disks=[{"size": 1024}, {"size": 4, "name": "efivars"}]))
 
 

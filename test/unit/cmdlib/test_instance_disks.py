@@ -34,32 +34,68 @@ def mirrored(index=0):
     """A DRBD disk of ``web`` on nodes 1 and 2."""
     nodes = (NODE1, NODE2)
     return Disk(
-        dev_type="drbd", logical_id=(*nodes, 11000 + index, index, index, "secret"), size=1024,
-        iv_name=f"disk/{index}", uuid=uuid_of(f"web-disk{index}"), serial_no=1, nodes=nodes,
+        dev_type="drbd",
+        logical_id=(*nodes, 11000 + index, index, index, "secret"),
+        size=1024,
+        iv_name=f"disk/{index}",
+        uuid=uuid_of(f"web-disk{index}"),
+        serial_no=1,
+        nodes=nodes,
         children=tuple(
             Disk(dev_type="plain", logical_id=("xenvg", f"w{index}_{part}"), size=size, nodes=nodes)
-            for part, size in (("data", 1024), ("meta", 128))))
+            for part, size in (("data", 1024), ("meta", 128))
+        ),
+    )
 
 
 def plain(index=0):
-    return Disk(dev_type="plain", logical_id=("xenvg", f"w{index}"), size=1024, nodes=(NODE1,),
-                iv_name=f"disk/{index}", uuid=uuid_of(f"web-disk{index}"), serial_no=1)
+    return Disk(
+        dev_type="plain",
+        logical_id=("xenvg", f"w{index}"),
+        size=1024,
+        nodes=(NODE1,),
+        iv_name=f"disk/{index}",
+        uuid=uuid_of(f"web-disk{index}"),
+        serial_no=1,
+    )
 
 
 def master_with(*disks, **changes):
     web = instance_of("web", disks=tuple(disk.uuid for disk in disks), **changes)
-    master = Master(cluster_of(
-        3, (web,), disks, enabled_disk_templates=ALL, volume_group_name="xenvg", ipolicy=RULES,
-        compression_tools=("gzip",)))
+    master = Master(
+        cluster_of(
+            3,
+            (web,),
+            disks,
+            enabled_disk_templates=ALL,
+            volume_group_name="xenvg",
+            ipolicy=RULES,
+            compression_tools=("gzip",),
+        )
+    )
     master.rpc.answers["node_info"] = lambda node, args: [
-        "boot", [{"type": unit[0], "name": unit[1], "storage_free": 8192, "storage_size": 9999}
-                 for unit in args["storage_units"]],
-        [{"memory_free": 4096, "memory_total": 8192, "memory_dom0": 1, "cpu_total": 4,
-          "cpu_dom0": 1} for _ in args["hv_specs"]]]
+        "boot",
+        [
+            {"type": unit[0], "name": unit[1], "storage_free": 8192, "storage_size": 9999}
+            for unit in args["storage_units"]
+        ],
+        [
+            {
+                "memory_free": 4096,
+                "memory_total": 8192,
+                "memory_dom0": 1,
+                "cpu_total": 4,
+                "cpu_dom0": 1,
+            }
+            for _ in args["hv_specs"]
+        ],
+    ]
     master.rpc.answers["blockdev_getmirrorstatus"] = lambda node, args: [
-        BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False) for _ in args["disks"]]
+        BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False) for _ in args["disks"]
+    ]
     master.rpc.answers["blockdev_find"] = BlockDevStatus(
-        dev_path="/dev/drbd0", is_degraded=False, ldisk_status=1)
+        dev_path="/dev/drbd0", is_degraded=False, ldisk_status=1
+    )
     for call in ("drbd_wait_sync",):
         master.rpc.answers[call] = [True, 100.0]
     master.rpc.answers["blockdev_assemble"] = lambda node, args: ["/dev/x", "/run/link", None]
@@ -82,10 +118,20 @@ def nodes_of(master, call):
 
 
 def create(**changes):
-    return OpInstanceCreate(**{
-        "instance_name": "new.example.com", "mode": "create", "disk_template": "drbd",
-        "disks": [{"size": 1024}], "nics": [], "os_type": "noop", "pnode": "node1",
-        "snode": "node2", "ignore_ipolicy": True, **changes})
+    return OpInstanceCreate(
+        **{
+            "instance_name": "new.example.com",
+            "mode": "create",
+            "disk_template": "drbd",
+            "disks": [{"size": 1024}],
+            "nics": [],
+            "os_type": "noop",
+            "pnode": "node1",
+            "snode": "node2",
+            "ignore_ipolicy": True,
+            **changes,
+        }
+    )
 
 
 def new(master):
@@ -96,10 +142,18 @@ def new(master):
 def test_a_mirrored_disk_is_made_on_both_nodes_children_first():
     master = master_with()
     assert master.run(create()) == ["node1.example.com", "node2.example.com"]
-    made = [(node.split(".")[0], args["disk"].dev_type, args["on_primary"])
-            for node, args in master.rpc.of("blockdev_create")]
-    assert made == [("node1", "plain", True), ("node1", "plain", True), ("node1", "drbd", True),
-                    ("node2", "plain", False), ("node2", "plain", False), ("node2", "drbd", False)]
+    made = [
+        (node.split(".")[0], args["disk"].dev_type, args["on_primary"])
+        for node, args in master.rpc.of("blockdev_create")
+    ]
+    assert made == [
+        ("node1", "plain", True),
+        ("node1", "plain", True),
+        ("node1", "drbd", True),
+        ("node2", "plain", False),
+        ("node2", "plain", False),
+        ("node2", "drbd", False),
+    ]
     _instance, (disk,) = new(master)
     assert disk.nodes == (NODE1, NODE2)
     assert [child.size for child in disk.children] == [1024, 128]
@@ -124,17 +178,32 @@ def test_what_was_made_of_a_mirrored_disk_goes_when_the_second_node_fails():
         ({"snode": "node1"}, errors.ECODE_INVAL, "both primary and secondary"),
         ({"disks": [{"size": 9000}]}, errors.ECODE_NORES, "8192 MiB free"),
         ({"disk_template": "plain", "disks": [{"size": 9000}]}, errors.ECODE_NORES, "xenvg"),
-        ({"disk_template": "plain", "disks": [{"size": 9, "metavg": "x"}]}, errors.ECODE_INVAL,
-         "metavg"),
+        (
+            {"disk_template": "plain", "disks": [{"size": 9, "metavg": "x"}]},
+            errors.ECODE_INVAL,
+            "metavg",
+        ),
         ({"disk_template": "blockdev", "disks": [{"size": 9}]}, errors.ECODE_INVAL, "adopt"),
-        ({"disk_template": "plain", "disks": [{"size": 0, "adopt": "a"}, {"size": 9}]},
-         errors.ECODE_INVAL, "either all"),
-        ({"disk_template": "plain", "disks": [{"size": 0, "adopt": "a"}] * 2},
-         errors.ECODE_NOTUNIQUE, "two disks"),
-        ({"disk_template": "plain", "disks": [{"size": 0, "adopt": "w0"}]},
-         errors.ECODE_NOTUNIQUE, "disk of an instance"),
-        ({"disk_template": "file", "disks": [{"size": 9, "what": "x"}]}, errors.ECODE_INVAL,
-         "what"),
+        (
+            {"disk_template": "plain", "disks": [{"size": 0, "adopt": "a"}, {"size": 9}]},
+            errors.ECODE_INVAL,
+            "either all",
+        ),
+        (
+            {"disk_template": "plain", "disks": [{"size": 0, "adopt": "a"}] * 2},
+            errors.ECODE_NOTUNIQUE,
+            "two disks",
+        ),
+        (
+            {"disk_template": "plain", "disks": [{"size": 0, "adopt": "w0"}]},
+            errors.ECODE_NOTUNIQUE,
+            "disk of an instance",
+        ),
+        (
+            {"disk_template": "file", "disks": [{"size": 9, "what": "x"}]},
+            errors.ECODE_INVAL,
+            "what",
+        ),
     ],
 )
 def test_disks_are_refused(changes, ecode, fragment):
@@ -178,10 +247,17 @@ def grow(**changes):
 def test_both_halves_rehearse_and_grow_before_the_device_on_top():
     master = master_with(mirrored())
     master.run(grow())
-    asked = [(node.split(".")[0], args["dry_run"], args["backing_store"])
-             for node, args in master.rpc.of("blockdev_grow")]
-    assert asked == [("node1", True, True), ("node2", True, True), ("node1", False, True),
-                     ("node2", False, True), ("node1", False, False)]
+    asked = [
+        (node.split(".")[0], args["dry_run"], args["backing_store"])
+        for node, args in master.rpc.of("blockdev_grow")
+    ]
+    assert asked == [
+        ("node1", True, True),
+        ("node2", True, True),
+        ("node1", False, True),
+        ("node2", False, True),
+        ("node1", False, False),
+    ]
     (disk,) = disks_of(master)
     assert (disk.size, disk.children[0].size, disk.children[1].size) == (1536, 1536, 128)
 
@@ -216,8 +292,7 @@ def test_disks_are_switched_by_hand():
     assert nodes_of(master, "blockdev_shutdown") == ["node1", "node2"]
     assert not web(master).disks_active
     up = master_with(plain(), admin_state="up")
-    assert "'up'" in up.refused(
-        OpInstanceDeactivateDisks(instance_name="web"), errors.ECODE_STATE)
+    assert "'up'" in up.refused(OpInstanceDeactivateDisks(instance_name="web"), errors.ECODE_STATE)
     up.run(OpInstanceDeactivateDisks(instance_name="web", force=True))
 
 
@@ -254,7 +329,8 @@ def test_disks_that_are_not_lost_are_not_left_behind():
         OpInstanceRecreateDisks(instance_name="web"),
         OpInstanceReplaceDisks(instance_name="web", mode="replace_on_secondary"),
         OpInstanceReplaceDisks(
-            instance_name="web", mode="replace_new_secondary", remote_node="node3"),
+            instance_name="web", mode="replace_new_secondary", remote_node="node3"
+        ),
         OpInstanceReinstall(instance_name="web"),
         OpInstanceRename(instance_name="web", new_name="www.example.com"),
         OpInstanceSetParams(instance_name="web", beparams={"vcpus": 2}),
@@ -302,14 +378,30 @@ def test_new_storage_on_the_secondary_takes_the_old_names():
     master = master_with(mirrored(), admin_state="up", disks_active=True)
     master.run(replace(mode="replace_on_secondary"))
     assert [name for name in master.rpc.acting() if name != "blockdev_getmirrorstatus"] == [
-        "blockdev_create", "blockdev_create", "blockdev_removechildren", "blockdev_rename",
-        "blockdev_addchildren", "drbd_attach_net", "drbd_attach_net", *["blockdev_remove"] * 4]
-    assert {node for call in ("blockdev_create", "blockdev_rename", "blockdev_remove")
-            for node in nodes_of(master, call)} == {"node2"}
-    names = [(old.logical_id[1], new[1])
-             for old, new in master.rpc.of("blockdev_rename")[0][1]["renames"]]
-    assert names == [("w0_data", "w0_data_old"), ("w0_meta", "w0_meta_old"),
-                     ("w0_data_new", "w0_data"), ("w0_meta_new", "w0_meta")]
+        "blockdev_create",
+        "blockdev_create",
+        "blockdev_removechildren",
+        "blockdev_rename",
+        "blockdev_addchildren",
+        "drbd_attach_net",
+        "drbd_attach_net",
+        *["blockdev_remove"] * 4,
+    ]
+    assert {
+        node
+        for call in ("blockdev_create", "blockdev_rename", "blockdev_remove")
+        for node in nodes_of(master, call)
+    } == {"node2"}
+    names = [
+        (old.logical_id[1], new[1])
+        for old, new in master.rpc.of("blockdev_rename")[0][1]["renames"]
+    ]
+    assert names == [
+        ("w0_data", "w0_data_old"),
+        ("w0_meta", "w0_meta_old"),
+        ("w0_data_new", "w0_data"),
+        ("w0_meta_new", "w0_meta"),
+    ]
     assert disks_of(master)[0].children == mirrored().children
     assert len(master.config.snapshot().disks) == 1
 
@@ -344,23 +436,33 @@ def test_what_is_broken_is_replaced_and_nothing_else():
     master.run(replace(mode="replace_auto"))
     assert master.job.said("no disk is broken")
     master.rpc.answers["blockdev_find"] = lambda node, args: BlockDevStatus(
-        dev_path="/dev/drbd0", is_degraded=True,
-        ldisk_status=4 if (node, args["disk"].iv_name) == ("node2.example.com", "disk/1") else 1)
+        dev_path="/dev/drbd0",
+        is_degraded=True,
+        ldisk_status=4 if (node, args["disk"].iv_name) == ("node2.example.com", "disk/1") else 1,
+    )
     master.run(replace(mode="replace_auto"))
     assert {args["disk"].logical_id[1] for _n, args in master.rpc.of("blockdev_create")} == {
-        "w1_data_new", "w1_meta_new"}
+        "w1_data_new",
+        "w1_meta_new",
+    }
 
 
 @pytest.mark.parametrize(
     ("changes", "ecode", "fragment"),
     [
-        ({"mode": "replace_on_primary", "remote_node": "node3"}, errors.ECODE_INVAL,
-         "new secondary"),
+        (
+            {"mode": "replace_on_primary", "remote_node": "node3"},
+            errors.ECODE_INVAL,
+            "new secondary",
+        ),
         ({"mode": "replace_new_secondary"}, errors.ECODE_INVAL, "--new-secondary"),
         ({"mode": "replace_new_secondary", "remote_node": "node2"}, errors.ECODE_INVAL, "already"),
         ({"mode": "replace_new_secondary", "remote_node": "node1"}, errors.ECODE_INVAL, "already"),
-        ({"mode": "replace_new_secondary", "remote_node": "node3", "disks": [0]},
-         errors.ECODE_INVAL, "all disks"),
+        (
+            {"mode": "replace_new_secondary", "remote_node": "node3", "disks": [0]},
+            errors.ECODE_INVAL,
+            "all disks",
+        ),
         ({"mode": "replace_on_primary", "disks": [5]}, errors.ECODE_INVAL, "no disk 5"),
     ],
 )
@@ -371,7 +473,8 @@ def test_replacing_is_refused(changes, ecode, fragment):
 def test_nothing_is_replaced_while_the_other_half_is_bad():
     master = master_with(mirrored(), admin_state="up", disks_active=True)
     master.rpc.answers["blockdev_find"] = BlockDevStatus(
-        dev_path="/dev/drbd0", is_degraded=True, ldisk_status=4)
+        dev_path="/dev/drbd0", is_degraded=True, ldisk_status=4
+    )
     assert "no complete copy" in master.failed(replace(mode="replace_on_secondary"))
     assert "blockdev_removechildren" not in master.rpc.names()
 
@@ -402,28 +505,36 @@ def test_volumes_become_mirrored_and_back_under_their_names():
 def test_moving_is_refused():
     op = OpInstanceMove(instance_name="web", target_node="node2")
     assert "already" in master_with(plain()).refused(
-        OpInstanceMove(instance_name="web", target_node="node1"), errors.ECODE_STATE)
+        OpInstanceMove(instance_name="web", target_node="node1"), errors.ECODE_STATE
+    )
     assert "migrate or failover" in master_with(mirrored()).refused(op, errors.ECODE_STATE)
     assert "lzop" in master_with(plain()).refused(
         OpInstanceMove(instance_name="web", target_node="node2", compress="lzop"),
-        errors.ECODE_INVAL)
+        errors.ECODE_INVAL,
+    )
 
 
 def test_reinstalling_and_renaming_need_a_stopped_instance():
-    for op in (OpInstanceReinstall(instance_name="web"),
-               OpInstanceRename(instance_name="web", new_name="www.example.com")):
+    for op in (
+        OpInstanceReinstall(instance_name="web"),
+        OpInstanceRename(instance_name="web", new_name="www.example.com"),
+    ):
         assert "'up'" in master_with(plain(), admin_state="up").refused(op, errors.ECODE_STATE)
         running = master_with(plain())
         running.rpc.run("web", "node1")
         assert "runs on node" in running.refused(op, errors.ECODE_STATE)
     assert "no disks" in master_with().refused(
-        OpInstanceReinstall(instance_name="web"), errors.ECODE_INVAL)
+        OpInstanceReinstall(instance_name="web"), errors.ECODE_INVAL
+    )
 
 
 def test_secret_parameters_are_used_and_not_kept():
     master = master_with(plain())
-    master.run(OpInstanceReinstall(
-        instance_name="web", osparams={"a": "1"}, osparams_secret={"password": "x"}))
+    master.run(
+        OpInstanceReinstall(
+            instance_name="web", osparams={"a": "1"}, osparams_secret={"password": "x"}
+        )
+    )
     (_node, args) = master.rpc.of("instance_os_add")[0]
     assert args["instance"].osparams == {"a": "1", "password": "x"}
     assert web(master).osparams == {}
@@ -431,22 +542,37 @@ def test_secret_parameters_are_used_and_not_kept():
 
 def test_file_disks_follow_a_new_name():
     master = master_with(disk_of("web", 0, "file"))
-    assert master.run(OpInstanceRename(
-        instance_name="web", new_name="www.example.com")) == "www.example.com"
+    assert (
+        master.run(OpInstanceRename(instance_name="web", new_name="www.example.com"))
+        == "www.example.com"
+    )
     (disk,) = disks_of(master)
     assert disk.logical_id[1] == "/srv/ganeti/file-storage/www.example.com/0.file.disk0"
     failing = master_with(disk_of("web", 0, "file"))
     failing.rpc.errors["file_storage_dir_rename"] = "is in use"
     assert "is in use" in failing.failed(
-        OpInstanceRename(instance_name="web", new_name="www.example.com"))
+        OpInstanceRename(instance_name="web", new_name="www.example.com")
+    )
     assert web(failing).name == "web.example.com"
 
 
 def multi(**changes):
-    one = {"mode": "create", "disk_template": "diskless", "disks": [], "nics": [],
-           "os_type": "noop", "pnode": "node1"}
-    return OpInstanceMultiAlloc(**{"instances": [
-        {**one, "instance_name": f"new{number}.example.com"} for number in range(2)], **changes})
+    one = {
+        "mode": "create",
+        "disk_template": "diskless",
+        "disks": [],
+        "nics": [],
+        "os_type": "noop",
+        "pnode": "node1",
+    }
+    return OpInstanceMultiAlloc(
+        **{
+            "instances": [
+                {**one, "instance_name": f"new{number}.example.com"} for number in range(2)
+            ],
+            **changes,
+        }
+    )
 
 
 def test_several_instances_become_jobs():
@@ -454,7 +580,9 @@ def test_several_instances_become_jobs():
     result = master.run(multi())
     assert result == {"jobs": [[True, 100], [True, 101]], "failed": []}
     assert [job[0].instance_name for job in master.job.submitted] == [
-        "new0.example.com", "new1.example.com"]
+        "new0.example.com",
+        "new1.example.com",
+    ]
 
 
 def test_several_instances_are_refused():

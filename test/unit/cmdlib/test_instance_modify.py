@@ -15,11 +15,15 @@ RULES["minmax"][0]["min"]["disk-size"] = 1
 
 
 def master_with(template="sharedfile", cluster=None, **changes):
-    disks = () if template == "diskless" else (
-        disk_of("web", 0, template), disk_of("web", 1, template))
+    disks = (
+        () if template == "diskless" else (disk_of("web", 0, template), disk_of("web", 1, template))
+    )
     web = instance_of("web", disks=tuple(disk.uuid for disk in disks), **changes)
-    return Master(cluster_of(3, (web, instance_of("other", "node2")), disks,
-                             **{"ipolicy": RULES, **(cluster or {})}))
+    return Master(
+        cluster_of(
+            3, (web, instance_of("other", "node2")), disks, **{"ipolicy": RULES, **(cluster or {})}
+        )
+    )
 
 
 def web(master):
@@ -39,9 +43,13 @@ def modify(**changes):
 
 def test_parameters_change_in_one_commit_and_default_takes_back():
     master = master_with(beparams={"vcpus": 2}, osparams={"a": "1", "b": "2"})
-    result = master.run(modify(
-        beparams={"memory": "256M", "vcpus": "default"}, osparams={"a": "default", "c": "3"},
-        osparams_private={"key": "hush"}))
+    result = master.run(
+        modify(
+            beparams={"memory": "256M", "vcpus": "default"},
+            osparams={"a": "default", "c": "3"},
+            osparams_private={"key": "hush"},
+        )
+    )
     assert web(master).beparams == {"minmem": 256, "maxmem": 256}
     assert web(master).osparams == {"b": "2", "c": "3"}
     assert dict(web(master).osparams_private) == {"key": "hush"}
@@ -66,9 +74,11 @@ def test_the_firmware_keeps_its_disk():
     uefi = {"hvparams": {"firmware": "uefi", "tpm_version": "2.0"}}
     efivars, tpm = (["add", -1, {"size": 4, "name": name}] for name in ("efivars", "tpm"))
     assert "firmware=uefi needs a small disk named efivars" in master.refused(
-        modify(**uefi), errors.ECODE_INVAL)
+        modify(**uefi), errors.ECODE_INVAL
+    )
     assert "tpm_version=2.0 needs a small disk named tpm" in master.refused(
-        modify(**uefi, disks=[efivars]), errors.ECODE_INVAL)
+        modify(**uefi, disks=[efivars]), errors.ECODE_INVAL
+    )
     master.run(modify(**uefi, disks=[efivars, tpm]))
     for change in (["remove", "efivars", {}], ["modify", "tpm", {"name": "data"}]):
         with pytest.raises(errors.OpPrereqError, match="needs a small disk"):
@@ -76,8 +86,12 @@ def test_the_firmware_keeps_its_disk():
     master.run(modify(hvparams={"tpm_version": "default"}, disks=[["remove", "tpm", {}]]))
     # What was so before is no reason to refuse other changes.
     cluster = master.config.cluster()
-    master.config.update_cluster(updated(cluster, hvparams={
-        **cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "tpm_version": "1.2"}}))
+    master.config.update_cluster(
+        updated(
+            cluster,
+            hvparams={**cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "tpm_version": "1.2"}},
+        )
+    )
     master.run(modify(beparams={"vcpus": 2}))
 
 
@@ -111,16 +125,25 @@ def test_the_operating_system_on_record():
         ({"disks": [["add", 9, {"size": 5}]]}, errors.ECODE_INVAL, "the next is 2"),
         ({"disks": [["add", -1, {}]]}, errors.ECODE_INVAL, "not a size"),
         ({"disks": [["add", -1, {"size": 5, "adopt": "x"}]]}, errors.ECODE_INVAL, "adopt"),
-        ({"disks": [["add", -1, {"size": 5, "dev_type": "file"}]]}, errors.ECODE_INVAL,
-         "cannot be added"),
+        (
+            {"disks": [["add", -1, {"size": 5, "dev_type": "file"}]]},
+            errors.ECODE_INVAL,
+            "cannot be added",
+        ),
         ({"disks": [["attach", -1, {"name": "nosuch"}]]}, errors.ECODE_NOENT, "does not exist"),
         ({"disks": [["attach", -1, {}]]}, errors.ECODE_INVAL, "by name or by UUID"),
-        ({"disks": [["attach", -1, {"uuid": uuid_of("web-disk0")}]]}, errors.ECODE_NOENT,
-         "belongs to an instance"),
+        (
+            {"disks": [["attach", -1, {"uuid": uuid_of("web-disk0")}]]},
+            errors.ECODE_NOENT,
+            "belongs to an instance",
+        ),
         ({"nics": [["remove", 3, {}]]}, errors.ECODE_NOENT, "has 1"),
         ({"nics": [["modify", 0, {"mac": "nonsense"}]]}, errors.ECODE_INVAL, "nonsense"),
-        ({"nics": [["modify", 0, {"mac": "aa:00:00:00:00:05"}]]}, errors.ECODE_NOTUNIQUE,
-         "already in use"),
+        (
+            {"nics": [["modify", 0, {"mac": "aa:00:00:00:00:05"}]]},
+            errors.ECODE_NOTUNIQUE,
+            "already in use",
+        ),
         ({"nics": [["modify", 0, {"mode": "routed"}]]}, errors.ECODE_INVAL, "needs an IP"),
         ({"nics": [["add", -1, {"network": "nosuch"}]]}, errors.ECODE_NOENT, "nosuch"),
         ({"nics": [["detach", 0, {}]]}, errors.ECODE_INVAL, "only added"),
@@ -190,11 +213,14 @@ def test_the_primary_node_by_hand():
 
 def test_disks_are_a_stack_and_keep_their_numbers_in_order():
     master = master_with()
-    result = master.run(modify(disks=[
-        ["add", 0, {"size": 8, "name": "boot", "access": "r"}], ["remove", -1, {}]]))
+    result = master.run(
+        modify(disks=[["add", 0, {"size": 8, "name": "boot", "access": "r"}], ["remove", -1, {}]])
+    )
     assert result == [["disk/0", "add:size=8,mode=ro"], ["disk/2", "remove"]]
     assert [(disk.iv_name, disk.size, disk.mode) for disk in disks_of(master)] == [
-        ("disk/0", 8, "ro"), ("disk/1", 1024, "rw")]
+        ("disk/0", 8, "ro"),
+        ("disk/1", 1024, "rw"),
+    ]
     master.run(modify(disks=[["modify", "boot", {"mode": "rw", "name": "none"}]]))
     assert (disks_of(master)[0].mode, disks_of(master)[0].name) == ("rw", None)
 
@@ -215,8 +241,9 @@ def test_a_detached_disk_stays_and_can_be_attached_to_another_instance():
     assert "blockdev_remove" not in master.rpc.names()
     loose = master.config.disk(disk.uuid)
     assert loose.iv_name == ""
-    master.run(OpInstanceSetParams(
-        instance_name="other", disks=[["attach", -1, {"uuid": disk.uuid}]]))
+    master.run(
+        OpInstanceSetParams(instance_name="other", disks=[["attach", -1, {"uuid": disk.uuid}]])
+    )
     other = master.config.instance(uuid_of("other"))
     assert other.disks == (disk.uuid,)
     assert master.config.disk(disk.uuid).iv_name == "disk/0"
@@ -243,8 +270,10 @@ def test_devices_of_a_running_guest_are_plugged():
     master = master_with(admin_state="up", disks_active=True)
     master.rpc.run("web", "node1")
     master.run(modify(disks=[["add", -1, {"size": 8}]], nics=[["add", -1, {}]]))
-    plugged = [(args["action"], args["dev_type"], args["seq"], args["extra"])
-               for _node, args in master.rpc.of("hotplug_device")]
+    plugged = [
+        (args["action"], args["dev_type"], args["seq"], args["extra"])
+        for _node, args in master.rpc.of("hotplug_device")
+    ]
     assert plugged == [("hotadd", "disk", 2, ["/run/link", None]), ("hotadd", "nic", 1, None)]
     master.rpc.calls.clear()
     master.run(modify(nics=[["modify", 1, {"name": "lan"}]], hotplug=False))
@@ -252,8 +281,9 @@ def test_devices_of_a_running_guest_are_plugged():
 
 
 def test_interfaces_keep_what_is_not_changed():
-    nic = Nic(mac="aa:00:00:00:00:99", ip="192.0.2.9", nicparams={"link": "br7"},
-              uuid=uuid_of("nic"))
+    nic = Nic(
+        mac="aa:00:00:00:00:99", ip="192.0.2.9", nicparams={"link": "br7"}, uuid=uuid_of("nic")
+    )
     master = master_with(nics=(nic,))
     result = master.run(modify(nics=[["modify", nic.uuid, {"vlan": ".7", "name": "lan"}]]))
     (changed,) = web(master).nics

@@ -32,27 +32,43 @@ def mirrored():
     nodes = (uuid_of("node1"), uuid_of("node2"))
     children = tuple(
         Disk(dev_type="plain", logical_id=("xenvg", f"web.disk0_{part}"), size=size, nodes=nodes)
-        for part, size in (("data", 1024), ("meta", 128)))
+        for part, size in (("data", 1024), ("meta", 128))
+    )
     return replace(
-        disk_of("web", 0), dev_type="drbd", children=children, nodes=nodes,
-        logical_id=(*nodes, 11000, 0, 3, "secret"))
+        disk_of("web", 0),
+        dev_type="drbd",
+        children=children,
+        nodes=nodes,
+        logical_id=(*nodes, 11000, 0, 3, "secret"),
+    )
 
 
 def master_with(node_changes=None, running="node1", **changes):
     disk = mirrored()
     values = {"admin_state": "up", "disks_active": True, **changes}
     web = instance_of("web", disks=(disk.uuid,), **values)
-    master = Master(cluster_of(
-        3, (web,), (disk,), node_changes=node_changes, volume_group_name="xenvg",
-        enabled_disk_templates=("drbd", "plain", "sharedfile")))
+    master = Master(
+        cluster_of(
+            3,
+            (web,),
+            (disk,),
+            node_changes=node_changes,
+            volume_group_name="xenvg",
+            enabled_disk_templates=("drbd", "plain", "sharedfile"),
+        )
+    )
     answers = master.rpc.answers
     answers["blockdev_find"] = GOOD
     answers["drbd_wait_sync"] = [True, 100.0]
     answers["blockdev_getmirrorstatus"] = [GOOD]
     answers["node_info"] = lambda _node, args: [
-        "boot", [{"type": kind, "name": name, "storage_free": 9999, "storage_size": 9999}
-                 for kind, name, *_rest in args["storage_units"]],
-        [{"memory_free": 4096, "memory_total": 8192} for _ in args["hv_specs"]]]
+        "boot",
+        [
+            {"type": kind, "name": name, "storage_free": 9999, "storage_size": 9999}
+            for kind, name, *_rest in args["storage_units"]
+        ],
+        [{"memory_free": 4096, "memory_total": 8192} for _ in args["hv_specs"]],
+    ]
     if running:
         master.rpc.run("web", running)
     return master
@@ -71,12 +87,19 @@ def names_of(master, nodes):
 
 
 def steps(master):
-    asking = ("blockdev_find", "blockdev_snapshot_list", "drbd_wait_sync",
-              "blockdev_getmirrorstatus")
-    return [(name, node.split(".")[0], args.get("multimaster"))
-            for name, node, args in master.rpc.calls
-            if name.startswith(("blockdev_", "drbd_", "accept", "instance_m", "instance_s"))
-            and name not in asking and name != "instance_migratable"]
+    asking = (
+        "blockdev_find",
+        "blockdev_snapshot_list",
+        "drbd_wait_sync",
+        "blockdev_getmirrorstatus",
+    )
+    return [
+        (name, node.split(".")[0], args.get("multimaster"))
+        for name, node, args in master.rpc.calls
+        if name.startswith(("blockdev_", "drbd_", "accept", "instance_m", "instance_s"))
+        and name not in asking
+        and name != "instance_migratable"
+    ]
 
 
 def migrate(**changes):
@@ -89,8 +112,12 @@ def failover(**changes):
 
 # -- migration -------------------------------------------------------------------
 
-REMEET = [("drbd_disconnect_net", "node1"), ("drbd_disconnect_net", "node2"),
-          ("drbd_attach_net", "node1"), ("drbd_attach_net", "node2")]
+REMEET = [
+    ("drbd_disconnect_net", "node1"),
+    ("drbd_disconnect_net", "node2"),
+    ("drbd_attach_net", "node1"),
+    ("drbd_attach_net", "node2"),
+]
 
 
 def meeting(two_writers):
@@ -101,9 +128,14 @@ def test_two_writers_only_while_the_guest_goes_over():
     master = master_with()
     master.run(migrate())
     assert steps(master) == [
-        ("blockdev_close", "node2", None), *meeting(True), ("blockdev_open", "node2", None),
-        ("accept_instance", "node2", None), ("instance_migrate", "node1", None),
-        ("blockdev_close", "node1", None), *meeting(False)]
+        ("blockdev_close", "node2", None),
+        *meeting(True),
+        ("blockdev_open", "node2", None),
+        ("accept_instance", "node2", None),
+        ("instance_migrate", "node1", None),
+        ("blockdev_close", "node1", None),
+        *meeting(False),
+    ]
     (opened,) = master.rpc.of("blockdev_open")
     assert opened[1]["exclusive"] is False
     assert primary(master) == NODE2
@@ -126,12 +158,20 @@ def test_a_migration_waits_until_all_is_in_step():
     master.run(migrate())
     assert [line for line in master.job.log if "in step" in line or "halves" in line] == [
         "* waiting until the halves of its disks have met",
-        "* disks are in step to 20.0 %", "* disks are in step to 60.0 %"]
+        "* disks are in step to 20.0 %",
+        "* disks are in step to 60.0 %",
+    ]
 
 
-@pytest.mark.parametrize(("status", "text"), [
-    (ALONE, "may have missed writes"), (BROKEN, "no complete copy"), (None, "is not active"),
-    (replace(ALONE, ldisk_status=disk_c.LDS_SYNC), "no complete copy")])
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (ALONE, "may have missed writes"),
+        (BROKEN, "no complete copy"),
+        (None, "is not active"),
+        (replace(ALONE, ldisk_status=disk_c.LDS_SYNC), "no complete copy"),
+    ],
+)
 @pytest.mark.parametrize("op", [migrate, failover])
 def test_a_half_which_is_not_good_is_not_used(op, status, text):
     master = master_with()
@@ -193,14 +233,20 @@ def test_cleanup_leaves_one_writer():
 
 def test_info_about_both_halves_without_the_secret():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = (
-        lambda node, _args: replace(GOOD, minor=0 if node == NODE1 else 3))
+    master.rpc.answers["blockdev_find"] = lambda node, _args: replace(
+        GOOD, minor=0 if node == NODE1 else 3
+    )
     found = master.run(OpInstanceQueryData(instances=["web"], use_locking=True, static=False))
     (one,) = found["web.example.com"]["disks"]
     assert one["drbd_info"] == {
-        "primary_node": NODE1, "primary_node_uuid": uuid_of("node1"), "primary_minor": 0,
-        "secondary_node": NODE2, "secondary_node_uuid": uuid_of("node2"), "secondary_minor": 3,
-        "port": 11000}
+        "primary_node": NODE1,
+        "primary_node_uuid": uuid_of("node1"),
+        "primary_minor": 0,
+        "secondary_node": NODE2,
+        "secondary_node_uuid": uuid_of("node2"),
+        "secondary_minor": 3,
+        "port": 11000,
+    }
     assert one["logical_id"][5] == "" and "secret" not in str(found)
     assert (one["pstatus"][2], one["sstatus"][2]) == (0, 3)
     assert [child["sstatus"][2] for child in one["children"]] == [3, 3]
@@ -213,15 +259,18 @@ def test_failover():
     master = master_with()
     master.run(failover())
     assert steps(master) == [
-        ("instance_shutdown", "node1", None), ("blockdev_shutdown", "node1", None),
-        ("blockdev_assemble", "node1", None), ("blockdev_assemble", "node2", None),
-        ("instance_start", "node2", None)]
+        ("instance_shutdown", "node1", None),
+        ("blockdev_shutdown", "node1", None),
+        ("blockdev_assemble", "node1", None),
+        ("blockdev_assemble", "node2", None),
+        ("instance_start", "node2", None),
+    ]
     assert primary(master) == NODE2
 
 
 def test_failover_while_the_primary_is_marked_offline():
     master = master_with()
-    master.run(failover())          # now on node2, node1 is the secondary
+    master.run(failover())  # now on node2, node1 is the secondary
     node2 = master.config.node(uuid_of("node2"))
     master.config.update_node(replace(node2, offline=True))
     master.rpc.calls.clear()
@@ -266,14 +315,21 @@ def test_to_a_node_which_has_nothing_yet():
     assert now.logical_id[5] != "secret"
     assert now.children[0].logical_id == ("xenvg", "web.disk0_data")
     assert steps(master) == [
-        ("blockdev_create", "node3", None), ("blockdev_create", "node3", None),
         ("blockdev_create", "node3", None),
-        ("instance_shutdown", "node1", None), ("blockdev_shutdown", "node1", None),
-        ("blockdev_close", "node2", None), ("drbd_disconnect_net", "node2", None),
-        ("drbd_attach_net", "node3", False), ("drbd_attach_net", "node2", False),
-        ("blockdev_assemble", "node2", None), ("blockdev_assemble", "node3", None),
+        ("blockdev_create", "node3", None),
+        ("blockdev_create", "node3", None),
+        ("instance_shutdown", "node1", None),
+        ("blockdev_shutdown", "node1", None),
+        ("blockdev_close", "node2", None),
+        ("drbd_disconnect_net", "node2", None),
+        ("drbd_attach_net", "node3", False),
+        ("drbd_attach_net", "node2", False),
+        ("blockdev_assemble", "node2", None),
+        ("blockdev_assemble", "node3", None),
         ("instance_start", "node3", None),
-        ("blockdev_remove", "node1", None), ("blockdev_remove", "node1", None)]
+        ("blockdev_remove", "node1", None),
+        ("blockdev_remove", "node1", None),
+    ]
     assert set(master.config.snapshot().disks) == {now.uuid}
 
 
@@ -289,12 +345,15 @@ def test_it_starts_before_all_is_copied():
 
 def test_the_primary_stays_when_the_secondary_is_broken():
     master = master_with()
-    master.rpc.answers["blockdev_find"] = (
-        lambda node, _args: BROKEN if node == NODE2 else replace(GOOD))
+    master.rpc.answers["blockdev_find"] = lambda node, _args: (
+        BROKEN if node == NODE2 else replace(GOOD)
+    )
     master.run(failover(target_node="node3"))
     assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
     assert [node for name, node, _two in steps(master) if name == "blockdev_remove"] == [
-        "node2", "node2"]
+        "node2",
+        "node2",
+    ]
 
 
 def test_the_primary_stays_when_the_secondary_is_offline():
@@ -303,8 +362,9 @@ def test_the_primary_stays_when_the_secondary_is_offline():
     master.run(failover(target_node="node3"))
     assert names_of(master, disk(master).logical_id[:2]) == (NODE3, NODE1)
     # What node2 has is remembered, to be destroyed when it is back.
-    loose = [one for one in master.config.snapshot().disks.values()
-             if one.uuid != disk(master).uuid]
+    loose = [
+        one for one in master.config.snapshot().disks.values() if one.uuid != disk(master).uuid
+    ]
     assert {one.nodes for one in loose} == {(uuid_of("node2"),)} and len(loose) == 2
 
 
@@ -359,15 +419,21 @@ def test_a_stopped_instance():
     assert primary(master) == NODE3
     assert "instance_start" not in master.rpc.names()
     assert [step[:2] for step in steps(master)[-2:]] == [
-        ("blockdev_shutdown", "node3"), ("blockdev_shutdown", "node2")]
+        ("blockdev_shutdown", "node3"),
+        ("blockdev_shutdown", "node2"),
+    ]
 
 
 def test_no_room_there():
     master = master_with()
     master.rpc.answers["node_info"] = lambda _node, args: [
-        "boot", [{"type": kind, "name": name, "storage_free": 100, "storage_size": 9999}
-                 for kind, name, *_rest in args["storage_units"]],
-        [{"memory_free": 4096} for _ in args["hv_specs"]]]
+        "boot",
+        [
+            {"type": kind, "name": name, "storage_free": 100, "storage_size": 9999}
+            for kind, name, *_rest in args["storage_units"]
+        ],
+        [{"memory_free": 4096} for _ in args["hv_specs"]],
+    ]
     with pytest.raises(errors.OpPrereqError, match="node3"):
         master.run(failover(target_node="node3"))
 

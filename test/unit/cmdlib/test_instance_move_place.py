@@ -57,8 +57,13 @@ def test_the_allocator_chooses(op):
     ((node, args),) = master.rpc.of("iallocator_runner")
     request = json.loads(args["request"])["request"]
     assert (node, args["name"]) == (NODE1, "hail")
-    assert request == {"type": "relocate", "name": "web.example.com", "disk_space_total": 1024,
-                       "required_nodes": 1, "relocate_from": [NODE1]}
+    assert request == {
+        "type": "relocate",
+        "name": "web.example.com",
+        "disk_space_total": 1024,
+        "required_nodes": 1,
+        "relocate_from": [NODE1],
+    }
     assert master.job.said(f"via iallocator hail: {NODE3}")
 
 
@@ -77,8 +82,12 @@ def test_nodes_that_were_not_chosen_are_given_back():
 
     def look(result):
         def handler(node, args):
-            seen.append({level: set(master.locks.owned(master.job.owner, level))
-                         for level in (Level.NODE, Level.NODE_RES)})
+            seen.append(
+                {
+                    level: set(master.locks.owned(master.job.owner, level))
+                    for level in (Level.NODE, Level.NODE_RES)
+                }
+            )
             return result
 
         return handler
@@ -128,8 +137,9 @@ def test_a_named_node_goes_before_the_default_allocator():
 def test_hooks_run_on_the_chosen_node():
     master = master_with()
     master.run(migrate())
-    told = {node for node, args in master.rpc.of("hooks_runner")
-            if args["hpath"] == "instance-migrate"}
+    told = {
+        node for node, args in master.rpc.of("hooks_runner") if args["hpath"] == "instance-migrate"
+    }
     assert told == {NODE1, NODE3}
 
 

@@ -220,8 +220,11 @@ def test_a_node_that_came_while_waiting_is_left_out(master):
 
     def change(**flags):
         fresh = master.config.node("uuid-node3")
-        master.config.update_node(type(drained)(**{
-            **{name: getattr(fresh, name) for name in fresh.__dataclass_fields__}, **flags}))
+        master.config.update_node(
+            type(drained)(
+                **{**{name: getattr(fresh, name) for name in fresh.__dataclass_fields__}, **flags}
+            )
+        )
 
     change(drained=True)
     start = FakeJob.notify_start

@@ -358,7 +358,8 @@ def test_an_instance_which_runs_elsewhere_is_not_started():
 def test_a_node_that_does_not_answer_does_not_keep_others_down():
     master = master_with()
     master.rpc.errors["instance_info", "node2.example.com"] = errors.NodeUnreachable(
-        "node2.example.com", "instance_info", "timed out")
+        "node2.example.com", "instance_info", "timed out"
+    )
     master.run(OpInstanceStartup(instance_name="web"))
     assert master.rpc.where("web") == ["node1"]
     assert master.job.said("does not tell whether it runs instance")

@@ -36,8 +36,9 @@ from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
 
 
-def fresh(directory: Path, template: str, *, up: bool = False, exists: bool = True,
-          lost: bool = False) -> Cluster:
+def fresh(
+    directory: Path, template: str, *, up: bool = False, exists: bool = True, lost: bool = False
+) -> Cluster:
     """Three nodes and an instance ``web`` with two disks which really exist."""
     instances, disks = (), ()
     if exists and template != "diskless":
@@ -74,8 +75,7 @@ def remove_third_disk(cluster: Cluster, op: Callable[[], OpCode]) -> None:
 def move_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     """There when it is not there yet; else back, which destroys what the first move has left."""
     arrived = web(cluster).primary_node == uuid_of("node2")
-    cluster.run(ops.OpInstanceMove(
-        instance_name=WEB, target_node="node1" if arrived else "node2"))
+    cluster.run(ops.OpInstanceMove(instance_name=WEB, target_node="node1" if arrived else "node2"))
 
 
 def convert_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
@@ -98,74 +98,127 @@ def modify(**changes):
 
 def create(template: str):
     return lambda: ops.OpInstanceCreate(
-        instance_name=WEB, mode="create", disk_template=template, pnode="node1", os_type="noop",
-        disks=[] if template == "diskless" else [{"size": 1}, {"size": 1}], nics=[{}])
+        instance_name=WEB,
+        mode="create",
+        disk_template=template,
+        pnode="node1",
+        os_type="noop",
+        disks=[] if template == "diskless" else [{"size": 1}, {"size": 1}],
+        nics=[{}],
+    )
 
 
 CASES = {
     "create-file": (create("file"), {"template": "file", "exists": False}, remove_then_again()),
     "create-sharedfile": (
-        create("sharedfile"), {"template": "sharedfile", "exists": False}, remove_then_again()),
+        create("sharedfile"),
+        {"template": "sharedfile", "exists": False},
+        remove_then_again(),
+    ),
     "create-diskless": (
-        create("diskless"), {"template": "diskless", "exists": False}, remove_then_again()),
+        create("diskless"),
+        {"template": "diskless", "exists": False},
+        remove_then_again(),
+    ),
     "remove": (
-        lambda: ops.OpInstanceRemove(instance_name=WEB), {"template": "file", "up": True},
-        again_unless_done),
+        lambda: ops.OpInstanceRemove(instance_name=WEB),
+        {"template": "file", "up": True},
+        again_unless_done,
+    ),
     "startup": (lambda: ops.OpInstanceStartup(instance_name=WEB), {"template": "file"}, again),
     "shutdown": (
-        lambda: ops.OpInstanceShutdown(instance_name=WEB), {"template": "file", "up": True}, again),
+        lambda: ops.OpInstanceShutdown(instance_name=WEB),
+        {"template": "file", "up": True},
+        again,
+    ),
     "reboot-hard": (
         lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
-        {"template": "file", "up": True}, again),
+        {"template": "file", "up": True},
+        again,
+    ),
     "reboot-full": (
         lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="full"),
-        {"template": "file", "up": True}, again),
+        {"template": "file", "up": True},
+        again,
+    ),
     "reinstall": (
-        lambda: ops.OpInstanceReinstall(instance_name=WEB, os_type="other"), {"template": "file"},
-        again),
+        lambda: ops.OpInstanceReinstall(instance_name=WEB, os_type="other"),
+        {"template": "file"},
+        again,
+    ),
     "rename": (
         lambda: ops.OpInstanceRename(instance_name=WEB, new_name="www.example.com"),
-        {"template": "file"}, again_unless_done),
+        {"template": "file"},
+        again_unless_done,
+    ),
     "activate-disks": (
-        lambda: ops.OpInstanceActivateDisks(instance_name=WEB), {"template": "file"}, again),
+        lambda: ops.OpInstanceActivateDisks(instance_name=WEB),
+        {"template": "file"},
+        again,
+    ),
     "deactivate-disks": (
-        lambda: ops.OpInstanceDeactivateDisks(instance_name=WEB), {"template": "file"}, again),
+        lambda: ops.OpInstanceDeactivateDisks(instance_name=WEB),
+        {"template": "file"},
+        again,
+    ),
     "grow-disk": (
         lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=1, amount=4, absolute=True),
-        {"template": "file"}, again),
+        {"template": "file"},
+        again,
+    ),
     "recreate-disks": (
-        lambda: ops.OpInstanceRecreateDisks(instance_name=WEB), {"template": "file", "lost": True},
-        again_unless_done),
+        lambda: ops.OpInstanceRecreateDisks(instance_name=WEB),
+        {"template": "file", "lost": True},
+        again_unless_done,
+    ),
     "migrate": (
         lambda: ops.OpInstanceMigrate(instance_name=WEB, target_node="node2"),
-        {"template": "sharedfile", "up": True}, clean_up_move),
+        {"template": "sharedfile", "up": True},
+        clean_up_move,
+    ),
     "failover": (
         lambda: ops.OpInstanceFailover(instance_name=WEB, target_node="node2"),
-        {"template": "sharedfile", "up": True}, fail_over_again),
+        {"template": "sharedfile", "up": True},
+        fail_over_again,
+    ),
     "failover-stopped": (
         lambda: ops.OpInstanceFailover(instance_name=WEB, target_node="node2"),
-        {"template": "sharedfile"}, fail_over_again),
+        {"template": "sharedfile"},
+        fail_over_again,
+    ),
     "move": (
         lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
-        {"template": "file", "up": True}, move_again),
+        {"template": "file", "up": True},
+        move_again,
+    ),
     "move-stopped": (
         lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
-        {"template": "file"}, move_again),
+        {"template": "file"},
+        move_again,
+    ),
     "detach-disk": (
-        modify(disks=[["detach", 1, {}]]), {"template": "file", "up": True}, remove_disk_again),
+        modify(disks=[["detach", 1, {}]]),
+        {"template": "file", "up": True},
+        remove_disk_again,
+    ),
     "add-disk": (modify(disks=[["add", -1, {"size": 1}]]), {"template": "file"}, remove_third_disk),
     "add-disk-running": (
-        modify(disks=[["add", -1, {"size": 1}]]), {"template": "file", "up": True},
-        remove_third_disk),
-    "remove-disk": (
-        modify(disks=[["remove", 0, {}]]), {"template": "file"}, remove_disk_again),
+        modify(disks=[["add", -1, {"size": 1}]]),
+        {"template": "file", "up": True},
+        remove_third_disk,
+    ),
+    "remove-disk": (modify(disks=[["remove", 0, {}]]), {"template": "file"}, remove_disk_again),
     "remove-disk-running": (
-        modify(disks=[["remove", 0, {}]]), {"template": "file", "up": True}, remove_disk_again),
-    "convert": (
-        modify(disk_template="sharedfile"), {"template": "file"}, convert_again),
+        modify(disks=[["remove", 0, {}]]),
+        {"template": "file", "up": True},
+        remove_disk_again,
+    ),
+    "convert": (modify(disk_template="sharedfile"), {"template": "file"}, convert_again),
     "parameters": (
-        modify(beparams={"memory": 256}, nics=[["add", -1, {}]]), {"template": "file", "up": True},
-        again),
+        modify(beparams={"memory": 256}, nics=[["add", -1, {}]]),
+        {"template": "file", "up": True},
+        again,
+    ),
 }
 
 
@@ -188,8 +241,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     op, start, recover = CASES[name]
     numbers = itertools.count()
-    everywhere(lambda: fresh(tmp_path / str(next(numbers)), **start), op,
-               lambda cluster: recover(cluster, op), breaks=breaks)
+    everywhere(
+        lambda: fresh(tmp_path / str(next(numbers)), **start),
+        op,
+        lambda cluster: recover(cluster, op),
+        breaks=breaks,
+    )
 
 
 def test_a_broken_creation_that_nobody_repeats_is_removed(tmp_path: Path) -> None:
@@ -252,8 +309,11 @@ BROKEN_ELSEWHERE = {
 
 def test_no_opcode_is_forgotten() -> None:
     every = {
-        value.OP_ID for module in (ops, backup) for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, OpCode) and value is not OpCode}
+        value.OP_ID
+        for module in (ops, backup)
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, OpCode) and value is not OpCode
+    }
     here = {op().OP_ID for op, _start, _recover in CASES.values()}
     assert here | set(ONLY_ASK) | set(BROKEN_ELSEWHERE) == every
     for op_id, file in BROKEN_ELSEWHERE.items():
@@ -261,12 +321,25 @@ def test_no_opcode_is_forgotten() -> None:
         assert name in Path(__file__).with_name(file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("op", [
-    lambda: ops.OpInstanceChangeGroup(instance_name=WEB, iallocator="any"),
-    lambda: ops.OpInstanceMultiAlloc(iallocator="any", instances=[ops.OpInstanceCreate(
-        instance_name="www.example.com", mode="create", disk_template="diskless", disks=[],
-        nics=[{}], os_type="noop")]),
-])
+@pytest.mark.parametrize(
+    "op",
+    [
+        lambda: ops.OpInstanceChangeGroup(instance_name=WEB, iallocator="any"),
+        lambda: ops.OpInstanceMultiAlloc(
+            iallocator="any",
+            instances=[
+                ops.OpInstanceCreate(
+                    instance_name="www.example.com",
+                    mode="create",
+                    disk_template="diskless",
+                    disks=[],
+                    nics=[{}],
+                    os_type="noop",
+                )
+            ],
+        ),
+    ],
+)
 def test_who_only_asks_changes_nothing(tmp_path: Path, op: Callable[[], OpCode]) -> None:
     def cluster_at(name: str) -> Cluster:
         cluster = fresh(tmp_path / name, "sharedfile")
@@ -275,9 +348,15 @@ def test_who_only_asks_changes_nothing(tmp_path: Path, op: Callable[[], OpCode])
             change.add_group(replace(old, name="other", uuid=uuid_of("other")), "test")
         cluster._new_master()  # who has a lock for it
         multi = isinstance(op(), ops.OpInstanceMultiAlloc)
-        result = [[["www.example.com", ["node2.example.com"]]], []] if multi else [
-            [[WEB, "other", ["node3.example.com"]]], [],
-            [[{"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": WEB}]]]
+        result = (
+            [[["www.example.com", ["node2.example.com"]]], []]
+            if multi
+            else [
+                [[WEB, "other", ["node3.example.com"]]],
+                [],
+                [[{"OP_ID": "OP_INSTANCE_MIGRATE", "instance_name": WEB}]],
+            ]
+        )
         answer = json.dumps({"success": True, "info": "", "result": result})
         cluster.rpc._iallocator_runner = lambda **_args: answer
         return cluster

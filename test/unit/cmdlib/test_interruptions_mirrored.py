@@ -57,8 +57,15 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "POLL_S", 0.0)
 
 
-def fresh(directory: Path, template: str = "drbd", *, up: bool = False, exists: bool = True,
-          disks: int = 1, before: Callable[[Cluster], None] | None = None) -> Cluster:
+def fresh(
+    directory: Path,
+    template: str = "drbd",
+    *,
+    up: bool = False,
+    exists: bool = True,
+    disks: int = 1,
+    before: Callable[[Cluster], None] | None = None,
+) -> Cluster:
     """Three nodes, an instance with disks that have content."""
     cluster = empty(directory)
     if exists:
@@ -101,7 +108,7 @@ def check_clean(cluster: Cluster, *, content: bool = True) -> None:
     if content and known(cluster):
         only = contents(cluster, primary_only=True)
         for path in contents(cluster) if wanted or not only else only:
-            assert path.read_bytes()[:len(CONTENT)] == CONTENT, f"content of {path.name} is lost"
+            assert path.read_bytes()[: len(CONTENT)] == CONTENT, f"content of {path.name} is lost"
     assert not cluster.config._store.reservations._taken, "reservations are left behind"
 
 
@@ -170,9 +177,13 @@ def convert_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     wanted = op().disk_template
     if cluster.config.disk_template(web(cluster)) == wanted:
         back = "plain" if wanted == "drbd" else "drbd"
-        cluster.run(ops.OpInstanceSetParams(
-            instance_name=WEB, disk_template=back,
-            remote_node="node2" if back == "drbd" else None))
+        cluster.run(
+            ops.OpInstanceSetParams(
+                instance_name=WEB,
+                disk_template=back,
+                remote_node="node2" if back == "drbd" else None,
+            )
+        )
     cluster.run(op())
 
 
@@ -185,8 +196,7 @@ def remove_second_disk(cluster: Cluster, op: Callable[[], OpCode]) -> None:
 
 def move_again(cluster: Cluster, op: Callable[[], OpCode]) -> None:
     arrived = web(cluster).primary_node == uuid_of("node2")
-    cluster.run(ops.OpInstanceMove(
-        instance_name=WEB, target_node="node1" if arrived else "node2"))
+    cluster.run(ops.OpInstanceMove(instance_name=WEB, target_node="node1" if arrived else "node2"))
 
 
 # -- what is broken ----------------------------------------------------------------------------
@@ -219,11 +229,13 @@ def with_volume(cluster: Cluster) -> None:
 
 def lost(*nodes: str) -> Callable[[Cluster], None]:
     """Volumes on these nodes are gone."""
+
     def lose(cluster: Cluster) -> None:
         for node in nodes:
             for path in (cluster.rpc.root(f"{node}.example.com") / mirror.LVM).rglob("*"):
                 if path.is_file():
                     path.unlink()
+
     return lose
 
 
@@ -255,69 +267,122 @@ CASES: dict[str, tuple[Callable[[], OpCode], dict, Recover, bool]] = {
     "create-plain": (lambda: create("plain"), {"exists": False}, made_anew, False),
     "create-adopt": (
         lambda: create("plain", disks=[{"size": 0, "adopt": "mine"}], no_install=True),
-        {"exists": False, "before": with_volume}, adopt_again, True),
+        {"exists": False, "before": with_volume},
+        adopt_again,
+        True,
+    ),
     "commit": (
         lambda: ops.OpInstanceCreate(
-            instance_name=WEB, mode="create", disks=[], nics=[], commit=True, start=False),
-        {"exists": False, "before": reserved}, commit_again, False),
+            instance_name=WEB, mode="create", disks=[], nics=[], commit=True, start=False
+        ),
+        {"exists": False, "before": reserved},
+        commit_again,
+        False,
+    ),
     "remove": (
-        lambda: ops.OpInstanceRemove(instance_name=WEB), {"up": True}, again_unless_done, True),
+        lambda: ops.OpInstanceRemove(instance_name=WEB),
+        {"up": True},
+        again_unless_done,
+        True,
+    ),
     "startup": (lambda: ops.OpInstanceStartup(instance_name=WEB), {}, again, True),
     "shutdown": (lambda: ops.OpInstanceShutdown(instance_name=WEB), {"up": True}, again, True),
     "reboot-full": (
-        lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="full"), {"up": True}, again,
-        True),
+        lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="full"),
+        {"up": True},
+        again,
+        True,
+    ),
     "reinstall": (
-        lambda: ops.OpInstanceReinstall(instance_name=WEB, os_type="other"), {}, again, True),
+        lambda: ops.OpInstanceReinstall(instance_name=WEB, os_type="other"),
+        {},
+        again,
+        True,
+    ),
     "rename": (
-        lambda: ops.OpInstanceRename(instance_name=WEB, new_name="www.example.com"), {},
-        then_deactivated, True),
-    "activate-disks": (
-        lambda: ops.OpInstanceActivateDisks(instance_name=WEB), {}, again, True),
+        lambda: ops.OpInstanceRename(instance_name=WEB, new_name="www.example.com"),
+        {},
+        then_deactivated,
+        True,
+    ),
+    "activate-disks": (lambda: ops.OpInstanceActivateDisks(instance_name=WEB), {}, again, True),
     "deactivate-disks": (
         lambda: ops.OpInstanceDeactivateDisks(instance_name=WEB),
-        {"before": lambda c: c.run(ops.OpInstanceActivateDisks(instance_name=WEB))}, again, True),
+        {"before": lambda c: c.run(ops.OpInstanceActivateDisks(instance_name=WEB))},
+        again,
+        True,
+    ),
     "grow-disk": (
         lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=3, absolute=True),
-        {"up": True}, again, True),
+        {"up": True},
+        again,
+        True,
+    ),
     "grow-disk-stopped": (
         lambda: ops.OpInstanceGrowDisk(instance_name=WEB, disk=0, amount=3, absolute=True),
-        {}, again, True),
+        {},
+        again,
+        True,
+    ),
     "recreate-disks": (
         lambda: ops.OpInstanceRecreateDisks(instance_name=WEB),
-        {"before": lost("node1", "node2")}, then_deactivated, False),
+        {"before": lost("node1", "node2")},
+        then_deactivated,
+        False,
+    ),
     "recreate-disks-elsewhere": (
         lambda: ops.OpInstanceRecreateDisks(instance_name=WEB, nodes=["node3", "node1"]),
-        {"before": lost("node1", "node2")}, then_deactivated, False),
+        {"before": lost("node1", "node2")},
+        then_deactivated,
+        False,
+    ),
     "migrate": (migrate, {"up": True}, clean_up_move, True),
     "failover": (failover(), {"up": True}, fail_over_again, True),
     "failover-stopped": (failover(), {}, fail_over_again, True),
-    "failover-third-node": (
-        failover(target_node="node3"), {"up": True}, third_node_again, True),
+    "failover-third-node": (failover(target_node="node3"), {"up": True}, third_node_again, True),
     "move": (
         lambda: ops.OpInstanceMove(instance_name=WEB, target_node="node2"),
-        {"template": "plain", "up": True}, move_again, True),
+        {"template": "plain", "up": True},
+        move_again,
+        True,
+    ),
     "replace-on-primary": (replace("replace_on_primary"), {"up": True}, again, True),
     "replace-on-secondary": (replace("replace_on_secondary"), {"up": True}, again, True),
     "replace-new-secondary": (
-        replace("replace_new_secondary", remote_node="node3"), {"up": True}, new_secondary_again,
-        True),
+        replace("replace_new_secondary", remote_node="node3"),
+        {"up": True},
+        new_secondary_again,
+        True,
+    ),
     "replace-new-secondary-stopped": (
-        replace("replace_new_secondary", remote_node="node3"), {}, new_secondary_again, True),
-    "replace-auto": (
-        replace("replace_auto"), {"up": True, "before": broken_storage}, again, True),
+        replace("replace_new_secondary", remote_node="node3"),
+        {},
+        new_secondary_again,
+        True,
+    ),
+    "replace-auto": (replace("replace_auto"), {"up": True, "before": broken_storage}, again, True),
     "convert-to-drbd": (
-        modify(disk_template="drbd", remote_node="node2"), {"template": "plain"}, convert_again,
-        True),
+        modify(disk_template="drbd", remote_node="node2"),
+        {"template": "plain"},
+        convert_again,
+        True,
+    ),
     "convert-to-plain": (modify(disk_template="plain"), {}, convert_again, True),
-    "add-disk": (
-        modify(disks=[["add", -1, {"size": 1}]]), {"up": True}, remove_second_disk, False),
+    "add-disk": (modify(disks=[["add", -1, {"size": 1}]]), {"up": True}, remove_second_disk, False),
     "attach-disk": (
         modify(disks=[["attach", -1, {"name": "data"}]]),
-        {"up": True, "disks": 2, "before": detached}, attach_again, True),
+        {"up": True, "disks": 2, "before": detached},
+        attach_again,
+        True,
+    ),
     "remove-disk": (
-        modify(disks=[["remove", 0, {}]]), {"up": True, "disks": 2}, remove_disk_again, True),
+        modify(disks=[["remove", 0, {}]]),
+        {"up": True, "disks": 2},
+        remove_disk_again,
+        True,
+    ),
 }
+
 
 def breaks(name: str, count: int) -> list[tuple[str, int]]:
     """How and at which call an operation is broken: a selection, or everywhere in every way."""
@@ -331,9 +396,14 @@ def breaks(name: str, count: int) -> list[tuple[str, int]]:
 def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     op, start, recover, content = CASES[name]
     numbers = itertools.count()
-    everywhere(lambda: fresh(tmp_path / str(next(numbers)), **start), op,
-               lambda cluster: recover(cluster, op), breaks=functools.partial(breaks, name),
-               check=check, check_clean=functools.partial(check_clean, content=content))
+    everywhere(
+        lambda: fresh(tmp_path / str(next(numbers)), **start),
+        op,
+        lambda cluster: recover(cluster, op),
+        breaks=functools.partial(breaks, name),
+        check=check,
+        check_clean=functools.partial(check_clean, content=content),
+    )
 
 
 def test_half_a_disk_is_not_used(tmp_path: Path) -> None:
@@ -354,8 +424,10 @@ def test_the_kernel_of_these_tests_sees_a_split_brain(tmp_path: Path) -> None:
     cluster = fresh(tmp_path / "cluster", up=True)
     kernel = cluster.rpc.kernel
     (one, two) = sorted(kernel.minors)
-    ends = {key: (kernel.minors[key].local, kernel.minors[key].remote, kernel.minors[key].net)
-            for key in (one, two)}
+    ends = {
+        key: (kernel.minors[key].local, kernel.minors[key].remote, kernel.minors[key].net)
+        for key in (one, two)
+    }
     kernel.disconnect(one)
     kernel.minors[two].local = None
     kernel.open(two, force=False)

@@ -30,9 +30,18 @@ ROUTED = {"mode": "routed", "link": "main", "vlan": ""}
 def master_of(*instances, connected=True, connection=None, **changes):
     """Two nodes and the network ``lan``, 203.0.113.0/29 with gateway .1."""
     data = cluster_of(2, instances)
-    lan = empty(Network(**{
-        "name": "lan", "network": "203.0.113.0/29", "gateway": "203.0.113.1", "uuid": LAN,
-        "serial_no": 1, **changes}))
+    lan = empty(
+        Network(
+            **{
+                "name": "lan",
+                "network": "203.0.113.0/29",
+                "gateway": "203.0.113.1",
+                "uuid": LAN,
+                "serial_no": 1,
+                **changes,
+            }
+        )
+    )
     group = data.nodegroups[GROUP]
     if connected:
         group = dataclasses.replace(group, networks={LAN: connection or ROUTED})
@@ -53,22 +62,41 @@ def lan(master):
 
 def test_add():
     master = Master(cluster_of(2))
-    assert master.run(OpNetworkAdd(
-        network_name="lan", network="203.0.113.5/28", gateway="203.0.113.1",
-        network6="2001:db8::/64", gateway6="2001:db8::1", mac_prefix="AA-BB-CC",
-        add_reserved_ips=["203.0.113.7"], tags=["b", "a"])) is None
+    assert (
+        master.run(
+            OpNetworkAdd(
+                network_name="lan",
+                network="203.0.113.5/28",
+                gateway="203.0.113.1",
+                network6="2001:db8::/64",
+                gateway6="2001:db8::1",
+                mac_prefix="AA-BB-CC",
+                add_reserved_ips=["203.0.113.7"],
+                tags=["b", "a"],
+            )
+        )
+        is None
+    )
     network = lan(master)
     assert (network.network, network.mac_prefix, network.tags) == (
-        "203.0.113.0/28", "aa:bb:cc", ("a", "b"))
+        "203.0.113.0/28",
+        "aa:bb:cc",
+        ("a", "b"),
+    )
     assert AddressPool(network).taken_addresses(external=True) == [
-        f"203.0.113.{n}" for n in (0, 1, 7, 15)]
+        f"203.0.113.{n}" for n in (0, 1, 7, 15)
+    ]
     assert network.uuid in master.locks.keys(Level.NETWORK)
     env = master.rpc.of("hooks_runner")[0][1]["env"]
     assert {key: value for key, value in env.items() if "_NETWORK_" in key} == {
-        "GANETI_NETWORK_NAME": "lan", "GANETI_NETWORK_SUBNET": "203.0.113.0/28",
-        "GANETI_NETWORK_GATEWAY": "203.0.113.1", "GANETI_NETWORK_SUBNET6": "2001:db8::/64",
-        "GANETI_NETWORK_GATEWAY6": "2001:db8::1", "GANETI_NETWORK_MAC_PREFIX": "aa:bb:cc",
-        "GANETI_NETWORK_TAGS": "a b"}
+        "GANETI_NETWORK_NAME": "lan",
+        "GANETI_NETWORK_SUBNET": "203.0.113.0/28",
+        "GANETI_NETWORK_GATEWAY": "203.0.113.1",
+        "GANETI_NETWORK_SUBNET6": "2001:db8::/64",
+        "GANETI_NETWORK_GATEWAY6": "2001:db8::1",
+        "GANETI_NETWORK_MAC_PREFIX": "aa:bb:cc",
+        "GANETI_NETWORK_TAGS": "a b",
+    }
 
 
 @pytest.mark.parametrize(("check", "reserved"), [(True, ["1", "2", "100"]), (False, [])])
@@ -105,16 +133,34 @@ def test_a_network_is_refused(changes, ecode, fragment):
 
 def test_set_params():
     master = master_of()
-    assert master.run(OpNetworkSetParams(
-        network_name="lan", gateway="203.0.113.3", network6="2001:db8::/64",
-        gateway6="2001:db8::1", mac_prefix="aa:bb:cc", add_reserved_ips=["203.0.113.5"])) is None
+    assert (
+        master.run(
+            OpNetworkSetParams(
+                network_name="lan",
+                gateway="203.0.113.3",
+                network6="2001:db8::/64",
+                gateway6="2001:db8::1",
+                mac_prefix="aa:bb:cc",
+                add_reserved_ips=["203.0.113.5"],
+            )
+        )
+        is None
+    )
     network = lan(master)
     assert (network.gateway, network.gateway6, network.mac_prefix, network.serial_no) == (
-        "203.0.113.3", "2001:db8::1", "aa:bb:cc", 2)
+        "203.0.113.3",
+        "2001:db8::1",
+        "aa:bb:cc",
+        2,
+    )
     assert AddressPool(network).map == "X..X.X.X"
-    master.run(OpNetworkSetParams(
-        network_name="lan", mac_prefix="none",
-        remove_reserved_ips=["203.0.113.5", "203.0.113.3", "203.0.113.4"]))
+    master.run(
+        OpNetworkSetParams(
+            network_name="lan",
+            mac_prefix="none",
+            remove_reserved_ips=["203.0.113.5", "203.0.113.3", "203.0.113.4"],
+        )
+    )
     assert lan(master).mac_prefix is None
     assert AddressPool(lan(master)).map == "X..X...X"
     assert master.job.said("203.0.113.3 of network lan is its gateway")
@@ -124,12 +170,14 @@ def test_set_params():
 def test_what_instances_have_stays():
     master = master_of(inside())
     network = lan(master)
-    master.config.update_network(updated(
-        AddressPool(network).taken(["203.0.113.2"]), serial_no=network.serial_no))
+    master.config.update_network(
+        updated(AddressPool(network).taken(["203.0.113.2"]), serial_no=network.serial_no)
+    )
     master.run(OpNetworkSetParams(network_name="lan", add_reserved_ips=["203.0.113.2"]))
     assert master.job.said("belongs to an instance, which keeps it")
     assert "belongs to an instance" in master.refused(
-        OpNetworkSetParams(network_name="lan", gateway="203.0.113.2"), errors.ECODE_STATE)
+        OpNetworkSetParams(network_name="lan", gateway="203.0.113.2"), errors.ECODE_STATE
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +193,8 @@ def test_what_instances_have_stays():
 )
 def test_a_change_is_refused(changes, fragment):
     assert fragment in master_of().refused(
-        OpNetworkSetParams(network_name="lan", **changes), errors.ECODE_INVAL)
+        OpNetworkSetParams(network_name="lan", **changes), errors.ECODE_INVAL
+    )
 
 
 # -- connect ---------------------------------------------------------------------
@@ -153,20 +202,34 @@ def test_a_change_is_refused(changes, fragment):
 
 def test_connect_and_disconnect():
     master = master_of(connected=False)
-    master.run(OpNetworkConnect(
-        network_name="lan", group_name="default", network_mode="bridged", network_link="br0",
-        network_vlan="7"))
+    master.run(
+        OpNetworkConnect(
+            network_name="lan",
+            group_name="default",
+            network_mode="bridged",
+            network_link="br0",
+            network_vlan="7",
+        )
+    )
     assert master.config.group(GROUP).networks == {
-        LAN: {"mode": "bridged", "link": "br0", "vlan": "7"}}
+        LAN: {"mode": "bridged", "link": "br0", "vlan": "7"}
+    }
     assert [node for name, _phase, node in master.rpc.hooks() if name == "network-connect"] == [
-        f"node{n}.example.com" for n in (1, 2, 1, 2)]
+        f"node{n}.example.com" for n in (1, 2, 1, 2)
+    ]
     env = master.rpc.of("hooks_runner")[0][1]["env"]
-    assert (env["GANETI_GROUP_NAME"], env["GANETI_GROUP_NETWORK_MODE"],
-            env["GANETI_GROUP_NETWORK_LINK"], env["GANETI_GROUP_NETWORK_VLAN"]) == (
-        "default", "bridged", "br0", "7")
+    assert (
+        env["GANETI_GROUP_NAME"],
+        env["GANETI_GROUP_NETWORK_MODE"],
+        env["GANETI_GROUP_NETWORK_LINK"],
+        env["GANETI_GROUP_NETWORK_VLAN"],
+    ) == ("default", "bridged", "br0", "7")
     writes = len(master.config.writes)
-    master.run(OpNetworkConnect(
-        network_name="lan", group_name="default", network_mode="routed", network_link="x"))
+    master.run(
+        OpNetworkConnect(
+            network_name="lan", group_name="default", network_mode="routed", network_link="x"
+        )
+    )
     assert master.job.said("already")
     assert len(master.config.writes) == writes
     master.run(OpNetworkDisconnect(network_name="lan", group_name="default"))
@@ -178,8 +241,9 @@ def test_connect_and_disconnect():
 def test_addresses_that_are_used_outside_of_the_network():
     nic = Nic(mac="aa:00:00:00:00:01", ip="203.0.113.4", nicparams={}, uuid=uuid_of("nic"))
     master = master_of(instance_of("web", nics=(nic,)), connected=False)
-    op = OpNetworkConnect(network_name="lan", group_name="default", network_mode="routed",
-                          network_link="main")
+    op = OpNetworkConnect(
+        network_name="lan", group_name="default", network_mode="routed", network_link="main"
+    )
     assert "web.example.com (interface 0, 203.0.113.4)" in master.refused(op, errors.ECODE_STATE)
     op.conflicts_check = False
     master.run(op)
@@ -189,9 +253,11 @@ def test_addresses_that_are_used_outside_of_the_network():
 def test_a_network_in_use_stays_connected():
     master = master_of(inside())
     assert "web.example.com" in master.refused(
-        OpNetworkDisconnect(network_name="lan", group_name="default"), errors.ECODE_STATE)
+        OpNetworkDisconnect(network_name="lan", group_name="default"), errors.ECODE_STATE
+    )
     assert "web.example.com" in master.refused(
-        OpNetworkRemove(network_name="lan", force=True), errors.ECODE_STATE)
+        OpNetworkRemove(network_name="lan", force=True), errors.ECODE_STATE
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,9 +271,15 @@ def test_a_network_in_use_stays_connected():
     ],
 )
 def test_a_connection_is_refused(changes, ecode, fragment):
-    op = OpNetworkConnect(**{
-        "network_name": "lan", "group_name": "default", "network_mode": "bridged",
-        "network_link": "br0", **changes})
+    op = OpNetworkConnect(
+        **{
+            "network_name": "lan",
+            "group_name": "default",
+            "network_mode": "bridged",
+            "network_link": "br0",
+            **changes,
+        }
+    )
     assert fragment in master_of(connected=False).refused(op, ecode)
 
 
@@ -217,7 +289,8 @@ def test_a_connection_is_refused(changes, ecode, fragment):
 def test_remove():
     master = master_of()
     assert "connected to node groups default" in master.refused(
-        OpNetworkRemove(network_name="lan"), errors.ECODE_STATE)
+        OpNetworkRemove(network_name="lan"), errors.ECODE_STATE
+    )
     master.run(OpNetworkRemove(network_name="lan", force=True))
     assert master.config.networks() == ()
     assert master.config.group(GROUP).networks == {}
@@ -227,9 +300,11 @@ def test_remove():
 def test_rename():
     master = master_of()
     assert master.run(OpNetworkRename(network_name="lan", new_name="yard")) == "yard"
-    assert [node for name, phase, node in master.rpc.hooks()
-            if (name, phase) == ("network-rename", "pre")] == [
-        f"node{n}.example.com" for n in (1, 2)]
+    assert [
+        node
+        for name, phase, node in master.rpc.hooks()
+        if (name, phase) == ("network-rename", "pre")
+    ] == [f"node{n}.example.com" for n in (1, 2)]
     master.refused(OpNetworkRename(network_name="yard", new_name="yard"), errors.ECODE_EXISTS)
 
 
@@ -246,10 +321,22 @@ def test_nodes_that_leave_the_networks_of_their_instances():
 
 
 def create(*nics, **changes):
-    return OpInstanceCreate(**{
-        "instance_name": "new.example.com", "mode": "create", "disk_template": "diskless",
-        "disks": [], "nics": list(nics), "os_type": "noop", "pnode": "node1", "no_install": True,
-        "start": False, "name_check": False, "ip_check": False, **changes})
+    return OpInstanceCreate(
+        **{
+            "instance_name": "new.example.com",
+            "mode": "create",
+            "disk_template": "diskless",
+            "disks": [],
+            "nics": list(nics),
+            "os_type": "noop",
+            "pnode": "node1",
+            "no_install": True,
+            "start": False,
+            "name_check": False,
+            "ip_check": False,
+            **changes,
+        }
+    )
 
 
 def nic_of(master):
@@ -262,11 +349,18 @@ def test_an_interface_has_what_the_connection_says():
     master.run(create({"network": "lan", "ip": "pool"}))
     nic = nic_of(master)
     assert (nic.network, nic.ip, nic.nicparams, nic.mac[:8]) == (
-        LAN, "203.0.113.2", ROUTED, "aa:bb:cc")
+        LAN,
+        "203.0.113.2",
+        ROUTED,
+        "aa:bb:cc",
+    )
     assert AddressPool(lan(master)).map == "XXX....X"
     env = master.rpc.of("hooks_runner")[0][1]["env"]
-    assert (env["GANETI_INSTANCE_NIC0_IP"], env["GANETI_INSTANCE_NIC0_NETWORK_NAME"],
-            env["GANETI_INSTANCE_NIC0_MODE"]) == ("203.0.113.2", "lan", "routed")
+    assert (
+        env["GANETI_INSTANCE_NIC0_IP"],
+        env["GANETI_INSTANCE_NIC0_NETWORK_NAME"],
+        env["GANETI_INSTANCE_NIC0_MODE"],
+    ) == ("203.0.113.2", "lan", "routed")
     # Nodes are told about the network, too.
     filled = master.config.filled(master.config.instances()[-1])
     assert filled.nics[0].netinfo.name == "lan"
@@ -305,7 +399,8 @@ def test_an_interface_is_refused(nic, ecode, fragment):
 
 def test_the_network_must_be_connected_to_the_group_of_the_node():
     assert "not connected to node group default" in master_of(connected=False).refused(
-        create({"network": "lan", "ip": "pool"}), errors.ECODE_INVAL)
+        create({"network": "lan", "ip": "pool"}), errors.ECODE_INVAL
+    )
 
 
 def test_conflicts_may_be_ignored():
@@ -320,6 +415,7 @@ def test_a_full_pool():
     master.run(create(*nics))
     assert "no free address" in master.refused(
         create({"network": "lan", "ip": "pool"}, instance_name="late.example.com"),
-        errors.ECODE_NORES)
+        errors.ECODE_NORES,
+    )
     # What the refused one had asked for is free for others.
     assert AddressPool(lan(master)).free_count == 0

@@ -326,10 +326,18 @@ def test_parameters_are_merged_and_reset():
 
 def test_states_set_by_hand_are_merged_and_reset():
     master = Master(cluster_of(3))
-    master.run(change(hv_state={"kvm": {"mem_total": "4096", "mem_hv": 5}},
-                      disk_state={"plain": {"vg": {"disk_total": 9}}}))
-    master.run(change(hv_state={"kvm": {"mem_hv": "default"}, "fake": {"cpu_total": 2}},
-                      disk_state={"plain": {"vg": {"disk_reserved": 1}}}))
+    master.run(
+        change(
+            hv_state={"kvm": {"mem_total": "4096", "mem_hv": 5}},
+            disk_state={"plain": {"vg": {"disk_total": 9}}},
+        )
+    )
+    master.run(
+        change(
+            hv_state={"kvm": {"mem_hv": "default"}, "fake": {"cpu_total": 2}},
+            disk_state={"plain": {"vg": {"disk_reserved": 1}}},
+        )
+    )
     node = by_name(master, "node2.example.com")
     assert node.hv_state_static == {"kvm": {"mem_total": 4096}, "fake": {"cpu_total": 2}}
     assert node.disk_state_static == {"plain": {"vg": {"disk_total": 9, "disk_reserved": 1}}}

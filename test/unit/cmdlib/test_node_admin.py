@@ -26,6 +26,7 @@ OFFLINE = {"offline": True, "master_candidate": False}
 
 # -- out-of-band -----------------------------------------------------------------
 
+
 def oob_master(**changes):
     """The helper is known for the second and the third node."""
     nodes = {2: {**HELPER}, 3: {**HELPER}}
@@ -43,8 +44,12 @@ def test_health_of_all_nodes():
     # The helper runs on the master, about the other node.
     (node, args) = master.rpc.of("run_oob")[0]
     assert node == NODE1
-    assert args == {"oob_program": "/usr/bin/oob", "command": "health", "remote_node": NODE2,
-                    "timeout_s": 60}
+    assert args == {
+        "oob_program": "/usr/bin/oob",
+        "command": "health",
+        "remote_node": NODE2,
+        "timeout_s": 60,
+    }
     assert master.job.said(f"PSU1 of node {NODE2} has status CRITICAL")
     assert master.config.writes == []
 
@@ -71,16 +76,25 @@ def test_switching_off_and_on(monkeypatch):
     assert naps == [1.5]
 
 
-@pytest.mark.parametrize(("op", "ecode", "fragment"), [
-    (OpOobCommand(command="power-off", node_names=["node1"]), errors.ECODE_INVAL, "by hand"),
-    (OpOobCommand(command="power-cycle", node_names=["node1"]), errors.ECODE_INVAL,
-     "is the master"),
-    (OpOobCommand(command="power-off", node_names=["node2"]), errors.ECODE_STATE,
-     "--ignore-status"),
-    (OpOobCommand(command="power-on", node_names=["node1"]), errors.ECODE_STATE, "oob_program"),
-    (OpOobCommand(command="power-on", power_delay=-1.0), errors.ECODE_INVAL, "delay"),
-    (OpOobCommand(command="health", node_names=["nosuch"]), errors.ECODE_NOENT, "nosuch"),
-])
+@pytest.mark.parametrize(
+    ("op", "ecode", "fragment"),
+    [
+        (OpOobCommand(command="power-off", node_names=["node1"]), errors.ECODE_INVAL, "by hand"),
+        (
+            OpOobCommand(command="power-cycle", node_names=["node1"]),
+            errors.ECODE_INVAL,
+            "is the master",
+        ),
+        (
+            OpOobCommand(command="power-off", node_names=["node2"]),
+            errors.ECODE_STATE,
+            "--ignore-status",
+        ),
+        (OpOobCommand(command="power-on", node_names=["node1"]), errors.ECODE_STATE, "oob_program"),
+        (OpOobCommand(command="power-on", power_delay=-1.0), errors.ECODE_INVAL, "delay"),
+        (OpOobCommand(command="health", node_names=["nosuch"]), errors.ECODE_NOENT, "nosuch"),
+    ],
+)
 def test_what_is_not_switched(op, ecode, fragment):
     assert fragment in oob_master().refused(op, ecode)
 
@@ -104,10 +118,21 @@ def test_a_helper_that_fails_or_talks_nonsense():
     assert master.config.writes == []
 
 
-@pytest.mark.parametrize(("command", "text"), [
-    ("health", "{}"), ("health", '[["a"]]'), ("health", '[[1, "OK"]]'), ("health", ""),
-    ("power-status", "[]"), ("power-status", '{"powered": 1}'), ("power-status", '{"on": true}'),
-    ("power-on", "ok"), ("power-off", "[]"), ("power-cycle", "x")])
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("health", "{}"),
+        ("health", '[["a"]]'),
+        ("health", '[[1, "OK"]]'),
+        ("health", ""),
+        ("power-status", "[]"),
+        ("power-status", '{"powered": 1}'),
+        ("power-status", '{"on": true}'),
+        ("power-on", "ok"),
+        ("power-off", "[]"),
+        ("power-cycle", "x"),
+    ],
+)
 def test_answers_that_are_none(command, text):
     with pytest.raises(errors.ParseError):
         oob.parse_answer(command, text)
@@ -115,16 +140,19 @@ def test_answers_that_are_none(command, text):
 
 # -- restricted commands, powercycle ---------------------------------------------
 
+
 @pytest.mark.parametrize("use_locking", [True, False])
 def test_a_restricted_command(use_locking):
     master = Master(cluster_of(3, node_changes={3: OFFLINE}))
     master.rpc.answers["restricted_command"] = "Linux\n"
     master.rpc.errors["restricted_command", NODE1] = "executing command 'x' failed"
-    result = master.run(OpRestrictedCommand(
-        command="x", nodes=["node2", "node1", "node3"], use_locking=use_locking))
+    result = master.run(
+        OpRestrictedCommand(command="x", nodes=["node2", "node1", "node3"], use_locking=use_locking)
+    )
     assert result[:2] == [
         (True, "Linux\n"),
-        (False, f"command 'x' on node '{NODE1}' failed: executing command 'x' failed")]
+        (False, f"command 'x' on node '{NODE1}' failed: executing command 'x' failed"),
+    ]
     assert result[2][0] is False
     assert "offline" in result[2][1]
 
@@ -146,12 +174,14 @@ def test_powercycle():
 
 # -- storage ---------------------------------------------------------------------
 
+
 def test_storage_units_of_a_kind():
     master = Master(cluster_of(3, node_changes={3: OFFLINE}))
     master.rpc.answers["storage_list"] = [["/srv/ganeti/file-storage", 7]]
     master.rpc.errors["storage_list", NODE2] = "no such directory"
-    result = master.run(OpNodeQueryStorage(
-        output_fields=["node", "type", "free", "name"], storage_type="file"))
+    result = master.run(
+        OpNodeQueryStorage(output_fields=["node", "type", "free", "name"], storage_type="file")
+    )
     assert result == [[NODE1, "file", 7, "/srv/ganeti/file-storage"]]
     assert master.job.said("no such directory")
 
@@ -159,11 +189,16 @@ def test_storage_units_of_a_kind():
 def test_storage_asks_only_for_what_is_wanted():
     master = Master(cluster_of(1))
     master.rpc.answers["storage_list"] = [["/b", 1], ["/a", 2]]
-    result = master.run(OpNodeQueryStorage(
-        output_fields=["size", "name"], storage_type="file", name="/a"))
-    (_, args), = master.rpc.of("storage_list")
-    assert args == {"su_name": "file", "su_args": [["/srv/ganeti/file-storage"]], "name": "/a",
-                    "fields": ["name", "size"]}
+    result = master.run(
+        OpNodeQueryStorage(output_fields=["size", "name"], storage_type="file", name="/a")
+    )
+    ((_, args),) = master.rpc.of("storage_list")
+    assert args == {
+        "su_name": "file",
+        "su_args": [["/srv/ganeti/file-storage"]],
+        "name": "/a",
+        "fields": ["name", "size"],
+    }
     assert result == [[2, "/a"], [1, "/b"]]
 
 
@@ -180,7 +215,8 @@ def test_storage_of_the_default_template():
     text = master.refused(OpNodeQueryStorage(output_fields=["name"]), errors.ECODE_INVAL)
     assert "--storage-type" in text
     text = master.refused(
-        OpNodeQueryStorage(output_fields=["colour"], storage_type="file"), errors.ECODE_INVAL)
+        OpNodeQueryStorage(output_fields=["colour"], storage_type="file"), errors.ECODE_INVAL
+    )
     assert "colour" in text
     # One which says nothing about nodes is passed over.
     shared = Master(cluster_of(1, enabled_disk_templates=("diskless", "sharedfile", "file")))
@@ -190,21 +226,32 @@ def test_storage_of_the_default_template():
 
 
 def lv_disk(name, node="node1"):
-    return Disk(dev_type="plain", logical_id=("xenvg", f"{name}.disk0"), iv_name="disk/0",
-                size=1024, nodes=(uuid_of(node),), uuid=uuid_of(f"{name}-lv"), serial_no=1)
+    return Disk(
+        dev_type="plain",
+        logical_id=("xenvg", f"{name}.disk0"),
+        iv_name="disk/0",
+        size=1024,
+        nodes=(uuid_of(node),),
+        uuid=uuid_of(f"{name}-lv"),
+        serial_no=1,
+    )
 
 
 def test_volumes_know_their_instances():
     disk = lv_disk("web")
     web = instance_of("web", disks=(disk.uuid,))
     master = Master(cluster_of(2, (web,), (disk,), volume_group_name="xenvg"))
-    volumes = [{"name": "web.disk0", "size": 1024, "vg": "xenvg", "dev": "/dev/sdb"},
-               {"name": "swap", "size": 512, "vg": "xenvg", "dev": "/dev/sda"}]
+    volumes = [
+        {"name": "web.disk0", "size": 1024, "vg": "xenvg", "dev": "/dev/sdb"},
+        {"name": "swap", "size": 512, "vg": "xenvg", "dev": "/dev/sda"},
+    ]
     master.rpc.answers["node_volumes"] = volumes
     fields = ["node", "phys", "vg", "name", "size", "instance"]
     result = master.run(OpNodeQueryvols(output_fields=fields))
-    assert result[:2] == [[NODE1, "/dev/sda", "xenvg", "swap", 512, "-"],
-                          [NODE1, "/dev/sdb", "xenvg", "web.disk0", 1024, "web.example.com"]]
+    assert result[:2] == [
+        [NODE1, "/dev/sda", "xenvg", "swap", 512, "-"],
+        [NODE1, "/dev/sdb", "xenvg", "web.disk0", 1024, "web.example.com"],
+    ]
     # The same name on another node is not this instance's volume.
     assert [row[5] for row in result[2:]] == ["-", "-"]
 
@@ -215,7 +262,8 @@ def test_snapshots_belong_to_whom_the_volume_belongs():
     master = Master(cluster_of(2, (web,), (disk,), volume_group_name="xenvg"))
     master.rpc.answers["node_volumes"] = [
         {"dev": "/dev/sda", "vg": "xenvg", "name": f"{name}.snap.a", "size": 5}
-        for name in ("web.disk0", "swap")]
+        for name in ("web.disk0", "swap")
+    ]
     result = master.run(OpNodeQueryvols(nodes=["node1"], output_fields=["name", "instance"]))
     assert result == [["swap.snap.a", "-"], ["web.disk0.snap.a", "web.example.com"]]
 
@@ -228,30 +276,51 @@ def test_a_cluster_without_lvm_asks_nobody_for_volumes():
 
 def test_closing_a_physical_volume():
     master = Master(cluster_of(2))
-    op = OpNodeModifyStorage(node_name="node2", storage_type="lvm-pv", name="/dev/sda",
-                             changes={"allocatable": False})
+    op = OpNodeModifyStorage(
+        node_name="node2", storage_type="lvm-pv", name="/dev/sda", changes={"allocatable": False}
+    )
     master.run(op)
     assert master.rpc.of("storage_modify") == [
-        (NODE2, {"su_name": "lvm-pv", "su_args": [], "name": "/dev/sda",
-                 "changes": {"allocatable": False}})]
+        (
+            NODE2,
+            {
+                "su_name": "lvm-pv",
+                "su_args": [],
+                "name": "/dev/sda",
+                "changes": {"allocatable": False},
+            },
+        )
+    ]
     master.rpc.errors["storage_modify"] = "oops"
     assert "oops" in master.failed(op)
 
 
-@pytest.mark.parametrize("changes", [
-    {"storage_type": "file"}, {"changes": {"size": 3}}, {"changes": {}}, {"name": None}])
+@pytest.mark.parametrize(
+    "changes", [{"storage_type": "file"}, {"changes": {"size": 3}}, {"changes": {}}, {"name": None}]
+)
 def test_what_cannot_be_changed(changes):
-    op = OpNodeModifyStorage(**{
-        "node_name": "node2", "storage_type": "lvm-pv", "name": "/dev/sda",
-        "changes": {"allocatable": False}, **changes})
+    op = OpNodeModifyStorage(
+        **{
+            "node_name": "node2",
+            "storage_type": "lvm-pv",
+            "name": "/dev/sda",
+            "changes": {"allocatable": False},
+            **changes,
+        }
+    )
     Master(cluster_of(2)).refused(op, errors.ECODE_INVAL)
 
 
 def drbd(status):
     disk = Disk(
-        dev_type="drbd", iv_name="disk/0", size=1024, uuid=uuid_of("web-drbd"), serial_no=1,
+        dev_type="drbd",
+        iv_name="disk/0",
+        size=1024,
+        uuid=uuid_of("web-drbd"),
+        serial_no=1,
         logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "secret"),
-        nodes=(uuid_of("node1"), uuid_of("node2")))
+        nodes=(uuid_of("node1"), uuid_of("node2")),
+    )
     web = instance_of("web", "node1", disks=(disk.uuid,), disks_active=True, admin_state="up")
     master = Master(cluster_of(2, (web,), (disk,)))
     master.rpc.answers["blockdev_find"] = BlockDevStatus(dev_path="/dev/drbd0", ldisk_status=status)
@@ -263,11 +332,15 @@ def test_repair_needs_a_good_copy_elsewhere():
     good = drbd(LDS_OKAY)
     good.run(op)
     assert good.rpc.of("storage_execute") == [
-        (NODE2, {"su_name": "lvm-vg", "su_args": [], "name": "xenvg", "op": "fix-consistency"})]
+        (NODE2, {"su_name": "lvm-vg", "su_args": [], "name": "xenvg", "op": "fix-consistency"})
+    ]
     bad = drbd(LDS_FAULTY)
     assert "web.example.com" in bad.refused(op, errors.ECODE_STATE)
-    bad.run(OpRepairNodeStorage(node_name="node2", storage_type="lvm-vg", name="xenvg",
-                                ignore_consistency=True))
+    bad.run(
+        OpRepairNodeStorage(
+            node_name="node2", storage_type="lvm-vg", name="xenvg", ignore_consistency=True
+        )
+    )
     assert bad.job.said("not in order")
 
 

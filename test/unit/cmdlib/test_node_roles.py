@@ -58,8 +58,9 @@ def test_every_pair_through_the_unit(present, wanted):
     size = 3 if present in (Role.CANDIDATE, Role.MASTER) else 2
     data, name = cluster_with(present, candidate_pool_size=size)
     master = Master(data)
-    if present is not wanted and (wanted is Role.MASTER or (present, wanted) == (
-            Role.MASTER, Role.CANDIDATE)):
+    if present is not wanted and (
+        wanted is Role.MASTER or (present, wanted) == (Role.MASTER, Role.CANDIDATE)
+    ):
         # There are no flags for it: only the table itself can be asked.
         with pytest.raises(errors.OpPrereqError, match="master-failover"):
             transition(name, present, wanted)
@@ -86,8 +87,7 @@ def test_every_pair_through_the_unit(present, wanted):
 @pytest.mark.parametrize("present", [Role.CANDIDATE])
 @pytest.mark.parametrize("wanted", [Role.REGULAR, Role.DRAINED, Role.OFFLINE])
 def test_leaving_the_pool_needs_somebody_else_or_force(present, wanted):
-    data = cluster_of(
-        3, node_changes={3: {"master_candidate": False}}, candidate_pool_size=2)
+    data = cluster_of(3, node_changes={3: {"master_candidate": False}}, candidate_pool_size=2)
     flags = ASK.get(wanted) or CLEAR[present]
     master = Master(data)
     text = master.refused(OpNodeSetParams(node_name="node2", **flags), errors.ECODE_STATE)
@@ -124,10 +124,13 @@ def test_clearing_what_is_not_set_changes_nothing():
 
 def test_all_flags_at_once_name_one_role():
     # As REST clients ask for a role.
-    assert wanted(Role.OFFLINE, master_candidate=True, offline=False, drained=False) \
-        is Role.CANDIDATE
-    assert wanted(Role.DRAINED, master_candidate=False, offline=False, drained=False, room=True) \
+    assert (
+        wanted(Role.OFFLINE, master_candidate=True, offline=False, drained=False) is Role.CANDIDATE
+    )
+    assert (
+        wanted(Role.DRAINED, master_candidate=False, offline=False, drained=False, room=True)
         is Role.REGULAR
+    )
 
 
 def test_who_may_not_be_master_is_no_candidate():
@@ -144,11 +147,14 @@ def test_who_becomes_capable_fills_a_gap():
     assert result == [("master_capable", "True"), ("master_candidate", "True")]
 
 
-@pytest.mark.parametrize("flags", [
-    {"master_candidate": True, "drained": True},
-    {"drained": True, "offline": True},
-    {"master_candidate": True, "offline": True},
-])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"master_candidate": True, "drained": True},
+        {"drained": True, "offline": True},
+        {"master_candidate": True, "offline": True},
+    ],
+)
 def test_two_roles_at_once_are_refused(flags):
     with pytest.raises(errors.OpPrereqError, match="only one"):
         wanted(Role.REGULAR, **flags)

@@ -418,7 +418,8 @@ def test_nodes_without_hooks_are_asked_once_and_run_nothing(master, probe):
     master.rpc.answers["hooks_present"] = present
     assert master.run(OpProbe()) == "done"
     assert asked == [
-        ("node1.example.com", [["probe", "pre"], ["probe", "post"], ["config-update", "post"]])]
+        ("node1.example.com", [["probe", "pre"], ["probe", "post"], ["config-update", "post"]])
+    ]
     assert master.rpc.of("hooks_runner") == []
 
 
@@ -439,7 +440,8 @@ def test_nodes_of_the_post_phase_are_asked_in_the_same_breath(master, probe):
 def test_a_node_of_the_post_phase_that_is_dead_is_told_of_afterwards(master, probe):
     probe.hook_nodes = lambda self, plan: ([uuid_of("node1")], [uuid_of("node2")])
     master.rpc.errors["hooks_present", "node2.example.com"] = errors.NodeUnreachable(
-        "node2.example.com", "hooks_present", "no route")
+        "node2.example.com", "hooks_present", "no route"
+    )
     assert master.run(OpProbe()) == "done"
     assert not master.job.said("were not asked")
     assert master.job.said("hooks of node node2.example.com were not told")
@@ -447,7 +449,8 @@ def test_a_node_of_the_post_phase_that_is_dead_is_told_of_afterwards(master, pro
 
 def test_a_node_of_another_version_runs_hooks_unasked(master, probe):
     master.rpc.errors["hooks_present"] = errors.NodeRefused(
-        "node1.example.com", "hooks_present", "unknown procedure")
+        "node1.example.com", "hooks_present", "unknown procedure"
+    )
     master.rpc.answers["hooks_runner"] = hook_answer(1, "not today")
     with pytest.raises(errors.HooksAbort):
         master.run(OpProbe())

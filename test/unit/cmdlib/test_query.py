@@ -74,8 +74,9 @@ class FakeQueue:
 @pytest.fixture
 def context():
     config = codec.from_dict(objects.ConfigData, json.loads(CONFIG_TEXT))
-    made = SimpleNamespace(locks=LockManager(), queue=FakeQueue(), rpc=FakeRpc(config),
-                           live_seen=None)
+    made = SimpleNamespace(
+        locks=LockManager(), queue=FakeQueue(), rpc=FakeRpc(config), live_seen=None
+    )
     made.config = SimpleNamespace(snapshot=lambda: made.rpc.config)
     return made
 
@@ -137,13 +138,21 @@ def test_facts_of_nodes(context):
     for number in range(1, 5):
         context.rpc.answers["node_info", f"node{number}.example.com"] = [
             "boot-id",
-            [{"type": "file", "name": "/srv/ganeti-peer/storage/file", "storage_free": 10,
-              "storage_size": 20}],
+            [
+                {
+                    "type": "file",
+                    "name": "/srv/ganeti-peer/storage/file",
+                    "storage_free": 10,
+                    "storage_size": 20,
+                }
+            ],
             [{"memory_total": 100, "memory_free": 40, "memory_dom0": 7, "cpu_total": 2}],
         ]
     units = query_room.query(context, "node", ["storage"])["data"][0][0]
-    assert units == [0, [{"sunit": ["file", "/srv/ganeti-peer/storage/file", []],
-                          "free": 10, "total": 20}]]
+    assert units == [
+        0,
+        [{"sunit": ["file", "/srv/ganeti-peer/storage/file", []], "free": 10, "total": 20}],
+    ]
     context.rpc.calls.clear()
     context.rpc.answers["node_info", "node2.example.com"] = errors.NodeCallFailed("n", "c", "bad")
     change_node(context, "node3.example.com", offline=True)
@@ -161,8 +170,10 @@ def test_facts_of_nodes(context):
     ]
     sent = context.rpc.calls[0][2]
     # The first stands for the node; the others only fill its list of storage units.
-    assert sent["storage_units"] == [["file", "/srv/ganeti-peer/storage/file", []],
-                                     ["sharedfile", "/srv/ganeti-peer/storage/shared", []]]
+    assert sent["storage_units"] == [
+        ["file", "/srv/ganeti-peer/storage/file", []],
+        ["sharedfile", "/srv/ganeti-peer/storage/shared", []],
+    ]
     assert sent["hv_specs"] == [["fake", {"migration_mode": "live"}]]
 
 

@@ -45,8 +45,7 @@ HANDLERS: dict[str, Callable[..., Any]] = {
     "hooks_present": lambda wanted: [False] * len(wanted),
     "upload_file": files.upload_file,
     # The others do not matter here, and cost time.
-    "write_ssconf_files": lambda values: ssconf.write_local(
-        {LIST: values[LIST]}, paths.current()),
+    "write_ssconf_files": lambda values: ssconf.write_local({LIST: values[LIST]}, paths.current()),
 }
 
 
@@ -80,10 +79,17 @@ class Lab:
         # Two candidates and a node that is none.
         data = cluster_of(nodes, node_changes={3: {"master_candidate": False}})
         self.places = {node.name: paths.Paths(str(top / node.name)) for node in data.nodes.values()}
-        digests = {name: local.write_credentials(here, shared, name)
-                   for name, here in self.places.items()}
-        cluster = updated(data.cluster, candidate_certs={
-            node.uuid: digests[node.name] for node in data.nodes.values() if node.master_candidate})
+        digests = {
+            name: local.write_credentials(here, shared, name) for name, here in self.places.items()
+        }
+        cluster = updated(
+            data.cluster,
+            candidate_certs={
+                node.uuid: digests[node.name]
+                for node in data.nodes.values()
+                if node.master_candidate
+            },
+        )
         self.master = Master(dataclasses.replace(data, cluster=cluster))
         self.here = self.places["node1.example.com"]
         for here in self.places.values():
@@ -112,7 +118,8 @@ class Lab:
         if not trusted_by(cert, text(trust_file(here))):
             return "the node does not trust the caller"
         return auth.CandidatesOnly(here.ssconf_file("master_candidates_certs"), "none")(
-            x509.digest(cert))
+            x509.digest(cert)
+        )
 
     def check_everybody(self, when: str) -> None:
         for node in self.master.config.nodes():
@@ -121,7 +128,8 @@ class Lab:
             caller = self.places[node.name]
             for name, here in self.places.items():
                 problem = self.why_not(
-                    here, text(caller.noded_client_cert_file), text(trust_file(caller)))
+                    here, text(caller.noded_client_cert_file), text(trust_file(caller))
+                )
                 assert problem is None, f"{when}: {node.name} cannot call {name}: {problem}"
 
     # -- the runner ------------------------------------------------------------------
@@ -143,8 +151,7 @@ class Lab:
                 self.monkeypatch.setenv(paths.ENV_HOSTNAME, node_name)
                 value = HANDLERS[call.name](**decoded)
         except errors.GenericError as err:
-            return Result(node_name,
-                          failure=errors.NodeCallFailed(node_name, call.name, str(err)))
+            return Result(node_name, failure=errors.NodeCallFailed(node_name, call.name, str(err)))
         self.check_everybody(self.log[-1])
         if what == "killed after":
             raise Killed
@@ -154,6 +161,7 @@ class Lab:
 
     def distribute(self, wanted: Distribution) -> list[DistributionFailure]:
         from ganeti.wire.calls import WRITE_SSCONF_FILES
+
         failures = []
         for uuid in wanted.nodes if wanted.ssconf is not None else ():
             name = self.master.config.node(uuid).name
@@ -190,7 +198,8 @@ class Lab:
             assert not Path(here.server_ca_file).exists()
             assert fits(text(here.noded_client_cert_file), server_pem)
             assert listed.get(node.uuid) == (
-                x509.digest_file(here.noded_client_cert_file) if node.master_candidate else None)
+                x509.digest_file(here.noded_client_cert_file) if node.master_candidate else None
+            )
         assert len(listed) == 2
         assert not Path(self.here.renewal_dir).exists()
 
@@ -217,8 +226,9 @@ def test_the_clusters_certificate(make: Make, new_pem: str) -> None:
     lab.prepare(noded_cert_file=new_pem)
     lab.run()
     lab.check_end(new_pem)
-    assert all(text(here.noded_client_cert_file) != before[name]
-               for name, here in lab.places.items())
+    assert all(
+        text(here.noded_client_cert_file) != before[name] for name, here in lab.places.items()
+    )
 
 
 def calls_of_a_whole_run(make: Make, new_pem: str) -> int:
@@ -228,12 +238,19 @@ def calls_of_a_whole_run(make: Make, new_pem: str) -> int:
     return lab.calls
 
 
-@pytest.mark.parametrize(("how", "first", "step"), [
-    # A call that was not made is the one before, then killed.
-    ("killed before", 1, 100), ("killed after", 1, 1), ("unreachable", 1, 5),
-    ("answer lost", 2, 5)])
+@pytest.mark.parametrize(
+    ("how", "first", "step"),
+    [
+        # A call that was not made is the one before, then killed.
+        ("killed before", 1, 100),
+        ("killed after", 1, 1),
+        ("unreachable", 1, 5),
+        ("answer lost", 2, 5),
+    ],
+)
 def test_interrupted_after_every_call(
-        make: Make, new_pem: str, how: str, first: int, step: int) -> None:
+    make: Make, new_pem: str, how: str, first: int, step: int
+) -> None:
     total = calls_of_a_whole_run(make, new_pem)
     assert total > 25
     for number in range(first, total + 1, step):
@@ -290,8 +307,9 @@ def test_only_the_nodes_certificates(make: Make) -> None:
     before = {name: text(here.noded_client_cert_file) for name, here in lab.places.items()}
     lab.run(node_certificates=True)
     lab.check_end(server)
-    assert all(text(here.noded_client_cert_file) != before[name]
-               for name, here in lab.places.items())
+    assert all(
+        text(here.noded_client_cert_file) != before[name] for name, here in lab.places.items()
+    )
     assert not any("node_crypto_identity" in line for line in lab.log)
 
 
@@ -308,8 +326,7 @@ def test_a_node_that_does_not_answer_stops_it_before_it_begins(make: Make, new_p
 
 def test_an_offline_node_is_named(make: Make, new_pem: str) -> None:
     lab = make()
-    lab.master.config.update_node(updated(
-        lab.master.config.node(uuid_of("node3")), offline=True))
+    lab.master.config.update_node(updated(lab.master.config.node(uuid_of("node3")), offline=True))
     gone = lab.places.pop("node3.example.com")
     lab.prepare(noded_cert_file=new_pem)
     lab.run()
@@ -319,13 +336,22 @@ def test_an_offline_node_is_named(make: Make, new_pem: str) -> None:
 
 def test_common_files(make: Make) -> None:
     lab = make()
-    lab.prepare(hmac_key="k2\n", rapi_cert_file="pem\n", cluster_domain_secret="s2\n",
-                **preparing.new_spice())
+    lab.prepare(
+        hmac_key="k2\n",
+        rapi_cert_file="pem\n",
+        cluster_domain_secret="s2\n",
+        **preparing.new_spice(),
+    )
     lab.interrupt = {5: "unreachable"}
     with pytest.raises(errors.OpExecError, match="did not take rapi.pem"):
         lab.run()
     assert sorted(preparing.pending(lab.here)) == [
-        "cluster-domain-secret", "hmac.key", "rapi.pem", "spice-ca.pem", "spice.pem"]
+        "cluster-domain-secret",
+        "hmac.key",
+        "rapi.pem",
+        "spice-ca.pem",
+        "spice.pem",
+    ]
     lab.run_again()
     for here in lab.places.values():
         assert text(here.hmac_key) == "k2\n" and text(here.rapi_cert_file) == "pem\n"
@@ -353,6 +379,7 @@ def test_ssh_keys_of_a_cluster_that_leaves_them_alone(make: Make) -> None:
 
 # -- what a node refuses, whoever asks ------------------------------------------------------------
 
+
 def test_a_node_does_not_cut_itself_off(make: Make, new_pem: str) -> None:
     lab = make()
     here = lab.places["node2.example.com"]
@@ -375,11 +402,15 @@ def test_a_node_does_not_cut_itself_off(make: Make, new_pem: str) -> None:
         with pytest.raises(errors.X509CertError, match="not valid in this cluster"):
             renewal.crypto_activate()
         credentials.crypto_tokens(
-            [["ssl", "create", {"cert_file": f"{here.noded_client_cert_file}.tmp"}]])
+            [["ssl", "create", {"cert_file": f"{here.noded_client_cert_file}.tmp"}]]
+        )
         state = renewal.crypto_state()
         assert renewal.crypto_activate() == state["next"]
         assert renewal.crypto_activate() == state["next"], "again does no harm"
         renewal.crypto_trust([])
         assert renewal.crypto_state() == {
-            "server": x509.digest(new_pem), "trust": [x509.digest(new_pem)],
-            "client": state["next"], "next": None}
+            "server": x509.digest(new_pem),
+            "trust": [x509.digest(new_pem)],
+            "client": state["next"],
+            "next": None,
+        }

@@ -34,7 +34,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cluster_with(
-        directory: Path, template: str, *, start: bool = False, pnode: str = "node1") -> Cluster:
+    directory: Path, template: str, *, start: bool = False, pnode: str = "node1"
+) -> Cluster:
     cluster = empty(directory)
     cluster.run(create(template, pnode=pnode, start=start))
     return cluster
@@ -65,10 +66,12 @@ def starters():
         "reboot full": lambda: ops.OpInstanceReboot(instance_name=WEB, reboot_type="full"),
         "failover": lambda: ops.OpInstanceFailover(instance_name=WEB, target_node="node2"),
         "failover --ignore-consistency": lambda: ops.OpInstanceFailover(
-            instance_name=WEB, target_node="node2", ignore_consistency=True),
+            instance_name=WEB, target_node="node2", ignore_consistency=True
+        ),
         "migrate": lambda: ops.OpInstanceMigrate(instance_name=WEB, target_node="node2"),
         "migrate --allow-failover": lambda: ops.OpInstanceMigrate(
-            instance_name=WEB, target_node="node2", allow_failover=True),
+            instance_name=WEB, target_node="node2", allow_failover=True
+        ),
     }
 
 
@@ -86,9 +89,18 @@ def test_what_runs_elsewhere_on_shared_disks(tmp_path: Path, how: str, where: st
         assert "--cleanup" in str(refused.value)
 
 
-@pytest.mark.parametrize("how", [
-    "startup", "reboot hard", "reboot full", "failover", "failover to a third node", "migrate",
-    "migrate --allow-failover"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "startup",
+        "reboot hard",
+        "reboot full",
+        "failover",
+        "failover to a third node",
+        "migrate",
+        "migrate --allow-failover",
+    ],
+)
 def test_what_runs_on_the_other_half(tmp_path: Path, how: str) -> None:
     cluster = cluster_with(tmp_path / "cluster", "drbd", start=True)
     runs_also_on(cluster, "node2")
@@ -96,10 +108,12 @@ def test_what_runs_on_the_other_half(tmp_path: Path, how: str) -> None:
         **starters(),
         "failover": lambda: ops.OpInstanceFailover(instance_name=WEB),
         "failover to a third node": lambda: ops.OpInstanceFailover(
-            instance_name=WEB, target_node="node3"),
+            instance_name=WEB, target_node="node3"
+        ),
         "migrate": lambda: ops.OpInstanceMigrate(instance_name=WEB),
         "migrate --allow-failover": lambda: ops.OpInstanceMigrate(
-            instance_name=WEB, allow_failover=True),
+            instance_name=WEB, allow_failover=True
+        ),
     }
     with pytest.raises(errors.OpPrereqError):
         cluster.run(makers[how]())
@@ -129,8 +143,9 @@ def test_clean_up_makes_both_agree_and_then_it_can_be_stopped(tmp_path: Path) ->
 
 def offline(cluster: Cluster, node: str) -> None:
     with cluster.config.transaction() as change:
-        change.update_node(replace(
-            cluster.config.node(uuid_of(node)), offline=True, master_candidate=False))
+        change.update_node(
+            replace(cluster.config.node(uuid_of(node)), offline=True, master_candidate=False)
+        )
 
 
 def back(cluster: Cluster, node: str) -> None:
@@ -158,9 +173,11 @@ def test_a_node_that_was_only_cut_off_is_found_out(tmp_path: Path) -> None:
     offline(cluster, "node2")
     cluster.run(ops.OpInstanceFailover(instance_name=WEB, target_node="node3"))
     back(cluster, "node2")
-    for op in (ops.OpInstanceStartup(instance_name=WEB),
-               ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
-               ops.OpInstanceFailover(instance_name=WEB, target_node="node1")):
+    for op in (
+        ops.OpInstanceStartup(instance_name=WEB),
+        ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
+        ops.OpInstanceFailover(instance_name=WEB, target_node="node1"),
+    ):
         with pytest.raises(errors.OpPrereqError, match="runs on node node2"):
             cluster.run(op)
     with pytest.raises(errors.GenericError, match="node2.*node3|node3.*node2"):
@@ -175,8 +192,11 @@ def test_a_silent_source_is_not_taken_for_a_dead_one(tmp_path: Path, monkeypatch
     def silent(call, uuid, args):
         if uuid == uuid_of("node1") and call.name.startswith("instance_"):
             from ganeti.rpc import Result
-            return Result("node1.example.com", failure=errors.NodeUnreachable(
-                "node1.example.com", call.name, "timed out"))
+
+            return Result(
+                "node1.example.com",
+                failure=errors.NodeUnreachable("node1.example.com", call.name, "timed out"),
+            )
         return real(call, uuid, args)
 
     monkeypatch.setattr(cluster.rpc, "_one", silent)
@@ -191,11 +211,14 @@ def test_a_silent_source_is_not_taken_for_a_dead_one(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("template", ["sharedfile", "drbd"])
 def test_a_migration_that_broke_off_lets_nobody_start_a_second_guest(
-        tmp_path: Path, template: str) -> None:
+    tmp_path: Path, template: str
+) -> None:
     """Whatever was reached: a start, a reboot or a failover leaves at most one guest."""
+
     def op():
         return ops.OpInstanceMigrate(
-            instance_name=WEB, target_node=None if template == "drbd" else "node2")
+            instance_name=WEB, target_node=None if template == "drbd" else "node2"
+        )
 
     whole = cluster_with(tmp_path / "whole", template, start=True)
     whole.rpc.restart()
@@ -206,11 +229,13 @@ def test_a_migration_that_broke_off_lets_nobody_start_a_second_guest(
         cluster = cluster_with(tmp_path / f"{at}", template, start=True)
         cluster.rpc.restart()
         cluster.broken(op(), at, "lost")
-        for again in (ops.OpInstanceStartup(instance_name=WEB),
-                      ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
-                      ops.OpInstanceFailover(
-                          instance_name=WEB,
-                          target_node=None if template == "drbd" else "node3")):
+        for again in (
+            ops.OpInstanceStartup(instance_name=WEB),
+            ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
+            ops.OpInstanceFailover(
+                instance_name=WEB, target_node=None if template == "drbd" else "node3"
+            ),
+        ):
             try:
                 cluster.run(again)
             except errors.GenericError:

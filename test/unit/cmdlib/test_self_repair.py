@@ -36,18 +36,27 @@ def root(tmp_path: Path) -> Iterator[Path]:
 def willing(master: Master, *tags: str) -> Master:
     """With LVM, and the cluster wants it."""
     cluster = master.config.cluster()
-    master.config.update_cluster(dataclasses.replace(
-        cluster, tags=tags or (self_repair.TAG,), enabled_disk_templates=("drbd", "plain"),
-        volume_group_name="xenvg"))
+    master.config.update_cluster(
+        dataclasses.replace(
+            cluster,
+            tags=tags or (self_repair.TAG,),
+            enabled_disk_templates=("drbd", "plain"),
+            volume_group_name="xenvg",
+        )
+    )
     return master
 
 
 def nodes_say(master: Master, **answers: Any) -> None:
     """What the nodes tell of their physical volumes; an error stands for a call that fails."""
-    master.rpc.errors = {("node_verify", f"{name}.example.com"): answer
-                         for name, answer in answers.items() if isinstance(answer, Exception)}
+    master.rpc.errors = {
+        ("node_verify", f"{name}.example.com"): answer
+        for name, answer in answers.items()
+        if isinstance(answer, Exception)
+    }
     master.rpc.answers["node_verify"] = lambda node, _args: {
-        "pvlist": answers.get(node.partition(".")[0], [WHOLE])}
+        "pvlist": answers.get(node.partition(".")[0], [WHOLE])
+    }
 
 
 def look(master: Master) -> list[Any]:
@@ -58,17 +67,20 @@ def look(master: Master) -> list[Any]:
     return [op for (op,) in master.job.submitted]
 
 
-@pytest.mark.parametrize(("before", "lacking", "silent", "expected"), [
-    (True, [], [], Decision(None)),
-    (False, [], [], Decision(True)),
-    (None, [], [], Decision(True)),
-    (False, ["a"], [], Decision(None)),
-    (None, ["a"], [], Decision(False)),
-    (True, ["a", "b"], [], Decision(False)),
-    (True, ["a"], [], Decision(False, "a")),
-    (True, ["a"], ["b"], Decision(None)),
-    (False, [], ["b"], Decision(None)),
-])
+@pytest.mark.parametrize(
+    ("before", "lacking", "silent", "expected"),
+    [
+        (True, [], [], Decision(None)),
+        (False, [], [], Decision(True)),
+        (None, [], [], Decision(True)),
+        (False, ["a"], [], Decision(None)),
+        (None, ["a"], [], Decision(False)),
+        (True, ["a", "b"], [], Decision(False)),
+        (True, ["a"], [], Decision(False, "a")),
+        (True, ["a"], ["b"], Decision(None)),
+        (False, [], ["b"], Decision(None)),
+    ],
+)
 def test_the_table_of_the_design(before, lacking, silent, expected) -> None:
     assert decide(before, lacking, silent) == expected
 
@@ -89,8 +101,11 @@ def test_a_disk_that_dies_is_taken_out_once(caplog) -> None:
     (op,) = look(master)
     assert (op.node_name, op.storage_type, op.name) == (NODE2, "lvm-vg", "xenvg")
     assert not op.ignore_consistency
-    line = next(record.getMessage() for record in caplog.records
-                if record.getMessage().startswith(self_repair.LOG_MARK))
+    line = next(
+        record.getMessage()
+        for record in caplog.records
+        if record.getMessage().startswith(self_repair.LOG_MARK)
+    )
     assert line == f"lvm-self-repair node={NODE2} group=xenvg volumes=web-data,web-meta job=100"
     # Whether it helped or not: it is not done again before all was well for a while.
     assert look(master) == []
@@ -120,8 +135,10 @@ def test_several_nodes_at_once_are_left_alone() -> None:
     assert look(master) == []
 
 
-@pytest.mark.parametrize("problem", [
-    errors.NodeUnreachable("node3.example.com", "node_verify", "timeout"), "cannot ask LVM"])
+@pytest.mark.parametrize(
+    "problem",
+    [errors.NodeUnreachable("node3.example.com", "node_verify", "timeout"), "cannot ask LVM"],
+)
 def test_a_silent_node_leaves_everything_open(problem) -> None:
     master = willing(cluster_with(drbd_of("web")))
     nodes_say(master)

@@ -51,8 +51,15 @@ def test_two_units_for_one_opcode_are_a_mistake():
         base.executes(OpTestDelay)(type("Second", (base.LogicalUnit,), {}))
 
 
-BIG_LOCK = {"OP_CLUSTER_DESTROY", "OP_CLUSTER_POST_INIT", "OP_CLUSTER_RENAME",
-            "OP_CLUSTER_RENEW_CRYPTO", "OP_NODE_ADD", "OP_NODE_REMOVE", "OP_TEST_ALLOCATOR"}
+BIG_LOCK = {
+    "OP_CLUSTER_DESTROY",
+    "OP_CLUSTER_POST_INIT",
+    "OP_CLUSTER_RENAME",
+    "OP_CLUSTER_RENEW_CRYPTO",
+    "OP_NODE_ADD",
+    "OP_NODE_REMOVE",
+    "OP_TEST_ALLOCATOR",
+}
 
 
 def test_the_big_lock_is_for_few():
@@ -190,12 +197,15 @@ def test_everything_is_shown_to_who_wants_to_know_why(master):
 
 
 def test_a_version_that_differs_between_nodes_is_a_fault(master):
-    rows = {"node1.example.com": [[*os_row("deb"), "1", ["kvm", "fake"]]],
-            "node2.example.com": [[*os_row("deb"), "2", ["kvm"]]]}
+    rows = {
+        "node1.example.com": [[*os_row("deb"), "1", ["kvm", "fake"]]],
+        "node2.example.com": [[*os_row("deb"), "2", ["kvm"]]],
+    }
     master.rpc.answers["os_diagnose"] = lambda node, args: rows[node]
     fields = ["name", "valid", "os_versions", "hypervisors", "node_status"]
     ((_name, valid, versions, hypervisors, status),) = master.run(
-        OpOsDiagnose(output_fields=fields))
+        OpOsDiagnose(output_fields=fields)
+    )
     assert (valid, versions, hypervisors) == (False, ["1", "2"], ["kvm"])
     assert status[uuid_of("node2")][0][7:] == ["2", ["kvm"]]
     assert master.run(OpOsDiagnose(output_fields=["name"])) == []

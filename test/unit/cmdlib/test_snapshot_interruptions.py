@@ -62,13 +62,17 @@ def fresh(directory: Path, template: str, *, up: bool = False, kept: bool = Fals
 
 def pictures(cluster: Cluster) -> list[Path]:
     """The snapshots, complete or not, by looking for them."""
-    return [path for content in contents(cluster)
-            for path in content.parent.glob(f"{content.name}.snap.*")]
+    return [
+        path
+        for content in contents(cluster)
+        for path in content.parent.glob(f"{content.name}.snap.*")
+    ]
 
 
 def take(**changes) -> ops.OpInstanceSnapshot:
     return ops.OpInstanceSnapshot(
-        **{"instance_name": WEB, "snapshot_name": NAME, "shutdown": True, **changes})
+        **{"instance_name": WEB, "snapshot_name": NAME, "shutdown": True, **changes}
+    )
 
 
 def remove() -> ops.OpInstanceSnapshotRemove:
@@ -154,9 +158,13 @@ def test_what_broke_is_set_right(tmp_path: Path, name: str, template: str) -> No
     op, start, recover, wanted = CASES[name]
     numbers = itertools.count()
     broken = everywhere(
-        lambda: fresh(tmp_path / str(next(numbers)), template, **start), op,
-        lambda cluster: recover(cluster, op), breaks=breaks, check=check,
-        check_clean=lambda cluster: is_whole(cluster, **wanted))
+        lambda: fresh(tmp_path / str(next(numbers)), template, **start),
+        op,
+        lambda cluster: recover(cluster, op),
+        breaks=breaks,
+        check=check,
+        check_clean=lambda cluster: is_whole(cluster, **wanted),
+    )
     assert broken > 1
 
 
@@ -172,8 +180,10 @@ def test_half_a_restore_is_never_started(tmp_path: Path, template: str) -> None:
         cluster.broken(restore(), at, how)
         if {path.read_bytes() for path in contents(cluster, primary_only=True)} == {OLD, NEW}:
             half += 1
-            for op in (ops.OpInstanceStartup(instance_name=WEB),
-                       ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard")):
+            for op in (
+                ops.OpInstanceStartup(instance_name=WEB),
+                ops.OpInstanceReboot(instance_name=WEB, reboot_type="hard"),
+            ):
                 with pytest.raises(errors.OpPrereqError, match="not written completely"):
                     cluster.run(op)
             cluster.run(ops.OpInstanceStartup(instance_name=WEB, force=True))

@@ -27,36 +27,81 @@ def file_disk(index=0, template="file"):
 
 
 def of_kind(template):
-    ids = {"blockdev": ("manual", "/dev/sdz"), "rbd": ("rbd", "x"), "ext": ("prov", "vol"),
-           "gluster": ("g", "ganeti/x")}
-    return Disk(dev_type=template, logical_id=ids[template], size=1024, iv_name="disk/0",
-                uuid=uuid_of("web-disk0"), serial_no=1, nodes=())
+    ids = {
+        "blockdev": ("manual", "/dev/sdz"),
+        "rbd": ("rbd", "x"),
+        "ext": ("prov", "vol"),
+        "gluster": ("g", "ganeti/x"),
+    }
+    return Disk(
+        dev_type=template,
+        logical_id=ids[template],
+        size=1024,
+        iv_name="disk/0",
+        uuid=uuid_of("web-disk0"),
+        serial_no=1,
+        nodes=(),
+    )
 
 
 class Nodes:
     """What nodes say: snapshots by (node, volume or path), and free space."""
 
     def __init__(self, *disks, kept=(), free=8192, **changes):
-        web = instance_of("web", **{"admin_state": "down", "disks_active": False,
-                                    "disks": tuple(disk.uuid for disk in disks), **changes})
-        self.master = Master(cluster_of(
-            3, (web,), disks, enabled_disk_templates=ALL, volume_group_name="xenvg",
-            ipolicy=RULES))
+        web = instance_of(
+            "web",
+            **{
+                "admin_state": "down",
+                "disks_active": False,
+                "disks": tuple(disk.uuid for disk in disks),
+                **changes,
+            },
+        )
+        self.master = Master(
+            cluster_of(
+                3,
+                (web,),
+                disks,
+                enabled_disk_templates=ALL,
+                volume_group_name="xenvg",
+                ipolicy=RULES,
+            )
+        )
         self.rpc = self.master.rpc
         self.kept = {}
         for node, volume, *row in kept:
             found = self.kept.setdefault((node, volume), [])
-            found.append([*row, *(1024 << 20, 1795256100.0, True)[len(row) - 1:]])
-        self.rpc.answers.update({
-            "blockdev_snapshot_list": lambda node, args: [
-                self.kept.get((node, str(disk.logical_id[1])), []) for disk in args["disks"]],
-            "blockdev_find": OKAY,
-            "node_info": lambda node, args: [
-                "boot", [{"type": unit[0], "name": unit[1], "storage_free": free,
-                          "storage_size": 9999} for unit in args["storage_units"] or ()],
-                [{"memory_free": 4096, "memory_total": 8192, "memory_dom0": 1, "cpu_total": 4,
-                  "cpu_dom0": 1} for _ in args["hv_specs"]]],
-        })
+            found.append([*row, *(1024 << 20, 1795256100.0, True)[len(row) - 1 :]])
+        self.rpc.answers.update(
+            {
+                "blockdev_snapshot_list": lambda node, args: [
+                    self.kept.get((node, str(disk.logical_id[1])), []) for disk in args["disks"]
+                ],
+                "blockdev_find": OKAY,
+                "node_info": lambda node, args: [
+                    "boot",
+                    [
+                        {
+                            "type": unit[0],
+                            "name": unit[1],
+                            "storage_free": free,
+                            "storage_size": 9999,
+                        }
+                        for unit in args["storage_units"] or ()
+                    ],
+                    [
+                        {
+                            "memory_free": 4096,
+                            "memory_total": 8192,
+                            "memory_dom0": 1,
+                            "cpu_total": 4,
+                            "cpu_dom0": 1,
+                        }
+                        for _ in args["hv_specs"]
+                    ],
+                ],
+            }
+        )
 
     def run(self, op):
         return self.master.run(op)
@@ -68,8 +113,11 @@ class Nodes:
         assert self.rpc.acting() == []
 
     def acted(self):
-        return [(name, node.split(".")[0]) for name, node, _args in self.rpc.calls
-                if name in self.rpc.acting()]
+        return [
+            (name, node.split(".")[0])
+            for name, node, _args in self.rpc.calls
+            if name in self.rpc.acting()
+        ]
 
 
 def take(**changes):
@@ -107,8 +155,9 @@ def test_volumes_get_room_for_everything():
     nodes.run(take())
     ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
     assert (args["size_mib"], args["disk"].logical_id) == (1038, ("xenvg", "web-lv"))
-    Nodes(plain_of("web"), free=1037).refused(take(), "1038 MiB needed .*1037 MiB free", "insuf"
-                                              "ficient_resources")
+    Nodes(plain_of("web"), free=1037).refused(
+        take(), "1038 MiB needed .*1037 MiB free", "insufficient_resources"
+    )
 
 
 def test_mirrors_must_have_all_data():
@@ -116,9 +165,12 @@ def test_mirrors_must_have_all_data():
     nodes.run(take())
     # Only active halves know whether they are complete.
     assert nodes.acted() == [
-        ("blockdev_assemble", "node2"), ("blockdev_assemble", "node1"),
-        ("blockdev_snapshot_keep", "node1"), ("blockdev_shutdown", "node1"),
-        ("blockdev_shutdown", "node2")]
+        ("blockdev_assemble", "node2"),
+        ("blockdev_assemble", "node1"),
+        ("blockdev_snapshot_keep", "node1"),
+        ("blockdev_shutdown", "node1"),
+        ("blockdev_shutdown", "node2"),
+    ]
     ((_node, args),) = nodes.rpc.of("blockdev_snapshot_keep")
     assert args["disk"].logical_id == ("xenvg", "web-data")
     nodes = Nodes(drbd_of("web"))
@@ -187,21 +239,29 @@ def test_a_disk_that_fails_undoes_the_others():
     with pytest.raises(errors.OpExecError, match="disk 2 .*no space$"):
         nodes.run(take())
     assert [args["disk"].logical_id[1] for _node, args in nodes.rpc.of("blockdev_remove")] == [
-        f"{file_disk(index).logical_id[1]}.snap.a" for index in (2, 1, 0)]
+        f"{file_disk(index).logical_id[1]}.snap.a" for index in (2, 1, 0)
+    ]
 
 
 def test_what_cannot_be_undone_is_named():
     nodes = Nodes(file_disk(0))
     nodes.rpc.errors["blockdev_snapshot_keep"] = errors.NodeUnreachable(N1, "x", "gone")
     nodes.rpc.errors["blockdev_remove"] = errors.NodeUnreachable(N1, "x", "gone")
-    with pytest.raises(errors.OpExecError, match="left behind: snapshot a of disk 0 on node node1"
-                                                 ".*remove-snapshot web.example.com a'"):
+    with pytest.raises(
+        errors.OpExecError,
+        match="left behind: snapshot a of disk 0 on node node1.*remove-snapshot web.example.com a'",
+    ):
         nodes.run(take())
 
 
-@pytest.mark.parametrize(("template", "why"), [
-    ("blockdev", "belongs to the administrator"), ("rbd", "rbd snap create"),
-    ("gluster", "gluster snapshot")])
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        ("blockdev", "belongs to the administrator"),
+        ("rbd", "rbd snap create"),
+        ("gluster", "gluster snapshot"),
+    ],
+)
 def test_kinds_without(template, why):
     Nodes(of_kind(template)).refused(take(), f"disk 0 .* is of kind {template}.*{why}")
 
@@ -222,8 +282,10 @@ def test_what_is_refused():
     Nodes(file_disk()).refused(take(disks=[3]), "has no disk 3", "wrong_input")
     Nodes(file_disk()).refused(take(snapshot_name="a/b"), "is no name", "wrong_input")
     Nodes(file_disk(), kept=[(N1, file_disk().logical_id[1], "a")]).refused(
-        take(), "has a snapshot a already .disk 0.*remove-snapshot web.example.com a",
-        "already_exists")
+        take(),
+        "has a snapshot a already .disk 0.*remove-snapshot web.example.com a",
+        "already_exists",
+    )
     silent = Nodes(file_disk())
     silent.rpc.errors["blockdev_snapshot_list"] = "broken"
     silent.refused(take(), "node1.* does not tell whether it has snapshots: broken")
@@ -233,8 +295,9 @@ def test_exclusive_storage():
     nodes = Nodes(plain_of("web"))
     node = nodes.master.config.node(uuid_of("node1"))
     group = nodes.master.config.group(node.group)
-    nodes.master.config.update_group(dataclasses.replace(
-        group, ndparams={**group.ndparams, "exclusive_storage": True}))
+    nodes.master.config.update_group(
+        dataclasses.replace(group, ndparams={**group.ndparams, "exclusive_storage": True})
+    )
     nodes.refused(take(), "exclusive storage: a snapshot would share")
 
 
@@ -242,14 +305,32 @@ def test_exclusive_storage():
 
 
 def test_the_list_shows_both_nodes():
-    nodes = Nodes(drbd_of("web"), kept=[(N2, "web-data", "old"), (N1, "web-data", "new", 5 << 20,
-                                                                  None, False)])
+    nodes = Nodes(
+        drbd_of("web"),
+        kept=[(N2, "web-data", "old"), (N1, "web-data", "new", 5 << 20, None, False)],
+    )
     assert nodes.run(ops.OpInstanceSnapshotList(instances=["web"])) == [
-        {"instance": "web.example.com", "snapshot": "new", "disk": 0,
-         "disk_uuid": drbd_of("web").uuid, "node": N1, "size": 5, "ctime": None, "usable": False},
-        {"instance": "web.example.com", "snapshot": "old", "disk": 0,
-         "disk_uuid": drbd_of("web").uuid, "node": N2, "size": 1024, "ctime": 1795256100.0,
-         "usable": True}]
+        {
+            "instance": "web.example.com",
+            "snapshot": "new",
+            "disk": 0,
+            "disk_uuid": drbd_of("web").uuid,
+            "node": N1,
+            "size": 5,
+            "ctime": None,
+            "usable": False,
+        },
+        {
+            "instance": "web.example.com",
+            "snapshot": "old",
+            "disk": 0,
+            "disk_uuid": drbd_of("web").uuid,
+            "node": N2,
+            "size": 1024,
+            "ctime": 1795256100.0,
+            "usable": True,
+        },
+    ]
     assert nodes.rpc.acting() == []
 
 
@@ -264,18 +345,21 @@ def test_the_list_goes_on_without_a_node():
 
 
 def test_removal_is_everywhere():
-    nodes = Nodes(drbd_of("web"), kept=[
-        (N1, "web-data", "a"), (N2, "web-data", "a"), (N2, "web-data", "b")])
+    nodes = Nodes(
+        drbd_of("web"), kept=[(N1, "web-data", "a"), (N2, "web-data", "a"), (N2, "web-data", "b")]
+    )
     nodes.run(remove())
-    assert [(node, args["disk"].dev_type, args["disk"].logical_id[1])
-            for node, args in nodes.rpc.of("blockdev_remove")] == [
-        (N1, "plain", "web-data.snap.a"), (N2, "plain", "web-data.snap.a")]
+    assert [
+        (node, args["disk"].dev_type, args["disk"].logical_id[1])
+        for node, args in nodes.rpc.of("blockdev_remove")
+    ] == [(N1, "plain", "web-data.snap.a"), (N2, "plain", "web-data.snap.a")]
 
 
 def test_removal_of_a_name_that_is_not_there():
     Nodes(file_disk()).refused(remove(), "has no snapshot a, nor any other", "unknown_entity")
     Nodes(file_disk(), kept=[(N1, file_disk().logical_id[1], "b")]).refused(
-        remove(), "has no snapshot a; it has b", "unknown_entity")
+        remove(), "has no snapshot a; it has b", "unknown_entity"
+    )
     Nodes(file_disk()).refused(remove("../../etc"), "has no snapshot", "unknown_entity")
 
 
@@ -292,15 +376,21 @@ def test_a_removal_that_fails_goes_on_and_says_what_is_left():
 
 def test_a_restore_activates_copies_and_deactivates():
     paths = [file_disk(index).logical_id[1] for index in range(3)]
-    nodes = Nodes(*(file_disk(index) for index in range(3)),
-                  kept=[(N1, paths[0], "a"), (N1, paths[2], "a")])
+    nodes = Nodes(
+        *(file_disk(index) for index in range(3)), kept=[(N1, paths[0], "a"), (N1, paths[2], "a")]
+    )
     seen = []
     nodes.rpc.answers["blockdev_snapshot_restore"] = lambda node, args: seen.append(
-        nodes.master.config.instances()[0].tags)
+        nodes.master.config.instances()[0].tags
+    )
     nodes.run(restore())
     assert [name for name, _node in nodes.acted()] == [
-        "blockdev_assemble", "blockdev_assemble", "blockdev_snapshot_restore",
-        "blockdev_snapshot_restore", *["blockdev_shutdown"] * 3]
+        "blockdev_assemble",
+        "blockdev_assemble",
+        "blockdev_snapshot_restore",
+        "blockdev_snapshot_restore",
+        *["blockdev_shutdown"] * 3,
+    ]
     first, third = (f"snapshot-restore:a:{file_disk(index).uuid}" for index in (0, 2))
     assert seen == [(first, third), (third,)]
     assert nodes.master.config.instances()[0].tags == ()
@@ -311,19 +401,27 @@ def test_a_restore_that_fails_says_which_disk_is_half_written():
     paths = [file_disk(index).logical_id[1] for index in range(2)]
     nodes = Nodes(file_disk(0), file_disk(1), kept=[(N1, path, "a") for path in paths])
     nodes.rpc.errors["blockdev_snapshot_restore"] = "disk is full"
-    with pytest.raises(errors.OpExecError, match=(
+    with pytest.raises(
+        errors.OpExecError,
+        match=(
             "disk is full; disk 0 is written in part, or not at all. Disk 1 was not touched. .*"
-            "repeat 'gnt-instance restore-snapshot web.example.com a'")):
+            "repeat 'gnt-instance restore-snapshot web.example.com a'"
+        ),
+    ):
         nodes.run(restore())
     assert nodes.acted()[-1] == ("blockdev_shutdown", "node1")
     start = ops.OpInstanceStartup(instance_name="web")
-    with pytest.raises(errors.OpPrereqError, match="disk 0 .*not written completely .*disk 1 .*"
-                                                   "startup --force web.example.com"):
+    with pytest.raises(
+        errors.OpPrereqError,
+        match="disk 0 .*not written completely .*disk 1 .*startup --force web.example.com",
+    ):
         nodes.run(start)
     with pytest.raises(errors.OpPrereqError, match="not written completely"):
         nodes.run(ops.OpInstanceReboot(instance_name="web", reboot_type="full"))
-    for op in (SET(instance_name="web", disk_template="sharedfile"),
-               OpBackupExport(instance_name="web", target_node="node2", mode="local")):
+    for op in (
+        SET(instance_name="web", disk_template="sharedfile"),
+        OpBackupExport(instance_name="web", target_node="node2", mode="local"),
+    ):
         with pytest.raises(errors.OpPrereqError, match="not written completely"):
             nodes.run(op)
     nodes.run(take(snapshot_name="half"))
@@ -341,13 +439,20 @@ def test_tags_of_others_stay():
     nodes.run(ops.OpInstanceStartup(instance_name="web"))  # a disk it has no more
 
 
-@pytest.mark.parametrize(("changes", "kept", "why"), [
-    ({"admin_state": "up"}, (N1, "web-data", "a"), "gnt-instance shutdown"),
-    ({}, (N2, "web-data", "a"), "on its secondary node node2.*gnt-instance failover"),
-    ({}, (N1, "web-data", "b"), "has no snapshot a; it has b"),
-    ({}, (N1, "web-data", "a", 1025 << 20), "has 1024 MiB, less than the 1025 MiB of snapshot a"),
-    ({}, (N1, "web-data", "a", 1 << 20, None, False), "has lost its content"),
-])
+@pytest.mark.parametrize(
+    ("changes", "kept", "why"),
+    [
+        ({"admin_state": "up"}, (N1, "web-data", "a"), "gnt-instance shutdown"),
+        ({}, (N2, "web-data", "a"), "on its secondary node node2.*gnt-instance failover"),
+        ({}, (N1, "web-data", "b"), "has no snapshot a; it has b"),
+        (
+            {},
+            (N1, "web-data", "a", 1025 << 20),
+            "has 1024 MiB, less than the 1025 MiB of snapshot a",
+        ),
+        ({}, (N1, "web-data", "a", 1 << 20, None, False), "has lost its content"),
+    ],
+)
 def test_no_restore(changes, kept, why):
     Nodes(drbd_of("web"), kept=[kept], **changes).refused(restore(), why)
 
@@ -369,27 +474,59 @@ def test_not_while_it_runs_though_marked_down():
 _FILE = file_disk().logical_id[1]
 SET = ops.OpInstanceSetParams
 REFUSED = {
-    "move file": (file_disk(), (N1, _FILE), ops.OpInstanceMove(
-        instance_name="web", target_node="node2")),
-    "move plain": (plain_of("web"), (N1, "web-lv"), ops.OpInstanceMove(
-        instance_name="web", target_node="node2")),
+    "move file": (
+        file_disk(),
+        (N1, _FILE),
+        ops.OpInstanceMove(instance_name="web", target_node="node2"),
+    ),
+    "move plain": (
+        plain_of("web"),
+        (N1, "web-lv"),
+        ops.OpInstanceMove(instance_name="web", target_node="node2"),
+    ),
     "convert": (file_disk(), (N1, _FILE), SET(instance_name="web", disk_template="sharedfile")),
-    "convert plain": (plain_of("web"), (N1, "web-lv"), SET(
-        instance_name="web", disk_template="file")),
-    "convert mirror": (drbd_of("web"), (N2, "web-data"), SET(
-        instance_name="web", disk_template="plain")),
-    "replace on primary": (drbd_of("web"), (N1, "web-data"), ops.OpInstanceReplaceDisks(
-        instance_name="web", mode="replace_on_primary")),
-    "replace on secondary": (drbd_of("web"), (N2, "web-data"), ops.OpInstanceReplaceDisks(
-        instance_name="web", mode="replace_on_secondary")),
-    "new secondary": (drbd_of("web"), (N2, "web-data"), ops.OpInstanceReplaceDisks(
-        instance_name="web", mode="replace_new_secondary", remote_node="node3")),
-    "failover anywhere": (drbd_of("web"), (N1, "web-data"), ops.OpInstanceFailover(
-        instance_name="web", target_node="node3")),
-    "grow plain": (plain_of("web"), (N1, "web-lv"), ops.OpInstanceGrowDisk(
-        instance_name="web", disk=0, amount=1)),
-    "grow mirror": (drbd_of("web"), (N2, "web-data"), ops.OpInstanceGrowDisk(
-        instance_name="web", disk=0, amount=1)),
+    "convert plain": (
+        plain_of("web"),
+        (N1, "web-lv"),
+        SET(instance_name="web", disk_template="file"),
+    ),
+    "convert mirror": (
+        drbd_of("web"),
+        (N2, "web-data"),
+        SET(instance_name="web", disk_template="plain"),
+    ),
+    "replace on primary": (
+        drbd_of("web"),
+        (N1, "web-data"),
+        ops.OpInstanceReplaceDisks(instance_name="web", mode="replace_on_primary"),
+    ),
+    "replace on secondary": (
+        drbd_of("web"),
+        (N2, "web-data"),
+        ops.OpInstanceReplaceDisks(instance_name="web", mode="replace_on_secondary"),
+    ),
+    "new secondary": (
+        drbd_of("web"),
+        (N2, "web-data"),
+        ops.OpInstanceReplaceDisks(
+            instance_name="web", mode="replace_new_secondary", remote_node="node3"
+        ),
+    ),
+    "failover anywhere": (
+        drbd_of("web"),
+        (N1, "web-data"),
+        ops.OpInstanceFailover(instance_name="web", target_node="node3"),
+    ),
+    "grow plain": (
+        plain_of("web"),
+        (N1, "web-lv"),
+        ops.OpInstanceGrowDisk(instance_name="web", disk=0, amount=1),
+    ),
+    "grow mirror": (
+        drbd_of("web"),
+        (N2, "web-data"),
+        ops.OpInstanceGrowDisk(instance_name="web", disk=0, amount=1),
+    ),
 }
 
 
@@ -397,7 +534,8 @@ REFUSED = {
 def test_what_would_destroy_snapshots_is_refused(name):
     disk, where, op = REFUSED[name]
     Nodes(disk, kept=[(*where, "precious")]).refused(
-        op, r"\(precious, on node node.*remove-snapshot web.example.com precious'", "wrong_state")
+        op, r"\(precious, on node node.*remove-snapshot web.example.com precious'", "wrong_state"
+    )
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -413,8 +551,11 @@ def test_without_snapshots_it_is_not(name):
 def test_a_lost_snapshot_hinders_nobody():
     disk, where, op = REFUSED["new secondary"]
     nodes = Nodes(disk, kept=[(*where, "full", 1, None, False)])
-    nodes.run(ops.OpInstanceReplaceDisks(
-        instance_name="web", mode="replace_new_secondary", remote_node="node3", dry_run=True))
+    nodes.run(
+        ops.OpInstanceReplaceDisks(
+            instance_name="web", mode="replace_new_secondary", remote_node="node3", dry_run=True
+        )
+    )
     disk, where, op = REFUSED["grow plain"]
     Nodes(disk, kept=[(*where, "full", 1, None, False)]).refused(op, "LVM makes no volume larger")
 
@@ -423,8 +564,11 @@ def test_a_dead_secondary_is_left_all_the_same():
     disk, _where, op = REFUSED["new secondary"]
     nodes = Nodes(disk)
     nodes.rpc.errors["blockdev_snapshot_list", N2] = errors.NodeUnreachable(N2, "x", "dead")
-    nodes.run(ops.OpInstanceReplaceDisks(
-        instance_name="web", mode="replace_new_secondary", remote_node="node3", dry_run=True))
+    nodes.run(
+        ops.OpInstanceReplaceDisks(
+            instance_name="web", mode="replace_new_secondary", remote_node="node3", dry_run=True
+        )
+    )
     assert nodes.master.job.said("does not tell whether it has snapshots")
     nodes = Nodes(disk)
     nodes.rpc.errors["blockdev_snapshot_list", N2] = "does not work"
@@ -434,8 +578,10 @@ def test_a_dead_secondary_is_left_all_the_same():
 def test_lost_files_whose_snapshots_remain_are_not_made_anew():
     nodes = Nodes(file_disk(), kept=[(N1, _FILE, "last")])
     nodes.rpc.answers["blockdev_getdimensions"] = [None]
-    nodes.refused(ops.OpInstanceRecreateDisks(instance_name="web"),
-                  r"would destroy what is left of them, the snapshots \(last")
+    nodes.refused(
+        ops.OpInstanceRecreateDisks(instance_name="web"),
+        r"would destroy what is left of them, the snapshots \(last",
+    )
 
 
 def test_a_file_grows_with_its_snapshots():
@@ -453,10 +599,20 @@ def test_the_volumes_that_stay_carry_their_snapshots():
 
 def test_a_snapshot_is_not_adopted():
     nodes = Nodes(plain_of("web"))
-    nodes.refused(ops.OpInstanceCreate(
-        instance_name="www.example.com", mode="create", disk_template="plain", pnode="node1",
-        os_type="noop", disks=[{"adopt": "web-lv.snap.a"}], nics=[{}], no_install=True),
-        "xenvg/web-lv.snap.a is a snapshot of a disk", "resource_not_unique")
+    nodes.refused(
+        ops.OpInstanceCreate(
+            instance_name="www.example.com",
+            mode="create",
+            disk_template="plain",
+            pnode="node1",
+            os_type="noop",
+            disks=[{"adopt": "web-lv.snap.a"}],
+            nics=[{}],
+            no_install=True,
+        ),
+        "xenvg/web-lv.snap.a is a snapshot of a disk",
+        "resource_not_unique",
+    )
 
 
 @pytest.mark.parametrize("op", [take, restore])
@@ -473,8 +629,10 @@ def test_dry_runs_say_what_would_be_done():
     assert nodes.run(take(shutdown=True, dry_run=True)) == "a"
     assert nodes.master.job.said("make snapshot a of disk 0 (file, 1024 MiB) on node1.example.com")
     assert nodes.master.job.said("start instance web.example.com on node1.example.com")
-    for op, wanted in ((remove, "remove snapshot a of disk 0 from node1"),
-                       (restore, "copy snapshot a (1024 MiB) to disk 0")):
+    for op, wanted in (
+        (remove, "remove snapshot a of disk 0 from node1"),
+        (restore, "copy snapshot a (1024 MiB) to disk 0"),
+    ):
         nodes = Nodes(file_disk(), kept=[(N1, _FILE, "a")])
         nodes.run(type(op())(instance_name="web", snapshot_name="a", dry_run=True))
         assert nodes.master.job.said(wanted)

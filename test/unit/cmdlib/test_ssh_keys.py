@@ -89,9 +89,16 @@ class Lost(Exception):
 
 @pytest.fixture
 def master():
-    return Master(cluster_of(
-        3, node_changes={3: {"master_candidate": False}}, modify_ssh_setup=True,
-        ssh_key_type="rsa", ssh_key_bits=2048, candidate_pool_size=2))
+    return Master(
+        cluster_of(
+            3,
+            node_changes={3: {"master_candidate": False}},
+            modify_ssh_setup=True,
+            ssh_key_type="rsa",
+            ssh_key_bits=2048,
+            candidate_pool_size=2,
+        )
+    )
 
 
 @pytest.fixture
@@ -106,11 +113,13 @@ def distribute(master):
 def test_candidates_may_log_in_and_have_the_list(master, lab):
     distribute(master)
     assert {tuple(keys) for keys in lab.authorized.values()} == {
-        ("rsa-1 root@node1.example.com", "rsa-2 root@node2.example.com")}
+        ("rsa-1 root@node1.example.com", "rsa-2 root@node2.example.com")
+    }
     assert lab.public[NODE1] == lab.public[NODE2] != lab.public[NODE3]
     assert lab.public[NODE3] is None
     assert [line.split()[0] for line in lab.public[NODE1].splitlines()] == [
-        uuid_of(f"node{number}") for number in (1, 2, 3)]
+        uuid_of(f"node{number}") for number in (1, 2, 3)
+    ]
     (known,) = {args["known_hosts"] for _, args in master.rpc.of("node_ssh_trust")}
     assert known.splitlines()[0] == f"{NODE1},cluster.example.com {HOST_KEY}"
 
@@ -121,7 +130,8 @@ def test_nothing_is_done_where_ssh_is_not_ours():
     distribute(master)
     assert lab.calls == 0
     assert "--no-ssh-init" in master.refused(
-        OpClusterRenewCrypto(renew_ssh_keys=True), errors.ECODE_INVAL)
+        OpClusterRenewCrypto(renew_ssh_keys=True), errors.ECODE_INVAL
+    )
 
 
 def test_roles_decide(master, lab):
@@ -130,15 +140,21 @@ def test_roles_decide(master, lab):
     master.rpc.answers["node_crypto_tokens"] = lambda node, args: [["ssl", f"CC:{node}"]]
     master.run(OpNodeSetParams(node_name="node2", master_candidate=False, auto_promote=True))
     assert {tuple(key.split("@")[1] for key in keys) for keys in lab.authorized.values()} == {
-        (NODE1, NODE3)}
+        (NODE1, NODE3)
+    }
     assert lab.public[NODE2] is None and lab.public[NODE3] is not None
 
 
 def test_a_silent_node_keeps_its_place_and_is_told_later(master, lab, monkeypatch):
     """What this node's files say of it is used meanwhile."""
-    monkeypatch.setattr("ganeti.cmdlib.ssh_keys._content", lambda path: (
-        f"{uuid_of('node2')} rsa-9 root@{NODE2}\n" if path.endswith("pub_keys")
-        else f"{NODE2},cluster.example.com {HOST_KEY}\n"))
+    monkeypatch.setattr(
+        "ganeti.cmdlib.ssh_keys._content",
+        lambda path: (
+            f"{uuid_of('node2')} rsa-9 root@{NODE2}\n"
+            if path.endswith("pub_keys")
+            else f"{NODE2},cluster.example.com {HOST_KEY}\n"
+        ),
+    )
     master.rpc.errors["node_ssh_keys", NODE2] = "no ssh-keygen"
     distribute(master)
     assert "redist-conf" in "".join(master.job.log) and master.job.said("no ssh-keygen")
@@ -157,14 +173,18 @@ def test_new_keys(master, lab):
     assert set(map(tuple, lab.authorized.values())) == {tuple(wanted)}
     master.run(OpClusterRenewCrypto(renew_ssh_keys=True))
     assert not set(lab.own.values()) & set(lab.authorized[NODE1]) - {
-        lab.own[node, "ecdsa"] for node in NODES}
+        lab.own[node, "ecdsa"] for node in NODES
+    }
     assert old != lab.own
 
 
-@pytest.mark.parametrize(("changes", "fragment"), [
-    ({"ssh_key_type": "ecdsa", "ssh_key_bits": 2048}, "256 or 384"),
-    ({"ssh_key_bits": 512}, "2048 to 16384"),
-])
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        ({"ssh_key_type": "ecdsa", "ssh_key_bits": 2048}, "256 or 384"),
+        ({"ssh_key_bits": 512}, "2048 to 16384"),
+    ],
+)
 def test_keys_that_cannot_be(master, lab, changes, fragment):
     op = OpClusterRenewCrypto(renew_ssh_keys=True, **changes)
     assert fragment in master.refused(op, errors.ECODE_INVAL)
@@ -193,9 +213,15 @@ def test_killed_at_any_call(kind, after):
     fail_at = 0
     while True:
         fail_at += 1
-        master = Master(cluster_of(
-            3, node_changes={3: {"master_candidate": False}}, modify_ssh_setup=True,
-            ssh_key_type="rsa", ssh_key_bits=2048))
+        master = Master(
+            cluster_of(
+                3,
+                node_changes={3: {"master_candidate": False}},
+                modify_ssh_setup=True,
+                ssh_key_type="rsa",
+                ssh_key_bits=2048,
+            )
+        )
         lab = Lab(master)
         distribute(master)
         lab.calls, lab.fail_at, lab.after = 0, fail_at, after

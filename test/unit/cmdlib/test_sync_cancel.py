@@ -24,8 +24,14 @@ class Unit:
         self.config = SimpleNamespace(node=lambda uuid: SimpleNamespace(name=uuid, uuid=uuid))
         self.looks = 0
         status = BlockDevStatus(
-            dev_path="/dev/drbd0", major=147, minor=0, sync_percent=12.0, estimated_time=60.0,
-            is_degraded=True, ldisk_status=1)
+            dev_path="/dev/drbd0",
+            major=147,
+            minor=0,
+            sync_percent=12.0,
+            estimated_time=60.0,
+            is_degraded=True,
+            ldisk_status=1,
+        )
         self._answer = SimpleNamespace(failure=None, data=[status])
         self.rpc = SimpleNamespace(call=self._call)
 
@@ -49,6 +55,11 @@ def test_cancel_while_mirrors_synchronise(cancelable: bool) -> None:
         unit.job.cancel = True
 
     with pytest.raises(errors.JobCanceled if cancelable else TimeoutError):
-        sync.wait_for_sync(unit, instance, [disk], cancelable=cancelable,  # type: ignore[arg-type]
-                           sleep=sleep)
+        sync.wait_for_sync(
+            unit,
+            instance,
+            [disk],
+            cancelable=cancelable,  # type: ignore[arg-type]
+            sleep=sleep,
+        )
     assert unit.looks == (1 if cancelable else 4)

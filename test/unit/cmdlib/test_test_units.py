@@ -56,14 +56,24 @@ def run(op: Any, job: Visited) -> Any:
 
 def test_a_job_stops_at_each_point(here: paths.Paths) -> None:
     job = Visited()
-    assert run(OpTestJqueue(notify_waitlock=True, notify_exec=True, log_messages=["a", "b"]),
-               job) is True
-    assert job.stops == [("expandnames", None), ("exec", None), ("startmsg", 2), ("logmsg", 1),
-                         ("logmsg", 2)]
+    assert (
+        run(OpTestJqueue(notify_waitlock=True, notify_exec=True, log_messages=["a", "b"]), job)
+        is True
+    )
+    assert job.stops == [
+        ("expandnames", None),
+        ("exec", None),
+        ("startmsg", 2),
+        ("logmsg", 1),
+        ("logmsg", 2),
+    ]
     assert [line for line in job.log if line.startswith(jqueue.PREFIX)] == [
-        "TESTMSG=a", "TESTMSG=b"]
+        "TESTMSG=a",
+        "TESTMSG=b",
+    ]
     # The sockets are gone.
     import os
+
     assert os.listdir(here.run_dir) == []
 
 
@@ -113,7 +123,8 @@ def test_a_delay_is_ended_early() -> None:
     run(OpTestDelay(duration=0.01, interruptible=True, repeat=2), job)
     assert len(job.stops) == 2
     Master(cluster_of(1)).refused(
-        OpTestDelay(duration=1.0, interruptible=True, on_nodes=["node1"]), errors.ECODE_INVAL)
+        OpTestDelay(duration=1.0, interruptible=True, on_nodes=["node1"]), errors.ECODE_INVAL
+    )
 
 
 def test_a_delay_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,36 +35,57 @@ def volume(name: str, size: int = 1024) -> Disk:
 
 def plain(name: str) -> Disk:
     return dataclasses.replace(
-        volume(f"{name}-lv"), iv_name="disk/0", nodes=(uuid_of("node1"),),
-        uuid=uuid_of(f"{name}-disk0"), serial_no=1)
+        volume(f"{name}-lv"),
+        iv_name="disk/0",
+        nodes=(uuid_of("node1"),),
+        uuid=uuid_of(f"{name}-disk0"),
+        serial_no=1,
+    )
 
 
 def mirror(name: str, second: str = "node2", minor: int = 0) -> Disk:
     first = uuid_of("node1")
     return Disk(
-        dev_type="drbd", size=1024, iv_name="disk/0", serial_no=1, spindles=1,
-        uuid=uuid_of(f"{name}-disk{minor}"), nodes=(first, uuid_of(second)),
+        dev_type="drbd",
+        size=1024,
+        iv_name="disk/0",
+        serial_no=1,
+        spindles=1,
+        uuid=uuid_of(f"{name}-disk{minor}"),
+        nodes=(first, uuid_of(second)),
         logical_id=(first, uuid_of(second), 11000 + minor, minor, minor, "secret"),
-        children=(volume(f"{name}-data{minor}"), volume(f"{name}-meta{minor}", 128)))
+        children=(volume(f"{name}-data{minor}"), volume(f"{name}-meta{minor}", 128)),
+    )
 
 
 def healthy() -> ConfigData:
     disks = (plain("flat"), mirror("web"))
     instances = tuple(
         instance_of(name, admin_state="up", disks_active=True, disks=(disk.uuid,))
-        for name, disk in zip(("flat", "web"), disks, strict=True))
+        for name, disk in zip(("flat", "web"), disks, strict=True)
+    )
     data = cluster_of(
-        3, instances, disks, volume_group_name=VG, drbd_usermode_helper="/bin/true",
+        3,
+        instances,
+        disks,
+        volume_group_name=VG,
+        drbd_usermode_helper="/bin/true",
         enabled_disk_templates=("diskless", "drbd", "file", "gluster", "plain", "sharedfile"),
-        use_external_mip_script=True)
-    return dataclasses.replace(data, cluster=dataclasses.replace(
-        data.cluster, ndparams={**data.cluster.ndparams, "oob_program": "/bin/oob"}))
+        use_external_mip_script=True,
+    )
+    return dataclasses.replace(
+        data,
+        cluster=dataclasses.replace(
+            data.cluster, ndparams={**data.cluster.ndparams, "oob_program": "/bin/oob"}
+        ),
+    )
 
 
 FACTS: dict[str, Any] = {
     "vglist": {VG: 100000.0},
-    "lvlist": {f"{VG}/{name}": ["1024", False, True] for name in
-               ("flat-lv", "web-data0", "web-meta0")},
+    "lvlist": {
+        f"{VG}/{name}": ["1024", False, True] for name in ("flat-lv", "web-data0", "web-meta0")
+    },
     "pvlist": [["/dev/sda", VG, 50000.0, 1.0, "a--", []]],
     "drbd-version": [8, 4, 11],
     "drbd-list": [0],
@@ -79,9 +100,15 @@ class Cluster:
     """A healthy cluster to be broken."""
 
     def __init__(self, data: ConfigData) -> None:
-        self.node_facts: dict[str, dict[str, Any]] = {NODE2: {"lvlist": {
-            f"{VG}/web-data0": ["1024", False, True], f"{VG}/web-meta0": ["128", False, True]}},
-            NODE3: dict(FREE)}
+        self.node_facts: dict[str, dict[str, Any]] = {
+            NODE2: {
+                "lvlist": {
+                    f"{VG}/web-data0": ["1024", False, True],
+                    f"{VG}/web-meta0": ["128", False, True],
+                }
+            },
+            NODE3: dict(FREE),
+        }
         self.become(data)
 
     def become(self, data: ConfigData) -> None:
@@ -92,10 +119,17 @@ class Cluster:
         usual = master.rpc._node_verify
         master.rpc.answers["node_verify"] = lambda node, args: {
             name: self.node_facts.get(node, {}).get(name, FACTS.get(name, known))
-            for name, known in usual(node, args).items()}
+            for name, known in usual(node, args).items()
+        }
         master.rpc.answers["blockdev_getmirrorstatus_multi"] = lambda node, args: [
-            [True, BlockDevStatus(dev_path="/dev/drbd0", is_degraded=False,
-                                  ldisk_status=disk_c.LDS_OKAY)] for _ in args["disks"]]
+            [
+                True,
+                BlockDevStatus(
+                    dev_path="/dev/drbd0", is_degraded=False, ldisk_status=disk_c.LDS_OKAY
+                ),
+            ]
+            for _ in args["disks"]
+        ]
         for instance in data.instances.values():
             if instance.admin_state == "up" and instance.primary_node in data.nodes:
                 node = data.nodes[instance.primary_node].name
@@ -108,13 +142,13 @@ class Cluster:
     def tell(self, node: str, **facts: Any) -> None:
         """Let a node say something else."""
         self.node_facts.setdefault(node, {}).update(
-            {name.replace("_", "-"): value for name, value in facts.items()})
+            {name.replace("_", "-"): value for name, value in facts.items()}
+        )
 
     def instance(self, name: str, **changes: Any) -> None:
         data = self.data
         changed = dataclasses.replace(data.instances[uuid_of(name)], **changes)
-        self.become(dataclasses.replace(
-            data, instances={**data.instances, changed.uuid: changed}))
+        self.become(dataclasses.replace(data, instances={**data.instances, changed.uuid: changed}))
 
     def node(self, number: int, **changes: Any) -> None:
         data = self.data
@@ -123,25 +157,33 @@ class Cluster:
 
     def cluster(self, **changes: Any) -> None:
         data = self.data
-        self.become(dataclasses.replace(
-            data, cluster=dataclasses.replace(data.cluster, **changes)))
+        self.become(dataclasses.replace(data, cluster=dataclasses.replace(data.cluster, **changes)))
 
     def add(self, name: str, *disks: Disk, **changes: Any) -> None:
         data = self.data
         new = instance_of(name, nics=(), disks=tuple(disk.uuid for disk in disks), **changes)
-        self.become(dataclasses.replace(
-            data, instances={**data.instances, new.uuid: new},
-            disks={**data.disks, **{disk.uuid: disk for disk in disks}}))
+        self.become(
+            dataclasses.replace(
+                data,
+                instances={**data.instances, new.uuid: new},
+                disks={**data.disks, **{disk.uuid: disk for disk in disks}},
+            )
+        )
 
     def findings(self) -> list[list[str]]:
         """Severity, code, kind, name, text of everything that is found."""
         log: list[str] = []
-        for op in (OpClusterVerifyConfig(error_codes=True),
-                   OpClusterVerifyGroup(group_name="default", error_codes=True)):
+        for op in (
+            OpClusterVerifyConfig(error_codes=True),
+            OpClusterVerifyGroup(group_name="default", error_codes=True),
+        ):
             self.master.run(op)
             log += self.master.job.log
-        return [line[4:].split(":", 4) for line in log
-                if line.startswith(("  - ERROR:", "  - WARNING:"))]
+        return [
+            line[4:].split(":", 4)
+            for line in log
+            if line.startswith(("  - ERROR:", "  - WARNING:"))
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -201,9 +243,16 @@ def two_secondaries(c: Cluster) -> None:
     other = dataclasses.replace(mirror("web", "node3", 1), iv_name="disk/1")
     data = c.data
     web = data.instances[uuid_of("web")]
-    c.become(dataclasses.replace(
-        data, disks={**data.disks, other.uuid: other}, instances={
-            **data.instances, web.uuid: dataclasses.replace(web, disks=(*web.disks, other.uuid))}))
+    c.become(
+        dataclasses.replace(
+            data,
+            disks={**data.disks, other.uuid: other},
+            instances={
+                **data.instances,
+                web.uuid: dataclasses.replace(web, disks=(*web.disks, other.uuid)),
+            },
+        )
+    )
 
 
 def together(c: Cluster) -> None:
@@ -215,7 +264,9 @@ def together(c: Cluster) -> None:
 def mirrors_say(state: Any) -> Callable[[Cluster], None]:
     def inject(c: Cluster) -> None:
         c.master.rpc.answers["blockdev_getmirrorstatus_multi"] = lambda node, args: [
-            [not isinstance(state, str), state] for _ in args["disks"]]
+            [not isinstance(state, str), state] for _ in args["disks"]
+        ]
+
     return inject
 
 
@@ -230,6 +281,7 @@ def tells(node: str, **facts: Any) -> Callable[[Cluster], None]:
 def answers(call: str, problem: str) -> Callable[[Cluster], None]:
     def inject(c: Cluster) -> None:
         c.master.rpc.errors[call, NODE2] = errors.NodeCallFailed(NODE2, call, problem)
+
     return inject
 
 
@@ -243,14 +295,20 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ECLUSTERFILECHECK", tells(NODE2, filelist={}), "missing on node2"),
     ("EEXTAGS", together, "flat.example.com, web.example.com share the exclusive tag service:dns"),
     ("EGROUPDIFFERENTPVSIZE", sizes_differ, "/dev/sdb on node2.example.com has 70000"),
-    ("EINSTANCEBADNODE", lambda c: c.node(2, offline=True, master_candidate=False),
-     "secondary node node2.example.com is offline"),
+    (
+        "EINSTANCEBADNODE",
+        lambda c: c.node(2, offline=True, master_candidate=False),
+        "secondary node node2.example.com is offline",
+    ),
     ("EINSTANCEBADNODE", lambda c: c.node(1, vm_capable=False), "not meant to run instances"),
     ("EINSTANCEDOWN", lambda c: c.master.rpc.running.clear(), "does not run"),
     ("EINSTANCEFAULTYDISK", mirrors_say("no such minor"), "no such minor"),
     ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True)), "not in step"),
-    ("EINSTANCEFAULTYDISK", mirrors_say(status(ldisk_status=disk_c.LDS_FAULTY)),
-     "lost its storage"),
+    (
+        "EINSTANCEFAULTYDISK",
+        mirrors_say(status(ldisk_status=disk_c.LDS_FAULTY)),
+        "lost its storage",
+    ),
     ("EINSTANCEFAULTYDISK", mirrors_say(status(is_degraded=True, sync_percent=42.0)), "42 %"),
     ("EINSTANCELAYOUT", two_secondaries, "node2.example.com, node3.example.com"),
     ("EINSTANCEMISSINGCFGPARAMETER", no_spindles, "spindles of disk 0"),
@@ -269,8 +327,11 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEFILECHECK", tells(NODE2, filelist="unreadable"), "checksums"),
     ("ENODEFILESTORAGEPATHS", tells(NODE1, allowed_file_storage_paths=["/etc"]), "/etc"),
     ("ENODEFILESTORAGEPATHUNUSABLE", tells(NODE2, file_storage_path="no directory"), "no dir"),
-    ("ENODEGLUSTERSTORAGEPATHUNUSABLE", tells(NODE2, gluster_storage_path="not mounted"),
-     "not mounted"),
+    (
+        "ENODEGLUSTERSTORAGEPATHUNUSABLE",
+        tells(NODE2, gluster_storage_path="not mounted"),
+        "not mounted",
+    ),
     ("ENODEHOOKS", failing_hook, "hook x failed"),
     ("ENODEHV", tells(NODE2, hypervisor={"kvm": "no QEMU"}), "no QEMU"),
     ("ENODELVM", tells(NODE2, vglist={}), f"no volume group {VG}"),
@@ -279,10 +340,16 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODELVM", tells(NODE2, lvlist="no lvs"), "no lvs"),
     ("ENODELVM", tells(NODE2, pvlist="no pvs"), "no pvs"),
     ("ENODELVM", tells(NODE2, pvlist=[["/dev/a:b", VG, 50000.0, 1.0, "a--", []]]), "a colon"),
-    ("ENODELVM", tells(NODE2, pvlist=[["[unknown]", VG, 50000.0, 0.0, "a-m", ["lv2", "lv1"]]]),
-     "lacks physical volumes, on which lv1, lv2 was"),
-    ("ENODELVM", lambda c: (exclusive(c), c.tell(
-        NODE2, exclusive_pvs=[["/dev/sda", ["a", "b"]]]))[0], "several volumes (a, b)"),
+    (
+        "ENODELVM",
+        tells(NODE2, pvlist=[["[unknown]", VG, 50000.0, 0.0, "a-m", ["lv2", "lv1"]]]),
+        "lacks physical volumes, on which lv1, lv2 was",
+    ),
+    (
+        "ENODELVM",
+        lambda c: (exclusive(c), c.tell(NODE2, exclusive_pvs=[["/dev/sda", ["a", "b"]]]))[0],
+        "several volumes (a, b)",
+    ),
     ("ENODEN1", lambda c: c.master.rpc.free_mib.update({NODE2: 1}), "cannot take over"),
     ("ENODENET", tells(NODE2, node_net_test={NODE1: "no route"}), "no route"),
     ("ENODENET", tells(NODE2, master_ip=False), "cannot reach the address 192.0.2.100"),
@@ -291,15 +358,27 @@ FAULTS: list[tuple[str, Callable[[Cluster], None], str]] = [
     ("ENODEORPHANINSTANCE", lambda c: c.master.rpc.run("ghost", "node3"), "ghost"),
     ("ENODEORPHANLV", tells(NODE3, lvlist={f"{VG}/old": ["1", True, False]}), f"{VG}/old"),
     ("ENODEOS", tells(NODE2, oslist=[]), "lacks OS noop"),
-    ("ENODEOS", tells(NODE2, oslist=[["noop", "/usr/share/ganeti/os/noop", True, "", [], [], [20],
-                                      True, "2", []]]), "OS noop has version '2'"),
+    (
+        "ENODEOS",
+        tells(
+            NODE2,
+            oslist=[["noop", "/usr/share/ganeti/os/noop", True, "", [], [], [20], True, "2", []]],
+        ),
+        "OS noop has version '2'",
+    ),
     ("ENODERPC", answers("node_verify", "it is tired"), "it is tired"),
     ("ENODESETUP", tells(NODE2, nodesetup=["no /proc"]), "no /proc"),
-    ("ENODESHAREDFILESTORAGEPATHUNUSABLE", tells(NODE2, shared_file_storage_path="no dir"),
-     "no dir"),
+    (
+        "ENODESHAREDFILESTORAGEPATHUNUSABLE",
+        tells(NODE2, shared_file_storage_path="no dir"),
+        "no dir",
+    ),
     ("ENODETIME", tells(NODE2, time=[0, 0]), "its clock is behind"),
-    ("ENODEUSERSCRIPTS", tells(NODE2, user_scripts=["/etc/ganeti/scripts/master-ip-setup"]),
-     "master-ip-setup"),
+    (
+        "ENODEUSERSCRIPTS",
+        tells(NODE2, user_scripts=["/etc/ganeti/scripts/master-ip-setup"]),
+        "master-ip-setup",
+    ),
     ("ENODEVERSION", tells(NODE2, version=[1, "1.0"]), "speaks protocol 1"),
 ]
 
@@ -331,14 +410,22 @@ def test_fault(broken: Cluster, code: str, inject: Callable[[Cluster], None], te
 
 
 def test_snapshots_belong_to_their_volumes(broken: Cluster) -> None:
-    broken.tell(NODE2, lvlist={
-        f"{VG}/{name}": ["1", False, True] for name in
-        ("web-data0", "web-meta0", "web-data0.snap.a", "web-data0.snap.b.c")})
+    broken.tell(
+        NODE2,
+        lvlist={
+            f"{VG}/{name}": ["1", False, True]
+            for name in ("web-data0", "web-meta0", "web-data0.snap.a", "web-data0.snap.b.c")
+        },
+    )
     assert broken.findings() == []
     # Of the volume of another node, of nobody's, what an export left, and no name of ours.
     strange = ("flat-lv.snap.a", "gone.snap.a", "web-data0.snap", "web-data0.snap.a b")
-    broken.tell(NODE2, lvlist={
-        f"{VG}/{name}": ["1", False, True] for name in ("web-data0", "web-meta0", *strange)})
+    broken.tell(
+        NODE2,
+        lvlist={
+            f"{VG}/{name}": ["1", False, True] for name in ("web-data0", "web-meta0", *strange)
+        },
+    )
     found = [row[4] for row in broken.findings() if row[1] == "ENODEORPHANLV"]
     assert len(found) == len(strange)
     assert all(any(f"{VG}/{name}," in text for text in found) for name in strange)
@@ -346,9 +433,15 @@ def test_snapshots_belong_to_their_volumes(broken: Cluster) -> None:
 
 def test_reserved_and_foreign_volumes_are_left_alone(broken: Cluster) -> None:
     broken.cluster(reserved_lvs=(f"{VG}/swap.*",))
-    broken.tell(NODE3, lvlist={f"{VG}/swap1": ["1", True, False],
-                               f"{VG}/coming": ["1", True, False],
-                               "other/root": ["1", True, False]}, drbd_list=[5])
+    broken.tell(
+        NODE3,
+        lvlist={
+            f"{VG}/swap1": ["1", True, False],
+            f"{VG}/coming": ["1", True, False],
+            "other/root": ["1", True, False],
+        },
+        drbd_list=[5],
+    )
     broken.master.config.reserve_lv(f"{VG}/coming", "job")
     broken.master.config.allocate_minors([uuid_of("node3")] * 6, "job")
     assert broken.findings() == []

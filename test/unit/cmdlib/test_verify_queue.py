@@ -25,8 +25,13 @@ class Copies:
         self.looks = 0
         self.after_look: dict[int, tuple[str, str, str]] = {}
         for node in nodes:
-            for name, text in (("serial", "2\n"), ("version", "1\n"), ("job-1", "{}"),
-                               ("job-2", "{2}"), ("archive/0/job-0", "{0}")):
+            for name, text in (
+                ("serial", "2\n"),
+                ("version", "1\n"),
+                ("job-1", "{}"),
+                ("job-2", "{2}"),
+                ("archive/0/job-0", "{0}"),
+            ):
                 self.put(node, name, text)
 
     def put(self, node: str, name: str, text: str) -> None:
@@ -66,14 +71,22 @@ def test_equal_copies(master: Master, copies: Copies) -> None:
     assert copies.looks == 1, "one look is enough"
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("job-1", "{other}"), ("job-7", "{}"), ("serial", "1\n"), ("drain", ""),
-    ("archive/0/job-0", "{longer}")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("job-1", "{other}"),
+        ("job-7", "{}"),
+        ("serial", "1\n"),
+        ("drain", ""),
+        ("archive/0/job-0", "{longer}"),
+    ],
+)
 def test_a_copy_that_differs(master: Master, copies: Copies, name: str, text: str) -> None:
     copies.put(NODE2, name, text)
     assert findings(master) == [
         f"ERROR:ENODEFILECHECK:node:{NODE2}:its copy of the job queue differs in {name}."
-        " 'gnt-cluster redist-conf' brings it up to date"]
+        " 'gnt-cluster redist-conf' brings it up to date"
+    ]
 
 
 def test_missing_jobs_are_counted(master: Master, copies: Copies) -> None:
@@ -100,18 +113,26 @@ def test_what_changes_meanwhile_is_not_wrong(master: Master, copies: Copies) -> 
     # A copy that is always a step behind.
     copies.looks = 0
     copies.put(NODE1, "job-2", "{fourth}")
-    copies.after_look = {1: (NODE2, "job-2", "{second}"), 2: (NODE2, "job-2", "{third}"),
-                         3: (NODE3, "job-2", "{fourth}")}
+    copies.after_look = {
+        1: (NODE2, "job-2", "{second}"),
+        2: (NODE2, "job-2", "{third}"),
+        3: (NODE3, "job-2", "{fourth}"),
+    }
     assert findings(master) == []
 
 
 def test_a_node_that_cannot_tell(master: Master) -> None:
     master.rpc.errors["jobqueue_inventory", NODE3] = "cannot read the job queue"
     (line,) = findings(master)
-    assert line == (f"ERROR:ENODEFILECHECK:node:{NODE3}:does not tell what its job queue holds:"
-                    " cannot read the job queue")
-    master.rpc.errors = {("jobqueue_inventory", NODE3): errors.NodeUnreachable(
-        NODE3, "jobqueue_inventory", "no route")}
+    assert line == (
+        f"ERROR:ENODEFILECHECK:node:{NODE3}:does not tell what its job queue holds:"
+        " cannot read the job queue"
+    )
+    master.rpc.errors = {
+        ("jobqueue_inventory", NODE3): errors.NodeUnreachable(
+            NODE3, "jobqueue_inventory", "no route"
+        )
+    }
     (line,) = findings(master)
     assert "no route" in line
 

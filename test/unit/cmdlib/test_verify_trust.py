@@ -34,10 +34,13 @@ def findings(master: Master) -> tuple[bool, list[str]]:
     return good, [line for line in master.job.log if "ECLUSTERCERT" in line]
 
 
-@pytest.mark.parametrize(("days_left", "severity"), [
-    (40, ""), (29, "WARNING"), (8, "WARNING"), (6, "ERROR"), (-1, "ERROR")])
-def test_thresholds(here: paths.Paths, monkeypatch: pytest.MonkeyPatch, days_left: int,
-                    severity: str) -> None:
+@pytest.mark.parametrize(
+    ("days_left", "severity"),
+    [(40, ""), (29, "WARNING"), (8, "WARNING"), (6, "ERROR"), (-1, "ERROR")],
+)
+def test_thresholds(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch, days_left: int, severity: str
+) -> None:
     end = x509.describe(x509.read_pem(here.noded_cert_file)).not_after
     monkeypatch.setattr(clock, "now", lambda: end - days_left * DAY_S - 1)
     good, lines = findings(Master(cluster_of(1)))
@@ -66,8 +69,9 @@ def test_a_renewal_that_stands_still(here: paths.Paths, trace: str) -> None:
         cluster = master.config.cluster()
         uuid = uuid_of("node1")
         with master.config.transaction() as change:
-            change.update_cluster(updated(cluster, candidate_certs={
-                uuid: "AA:BB", f"{uuid}-renewal": "CC:DD"}))
+            change.update_cluster(
+                updated(cluster, candidate_certs={uuid: "AA:BB", f"{uuid}-renewal": "CC:DD"})
+            )
     good, (line,) = findings(master)
     assert good and "WARNING:ECLUSTERCERT" in line and "was interrupted" in line
 
@@ -79,8 +83,11 @@ def test_the_second_digest_of_a_candidate_is_in_order() -> None:
 
     def complaints(certs: dict[str, str]) -> list[str]:
         cluster = updated(data.cluster, candidate_certs=certs)
-        return [line for line in verify.check(dataclasses.replace(data, cluster=cluster))
-                if "candidate certificate" in line]
+        return [
+            line
+            for line in verify.check(dataclasses.replace(data, cluster=cluster))
+            if "candidate certificate" in line
+        ]
 
     assert complaints(good) == []
     assert len(complaints({**good, **stray})) == 1

@@ -19,8 +19,7 @@ NODE1, NODE2 = "node1.example.com", "node2.example.com"
 
 
 def volume(name: str, size: int) -> Disk:
-    return Disk(dev_type="plain", logical_id=("xenvg", name), size=size,
-                nodes=(uuid_of("node1"),))
+    return Disk(dev_type="plain", logical_id=("xenvg", name), size=size, nodes=(uuid_of("node1"),))
 
 
 def unit_of(**cluster: Any) -> tuple[Master, LogicalUnit]:
@@ -31,8 +30,10 @@ def unit_of(**cluster: Any) -> tuple[Master, LogicalUnit]:
 
 
 def wiped(master: Master) -> list[tuple[str, str, int, int]]:
-    return [(node, args["disk"].logical_id[1], args["offset_mib"], args["size_mib"])
-            for node, args in master.rpc.of("blockdev_wipe")]
+    return [
+        (node, args["disk"].logical_id[1], args["offset_mib"], args["size_mib"])
+        for node, args in master.rpc.of("blockdev_wipe")
+    ]
 
 
 def test_a_volume_is_wiped_in_pieces() -> None:
@@ -53,12 +54,20 @@ def test_large_pieces_have_a_limit() -> None:
 
 def test_both_halves_of_a_mirror_are_wiped_below_it() -> None:
     master, unit = unit_of()
-    disk = Disk(dev_type="drbd", size=10, nodes=(uuid_of("node1"), uuid_of("node2")),
-                logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "s"),
-                children=(volume("data", 10), volume("meta", 128)))
+    disk = Disk(
+        dev_type="drbd",
+        size=10,
+        nodes=(uuid_of("node1"), uuid_of("node2")),
+        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "s"),
+        children=(volume("data", 10), volume("meta", 128)),
+    )
     disk_work.create_disk(unit, instance_of("web"), disk)
     assert {piece[:2] for piece in wiped(master)} == {
-        (NODE1, "data"), (NODE1, "meta"), (NODE2, "data"), (NODE2, "meta")}
+        (NODE1, "data"),
+        (NODE1, "meta"),
+        (NODE2, "data"),
+        (NODE2, "meta"),
+    }
     assert sum(piece[3] for piece in wiped(master)) == 2 * (10 + 128)
 
 
@@ -73,8 +82,9 @@ def test_only_where_it_is_wanted_and_needed() -> None:
 
 def test_what_was_added_alone() -> None:
     master, unit = unit_of()
-    wipe.wipe(unit, instance_of("web"), volume("lv", 20), uuid_of("node1"), offset_mib=20,
-              size_mib=5)
+    wipe.wipe(
+        unit, instance_of("web"), volume("lv", 20), uuid_of("node1"), offset_mib=20, size_mib=5
+    )
     assert wiped(master)[0][2] == 20
     assert sum(piece[3] for piece in wiped(master)) == 5
 

@@ -82,8 +82,9 @@ def daemons(answers: Sequence[bytes | int | None]) -> Iterator[tuple[list[str], 
             elif what is not None:
                 sock.sendto(what, peer)
 
-    threads = [threading.Thread(target=serve, args=pair)
-               for pair in zip(sockets, answers, strict=True)]
+    threads = [
+        threading.Thread(target=serve, args=pair) for pair in zip(sockets, answers, strict=True)
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -99,8 +100,14 @@ def daemons(answers: Sequence[bytes | int | None]) -> Iterator[tuple[list[str], 
 
 def test_many_are_asked() -> None:
     with daemons([3, 9, b"garbage", 4]) as (peers, port):
-        answer = Client(KEY, peers, port=port, settle_s=5, expire_s=5,
-                        sample=lambda all_, count: list(all_)[:count]).query(3, coverage=2)
+        answer = Client(
+            KEY,
+            peers,
+            port=port,
+            settle_s=5,
+            expire_s=5,
+            sample=lambda all_, count: list(all_)[:count],
+        ).query(3, coverage=2)
         assert (answer.answer, answer.peer, answer.asked, answer.answers) == (9, peers[1], 2, 2)
         assert answer.ok
         full = Client(KEY, peers, port=port, settle_s=0.05, expire_s=60).query(3)

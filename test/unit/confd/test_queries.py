@@ -22,24 +22,39 @@ SECRET = "drbd-secret-0123"
 
 
 def cluster() -> ConfigData:
-    data = small_cluster(5, {
-        2: {"drained": True, "serial_no": 4}, 3: {"offline": True, "drained": True},
-        4: {"offline": True, "master_candidate": False}, 5: {"master_candidate": False}},
-        serial_no=9, data_collectors={"drbd": {"active": True, "interval": 5}})
+    data = small_cluster(
+        5,
+        {
+            2: {"drained": True, "serial_no": 4},
+            3: {"offline": True, "drained": True},
+            4: {"offline": True, "master_candidate": False},
+            5: {"master_candidate": False},
+        },
+        serial_no=9,
+        data_collectors={"drbd": {"active": True, "interval": 5}},
+    )
     disk = Disk(
-        dev_type="drbd", nodes=(uuid_of("node1"), uuid_of("node2")), iv_name="disk/0", size=1024,
-        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 3, SECRET), serial_no=1,
+        dev_type="drbd",
+        nodes=(uuid_of("node1"), uuid_of("node2")),
+        iv_name="disk/0",
+        size=1024,
+        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 3, SECRET),
+        serial_no=1,
         uuid=uuid_of("mirror"),
-        children=(Disk(dev_type="plain", logical_id=("vg", "data"), size=1024),))
-    first = instance_of(1, disks=(disk.uuid,), serial_no=6,
-                        osparams_private=ht.PrivateDict({"password": "hunter2"}))
-    first = dataclasses.replace(
-        first, nics=(dataclasses.replace(first.nics[0], ip="10.0.0.1"),))
+        children=(Disk(dev_type="plain", logical_id=("vg", "data"), size=1024),),
+    )
+    first = instance_of(
+        1, disks=(disk.uuid,), serial_no=6, osparams_private=ht.PrivateDict({"password": "hunter2"})
+    )
+    first = dataclasses.replace(first, nics=(dataclasses.replace(first.nics[0], ip="10.0.0.1"),))
     second = instance_of(2)
-    second = dataclasses.replace(second, nics=(
-        dataclasses.replace(second.nics[0], ip="10.0.0.2", nicparams={"link": "br1"}),))
+    second = dataclasses.replace(
+        second,
+        nics=(dataclasses.replace(second.nics[0], ip="10.0.0.2", nicparams={"link": "br1"}),),
+    )
     return dataclasses.replace(
-        data, instances={one.uuid: one for one in (first, second)}, disks={disk.uuid: disk})
+        data, instances={one.uuid: one for one in (first, second)}, disks={disk.uuid: disk}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +70,16 @@ def test_ping(facts: queries.Facts) -> None:
     assert ask(facts, const.REQ_PING) == Reply(0, 3010000, 0)
 
 
-@pytest.mark.parametrize(("name", "role"), [
-    ("node1.example.com", const.ROLE_MASTER), ("node2", const.ROLE_DRAINED),
-    ("node3", const.ROLE_DRAINED), ("node4", const.ROLE_OFFLINE), ("node5", const.ROLE_REGULAR)])
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("node1.example.com", const.ROLE_MASTER),
+        ("node2", const.ROLE_DRAINED),
+        ("node3", const.ROLE_DRAINED),
+        ("node4", const.ROLE_OFFLINE),
+        ("node5", const.ROLE_REGULAR),
+    ],
+)
 def test_roles(facts: queries.Facts, name: str, role: int) -> None:
     assert ask(facts, const.REQ_NODE_ROLE, name) == Reply(0, role, 9)
 
@@ -67,19 +89,30 @@ def test_a_plain_candidate() -> None:
     assert ask(facts, const.REQ_NODE_ROLE, "node2").answer == const.ROLE_CANDIDATE
 
 
-@pytest.mark.parametrize(("kind", "query", "error"), [
-    (const.REQ_NODE_ROLE, "node9", 0), (const.REQ_NODE_ROLE, None, 2),
-    (const.REQ_NODE_DRBD, "x", 0), (const.REQ_NODE_INSTANCES, 3, 2),
-    (const.REQ_INSTANCE_DISKS, "nobody", 0), (const.REQ_INSTANCE_DISKS, [], 2),
-    (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.9.9.9"}, 0),
-    (const.REQ_NODE_BY_INSTANCE_IP, {"1": 3}, 2), (const.REQ_NODE_BY_INSTANCE_IP, {}, 2),
-    (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.0.0.1", "2": []}, 2),
-    (const.REQ_NODE_BY_INSTANCE_IP, {"2": "10.0.0.1"}, 2),
-    (const.REQ_NODE_BY_INSTANCE_IP, {"0": 1, "1": "10.0.0.1"}, 2),
-    (const.REQ_CLUSTER_MASTER, {"3": [9]}, 2), (const.REQ_CLUSTER_MASTER, "name", 2),
-    (const.REQ_INSTANCE_IPS, 5, 2), (const.REQ_CONFIG, "cluster", 2), (const.REQ_CONFIG, None, 2),
-    (const.REQ_CONFIG, "/cluster/nothing", 0),
-    (const.REQ_CONFIG, "/cluster/enabled_hypervisors/7", 0)])
+@pytest.mark.parametrize(
+    ("kind", "query", "error"),
+    [
+        (const.REQ_NODE_ROLE, "node9", 0),
+        (const.REQ_NODE_ROLE, None, 2),
+        (const.REQ_NODE_DRBD, "x", 0),
+        (const.REQ_NODE_INSTANCES, 3, 2),
+        (const.REQ_INSTANCE_DISKS, "nobody", 0),
+        (const.REQ_INSTANCE_DISKS, [], 2),
+        (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.9.9.9"}, 0),
+        (const.REQ_NODE_BY_INSTANCE_IP, {"1": 3}, 2),
+        (const.REQ_NODE_BY_INSTANCE_IP, {}, 2),
+        (const.REQ_NODE_BY_INSTANCE_IP, {"1": "10.0.0.1", "2": []}, 2),
+        (const.REQ_NODE_BY_INSTANCE_IP, {"2": "10.0.0.1"}, 2),
+        (const.REQ_NODE_BY_INSTANCE_IP, {"0": 1, "1": "10.0.0.1"}, 2),
+        (const.REQ_CLUSTER_MASTER, {"3": [9]}, 2),
+        (const.REQ_CLUSTER_MASTER, "name", 2),
+        (const.REQ_INSTANCE_IPS, 5, 2),
+        (const.REQ_CONFIG, "cluster", 2),
+        (const.REQ_CONFIG, None, 2),
+        (const.REQ_CONFIG, "/cluster/nothing", 0),
+        (const.REQ_CONFIG, "/cluster/enabled_hypervisors/7", 0),
+    ],
+)
 def test_wrong_questions(facts: queries.Facts, kind: int, query: Any, error: int) -> None:
     assert ask(facts, kind, query) == Reply(const.STATUS_ERROR, error, 9)
 
@@ -91,7 +124,10 @@ def test_unknown_kind(facts: queries.Facts) -> None:
 def test_master(facts: queries.Facts) -> None:
     assert ask(facts, const.REQ_CLUSTER_MASTER).answer == "node1.example.com"
     assert ask(facts, const.REQ_CLUSTER_MASTER, {"3": [2, 0, 1]}).answer == [
-        "192.0.2.1", "node1.example.com", "192.0.2.250"]
+        "192.0.2.1",
+        "node1.example.com",
+        "192.0.2.250",
+    ]
 
 
 def test_addresses(facts: queries.Facts) -> None:
@@ -108,16 +144,20 @@ def test_node_of_an_instance_address(facts: queries.Facts) -> None:
     assert ask(facts, kind, "10.0.0.1").answer == "192.0.2.1"
     assert ask(facts, kind, {"0": "br1", "1": "10.0.0.2"}).answer == "192.0.2.1"
     assert ask(facts, kind, {"2": ["10.0.0.1", "10.0.0.2"]}).answer == [
-        [0, "192.0.2.1", 9], [1, 0, 9]]
+        [0, "192.0.2.1", 9],
+        [1, 0, 9],
+    ]
 
 
 def test_drbd_minors_of_both_ends(facts: queries.Facts) -> None:
     first, second = "node1.example.com", "node2.example.com"
     name = "instance1.example.com"
     assert ask(facts, const.REQ_NODE_DRBD, "node1") == Reply(
-        0, [[first, 0, name, "disk/0", "primary", second]], 1)
+        0, [[first, 0, name, "disk/0", "primary", second]], 1
+    )
     assert ask(facts, const.REQ_NODE_DRBD, "node2") == Reply(
-        0, [[second, 3, name, "disk/0", "secondary", first]], 4)
+        0, [[second, 3, name, "disk/0", "secondary", first]], 4
+    )
     assert ask(facts, const.REQ_NODE_DRBD, "node5").answer == []
 
 
@@ -151,8 +191,10 @@ def test_pointers_with_escapes() -> None:
 
 def test_no_answer_tells_a_secret(facts: queries.Facts) -> None:
     everything = [
-        ask(facts, const.REQ_CONFIG, ""), ask(facts, const.REQ_NODE_INSTANCES, "node1"),
-        ask(facts, const.REQ_INSTANCE_DISKS, "instance1")]
+        ask(facts, const.REQ_CONFIG, ""),
+        ask(facts, const.REQ_NODE_INSTANCES, "node1"),
+        ask(facts, const.REQ_INSTANCE_DISKS, "instance1"),
+    ]
     told = repr(everything)
     assert SECRET not in told and "hunter2" not in told
     assert everything[2].answer[0]["logical_id"][5] == ht.REDACTED

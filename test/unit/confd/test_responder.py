@@ -36,16 +36,20 @@ def test_an_answer(one: responder.Responder) -> None:
     assert one.counts == {responder.ANSWERED: 1}
 
 
-@pytest.mark.parametrize(("datagram", "why"), [
-    (b"hello", responder.BAD_MAGIC),
-    (b"plj0{", responder.MALFORMED),
-    (request(b"other"), responder.BAD_SIGNATURE),
-    (request(now=NOW - const.MAX_CLOCK_SKEW_S - 1), responder.BAD_SALT),
-    (request(now=NOW + const.MAX_CLOCK_SKEW_S + 1), responder.BAD_SALT),
-    (protocol.pack(KEY, "yesterday", {}), responder.BAD_SALT),
-    (protocol.pack(KEY, "9" * 400, {}), responder.BAD_SALT),
-    (protocol.pack(KEY, "\u0661", {}), responder.BAD_SALT),
-    (protocol.pack(KEY, str(int(NOW)), {"protocol": 1}), responder.MALFORMED)])
+@pytest.mark.parametrize(
+    ("datagram", "why"),
+    [
+        (b"hello", responder.BAD_MAGIC),
+        (b"plj0{", responder.MALFORMED),
+        (request(b"other"), responder.BAD_SIGNATURE),
+        (request(now=NOW - const.MAX_CLOCK_SKEW_S - 1), responder.BAD_SALT),
+        (request(now=NOW + const.MAX_CLOCK_SKEW_S + 1), responder.BAD_SALT),
+        (protocol.pack(KEY, "yesterday", {}), responder.BAD_SALT),
+        (protocol.pack(KEY, "9" * 400, {}), responder.BAD_SALT),
+        (protocol.pack(KEY, "\u0661", {}), responder.BAD_SALT),
+        (protocol.pack(KEY, str(int(NOW)), {"protocol": 1}), responder.MALFORMED),
+    ],
+)
 def test_silence(one: responder.Responder, datagram: bytes, why: str) -> None:
     assert one.answer(datagram, NOW, TICK) is None
     assert one.counts == {why: 1}

@@ -38,8 +38,13 @@ class Node(NamedTuple):
     history: History
 
     def standing(self, master: str) -> Standing:
-        return Standing(master, self.promised, (self.label, len(self.history)), (NONE, 0),
-                        digest=repr(self.history))
+        return Standing(
+            master,
+            self.promised,
+            (self.label, len(self.history)),
+            (NONE, 0),
+            digest=repr(self.history),
+        )
 
 
 class Process(NamedTuple):
@@ -115,8 +120,9 @@ def _judge_promises(one: Ballot, standings: tuple[tuple[int, Standing], ...]) ->
 
 
 def initial(count: int, starts: int, writes: int, crashes: int) -> State:
-    return State((Node(NONE, NONE, ()),) * count, (None,) * count, frozenset(), (), starts, writes,
-                 crashes)
+    return State(
+        (Node(NONE, NONE, ()),) * count, (None,) * count, frozenset(), (), starts, writes, crashes
+    )
 
 
 class Model:
@@ -140,8 +146,10 @@ class Model:
                     yield from self._start(state, number)
                 continue
             if state.crashes:
-                yield f"crash {number}", self._set(state, number, None)._replace(
-                    crashes=state.crashes - 1)
+                yield (
+                    f"crash {number}",
+                    self._set(state, number, None)._replace(crashes=state.crashes - 1),
+                )
             if process.promises is not None:
                 yield from self._promise(state, number, process)
             else:
@@ -158,11 +166,12 @@ class Model:
             if not _judge(ballot(number, self.count), votes):
                 continue
             epoch = role.next_epoch(name(number), [one.epoch for _, one in votes])
-            yield f"vote {number} by {asked}", self._set(
-                state, number, Process(epoch, ()))._replace(starts=state.starts - 1)
+            yield (
+                f"vote {number} by {asked}",
+                self._set(state, number, Process(epoch, ()))._replace(starts=state.starts - 1),
+            )
 
-    def _promise(self, state: State, number: int, process: Process
-                 ) -> Iterator[tuple[str, State]]:
+    def _promise(self, state: State, number: int, process: Process) -> Iterator[tuple[str, State]]:
         promises = process.promises
         assert promises is not None
         done = {other for other, _ in promises}
@@ -173,8 +182,10 @@ class Model:
             promised = node._replace(promised=process.epoch)
             after = self._node(state, other, promised)
             told = tuple(sorted([*promises, (other, self.standing(promised))]))
-            yield f"promise of {other} to {number}", self._set(
-                after, number, process._replace(promises=told))
+            yield (
+                f"promise of {other} to {number}",
+                self._set(after, number, process._replace(promises=told)),
+            )
         if self._won(number, promises):
             yield f"win {number}", self._win(state, number, process)
 
@@ -189,14 +200,20 @@ class Model:
             return self._set(state, number, None)  # its own node says that it is over
         # A promise may come so late that a later epoch is at work already; that is no violation,
         # because nothing of this one will ever be acknowledged.
-        older = tuple(change for change, by in zip(state.acked, state.acked_by, strict=True)
-                      if by <= process.epoch)
-        if node.history[:len(older)] != older:
-            raise Violation(f"{number} wins epoch {process.epoch} with {node.history},"
-                            f" acknowledged is {state.acked}")
+        older = tuple(
+            change
+            for change, by in zip(state.acked, state.acked_by, strict=True)
+            if by <= process.epoch
+        )
+        if node.history[: len(older)] != older:
+            raise Violation(
+                f"{number} wins epoch {process.epoch} with {node.history},"
+                f" acknowledged is {state.acked}"
+            )
         adopted = self._node(state, number, node._replace(label=process.epoch))
-        return self._set(adopted, number, Process(
-            process.epoch, None, node.history, frozenset({number})))
+        return self._set(
+            adopted, number, Process(process.epoch, None, node.history, frozenset({number}))
+        )
 
     # -- being master ----------------------------------------------------------------------------
 
@@ -210,12 +227,23 @@ class Model:
                 return
             history = (*process.history, process.epoch)
             after = self._node(state, number, node._replace(label=process.epoch, history=history))
-            after = self._set(after, number, process._replace(
-                history=history, have=frozenset({number}), acked=False))
-            yield f"write {number}", after._replace(
-                writes=state.writes - 1, messages=state.messages | {
-                    Message(process.epoch, history, other) for other in range(self.count)
-                    if other != number})
+            after = self._set(
+                after,
+                number,
+                process._replace(history=history, have=frozenset({number}), acked=False),
+            )
+            yield (
+                f"write {number}",
+                after._replace(
+                    writes=state.writes - 1,
+                    messages=state.messages
+                    | {
+                        Message(process.epoch, history, other)
+                        for other in range(self.count)
+                        if other != number
+                    },
+                ),
+            )
 
     def _is_committed(self, process: Process) -> bool:
         have = {name(other) for other in process.have}
@@ -224,30 +252,46 @@ class Model:
 
     def _acknowledge(self, state: State, number: int, process: Process) -> State:
         shorter, longer = sorted((process.history, state.acked), key=len)
-        if longer[:len(shorter)] != shorter:
+        if longer[: len(shorter)] != shorter:
             raise Violation(f"{number} acknowledges {process.history} over {state.acked}")
         after = self._set(state, number, process._replace(acked=True))
         known = (*state.acked_by, *[process.epoch] * (len(longer) - len(state.acked_by)))
-        return after._replace(acked=longer, acked_by=tuple(
-            min(by, process.epoch) if place < len(process.history) else by
-            for place, by in enumerate(known)))
+        return after._replace(
+            acked=longer,
+            acked_by=tuple(
+                min(by, process.epoch) if place < len(process.history) else by
+                for place, by in enumerate(known)
+            ),
+        )
 
     def _deliver(self, state: State, message: Message) -> Iterator[tuple[str, State]]:
         node = state.nodes[message.target]
         rest = state._replace(messages=state.messages - {message})
         if message.epoch < node.promised:
             return
-        if (self.rules.refuse_late and node.label == message.epoch
-                and len(message.history) < len(node.history)):
+        if (
+            self.rules.refuse_late
+            and node.label == message.epoch
+            and len(message.history) < len(node.history)
+        ):
             return
-        written = self._node(rest, message.target, Node(
-            message.epoch, message.epoch, message.history))
+        written = self._node(
+            rest, message.target, Node(message.epoch, message.epoch, message.history)
+        )
         yield f"write at {message.target}, answer lost", written
         for number, process in enumerate(state.processes):
-            if process is not None and process.promises is None and not process.acked \
-                    and (process.epoch, process.history) == (message.epoch, message.history):
-                yield f"write at {message.target}", self._set(written, number, process._replace(
-                    have=process.have | {message.target}))
+            if (
+                process is not None
+                and process.promises is None
+                and not process.acked
+                and (process.epoch, process.history) == (message.epoch, message.history)
+            ):
+                yield (
+                    f"write at {message.target}",
+                    self._set(
+                        written, number, process._replace(have=process.have | {message.target})
+                    ),
+                )
 
     # -- helpers ---------------------------------------------------------------------------------
 
@@ -272,8 +316,11 @@ class Model:
             return
         if len({one.epoch for one in active}) != len(active):
             raise Violation(f"two masters with one epoch: {active}")
-        obeyed = [one for one in active if sum(
-            node.promised <= one.epoch for node in state.nodes) >= role.majority(self.count)]
+        obeyed = [
+            one
+            for one in active
+            if sum(node.promised <= one.epoch for node in state.nodes) >= role.majority(self.count)
+        ]
         if len(obeyed) > 1:
             raise Violation(f"two masters are obeyed: {obeyed}")
 
@@ -281,9 +328,12 @@ class Model:
 @cache
 def _majorities(count: int, including: int) -> tuple[tuple[int, ...], ...]:
     from itertools import combinations
+
     others = [number for number in range(count) if number != including]
-    return tuple(tuple(sorted((including, *chosen)))
-                 for chosen in combinations(others, role.majority(count) - 1))
+    return tuple(
+        tuple(sorted((including, *chosen)))
+        for chosen in combinations(others, role.majority(count) - 1)
+    )
 
 
 def explore(model: Model, start: State, limit: int | None = None) -> int:

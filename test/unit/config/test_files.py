@@ -84,16 +84,30 @@ def test_nothing_to_do_returns_the_same() -> None:
     assert upgrade.upgrade(done) is done
 
 
-@pytest.mark.parametrize(("content", "message"), [
-    ("", "invalid JSON"),
-    ("{", "invalid JSON"),
-    ("[]", "holds no cluster configuration"),
-    ('{"version": 3010000}', "holds no cluster configuration"),
-    ('{"version": "3", "cluster": {}}', "version: must be an integer"),
-    ('{"version": 3010000, "cluster": {}}', "is missing"),
-    (json.dumps({"version": 3010000, "cluster": {"hvparams": 5}, "serial_no": 1, **dict.fromkeys(
-        ("nodes", "nodegroups", "instances", "networks", "disks", "filters"), {})}), "cluster/"),
-])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "invalid JSON"),
+        ("{", "invalid JSON"),
+        ("[]", "holds no cluster configuration"),
+        ('{"version": 3010000}', "holds no cluster configuration"),
+        ('{"version": "3", "cluster": {}}', "version: must be an integer"),
+        ('{"version": 3010000, "cluster": {}}', "is missing"),
+        (
+            json.dumps(
+                {
+                    "version": 3010000,
+                    "cluster": {"hvparams": 5},
+                    "serial_no": 1,
+                    **dict.fromkeys(
+                        ("nodes", "nodegroups", "instances", "networks", "disks", "filters"), {}
+                    ),
+                }
+            ),
+            "cluster/",
+        ),
+    ],
+)
 def test_what_is_no_configuration(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "config.data"
     path.write_text(content)
@@ -143,7 +157,8 @@ def test_opening_writes_nothing_without_need(tmp_path: Path) -> None:
 
 
 def test_contradictions_are_told_when_opening(
-        tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data = small_cluster(node_changes={2: {"group": uuid_of("gone")}})
     path = tmp_path / "config.data"
     path.write_text(json.dumps(codec.to_dict(data)))
@@ -173,72 +188,175 @@ def _instances(*changes: dict[str, Any]) -> dict[str, Any]:
     return {instance.uuid: instance for instance in made}
 
 
-@pytest.mark.parametrize(("data", "problem"), [
-    (small_cluster(enabled_hypervisors=("vmware",)), "cluster: there is no hypervisor vmware"),
-    (small_cluster(enabled_disk_templates=("tape",)), "cluster: there is no disk template tape"),
-    (small_cluster(candidate_certs={"x": "AA"}), "candidate certificate of node x"),
-    (small_cluster(node_changes={1: {"master_candidate": False}}), "is no master candidate"),
-    (small_cluster(beparams={"default": {}}), "cluster: beparams lack"),
-    (small_cluster(ipolicy={}), "cluster: instance policy"),
-    (small_cluster(master_ip="192.0.2.2"), "node2.example.com has the address of the cluster"),
-    (small_cluster(node_changes={2: {"offline": True}}), "is master candidate and offline at once"),
-    (small_cluster(node_changes={1: {"drained": True}}), "is the master, but not a master cand"),
-    (small_cluster(node_changes={2: {"master_capable": False}}), "but not capable of it"),
-    (small_cluster(node_changes={2: {"primary_ip": "localhost"}}), "'localhost' is not an IP"),
-    (small_cluster(node_changes={2: {"secondary_ip": "192.0.2.1"}}), "192.0.2.1 is used by sever"),
-    (small_cluster(node_changes={2: {"ndparams": {"spindle_count": "x"}}}), "node2.example.com: "),
-    (small_cluster(node_changes={2: {"ndparams": {"exclusive_storage": True}}}),
-     "exclusive_storage cannot be set for one node"),
-    (small_cluster(node_changes={2: {"name": "node1.example.com"}}), "used more than once"),
-    (small_cluster(node_changes={2: {"serial_no": 0}}), "serial number is 0"),
-    (_with(nodes={"nine": node_of(9, uuid="nine")}), "'nine' is not a uuid"),
-    (_with(nodes={uuid_of("x"): node_of(9)}), "stored under"),
-    (_with(nodegroups={uuid_of("group1"): group_of(1, alloc_policy="x")}), "allocation policy x"),
-    (_with(nodegroups={uuid_of("group1"): group_of(1, networks={"x": {}})}), "network x does not"),
-    (_with(networks={uuid_of("net1"): network_of(1, reservations="0")}), "must be 4 times 0 or 1"),
-    (_with(networks={uuid_of("net1"): network_of(1, reservations="00x0")}),
-     "must be 4 times 0 or 1"),
-    (_with(networks={uuid_of("net1"): network_of(1, reservations="0100")}),
-     "the pool says that address 198.51.1.1 is in use, but nobody has it"),
-    (_with(networks={uuid_of("net1"): network_of(1, gateway="192.0.2.1")}), "gateway 192.0.2.1"),
-    (_with(networks={uuid_of("net1"): network_of(1)}, instances=_instances({"nics": (
-        dataclasses.replace(instance_of(2).nics[0], ip="198.51.1.2", network=uuid_of("net1")),)})),
-     "an instance has address 198.51.1.2, but the pool says it is free"),
-    (_with(networks={uuid_of("net1"): network_of(1)}, instances=_instances({"nics": (
-        dataclasses.replace(instance_of(2).nics[0], ip="10.0.0.1", network=uuid_of("net1")),)})),
-     "an instance has address 10.0.0.1, which is not in 198.51.1.0/30"),
-    (_with(instances=_instances({"primary_node": "x"})), "primary node x does not exist"),
-    (_with(instances=_instances({"hypervisor": "kvm"})), "hypervisor kvm is not enabled"),
-    (_with(instances=_instances({"admin_state": "x"})), "there is no state x"),
-    (_with(instances=_instances({"beparams": {"minmem": 512}})), "minmem 512 is above maxmem 128"),
-    (_with(instances=_instances({"hvparams": {"migration_mode": "x"}})), "migration_mode"),
-    (_with(instances=_instances({"disks": ("x",)})), "disk x does not exist"),
-    (_with(instances=_instances({}, {"nics": instance_of(2).nics})), "MAC address aa:00"),
-    (_with(instances=_instances({"network_port": 12000})), "above the highest used port"),
-    (_with(instances=_instances({"network_port": 11000}, {"network_port": 11000})),
-     "port 11000 is used more than once"),
-    (small_cluster(tcpudp_port_pool=(12000,)), "port 12000 of the pool"),
-    (_with(filters={uuid_of("f"): FilterRule(
-        uuid=uuid_of("f"), watermark=0, priority=0, predicates=(["jobid", ["=", "x", 1]],),
-        action="PAUSE", reason_trail=())}), "there is no field 'x'"),
-    (_with(filters={uuid_of("f"): FilterRule(
-        uuid=uuid_of("f"), watermark=0, priority=0, predicates=(), action="NOSUCH",
-        reason_trail=())}), "there is no filter action 'NOSUCH'"),
-    (_with(disks={disk_of(1).uuid: disk_of(1)}), "belongs to no instance"),
-    (_with(disks={disk_of(1).uuid: disk_of(1, nodes=("x",))}), "node x does not exist"),
-    (_with(disks={disk_of(1).uuid: disk_of(1, dev_type="tape")}), "no disk template tape"),
-    (_with(disks={disk_of(1).uuid: disk_of(1), uuid_of("o"): dataclasses.replace(
-        disk_of(1), uuid=uuid_of("o"))}), "is used more than once on node node1"),
-])
+@pytest.mark.parametrize(
+    ("data", "problem"),
+    [
+        (small_cluster(enabled_hypervisors=("vmware",)), "cluster: there is no hypervisor vmware"),
+        (
+            small_cluster(enabled_disk_templates=("tape",)),
+            "cluster: there is no disk template tape",
+        ),
+        (small_cluster(candidate_certs={"x": "AA"}), "candidate certificate of node x"),
+        (small_cluster(node_changes={1: {"master_candidate": False}}), "is no master candidate"),
+        (small_cluster(beparams={"default": {}}), "cluster: beparams lack"),
+        (small_cluster(ipolicy={}), "cluster: instance policy"),
+        (small_cluster(master_ip="192.0.2.2"), "node2.example.com has the address of the cluster"),
+        (
+            small_cluster(node_changes={2: {"offline": True}}),
+            "is master candidate and offline at once",
+        ),
+        (
+            small_cluster(node_changes={1: {"drained": True}}),
+            "is the master, but not a master cand",
+        ),
+        (small_cluster(node_changes={2: {"master_capable": False}}), "but not capable of it"),
+        (small_cluster(node_changes={2: {"primary_ip": "localhost"}}), "'localhost' is not an IP"),
+        (
+            small_cluster(node_changes={2: {"secondary_ip": "192.0.2.1"}}),
+            "192.0.2.1 is used by sever",
+        ),
+        (
+            small_cluster(node_changes={2: {"ndparams": {"spindle_count": "x"}}}),
+            "node2.example.com: ",
+        ),
+        (
+            small_cluster(node_changes={2: {"ndparams": {"exclusive_storage": True}}}),
+            "exclusive_storage cannot be set for one node",
+        ),
+        (small_cluster(node_changes={2: {"name": "node1.example.com"}}), "used more than once"),
+        (small_cluster(node_changes={2: {"serial_no": 0}}), "serial number is 0"),
+        (_with(nodes={"nine": node_of(9, uuid="nine")}), "'nine' is not a uuid"),
+        (_with(nodes={uuid_of("x"): node_of(9)}), "stored under"),
+        (
+            _with(nodegroups={uuid_of("group1"): group_of(1, alloc_policy="x")}),
+            "allocation policy x",
+        ),
+        (
+            _with(nodegroups={uuid_of("group1"): group_of(1, networks={"x": {}})}),
+            "network x does not",
+        ),
+        (
+            _with(networks={uuid_of("net1"): network_of(1, reservations="0")}),
+            "must be 4 times 0 or 1",
+        ),
+        (
+            _with(networks={uuid_of("net1"): network_of(1, reservations="00x0")}),
+            "must be 4 times 0 or 1",
+        ),
+        (
+            _with(networks={uuid_of("net1"): network_of(1, reservations="0100")}),
+            "the pool says that address 198.51.1.1 is in use, but nobody has it",
+        ),
+        (
+            _with(networks={uuid_of("net1"): network_of(1, gateway="192.0.2.1")}),
+            "gateway 192.0.2.1",
+        ),
+        (
+            _with(
+                networks={uuid_of("net1"): network_of(1)},
+                instances=_instances(
+                    {
+                        "nics": (
+                            dataclasses.replace(
+                                instance_of(2).nics[0], ip="198.51.1.2", network=uuid_of("net1")
+                            ),
+                        )
+                    }
+                ),
+            ),
+            "an instance has address 198.51.1.2, but the pool says it is free",
+        ),
+        (
+            _with(
+                networks={uuid_of("net1"): network_of(1)},
+                instances=_instances(
+                    {
+                        "nics": (
+                            dataclasses.replace(
+                                instance_of(2).nics[0], ip="10.0.0.1", network=uuid_of("net1")
+                            ),
+                        )
+                    }
+                ),
+            ),
+            "an instance has address 10.0.0.1, which is not in 198.51.1.0/30",
+        ),
+        (_with(instances=_instances({"primary_node": "x"})), "primary node x does not exist"),
+        (_with(instances=_instances({"hypervisor": "kvm"})), "hypervisor kvm is not enabled"),
+        (_with(instances=_instances({"admin_state": "x"})), "there is no state x"),
+        (
+            _with(instances=_instances({"beparams": {"minmem": 512}})),
+            "minmem 512 is above maxmem 128",
+        ),
+        (_with(instances=_instances({"hvparams": {"migration_mode": "x"}})), "migration_mode"),
+        (_with(instances=_instances({"disks": ("x",)})), "disk x does not exist"),
+        (_with(instances=_instances({}, {"nics": instance_of(2).nics})), "MAC address aa:00"),
+        (_with(instances=_instances({"network_port": 12000})), "above the highest used port"),
+        (
+            _with(instances=_instances({"network_port": 11000}, {"network_port": 11000})),
+            "port 11000 is used more than once",
+        ),
+        (small_cluster(tcpudp_port_pool=(12000,)), "port 12000 of the pool"),
+        (
+            _with(
+                filters={
+                    uuid_of("f"): FilterRule(
+                        uuid=uuid_of("f"),
+                        watermark=0,
+                        priority=0,
+                        predicates=(["jobid", ["=", "x", 1]],),
+                        action="PAUSE",
+                        reason_trail=(),
+                    )
+                }
+            ),
+            "there is no field 'x'",
+        ),
+        (
+            _with(
+                filters={
+                    uuid_of("f"): FilterRule(
+                        uuid=uuid_of("f"),
+                        watermark=0,
+                        priority=0,
+                        predicates=(),
+                        action="NOSUCH",
+                        reason_trail=(),
+                    )
+                }
+            ),
+            "there is no filter action 'NOSUCH'",
+        ),
+        (_with(disks={disk_of(1).uuid: disk_of(1)}), "belongs to no instance"),
+        (_with(disks={disk_of(1).uuid: disk_of(1, nodes=("x",))}), "node x does not exist"),
+        (_with(disks={disk_of(1).uuid: disk_of(1, dev_type="tape")}), "no disk template tape"),
+        (
+            _with(
+                disks={
+                    disk_of(1).uuid: disk_of(1),
+                    uuid_of("o"): dataclasses.replace(disk_of(1), uuid=uuid_of("o")),
+                }
+            ),
+            "is used more than once on node node1",
+        ),
+    ],
+)
 def test_contradictions(data: ConfigData, problem: str) -> None:
     assert any(problem in found for found in verify.check(data)), verify.check(data)
 
 
 def test_a_good_cluster() -> None:
     data = small_cluster()
-    assert verify.check(dataclasses.replace(
-        data, instances={instance_of(1).uuid: instance_of(1)},
-        disks={disk_of(1).uuid: disk_of(1)})) == []
+    assert (
+        verify.check(
+            dataclasses.replace(
+                data,
+                instances={instance_of(1).uuid: instance_of(1)},
+                disks={disk_of(1).uuid: disk_of(1)},
+            )
+        )
+        == []
+    )
 
 
 # -- ssconf -------------------------------------------------------------------------------------

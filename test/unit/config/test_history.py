@@ -57,9 +57,15 @@ class _Place:
         data = codec.from_dict(ConfigData, json.loads(Path(self.path).read_bytes()))
         self.history = History(history_dir(self.path), **self.limits)
         self.history.open(data)
-        self.config = Config(ConfigStore(
-            self.path, data, now=lambda: float(next(self.times)), write=self.write,
-            history=self.history))
+        self.config = Config(
+            ConfigStore(
+                self.path,
+                data,
+                now=lambda: float(next(self.times)),
+                write=self.write,
+                history=self.history,
+            )
+        )
         return self.config
 
     @property
@@ -80,13 +86,14 @@ def _some_changes(config: Config) -> list[dict[str, Any]]:
         config.update_disk(dataclasses.replace(config.disk(disk_of(1).uuid), name=name))
 
     for step in (
-            lambda: config.add_instance(instance_of(1), [disk_of(1)], EC),
-            lambda: config.mark_instance(instance_of(1).uuid, "up"),
-            lambda: name_disk("x"),
-            config.allocate_port,
-            lambda: name_disk(None),
-            lambda: config.remove_instance(instance_of(1).uuid),
-            lambda: config.set_candidate_cert(uuid_of("node2"), "CC")):
+        lambda: config.add_instance(instance_of(1), [disk_of(1)], EC),
+        lambda: config.mark_instance(instance_of(1).uuid, "up"),
+        lambda: name_disk("x"),
+        config.allocate_port,
+        lambda: name_disk(None),
+        lambda: config.remove_instance(instance_of(1).uuid),
+        lambda: config.set_candidate_cert(uuid_of("node2"), "CC"),
+    ):
         step()
         found.append(codec.to_dict(config.snapshot()))
     return found
@@ -110,7 +117,8 @@ def test_a_commit_says_who_and_what(place: _Place) -> None:
     assert first.author == author
     assert [(change.kind, change.name, change.what) for change in first.changes or ()] == [
         ("disks", disk_of(1).uuid, "added"),
-        ("instances", "instance1.example.com", "added")]
+        ("instances", "instance1.example.com", "added"),
+    ]
     assert second.author == Author()
     (change,) = second.changes or ()
     assert change.what == "changed"
@@ -127,11 +135,13 @@ def test_comparing_two_states(place: _Place) -> None:
     old, new, changes = place.config.compare(first, first + 3)
     assert (old, new) == (first, first + 3)
     assert [(change.kind, change.what) for change in changes] == [
-        ("disks", "added"), ("instances", "added")]
+        ("disks", "added"),
+        ("instances", "added"),
+    ]
     assert changes[0].new is not None and changes[0].new["name"] == "x"
-    assert [(change.kind, change.what) for change in place.config.compare(
-        first + 2, first + 6)[2]] == [
-            ("cluster", "changed"), ("disks", "removed"), ("instances", "removed")]
+    assert [
+        (change.kind, change.what) for change in place.config.compare(first + 2, first + 6)[2]
+    ] == [("cluster", "changed"), ("disks", "removed"), ("instances", "removed")]
     # The instance came and went, the port came.
     assert [change.kind for change in place.config.compare(first, first + 6)[2]] == ["cluster"]
     with pytest.raises(errors.OpPrereqError, match="is not before"):
@@ -197,8 +207,9 @@ def test_a_list_that_grows_costs_what_is_new(tmp_path: Path) -> None:
     place = _Place(tmp_path)
     for number in range(300):
         cluster = place.config.cluster()
-        place.config.update_cluster(updated(cluster, tags=tuple(
-            sorted((*cluster.tags, f"tag-{number * 37 % 300:03d}")))))
+        place.config.update_cluster(
+            updated(cluster, tags=tuple(sorted((*cluster.tags, f"tag-{number * 37 % 300:03d}"))))
+        )
     assert sum(path.stat().st_size for path in place.files) < 300 * 500
     assert place.config.at(2).cluster["tags"] == ["tag-000"]
     _first, _last, (change,) = place.config.compare(100, 101)
@@ -210,16 +221,14 @@ def test_a_list_that_grows_costs_what_is_new(tmp_path: Path) -> None:
 @given(st.lists(st.integers(0, 3), max_size=12), st.lists(st.integers(0, 3), max_size=12))
 def test_any_change_of_a_list_can_be_taken_back(was: list[int], now: list[int]) -> None:
     before, after = small_cluster(), small_cluster()
-    before = updated(before, cluster=dataclasses.replace(
-        before.cluster, tags=tuple(map(str, was))))
-    after = updated(before, cluster=dataclasses.replace(
-        before.cluster, tags=tuple(map(str, now))))
+    before = updated(before, cluster=dataclasses.replace(before.cluster, tags=tuple(map(str, was))))
+    after = updated(before, cluster=dataclasses.replace(before.cluster, tags=tuple(map(str, now))))
     commit = commit_of(before, after, [("cluster", "")], Author())
     with tempfile.TemporaryDirectory() as directory:
         history = History(directory)
         history.append([commit])
         history.close()
-        read, = history.commits()
+        (read,) = history.commits()
     assert read == commit
     state = PastState(after)
     state.take_back(read)
@@ -263,7 +272,8 @@ def test_a_change_which_was_not_made_is_not_in_it(place: _Place) -> None:
 
 
 def test_a_text_which_cannot_be_made_takes_nothing_back(
-        place: _Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place: _Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place.config.allocate_port()
 
     def broken(*_args: object) -> None:
@@ -327,7 +337,8 @@ def test_a_history_of_another_life_is_not_believed(place: _Place) -> None:
 
 
 def test_a_history_which_cannot_be_written_stops_nobody(
-        place: _Place, caplog: pytest.LogCaptureFixture) -> None:
+    place: _Place, caplog: pytest.LogCaptureFixture
+) -> None:
     Path(history_dir(place.path)).write_text("in the way")
     place.config.allocate_port()
     assert place.config.snapshot().serial_no == 2
@@ -337,8 +348,16 @@ def test_a_history_which_cannot_be_written_stops_nobody(
     assert [commit.serial for commit in place.config.commits()] == [3]
 
 
-@pytest.mark.parametrize("content", [b"\n", b"5\n", b'{"format": 3, "version": 1}\n', b"{}\n",
-                                     b'{"format": 1, "version": 1}\n{"serial": 3}\n'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\n",
+        b"5\n",
+        b'{"format": 3, "version": 1}\n',
+        b"{}\n",
+        b'{"format": 1, "version": 1}\n{"serial": 3}\n',
+    ],
+)
 def test_what_is_no_history(place: _Place, content: bytes) -> None:
     place.config.allocate_port()
     place.files[0].write_bytes(content)
@@ -363,9 +382,13 @@ def test_without_a_history() -> None:
         config.at(1)
 
 
-_STEPS = st.lists(st.tuples(
-    st.sampled_from(("add", "remove", "mark", "port", "cert", "disk", "restart")),
-    st.integers(1, 4)), max_size=25)
+_STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("add", "remove", "mark", "port", "cert", "disk", "restart")),
+        st.integers(1, 4),
+    ),
+    max_size=25,
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -421,10 +444,14 @@ def _check_changes(first: ConfigData, last: ConfigData, changes: list[Change]) -
                 assert change is not None
                 if uuid in before and uuid in after:
                     old, new = codec.to_dict(before[uuid]), codec.to_dict(after[uuid])
-                    assert all(old.get(key) != new.get(key) for key in {
-                        *(change.old or {}), *(change.new or {})})
-                    assert {**old, **(change.new or {})} == {**old, **{
-                        key: value for key, value in new.items() if old.get(key) != value}}
+                    assert all(
+                        old.get(key) != new.get(key)
+                        for key in {*(change.old or {}), *(change.new or {})}
+                    )
+                    assert {**old, **(change.new or {})} == {
+                        **old,
+                        **{key: value for key, value in new.items() if old.get(key) != value},
+                    }
     if first.cluster != last.cluster:
         del told["cluster", ""]
     assert not told
@@ -436,10 +463,14 @@ def test_a_group_of_commits_is_written_at_once(tmp_path: Path) -> None:
     commits = []
     for number in range(1, 4):
         state = dataclasses.replace(
-            states[-1], serial_no=number + 1, mtime=float(number),
-            instances={**states[-1].instances, instance_of(number).uuid: instance_of(number)})
-        commits.append(commit_of(
-            states[-1], state, {("instances", instance_of(number).uuid)}, Author(number)))
+            states[-1],
+            serial_no=number + 1,
+            mtime=float(number),
+            instances={**states[-1].instances, instance_of(number).uuid: instance_of(number)},
+        )
+        commits.append(
+            commit_of(states[-1], state, {("instances", instance_of(number).uuid)}, Author(number))
+        )
         states.append(state)
     history.append(commits)
     assert [commit.author.job_id for commit in history.commits()] == [3, 2, 1]
@@ -454,12 +485,12 @@ def test_a_group_of_commits_is_written_at_once(tmp_path: Path) -> None:
 
 def test_private_parameters_are_kept_as_they_were(place: _Place) -> None:
     private = ht.hide({"password": "old"})
-    place.config.add_instance(
-        dataclasses.replace(instance_of(2), osparams_private=private), [], EC)
+    place.config.add_instance(dataclasses.replace(instance_of(2), osparams_private=private), [], EC)
     before = Path(place.path).read_bytes()
     instance = place.config.instance(instance_of(2).uuid)
-    place.config.update_instance(dataclasses.replace(
-        instance, osparams_private=ht.hide({"password": "new"})))
+    place.config.update_instance(
+        dataclasses.replace(instance, osparams_private=ht.hide({"password": "new"}))
+    )
     place.config.update_instance(place.config.instance(instance_of(2).uuid))
     same, changed, _added = place.config.commits()
     assert "osparams_private" not in (same.changes or ())[0].old

@@ -31,8 +31,9 @@ NODES = (uuid_of("node1"), uuid_of("node2"))
 
 def _cluster() -> ConfigData:
     data = small_cluster(enabled_disk_templates=("diskless", "file", "drbd", "plain"))
-    network = empty(dataclasses.replace(
-        network_of(1), network="198.51.1.0/28", gateway="198.51.1.1"))
+    network = empty(
+        dataclasses.replace(network_of(1), network="198.51.1.0/28", gateway="198.51.1.1")
+    )
     return dataclasses.replace(data, networks={NET: network})
 
 
@@ -45,18 +46,34 @@ def _guest(number: int, **changes: Any) -> Instance:
 
 
 def _nic(mac: str, address: str | None) -> Nic:
-    return Nic(mac=mac, ip=address, network=None if address is None else NET, nicparams={},
-               uuid=uuid_of(f"nic-{mac}"))
+    return Nic(
+        mac=mac,
+        ip=address,
+        network=None if address is None else NET,
+        nicparams={},
+        uuid=uuid_of(f"nic-{mac}"),
+    )
 
 
 def _drbd(name: str, port: int, minors: tuple[int, ...], place: int = 0) -> Disk:
     return Disk(
-        dev_type=disk_const.DRBD8, size=1024, uuid=uuid_of(name), iv_name=f"disk/{place}",
+        dev_type=disk_const.DRBD8,
+        size=1024,
+        uuid=uuid_of(name),
+        iv_name=f"disk/{place}",
         serial_no=1,
-        nodes=NODES, logical_id=(*NODES, port, *minors, "secret"),
-        children=tuple(Disk(
-            dev_type=disk_const.PLAIN, size=size, nodes=NODES, logical_id=("vg", f"{name}_{part}"))
-            for size, part in ((1024, "data"), (128, "meta"))))
+        nodes=NODES,
+        logical_id=(*NODES, port, *minors, "secret"),
+        children=tuple(
+            Disk(
+                dev_type=disk_const.PLAIN,
+                size=size,
+                nodes=NODES,
+                logical_id=("vg", f"{name}_{part}"),
+            )
+            for size, part in ((1024, "data"), (128, "meta"))
+        ),
+    )
 
 
 class Jobs(RuleBasedStateMachine):
@@ -122,10 +139,17 @@ class Jobs(RuleBasedStateMachine):
         ec_id = f"job-{number}"
         addresses = iter([*held["ips"], *[None] * len(held["macs"])])
         nics = tuple(_nic(mac, next(addresses)) for mac in held["macs"])
-        disks = [_drbd(f"{number}-{place}", held["ports"][place], minors, place)
-                 for place, minors in enumerate(held["minors"])]
-        self.config.add_instance(dataclasses.replace(
-            _guest(number), nics=nics, disks=tuple(disk.uuid for disk in disks)), disks, ec_id)
+        disks = [
+            _drbd(f"{number}-{place}", held["ports"][place], minors, place)
+            for place, minors in enumerate(held["minors"])
+        ]
+        self.config.add_instance(
+            dataclasses.replace(
+                _guest(number), nics=nics, disks=tuple(disk.uuid for disk in disks)
+            ),
+            disks,
+            ec_id,
+        )
         self.config.release_reservations(ec_id)
         self.done[number] = instance_of(number).uuid
 
@@ -144,8 +168,13 @@ class Jobs(RuleBasedStateMachine):
         number = self._job(data)
         held = self.running[number]
         with pytest.raises(KeyError), self.config.transaction() as change:
-            change.add_instance(dataclasses.replace(_guest(number), nics=tuple(
-                _nic(mac, None) for mac in held["macs"])), [], f"job-{number}")
+            change.add_instance(
+                dataclasses.replace(
+                    _guest(number), nics=tuple(_nic(mac, None) for mac in held["macs"])
+                ),
+                [],
+                f"job-{number}",
+            )
             for uuid in self.done.values():
                 change.remove_instance(uuid)
             raise KeyError
@@ -160,8 +189,11 @@ class Jobs(RuleBasedStateMachine):
     def nothing_is_taken_twice(self) -> None:
         for kind in ("macs", "ips"):
             held = [value for one in self.running.values() for value in one[kind]]
-            had = [nic.mac if kind == "macs" else nic.ip
-                   for uuid in self.done.values() for nic in self.config.instance(uuid).nics]
+            had = [
+                nic.mac if kind == "macs" else nic.ip
+                for uuid in self.done.values()
+                for nic in self.config.instance(uuid).nics
+            ]
             values = [*held, *(value for value in had if value is not None)]
             assert len(values) == len(set(values)), (kind, values)
         for place in (0, 1):
@@ -193,8 +225,13 @@ def test_threads_never_get_the_same() -> None:
     def work(number: int) -> None:
         for turn in range(10):
             ec_id = f"{number}-{turn}"
-            found.append((config.generate_mac(ec_id), config.allocate_minors(NODES[:1], ec_id),
-                          config.allocate_port()))
+            found.append(
+                (
+                    config.generate_mac(ec_id),
+                    config.allocate_minors(NODES[:1], ec_id),
+                    config.allocate_port(),
+                )
+            )
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
     for thread in threads:
@@ -232,9 +269,11 @@ def test_addresses_follow_the_cards() -> None:
     serial = config.network(NET).serial_no
     for address in ("198.51.1.6", "198.51.1.0", "198.51.1.20"):
         try:
-            config.update_instance(dataclasses.replace(
-                config.instance(instance_of(2).uuid),
-                nics=(_nic("aa:00:00:00:00:02", address),)))
+            config.update_instance(
+                dataclasses.replace(
+                    config.instance(instance_of(2).uuid), nics=(_nic("aa:00:00:00:00:02", address),)
+                )
+            )
         except errors.AddressPoolError:
             assert address == "198.51.1.20"
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == ["198.51.1.0"]
@@ -269,8 +308,7 @@ def test_a_name_or_volume_is_taken_once() -> None:
     with pytest.raises(errors.ReservationError, match="vg/a is being taken by another"):
         config.reserve_lv("vg/a", "b")
     config.release_reservations("a")
-    disk = dataclasses.replace(
-        disk_of(2), dev_type=disk_const.PLAIN, logical_id=("vg", "a"))
+    disk = dataclasses.replace(disk_of(2), dev_type=disk_const.PLAIN, logical_id=("vg", "a"))
     config.add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "b")
     with pytest.raises(errors.ReservationError, match="vg/a is already in use"):
         config.reserve_lv("vg/a", "c")

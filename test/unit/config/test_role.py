@@ -13,13 +13,18 @@ from ganeti.utils.master_state import NONE, Epoch
 E1, E2 = Epoch(1, "u1"), Epoch(2, "u2")
 
 
-def standing(master: str = "n1", config: tuple[Epoch, int] = (E1, 5),
-             jobs: tuple[Epoch, int] = (E1, 7), digest: str = "") -> Standing:
+def standing(
+    master: str = "n1",
+    config: tuple[Epoch, int] = (E1, 5),
+    jobs: tuple[Epoch, int] = (E1, 7),
+    digest: str = "",
+) -> Standing:
     return Standing(master, E1, config, jobs, digest)
 
 
-def ballot(count: int, *, me: str = "n1", moving: bool = False,
-           candidates: int | None = None) -> Ballot:
+def ballot(
+    count: int, *, me: str = "n1", moving: bool = False, candidates: int | None = None
+) -> Ballot:
     names = [f"n{number}" for number in range(1, count + 1)]
     return Ballot(me, frozenset(names), frozenset(names[:candidates]) | {me}, moving)
 
@@ -64,21 +69,31 @@ def test_own_node_daemon_is_silent() -> None:
     assert "node daemon of n1 itself" in str(verdict)
 
 
-@pytest.mark.parametrize(("other", "word"), [
-    (standing(config=(E1, 6)), "a newer configuration (6 of epoch 1)"),
-    (standing(config=(E2, 4)), "a newer configuration (4 of epoch 2)"),
-    (standing(jobs=(E1, 8)), "newer jobs (up to 8 of epoch 1)"),
-    (standing(jobs=(E2, 8)), "newer jobs (up to 8 of epoch 2)"),
-])
+@pytest.mark.parametrize(
+    ("other", "word"),
+    [
+        (standing(config=(E1, 6)), "a newer configuration (6 of epoch 1)"),
+        (standing(config=(E2, 4)), "a newer configuration (4 of epoch 2)"),
+        (standing(jobs=(E1, 8)), "newer jobs (up to 8 of epoch 1)"),
+        (standing(jobs=(E2, 8)), "newer jobs (up to 8 of epoch 2)"),
+    ],
+)
 def test_somebody_has_something_newer(other: Standing, word: str) -> None:
     verdict = judge(ballot(3), ("n1", standing()), ("n2", standing()), ("n3", other))
     assert verdict.outcome is Outcome.STALE
     assert f"node n3 has {word}" in str(verdict)
 
 
-@pytest.mark.parametrize("other", [
-    standing(config=(E1, 4)), standing(config=(NONE, 9)), standing(jobs=(NONE, 99)),
-    standing(jobs=(E2, 7)), standing(config=(E2, 9), digest="same")])
+@pytest.mark.parametrize(
+    "other",
+    [
+        standing(config=(E1, 4)),
+        standing(config=(NONE, 9)),
+        standing(jobs=(NONE, 99)),
+        standing(jobs=(E2, 7)),
+        standing(config=(E2, 9), digest="same"),
+    ],
+)
 def test_what_is_not_newer(other: Standing) -> None:
     """Of an epoch that is over, or the same content whoever wrote it."""
     assert judge(ballot(3), ("n1", standing(digest="same")), ("n3", other)).won
@@ -127,10 +142,25 @@ def test_committed() -> None:
 
 
 def test_votes_are_read() -> None:
-    vote = MasterVote(master="N1", epoch="3 u", config_epoch="2 u", config_serial=9,
-                      config_digest="d", queue_epoch="0", last_job=4)
-    assert role.standing(vote) == Standing(
-        "n1", Epoch(3, "u"), (Epoch(2, "u"), 9), (NONE, 4), "d")
+    vote = MasterVote(
+        master="N1",
+        epoch="3 u",
+        config_epoch="2 u",
+        config_serial=9,
+        config_digest="d",
+        queue_epoch="0",
+        last_job=4,
+    )
+    assert role.standing(vote) == Standing("n1", Epoch(3, "u"), (Epoch(2, "u"), 9), (NONE, 4), "d")
     with pytest.raises(errors.ParseError):
-        role.standing(MasterVote(master="n1", epoch="x", config_epoch="0", config_serial=9,
-                                 config_digest="", queue_epoch="0", last_job=4))
+        role.standing(
+            MasterVote(
+                master="n1",
+                epoch="x",
+                config_epoch="0",
+                config_serial=9,
+                config_digest="",
+                queue_epoch="0",
+                last_job=4,
+            )
+        )

@@ -17,10 +17,17 @@ from .role_model import Model, Rules, Violation, explore, initial, walk
 LONG = bool(os.environ.get("GANETI_LONG"))
 
 
-@pytest.mark.parametrize("budget", [
-    # nodes, masters that start, changes, crashes
-    (1, 3, 3, 2), (2, 3, 2, 1), (3, 2, 3, 1), (5, 1, 2, 1),
-    *([(3, 3, 2, 0), (3, 3, 2, 1), (5, 2, 1, 0)] if LONG else [])])
+@pytest.mark.parametrize(
+    "budget",
+    [
+        # nodes, masters that start, changes, crashes
+        (1, 3, 3, 2),
+        (2, 3, 2, 1),
+        (3, 2, 3, 1),
+        (5, 1, 2, 1),
+        *([(3, 3, 2, 0), (3, 3, 2, 1), (5, 2, 1, 0)] if LONG else []),
+    ],
+)
 def test_every_state(budget: tuple[int, int, int, int]) -> None:
     assert explore(Model(budget[0]), initial(*budget)) > 10
 
@@ -33,13 +40,16 @@ def test_long_ways(seed: int, count: int) -> None:
     walk(Model(count), initial(count, 12, 12, 6), source.randrange, 250)
 
 
-@pytest.mark.parametrize(("rules", "budget"), [
-    (Rules(judge_promises=False), (3, 2, 2, 0)),
-    (Rules(fence_own_disk=False), (3, 2, 2, 0)),
-    (Rules(refuse_late=False), (3, 2, 2, 0)),
-    (Rules(compare_epochs=False), (3, 3, 2, 1)),
-    (Rules(count_all=False), (3, 2, 2, 0)),
-])
+@pytest.mark.parametrize(
+    ("rules", "budget"),
+    [
+        (Rules(judge_promises=False), (3, 2, 2, 0)),
+        (Rules(fence_own_disk=False), (3, 2, 2, 0)),
+        (Rules(refuse_late=False), (3, 2, 2, 0)),
+        (Rules(compare_epochs=False), (3, 3, 2, 1)),
+        (Rules(count_all=False), (3, 2, 2, 0)),
+    ],
+)
 def test_every_part_is_needed(rules: Rules, budget: tuple[int, int, int, int]) -> None:
     """Without any one of them something acknowledged gets lost, and the exploration finds it."""
     with pytest.raises(Violation):
@@ -48,7 +58,9 @@ def test_every_part_is_needed(rules: Rules, budget: tuple[int, int, int, int]) -
 
 def test_ways_go_somewhere() -> None:
     """The random ways do what they are to test: several masters, many acknowledged changes."""
-    ends = [walk(Model(5), initial(5, 12, 12, 6), random.Random(seed).randrange, 250)
-            for seed in range(40)]
+    ends = [
+        walk(Model(5), initial(5, 12, 12, 6), random.Random(seed).randrange, 250)
+        for seed in range(40)
+    ]
     assert max(len(state.acked) for state in ends) > 3
     assert max(len(set(state.acked)) for state in ends) > 1

@@ -53,9 +53,15 @@ class _Nodes:
 
 
 def _config(disk: _Disk, nodes: _Nodes | None = None, data: ConfigData | None = None) -> Config:
-    return Config(ConfigStore(
-        "config.data", data or small_cluster(), distribute=nodes, now=lambda: 2000.0,
-        write=disk.write))
+    return Config(
+        ConfigStore(
+            "config.data",
+            data or small_cluster(),
+            distribute=nodes,
+            now=lambda: 2000.0,
+            write=disk.write,
+        )
+    )
 
 
 def _parse(text: bytes) -> ConfigData:
@@ -97,8 +103,7 @@ def test_the_text_is_what_the_codec_says_after_any_change() -> None:
     config.add_group(group_of(7), EC)
     config.allocate_port()
     for text in disk.written:
-        assert json.loads(text) == json.loads(b"".join(
-            Text(_parse(text)).render(_parse(text), ())))
+        assert json.loads(text) == json.loads(b"".join(Text(_parse(text)).render(_parse(text), ())))
     assert _parse(disk.written[-1]) == config.snapshot()
     assert list(config.snapshot().instances) == [instance_of(2).uuid]
 
@@ -144,8 +149,10 @@ def test_a_full_disk_changes_nothing() -> None:
     config.add_instance(instance_of(1), [disk_of(1)], EC)
     before = config.snapshot()
     disk.error = OSError(errno.ENOSPC, "No space left on device")
-    with pytest.raises(errors.ConfigurationError,
-                       match=r"cannot write config.data: No space left on device. Nothing was"):
+    with pytest.raises(
+        errors.ConfigurationError,
+        match=r"cannot write config.data: No space left on device. Nothing was",
+    ):
         config.mark_instance(instance_of(1).uuid, "up")
     assert config.snapshot() is before
     disk.error = None
@@ -161,9 +168,12 @@ def test_many_wait_for_one_write() -> None:
     disk.gate = threading.Event()
     nodes = _Nodes()
     config = _config(disk, nodes)
-    threads = [threading.Thread(
-        target=config.add_instance, args=(instance_of(number), [], EC), daemon=True)
-        for number in range(2, 12)]
+    threads = [
+        threading.Thread(
+            target=config.add_instance, args=(instance_of(number), [], EC), daemon=True
+        )
+        for number in range(2, 12)
+    ]
     threads[0].start()
     _until(disk.entered.is_set)
     for thread in threads[1:]:
@@ -194,8 +204,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
         except errors.ConfigurationError as err:
             told.append(str(err))
 
-    threads = [threading.Thread(target=change, args=(number,), daemon=True)
-               for number in (2, 3, 4)]
+    threads = [threading.Thread(target=change, args=(number,), daemon=True) for number in (2, 3, 4)]
     threads[0].start()
     _until(disk.entered.is_set)
     for thread in threads[1:]:
@@ -214,8 +223,9 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
 
 def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
     disk, nodes = _Disk(), _Nodes()
-    data = small_cluster(5, {4: {"master_candidate": False}, 5: {
-        "master_candidate": False, "offline": True}})
+    data = small_cluster(
+        5, {4: {"master_candidate": False}, 5: {"master_candidate": False, "offline": True}}
+    )
     config = _config(disk, nodes, data)
     config.add_instance(instance_of(1), [disk_of(1)], EC)
     first = nodes.received[-1]
@@ -255,16 +265,20 @@ def test_without_a_majority_the_change_is_not_acknowledged() -> None:
     disk, nodes = _Disk(), _Nodes()
     config = _config(disk, nodes)
     nodes.failures = [
-        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")]
-    with pytest.raises(errors.ConfigurationError,
-                       match=r"only 1 of 3 master candidates have it \(node2.example.com: no"):
+        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
+    ]
+    with pytest.raises(
+        errors.ConfigurationError,
+        match=r"only 1 of 3 master candidates have it \(node2.example.com: no",
+    ):
         config.add_instance(instance_of(1), [disk_of(1)], EC)
     assert _parse(disk.written[-1]) == config.snapshot()
     # Taking them out of service needs no majority of those who are gone.
     with config.transaction() as change:
         for name in ("node2", "node3"):
-            change.update_node(updated(
-                config.node(uuid_of(name)), offline=True, master_candidate=False))
+            change.update_node(
+                updated(config.node(uuid_of(name)), offline=True, master_candidate=False)
+            )
 
 
 def test_who_missed_ssconf_gets_it_with_the_next_change() -> None:
@@ -286,10 +300,10 @@ def test_who_missed_something_is_tried_again() -> None:
     nodes.failures = [
         DistributionFailure(uuid_of("node2"), CONFIG, "no answer"),
         DistributionFailure(uuid_of("node2"), SSCONF, "no answer"),
-        DistributionFailure(uuid_of("node3"), SSCONF, "no answer")]
+        DistributionFailure(uuid_of("node3"), SSCONF, "no answer"),
+    ]
     config.add_instance(instance_of(2), [], EC)
-    assert config.behind() == {
-        uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
+    assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
     nodes.failures = nodes.failures[:2]
     assert not store.catch_up()
     tried = nodes.received[-1]
@@ -311,8 +325,7 @@ def test_who_goes_offline_is_not_waited_for() -> None:
     config = _config(_Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
     config.add_instance(instance_of(2), [], EC)
-    config.update_node(updated(
-        config.node(uuid_of("node2")), offline=True, master_candidate=False))
+    config.update_node(updated(config.node(uuid_of("node2")), offline=True, master_candidate=False))
     assert config._store.catch_up()
     assert config.behind() == {}
 
@@ -329,9 +342,15 @@ def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
 
 def test_a_thread_tries_until_all_have_it() -> None:
     nodes = _Nodes()
-    config = Config(ConfigStore(
-        "config.data", small_cluster(), distribute=nodes, write=_Disk().write,
-        catch_up_s=(0.001, 0.002)))
+    config = Config(
+        ConfigStore(
+            "config.data",
+            small_cluster(),
+            distribute=nodes,
+            write=_Disk().write,
+            catch_up_s=(0.001, 0.002),
+        )
+    )
     for _ in range(2):
         nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
         config.allocate_port()
@@ -346,8 +365,13 @@ def test_a_thread_tries_until_all_have_it() -> None:
 
 def _silent_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]) -> ConfigStore:
     """A store whose thread for nodes that are behind exists, but sleeps for long."""
-    return ConfigStore("config.data", small_cluster(), distribute=nodes, write=_Disk().write,
-                       catch_up_s=(3600.0, 3600.0))
+    return ConfigStore(
+        "config.data",
+        small_cluster(),
+        distribute=nodes,
+        write=_Disk().write,
+        catch_up_s=(3600.0, 3600.0),
+    )
 
 
 def test_commits_do_not_wait_for_who_is_behind() -> None:
@@ -376,7 +400,8 @@ def test_who_is_behind_is_asked_when_the_others_are_no_majority() -> None:
     nodes = _Nodes()
     config = Config(_silent_store(nodes))
     nodes.failures = [
-        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")]
+        DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
+    ]
     with pytest.raises(errors.ConfigurationError, match="only 1 of 3"):
         config.allocate_port()
     nodes.failures = nodes.failures[:1]
@@ -419,8 +444,9 @@ def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     nodes = _Nodes()
     store = _overtaken(nodes)
     config = Config(store)
-    nodes.failures = [DistributionFailure(uuid_of("node2"), what, "no answer")
-                      for what in (CONFIG, SSCONF)]
+    nodes.failures = [
+        DistributionFailure(uuid_of("node2"), what, "no answer") for what in (CONFIG, SSCONF)
+    ]
     config.add_instance(instance_of(2), [], EC)
     nodes.failures = []
     assert not store.catch_up()

@@ -17,20 +17,25 @@ from .samples import instance_of, small_cluster
 
 
 def _apply(old: bytes, parts: list[Any]) -> bytes:
-    return b"".join(part if isinstance(part, bytes) else old[part[0]:part[0] + part[1]]
-                    for part in parts)
+    return b"".join(
+        part if isinstance(part, bytes) else old[part[0] : part[0] + part[1]] for part in parts
+    )
 
 
 def _with(data: ConfigData, numbers: set[int], **changes: Any) -> ConfigData:
     instances = {instance_of(number).uuid: instance_of(number, **changes) for number in numbers}
     return dataclasses.replace(
-        data, serial_no=data.serial_no + 1, instances={**data.instances, **instances})
+        data, serial_no=data.serial_no + 1, instances={**data.instances, **instances}
+    )
 
 
 def _without(data: ConfigData, numbers: set[int]) -> ConfigData:
     gone = {instance_of(number).uuid for number in numbers}
-    return dataclasses.replace(data, serial_no=data.serial_no + 1, instances={
-        uuid: instance for uuid, instance in data.instances.items() if uuid not in gone})
+    return dataclasses.replace(
+        data,
+        serial_no=data.serial_no + 1,
+        instances={uuid: instance for uuid, instance in data.instances.items() if uuid not in gone},
+    )
 
 
 def _keys(numbers: set[int]) -> set[tuple[str, str]]:
@@ -55,9 +60,10 @@ _SETS = st.sets(st.integers(2, 3 * CHUNK), max_size=20)
 
 
 @settings(max_examples=80, deadline=None)
-@given(_SETS | st.just(set(range(2, CHUNK + 10))),
-       st.lists(st.tuples(st.sampled_from(("put", "change", "drop", "cluster")), _SETS),
-                max_size=8))
+@given(
+    _SETS | st.just(set(range(2, CHUNK + 10))),
+    st.lists(st.tuples(st.sampled_from(("put", "change", "drop", "cluster")), _SETS), max_size=8),
+)
 def test_any_changes(first: set[int], steps: list[tuple[str, set[int]]]) -> None:
     data = _with(small_cluster(), first)
     text = Text(data)
@@ -69,7 +75,8 @@ def test_any_changes(first: set[int], steps: list[tuple[str, set[int]]]) -> None
         elif name == "cluster":
             keys = {CLUSTER}
             data = dataclasses.replace(
-                data, cluster=dataclasses.replace(data.cluster, tags=("x", *data.cluster.tags)))
+                data, cluster=dataclasses.replace(data.cluster, tags=("x", *data.cluster.tags))
+            )
         else:
             data = _with(data, numbers, os="linux" if name == "put" else "other")
         new = text.render(data, keys)

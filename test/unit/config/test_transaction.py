@@ -27,9 +27,14 @@ I1, N1, N2 = uuid_of("instance1"), uuid_of("node1"), uuid_of("node2")
 
 
 def _config(data: ConfigData | None = None) -> Config:
-    return Config(ConfigStore(
-        "config.data", data or small_cluster(), now=lambda: 2000.0,
-        write=lambda path, text: None))
+    return Config(
+        ConfigStore(
+            "config.data",
+            data or small_cluster(),
+            now=lambda: 2000.0,
+            write=lambda path, text: None,
+        )
+    )
 
 
 @pytest.fixture
@@ -42,23 +47,38 @@ def config() -> Config:
 
 
 def _drbd(port: int) -> Disk:
-    return Disk(dev_type="drbd", logical_id=(N1, N2, port, 0, 0, "secret"), nodes=(N1, N2),
-                iv_name="disk/0", size=1024, uuid=uuid_of("drbd"), serial_no=1)
+    return Disk(
+        dev_type="drbd",
+        logical_id=(N1, N2, port, 0, 0, "secret"),
+        nodes=(N1, N2),
+        iv_name="disk/0",
+        size=1024,
+        uuid=uuid_of("drbd"),
+        serial_no=1,
+    )
 
 
 def _refusals() -> list[tuple[Callable[[Transaction], object], str]]:
     same_mac = dataclasses.replace(instance_of(2), nics=instance_of(1).nics)
-    unknown_net = dataclasses.replace(instance_of(2), nics=(
-        Nic(mac="aa:00:00:00:00:77", nicparams={}, uuid=uuid_of("n"), network=uuid_of("no")),))
+    unknown_net = dataclasses.replace(
+        instance_of(2),
+        nics=(
+            Nic(mac="aa:00:00:00:00:77", nicparams={}, uuid=uuid_of("n"), network=uuid_of("no")),
+        ),
+    )
     return [
         (lambda c: c.add_instance(instance_of(1), [disk_of(1)], EC), "in use, for the instance"),
-        (lambda c: c.add_instance(instance_of(2, name="instance1.example.com"), [], EC),
-         "instance instance1.example.com exists already"),
+        (
+            lambda c: c.add_instance(instance_of(2, name="instance1.example.com"), [], EC),
+            "instance instance1.example.com exists already",
+        ),
         (lambda c: c.add_instance(instance_of(2, uuid=N1), [], EC), "in use, for the node with"),
         (lambda c: c.add_instance(instance_of(2, uuid=""), [], EC), "has no uuid"),
         (lambda c: c.add_instance(instance_of(2, name=""), [], EC), "has no name"),
-        (lambda c: c.add_instance(instance_of(2, primary_node="x"), [], EC),
-         "instance2.example.com: node x is not in"),
+        (
+            lambda c: c.add_instance(instance_of(2, primary_node="x"), [], EC),
+            "instance2.example.com: node x is not in",
+        ),
         (lambda c: c.add_instance(instance_of(2), [disk_of(2)], EC), "its disks are not those"),
         (lambda c: c.add_instance(same_mac, [], EC), "MAC address aa:00:00:00:00:01 is already"),
         (lambda c: c.add_instance(unknown_net, [], EC), "network .* is not in the configuration"),
@@ -122,7 +142,8 @@ def test_removal_takes_the_disks_and_gives_back_ports() -> None:
     drbd_port = config.allocate_port()
     assert (port, drbd_port) == (11001, 11002)
     config.add_instance(
-        instance_of(2, network_port=port, disks=(uuid_of("drbd"),)), [_drbd(drbd_port)], EC)
+        instance_of(2, network_port=port, disks=(uuid_of("drbd"),)), [_drbd(drbd_port)], EC
+    )
     config.remove_instance(uuid_of("instance2"))
     data = config.snapshot()
     assert (data.instances, data.disks) == ({}, {})
@@ -145,11 +166,16 @@ def test_disks_are_numbered(config: Config) -> None:
     config.add_disk(I1, disk_of(1, 2, iv_name=""), 0)
     disks = config.instance_disks(config.instance(I1))
     assert [disk.uuid for disk in disks] == [
-        disk_of(1, 2).uuid, disk_of(1).uuid, disk_of(1, 1).uuid]
+        disk_of(1, 2).uuid,
+        disk_of(1).uuid,
+        disk_of(1, 1).uuid,
+    ]
     assert [disk.iv_name for disk in disks] == ["disk/0", "disk/1", "disk/2"]
     config.remove_disk(I1, disk_of(1, 2).uuid)
     assert [disk.iv_name for disk in config.instance_disks(config.instance(I1))] == [
-        "disk/0", "disk/1"]
+        "disk/0",
+        "disk/1",
+    ]
     assert disk_of(1, 2).uuid not in config.snapshot().disks
     disk = config.disk(disk_of(1).uuid)
     config.update_disk(dataclasses.replace(disk, size=2048))
@@ -161,8 +187,7 @@ def test_nodes(config: Config) -> None:
     config.add_node(node_of(9), EC)
     config.set_candidate_cert(uuid_of("node9"), "CC:DD")
     assert config.cluster().candidate_certs[uuid_of("node9")] == "CC:DD"
-    config.update_node(dataclasses.replace(
-        config.node(uuid_of("node9")), master_candidate=False))
+    config.update_node(dataclasses.replace(config.node(uuid_of("node9")), master_candidate=False))
     assert uuid_of("node9") not in config.cluster().candidate_certs
     config.remove_node(uuid_of("node9"))
     assert config.node_by_name("node9.example.com") is None
@@ -193,16 +218,23 @@ def test_groups_and_networks(config: Config) -> None:
 
 def test_the_last_group_stays() -> None:
     data = small_cluster()
-    config = _config(dataclasses.replace(data, nodegroups={
-        uuid_of("group1"): group_of(1)}))
+    config = _config(dataclasses.replace(data, nodegroups={uuid_of("group1"): group_of(1)}))
     with pytest.raises(errors.ConfigurationError, match="group1 is the last one"):
         config.remove_group(uuid_of("group1"))
 
 
 def test_filters(config: Config) -> None:
-    rules = [FilterRule(watermark=5, priority=priority, predicates=(), action="ACCEPT",
-                        reason_trail=(), uuid=uuid_of(f"rule{priority}"))
-             for priority in (3, 1, 2)]
+    rules = [
+        FilterRule(
+            watermark=5,
+            priority=priority,
+            predicates=(),
+            action="ACCEPT",
+            reason_trail=(),
+            uuid=uuid_of(f"rule{priority}"),
+        )
+        for priority in (3, 1, 2)
+    ]
     for rule in rules:
         config.put_filter(rule)
     assert [rule.priority for rule in config.filters()] == [1, 2, 3]
@@ -305,13 +337,16 @@ def test_the_port_of_a_dropped_mirror_is_free_again(config):
     assert 11007 in config.cluster().tcpudp_port_pool
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    (lambda c: c.detach_disk(I1, uuid_of("no")), "is not one of its disks"),
-    (lambda c: c.attach_disk(I1, disk_of(1).uuid), "belongs to instance instance1"),
-    (lambda c: c.attach_disk(I1, uuid_of("no")), "is not in the configuration"),
-    (lambda c: c.drop_loose_disk(disk_of(1).uuid), "belongs to instance instance1"),
-    (lambda c: c.replace_disks(I1, [uuid_of("no")]), "is not in the configuration"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda c: c.detach_disk(I1, uuid_of("no")), "is not one of its disks"),
+        (lambda c: c.attach_disk(I1, disk_of(1).uuid), "belongs to instance instance1"),
+        (lambda c: c.attach_disk(I1, uuid_of("no")), "is not in the configuration"),
+        (lambda c: c.drop_loose_disk(disk_of(1).uuid), "belongs to instance instance1"),
+        (lambda c: c.replace_disks(I1, [uuid_of("no")]), "is not in the configuration"),
+    ],
+)
 def test_loose_disks_are_refused(config, change, text):
     before = config.snapshot()
     with pytest.raises(errors.ConfigurationError, match=text), config.transaction() as transaction:

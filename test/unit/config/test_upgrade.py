@@ -28,7 +28,8 @@ STEPS = list(itertools.pairwise(TEXTS))
 
 def _original(version: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        (DATA / "cluster_config" / f"cluster_config_{version}.json").read_text())
+        (DATA / "cluster_config" / f"cluster_config_{version}.json").read_text()
+    )
     return found
 
 
@@ -38,8 +39,20 @@ def _numbered() -> Callable[[], str]:
 
 
 def test_the_steps_are_those_of_the_versions() -> None:
-    assert TEXTS == ["2.7", "2.8", "2.9", "2.10", "2.11", "2.12", "2.13", "2.14", "2.15", "2.16",
-                     "3.0", "3.1"]
+    assert TEXTS == [
+        "2.7",
+        "2.8",
+        "2.9",
+        "2.10",
+        "2.11",
+        "2.12",
+        "2.13",
+        "2.14",
+        "2.15",
+        "2.16",
+        "3.0",
+        "3.1",
+    ]
 
 
 @pytest.mark.parametrize(("before", "after"), STEPS)
@@ -56,8 +69,15 @@ _DIFFERENT = {
     # The file of the next version was made later, by a run which also counted and dated.
     "": {"serial_no", "mtime"},
     # Parameters which we fill in at the end, for all versions at once; names of the version.
-    "cluster": {"hvparams", "diskparams", "ndparams", "nicparams", "enabled_disk_templates",
-                "tcpudp_port_pool", "ipolicy"},
+    "cluster": {
+        "hvparams",
+        "diskparams",
+        "ndparams",
+        "nicparams",
+        "enabled_disk_templates",
+        "tcpudp_port_pool",
+        "ipolicy",
+    },
     # A development version gave these away too early, and took them back.
     "instances": {"ctime", "admin_state_source", "uuid"},
     # In the file of 2.11 an instance lost its time of birth, which its disk gets.
@@ -68,16 +88,21 @@ _DIFFERENT = {
 def _comparable(config: dict[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in config.items() if key not in _DIFFERENT[""]}
     found["cluster"] = {
-        key: value for key, value in found["cluster"].items() if key not in _DIFFERENT["cluster"]}
+        key: value for key, value in found["cluster"].items() if key not in _DIFFERENT["cluster"]
+    }
     for kind in ("instances", "disks"):
         found[kind] = {
             key: {name: value for name, value in item.items() if name not in _DIFFERENT[kind]}
-            for key, item in found.get(kind, {}).items()}
+            for key, item in found.get(kind, {}).items()
+        }
     for instance in found["instances"].values():
         instance["nics"] = [{**nic, "uuid": ""} for nic in instance["nics"]]
-        instance["disks"] = [disk if isinstance(disk, str) else {
-            key: value for key, value in disk.items() if key not in ("uuid", "children")}
-            for disk in instance["disks"]]
+        instance["disks"] = [
+            disk
+            if isinstance(disk, str)
+            else {key: value for key, value in disk.items() if key not in ("uuid", "children")}
+            for disk in instance["disks"]
+        ]
     return found
 
 
@@ -94,15 +119,18 @@ def test_every_version_loads_and_holds_together(version: str, tmp_path: Path) ->
     assert upgrade.version_text(found) == version
     assert data.version == const.CONFIG_VERSION
     assert verify.check(data) == []
-    assert [node.name for node in data.nodes.values() if node.uuid == data.cluster.master_node] \
-        == ["node1.example.com"]
+    assert [node.name for node in data.nodes.values() if node.uuid == data.cluster.master_node] == [
+        "node1.example.com"
+    ]
     assert sorted(instance.name for instance in data.instances.values()) == [
-        f"instance{number}.example.com" for number in (1, 2, 3)]
+        f"instance{number}.example.com" for number in (1, 2, 3)
+    ]
     assert len(data.disks) == 3
     opened = Config.open(str(path))
     if version != upgrade.version_text(const.CONFIG_VERSION):
-        assert json.loads((tmp_path / f"config.data.backup-{version}").read_text()) \
-            == _original(version)
+        assert json.loads((tmp_path / f"config.data.backup-{version}").read_text()) == _original(
+            version
+        )
     # What was written is this version's own, and is not upgraded again.
     assert load(str(path)) == (opened.snapshot(), const.CONFIG_VERSION)
 
@@ -140,8 +168,9 @@ def test_a_broken_old_file_is_refused(version: str, key: str, value: Any) -> Non
 def test_a_missing_key_is_named() -> None:
     config = _original("2.8")
     del config["nodes"]
-    with pytest.raises(errors.ConfigurationError,
-                       match="no configuration of version 2.8: key 'nodes' is missing"):
+    with pytest.raises(
+        errors.ConfigurationError, match="no configuration of version 2.8: key 'nodes' is missing"
+    ):
         upgrade.upgrade(config)
 
 

@@ -21,22 +21,39 @@ def view() -> View:
     names = ("web.example.com", "web2.example.com", "db.a.example.com", "db.b.example.com")
     instances = {
         uuid_of(name): instance_of(number, name=name, uuid=uuid_of(name))
-        for number, name in enumerate(names, start=2)}
+        for number, name in enumerate(names, start=2)
+    }
     instances[instance_of(1).uuid] = instance_of(1)
-    drbd = Disk(dev_type="drbd", size=1, uuid=uuid_of("drbd"), serial_no=1, logical_id=(
-        uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "s"))
+    drbd = Disk(
+        dev_type="drbd",
+        size=1,
+        uuid=uuid_of("drbd"),
+        serial_no=1,
+        logical_id=(uuid_of("node1"), uuid_of("node2"), 11000, 0, 0, "s"),
+    )
     instances[uuid_of("mirrored")] = instance_of(
-        9, name="mirrored", uuid=uuid_of("mirrored"), disks=(drbd.uuid,))
-    return View(dataclasses.replace(
-        data, nodes=nodes, instances=instances,
-        disks={disk_of(1).uuid: disk_of(1), drbd.uuid: drbd}))
+        9, name="mirrored", uuid=uuid_of("mirrored"), disks=(drbd.uuid,)
+    )
+    return View(
+        dataclasses.replace(
+            data,
+            nodes=nodes,
+            instances=instances,
+            disks={disk_of(1).uuid: disk_of(1), drbd.uuid: drbd},
+        )
+    )
 
 
-@pytest.mark.parametrize(("name", "found"), [
-    ("node1", "node1.example.com"), ("node1.example.com", "node1.example.com"),
-    ("NODE1", "node1.example.com"), ("node1.example", "node1.example.com"),
-    (uuid_of("node10"), "node10.example.com"),
-])
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("node1", "node1.example.com"),
+        ("node1.example.com", "node1.example.com"),
+        ("NODE1", "node1.example.com"),
+        ("node1.example", "node1.example.com"),
+        (uuid_of("node10"), "node10.example.com"),
+    ],
+)
 def test_nodes_are_found(view: View, name: str, found: str) -> None:
     assert view.expand_node(name).name == found
 
@@ -49,8 +66,10 @@ def test_nodes_are_not_found(view: View, name: str) -> None:
 
 
 def test_a_misspelt_name_is_guessed(view: View) -> None:
-    with pytest.raises(errors.OpPrereqError,
-                       match=r"instance 'wbe' is not in the cluster\. Did you mean 'web.example"):
+    with pytest.raises(
+        errors.OpPrereqError,
+        match=r"instance 'wbe' is not in the cluster\. Did you mean 'web.example",
+    ):
         view.expand_instance("wbe")
     # Another number is another machine.
     with pytest.raises(errors.OpPrereqError, match="node 'node77' is not in the cluster$"):
@@ -74,13 +93,22 @@ def test_groups_have_exact_names(view: View) -> None:
 
 def test_lists_are_in_natural_order(view: View) -> None:
     assert [node.name for node in view.nodes()] == [
-        "node1.example.com", "node2.example.com", "node10.example.com"]
+        "node1.example.com",
+        "node2.example.com",
+        "node10.example.com",
+    ]
     assert [node.name for node in view.online_nodes()] == [
-        "node1.example.com", "node10.example.com"]
+        "node1.example.com",
+        "node10.example.com",
+    ]
     assert [node.name for node in view.master_candidates()] == [
-        "node1.example.com", "node10.example.com"]
+        "node1.example.com",
+        "node10.example.com",
+    ]
     assert [node.name for node in view.vm_capable_nodes()] == [
-        "node1.example.com", "node2.example.com"]
+        "node1.example.com",
+        "node2.example.com",
+    ]
     assert len(view.group_nodes(uuid_of("default"))) == 3
     assert view.group_nodes(group_of(1).uuid) == ()
     assert view.master_node().name == "node1.example.com"
@@ -120,8 +148,9 @@ def test_order_and_names_follow_any_changes() -> None:
     config.mark_instance(instance_of(7).uuid, "up")
     _check_order(config)
     assert config.expand_instance("instance7").admin_state == "up"
-    config.update_instance(dataclasses.replace(
-        config.instance(instance_of(7).uuid), name="a.example.com"))
+    config.update_instance(
+        dataclasses.replace(config.instance(instance_of(7).uuid), name="a.example.com")
+    )
     _check_order(config)
     assert config.instance_by_name("instance7.example.com") is None
     assert config.expand_instance("a").uuid == instance_of(7).uuid
@@ -139,7 +168,8 @@ def test_order_and_names_follow_any_changes() -> None:
 def _check_order(config: Config) -> None:
     present = config.snapshot().instances
     assert [instance.uuid for instance in config.instances()] == [
-        instance.uuid for instance in View(config.snapshot()).instances()]
+        instance.uuid for instance in View(config.snapshot()).instances()
+    ]
     assert {instance.uuid: instance for instance in config.instances()} == present
     for instance in present.values():
         assert config.instance_by_name(instance.name) is instance

@@ -38,9 +38,15 @@ def modules() -> Iterator[dict[str, ModuleType]]:
 
 def run(script: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
     """A script in the environment that the node daemon gives it."""
-    return subprocess.run([str(DEFINITION / script), *args], cwd=DEFINITION, text=True,
-                          env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", **env},
-                          stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    return subprocess.run(
+        [str(DEFINITION / script), *args],
+        cwd=DEFINITION,
+        text=True,
+        env={"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
 
 
 def needs(*programs: str) -> None:
@@ -51,22 +57,27 @@ def needs(*programs: str) -> None:
 
 # Parameters
 
-@pytest.mark.parametrize("env, problem", [
-    ({}, "parameter image"),
-    ({"OSP_IMAGE": "debian.raw"}, "no absolute path"),
-    ({"OSP_IMAGE": "ftp://host/x"}, "only http and https"),
-    ({"OSP_IMAGE": "http://host/x"}, "parameter checksum: needed"),
-    ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "md5:00"}, "no sha256"),
-    ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "sha256:" + "0" * 63}, "no sha256"),
-    ({"OSP_IMAGE": "/x", "OSP_FORMAT": "vmdk"}, "neither raw nor qcow2"),
-    ({"OSP_IMAGE": "/x", "OSP_GROW": "maybe"}, "neither yes nor no"),
-    ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "/u", "OSP_SSH_KEY": "k"}, "only one of them"),
-    ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "u"}, "no absolute path"),
-    ({"OSP_IMAGE": "/x", "OSP_SSH_KEY": "a\nb"}, "more than one line"),
-    ({"OSP_IMAGE": "/x", "OSP_CACHE_DIR": "c"}, "no absolute path"),
-])
-def test_wrong_parameters_are_named(modules: dict[str, Any], env: dict[str, str],
-                                    problem: str) -> None:
+
+@pytest.mark.parametrize(
+    "env, problem",
+    [
+        ({}, "parameter image"),
+        ({"OSP_IMAGE": "debian.raw"}, "no absolute path"),
+        ({"OSP_IMAGE": "ftp://host/x"}, "only http and https"),
+        ({"OSP_IMAGE": "http://host/x"}, "parameter checksum: needed"),
+        ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "md5:00"}, "no sha256"),
+        ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "sha256:" + "0" * 63}, "no sha256"),
+        ({"OSP_IMAGE": "/x", "OSP_FORMAT": "vmdk"}, "neither raw nor qcow2"),
+        ({"OSP_IMAGE": "/x", "OSP_GROW": "maybe"}, "neither yes nor no"),
+        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "/u", "OSP_SSH_KEY": "k"}, "only one of them"),
+        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "u"}, "no absolute path"),
+        ({"OSP_IMAGE": "/x", "OSP_SSH_KEY": "a\nb"}, "more than one line"),
+        ({"OSP_IMAGE": "/x", "OSP_CACHE_DIR": "c"}, "no absolute path"),
+    ],
+)
+def test_wrong_parameters_are_named(
+    modules: dict[str, Any], env: dict[str, str], problem: str
+) -> None:
     with pytest.raises(modules["settings"].ScriptError, match=problem):
         modules["settings"].read(env)
 
@@ -76,11 +87,14 @@ def test_verify_is_called_as_published() -> None:
     assert run("verify", "parameters", OSP_IMAGE="/x", OSP_GROW="no").returncode == 0
     done = run("verify", "parameters", OSP_IMAGE="x")
     assert (done.returncode, done.stderr) == (
-        1, "image: error: parameter image: 'x' is no absolute path and no address\n")
+        1,
+        "image: error: parameter image: 'x' is no absolute path and no address\n",
+    )
     assert run("verify", "colours").returncode == 1
 
 
 # The image
+
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     asked: list[str] = []
@@ -100,7 +114,8 @@ def web(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     directory.mkdir()
     Handler.asked = []
     server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Handler, directory=str(directory)))
+        ("127.0.0.1", 0), functools.partial(Handler, directory=str(directory))
+    )
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield directory, f"http://127.0.0.1:{server.server_address[1]}"
@@ -116,8 +131,9 @@ def disk(path: Path, mib: int, content: bytes = b"") -> Path:
 
 
 def create(target: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return run("create", DISK_COUNT="1", DISK_0_PATH=str(target), INSTANCE_NAME="web1.example.com",
-               **env)
+    return run(
+        "create", DISK_COUNT="1", DISK_0_PATH=str(target), INSTANCE_NAME="web1.example.com", **env
+    )
 
 
 @pytest.mark.parametrize("kind", ["raw", "qcow2"])
@@ -132,7 +148,7 @@ def test_image_of_a_path(tmp_path: Path, kind: str) -> None:
     assert done.returncode == 0, done.stderr
     written = target.read_bytes()
     # Also the holes of the image are written; behind it the disk is left alone.
-    assert written[:6000] == b"system" * 1000 and not written[6000:2 << 20].strip(b"\0")
+    assert written[:6000] == b"system" * 1000 and not written[6000 : 2 << 20].strip(b"\0")
     assert "no partition table" in done.stdout
 
 
@@ -141,8 +157,21 @@ def test_image_that_does_not_fit_or_refers_to_others(tmp_path: Path) -> None:
     target = disk(tmp_path / "disk", 1)
     done = create(target, OSP_IMAGE=str(disk(tmp_path / "large", 2)))
     assert "the image needs 2 MiB, the disk has 1" in done.stderr
-    subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b",
-                    tmp_path / "disk", tmp_path / "thief"], check=True)
+    subprocess.run(
+        [
+            "qemu-img",
+            "create",
+            "-q",
+            "-f",
+            "qcow2",
+            "-F",
+            "raw",
+            "-b",
+            tmp_path / "disk",
+            tmp_path / "thief",
+        ],
+        check=True,
+    )
     done = create(disk(tmp_path / "disk2", 4), OSP_IMAGE=str(tmp_path / "thief"))
     assert (done.returncode, "refers to another file" in done.stderr) == (1, True)
     assert "no image /nowhere" in create(target, OSP_IMAGE="/nowhere").stderr
@@ -153,57 +182,76 @@ def test_image_from_the_web_is_checked_and_kept(web: tuple[Path, str], tmp_path:
     directory, address = web
     image = disk(directory / "image.raw", 1, b"from the web")
     digest = "sha256:" + hashlib.sha256(image.read_bytes()).hexdigest()
-    env = {"OSP_IMAGE": f"{address}/image.raw", "OSP_CHECKSUM": digest,
-           "OSP_CACHE_DIR": str(tmp_path / "cache")}
+    env = {
+        "OSP_IMAGE": f"{address}/image.raw",
+        "OSP_CHECKSUM": digest,
+        "OSP_CACHE_DIR": str(tmp_path / "cache"),
+    }
     for _ in range(2):
         target = disk(tmp_path / "disk", 1)
         done = create(target, **env)
         assert done.returncode == 0, done.stderr
         assert target.read_bytes().startswith(b"from the web")
-    assert Handler.asked == ["/image.raw"]              # the second one was fetched before
+    assert Handler.asked == ["/image.raw"]  # the second one was fetched before
     (kept,) = [path for path in (tmp_path / "cache").iterdir() if not path.name.startswith(".")]
     kept.write_bytes(b"damaged")
     assert create(disk(tmp_path / "disk", 1), **env).returncode == 0
     assert len(Handler.asked) == 2
     done = create(target, **{**env, "OSP_CHECKSUM": "sha256:" + "0" * 64})
     assert "wanted 0000" in done.stderr
-    done = create(target, **{**env, "OSP_IMAGE": f"{address}/missing",
-                             "OSP_CHECKSUM": "sha256:" + "1" * 64})
+    done = create(
+        target, **{**env, "OSP_IMAGE": f"{address}/missing", "OSP_CHECKSUM": "sha256:" + "1" * 64}
+    )
     assert "File not found" in done.stderr
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name.endswith(".part")]
 
 
 # Partitions
 
+
 def test_gpt_grows(modules: dict[str, Any], tmp_path: Path) -> None:
     needs("sfdisk")
     path = disk(tmp_path / "disk", 8)
-    subprocess.run(["sfdisk", "-q", path], input="label: gpt\nstart=2048, size=2048, type=uefi\n"
-                   "start=4096, size=8192, type=linux, name=root\n", text=True, check=True)
+    subprocess.run(
+        ["sfdisk", "-q", path],
+        input="label: gpt\nstart=2048, size=2048, type=uefi\n"
+        "start=4096, size=8192, type=linux, name=root\n",
+        text=True,
+        check=True,
+    )
     os.truncate(path, 64 << 20)
     assert modules["partitions"].grow(str(path)) == "partition 2 grew from 4 to 61 MiB"
-    table = json.loads(subprocess.run(["sfdisk", "--json", path], capture_output=True, text=True,
-                                      check=True).stdout)["partitiontable"]
+    table = json.loads(
+        subprocess.run(
+            ["sfdisk", "--json", path], capture_output=True, text=True, check=True
+        ).stdout
+    )["partitiontable"]
     first, last = table["partitions"]
-    assert (first["start"], first["size"], last["start"], last["name"]) == (2048, 2048, 4096,
-                                                                            "root")
+    assert (first["start"], first["size"], last["start"], last["name"]) == (
+        2048,
+        2048,
+        4096,
+        "root",
+    )
     assert last["size"] == 61 << 11
-    said = subprocess.run(["sfdisk", "--verify", path], capture_output=True, text=True,
-                          check=False)
+    said = subprocess.run(["sfdisk", "--verify", path], capture_output=True, text=True, check=False)
     assert said.returncode == 0 and "backup GPT" not in said.stderr, said.stderr
     # The copy at the end is good, too.
     with open(path, "r+b") as stream:
         stream.seek(512)
         stream.write(bytes(512))
-    assert "root" in subprocess.run(["sfdisk", "-d", path], capture_output=True, text=True,
-                                    check=True).stdout
+    assert (
+        "root"
+        in subprocess.run(["sfdisk", "-d", path], capture_output=True, text=True, check=True).stdout
+    )
 
 
 def test_gpt_of_the_same_size_and_damaged_ones(modules: dict[str, Any], tmp_path: Path) -> None:
     needs("sfdisk")
     path = disk(tmp_path / "disk", 8)
-    subprocess.run(["sfdisk", "-q", path], input="label: gpt\nstart=2048, type=linux\n", text=True,
-                   check=True)
+    subprocess.run(
+        ["sfdisk", "-q", path], input="label: gpt\nstart=2048, type=linux\n", text=True, check=True
+    )
     assert "to the end already" in modules["partitions"].grow(str(path))
     for at in (512 + 24, 1024 + 40):
         data = bytearray(path.read_bytes())
@@ -216,12 +264,17 @@ def test_gpt_of_the_same_size_and_damaged_ones(modules: dict[str, Any], tmp_path
 def test_dos_table_grows(modules: dict[str, Any], tmp_path: Path) -> None:
     needs("sfdisk")
     path = disk(tmp_path / "disk", 8)
-    subprocess.run(["sfdisk", "-q", path], input="label: dos\nstart=2048, size=4096\n"
-                   "start=8192, size=4096, type=83, bootable\n", text=True, check=True)
+    subprocess.run(
+        ["sfdisk", "-q", path],
+        input="label: dos\nstart=2048, size=4096\nstart=8192, size=4096, type=83, bootable\n",
+        text=True,
+        check=True,
+    )
     os.truncate(path, 16 << 20)
     assert modules["partitions"].grow(str(path)) == "partition 2 grew from 2 to 12 MiB"
-    table = subprocess.run(["sfdisk", "-d", path], capture_output=True, text=True,
-                           check=True).stdout
+    table = subprocess.run(
+        ["sfdisk", "-d", path], capture_output=True, text=True, check=True
+    ).stdout
     assert "start=        8192, size=       24576, type=83, bootable" in table
     assert modules["partitions"].grow(str(path)) == "partition 2 goes to the end already"
     assert modules["partitions"].grow(str(disk(tmp_path / "empty", 1))) == "no partition table"
@@ -229,17 +282,26 @@ def test_dos_table_grows(modules: dict[str, Any], tmp_path: Path) -> None:
 
 # The seed
 
-ENV = {"INSTANCE_NAME": "web1.example.com", "INSTANCE_UUID": "0f4c", "NIC_COUNT": "2",
-       "NIC_0_MAC": "AA:00:00:00:00:01", "NIC_0_IP": "192.0.2.7",
-       "NIC_0_NETWORK_SUBNET": "192.0.2.0/24", "NIC_0_NETWORK_GATEWAY": "192.0.2.1",
-       "NIC_1_MAC": "aa:00:00:00:00:02"}
+ENV = {
+    "INSTANCE_NAME": "web1.example.com",
+    "INSTANCE_UUID": "0f4c",
+    "NIC_COUNT": "2",
+    "NIC_0_MAC": "AA:00:00:00:00:01",
+    "NIC_0_IP": "192.0.2.7",
+    "NIC_0_NETWORK_SUBNET": "192.0.2.0/24",
+    "NIC_0_NETWORK_GATEWAY": "192.0.2.1",
+    "NIC_1_MAC": "aa:00:00:00:00:02",
+}
 
 
 def test_network_of_the_seed(modules: dict[str, Any]) -> None:
     cards = modules["seed"].network(ENV)["ethernets"]
     assert cards["nic0"] == {
-        "match": {"macaddress": "aa:00:00:00:00:01"}, "set-name": "eth0",
-        "addresses": ["192.0.2.7/24"], "routes": [{"to": "0.0.0.0/0", "via": "192.0.2.1"}]}
+        "match": {"macaddress": "aa:00:00:00:00:01"},
+        "set-name": "eth0",
+        "addresses": ["192.0.2.7/24"],
+        "routes": [{"to": "0.0.0.0/0", "via": "192.0.2.1"}],
+    }
     assert cards["nic1"]["dhcp4"] is True
 
 
@@ -252,14 +314,20 @@ def test_file_system_of_the_seed(modules: dict[str, Any], tmp_path: Path, mib: i
     files |= {"large": bytes(range(256)) * 800, "empty": b"", "thirteen-char": b"x"}
     path = disk(tmp_path / "seed", mib)
     modules["seed"].write(str(path), files)
-    checked = subprocess.run(["fsck.fat", "-n", "-v", path], capture_output=True, text=True,
-                             check=False)
+    checked = subprocess.run(
+        ["fsck.fat", "-n", "-v", path], capture_output=True, text=True, check=False
+    )
     assert checked.returncode == 0, checked.stdout
     for name, content in files.items():
-        assert subprocess.run(["mtype", "-i", path, f"::{name}"], capture_output=True,
-                              check=True).stdout == content
-    label = subprocess.run(["blkid", "-p", "-o", "export", path], capture_output=True, text=True,
-                           check=True).stdout
+        assert (
+            subprocess.run(
+                ["mtype", "-i", path, f"::{name}"], capture_output=True, check=True
+            ).stdout
+            == content
+        )
+    label = subprocess.run(
+        ["blkid", "-p", "-o", "export", path], capture_output=True, text=True, check=True
+    ).stdout
     assert "LABEL=CIDATA" in label and "TYPE=vfat" in label
     user = files["user-data"].decode()
     assert user.startswith("#cloud-config\n") and "ssh-ed25519 AAAA me" in user
@@ -273,15 +341,23 @@ def test_seed_disk_that_is_too_small(modules: dict[str, Any]) -> None:
 
 def test_create_and_rename_write_the_seed(tmp_path: Path) -> None:
     needs("qemu-img", "mtype")
-    env = {"DISK_COUNT": "2", "DISK_0_PATH": str(disk(tmp_path / "disk", 1)),
-           "DISK_1_PATH": str(disk(tmp_path / "seed", 1)), "DISK_1_NAME": "cidata",
-           "OSP_IMAGE": str(disk(tmp_path / "image", 1, b"x")), **ENV}
+    env = {
+        "DISK_COUNT": "2",
+        "DISK_0_PATH": str(disk(tmp_path / "disk", 1)),
+        "DISK_1_PATH": str(disk(tmp_path / "seed", 1)),
+        "DISK_1_NAME": "cidata",
+        "OSP_IMAGE": str(disk(tmp_path / "image", 1, b"x")),
+        **ENV,
+    }
     assert run("create", **env).returncode == 0
-    done = run("rename", **{**env, "INSTANCE_NAME": "db1.example.com",
-                            "OLD_INSTANCE_NAME": "web1.example.com"})
+    done = run(
+        "rename",
+        **{**env, "INSTANCE_NAME": "db1.example.com", "OLD_INSTANCE_NAME": "web1.example.com"},
+    )
     assert done.returncode == 0, done.stderr
-    meta = subprocess.run(["mtype", "-i", tmp_path / "seed", "::meta-data"], capture_output=True,
-                          check=True).stdout
+    meta = subprocess.run(
+        ["mtype", "-i", tmp_path / "seed", "::meta-data"], capture_output=True, check=True
+    ).stdout
     assert json.loads(meta)["local-hostname"] == "db1.example.com"
     del env["DISK_1_NAME"]
     assert "need a disk named cidata" in run("create", **env, OSP_SSH_KEY="k").stderr
@@ -292,8 +368,16 @@ def test_export_and_import(tmp_path: Path) -> None:
     for size, problem in ((1, ""), (2, "larger than")):
         os.truncate(source, size << 20)
         piped = subprocess.run(
-            f"{DEFINITION}/export | {DEFINITION}/import", shell=True, capture_output=True,
-            text=True, check=False, env={"PATH": os.environ["PATH"], "EXPORT_DEVICE": str(source),
-                                         "IMPORT_DEVICE": str(target)})
+            f"{DEFINITION}/export | {DEFINITION}/import",
+            shell=True,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={
+                "PATH": os.environ["PATH"],
+                "EXPORT_DEVICE": str(source),
+                "IMPORT_DEVICE": str(target),
+            },
+        )
         assert (problem in piped.stderr) if problem else piped.returncode == 0
         assert target.read_bytes()[:4] == b"data" and target.stat().st_size == 1 << 20

@@ -20,16 +20,23 @@ def test_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     assert format_line(COMMON, 951786000.0) == (
-        '192.0.2.1 - jack [29/Feb/2000:01:00:00 +0000] "GET /2/info HTTP/1.1" 200 12 "-"'
-        ' "curl/8"\n')
+        '192.0.2.1 - jack [29/Feb/2000:01:00:00 +0000] "GET /2/info HTTP/1.1" 200 12 "-" "curl/8"\n'
+    )
 
 
 def test_nobody_writes_in_anothers_name() -> None:
-    line = format_line(COMMON._replace(line='GET /"x HTTP/1.1\n', agent="a\\\x1b[0m\r\n1.2.3.4 -",
-                                       user="a b", sent=0), 0.0)
+    line = format_line(
+        COMMON._replace(
+            line='GET /"x HTTP/1.1\n', agent="a\\\x1b[0m\r\n1.2.3.4 -", user="a b", sent=0
+        ),
+        0.0,
+    )
     assert line.count("\n") == 1 and line.endswith("\n") and "\x1b" not in line
-    assert re.fullmatch(r'\S+ - \S+ \[[^]]+\] "(\\.|[^"\\])*" \d+ (\d+|-) "(\\.|[^"\\])*"'
-                        r' "(\\.|[^"\\])*"\n', line)
+    assert re.fullmatch(
+        r'\S+ - \S+ \[[^]]+\] "(\\.|[^"\\])*" \d+ (\d+|-) "(\\.|[^"\\])*"'
+        r' "(\\.|[^"\\])*"\n',
+        line,
+    )
 
 
 def test_the_file(tmp_path: Path) -> None:

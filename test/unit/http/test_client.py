@@ -51,7 +51,8 @@ def test_nothing_to_do(asker):
 def test_outcomes_keep_their_order(lab, asker):
     requests = [ask(lab, body=b"%d" % number) for number in range(40)]
     assert [reply.body for reply in asker.perform(requests)] == [
-        b"%d" % number for number in range(40)]
+        b"%d" % number for number in range(40)
+    ]
 
 
 def test_more_requests_than_places(lab):
@@ -67,8 +68,12 @@ def test_the_kernel_watches_connections_that_are_kept(lab, asker, monkeypatch):
     def spy(descriptor, purpose):
         result = original(descriptor, purpose)
         with socket.socket(fileno=os.dup(descriptor)) as connection:
-            seen.append((connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
-                         connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)))
+            seen.append(
+                (
+                    connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE),
+                    connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT),
+                )
+            )
         return result
 
     monkeypatch.setattr(client, "watch_peer", spy)
@@ -95,8 +100,7 @@ def test_sessions_are_resumed(lab, asker, count):
 def test_sessions_are_shared_between_threads(lab, asker):
     assert asker.perform([ask(lab, "resumed")])[0].body == b"False"
     found = []
-    thread = threading.Thread(
-        target=lambda: found.extend(asker.perform([ask(lab, "resumed")])))
+    thread = threading.Thread(target=lambda: found.extend(asker.perform([ask(lab, "resumed")])))
     thread.start()
     thread.join()
     assert found[0].body == b"True"
@@ -131,7 +135,8 @@ def test_every_kind_of_failure(lab, asker, deaf, closed, pad):
 def test_slow_ones_do_not_hold_up_others(lab, asker):
     done = []
     thread = threading.Thread(
-        target=lambda: done.append(asker.perform([ask(lab, "sleep", b"3")] * 2)))
+        target=lambda: done.append(asker.perform([ask(lab, "sleep", b"3")] * 2))
+    )
     thread.start()
     lab.wait_for_log("sleeping")
     for _ in range(5):
@@ -193,6 +198,7 @@ def test_many_threads_and_no_descriptor_left(lab, asker):
 def test_high_descriptors(lab, asker):
     """More than 1024 open files: the master has thousands of clients."""
     import resource
+
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, hard), hard))
     held = []
@@ -214,7 +220,10 @@ def test_public_authorities_are_not_trusted(lab, asker):
     transfer.handle.setopt(pycurl.DEBUGFUNCTION, lambda kind, data: told.append(str(data)))
     transfer.handle.perform()
     assert transfer.reply().status == 200
-    about = [line for line in told if lab.server_pem in line or "CApath" in line
-             or "certificates in" in line]
+    about = [
+        line
+        for line in told
+        if lab.server_pem in line or "CApath" in line or "certificates in" in line
+    ]
     assert about
     assert not [line for line in about if "/etc/ssl" in line or "/usr" in line]

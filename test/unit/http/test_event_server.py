@@ -86,8 +86,12 @@ def test_keep_alive_and_pipelining(start: Start) -> None:
         sock.sendall(request())
         status, headers, body = receive_answer(sock)
         assert (status, body) == (200, b"GET 0") and headers["connection"] == "keep-alive"
-        sock.sendall(request("/", "PUT", b"abc") + request("/no") + b"\r\n"
-                     + request("/", "POST", b"x" * 1000, "Connection: close"))
+        sock.sendall(
+            request("/", "PUT", b"abc")
+            + request("/no")
+            + b"\r\n"
+            + request("/", "POST", b"x" * 1000, "Connection: close")
+        )
         text = receive_all(sock).decode()
     assert re.findall(r"HTTP/1.1 (\d+)", text) == ["200", "403", "200"]
     assert text.index("PUT 3") < text.index("Forbidden") < text.index("POST 1000")
@@ -109,8 +113,10 @@ def test_head_and_chunks_and_continue(start: Start) -> None:
         sock.sendall(request("/", "HEAD"))
         data = sock.recv(65536)
         assert b"Content-Length: 6" in data and data.endswith(b"\r\n\r\n")
-        sock.sendall(request("/", "PUT", b"", "Transfer-Encoding: chunked")
-                     + b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: z\r\n\r\n")
+        sock.sendall(
+            request("/", "PUT", b"", "Transfer-Encoding: chunked")
+            + b"3\r\nabc\r\n2;x=y\r\nde\r\n0\r\nTrailer: z\r\n\r\n"
+        )
         assert receive_answer(sock)[2] == b"PUT 5"
         sock.sendall(request("/", "PUT", b"", "Expect: 100-continue", "Content-Length: 2"))
         assert sock.recv(65536) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -121,8 +127,15 @@ def test_head_and_chunks_and_continue(start: Start) -> None:
 def test_a_refused_body_is_not_wanted(start: Start) -> None:
     lab = start()
     with lab.connect() as sock:
-        sock.sendall(request("/no", "PUT", b"", "Expect: 100-continue",
-                             f"Content-Length: {messages.MAX_BODY_BYTES}"))
+        sock.sendall(
+            request(
+                "/no",
+                "PUT",
+                b"",
+                "Expect: 100-continue",
+                f"Content-Length: {messages.MAX_BODY_BYTES}",
+            )
+        )
         text = receive_all(sock)
     assert text.startswith(b"HTTP/1.1 403") and b"X-Why: so" in text and b"100 Continue" not in text
     # Who sends it all the same still sees the answer.
@@ -131,19 +144,23 @@ def test_a_refused_body_is_not_wanted(start: Start) -> None:
         assert b"202 Accepted" in receive_all(sock)
 
 
-@pytest.mark.parametrize(("data", "status"), [
-    (b"GET\r\n\r\n", 400),
-    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
-    (b"\xff" * 100 + b"\r\n\r\n", 400),
-    (b"GET / HTTP/3.0\r\n\r\n", 505),
-    (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
-    (request("/", "PUT", b"", "Content-Length: 99999999"), 413),
-    (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"zz\r\n", 400),
-    (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"1\r\nabc\r\n", 400),
-    (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"fffffff\r\n", 413),
-])
-def test_nonsense_is_answered_and_the_connection_ends(start: Start, data: bytes,
-                                                      status: int) -> None:
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+        (b"\xff" * 100 + b"\r\n\r\n", 400),
+        (b"GET / HTTP/3.0\r\n\r\n", 505),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"y" * 70_000 + b"\r\n\r\n", 431),
+        (request("/", "PUT", b"", "Content-Length: 99999999"), 413),
+        (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"zz\r\n", 400),
+        (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"1\r\nabc\r\n", 400),
+        (request("/", "PUT", b"", "Transfer-Encoding: chunked") + b"fffffff\r\n", 413),
+    ],
+)
+def test_nonsense_is_answered_and_the_connection_ends(
+    start: Start, data: bytes, status: int
+) -> None:
     lab = start()
     with lab.connect() as sock:
         sock.sendall(data)
@@ -192,8 +209,12 @@ def test_large_answers_share_what_there_is(start: Start) -> None:
 
 def test_a_client_that_leaves(start: Start) -> None:
     lab = start()
-    for data in (b"", b"GET /", request("/", "PUT", b"", "Content-Length: 5") + b"ab",
-                 request("/large")):
+    for data in (
+        b"",
+        b"GET /",
+        request("/", "PUT", b"", "Content-Length: 5") + b"ab",
+        request("/large"),
+    ):
         sock = lab.connect()
         sock.sendall(data)
         sock.close()

@@ -33,8 +33,7 @@ def outcomes(lab, asker):
 
 
 def all_answered(lab, asker):
-    return all(isinstance(one, client.Reply) and one.status == 200
-               for one in outcomes(lab, asker))
+    return all(isinstance(one, client.Reply) and one.status == 200 for one in outcomes(lab, asker))
 
 
 def test_step_by_step_no_call_fails(lab):

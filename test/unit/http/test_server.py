@@ -27,6 +27,7 @@ def own_lab(tmp_path):
     def make(**limits):
         labs.append(Lab(str(tmp_path), server.Limits(**limits)))
         return labs[-1]
+
     yield make
     for each in labs:
         each.close()
@@ -62,19 +63,22 @@ def test_post_is_as_good_as_put(lab):
     assert raw_request(lab, data).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-@pytest.mark.parametrize(("data", "status"), [
-    (b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", 400),
-    (b"PUT echo HTTP/1.1\r\n\r\n", 400),
-    (b"nonsense\r\n\r\n", 400),
-    (b"\x00\xff\xfe\r\n\r\n", 400),
-    (b"PUT /echo HTTP/1.1\r\nno colon\r\n\r\n", 400),
-    (b"PUT /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
-    (b"PUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nabc", 400),
-    (b"PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
-    (b"PUT /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
-    (b"PUT /echo HTTP/1.1\r\nX: " + b"y" * 20000 + b"\r\n\r\n", 431),
-    (b"PUT /unknown HTTP/1.1\r\n\r\n", 404),
-])
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (b"GET /echo HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+        (b"PUT echo HTTP/1.1\r\n\r\n", 400),
+        (b"nonsense\r\n\r\n", 400),
+        (b"\x00\xff\xfe\r\n\r\n", 400),
+        (b"PUT /echo HTTP/1.1\r\nno colon\r\n\r\n", 400),
+        (b"PUT /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"PUT /echo HTTP/1.1\r\nContent-Length: 1\r\n\r\nabc", 400),
+        (b"PUT /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (b"PUT /echo HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", 413),
+        (b"PUT /echo HTTP/1.1\r\nX: " + b"y" * 20000 + b"\r\n\r\n", 431),
+        (b"PUT /unknown HTTP/1.1\r\n\r\n", 404),
+    ],
+)
 def test_bad_requests(lab, data, status):
     assert raw_request(lab, data).startswith(b"HTTP/1.1 %d " % status)
     alive(lab)

@@ -20,8 +20,14 @@ Nonsense
 
 def test_node_info() -> None:
     assert base.linux_node_info(MEMINFO, 8, 2, 1) == {
-        "memory_total": 16000, "memory_free": 5500, "memory_dom0": 10500, "cpu_total": 8,
-        "cpu_nodes": 2, "cpu_sockets": 1, "cpu_dom0": 1}
+        "memory_total": 16000,
+        "memory_free": 5500,
+        "memory_dom0": 10500,
+        "cpu_total": 8,
+        "cpu_nodes": 2,
+        "cpu_sockets": 1,
+        "cpu_dom0": 1,
+    }
 
 
 def test_strange_meminfo() -> None:
@@ -37,4 +43,8 @@ def test_this_machine() -> None:
 
 def test_wire_form() -> None:
     assert base.InstanceInfo("web1", 7, 128, 2, base.RUNNING, 1.5).to_wire() == {
-        "memory": 128, "vcpus": 2, "state": 0, "time": 1.5}
+        "memory": 128,
+        "vcpus": 2,
+        "state": 0,
+        "time": 1.5,
+    }

@@ -26,9 +26,18 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def guest(name: str = "web1", memory_mib: int = 128) -> FilledInstance:
     return FilledInstance(
-        name=name, primary_node="n", os="tiny", hypervisor="fake", hvparams={},
-        beparams={"maxmem": memory_mib, "minmem": 64, "vcpus": 2}, admin_state="up",
-        admin_state_source="admin", disks_active=True, uuid=UUID, serial_no=1)
+        name=name,
+        primary_node="n",
+        os="tiny",
+        hypervisor="fake",
+        hvparams={},
+        beparams={"maxmem": memory_mib, "minmem": 64, "vcpus": 2},
+        admin_state="up",
+        admin_state_source="admin",
+        disks_active=True,
+        uuid=UUID,
+        serial_no=1,
+    )
 
 
 def test_registry() -> None:
@@ -54,8 +63,12 @@ def test_life(root: Path) -> None:
     fake.stop("web1", {})
     fake.stop("web1", {}, force=True)
     assert not fake.is_running("web1")
-    for verb in (lambda: fake.reboot(guest(), timeout_s=1), lambda: fake.migratable(guest()),
-                 lambda: fake.balloon_memory(guest(), 1), lambda: fake.migration_info(guest())):
+    for verb in (
+        lambda: fake.reboot(guest(), timeout_s=1),
+        lambda: fake.migratable(guest()),
+        lambda: fake.balloon_memory(guest(), 1),
+        lambda: fake.migration_info(guest()),
+    ):
         with pytest.raises(errors.HypervisorError, match="web1 is not running"):
             verb()
 

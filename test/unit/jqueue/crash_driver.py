@@ -27,12 +27,31 @@ import traceback
 import load
 
 NAMES = (
-    "archive job", "create journal", "flush directory", "flush file", "flush journal",
-    "remove journal", "remove drain", "rename file", "write file", "write journal", "rpc archive",
-    "rpc archive answered", "rpc drain", "rpc drain answered", "rpc inventory",
-    "rpc inventory answered", "rpc update", "rpc update answered", "copy create journal",
-    "copy flush directory", "copy flush journal", "copy remove journal", "copy rename file",
-    "copy write file", "copy write journal",
+    "archive job",
+    "create journal",
+    "flush directory",
+    "flush file",
+    "flush journal",
+    "remove journal",
+    "remove drain",
+    "rename file",
+    "write file",
+    "write journal",
+    "rpc archive",
+    "rpc archive answered",
+    "rpc drain",
+    "rpc drain answered",
+    "rpc inventory",
+    "rpc inventory answered",
+    "rpc update",
+    "rpc update answered",
+    "copy create journal",
+    "copy flush directory",
+    "copy flush journal",
+    "copy remove journal",
+    "copy rename file",
+    "copy write file",
+    "copy write journal",
 )
 
 
@@ -117,10 +136,13 @@ def main() -> None:
     step = first
     while attempt(f"{base}/step-{step}", Killer(step, note), Killer(step % 23 + 1, note)):
         step += stride
-    for place, name in list(enumerate(NAMES))[first - 1::stride]:
+    for place, name in list(enumerate(NAMES))[first - 1 :: stride]:
         for occurrence in (1, 2):
-            attempt(f"{base}/named-{place}-{occurrence}", Killer(occurrence, note, name),
-                    Killer(place + occurrence, note))
+            attempt(
+                f"{base}/named-{place}-{occurrence}",
+                Killer(occurrence, note, name),
+                Killer(place + occurrence, note),
+            )
     with open(note) as stream:
         print(" ".join(sorted({line.strip().replace(" ", "-") for line in stream})))
     print(f"ok {step}")

@@ -137,8 +137,14 @@ class Run:
         self.died = threading.Event()
         self.hold = threading.Event()
         self._transport = Transport(directory, inject)
-        self.queue = JobQueue(self.store, self._execute, transport=self._transport,
-                              locks=self.locks, max_running=3, fatal=self.died.set)
+        self.queue = JobQueue(
+            self.store,
+            self._execute,
+            transport=self._transport,
+            locks=self.locks,
+            max_running=3,
+            fatal=self.died.set,
+        )
         replicator = self.queue.engine.replicator
         assert replicator is not None
         replicator._retry_s = 0.01
@@ -147,8 +153,14 @@ class Run:
     def _execute(self, op: OpCode, callbacks: Callbacks) -> Any:
         words = (op.comment or "").split()
         if "locked" in words:
-            self.locks.acquire(callbacks.owner, Level.INSTANCE, ["web"], shared=False,
-                               priority=callbacks.priority, cancelled=callbacks.check_cancel)
+            self.locks.acquire(
+                callbacks.owner,
+                Level.INSTANCE,
+                ["web"],
+                shared=False,
+                priority=callbacks.priority,
+                cancelled=callbacks.check_cancel,
+            )
         try:
             callbacks.notify_start()
             os.write(self._executed, f"{callbacks.owner.job_id} {op.comment}\n".encode())
@@ -226,10 +238,16 @@ def work(run: Run) -> None:
 
     thread = threading.Thread(target=singles)
     thread.start()
-    results = queue.submit_many([
-        [op_of("many 0")], [op_of("many 1", [[-1, []]])], [op_of("many 2", [[-1, ["success"]]])],
-        [op_of("many 3 locked")], [op_of("many 4 fails"), op_of("never")],
-        [op_of("many 5 submits")]])
+    results = queue.submit_many(
+        [
+            [op_of("many 0")],
+            [op_of("many 1", [[-1, []]])],
+            [op_of("many 2", [[-1, ["success"]]])],
+            [op_of("many 3 locked")],
+            [op_of("many 4 fails"), op_of("never")],
+            [op_of("many 5 submits")],
+        ]
+    )
     ids = [int(answer) if accepted else None for accepted, answer in results]
     for job_id in ids:
         if job_id is not None:
@@ -304,15 +322,18 @@ def check(directory: str, run: Run) -> None:
     assert not twice, f"ran twice: {twice}"
     never = [line for line in counted if line.endswith("never")]
     assert not never, f"ran in spite of all: {never}"
-    left = [name for name in os.listdir(f"{directory}/queue")
-            if name.startswith(("journal-", ".queue-", ".drain", ".version"))]
+    left = [
+        name
+        for name in os.listdir(f"{directory}/queue")
+        if name.startswith(("journal-", ".queue-", ".drain", ".version"))
+    ]
     assert not left, left
 
 
 def whole(directory: str) -> None:
     """Every file that other programs may read can be read."""
     for parent, _dirs, names in os.walk(directory):
-        for name in names:      # directories are foreign
+        for name in names:  # directories are foreign
             if re.fullmatch(r"job-[0-9]+", name) and not parent.endswith("/notes"):
                 with open(f"{parent}/{name}") as stream:
                     assert jobs.decode(stream.read()).id == int(name[4:])

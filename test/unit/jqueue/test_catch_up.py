@@ -50,7 +50,8 @@ def away() -> Away:
 def equal(directory: Path) -> bool:
     try:
         return queue_inventory.take(str(directory / "queue")) == queue_inventory.take(
-            str(directory / load.CANDIDATE))
+            str(directory / load.CANDIDATE)
+        )
     except OSError:
         return False
 
@@ -62,8 +63,12 @@ def started(directory: Path, away: Away) -> load.Run:
 
 
 def some_jobs(run: load.Run, count: int = 5) -> list[int]:
-    ids = [int(answer) for _, answer in run.queue.submit_many(
-        [[op_of(f"number {number}")] for number in range(count)])]
+    ids = [
+        int(answer)
+        for _, answer in run.queue.submit_many(
+            [[op_of(f"number {number}")] for number in range(count)]
+        )
+    ]
     for job_id in ids:
         assert run.wait(job_id) == "success"
     return ids
@@ -148,8 +153,9 @@ def test_damage_is_found_when_somebody_asks(tmp_path: Path, away: Away) -> None:
     run.stop()
 
 
-def test_jobs_that_nobody_knows(tmp_path: Path, away: Away, caplog: pytest.LogCaptureFixture
-                                ) -> None:
+def test_jobs_that_nobody_knows(
+    tmp_path: Path, away: Away, caplog: pytest.LogCaptureFixture
+) -> None:
     """They are from a time that was undone; a successor must not find them."""
     run = started(tmp_path, away)
     ids = some_jobs(run, 12)
@@ -184,7 +190,8 @@ def test_a_damaged_file_of_the_master_does_not_stop_it(tmp_path: Path, away: Awa
 
 
 def test_a_queue_that_cannot_be_read_is_tried_again(
-        tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = started(tmp_path, away)
     some_jobs(run)
     until(lambda: equal(tmp_path))

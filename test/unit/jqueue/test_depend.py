@@ -12,22 +12,25 @@ from ganeti.jqueue.depend import Verdict, Waiting, decide, resolve
 STATES = {1: "success", 2: "error", 3: "canceled", 4: "running", 5: "queued"}
 
 
-@pytest.mark.parametrize(("depends", "verdict"), [
-    (None, Verdict.GO),
-    ([], Verdict.GO),
-    ([[1, []]], Verdict.GO),
-    ([[1, ["success"]]], Verdict.GO),
-    ([[1, ["error"]]], Verdict.FAIL),
-    ([[2, []]], Verdict.FAIL),
-    ([[2, ["error"]]], Verdict.GO),
-    ([[2, ["success", "error", "canceled"]]], Verdict.GO),
-    ([[3, []]], Verdict.CANCEL),
-    ([[3, ["canceled"]]], Verdict.GO),
-    ([[4, ["success"]]], Verdict.WAIT),
-    ([[1, []], [5, []]], Verdict.WAIT),
-    ([[4, []], [2, []]], Verdict.FAIL),
-    ([[99, ["success"]]], Verdict.FAIL),
-])
+@pytest.mark.parametrize(
+    ("depends", "verdict"),
+    [
+        (None, Verdict.GO),
+        ([], Verdict.GO),
+        ([[1, []]], Verdict.GO),
+        ([[1, ["success"]]], Verdict.GO),
+        ([[1, ["error"]]], Verdict.FAIL),
+        ([[2, []]], Verdict.FAIL),
+        ([[2, ["error"]]], Verdict.GO),
+        ([[2, ["success", "error", "canceled"]]], Verdict.GO),
+        ([[3, []]], Verdict.CANCEL),
+        ([[3, ["canceled"]]], Verdict.GO),
+        ([[4, ["success"]]], Verdict.WAIT),
+        ([[1, []], [5, []]], Verdict.WAIT),
+        ([[4, []], [2, []]], Verdict.FAIL),
+        ([[99, ["success"]]], Verdict.FAIL),
+    ],
+)
 def test_verdicts(depends: list[list[object]], verdict: Verdict) -> None:
     decision = decide(depends, STATES.get)
     assert decision.verdict is verdict
@@ -38,7 +41,11 @@ def test_verdicts(depends: list[list[object]], verdict: Verdict) -> None:
 def test_relative_ids() -> None:
     assert resolve(None, []) is None
     assert resolve([[-1, ["success"]], [-2, []], [7, []], ["8", []]], [10, 11]) == [
-        [11, ["success"]], [10, []], [7, []], [8, []]]
+        [11, ["success"]],
+        [10, []],
+        [7, []],
+        [8, []],
+    ]
     with pytest.raises(errors.OpPrereqError, match="before the first job"):
         resolve([[-3, []]], [10, 11])
     with pytest.raises(errors.OpPrereqError, match="refused"):

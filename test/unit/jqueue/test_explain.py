@@ -41,16 +41,28 @@ class Stage:
         values: dict[str, Any] = {"summary": (f"TEST({job_id})",), "priority": 0, "opcode": 0}
         self.jobs[job_id] = JobFacts(job_id, status, real or status, **{**values, **facts})
 
-    def wait(self, job_id: int, lock: str, holders: Sequence[Owner] = (),
-             before: Sequence[Owner] = (), mode: str = "exclusive") -> None:
-        self.waits[job_id] = Wait(owner(job_id), lock, mode, 50.0, 0, tuple(holders),
-                                  tuple(before), (lock,))
+    def wait(
+        self,
+        job_id: int,
+        lock: str,
+        holders: Sequence[Owner] = (),
+        before: Sequence[Owner] = (),
+        mode: str = "exclusive",
+    ) -> None:
+        self.waits[job_id] = Wait(
+            owner(job_id), lock, mode, 50.0, 0, tuple(holders), tuple(before), (lock,)
+        )
 
     def scene(self) -> Scene:
-        return Scene(self.queue, self.jobs.get, self.waits.get,
-                     lambda job_id: self.held.get(job_id, {}), self.verdicts.get,
-                     lambda uuid: self.under.get(uuid, []),
-                     lambda lock: lock.replace("/u-", "/"))
+        return Scene(
+            self.queue,
+            self.jobs.get,
+            self.waits.get,
+            lambda job_id: self.held.get(job_id, {}),
+            self.verdicts.get,
+            lambda uuid: self.under.get(uuid, []),
+            lambda lock: lock.replace("/u-", "/"),
+        )
 
     def explain(self, job_id: int) -> dict[str, Any]:
         found = explain(self.scene(), job_id)
@@ -70,8 +82,9 @@ def stage() -> Stage:
 
 
 def rule(*reason: Any) -> FilterRule:
-    return FilterRule(uuid="r", watermark=0, priority=0, predicates=(), action="PAUSE",
-                      reason_trail=reason)
+    return FilterRule(
+        uuid="r", watermark=0, priority=0, predicates=(), action="PAUSE", reason_trail=reason
+    )
 
 
 def test_an_unknown_job(stage: Stage) -> None:
@@ -80,22 +93,48 @@ def test_an_unknown_job(stage: Stage) -> None:
 
 def test_a_lock_and_its_holder(stage: Stage) -> None:
     stage.job(7, "waiting", since=40.0)
-    stage.job(5, "running", since=10.0, message="half way", message_time=20.0,
-              summary=("A", "B"), opcode=1)
+    stage.job(
+        5,
+        "running",
+        since=10.0,
+        message="half way",
+        message_time=20.0,
+        summary=("A", "B"),
+        opcode=1,
+    )
     stage.wait(7, "node/u-n1", [owner(5)], [owner(6)])
     stage.held[7] = {"cluster/BGL": "shared", "instance/u-web": "exclusive"}
     found = stage.explain(7)
     assert found["job"] == {
-        "id": 7, "status": "waiting", "summary": ["TEST(7)"], "priority": 0, "opcode": "TEST(7)",
-        "opcode_number": 1, "opcodes": 1, "since": 40.0, "message": None, "message_time": None}
-    assert found["reasons"] == [{
-        "kind": "lock", "text": "lock node/n1 (exclusive), held by job 5; job 6 served before it",
-        "jobs": [5], "lock": "node/u-n1", "name": "node/n1", "mode": "exclusive", "since": 50.0,
-        "holders": [{"job": 5, "name": "job-5"}], "before": [{"job": 6, "name": "job-6"}],
-        "wanted": ["node/u-n1"]}]
+        "id": 7,
+        "status": "waiting",
+        "summary": ["TEST(7)"],
+        "priority": 0,
+        "opcode": "TEST(7)",
+        "opcode_number": 1,
+        "opcodes": 1,
+        "since": 40.0,
+        "message": None,
+        "message_time": None,
+    }
+    assert found["reasons"] == [
+        {
+            "kind": "lock",
+            "text": "lock node/n1 (exclusive), held by job 5; job 6 served before it",
+            "jobs": [5],
+            "lock": "node/u-n1",
+            "name": "node/n1",
+            "mode": "exclusive",
+            "since": 50.0,
+            "holders": [{"job": 5, "name": "job-5"}],
+            "before": [{"job": 6, "name": "job-6"}],
+            "wanted": ["node/u-n1"],
+        }
+    ]
     assert found["holds"] == [
         {"lock": "cluster/BGL", "name": "cluster/BGL", "mode": "shared"},
-        {"lock": "instance/u-web", "name": "instance/web", "mode": "exclusive"}]
+        {"lock": "instance/u-web", "name": "instance/web", "mode": "exclusive"},
+    ]
     (behind,) = found["chain"]
     assert behind["depth"] == 1
     assert behind["reasons"] == []
@@ -127,8 +166,9 @@ def test_very_many_holders_are_named_in_short(stage: Stage) -> None:
     stage.job(99, "waiting")
     stage.wait(99, "cluster/BGL", [owner(number) for number in range(1, 21)])
     reason = stage.reason(99)
-    assert reason["text"] == ("lock cluster/BGL (exclusive), held by job 1, job 2, job 3, job 4,"
-                              " job 5 and 15 more")
+    assert reason["text"] == (
+        "lock cluster/BGL (exclusive), held by job 1, job 2, job 3, job 4, job 5 and 15 more"
+    )
     assert reason["jobs"] == list(range(1, 21))
 
 
@@ -143,8 +183,12 @@ def test_a_dependency(stage: Stage) -> None:
     stage.job(4, "waiting")
     stage.job(3, "success", opcode=1)
     first, second = stage.explain(7)["reasons"]
-    assert first == {"kind": "dependency", "jobs": [5], "states": ["success", "error"],
-                     "text": "the end of job 5 (running), as success or error"}
+    assert first == {
+        "kind": "dependency",
+        "jobs": [5],
+        "states": ["success", "error"],
+        "text": "the end of job 5 (running), as success or error",
+    }
     assert second["text"] == "the end of job 4 (waiting), as success"
 
 
@@ -152,8 +196,13 @@ def test_a_pause_by_a_filter(stage: Stage) -> None:
     stage.job(7)
     stage.verdicts[7] = Verdict("PAUSE", rule(("gnt:user", "holidays", 1)))
     assert stage.reason(7) == {
-        "kind": "filter", "text": "filter rule r (holidays) pauses it", "jobs": [], "rule": "r",
-        "action": "PAUSE", "limit": 0}
+        "kind": "filter",
+        "text": "filter rule r (holidays) pauses it",
+        "jobs": [],
+        "rule": "r",
+        "action": "PAUSE",
+        "limit": 0,
+    }
 
 
 def test_a_rate_limit(stage: Stage) -> None:
@@ -163,7 +212,8 @@ def test_a_rate_limit(stage: Stage) -> None:
     stage.under["r"] = [5, 6]
     found = stage.explain(7)
     assert found["reasons"][0]["text"] == (
-        "filter rule r lets 2 of such jobs run at once: job 5 and job 6")
+        "filter rule r lets 2 of such jobs run at once: job 5 and job 6"
+    )
     assert [entry["job"]["id"] for entry in found["chain"]] == [5]
 
 
@@ -242,9 +292,10 @@ def test_a_chain_of_three_of_different_kinds(stage: Stage) -> None:
     stage.wait(6, "node/u-n1", [owner(5)])
     stage.job(5, "running", message="copying", message_time=1.0)
     found = stage.explain(8)
-    assert [(entry["depth"], entry["job"]["id"],
-             [reason["kind"] for reason in entry["reasons"]]) for entry in found["chain"]] == [
-        (1, 7, ["lock"]), (2, 6, ["lock"]), (3, 5, [])]
+    assert [
+        (entry["depth"], entry["job"]["id"], [reason["kind"] for reason in entry["reasons"]])
+        for entry in found["chain"]
+    ] == [(1, 7, ["lock"]), (2, 6, ["lock"]), (3, 5, [])]
 
 
 def test_each_job_once_nearest_first_even_in_a_circle(stage: Stage) -> None:
@@ -253,7 +304,10 @@ def test_each_job_once_nearest_first_even_in_a_circle(stage: Stage) -> None:
         stage.job(job_id, "waiting")
         stage.wait(job_id, "cluster/BGL", [owner(holder) for holder in holders])
     assert [(entry["depth"], entry["job"]["id"]) for entry in stage.explain(1)["chain"]] == [
-        (1, 2), (1, 3), (2, 4)]
+        (1, 2),
+        (1, 3),
+        (2, 4),
+    ]
 
 
 def test_jobs_that_went_meanwhile_are_left_out(stage: Stage) -> None:
@@ -276,8 +330,10 @@ def test_briefly_for_a_list(stage: Stage) -> None:
     stage.job(5, "running")
     brief = explain_briefly(stage.scene(), [7, 99, 5])
     assert brief[1] is None
-    assert [None if entry is None else [reason["kind"] for reason in entry["reasons"]]
-            for entry in brief] == [["lock"], None, []]
+    assert [
+        None if entry is None else [reason["kind"] for reason in entry["reasons"]]
+        for entry in brief
+    ] == [["lock"], None, []]
 
 
 def test_meter() -> None:
@@ -291,6 +347,6 @@ def test_meter() -> None:
     assert meter.total(1118) == 8
     assert meter.total(1119) == 0
     meter.count(5000)
-    meter.count(4990)       # the clock was set back
+    meter.count(4990)  # the clock was set back
     assert meter.total(4990) == 2
     assert meter.total(99999) == 0

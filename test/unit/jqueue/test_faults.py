@@ -88,8 +88,10 @@ def test_each_step_fails_once(tmp_path: Path, share: int) -> None:
     failed: set[str] = set()
     step = share + 1
     while True:
-        fault = Fault(lambda number, _step, at=step: number == at,  # type: ignore[misc]
-                      KINDS[step // 4 % len(KINDS)])
+        fault = Fault(
+            lambda number, _step, at=step: number == at,  # type: ignore[misc]
+            KINDS[step // 4 % len(KINDS)],
+        )
         go_through(tmp_path / str(step), fault)
         if not fault.failed:
             break
@@ -99,10 +101,24 @@ def test_each_step_fails_once(tmp_path: Path, share: int) -> None:
     assert len(failed) > 5
 
 
-@pytest.mark.parametrize("step", [
-    "create journal", "write journal", "flush journal", "remove journal", "write file",
-    "rename file", "flush file", "flush directory", "archive job", "remove drain",
-    "copy write journal", "copy flush journal", "copy write file"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "create journal",
+        "write journal",
+        "flush journal",
+        "remove journal",
+        "write file",
+        "rename file",
+        "flush file",
+        "flush directory",
+        "archive job",
+        "remove drain",
+        "copy write journal",
+        "copy flush journal",
+        "copy write file",
+    ],
+)
 def test_several_steps_of_a_kind_fail(tmp_path: Path, step: str) -> None:
     for error in KINDS:
         seen: list[int] = []
@@ -117,9 +133,18 @@ def test_several_steps_of_a_kind_fail(tmp_path: Path, step: str) -> None:
         assert fault.failed or step == "remove drain"
 
 
-@pytest.mark.parametrize("step", [
-    "rpc update", "rpc update answered", "rpc inventory", "rpc archive", "rpc archive answered",
-    "rpc drain", "rpc drain answered"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "rpc update",
+        "rpc update answered",
+        "rpc inventory",
+        "rpc archive",
+        "rpc archive answered",
+        "rpc drain",
+        "rpc drain answered",
+    ],
+)
 def test_every_message_of_a_kind_fails_for_a_while(tmp_path: Path, step: str) -> None:
     """Nobody waits long for the candidate, and it has everything in the end."""
     fault = Fault(lambda _number, name: name == step, errno.EHOSTUNREACH)
@@ -129,13 +154,20 @@ def test_every_message_of_a_kind_fails_for_a_while(tmp_path: Path, step: str) ->
     fault_free.join()
 
 
-@pytest.mark.parametrize(("step", "error", "words"), [
-    ("write journal", errno.ENOSPC, "No space left on device"),
-    ("create journal", errno.EROFS, "Read-only file system"),
-    ("flush journal", errno.EIO, "Input/output error"),
-])
+@pytest.mark.parametrize(
+    ("step", "error", "words"),
+    [
+        ("write journal", errno.ENOSPC, "No space left on device"),
+        ("create journal", errno.EROFS, "Read-only file system"),
+        ("flush journal", errno.EIO, "Input/output error"),
+    ],
+)
 def test_a_broken_disk_is_named_and_heals(
-        tmp_path: Path, step: str, error: int, words: str, caplog: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    step: str,
+    error: int,
+    words: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     fault = Fault(lambda _number, name: name == step, error)
     fault.healed = True
@@ -145,7 +177,7 @@ def test_a_broken_disk_is_named_and_heals(
     assert before is not None
     until(lambda: (tmp_path / "executed").read_text())
     until(lambda: run.queue.query([before], ["status"]) == [["running"]])
-    run.store.end_journal()     # so that the next commit has to make one
+    run.store.end_journal()  # so that the next commit has to make one
     fault.healed = False
     with pytest.raises(errors.JobQueueError, match=f"cannot write to the job queue in .*{words}"):
         run.queue.submit([op_of("refused")])
@@ -154,8 +186,9 @@ def test_a_broken_disk_is_named_and_heals(
     assert run.queue.query([before], ["status"]) == [["running"]], "told before it was stored"
     reasons = run.queue.facts(before)
     assert reasons is not None and reasons.real_status == "success"
-    assert any(words in record.message and record.levelno == logging.ERROR
-               for record in caplog.records)
+    assert any(
+        words in record.message and record.levelno == logging.ERROR for record in caplog.records
+    )
     fault.healed = True
     assert run.wait(before) == "success"
     assert run.submit(op_of("after")) is not None
@@ -195,8 +228,12 @@ def disk(tmp_path: Path) -> Iterator[Path]:
     """A disk of 1 MiB of its own."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place],
-                           capture_output=True, check=False, text=True)
+    mount = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place],
+        capture_output=True,
+        check=False,
+        text=True,
+    )
     if mount.returncode != 0:
         pytest.skip(f"cannot mount here: {mount.stderr.strip()}")
     yield place
@@ -218,7 +255,7 @@ def test_a_disk_that_is_really_full(disk: Path, caplog: pytest.LogCaptureFixture
             except OSError as err:
                 assert err.errno == errno.ENOSPC
     refused = 0
-    while refused < 3:      # what is in half a page may still fit
+    while refused < 3:  # what is in half a page may still fit
         try:
             job_id = run.queue.submit([op_of(f"squeezed {'x' * 3000}")])
         except errors.JobQueueError as err:
@@ -290,17 +327,24 @@ def _stopped_queue(directory: Path) -> tuple[int, int]:
     return first, second
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "invalid JSON"),
-    ('{"id": 2, "ops": [{"inp', "invalid JSON"),
-    ("\udc80\udcff", "invalid JSON"),
-    ('{"id": 2, "version": 99, "operations": []}', "not a job: KeyError 'ops'"),
-    ('[1, 2]', "not a job"),
-    ('{"id": 1, "ops": [], "received_timestamp": null, "start_timestamp": null,'
-     ' "end_timestamp": null}', "it holds job 1"),
-])
-def test_a_job_file_that_cannot_be_read(tmp_path: Path, text: str, said: str,
-                                        caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "invalid JSON"),
+        ('{"id": 2, "ops": [{"inp', "invalid JSON"),
+        ("\udc80\udcff", "invalid JSON"),
+        ('{"id": 2, "version": 99, "operations": []}', "not a job: KeyError 'ops'"),
+        ("[1, 2]", "not a job"),
+        (
+            '{"id": 1, "ops": [], "received_timestamp": null, "start_timestamp": null,'
+            ' "end_timestamp": null}',
+            "it holds job 1",
+        ),
+    ],
+)
+def test_a_job_file_that_cannot_be_read(
+    tmp_path: Path, text: str, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Torn, of another version, somebody else's: named, left alone, its id not used again."""
     first, second = _stopped_queue(tmp_path)
     damaged = tmp_path / "queue" / f"job-{second}"
@@ -321,8 +365,11 @@ def test_a_job_file_that_cannot_be_read(tmp_path: Path, text: str, said: str,
 def test_an_opcode_of_another_version_fails_alone(tmp_path: Path) -> None:
     first, second = _stopped_queue(tmp_path)
     path = tmp_path / "queue" / f"job-{second}"
-    text = path.read_text().replace('"OP_TEST_DELAY"', '"OP_OF_THE_FUTURE"').replace(
-        '"status":"success"', '"status":"queued"')
+    text = (
+        path.read_text()
+        .replace('"OP_TEST_DELAY"', '"OP_OF_THE_FUTURE"')
+        .replace('"status":"success"', '"status":"queued"')
+    )
     path.write_text(text)
     run = load.Run(str(tmp_path), load.no_step)
     run.queue.start()

@@ -17,10 +17,22 @@ VERIFY = [{"OP_ID": "OP_CLUSTER_VERIFY"}]
 IS_DELAY = ["opcode", ["=", "OP_ID", "OP_TEST_DELAY"]]
 
 
-def rule(uuid: str, action: Any, *predicates: Any, priority: int = 0, watermark: int = 0,
-         reason: tuple[Any, ...] = ()) -> FilterRule:
-    return FilterRule(uuid=uuid, action=action, predicates=predicates, priority=priority,
-                      watermark=watermark, reason_trail=reason)
+def rule(
+    uuid: str,
+    action: Any,
+    *predicates: Any,
+    priority: int = 0,
+    watermark: int = 0,
+    reason: tuple[Any, ...] = (),
+) -> FilterRule:
+    return FilterRule(
+        uuid=uuid,
+        action=action,
+        predicates=predicates,
+        priority=priority,
+        watermark=watermark,
+        reason_trail=reason,
+    )
 
 
 def decides(*rules: FilterRule, job_id: int = 1, ops: Any = DELAY) -> tuple[str, str]:
@@ -54,8 +66,11 @@ def test_continue_looks_further() -> None:
 
 def test_order_is_priority_then_watermark_then_uuid() -> None:
     first, second, third, fourth = (
-        rule("c", "ACCEPT", priority=1, watermark=9), rule("b", "PAUSE", priority=2, watermark=3),
-        rule("a", "REJECT", priority=2, watermark=4), rule("d", "PAUSE", priority=2, watermark=4))
+        rule("c", "ACCEPT", priority=1, watermark=9),
+        rule("b", "PAUSE", priority=2, watermark=3),
+        rule("a", "REJECT", priority=2, watermark=4),
+        rule("d", "PAUSE", priority=2, watermark=4),
+    )
     assert decides(fourth, third, second, first) == ("ACCEPT", "c")
     assert decides(fourth, third, second) == ("PAUSE", "b")
     assert decides(fourth, third) == ("REJECT", "a")
@@ -75,8 +90,9 @@ def test_actions_are_read() -> None:
 
 
 def test_a_rejected_job_says_which_rule_and_why() -> None:
-    verdict = Chain([rule("a-b", "REJECT", reason=(
-        ("gnt:user", "no tests today", 1), ("luxid", "", 2)))]).judge(1, DELAY)
+    verdict = Chain(
+        [rule("a-b", "REJECT", reason=(("gnt:user", "no tests today", 1), ("luxid", "", 2)))]
+    ).judge(1, DELAY)
     assert str(rejection(verdict)) == "rejected by filter rule a-b (no tests today)"
     assert describe_rule(rule("a-b", "PAUSE", reason=(("luxid", "", 2),))) == "filter rule a-b"
 
@@ -89,8 +105,7 @@ LIMIT = rule("limit", ("RATE_LIMIT", 2), IS_DELAY)
 def arrive(gate: Gate, job_id: int, priority: int = 0, ops: Any = DELAY) -> bool:
     """What the queue does with a job that may start."""
     verdict = gate.judge(job_id, ops)
-    if verdict.action == "PAUSE" or (
-            verdict.action == "RATE_LIMIT" and not gate.has_room(verdict)):
+    if verdict.action == "PAUSE" or (verdict.action == "RATE_LIMIT" and not gate.has_room(verdict)):
         gate.hold(job_id, priority, verdict)
         return False
     gate.enter(job_id, verdict)
@@ -164,15 +179,25 @@ def test_jobs_at_work_count_for_a_younger_rule() -> None:
 
 
 def test_a_rule_that_cannot_be_applied_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
-    assert decides(rule("x", "NOSUCH"), rule("y", "PAUSE", ["nosuch", 1]),
-                   rule("z", "REJECT")) == ("REJECT", "z")
+    assert decides(rule("x", "NOSUCH"), rule("y", "PAUSE", ["nosuch", 1]), rule("z", "REJECT")) == (
+        "REJECT",
+        "z",
+    )
     assert "filter rule x is not applied: there is no filter action 'NOSUCH'" in caplog.text
     assert "filter rule y is not applied" in caplog.text
 
 
-@given(st.lists(st.tuples(st.sampled_from(["arrive", "end", "cancel", "priority"]),
-                          st.integers(1, 12), st.integers(-3, 3)), max_size=60),
-       st.integers(1, 3))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["arrive", "end", "cancel", "priority"]),
+            st.integers(1, 12),
+            st.integers(-3, 3),
+        ),
+        max_size=60,
+    ),
+    st.integers(1, 3),
+)
 def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> None:
     gate = Gate([rule("r", ("RATE_LIMIT", limit))])
     at_work: set[int] = set()
@@ -182,7 +207,7 @@ def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> N
         at_work.discard(job_id)
         held.pop(job_id, None)
         freed = gate.ended(job_id)
-        assert freed == sorted(held, key=lambda one: (held[one], one))[:len(freed)]
+        assert freed == sorted(held, key=lambda one: (held[one], one))[: len(freed)]
         for one in freed:
             assert arrive(gate, one, held.pop(one))
             at_work.add(one)
@@ -206,7 +231,12 @@ def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> N
 
 def test_a_rule_of_the_configuration_survives_its_file() -> None:
     from ganeti.objects import codec
-    stored = rule("9f0f6b0c-3d0c-4b3e-9a3c-0f3a1f4b7c11", ["RATE_LIMIT", 2], IS_DELAY,
-                  reason=(["gnt:user", "x", 1],))
+
+    stored = rule(
+        "9f0f6b0c-3d0c-4b3e-9a3c-0f3a1f4b7c11",
+        ["RATE_LIMIT", 2],
+        IS_DELAY,
+        reason=(["gnt:user", "x", 1],),
+    )
     again = codec.from_dict(FilterRule, codec.to_dict(stored))
     assert Chain([again]).judge(1, DELAY).limit == 2

@@ -15,19 +15,42 @@ from ganeti.opcodes.test import OpTestDelay
 _STATUSES = st.sampled_from(sorted(jobs.LEGAL_MOVES))
 
 # A job file as the original writes it.
-FOREIGN = json.dumps({
-    "id": 296, "ops": [{
-        "input": {"duration": 1.5, "on_master": True, "on_nodes": [], "depends": [[294, []]],
-                  "comment": "c", "priority": 0, "dry_run": None, "debug_level": 0,
-                  "reason": [["gnt:client:x", "y", 1795213440185909760]], "OP_ID": "OP_TEST_DELAY"},
-        "status": "success", "result": None, "priority": -10,
-        "log": [[1, [1795213515, 20164], "message", "* one"], [2, [1795213515, 24164], "message",
-                                                                "* two"]],
-        "start_timestamp": [1795213514, 758174], "exec_timestamp": [1795213514, 905434],
-        "end_timestamp": [1795213515, 37008]}],
-    "start_timestamp": [1795213514, 758174], "end_timestamp": [1795213515, 37017],
-    "received_timestamp": [1795213513, 660939], "livelock": "/run/livelocks/job_296",
-    "process_id": 29479})
+FOREIGN = json.dumps(
+    {
+        "id": 296,
+        "ops": [
+            {
+                "input": {
+                    "duration": 1.5,
+                    "on_master": True,
+                    "on_nodes": [],
+                    "depends": [[294, []]],
+                    "comment": "c",
+                    "priority": 0,
+                    "dry_run": None,
+                    "debug_level": 0,
+                    "reason": [["gnt:client:x", "y", 1795213440185909760]],
+                    "OP_ID": "OP_TEST_DELAY",
+                },
+                "status": "success",
+                "result": None,
+                "priority": -10,
+                "log": [
+                    [1, [1795213515, 20164], "message", "* one"],
+                    [2, [1795213515, 24164], "message", "* two"],
+                ],
+                "start_timestamp": [1795213514, 758174],
+                "exec_timestamp": [1795213514, 905434],
+                "end_timestamp": [1795213515, 37008],
+            }
+        ],
+        "start_timestamp": [1795213514, 758174],
+        "end_timestamp": [1795213515, 37017],
+        "received_timestamp": [1795213513, 660939],
+        "livelock": "/run/livelocks/job_296",
+        "process_id": 29479,
+    }
+)
 
 
 def new_job(count: int = 1) -> jobs.QueuedJob:
@@ -35,20 +58,23 @@ def new_job(count: int = 1) -> jobs.QueuedJob:
     return jobs.QueuedJob(1, ops, (5, 6))
 
 
-@pytest.mark.parametrize(("statuses", "wanted"), [
-    ([], "success"),
-    (["queued", "queued"], "queued"),
-    (["success", "queued"], "queued"),
-    (["success", "success"], "success"),
-    (["waiting", "queued"], "waiting"),
-    (["running", "queued"], "running"),
-    (["success", "running"], "running"),
-    (["error", "running"], "error"),
-    (["running", "error"], "error"),
-    (["success", "canceling", "queued"], "canceling"),
-    (["success", "canceled", "canceled"], "canceled"),
-    (["canceled", "error"], "canceled"),
-])
+@pytest.mark.parametrize(
+    ("statuses", "wanted"),
+    [
+        ([], "success"),
+        (["queued", "queued"], "queued"),
+        (["success", "queued"], "queued"),
+        (["success", "success"], "success"),
+        (["waiting", "queued"], "waiting"),
+        (["running", "queued"], "running"),
+        (["success", "running"], "running"),
+        (["error", "running"], "error"),
+        (["running", "error"], "error"),
+        (["success", "canceling", "queued"], "canceling"),
+        (["success", "canceled", "canceled"], "canceled"),
+        (["canceled", "error"], "canceled"),
+    ],
+)
 def test_state_of_a_job_from_those_of_its_opcodes(statuses: list[str], wanted: str) -> None:
     assert jobs.status_of(statuses) == wanted
 
@@ -98,8 +124,16 @@ def test_the_file_has_the_published_keys() -> None:
     job = new_job()
     written = json.loads(jobs.encode(job.picture()))
     assert set(written) == {"id", "ops", "start_timestamp", "end_timestamp", "received_timestamp"}
-    assert set(written["ops"][0]) == {"input", "status", "result", "log", "start_timestamp",
-                                      "exec_timestamp", "end_timestamp", "priority"}
+    assert set(written["ops"][0]) == {
+        "input",
+        "status",
+        "result",
+        "log",
+        "start_timestamp",
+        "exec_timestamp",
+        "end_timestamp",
+        "priority",
+    }
     assert written["ops"][0]["input"]["OP_ID"] == "OP_TEST_DELAY"
     assert written["received_timestamp"] == [5, 6]
     job.state = jobs.JobState((1, 2), (3, 4), "/x", 17)
@@ -112,10 +146,18 @@ def test_a_foreign_file_reads_and_writes_the_same() -> None:
     assert json.loads(jobs.encode(job.picture())) == json.loads(FOREIGN)
     assert job.next_log_serial == 3
     assert job.values(["id", "status", "priority", "oppriority", "end_ts", "nosuch"]) == [
-        296, "success", 0, [-10], (1795213515, 37017), None]
+        296,
+        "success",
+        0,
+        [-10],
+        (1795213515, 37017),
+        None,
+    ]
 
 
-_RESULTS = st.none() | st.booleans() | st.integers(-2**60, 2**60) | st.text() | st.lists(st.text())
+_RESULTS = (
+    st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text() | st.lists(st.text())
+)
 
 
 @given(st.lists(st.tuples(_STATUSES, _RESULTS, st.lists(st.text(), max_size=3)), max_size=3))
@@ -132,11 +174,21 @@ def test_any_job_survives_its_file(ops: list[tuple[str, object, list[str]]]) -> 
     assert again.next_log_serial == job.next_log_serial
 
 
-@pytest.mark.parametrize("text", [
-    "", "[]", "{}", "null", '{"id": 1, "ops": 5}', '{"id": 1, "ops": [5]}',
-    FOREIGN.replace('"success"', '"paused"'), FOREIGN.replace('"id": 296', '"id": "x"'),
-    FOREIGN.replace("[1795213515, 37008]", "[1795213515]"), FOREIGN[:-20],
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "null",
+        '{"id": 1, "ops": 5}',
+        '{"id": 1, "ops": [5]}',
+        FOREIGN.replace('"success"', '"paused"'),
+        FOREIGN.replace('"id": 296', '"id": "x"'),
+        FOREIGN.replace("[1795213515, 37008]", "[1795213515]"),
+        FOREIGN[:-20],
+    ],
+)
 def test_a_corrupted_file_is_named_so(text: str) -> None:
     with pytest.raises(errors.JobFileCorrupted):
         jobs.decode(text)
@@ -154,8 +206,11 @@ def test_log_after_a_serial() -> None:
 def test_secrets_are_not_written_and_missed_after_a_restart() -> None:
     from ganeti.opcodes.instance import OpInstanceReinstall
 
-    op = OpInstanceReinstall(instance_name="web", osparams_secret={"password": "hunter2"},
-                             osparams_private={"key": "inside"})
+    op = OpInstanceReinstall(
+        instance_name="web",
+        osparams_secret={"password": "hunter2"},
+        osparams_private={"key": "inside"},
+    )
     queued = jobs.QueuedOpCode.from_opcode(op)
     job = jobs.QueuedJob(1, [queued], (1, 1))
     text = jobs.encode(job.picture())
@@ -183,5 +238,8 @@ def test_ended_rest_says_why() -> None:
     job.ops[0].move("success", result=1)
     job.end_rest("error", errors.OpExecError("because"), (9, 9))
     assert job.status == "error"
-    assert [op.state.result for op in job.ops] == [1, ["OpExecError", ["because"]],
-                                                   ["OpExecError", ["because"]]]
+    assert [op.state.result for op in job.ops] == [
+        1,
+        ["OpExecError", ["because"]],
+        ["OpExecError", ["because"]],
+    ]

@@ -49,8 +49,14 @@ class Lab:
 
     def new(self, **kwargs: Any) -> JobQueue:
         store = QueueStore(str(self.path), fault=self._fault)
-        return JobQueue(store, self.execute, locks=self.locks, fatal=self.died.set,
-                        livelock="/livelock", **kwargs)
+        return JobQueue(
+            store,
+            self.execute,
+            locks=self.locks,
+            fatal=self.died.set,
+            livelock="/livelock",
+            **kwargs,
+        )
 
     def _fault(self, step: str) -> None:
         if step in self.fail_names:
@@ -64,8 +70,14 @@ class Lab:
         name = opcode.comment or ""
         if name.startswith("lock"):
             self.reached[name].set()
-            self.locks.acquire(callbacks.owner, Level.INSTANCE, ["web"], shared=False,
-                               priority=callbacks.priority, cancelled=callbacks.check_cancel)
+            self.locks.acquire(
+                callbacks.owner,
+                Level.INSTANCE,
+                ["web"],
+                shared=False,
+                priority=callbacks.priority,
+                cancelled=callbacks.check_cancel,
+            )
             self.locks.release(callbacks.owner)
         if name == "silent":
             return "never started"
@@ -85,8 +97,11 @@ class Lab:
             callbacks.feedback("one")
             callbacks.feedback("delay-test", {"a": 1})
         if name == "spawn":
-            return {"jobs": callbacks.submit_jobs([[op("child")], [op("child", depends=[
-                [-1, ["success"]]])]])}
+            return {
+                "jobs": callbacks.submit_jobs(
+                    [[op("child")], [op("child", depends=[[-1, ["success"]]])]]
+                )
+            }
         return name
 
     def wait(self, job_id: int) -> str:
@@ -169,8 +184,12 @@ def test_failures_of_opcodes(lab: Lab) -> None:
     assert lab.wait(job_id) == "error"
     assert lab.row(job_id, "opstatus", "opresult") == [
         ["success", "error", "error"],
-        ["a", ["OpPrereqError", ["not like this", "wrong_state"]],
-         ["OpExecError", ["an earlier opcode of this job failed"]]]]
+        [
+            "a",
+            ["OpPrereqError", ["not like this", "wrong_state"]],
+            ["OpExecError", ["an earlier opcode of this job failed"]],
+        ],
+    ]
     assert "b" not in lab.order
     job_id = lab.queue.submit([op("bug")])
     assert lab.wait(job_id) == "error"
@@ -184,8 +203,15 @@ def test_failures_of_opcodes(lab: Lab) -> None:
 
 def test_bad_opcodes_are_refused_each_for_itself(lab: Lab) -> None:
     bad = OpTestDelay(duration="x")
-    results = lab.queue.submit_many([[op()], [bad], [op(depends=[[-1, []]])],
-                                     [op(depends=[[-3, []]])], [op(depends=[[-9, []]])]])
+    results = lab.queue.submit_many(
+        [
+            [op()],
+            [bad],
+            [op(depends=[[-1, []]])],
+            [op(depends=[[-3, []]])],
+            [op(depends=[[-9, []]])],
+        ]
+    )
     assert [accepted for accepted, _ in results] == [True, False, False, True, False]
     assert "duration" in results[1][1]
     assert "refused" in results[2][1]
@@ -208,10 +234,14 @@ def test_priorities_decide_who_is_next(tmp_path: Path) -> None:
     gate = lab.gate("first")
     lab.queue.submit([op("first")])
     assert lab.reached["first"].wait(PATIENCE_S)
-    ids = {name: lab.queue.submit([op(name, priority=priority)])
-           for name, priority in (("low", 10), ("normal", 0), ("later", 0), ("high", -10))}
+    ids = {
+        name: lab.queue.submit([op(name, priority=priority)])
+        for name, priority in (("low", 10), ("normal", 0), ("later", 0), ("high", -10))
+    }
     assert lab.queue.change_priority(ids["later"], -20) == (
-        True, f"priority of job {ids['later']} is now -20")
+        True,
+        f"priority of job {ids['later']} is now -20",
+    )
     assert lab.row(ids["later"], "priority", "oppriority") == [-20, [-20]]
     gate.set()
     for job_id in ids.values():
@@ -245,7 +275,9 @@ def test_cancel_a_queued_job(lab: Lab) -> None:
     waiting = lab.queue.submit([op("b", depends=[[slow, []]])])
     assert lab.queue.cancel(waiting) == (True, f"job {waiting} was canceled")
     assert lab.row(waiting, "status", "opresult") == [
-        "canceled", [["JobCanceled", ["canceled by request"]]]]
+        "canceled",
+        [["JobCanceled", ["canceled by request"]]],
+    ]
     assert lab.queue.cancel(waiting)[0] is False
     assert lab.queue.cancel(12345)[0] is False
     gate.set()
@@ -261,8 +293,9 @@ def test_cancel_a_job_that_waits_for_its_locks(lab: Lab) -> None:
     lab.gate("lock")
     job_id = lab.queue.submit([op("lock"), op("rest")])
     assert lab.reached["lock"].wait(PATIENCE_S)
-    until(lambda: bool(lab.locks.table()[0].pending or any(row.pending for row in
-                                                            lab.locks.table())))
+    until(
+        lambda: bool(lab.locks.table()[0].pending or any(row.pending for row in lab.locks.table()))
+    )
     assert lab.queue.change_priority(job_id, -5)[0]
     assert lab.queue.cancel(job_id)[0]
     assert lab.wait(job_id) == "canceled"
@@ -281,7 +314,9 @@ def test_cancel_a_running_job_at_its_next_safe_point(lab: Lab) -> None:
     gate.set()
     assert lab.wait(job_id) == "canceled"
     assert lab.row(job_id, "opstatus", "opresult")[1][0] == [
-        "JobCanceled", ["canceled by request while it was running"]]
+        "JobCanceled",
+        ["canceled by request while it was running"],
+    ]
     assert lab.order == ["slow"]
 
 
@@ -293,14 +328,16 @@ def test_canceled_too_late_the_work_done_counts(lab: Lab) -> None:
 
 def test_dependencies(lab: Lab) -> None:
     gate = lab.gate("slow")
-    results = lab.queue.submit_many([
-        [op("slow"), op("fail")],
-        [op("wants success", depends=[[-1, ["success"]]])],
-        [op("wants error", depends=[[-2, ["error"]]])],
-        [op("wants default", depends=[[-1, []]])],
-        [op("wants end of the refused", depends=[[-3, ["error", "canceled"]]])],
-        [op("first"), op("late", depends=[[-5, ["error"]]])],
-    ])
+    results = lab.queue.submit_many(
+        [
+            [op("slow"), op("fail")],
+            [op("wants success", depends=[[-1, ["success"]]])],
+            [op("wants error", depends=[[-2, ["error"]]])],
+            [op("wants default", depends=[[-1, []]])],
+            [op("wants end of the refused", depends=[[-3, ["error", "canceled"]]])],
+            [op("first"), op("late", depends=[[-5, ["error"]]])],
+        ]
+    )
     ids = [job_id for _, job_id in results]
     until(lambda: "first" in lab.order)
     until(lambda: lab.row(ids[5], "opstatus")[0][0] == "success")
@@ -308,15 +345,24 @@ def test_dependencies(lab: Lab) -> None:
     assert lab.row(ids[1], "status") == ["queued"]
     gate.set()
     assert [lab.wait(job_id) for job_id in ids] == [
-        "error", "error", "success", "success", "success", "success"]
+        "error",
+        "error",
+        "success",
+        "success",
+        "success",
+        "success",
+    ]
     assert lab.row(ids[1], "opresult")[0][0][1] == [
-        f"depends on job {ids[0]}, which ended as error, not success", "wrong_state"]
+        f"depends on job {ids[0]}, which ended as error, not success",
+        "wrong_state",
+    ]
 
 
 def test_a_canceled_dependency_cancels(lab: Lab) -> None:
     gate = lab.gate("slow")
-    results = lab.queue.submit_many([[op("slow")], [op("a", depends=[[-1, []]])],
-                                     [op("b", depends=[[-1, []]])]])
+    results = lab.queue.submit_many(
+        [[op("slow")], [op("a", depends=[[-1, []]])], [op("b", depends=[[-1, []]])]]
+    )
     ids = [job_id for _, job_id in results]
     lab.queue.cancel(ids[1])
     assert lab.wait(ids[2]) == "canceled"
@@ -379,7 +425,9 @@ def test_archive(lab: Lab) -> None:
     assert not (lab.path / f"job-{done}").exists()
     assert (lab.path / f"archive/0/job-{done}").exists()
     assert lab.queue.query([done, 999], ["id", "status", "archived"]) == [
-        [done, "success", True], None]
+        [done, "success", True],
+        None,
+    ]
     assert lab.queue.query(None, ["id"]) == [[running]]
     assert lab.queue.query(None, ["id"], archived=True) == [[running], [done]]
     assert lab.wait(done) == "success"
@@ -414,8 +462,16 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
     assert lab.queue.unwatch(watch)
     assert not lab.queue.unwatch(watch)
     got = threading.Event()
-    assert lab.queue.watch(job_id, ["opstatus"], [["running", "queued"]], None,
-                           lambda change: (told.append(change), got.set())) is not None
+    assert (
+        lab.queue.watch(
+            job_id,
+            ["opstatus"],
+            [["running", "queued"]],
+            None,
+            lambda change: (told.append(change), got.set()),
+        )
+        is not None
+    )
     gate.set()
     assert got.wait(PATIENCE_S)
     assert told[0] != [[["running", "queued"]], []]
@@ -481,8 +537,15 @@ def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
     store = QueueStore(str(path))
     store.open()
     files = {}
-    states = {1: ["queued"], 2: ["waiting"], 3: ["running", "queued"], 4: ["canceling"],
-              5: ["success", "queued"], 6: ["success"], 7: ["canceling"]}
+    states = {
+        1: ["queued"],
+        2: ["waiting"],
+        3: ["running", "queued"],
+        4: ["canceling"],
+        5: ["success", "queued"],
+        6: ["success"],
+        7: ["canceling"],
+    }
     for job_id, statuses in states.items():
         ops = [jobs.QueuedOpCode.from_opcode(op(f"job {job_id}")) for _ in statuses]
         job = jobs.QueuedJob(job_id, ops, (1, 1))
@@ -497,8 +560,15 @@ def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
     lab = Lab(path)
     lab.queue.start()
     ends = {job_id: lab.wait(job_id) for job_id in states}
-    assert ends == {1: "success", 2: "success", 3: "error", 4: "canceled", 5: "success",
-                    6: "success", 7: "error"}
+    assert ends == {
+        1: "success",
+        2: "success",
+        3: "error",
+        4: "canceled",
+        5: "success",
+        6: "success",
+        7: "error",
+    }
     assert sorted(lab.order) == ["job 1", "job 2", "job 5"]
     assert "master daemon ended while this ran" in lab.row(3, "opresult")[0][0][1][0]
     assert "master daemon ended" in lab.row(3, "oplog")[0][0][0][3]
@@ -615,10 +685,16 @@ def test_candidates_get_everything(tmp_path: Path, caplog: pytest.LogCaptureFixt
     lab.queue.set_drain(False)
 
     def same(uuid: str) -> bool:
-        here = {name: (lab.path / name).read_text() for name in os.listdir(lab.path)
-                if name.startswith("job-") or name in ("serial", "version")}
-        there = {name: text for name, text in candidates.files[uuid].items()
-                 if not name.startswith("archive/") and name != "drain"}
+        here = {
+            name: (lab.path / name).read_text()
+            for name in os.listdir(lab.path)
+            if name.startswith("job-") or name in ("serial", "version")
+        }
+        there = {
+            name: text
+            for name, text in candidates.files[uuid].items()
+            if not name.startswith("archive/") and name != "drain"
+        }
         return here == there
 
     until(lambda: same("one") and same("two"))
@@ -683,9 +759,14 @@ def test_many_jobs_are_answered_before_they_begin(tmp_path: Path) -> None:
     until(lambda: not replicator.lagging())
     candidates.update = update  # type: ignore[method-assign]
     answered = threading.Event()
-    lab.queue.submit_many_async([[op("late", priority=10)], *([op(f"job {number}")]
-                                 for number in range(8)), [op("early", priority=-10)]],
-                                lambda results, error: answered.set())
+    lab.queue.submit_many_async(
+        [
+            [op("late", priority=10)],
+            *([op(f"job {number}")] for number in range(8)),
+            [op("early", priority=-10)],
+        ],
+        lambda results, error: answered.set(),
+    )
     assert hanging.wait(PATIENCE_S)
     lab.queue.submit_async([op("single")], lambda result, error: None)
     until(lambda: "single" in lab.order)
@@ -699,10 +780,16 @@ def test_many_jobs_are_answered_before_they_begin(tmp_path: Path) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.sampled_from(["submit", "many", "fail", "cancel", "priority", "archive",
-                                 "restart"]), max_size=25), st.randoms(use_true_random=False))
-def test_any_sequence_keeps_the_promises(tmp_path_factory: pytest.TempPathFactory,
-                                         steps: list[str], random: Any) -> None:
+@given(
+    st.lists(
+        st.sampled_from(["submit", "many", "fail", "cancel", "priority", "archive", "restart"]),
+        max_size=25,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_any_sequence_keeps_the_promises(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], random: Any
+) -> None:
     lab = Lab(tmp_path_factory.mktemp("lab") / "queue")
     lab.queue.start()
     known: list[int] = []
@@ -718,9 +805,15 @@ def test_any_sequence_keeps_the_promises(tmp_path_factory: pytest.TempPathFactor
         elif step == "many":
             number += 3
             depends = [[-1, ["success", "error", "canceled"]]]
-            known += [job_id for _, job_id in lab.queue.submit_many(
-                [[op(f"op {number}")], [op(f"op {number + 1}", depends=depends),
-                                        op(f"op {number + 2}")]])]
+            known += [
+                job_id
+                for _, job_id in lab.queue.submit_many(
+                    [
+                        [op(f"op {number}")],
+                        [op(f"op {number + 1}", depends=depends), op(f"op {number + 2}")],
+                    ]
+                )
+            ]
             number += 3
         elif known:
             job_id = random.choice(known)

@@ -41,7 +41,8 @@ def test_a_rejected_job_is_canceled_and_says_why(lab: Lab) -> None:
     job_id = lab.queue.submit([op("y"), op("x")])
     assert lab.wait(job_id) == "canceled"
     assert lab.row(job_id, "opresult") == [
-        [["JobCanceled", ["rejected by filter rule r (because)"]]] * 2]
+        [["JobCanceled", ["rejected by filter rule r (because)"]]] * 2
+    ]
     assert lab.order == ["y"]
 
 
@@ -115,11 +116,19 @@ def test_a_rule_stops_a_job_that_waits_for_its_dependency(lab: Lab) -> None:
 def test_rate_limit(lab: Lab) -> None:
     gates = [lab.gate(f"g{number}") for number in range(6)]
     predicate = (["opcode", ["=~", "comment", "^g"]],)
-    limit = FilterRule(uuid="r", action=["RATE_LIMIT", 2], predicates=predicate, priority=0,
-                       watermark=0, reason_trail=())
+    limit = FilterRule(
+        uuid="r",
+        action=["RATE_LIMIT", 2],
+        predicates=predicate,
+        priority=0,
+        watermark=0,
+        reason_trail=(),
+    )
     lab.queue.set_filters([limit])
-    ids = [lab.queue.submit([op(f"g{number}", priority=10 if number < 5 else -10)])
-           for number in range(6)]
+    ids = [
+        lab.queue.submit([op(f"g{number}", priority=10 if number < 5 else -10)])
+        for number in range(6)
+    ]
     until(lambda: sorted(lab.order) == ["g0", "g1"])
     assert lab.wait(lab.queue.submit([op("y")])) == "success"
     assert [status(lab, job_id) for job_id in ids[2:]] == ["queued"] * 4
@@ -164,11 +173,17 @@ def test_rules_change_while_jobs_run(lab: Lab) -> None:
     """Whatever the rules were in between, every job runs once."""
     ids = []
     for number in range(30):
-        lab.queue.set_filters([rule("p", "PAUSE"), rule("r", ["RATE_LIMIT", 2], priority=1)]
-                              [number % 2:])
-        ids += [job_id for _, job_id in lab.queue.submit_many([[op(f"{number}.{index}"), op("b")]
-                                                               for index in range(10)])]
+        lab.queue.set_filters(
+            [rule("p", "PAUSE"), rule("r", ["RATE_LIMIT", 2], priority=1)][number % 2 :]
+        )
+        ids += [
+            job_id
+            for _, job_id in lab.queue.submit_many(
+                [[op(f"{number}.{index}"), op("b")] for index in range(10)]
+            )
+        ]
     lab.queue.set_filters([])
     assert [lab.wait(job_id) for job_id in ids] == ["success"] * 300
     assert sorted(name for name in lab.order if name != "b") == sorted(
-        f"{number}.{index}" for number in range(30) for index in range(10))
+        f"{number}.{index}" for number in range(30) for index in range(10)
+    )

@@ -88,7 +88,8 @@ def sender(candidate: _Candidate) -> Iterator[replicate.Replicator]:
 
 
 def test_a_new_job_may_end_soon(
-        sender: replicate.Replicator, candidate: _Candidate, clock: _Clock) -> None:
+    sender: replicate.Replicator, candidate: _Candidate, clock: _Clock
+) -> None:
     wait = sender.send({"job-1": "queued"}, [])
     candidate.arrived.acquire()
     candidate.go_on()
@@ -97,7 +98,8 @@ def test_a_new_job_may_end_soon(
 
 
 def test_the_end_of_a_job_is_not_held_back(
-        sender: replicate.Replicator, candidate: _Candidate, clock: _Clock) -> None:
+    sender: replicate.Replicator, candidate: _Candidate, clock: _Clock
+) -> None:
     wait = sender.send({"job-1": "success"}, [], ended=True)
     candidate.arrived.acquire()
     candidate.go_on()
@@ -107,7 +109,8 @@ def test_the_end_of_a_job_is_not_held_back(
 
 
 def test_one_message_after_the_other(
-        sender: replicate.Replicator, candidate: _Candidate, clock: _Clock) -> None:
+    sender: replicate.Replicator, candidate: _Candidate, clock: _Clock
+) -> None:
     """Each waits as long as the one before took, even if it is the end of a job."""
     expected = [replicate.GATHER_S]
     wait = sender.send({"job-1": "queued"}, [])

@@ -26,10 +26,14 @@ def never() -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 30), st.integers(-20, 19)), unique_by=lambda job: job[0]),
-       st.dictionaries(st.integers(1, 30), st.integers(-20, 19)), st.sets(st.integers(1, 30)))
-def test_order_and_no_loss(added: list[tuple[int, int]], moved: dict[int, int],
-                           removed: set[int]) -> None:
+@given(
+    st.lists(st.tuples(st.integers(1, 30), st.integers(-20, 19)), unique_by=lambda job: job[0]),
+    st.dictionaries(st.integers(1, 30), st.integers(-20, 19)),
+    st.sets(st.integers(1, 30)),
+)
+def test_order_and_no_loss(
+    added: list[tuple[int, int]], moved: dict[int, int], removed: set[int]
+) -> None:
     gate = threading.Event()
     order: list[int] = []
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-LockKey = tuple[int, str]       # level and key; the empty key is the level itself
+LockKey = tuple[int, str]  # level and key; the empty key is the level itself
 
 _SINGLE = {"shared": "read", "exclusive": "write"}
 
@@ -18,20 +18,26 @@ _SINGLE = {"shared": "read", "exclusive": "write"}
 def conflict(one: str, other: str) -> bool:
     """Whether two owners cannot have these claims on one lock."""
     if "some" in one and "some" in other:
-        return False            # the members themselves decide
+        return False  # the members themselves decide
     return "write" in one or "write" in other
 
 
 class ModelRequest:
-    def __init__(self, owner: int, steps: list[tuple[LockKey, str]],
-                 gains: dict[LockKey, str], priority: int, order: int, life: dict[LockKey, int],
-                 ) -> None:
+    def __init__(
+        self,
+        owner: int,
+        steps: list[tuple[LockKey, str]],
+        gains: dict[LockKey, str],
+        priority: int,
+        order: int,
+        life: dict[LockKey, int],
+    ) -> None:
         self.owner = owner
         self.steps = steps
         self.gains = gains
         self.priority = priority
         self.order = order
-        self.life = life        # which incarnation of each lock it was made for
+        self.life = life  # which incarnation of each lock it was made for
         self.done = 0
         self.state = "waiting"
 
@@ -59,18 +65,19 @@ class Model:
                 words.add(f"{_SINGLE[mode]} {'some' if held_key else 'all'}")
         for request in self.requests:
             if request.owner == owner:
-                words.update(word for at, word in request.steps[:request.done] if at == lock)
+                words.update(word for at, word in request.steps[: request.done] if at == lock)
         return words
 
     def free(self, lock: LockKey, owner: int, word: str) -> bool:
         owners = {*self.held, *(request.owner for request in self.requests)} - {owner}
-        return not any(
-            conflict(word, other) for who in owners for other in self.claims(lock, who))
+        return not any(conflict(word, other) for who in owners for other in self.claims(lock, who))
 
     def queue(self, lock: LockKey) -> list[ModelRequest]:
         waiting = [
-            request for request in self.requests
-            if request.done < len(request.steps) and request.steps[request.done][0] == lock]
+            request
+            for request in self.requests
+            if request.done < len(request.steps) and request.steps[request.done][0] == lock
+        ]
         return sorted(waiting, key=lambda request: (request.priority, request.order))
 
     # -- requests -----------------------------------------------------------------------------
@@ -132,13 +139,14 @@ class Model:
                 for request in self.queue(lock):
                     word = request.steps[request.done][1]
                     if not self.free(lock, request.owner, word) or any(
-                            conflict(word, other.steps[other.done][1]) for other in served):
+                        conflict(word, other.steps[other.done][1]) for other in served
+                    ):
                         break
                     served.append(request)
                 for request in served:
                     request.done += 1
                     if request.done == len(request.steps):
-                        self._advance(request)      # holds it from now on
+                        self._advance(request)  # holds it from now on
                 for request in served:
                     if request.state == "waiting":
                         self._advance(request)
@@ -166,8 +174,10 @@ class Model:
         held = self.held.get(owner, {})
         strength = {None: 0, "shared": 1, "exclusive": 2}
         gains = {
-            lock: mode for lock, mode in changes.items()
-            if mode and strength[mode] > strength[held.get(lock)]}
+            lock: mode
+            for lock, mode in changes.items()
+            if mode and strength[mode] > strength[held.get(lock)]
+        }
         for lock, mode in gains.items():
             if held and lock < max(held):
                 raise ValueError("order")
@@ -178,7 +188,8 @@ class Model:
             if not self.free(lock, owner, word):
                 return False
             if not self.claims(lock, owner) and any(
-                    request.priority <= 0 for request in self.queue(lock)):
+                request.priority <= 0 for request in self.queue(lock)
+            ):
                 return False
         mine = self.held.setdefault(owner, {})
         for lock, wanted in changes.items():
@@ -201,7 +212,8 @@ class Model:
                 if not self.free(lock, owner, word):
                     break
                 if not self.claims(lock, owner) and any(
-                        request.priority <= 0 for request in self.queue(lock)):
+                    request.priority <= 0 for request in self.queue(lock)
+                ):
                     break
             else:
                 taken.add(key)

@@ -42,7 +42,9 @@ class Pair:
         self.pending: dict[int, tuple[Request, ModelRequest]] = {}
 
     def both(
-        self, real: Callable[[], object], model: Callable[[], object],
+        self,
+        real: Callable[[], object],
+        model: Callable[[], object],
     ) -> tuple[object, object]:
         """Run an operation on both sides; both refuse it or neither does."""
         try:
@@ -55,14 +57,17 @@ class Pair:
             raise AssertionError(f"the model refuses ({refused}), the manager: {granted}") from None
         return real(), expected
 
-    def begin(self, number: int, level: Level, keys: set[str] | None, shared: bool,
-              priority: int) -> None:
+    def begin(
+        self, number: int, level: Level, keys: set[str] | None, shared: bool, priority: int
+    ) -> None:
         mode = _mode(shared)
         gains = {(int(level), key): mode for key in (("",) if keys is None else keys)}
         real, expected = self.both(
             lambda: self.locks.begin(
-                _OWNERS[number], level, keys, shared=shared, priority=priority),
-            lambda: self.model.begin(number, gains, priority))
+                _OWNERS[number], level, keys, shared=shared, priority=priority
+            ),
+            lambda: self.model.begin(number, gains, priority),
+        )
         if isinstance(real, Request) and isinstance(expected, ModelRequest):
             self.pending[number] = (real, expected)
 
@@ -79,37 +84,49 @@ class Pair:
     def update(self, number: int, changes: dict[LockKey, str | None]) -> None:
         real, expected = self.both(
             lambda: self.locks.update(
-                _OWNERS[number], {_ident(lock): mode for lock, mode in changes.items()}),
-            lambda: self.model.update(number, changes))
+                _OWNERS[number], {_ident(lock): mode for lock, mode in changes.items()}
+            ),
+            lambda: self.model.update(number, changes),
+        )
         assert real == expected
 
-    def opportunistic(self, number: int, level: Level, keys: set[str] | None,
-                      shared: bool) -> None:
+    def opportunistic(self, number: int, level: Level, keys: set[str] | None, shared: bool) -> None:
         real, expected = self.both(
             lambda: self.locks.acquire(
-                _OWNERS[number], level, keys, shared=shared, opportunistic=True),
+                _OWNERS[number], level, keys, shared=shared, opportunistic=True
+            ),
             lambda: self.model.opportunistic(
-                number, level, set(KEYS) if keys is None else keys, _mode(shared)))
+                number, level, set(KEYS) if keys is None else keys, _mode(shared)
+            ),
+        )
         assert real == expected
 
     def release(self, number: int, level: Level | None, keys: set[str] | None) -> None:
-        self.both(lambda: self.locks.release(_OWNERS[number], level, keys),
-                  lambda: self.model.release(number, level, None if level is None else keys))
+        self.both(
+            lambda: self.locks.release(_OWNERS[number], level, keys),
+            lambda: self.model.release(number, level, None if level is None else keys),
+        )
 
     def downgrade(self, number: int, level: Level, keys: set[str] | None) -> None:
-        self.both(lambda: self.locks.downgrade(_OWNERS[number], level, keys),
-                  lambda: self.model.downgrade(number, level, keys))
+        self.both(
+            lambda: self.locks.downgrade(_OWNERS[number], level, keys),
+            lambda: self.model.downgrade(number, level, keys),
+        )
 
     def intersection(self, number: int, keep: set[LockKey]) -> None:
-        self.both(lambda: self.locks.intersection(_OWNERS[number], [_ident(lock) for lock in keep]),
-                  lambda: self.model.intersection(number, keep))
+        self.both(
+            lambda: self.locks.intersection(_OWNERS[number], [_ident(lock) for lock in keep]),
+            lambda: self.model.intersection(number, keep),
+        )
 
     def add(self, level: Level, key: str) -> None:
         self.both(lambda: self.locks.add(level, [key]), lambda: self.model.add(level, key))
 
     def remove(self, number: int, level: Level, keys: set[str]) -> None:
-        self.both(lambda: self.locks.remove(level, keys, _OWNERS[number]),
-                  lambda: self.model.remove(number, level, keys))
+        self.both(
+            lambda: self.locks.remove(level, keys, _OWNERS[number]),
+            lambda: self.model.remove(number, level, keys),
+        )
 
     def free(self, number: int) -> None:
         self.locks.free(_OWNERS[number])
@@ -130,16 +147,20 @@ class Pair:
         for number in self.owners:
             held = {
                 (int(ident.level), ident.key or ""): mode
-                for ident, mode in self.locks.list_locks(_OWNERS[number]).items()}
+                for ident, mode in self.locks.list_locks(_OWNERS[number]).items()
+            }
             assert held == self.model.held.get(number, {})
         for level in LEVELS:
             assert self.locks.keys(level) == self.model.members[level]
         waiting = {
             row.name: [owner.job_id for _mode_, owners in row.pending for owner in owners]
-            for row in self.locks.table() if row.pending}
+            for row in self.locks.table()
+            if row.pending
+        }
         assert waiting == {
             str(_ident(lock)): [request.owner for request in self.model.queue(lock)]
-            for lock in {request.steps[request.done][0] for request in self.model.requests}}
+            for lock in {request.steps[request.done][0] for request in self.model.requests}
+        }
 
 
 class Habit(NamedTuple):
@@ -151,8 +172,19 @@ class Habit(NamedTuple):
     weights: tuple[int, ...]
 
 
-_KINDS = ("begin", "release", "withdraw", "reprioritise", "update", "opportunistic", "downgrade",
-          "intersection", "add", "remove", "free")
+_KINDS = (
+    "begin",
+    "release",
+    "withdraw",
+    "reprioritise",
+    "update",
+    "opportunistic",
+    "downgrade",
+    "intersection",
+    "add",
+    "remove",
+    "free",
+)
 
 #: Jobs as they are; very many who want the same; all the rare forms.
 HABITS = (
@@ -199,8 +231,11 @@ def _step(pair: Pair, rng: random.Random, habit: Habit, kind: str) -> None:
         # An owner who waits can do little else.
         kind = "withdraw" if dice() < 0.25 else "reprioritise"
     level = LEVELS[int(dice() * 3)]
-    keys = None if dice() < habit.whole else {
-        habit.keys[int(dice() * len(habit.keys))] for _ in range(1 + int(dice() * 3))}
+    keys = (
+        None
+        if dice() < habit.whole
+        else {habit.keys[int(dice() * len(habit.keys))] for _ in range(1 + int(dice() * 3))}
+    )
     shared = dice() < 0.5
     if kind == "begin":
         pair.begin(number, level, keys, shared, int(dice() * 5) - 2)
@@ -211,16 +246,25 @@ def _step(pair: Pair, rng: random.Random, habit: Habit, kind: str) -> None:
     elif kind == "reprioritise":
         pair.reprioritise(number, int(dice() * 5) - 2)
     elif kind == "update":
-        pair.update(number, {
-            (int(LEVELS[int(dice() * 3)]), ("", *KEYS)[int(dice() * 5)]):
-                (SHARED, EXCLUSIVE, None)[int(dice() * 3)] for _ in range(1 + int(dice() * 3))})
+        pair.update(
+            number,
+            {
+                (int(LEVELS[int(dice() * 3)]), ("", *KEYS)[int(dice() * 5)]): (
+                    SHARED,
+                    EXCLUSIVE,
+                    None,
+                )[int(dice() * 3)]
+                for _ in range(1 + int(dice() * 3))
+            },
+        )
     elif kind == "opportunistic":
         pair.opportunistic(number, level, keys, shared)
     elif kind == "downgrade":
         pair.downgrade(number, level, keys)
     elif kind == "intersection":
-        pair.intersection(number, {
-            (int(LEVELS[int(dice() * 3)]), ("", *KEYS)[int(dice() * 5)]) for _ in range(4)})
+        pair.intersection(
+            number, {(int(LEVELS[int(dice() * 3)]), ("", *KEYS)[int(dice() * 5)]) for _ in range(4)}
+        )
     elif kind == "add":
         pair.add(level, KEYS[int(dice() * len(KEYS))])
     elif kind == "remove":

@@ -31,8 +31,9 @@ class LockMachine(RuleBasedStateMachine):
         self.pair = Pair()
 
     @rule(number=_owners, level=_levels, keys=_keys, shared=st.booleans(), priority=_priorities)
-    def begin(self, number: int, level: Level, keys: set[str] | None, shared: bool,
-              priority: int) -> None:
+    def begin(
+        self, number: int, level: Level, keys: set[str] | None, shared: bool, priority: int
+    ) -> None:
         self.pair.begin(number, level, keys, shared, priority)
 
     @rule(number=_owners)
@@ -43,14 +44,15 @@ class LockMachine(RuleBasedStateMachine):
     def reprioritise(self, number: int, priority: int) -> None:
         self.pair.reprioritise(number, priority)
 
-    @rule(number=_owners, changes=st.dictionaries(
-        _locks, st.sampled_from((SHARED, EXCLUSIVE, None)), max_size=4))
+    @rule(
+        number=_owners,
+        changes=st.dictionaries(_locks, st.sampled_from((SHARED, EXCLUSIVE, None)), max_size=4),
+    )
     def update(self, number: int, changes: dict[LockKey, str | None]) -> None:
         self.pair.update(number, changes)
 
     @rule(number=_owners, level=_levels, keys=_keys, shared=st.booleans())
-    def opportunistic(self, number: int, level: Level, keys: set[str] | None,
-                      shared: bool) -> None:
+    def opportunistic(self, number: int, level: Level, keys: set[str] | None, shared: bool) -> None:
         self.pair.opportunistic(number, level, keys, shared)
 
     @rule(number=_owners, level=st.none() | _levels, keys=_keys)

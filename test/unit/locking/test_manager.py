@@ -23,9 +23,14 @@ T = TypeVar("T")
 
 @pytest.fixture
 def locks() -> LockManager:
-    return LockManager({
-        INSTANCE: ["i1", "i2", "i3"], NODE: ["n1", "n2", "n3"], NODE_RES: ["n1", "n2", "n3"],
-    }, now=lambda: 1000.0)
+    return LockManager(
+        {
+            INSTANCE: ["i1", "i2", "i3"],
+            NODE: ["n1", "n2", "n3"],
+            NODE_RES: ["n1", "n2", "n3"],
+        },
+        now=lambda: 1000.0,
+    )
 
 
 class _Thread(threading.Thread):
@@ -61,8 +66,9 @@ def _again(reached: bool) -> None:
         raise retry.Again
 
 
-def _try(locks: LockManager, owner: Owner, level: Level, keys: list[str] | None, *,
-         shared: bool = False) -> frozenset[str] | None:
+def _try(
+    locks: LockManager, owner: Owner, level: Level, keys: list[str] | None, *, shared: bool = False
+) -> frozenset[str] | None:
     return locks.acquire(owner, level, keys, shared=shared, timeout_s=0)
 
 
@@ -77,16 +83,23 @@ def test_levels_are_taken_in_order(locks: LockManager) -> None:
     assert locks.table() == []
 
 
-@pytest.mark.parametrize(("level", "keys", "wanted"), [
-    (INSTANCE, ["i2"], "instance/i2"),
-    (NODE, ["n3"], "node/n3"),
-    (NODE, None, r"node/\[lockset\]"),
-])
+@pytest.mark.parametrize(
+    ("level", "keys", "wanted"),
+    [
+        (INSTANCE, ["i2"], "instance/i2"),
+        (NODE, ["n3"], "node/n3"),
+        (NODE, None, r"node/\[lockset\]"),
+    ],
+)
 def test_wrong_order_is_refused_with_both_names(
-        locks: LockManager, level: Level, keys: list[str] | None, wanted: str) -> None:
+    locks: LockManager, level: Level, keys: list[str] | None, wanted: str
+) -> None:
     locks.acquire(A, NODE, ["n1", "n2"], shared=True)
-    with pytest.raises(errors.LockError, match=rf"asks for lock {wanted} while it holds lock "
-                                               "node/n2"):
+    with pytest.raises(
+        errors.LockError,
+        match=rf"asks for lock {wanted} while it holds lock "
+        "node/n2",
+    ):
         locks.acquire(A, level, keys, shared=True)
     with pytest.raises(errors.LockError, match="node/n2"):
         locks.acquire(A, level, keys, shared=True, opportunistic=True)
@@ -114,8 +127,8 @@ def test_a_timeout_leaves_nothing(locks: LockManager) -> None:
 def test_waiting_in_order_holds_what_came_before(locks: LockManager) -> None:
     locks.acquire(A, NODE, ["n2"], shared=False)
     request = locks.begin(B, NODE, ["n1", "n2", "n3"], shared=False)
-    assert _try(locks, C, NODE, ["n1"]) is None         # B is there already
-    assert _try(locks, C, NODE, ["n3"]) == {"n3"}       # B is not
+    assert _try(locks, C, NODE, ["n1"]) is None  # B is there already
+    assert _try(locks, C, NODE, ["n3"]) == {"n3"}  # B is not
     locks.release(A)
     assert request.state is State.WAITING
     locks.release(C)
@@ -134,7 +147,7 @@ def test_release_wakes_a_thread(locks: LockManager) -> None:
 def test_whole_level_waits_for_members_and_keeps_them_out(locks: LockManager) -> None:
     locks.acquire(A, NODE, ["n1"], shared=False)
     request = locks.begin(B, NODE, ALL, shared=True)
-    assert _try(locks, C, NODE, ["n2"]) is None          # fair: B came first
+    assert _try(locks, C, NODE, ["n2"]) is None  # fair: B came first
     locks.release(A)
     assert request.state is State.GRANTED
     assert _try(locks, C, NODE, ["n2"]) is None
@@ -250,8 +263,7 @@ def test_removal_under_a_held_level(locks: LockManager) -> None:
 
 def test_opportunistic_takes_what_is_free(locks: LockManager) -> None:
     locks.acquire(A, NODE, ["n2"], shared=True)
-    assert locks.acquire(
-        B, NODE, ["n1", "n2", "n9"], shared=False, opportunistic=True) == {"n1"}
+    assert locks.acquire(B, NODE, ["n1", "n2", "n9"], shared=False, opportunistic=True) == {"n1"}
     assert locks.acquire(C, NODE, ALL, shared=True, opportunistic=True) == {"n2", "n3"}
     assert not locks.is_owned(C, NODE)
     locks.release(C)
@@ -280,10 +292,9 @@ def test_a_priority_changed_just_before_the_request_is_seen(locks: LockManager) 
     locks.acquire(A, NODE, ["n1"], shared=False)
     locks.begin(B, NODE, ["n1"], shared=False, priority=0)
     answers = iter((10, -10))
-    _Thread(lambda: locks.acquire(
-        C, NODE, ["n1"], shared=False, priority=lambda: next(answers)))
+    _Thread(lambda: locks.acquire(C, NODE, ["n1"], shared=False, priority=lambda: next(answers)))
     _until(lambda: (wait := locks.waiting(C)) is not None and wait.priority == -10)
-    row, = (row for row in locks.table() if row.name == "node/n1")
+    (row,) = (row for row in locks.table() if row.name == "node/n1")
     assert row.pending == ((EXCLUSIVE, (C, B)),)
     locks.release(A)
     _until(lambda: locks.is_owned(C, NODE, "n1"))
@@ -299,8 +310,9 @@ def test_cancelled_is_asked_at_the_start_and_when_woken(locks: LockManager) -> N
         if stop.is_set():
             raise errors.JobCanceled("job was asked to stop")
 
-    thread = _Thread(lambda: locks.acquire(
-        B, NODE, ["n1", "n2"], shared=False, cancelled=cancelled))
+    thread = _Thread(
+        lambda: locks.acquire(B, NODE, ["n1", "n2"], shared=False, cancelled=cancelled)
+    )
     _until(lambda: len(asked) == 1)
     locks.wake(B)
     _until(lambda: len(asked) == 2)
@@ -357,8 +369,9 @@ def _node(key: str | None) -> LockId:
 
 def test_update_takes_raises_lowers_and_releases_together(locks: LockManager) -> None:
     assert locks.update(A, {_node("n1"): EXCLUSIVE, _node("n2"): SHARED})
-    assert locks.update(A, {
-        _node("n1"): None, _node("n2"): EXCLUSIVE, LockId(NODE_RES, "n1"): SHARED})
+    assert locks.update(
+        A, {_node("n1"): None, _node("n2"): EXCLUSIVE, LockId(NODE_RES, "n1"): SHARED}
+    )
     assert locks.list_locks(A) == {_node("n2"): EXCLUSIVE, LockId(NODE_RES, "n1"): SHARED}
     assert locks.update(A, {_node("n2"): SHARED})
     assert locks.list_locks(A) == {_node("n2"): SHARED, LockId(NODE_RES, "n1"): SHARED}
@@ -421,25 +434,37 @@ def test_update_bad_mode_and_unknown_lock(locks: LockManager) -> None:
 def test_opportunistic_union(locks: LockManager) -> None:
     locks.update(A, {_node("n2"): EXCLUSIVE})
     locks.update(B, {LockId(INSTANCE, "i2"): SHARED})
-    taken = locks.opportunistic_union(B, {
-        LockId(INSTANCE, "i1"): SHARED,     # before what B holds
-        _node("n1"): EXCLUSIVE,
-        _node("n2"): SHARED,                # taken
-        _node("n7"): SHARED,                # unknown
-        LockId(NODE_RES, ALL): EXCLUSIVE,
-    })
+    taken = locks.opportunistic_union(
+        B,
+        {
+            LockId(INSTANCE, "i1"): SHARED,  # before what B holds
+            _node("n1"): EXCLUSIVE,
+            _node("n2"): SHARED,  # taken
+            _node("n7"): SHARED,  # unknown
+            LockId(NODE_RES, ALL): EXCLUSIVE,
+        },
+    )
     assert taken == {_node("n1"), LockId(NODE_RES, ALL)}
     assert locks.opportunistic_union(C, {_node("n1"): SHARED}) == frozenset()
     assert C not in locks.owners()
 
 
 def test_intersection(locks: LockManager) -> None:
-    locks.update(A, {
-        LockId(INSTANCE, "i1"): EXCLUSIVE, _node(ALL): EXCLUSIVE, LockId(NODE_RES, "n1"): SHARED,
-        LockId(NODE_RES, "n2"): SHARED})
+    locks.update(
+        A,
+        {
+            LockId(INSTANCE, "i1"): EXCLUSIVE,
+            _node(ALL): EXCLUSIVE,
+            LockId(NODE_RES, "n1"): SHARED,
+            LockId(NODE_RES, "n2"): SHARED,
+        },
+    )
     locks.intersection(A, [_node("n1"), _node("n3"), LockId(NODE_RES, "n2"), _node("n7")])
     assert locks.list_locks(A) == {
-        _node("n1"): EXCLUSIVE, _node("n3"): EXCLUSIVE, LockId(NODE_RES, "n2"): SHARED}
+        _node("n1"): EXCLUSIVE,
+        _node("n3"): EXCLUSIVE,
+        LockId(NODE_RES, "n2"): SHARED,
+    }
     locks.intersection(A, [])
     assert locks.owners() == []
     locks.update(A, {_node(ALL): SHARED, _node("n1"): SHARED, _node("n2"): SHARED})
@@ -475,8 +500,9 @@ def test_a_holder_that_dies_while_others_wait_is_noticed(tmp_path: Path) -> None
     livelock = filelock.FileLock(str(tmp_path / "job_1"))
     livelock.acquire(timeout_s=5)
     locks.acquire(Owner(1, "job 1", livelock.path), NODE, ["n1"], shared=False)
-    waiting = [_Thread(partial(locks.acquire, owner, NODE, ["n1"], shared=True))
-               for owner in (B, C)]
+    waiting = [
+        _Thread(partial(locks.acquire, owner, NODE, ["n1"], shared=True)) for owner in (B, C)
+    ]
     _until(lambda: [len(who) for _mode, who in locks.table()[-1].pending] == [2])
     # Many looks at a living holder change nothing.
     assert not locks.acquire(D, NODE, ["n1"], shared=False, timeout_s=0.2)
@@ -512,8 +538,9 @@ def test_in_one_process_nobody_looks() -> None:
 
     locks = LockManager({NODE: ["n1"]}, is_dead=look, look_s=0.01)
     locks.acquire(Owner(1, "job 1", "/same"), NODE, ["n1"], shared=False)
-    assert locks.acquire(
-        Owner(2, "job 2", "/same"), NODE, ["n1"], shared=False, timeout_s=0.1) is None
+    assert (
+        locks.acquire(Owner(2, "job 2", "/same"), NODE, ["n1"], shared=False, timeout_s=0.1) is None
+    )
     assert looked == []
 
 

@@ -170,8 +170,12 @@ def test_withdrawing_opens_the_way() -> None:
 
 
 @settings(max_examples=300)
-@given(st.lists(st.tuples(
-    st.integers(0, 5), st.sampled_from(Mode), st.integers(-2, 2), st.booleans()), max_size=40))
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(Mode), st.integers(-2, 2), st.booleans()),
+        max_size=40,
+    )
+)
 def test_any_history(history: list[tuple[int, Mode, int, bool]]) -> None:
     """Holders never exclude each other, and whoever stands first could not be served."""
     lock = _lock()
@@ -191,12 +195,15 @@ def test_any_history(history: list[tuple[int, Mode, int, bool]]) -> None:
             except errors.LockError:
                 continue
             waiting[number] = ticket
-        for other in [key for key, ticket in waiting.items()
-                      if ticket not in lock.queue and ticket not in lock.upgrades]:
+        for other in [
+            key
+            for key, ticket in waiting.items()
+            if ticket not in lock.queue and ticket not in lock.upgrades
+        ]:
             del waiting[other]
         held = list(lock.holders.items())
         for index, (_owner, one) in enumerate(held):
-            assert not any(excludes(one, other) for _other, other in held[index + 1:])
+            assert not any(excludes(one, other) for _other, other in held[index + 1 :])
         places = [(ticket.priority, ticket.order) for ticket in lock.queue]
         assert places == sorted(places)
         for ticket in lock.upgrades + lock.queue[:1]:

@@ -85,8 +85,7 @@ class _Worker(threading.Thread):
         inside: list[tuple[Level, dict[str, str]]] = []
         own = f"own-{self.owner.job_id}-{round_number}"
         try:
-            self.locks.acquire(
-                self.owner, Level.CLUSTER, [BGL], shared=rng.random() < 0.98)
+            self.locks.acquire(self.owner, Level.CLUSTER, [BGL], shared=rng.random() < 0.98)
             for level in LEVELS:
                 if rng.random() < 0.3:
                     continue
@@ -115,9 +114,15 @@ class _Worker(threading.Thread):
         kind = rng.random()
         shared = keys is None or (own not in keys and rng.random() < 0.5)
         got = self.locks.acquire(
-            self.owner, level, keys, shared=shared,
-            timeout_s=0.001 if kind < 0.1 else None, opportunistic=0.1 < kind < 0.2,
-            priority=rng.randint(-1, 1), cancelled=self._check_cancelled)
+            self.owner,
+            level,
+            keys,
+            shared=shared,
+            timeout_s=0.001 if kind < 0.1 else None,
+            opportunistic=0.1 < kind < 0.2,
+            priority=rng.randint(-1, 1),
+            cancelled=self._check_cancelled,
+        )
         if got is None:
             self.late += 1
             if keys is not None and own in keys:
@@ -126,7 +131,7 @@ class _Worker(threading.Thread):
             return
         self.taken += 1
         if keys is not None and own in keys:
-            if own not in got:          # tried without waiting below somebody's whole level
+            if own not in got:  # tried without waiting below somebody's whole level
                 return
             self.locks.remove(level, [own], self.owner)
             return
@@ -189,8 +194,7 @@ def test_removal_races_with_waiters() -> None:
                 failures.append(number)
             locks.release(owner)
 
-    threads = [threading.Thread(target=waiter, args=(number,), daemon=True)
-               for number in range(4)]
+    threads = [threading.Thread(target=waiter, args=(number,), daemon=True) for number in range(4)]
     for thread in threads:
         thread.start()
     remover = Owner(None, "remover")

@@ -9,8 +9,12 @@ from ganeti.metad.control import Control
 from ganeti.metad.guests import Guests
 from ganeti.wire import luxi
 
-DESCRIPTION = {"name": "web1", "os": "debian", "osparams_secret": {"password": "hush"},
-               "nics": [{"name": "ganeti:communication:web1", "ip": "169.254.0.7"}]}
+DESCRIPTION = {
+    "name": "web1",
+    "os": "debian",
+    "osparams_secret": {"password": "hush"},
+    "nics": [{"name": "ganeti:communication:web1", "ip": "169.254.0.7"}],
+}
 
 
 @pytest.fixture
@@ -32,21 +36,28 @@ def test_the_life_of_a_guest(control, caplog):
     assert call(control, "UpdateConfig", {**DESCRIPTION, "helper": {"task": "install"}}) is None
     assert call(control, "ListInstances") == [["web1", "169.254.0.7", "debian", "install", None]]
     assert call(control, "ReadReport", "web1") == {
-        "contact": None, "started": False, "exit_code": None, "log": ""}
+        "contact": None,
+        "started": False,
+        "exit_code": None,
+        "log": "",
+    }
     assert call(control, "RemoveInstance", "web1") is True
     assert call(control, "RemoveInstance", "web1") is False
     assert call(control, "ReadReport", "web1") is None
     assert "hush" not in caplog.text
 
 
-@pytest.mark.parametrize(("method", "args", "fragment"), [
-    ("Shutdown", [], "no method 'Shutdown'"),
-    ("Echo", [], "takes 1 argument, not 0"),
-    ("ListInstances", ["x"], "takes 0 arguments, not 1"),
-    ("UpdateConfig", [{"name": "web1"}], "no interface"),
-    ("UpdateConfig", [[]], "dictionary"),
-    ("RemoveInstance", [5], "is a string"),
-])
+@pytest.mark.parametrize(
+    ("method", "args", "fragment"),
+    [
+        ("Shutdown", [], "no method 'Shutdown'"),
+        ("Echo", [], "takes 1 argument, not 0"),
+        ("ListInstances", ["x"], "takes 0 arguments, not 1"),
+        ("UpdateConfig", [{"name": "web1"}], "no interface"),
+        ("UpdateConfig", [[]], "dictionary"),
+        ("RemoveInstance", [5], "is a string"),
+    ],
+)
 def test_what_is_refused(control, method, args, fragment):
     with pytest.raises(errors.ParameterError, match=fragment):
         call(control, method, *args)

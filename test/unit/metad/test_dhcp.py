@@ -19,16 +19,40 @@ IP = "169.254.3.7"
 @pytest.fixture
 def known():
     found = Guests()
-    found.update(guests.parse({"name": "web1", "nics": [
-        {"name": "ganeti:communication:web1", "ip": IP, "mac": "52:54:00:00:00:07"}]}))
+    found.update(
+        guests.parse(
+            {
+                "name": "web1",
+                "nics": [
+                    {"name": "ganeti:communication:web1", "ip": IP, "mac": "52:54:00:00:00:07"}
+                ],
+            }
+        )
+    )
     return found
 
 
 def request(kind, *options, mac=MAC, client="0.0.0.0"):
-    head = struct.pack("!BBBBIHH4s4s4s4s16s64s128s", 1, 1, 6, 0, 0xABCD, 0, 0x8000,
-                       socket.inet_aton(client), b"", b"", b"", mac, b"", b"")
-    body = b"".join(bytes([code, len(value)]) + value
-                    for code, value in ((53, bytes([kind])), *options))
+    head = struct.pack(
+        "!BBBBIHH4s4s4s4s16s64s128s",
+        1,
+        1,
+        6,
+        0,
+        0xABCD,
+        0,
+        0x8000,
+        socket.inet_aton(client),
+        b"",
+        b"",
+        b"",
+        mac,
+        b"",
+        b"",
+    )
+    body = b"".join(
+        bytes([code, len(value)]) + value for code, value in ((53, bytes([kind])), *options)
+    )
     return head + b"\x63\x82\x53\x63" + body + b"\xff"
 
 
@@ -41,7 +65,7 @@ def answer(known, data):
 def options_of(message):
     found, at = {}, 240
     while message[at] != 255:
-        found[message[at]] = message[at + 2:at + 2 + message[at + 1]]
+        found[message[at]] = message[at + 2 : at + 2 + message[at + 1]]
         at += 2 + message[at + 1]
     return found
 
@@ -54,7 +78,7 @@ def test_an_offer_and_its_confirmation(known):
     found = options_of(offer)
     assert found[53] == bytes([dhcp.OFFER])
     assert found[1] == socket.inet_aton("255.255.0.0")
-    assert 3 not in found and 6 not in found            # no router, no name server
+    assert 3 not in found and 6 not in found  # no router, no name server
     confirmed = answer(known, request(dhcp.REQUEST, (50, socket.inet_aton(IP)), (54, found[54])))
     assert confirmed is not None and options_of(confirmed)[53] == bytes([dhcp.ACK])
 

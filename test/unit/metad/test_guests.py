@@ -13,8 +13,12 @@ NIC = {"name": "ganeti:communication:web1", "ip": "169.254.0.7", "mac": "52:54:0
 
 
 def describe(name="web1", ip="169.254.0.7", **more):
-    return {"name": name, "os": "debian+small", "nics": [{"name": None, "ip": None},
-                                                         {**NIC, "ip": ip}], **more}
+    return {
+        "name": name,
+        "os": "debian+small",
+        "nics": [{"name": None, "ip": None}, {**NIC, "ip": ip}],
+        **more,
+    }
 
 
 def test_an_instance_as_it_is_stored_can_be_described():
@@ -24,25 +28,32 @@ def test_an_instance_as_it_is_stored_can_be_described():
 
 
 def test_parameters_have_their_visibility_and_are_in_no_repr():
-    guest = guests.parse(describe(
-        osparams={"a": "old", "s": "old"}, osparams_public={"a": "1"},
-        osparams_secret={"s": "hush"},
-        helper={"task": "install", "environment": {"OSP_S": "hush"}}))
+    guest = guests.parse(
+        describe(
+            osparams={"a": "old", "s": "old"},
+            osparams_public={"a": "1"},
+            osparams_secret={"s": "hush"},
+            helper={"task": "install", "environment": {"OSP_S": "hush"}},
+        )
+    )
     assert guest.parameters == {"a": ("1", "public"), "s": ("hush", "secret")}
     assert "hush" not in repr(guest)
     assert "hush" not in str(guest.facts)
 
 
-@pytest.mark.parametrize(("description", "fragment"), [
-    (None, "dictionary"),
-    ({"nics": [NIC]}, "no name"),
-    ({"name": "web1"}, "no interface"),
-    ({"name": "web1", "nics": [{"name": "lan", "ip": "1.2.3.4"}]}, "no interface"),
-    ({"name": "web1", "nics": [{**NIC, "ip": None}]}, "no IPv4 address"),
-    ({"name": "web1", "nics": [{**NIC, "ip": "169.254.0.7/16"}]}, "no IPv4 address"),
-    (describe(osparams_secret=["hush"]), "osparams_secret is no dictionary"),
-    (describe(helper={"task": "burn"}), "'burn' is no task"),
-])
+@pytest.mark.parametrize(
+    ("description", "fragment"),
+    [
+        (None, "dictionary"),
+        ({"nics": [NIC]}, "no name"),
+        ({"name": "web1"}, "no interface"),
+        ({"name": "web1", "nics": [{"name": "lan", "ip": "1.2.3.4"}]}, "no interface"),
+        ({"name": "web1", "nics": [{**NIC, "ip": None}]}, "no IPv4 address"),
+        ({"name": "web1", "nics": [{**NIC, "ip": "169.254.0.7/16"}]}, "no IPv4 address"),
+        (describe(osparams_secret=["hush"]), "osparams_secret is no dictionary"),
+        (describe(helper={"task": "burn"}), "'burn' is no task"),
+    ],
+)
 def test_what_is_no_description(description, fragment):
     with pytest.raises(errors.ParameterError, match=fragment) as caught:
         guests.parse(description)

@@ -20,15 +20,29 @@ from ganeti.metad.web import MetadataApplication
 IP = "169.254.0.7"
 LATEST = "/ganeti/latest"
 DESCRIPTION = {
-    "name": "web1", "uuid": "u-1", "os": "debian+small", "hypervisor": "kvm", "tags": ["a"],
-    "hvparams": {"vnc_password_file": "/secret"}, "primary_node": "node-uuid",
-    "nics": [{"name": "ganeti:communication:web1", "ip": IP, "mac": "52:54:00:00:00:07",
-              "nicparams": {"link": "communication_rt"}}],
-    "osparams_public": {"size": "1"}, "osparams_private": {"user": "joe"},
-    "osparams_secret": {"password": "it's; $(rm) \"hush\"\nnew"},
+    "name": "web1",
+    "uuid": "u-1",
+    "os": "debian+small",
+    "hypervisor": "kvm",
+    "tags": ["a"],
+    "hvparams": {"vnc_password_file": "/secret"},
+    "primary_node": "node-uuid",
+    "nics": [
+        {
+            "name": "ganeti:communication:web1",
+            "ip": IP,
+            "mac": "52:54:00:00:00:07",
+            "nicparams": {"link": "communication_rt"},
+        }
+    ],
+    "osparams_public": {"size": "1"},
+    "osparams_private": {"user": "joe"},
+    "osparams_secret": {"password": 'it\'s; $(rm) "hush"\nnew'},
 }
-HELPER = {"task": "install", "environment": {"OSP_PASSWORD": "it's; $(rm) \"hush\"\nnew",
-                                             "DISK_0_PATH": "/dev/vdb"}}
+HELPER = {
+    "task": "install",
+    "environment": {"OSP_PASSWORD": 'it\'s; $(rm) "hush"\nnew', "DISK_0_PATH": "/dev/vdb"},
+}
 
 
 @pytest.fixture
@@ -84,8 +98,10 @@ def test_facts_are_what_concerns_the_guest(known):
 def test_parameters_come_with_their_visibility(known):
     _, _, body = ask(known, "GET", f"{LATEST}/os/parameters.json")
     assert json.loads(body) == {
-        "size": ["1", "public"], "user": ["joe", "private"],
-        "password": ["it's; $(rm) \"hush\"\nnew", "secret"]}
+        "size": ["1", "public"],
+        "user": ["joe", "private"],
+        "password": ['it\'s; $(rm) "hush"\nnew', "secret"],
+    }
 
 
 @pytest.mark.programs
@@ -94,8 +110,12 @@ def test_the_environment_survives_a_shell(known, tmp_path):
     (tmp_path / "environment").write_bytes(body)
     said = subprocess.run(
         ["env", "-i", "sh", "-c", 'set -a; . ./environment; printf %s "$OSP_PASSWORD"'],
-        cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert said.stdout == "it's; $(rm) \"hush\"\nnew"
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == 'it\'s; $(rm) "hush"\nnew'
 
 
 def test_only_a_helper_has_an_environment_and_a_task(known):
@@ -105,19 +125,35 @@ def test_only_a_helper_has_an_environment_and_a_task(known):
     assert ask(known, "GET", f"{LATEST}/os/environment")[0] == 404
 
 
-@pytest.mark.parametrize("path", [
-    "/", "/ganeti", f"{LATEST}", f"{LATEST}/", "/ganeti/1.0/read", f"{LATEST}/os",
-    f"{LATEST}/os/scripts/", f"{LATEST}/os/scripts/parameters.list", f"{LATEST}/read/",
-    f"{LATEST}/os/scripts/../create", "/latest/meta-data",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/ganeti",
+        f"{LATEST}",
+        f"{LATEST}/",
+        "/ganeti/1.0/read",
+        f"{LATEST}/os",
+        f"{LATEST}/os/scripts/",
+        f"{LATEST}/os/scripts/parameters.list",
+        f"{LATEST}/read/",
+        f"{LATEST}/os/scripts/../create",
+        "/latest/meta-data",
+    ],
+)
 def test_other_paths_do_not_exist(known, path):
     assert ask(known, "GET", path)[0] == 404
 
 
-@pytest.mark.parametrize(("method", "path", "allowed"), [
-    ("POST", f"{LATEST}/read", "GET"), ("PUT", f"{LATEST}/meta_data.json", "GET"),
-    ("DELETE", f"{LATEST}/os/package", "GET"), ("GET", f"{LATEST}/write", "POST"),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("POST", f"{LATEST}/read", "GET"),
+        ("PUT", f"{LATEST}/meta_data.json", "GET"),
+        ("DELETE", f"{LATEST}/os/package", "GET"),
+        ("GET", f"{LATEST}/write", "POST"),
+    ],
+)
 def test_a_wrong_method_is_told_the_right_one(known, method, path, allowed):
     status, headers, _ = ask(known, method, path)
     assert (status, headers["Allow"]) == (405, allowed)
@@ -125,14 +161,19 @@ def test_a_wrong_method_is_told_the_right_one(known, method, path, allowed):
 
 @pytest.mark.parametrize("page", ["meta_data.json", "os/parameters.json", "read", "os/package"])
 def test_an_address_of_no_guest_sees_nothing(known, definition, page):
-    status, _, body = ask(known, "GET", f"{LATEST}/{page}", peer="169.254.0.8",
-                          search=[definition.parent])
+    status, _, body = ask(
+        known, "GET", f"{LATEST}/{page}", peer="169.254.0.8", search=[definition.parent]
+    )
     assert status == 404 and b"web1" not in body
 
 
 def test_a_guest_sees_its_own_data_only(known):
-    other = {**DESCRIPTION, "name": "web2", "osparams_secret": {},
-             "nics": [{**DESCRIPTION["nics"][0], "ip": "169.254.0.8"}]}
+    other = {
+        **DESCRIPTION,
+        "name": "web2",
+        "osparams_secret": {},
+        "nics": [{**DESCRIPTION["nics"][0], "ip": "169.254.0.8"}],
+    }
     known.update(guests.parse(other))
     _, _, body = ask(known, "GET", f"{LATEST}/os/parameters.json", peer="169.254.0.8")
     assert "password" not in json.loads(body)
@@ -141,7 +182,9 @@ def test_a_guest_sees_its_own_data_only(known):
 def test_scripts_and_the_package(known, definition):
     search = ["/nowhere", definition.parent]
     assert ask(known, "GET", f"{LATEST}/os/scripts/create_untrusted", search=search)[::2] == (
-        200, b"#!/bin/sh\n")
+        200,
+        b"#!/bin/sh\n",
+    )
     assert ask(known, "GET", f"{LATEST}/os/scripts/verify", search=search)[0] == 404
     status, headers, body = ask(known, "GET", f"{LATEST}/os/package", search=search)
     assert status == 200 and headers["Content-Type"] == "application/x-tar"
@@ -157,15 +200,26 @@ def test_an_os_that_is_not_here(known):
     assert status == 404 and b"OS debian is not on this node" in body
 
 
-@pytest.mark.parametrize(("value", "status"), [
-    ("packages/base.tar", 200), ("", 404), ("missing", 404), ("packages", 404),
-    ("/etc/passwd", 404), ("../../outside", 404), ("link", 404), ("packages/../../../outside", 404),
-])
+@pytest.mark.parametrize(
+    ("value", "status"),
+    [
+        ("packages/base.tar", 200),
+        ("", 404),
+        ("missing", 404),
+        ("packages", 404),
+        ("/etc/passwd", 404),
+        ("../../outside", 404),
+        ("link", 404),
+        ("packages/../../../outside", 404),
+    ],
+)
 def test_a_package_that_a_parameter_names_is_within_the_definition(
-        known, definition, value, status):
+    known, definition, value, status
+):
     known.update(guests.parse({**DESCRIPTION, "osparams_public": {"os-install-package": value}}))
-    found, _, body = ask(known, "GET", f"{LATEST}/os/os-install-package",
-                         search=[definition.parent])
+    found, _, body = ask(
+        known, "GET", f"{LATEST}/os/os-install-package", search=[definition.parent]
+    )
     assert found == status
     assert body == b"\0\1" * 300_000 if status == 200 else b"not for guests" not in body
 
@@ -180,13 +234,21 @@ def test_a_helper_tells_how_it_goes(known):
     ask(known, "POST", f"{write}?event=exit", b" 3\n")
     assert guest.report.contact is not None
     assert (guest.report.started, guest.report.exit_code, guest.report.log) == (
-        True, 3, b"one\ntwo\n")
+        True,
+        3,
+        b"one\ntwo\n",
+    )
 
 
-@pytest.mark.parametrize(("event", "body", "fragment"), [
-    ("exit", b"well", b"exit code"), ("exit", b"256", b"exit code"), ("exit", b"", b"exit code"),
-    ("party", b"", b"there is no event 'party'"),
-])
+@pytest.mark.parametrize(
+    ("event", "body", "fragment"),
+    [
+        ("exit", b"well", b"exit code"),
+        ("exit", b"256", b"exit code"),
+        ("exit", b"", b"exit code"),
+        ("party", b"", b"there is no event 'party'"),
+    ],
+)
 def test_what_cannot_be_told(known, event, body, fragment):
     status, _, said = ask(known, "POST", f"{LATEST}/write?event={event}", body)
     assert status == 400 and fragment in said
@@ -196,8 +258,9 @@ def test_what_cannot_be_told(known, event, body, fragment):
 def test_nobody_can_tell_too_much(known):
     size = 256 * 1024 + 1
     assert ask(known, "POST", f"{LATEST}/write", headers=[f"Content-Length: {size}"])[0] == 413
-    chunked = ask(known, "POST", f"{LATEST}/write", b"x" * size,
-                  headers=["Transfer-Encoding: chunked"])
+    chunked = ask(
+        known, "POST", f"{LATEST}/write", b"x" * size, headers=["Transfer-Encoding: chunked"]
+    )
     assert chunked[0] == 413
     assert known.named("web1").report.log == b""
 
@@ -205,5 +268,6 @@ def test_nobody_can_tell_too_much(known):
 def test_an_unreadable_definition_is_the_nodes_fault(known, definition, monkeypatch):
     def refuse(*_args, **_keys):
         raise PermissionError(13, "Permission denied")
+
     monkeypatch.setattr(tarfile, "open", refuse)
     assert ask(known, "GET", f"{LATEST}/os/package", search=[definition.parent])[0] == 500

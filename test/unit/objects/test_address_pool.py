@@ -56,14 +56,17 @@ def test_addresses_from_elsewhere(address: str) -> None:
             action(address)
 
 
-@pytest.mark.parametrize(("made", "message"), [
-    (network("192.0.2.0/31"), "from /16 to /30"),
-    (network("10.0.0.0/15"), "from /16 to /30"),
-    (network("192.0.2.1/24"), "is not an IPv4 network"),
-    (network("2001:db8::/64"), "is not an IPv4 network"),
-    (network(reservations="0"), "8 times 0 or 1"),
-    (network(ext_reservations="0000000x"), "8 times 0 or 1"),
-])
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (network("192.0.2.0/31"), "from /16 to /30"),
+        (network("10.0.0.0/15"), "from /16 to /30"),
+        (network("192.0.2.1/24"), "is not an IPv4 network"),
+        (network("2001:db8::/64"), "is not an IPv4 network"),
+        (network(reservations="0"), "8 times 0 or 1"),
+        (network(ext_reservations="0000000x"), "8 times 0 or 1"),
+    ],
+)
 def test_networks_which_are_none(made: Network, message: str) -> None:
     with pytest.raises(errors.AddressPoolError, match=message):
         AddressPool(made)
@@ -75,8 +78,9 @@ def test_counts_and_map_agree(prefix: int, data: st.DataObject) -> None:
     hosts = [str(address) for address in ipaddress.IPv4Network(cidr)]
     own = data.draw(st.sets(st.sampled_from(hosts)))
     others = data.draw(st.sets(st.sampled_from(hosts)))
-    pool = AddressPool(AddressPool(AddressPool(empty(network(cidr))).taken(own)).taken(
-        others, external=True))
+    pool = AddressPool(
+        AddressPool(AddressPool(empty(network(cidr))).taken(own)).taken(others, external=True)
+    )
     taken = own | others | {hosts[0], hosts[-1]}
     assert set(pool.free_addresses()) == set(hosts) - taken
     assert pool.free_count + pool.taken_count == pool.size == len(hosts)

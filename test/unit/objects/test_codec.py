@@ -56,10 +56,20 @@ def test_reading_does_not_change_the_input(stored):
     assert stored == before
 
 
-@pytest.mark.parametrize(("name", "cls"), [
-    ("Cluster", objects.Cluster), ("ConfigData", objects.ConfigData), ("Disk", objects.Disk),
-    ("FilterRule", objects.FilterRule), ("Instance", objects.Instance), ("NIC", objects.Nic),
-    ("Network", objects.Network), ("Node", objects.Node), ("NodeGroup", objects.NodeGroup)])
+@pytest.mark.parametrize(
+    ("name", "cls"),
+    [
+        ("Cluster", objects.Cluster),
+        ("ConfigData", objects.ConfigData),
+        ("Disk", objects.Disk),
+        ("FilterRule", objects.FilterRule),
+        ("Instance", objects.Instance),
+        ("NIC", objects.Nic),
+        ("Network", objects.Network),
+        ("Node", objects.Node),
+        ("NodeGroup", objects.NodeGroup),
+    ],
+)
 def test_stored_attributes_are_as_published(name, cls):
     runtime = {"Disk": {"dynamic_params", "hvinfo", "pci"}}.get(name, set())
     wanted = PUBLISHED["objects"][name]
@@ -67,21 +77,27 @@ def test_stored_attributes_are_as_published(name, cls):
     assert sorted(fields) == sorted(wanted)
     for key, presence in wanted.items():
         field = fields[key]
-        mine = ("required" if field.default is dataclasses.MISSING
-                and field.default_factory is dataclasses.MISSING
-                else "optional" if field.default is None else "default")
+        mine = (
+            "required"
+            if field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+            else "optional"
+            if field.default is None
+            else "default"
+        )
         if field.metadata.get("unstored"):
             continue  # devices below a disk are stored without
         expected = {"not": "optional"}.get(presence, presence)
         assert mine == expected, key
 
 
-@pytest.mark.parametrize("name", sorted(
-    set(PUBLISHED["transfer"]) - {"QueryFieldDefinition", "QueryResponse"}))
+@pytest.mark.parametrize(
+    "name", sorted(set(PUBLISHED["transfer"]) - {"QueryFieldDefinition", "QueryResponse"})
+)
 def test_transfer_objects_are_as_published(name):
     # What only our nodes tell.
-    own = {"MigrationStatus": ["downtime", "total_time"],
-           "OS": ["hypervisors", "os_version"]}.get(name, [])
+    own = {"MigrationStatus": ["downtime", "total_time"], "OS": ["hypervisors", "os_version"]}.get(
+        name, []
+    )
     cls = getattr(objects, name)
     mine = sorted(field.name for field in dataclasses.fields(cls))
     assert mine == sorted([*PUBLISHED["transfer"][name], *own])
@@ -97,24 +113,31 @@ def first(stored, kind):
     return next(iter(stored[kind]))
 
 
-@pytest.mark.parametrize(("kind", "change", "path", "text"), [
-    ("nodes", {"colour": "red"}, "nodes/{}/colour", "unknown key"),
-    ("nodes", {"offline": "no"}, "nodes/{}/offline", "must be true or false"),
-    ("nodes", {"serial_no": True}, "nodes/{}/serial_no", "must be an integer"),
-    ("nodes", {"serial_no": 1.5}, "nodes/{}/serial_no", "must be an integer"),
-    ("nodes", {"name": None}, "nodes/{}/name", "must be text"),
-    ("nodes", {"ndparams": []}, "nodes/{}/ndparams", "must be a dictionary"),
-    ("nodes", {"ndparams": {"speed": 1}}, "nodes/{}/ndparams/speed", "unknown key"),
-    ("nodes", {"tags": "x"}, "nodes/{}/tags", "must be a list"),
-    ("nodes", {"tags": [1]}, "nodes/{}/tags", "must be text"),
-    ("nodes", {"mtime": "today"}, "nodes/{}/mtime", "must be a number"),
-    ("instances", {"nics": [{}]}, "instances/{}/nics/0/mac", "is missing"),
-    ("instances", {"nics": [7]}, "instances/{}/nics/0", "must be a dictionary"),
-    ("instances", {"beparams": {"ram": 1}}, "instances/{}/beparams/ram", "unknown key"),
-    ("disks", {"size": "1g"}, "disks/{}/size", "must be an integer"),
-    ("disks", {"children": [{"dev_type": "plain"}]}, "disks/{}/children/0/logical_id",
-     "is missing"),
-])
+@pytest.mark.parametrize(
+    ("kind", "change", "path", "text"),
+    [
+        ("nodes", {"colour": "red"}, "nodes/{}/colour", "unknown key"),
+        ("nodes", {"offline": "no"}, "nodes/{}/offline", "must be true or false"),
+        ("nodes", {"serial_no": True}, "nodes/{}/serial_no", "must be an integer"),
+        ("nodes", {"serial_no": 1.5}, "nodes/{}/serial_no", "must be an integer"),
+        ("nodes", {"name": None}, "nodes/{}/name", "must be text"),
+        ("nodes", {"ndparams": []}, "nodes/{}/ndparams", "must be a dictionary"),
+        ("nodes", {"ndparams": {"speed": 1}}, "nodes/{}/ndparams/speed", "unknown key"),
+        ("nodes", {"tags": "x"}, "nodes/{}/tags", "must be a list"),
+        ("nodes", {"tags": [1]}, "nodes/{}/tags", "must be text"),
+        ("nodes", {"mtime": "today"}, "nodes/{}/mtime", "must be a number"),
+        ("instances", {"nics": [{}]}, "instances/{}/nics/0/mac", "is missing"),
+        ("instances", {"nics": [7]}, "instances/{}/nics/0", "must be a dictionary"),
+        ("instances", {"beparams": {"ram": 1}}, "instances/{}/beparams/ram", "unknown key"),
+        ("disks", {"size": "1g"}, "disks/{}/size", "must be an integer"),
+        (
+            "disks",
+            {"children": [{"dev_type": "plain"}]},
+            "disks/{}/children/0/logical_id",
+            "is missing",
+        ),
+    ],
+)
 def test_what_is_wrong_is_named_with_its_path(stored, kind, change, path, text):
     uuid = first(stored, kind)
     stored[kind][uuid].update(change)
@@ -174,7 +197,8 @@ def test_updated_bumps_serial_number_and_time(config):
     changed = objects.updated(node, now=5.0, offline=True)
     assert (changed.serial_no, changed.mtime, changed.offline) == (node.serial_no + 1, 5.0, True)
     assert not node.offline
-    rule = objects.FilterRule(watermark=1, priority=1, predicates=(), action="ACCEPT",
-                              reason_trail=(), uuid="u")
+    rule = objects.FilterRule(
+        watermark=1, priority=1, predicates=(), action="ACCEPT", reason_trail=(), uuid="u"
+    )
     assert objects.updated(rule, priority=2).priority == 2
     assert objects.updated(node).mtime > 1.6e9

@@ -46,8 +46,7 @@ def test_hypervisor_parameters_come_from_cluster_os_and_instance(config):
 
 def test_globals_can_be_left_out(config):
     assert "migration_port" in fill.fill_hv(config.cluster, "xen-pvm")
-    filled = fill.fill_hv(config.cluster, "xen-pvm", None, {"migration_port": 1},
-                          skip_globals=True)
+    filled = fill.fill_hv(config.cluster, "xen-pvm", None, {"migration_port": 1}, skip_globals=True)
     assert "migration_port" not in filled and "kernel_path" in filled
 
 
@@ -68,33 +67,43 @@ def test_node_parameters(config):
 
 def test_what_was_set_by_hand_of_a_node(config):
     cluster = objects.updated(
-        config.cluster, hv_state_static={"kvm": {"mem_node": 1, "mem_hv": 2}},
-        disk_state_static={"plain": {"vg": {"disk_total": 5}}})
+        config.cluster,
+        hv_state_static={"kvm": {"mem_node": 1, "mem_hv": 2}},
+        disk_state_static={"plain": {"vg": {"disk_total": 5}}},
+    )
     group = objects.updated(
         next(iter(config.nodegroups.values())),
-        hv_state_static={"kvm": {"mem_hv": 3}, "fake": {"mem_total": 4}})
+        hv_state_static={"kvm": {"mem_hv": 3}, "fake": {"mem_total": 4}},
+    )
     node = objects.updated(
-        next(iter(config.nodes.values())), hv_state_static={"kvm": {"mem_total": 9}},
-        disk_state_static={"plain": {"vg": {"disk_reserved": 1}, "ssd": {}}})
+        next(iter(config.nodes.values())),
+        hv_state_static={"kvm": {"mem_total": 9}},
+        disk_state_static={"plain": {"vg": {"disk_reserved": 1}, "ssd": {}}},
+    )
     assert fill.fill_hv_state(cluster, group, node) == {
-        "kvm": {"mem_node": 1, "mem_hv": 3, "mem_total": 9}, "fake": {"mem_total": 4}}
+        "kvm": {"mem_node": 1, "mem_hv": 3, "mem_total": 9},
+        "fake": {"mem_total": 4},
+    }
     assert fill.fill_disk_state(cluster, None, node) == {
-        "plain": {"vg": {"disk_total": 5, "disk_reserved": 1}, "ssd": {}}}
+        "plain": {"vg": {"disk_total": 5, "disk_reserved": 1}, "ssd": {}}
+    }
     assert cluster.hv_state_static == {"kvm": {"mem_node": 1, "mem_hv": 2}}, "nothing is changed"
 
 
 def test_policy_inherits_std_by_value_and_the_rest_as_a_whole(config):
     group = by_name(config.nodegroups, "another")
-    filled = config.cluster.fill_ipolicy(dataclasses.replace(
-        group, ipolicy={**group.ipolicy, "std": {"cpu-count": 3}}))
+    filled = config.cluster.fill_ipolicy(
+        dataclasses.replace(group, ipolicy={**group.ipolicy, "std": {"cpu-count": 3}})
+    )
     assert filled["std"] == {**config.cluster.ipolicy["std"], "cpu-count": 3}
     assert filled["minmax"] == group.ipolicy["minmax"]
     assert filled["disk-templates"] == ["plain"]
 
 
 def test_disk_parameters_know_every_template(config):
-    group = dataclasses.replace(by_name(config.nodegroups, "default"),
-                                diskparams={"plain": {"stripes": 5}})
+    group = dataclasses.replace(
+        by_name(config.nodegroups, "default"), diskparams={"plain": {"stripes": 5}}
+    )
     filled = config.cluster.fill_diskparams(group)
     assert filled["plain"] == {"stripes": 5} and filled["diskless"] == {}
     assert filled["drbd"]["resync-rate"] == 1024
@@ -103,8 +112,9 @@ def test_disk_parameters_know_every_template(config):
 
 def test_filled_instance_with_drbd(config):
     instance = by_name(config.instances, "instance1.example.com")
-    filled = objects.filled_instance(config, instance, beparams={"maxmem": 999},
-                                     hvparams={"kernel_args": "single"})
+    filled = objects.filled_instance(
+        config, instance, beparams={"maxmem": 999}, hvparams={"kernel_args": "single"}
+    )
     assert filled.disk_template == "drbd"
     assert filled.secondary_nodes == ("41f9c238-173c-4120-9e41-04ad379b647a",)
     assert filled.beparams["maxmem"] == 999 and filled.beparams["vcpus"] == 1
@@ -135,9 +145,14 @@ def test_network_travels_with_the_nic(config):
     assert "netinfo" not in codec.to_dict(instance)["nics"][0]
 
 
-@pytest.mark.parametrize("change", [
-    {"disks": ("gone",)}, {"primary_node": "gone"},
-    {"nics": (objects.Nic(mac="a", nicparams={}, uuid="u", network="gone"),)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"disks": ("gone",)},
+        {"primary_node": "gone"},
+        {"nics": (objects.Nic(mac="a", nicparams={}, uuid="u", network="gone"),)},
+    ],
+)
 def test_dangling_references_are_named(config, change):
     instance = dataclasses.replace(by_name(config.instances, "instance1.example.com"), **change)
     with pytest.raises(errors.ConfigurationError, match="instance1.*gone"):

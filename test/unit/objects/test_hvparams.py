@@ -20,8 +20,10 @@ OURS = {hv.KVM: ("firmware", "firmware_path", "firmware_vars_path", "tpm_version
 
 @pytest.mark.parametrize("name", hv.ALL)
 def test_tables_are_as_published(name):
-    mine = {p.name: [p.type, p.default, p.required, sorted(p.one_of) or None, bool(p.node_check)]
-            for p in hvparams.TABLES[name].values()}
+    mine = {
+        p.name: [p.type, p.default, p.required, sorted(p.one_of) or None, bool(p.node_check)]
+        for p in hvparams.TABLES[name].values()
+    }
     wanted = {key: list(value) for key, value in PUBLISHED["hvparams"][name].items()}
     if "migration_mode" in wanted:
         wanted["migration_mode"][3] = sorted(hv.MIGRATION_MODES)
@@ -40,8 +42,9 @@ def test_other_defaults_are_as_published():
     assert [instance.BE_DEFAULTS, instance.BE_PARAM_TYPES] == PUBLISHED["beparams"]
     assert [node.ND_DEFAULTS, node.ND_PARAM_TYPES] == PUBLISHED["ndparams"]
     assert [net.NIC_DEFAULTS, net.NIC_PARAM_TYPES] == PUBLISHED["nicparams"]
-    assert [disk.TEMPLATE_DEFAULTS, disk.TEMPLATE_PARAM_TYPES,
-            disk.DEVICE_DEFAULTS] == PUBLISHED["diskparams"]
+    assert [disk.TEMPLATE_DEFAULTS, disk.TEMPLATE_PARAM_TYPES, disk.DEVICE_DEFAULTS] == PUBLISHED[
+        "diskparams"
+    ]
     assert ipolicy.defaults() == PUBLISHED["ipolicy"]
     assert verify.OBJECT_OF == PUBLISHED["verify"]
     assert disk.STORAGE_TYPE_OF == PUBLISHED["template_to_storage"]
@@ -49,47 +52,60 @@ def test_other_defaults_are_as_published():
     assert sorted(errors.ECODE_ALL) == PUBLISHED["ecodes"]
 
 
-@pytest.mark.parametrize(("mine", "name"), [
-    (disk.LVM_BASED, "DTS_LVM"), (disk.FILE_BASED, "DTS_FILEBASED"),
-    (disk.EXT_MIRRORED, "DTS_EXT_MIRROR"), (disk.INT_MIRRORED, "DTS_INT_MIRROR"),
-    (disk.MIRRORED, "DTS_MIRRORED"), (disk.COPYABLE, "DTS_COPYABLE"),
-    (disk.GROWABLE, "DTS_GROWABLE"), (disk.EXCLUSIVE_STORAGE, "DTS_EXCL_STORAGE"),
-    (disk.MAY_ADOPT, "DTS_MAY_ADOPT"), (disk.MUST_ADOPT, "DTS_MUST_ADOPT"),
-    (disk.NO_FREE_SPACE_CHECK, "DTS_NO_FREE_SPACE_CHECK"), (disk.HAVE_ACCESS, "DTS_HAVE_ACCESS"),
-    (disk.SNAPSHOT_CAPABLE, "DTS_SNAPSHOT_CAPABLE"),
-    (disk.INSTANCE_DEPENDENT_PATH, "DTS_INSTANCE_DEPENDENT_PATH"),
-    (disk.NOT_CONVERTIBLE_FROM, "DTS_NOT_CONVERTIBLE_FROM"),
-    (disk.NOT_CONVERTIBLE_TO, "DTS_NOT_CONVERTIBLE_TO")])
+@pytest.mark.parametrize(
+    ("mine", "name"),
+    [
+        (disk.LVM_BASED, "DTS_LVM"),
+        (disk.FILE_BASED, "DTS_FILEBASED"),
+        (disk.EXT_MIRRORED, "DTS_EXT_MIRROR"),
+        (disk.INT_MIRRORED, "DTS_INT_MIRROR"),
+        (disk.MIRRORED, "DTS_MIRRORED"),
+        (disk.COPYABLE, "DTS_COPYABLE"),
+        (disk.GROWABLE, "DTS_GROWABLE"),
+        (disk.EXCLUSIVE_STORAGE, "DTS_EXCL_STORAGE"),
+        (disk.MAY_ADOPT, "DTS_MAY_ADOPT"),
+        (disk.MUST_ADOPT, "DTS_MUST_ADOPT"),
+        (disk.NO_FREE_SPACE_CHECK, "DTS_NO_FREE_SPACE_CHECK"),
+        (disk.HAVE_ACCESS, "DTS_HAVE_ACCESS"),
+        (disk.SNAPSHOT_CAPABLE, "DTS_SNAPSHOT_CAPABLE"),
+        (disk.INSTANCE_DEPENDENT_PATH, "DTS_INSTANCE_DEPENDENT_PATH"),
+        (disk.NOT_CONVERTIBLE_FROM, "DTS_NOT_CONVERTIBLE_FROM"),
+        (disk.NOT_CONVERTIBLE_TO, "DTS_NOT_CONVERTIBLE_TO"),
+    ],
+)
 def test_sets_of_templates(mine, name):
     assert sorted(mine) == PUBLISHED["disk_template_sets"][name]
 
 
-@pytest.mark.parametrize(("hypervisor", "change", "text"), [
-    ("kvm", {"nosuch": 1}, "no parameter 'nosuch'"),
-    ("kvm", {"disk_type": "floppy"}, "disk_type: must be one of"),
-    ("kvm", {"disk_type": ""}, "disk_type: must not be empty"),
-    ("kvm", {"kernel_path": "boot/vmlinuz"}, "kernel_path: must be an absolute path"),
-    ("kvm", {"kernel_path": "/boot/../vmlinuz"}, "kernel_path: must be a normalised path"),
-    ("kvm", {"root_path": ""}, "root_path: must be set"),
-    ("kvm", {"migration_port": 0}, "migration_port: must be from 1 to 65534"),
-    ("kvm", {"migration_downtime": -1}, "migration_downtime: must not be negative"),
-    ("kvm", {"cpu_mask": "1:2-x"}, "cpu_mask"),
-    ("kvm", {"cpu_mask": "1::2"}, "cpu_mask"),
-    ("kvm", {"cpu_mask": "3-1"}, "cpu_mask"),
-    ("kvm", {"spice_ip_version": 5}, "spice_ip_version"),
-    ("kvm", {"vnc_x509_verify": True}, "vnc_x509_path: must be set"),
-    ("kvm", {"serial_speed": 12345}, "serial_speed"),
-    ("kvm", {"boot_order": "cdrom"}, "cdrom_image_path"),
-    ("kvm", {"security_model": "user"}, "security_domain"),
-    ("kvm", {"security_domain": "kvm"}, "security_domain"),
-    ("kvm", {"virtio_net_queues": 33}, "virtio_net_queues"),
-    ("kvm", {"kvm_extra": "-msg 'timestamp"}, "kvm_extra: must be words as a shell reads them"),
-    ("kvm", {"vnc_bind_address": "300.1.1.1"}, "vnc_bind_address: must be an IP address or"),
-    ("kvm", {"vnc_bind_address": "/run/../vnc"}, "vnc_bind_address: must be a normalised path"),
-    ("xen-hvm", {"boot_order": "cz"}, "boot_order"),
-    ("xen-hvm", {"vnc_bind_address": "300.1.1.1"}, "IPv4"),
-    ("fake", {"migration_mode": "sideways"}, "migration_mode"),
-])
+@pytest.mark.parametrize(
+    ("hypervisor", "change", "text"),
+    [
+        ("kvm", {"nosuch": 1}, "no parameter 'nosuch'"),
+        ("kvm", {"disk_type": "floppy"}, "disk_type: must be one of"),
+        ("kvm", {"disk_type": ""}, "disk_type: must not be empty"),
+        ("kvm", {"kernel_path": "boot/vmlinuz"}, "kernel_path: must be an absolute path"),
+        ("kvm", {"kernel_path": "/boot/../vmlinuz"}, "kernel_path: must be a normalised path"),
+        ("kvm", {"root_path": ""}, "root_path: must be set"),
+        ("kvm", {"migration_port": 0}, "migration_port: must be from 1 to 65534"),
+        ("kvm", {"migration_downtime": -1}, "migration_downtime: must not be negative"),
+        ("kvm", {"cpu_mask": "1:2-x"}, "cpu_mask"),
+        ("kvm", {"cpu_mask": "1::2"}, "cpu_mask"),
+        ("kvm", {"cpu_mask": "3-1"}, "cpu_mask"),
+        ("kvm", {"spice_ip_version": 5}, "spice_ip_version"),
+        ("kvm", {"vnc_x509_verify": True}, "vnc_x509_path: must be set"),
+        ("kvm", {"serial_speed": 12345}, "serial_speed"),
+        ("kvm", {"boot_order": "cdrom"}, "cdrom_image_path"),
+        ("kvm", {"security_model": "user"}, "security_domain"),
+        ("kvm", {"security_domain": "kvm"}, "security_domain"),
+        ("kvm", {"virtio_net_queues": 33}, "virtio_net_queues"),
+        ("kvm", {"kvm_extra": "-msg 'timestamp"}, "kvm_extra: must be words as a shell reads them"),
+        ("kvm", {"vnc_bind_address": "300.1.1.1"}, "vnc_bind_address: must be an IP address or"),
+        ("kvm", {"vnc_bind_address": "/run/../vnc"}, "vnc_bind_address: must be a normalised path"),
+        ("xen-hvm", {"boot_order": "cz"}, "boot_order"),
+        ("xen-hvm", {"vnc_bind_address": "300.1.1.1"}, "IPv4"),
+        ("fake", {"migration_mode": "sideways"}, "migration_mode"),
+    ],
+)
 def test_bad_parameters_are_named(hypervisor, change, text):
     params = {**hvparams.defaults(hypervisor), **change}
     with pytest.raises(errors.HypervisorError, match=text):
@@ -106,11 +122,16 @@ def test_unknown_hypervisor_and_missing_parameter():
 
 
 def test_a_node_learns_which_paths_to_check():
-    params = {**hvparams.defaults("kvm"), "cdrom_image_path": "http://host/cd.iso",
-              "mem_path": "/hugepages"}
+    params = {
+        **hvparams.defaults("kvm"),
+        "cdrom_image_path": "http://host/cd.iso",
+        "mem_path": "/hugepages",
+    }
     assert sorted(hvparams.paths_to_check("kvm", params)) == [
-        ("kernel_path", "/boot/vmlinuz-3-kvmU", "file"), ("kvm_path", "/usr/bin/kvm", "file"),
-        ("mem_path", "/hugepages", "directory")]
+        ("kernel_path", "/boot/vmlinuz-3-kvmU", "file"),
+        ("kvm_path", "/usr/bin/kvm", "file"),
+        ("mem_path", "/hugepages", "directory"),
+    ]
 
 
 def test_cpu_masks():
@@ -120,22 +141,49 @@ def test_cpu_masks():
     assert hvparams.parse_cpu_masks("") == []
 
 
-@pytest.mark.parametrize(("kind", "value", "result"), [
-    ("string", "x", "x"), ("string", False, ""), ("maybe-string", None, None),
-    ("bool", "True", True), ("bool", "false", False), ("bool", 1, True), ("bool", True, True),
-    ("int", "12", 12), ("int", 3.0, 3), ("float", "1.5", 1.5), ("float", 2, 2.0),
-    ("size", "1g", 1024), ("size", 512, 512), ("int", "default", "default"),
-])
+@pytest.mark.parametrize(
+    ("kind", "value", "result"),
+    [
+        ("string", "x", "x"),
+        ("string", False, ""),
+        ("maybe-string", None, None),
+        ("bool", "True", True),
+        ("bool", "false", False),
+        ("bool", 1, True),
+        ("bool", True, True),
+        ("int", "12", 12),
+        ("int", 3.0, 3),
+        ("float", "1.5", 1.5),
+        ("float", 2, 2.0),
+        ("size", "1g", 1024),
+        ("size", 512, 512),
+        ("int", "default", "default"),
+    ],
+)
 def test_force_types(kind, value, result):
     forced = hvparams.force_types({"p": value}, {"p": kind}, allowed_values=("default",))["p"]
     assert forced == result and type(forced) is type(result)
 
 
-@pytest.mark.parametrize(("kind", "value"), [
-    ("string", 5), ("string", None), ("bool", "maybe"), ("bool", 7), ("int", "x"), ("int", 1.5),
-    ("int", True), ("int", float("inf")), ("float", "nan"), ("size", "1x"), ("size", None),
-    ("int", []), ("size", {}), ("string", ["default"]),
-])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("string", 5),
+        ("string", None),
+        ("bool", "maybe"),
+        ("bool", 7),
+        ("int", "x"),
+        ("int", 1.5),
+        ("int", True),
+        ("int", float("inf")),
+        ("float", "nan"),
+        ("size", "1x"),
+        ("size", None),
+        ("int", []),
+        ("size", {}),
+        ("string", ["default"]),
+    ],
+)
 def test_force_types_refuses(kind, value):
     with pytest.raises(errors.TypeEnforcementError, match="p"):
         hvparams.force_types({"p": value}, {"p": kind}, allowed_values=("default",))
@@ -148,16 +196,32 @@ def test_policy_defaults_are_legal():
     ipolicy.check_syntax({}, filled=False)
 
 
-@pytest.mark.parametrize(("change", "text"), [
-    ({"colour": 1}, "unknown key colour"), ({"vcpu-ratio": 0}, "vcpu-ratio"),
-    ({"spindle-ratio": "x"}, "spindle-ratio"), ({"disk-templates": []}, "disk-templates"),
-    ({"disk-templates": ["tape"]}, "tape"), ({"minmax": []}, "minmax"),
-    ({"minmax": [{"min": {}}]}, "minmax/0"), ({"std": {"legs": 2}}, "std"),
-    ({"std": {"cpu-count": -1}}, "std"),
-    ({"std": {**ipolicy.defaults()["std"], "cpu-count": 99}}, "outside"),
-    ({"minmax": [{"min": {**ipolicy.defaults()["std"], "cpu-count": 9},
-                  "max": ipolicy.defaults()["minmax"][0]["max"]}]}, "above maximum 8"),
-])
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"colour": 1}, "unknown key colour"),
+        ({"vcpu-ratio": 0}, "vcpu-ratio"),
+        ({"spindle-ratio": "x"}, "spindle-ratio"),
+        ({"disk-templates": []}, "disk-templates"),
+        ({"disk-templates": ["tape"]}, "tape"),
+        ({"minmax": []}, "minmax"),
+        ({"minmax": [{"min": {}}]}, "minmax/0"),
+        ({"std": {"legs": 2}}, "std"),
+        ({"std": {"cpu-count": -1}}, "std"),
+        ({"std": {**ipolicy.defaults()["std"], "cpu-count": 99}}, "outside"),
+        (
+            {
+                "minmax": [
+                    {
+                        "min": {**ipolicy.defaults()["std"], "cpu-count": 9},
+                        "max": ipolicy.defaults()["minmax"][0]["max"],
+                    }
+                ]
+            },
+            "above maximum 8",
+        ),
+    ],
+)
 def test_bad_policies_are_refused(change, text):
     with pytest.raises(errors.ConfigurationError, match=text):
         ipolicy.check_syntax({**ipolicy.defaults(), **change}, filled=True)
@@ -173,12 +237,20 @@ def test_policy_lacking_a_key():
 
 def test_violations():
     policy = ipolicy.defaults()
-    good = {"memory_mib": 512, "vcpus": 1, "disk_sizes_mib": [2048], "nic_count": 1,
-            "spindle_use": 1, "disk_template": "plain"}
+    good = {
+        "memory_mib": 512,
+        "vcpus": 1,
+        "disk_sizes_mib": [2048],
+        "nic_count": 1,
+        "spindle_use": 1,
+        "disk_template": "plain",
+    }
     assert ipolicy.check(policy, **good) == []
     bad = ipolicy.check(policy, **{**good, "vcpus": 99, "disk_sizes_mib": [2048, 4]})
-    assert bad == ["cpu-count value 99 is not in range [1, 8]",
-                   "disk-size/1 value 4 is not in range [1024, 1048576]"]
+    assert bad == [
+        "cpu-count value 99 is not in range [1, 8]",
+        "disk-size/1 value 4 is not in range [1024, 1048576]",
+    ]
     policy["disk-templates"] = ["drbd"]
     assert "plain is not allowed" in ipolicy.check(policy, **good)[0]
     assert ipolicy.check(policy, vcpus=1) == []
@@ -192,6 +264,6 @@ def test_diskless_has_no_number_of_disks_to_violate():
 def test_the_alternative_violated_least_counts():
     policy = ipolicy.defaults()
     small = policy["minmax"][0]
-    big = {"min": {**small["max"]}, "max": {key: 10 ** 9 for key in small["max"]}}
+    big = {"min": {**small["max"]}, "max": {key: 10**9 for key in small["max"]}}
     policy["minmax"] = [small, big]
-    assert ipolicy.check(policy, vcpus=100, memory_mib=10 ** 6) == []
+    assert ipolicy.check(policy, vcpus=100, memory_mib=10**6) == []

@@ -12,8 +12,9 @@ from ganeti import errors, objects
 from ganeti.objects import codec
 
 TEXT = (Path(__file__).parents[2] / "data/cluster_config/cluster_config_3.1.json").read_text()
-JUNK = st.sampled_from([None, True, -1, 1.5, "", "junk", [], [1], ["x"], [[]], {}, {"x": 1},
-                        {"x": {}}, [{}]])
+JUNK = st.sampled_from(
+    [None, True, -1, 1.5, "", "junk", [], [1], ["x"], [[]], {}, {"x": 1}, {"x": {}}, [{}]]
+)
 
 
 def all_places(value, path=()):

@@ -15,20 +15,43 @@ def test_good_names(name: str) -> None:
     assert snapshots.split(snapshots.volume_name("u1.disk0_data", name)) == ("u1.disk0_data", name)
 
 
-@pytest.mark.parametrize(("name", "why"), [
-    ("", "is no name"), ("-f", "is no name"), (".hidden", "is no name"), ("a/b", "is no name"),
-    ("..", "is no name"), ("a b", "is no name"), ("ä", "is no name"), ("x" * 33, "at most 32"),
-    ("a\n", "is no name"), ("a~", "is no name"), ("a.snap.b", "separates it"), ("a.snap", "separ"),
-    ("x_mlog", "LVM keeps '_mlog'"), ("a_rimage_0", "LVM keeps"), ("a:b", "is no name")])
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "is no name"),
+        ("-f", "is no name"),
+        (".hidden", "is no name"),
+        ("a/b", "is no name"),
+        ("..", "is no name"),
+        ("a b", "is no name"),
+        ("ä", "is no name"),
+        ("x" * 33, "at most 32"),
+        ("a\n", "is no name"),
+        ("a~", "is no name"),
+        ("a.snap.b", "separates it"),
+        ("a.snap", "separ"),
+        ("x_mlog", "LVM keeps '_mlog'"),
+        ("a_rimage_0", "LVM keeps"),
+        ("a:b", "is no name"),
+    ],
+)
 def test_wrong_names(name: str, why: str) -> None:
     assert why in (snapshots.wrong_name(name) or "")
     with pytest.raises(errors.ParameterError):
         snapshots.as_disk(plain_of("web"), name)
 
 
-@pytest.mark.parametrize("volume", [
-    "u1.disk0", "u1.disk0.snap", ".snap.a", "u1.disk0.snap.", "u1.disk0.snap.a b",
-    "u1.disk0.snapa"])
+@pytest.mark.parametrize(
+    "volume",
+    [
+        "u1.disk0",
+        "u1.disk0.snap",
+        ".snap.a",
+        "u1.disk0.snap.",
+        "u1.disk0.snap.a b",
+        "u1.disk0.snapa",
+    ],
+)
 def test_what_is_no_snapshot(volume: str) -> None:
     assert snapshots.split(volume) is None
 

@@ -35,10 +35,15 @@ def test_opcode_is_declared_as_published(op_id):
     wanted = PUBLISHED["opcodes"][op_id]
     cls = opcodes.lookup(op_id)
     assert (cls.__name__, cls.OP_ID, cls.KIND, cls.SUMMARY_FIELD, str(cls.RESULT)) == (
-        wanted["class"], op_id, wanted["kind"], wanted["summary"], wanted["result"])
+        wanted["class"],
+        op_id,
+        wanted["kind"],
+        wanted["summary"],
+        wanted["result"],
+    )
     own = [p for name, p in cls.PARAMS.items() if name not in COMMON_PARAMS]
     assert declared_params(own) == wanted["params"]
-    assert list(cls.PARAMS)[-len(COMMON_PARAMS):] == list(COMMON_PARAMS)
+    assert list(cls.PARAMS)[-len(COMMON_PARAMS) :] == list(COMMON_PARAMS)
     assert cls.__doc__ and "Result:" in cls.__doc__
     for parameter in own:
         assert parameter.doc and not parameter.doc.endswith("."), parameter.name
@@ -52,10 +57,22 @@ def test_lookup_knows_every_opcode_and_no_other():
     assert list(opcodes.op_ids()) == sorted({*PUBLISHED["opcodes"], *OWN})
     assert not set(OWN) & set(PUBLISHED["opcodes"]) and all(OWN.values())
     found = set()
-    for module in ("backup", "cluster", "group", "instance", "misc", "network", "node", "os",
-                   "query", "tags", "test"):
-        for _, cls in inspect.getmembers(import_module(f"ganeti.opcodes.{module}"),
-                                         inspect.isclass):
+    for module in (
+        "backup",
+        "cluster",
+        "group",
+        "instance",
+        "misc",
+        "network",
+        "node",
+        "os",
+        "query",
+        "tags",
+        "test",
+    ):
+        for _, cls in inspect.getmembers(
+            import_module(f"ganeti.opcodes.{module}"), inspect.isclass
+        ):
             if issubclass(cls, OpCode) and cls is not OpCode:
                 found.add(cls.OP_ID)
     assert found == {*PUBLISHED["opcodes"], *OWN}
@@ -64,7 +81,7 @@ def test_lookup_knows_every_opcode_and_no_other():
 @pytest.mark.parametrize("op_id", sorted(OWN))
 def test_own_opcodes_are_declared_as_the_others_are(op_id):
     cls = opcodes.lookup(op_id)
-    assert list(cls.PARAMS)[-len(COMMON_PARAMS):] == list(COMMON_PARAMS)
+    assert list(cls.PARAMS)[-len(COMMON_PARAMS) :] == list(COMMON_PARAMS)
     assert cls.__doc__ and "Result:" in cls.__doc__
     for parameter in cls.PARAMS.values():
         assert parameter.doc and not parameter.doc.endswith("."), parameter.name
@@ -107,24 +124,27 @@ def test_missing_parameter():
         OpInstanceStartup().validate()
 
 
-@pytest.mark.parametrize(("op_id", "values"), [
-    ("OP_TEST_DELAY", {"duration": "1"}),
-    ("OP_TEST_DELAY", {"duration": True}),
-    ("OP_TEST_DELAY", {"duration": float("nan")}),
-    ("OP_TEST_DELAY", {"duration": 10 ** 400}),
-    ("OP_TEST_DELAY", {"duration": 1.0, "repeat": -1}),
-    ("OP_TEST_DELAY", {"duration": 1.0, "priority": 5}),
-    ("OP_TEST_DELAY", {"duration": 1.0, "priority": True}),
-    ("OP_TEST_DELAY", {"duration": 1.0, "depends": [[1, ["running"]]]}),
-    ("OP_TEST_DELAY", {"duration": 1.0, "depends": [1]}),
-    ("OP_INSTANCE_STARTUP", {"instance_name": None}),
-    ("OP_INSTANCE_REBOOT", {"instance_name": "a", "reboot_type": ["hard"]}),
-    ("OP_INSTANCE_GROW_DISK", {"instance_name": "a", "disk": 16, "amount": 1}),
-    ("OP_NETWORK_ADD", {"network_name": "n", "network": "10.0.0.0"}),
-    ("OP_NETWORK_ADD", {"network_name": "n", "network": "10.0.0.0/24", "gateway": "::1"}),
-    ("OP_INSTANCE_SET_PARAMS", {"instance_name": "a", "nics": [["add", {"nosuch": "x"}]]}),
-    ("OP_CLUSTER_VERIFY", {"ignore_errors": ["ENOSUCH"]}),
-])
+@pytest.mark.parametrize(
+    ("op_id", "values"),
+    [
+        ("OP_TEST_DELAY", {"duration": "1"}),
+        ("OP_TEST_DELAY", {"duration": True}),
+        ("OP_TEST_DELAY", {"duration": float("nan")}),
+        ("OP_TEST_DELAY", {"duration": 10**400}),
+        ("OP_TEST_DELAY", {"duration": 1.0, "repeat": -1}),
+        ("OP_TEST_DELAY", {"duration": 1.0, "priority": 5}),
+        ("OP_TEST_DELAY", {"duration": 1.0, "priority": True}),
+        ("OP_TEST_DELAY", {"duration": 1.0, "depends": [[1, ["running"]]]}),
+        ("OP_TEST_DELAY", {"duration": 1.0, "depends": [1]}),
+        ("OP_INSTANCE_STARTUP", {"instance_name": None}),
+        ("OP_INSTANCE_REBOOT", {"instance_name": "a", "reboot_type": ["hard"]}),
+        ("OP_INSTANCE_GROW_DISK", {"instance_name": "a", "disk": 16, "amount": 1}),
+        ("OP_NETWORK_ADD", {"network_name": "n", "network": "10.0.0.0"}),
+        ("OP_NETWORK_ADD", {"network_name": "n", "network": "10.0.0.0/24", "gateway": "::1"}),
+        ("OP_INSTANCE_SET_PARAMS", {"instance_name": "a", "nics": [["add", {"nosuch": "x"}]]}),
+        ("OP_CLUSTER_VERIFY", {"ignore_errors": ["ENOSUCH"]}),
+    ],
+)
 def test_wrong_values_are_refused(op_id, values):
     with pytest.raises(errors.OpPrereqError) as caught:
         opcodes.from_dict({"OP_ID": op_id, **values}).validate()
@@ -132,16 +152,34 @@ def test_wrong_values_are_refused(op_id, values):
     assert op_id in str(caught.value)
 
 
-@pytest.mark.parametrize(("op_id", "values"), [
-    ("OP_TEST_DELAY", {"duration": 1.0, "depends": [[-1, []], [5, ["success", "error"]]]}),
-    ("OP_NETWORK_ADD", {"network_name": "n", "network": "10.0.0.0/24", "network6": "fe80::/64"}),
-    ("OP_INSTANCE_SET_PARAMS",
-     {"instance_name": "a", "nics": [["add", -1, {"mode": "bridged", "ip": None}]],
-      "disks": [[0, {"size": 5}]]}),
-    ("OP_INSTANCE_RECREATE_DISKS", {"instance_name": "a", "disks": [[0, {"size": 5}]]}),
-    ("OP_BACKUP_EXPORT", {"instance_name": "a", "target_node": [["h", 1, "m"]],
-                          "mode": "remote", "zeroing_timeout_per_mib": 1}),
-])
+@pytest.mark.parametrize(
+    ("op_id", "values"),
+    [
+        ("OP_TEST_DELAY", {"duration": 1.0, "depends": [[-1, []], [5, ["success", "error"]]]}),
+        (
+            "OP_NETWORK_ADD",
+            {"network_name": "n", "network": "10.0.0.0/24", "network6": "fe80::/64"},
+        ),
+        (
+            "OP_INSTANCE_SET_PARAMS",
+            {
+                "instance_name": "a",
+                "nics": [["add", -1, {"mode": "bridged", "ip": None}]],
+                "disks": [[0, {"size": 5}]],
+            },
+        ),
+        ("OP_INSTANCE_RECREATE_DISKS", {"instance_name": "a", "disks": [[0, {"size": 5}]]}),
+        (
+            "OP_BACKUP_EXPORT",
+            {
+                "instance_name": "a",
+                "target_node": [["h", 1, "m"]],
+                "mode": "remote",
+                "zeroing_timeout_per_mib": 1,
+            },
+        ),
+    ],
+)
 def test_right_values_are_accepted(op_id, values):
     opcodes.from_dict({"OP_ID": op_id, **values}).validate()
 
@@ -163,8 +201,13 @@ def test_summaries():
 
 def test_secrets_do_not_show():
     op = OpInstanceCreate(
-        instance_name="web1", disks=[], nics=[], mode="create",
-        osparams_private={"key": "hush1"}, osparams_secret={"pass": "hush2"}).validate()
+        instance_name="web1",
+        disks=[],
+        nics=[],
+        mode="create",
+        osparams_private={"key": "hush1"},
+        osparams_secret={"pass": "hush2"},
+    ).validate()
     assert op.osparams_secret["pass"] == "hush2"
     assert "hush" not in repr(op) + repr(op.osparams_private) + str(op.osparams_secret)
     assert op.to_dict()["osparams_secret"] == {"pass": "hush2"}
@@ -174,8 +217,9 @@ def test_secrets_do_not_show():
 
 
 def test_a_wrong_secret_is_not_shown_in_the_refusal():
-    op = OpInstanceCreate(instance_name="web1", disks=[], nics=[], mode="create",
-                          osparams_secret="hush")
+    op = OpInstanceCreate(
+        instance_name="web1", disks=[], nics=[], mode="create", osparams_secret="hush"
+    )
     with pytest.raises(errors.OpPrereqError) as caught:
         op.validate()
     assert "hush" not in str(caught.value)
@@ -185,8 +229,10 @@ def test_reason_trail_grows():
     op = OpTestDelay(duration=0.0)
     op.add_reason("gnt:client:gnt-debug", "delay", 5)
     op.add_reason(op.reason_source(), "job=1;index=0", 6)
-    assert op.reason == [["gnt:client:gnt-debug", "delay", 5],
-                         ["gnt:opcode:test_delay", "job=1;index=0", 6]]
+    assert op.reason == [
+        ["gnt:client:gnt-debug", "delay", 5],
+        ["gnt:opcode:test_delay", "job=1;index=0", 6],
+    ]
     assert OpTestDelay(duration=0.0).reason == []
 
 
@@ -198,10 +244,18 @@ def test_undeclared_attribute_cannot_be_set():
 def test_opcodes_import_nothing_heavy():
     """Commands have 100 ms to their first request, so opcodes must not pull in big modules."""
     done = subprocess.run(
-        [sys.executable, "-S", "-c",
-         "import sys; from ganeti.opcodes.instance import OpInstanceStartup\n"
-         "print([m for m in ('dataclasses', 'typing', 're', 'inspect', 'ipaddress', 'simplejson')"
-         " if m in sys.modules])"],
+        [
+            sys.executable,
+            "-S",
+            "-c",
+            "import sys; from ganeti.opcodes.instance import OpInstanceStartup\n"
+            "print([m for m in ('dataclasses', 'typing', 're', 'inspect', 'ipaddress',"
+            " 'simplejson')"
+            " if m in sys.modules])",
+        ],
         env={"PYTHONPATH": str(Path(__file__).parents[3] / "lib")},
-        capture_output=True, text=True, check=True)
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "[]"

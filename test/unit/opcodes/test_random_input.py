@@ -9,11 +9,18 @@ from ganeti import errors, opcodes
 from ganeti.wire import json
 
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5) | st.sampled_from(["add", "remove", "10.0.0.0/24", "::1", "success"]),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["size", "mode", "ip", "x", ""]), inner, max_size=3),
-    max_leaves=8)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=5)
+    | st.sampled_from(["add", "remove", "10.0.0.0/24", "::1", "success"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["size", "mode", "ip", "x", ""]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 
 
 @settings(max_examples=300, deadline=None)

@@ -27,8 +27,10 @@ CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
 #: Fields which nobody else has, with the reason. There is no published field which is missing.
 OWN = {
     "instance": {
-        "hv/firmware": "KVM guests with UEFI", "hv/firmware_path": "the same",
-        "hv/firmware_vars_path": "the same", "hv/tpm_version": "KVM guests with a TPM",
+        "hv/firmware": "KVM guests with UEFI",
+        "hv/firmware_path": "the same",
+        "hv/firmware_vars_path": "the same",
+        "hv/tpm_version": "KVM guests with a TPM",
     },
     "node": {"storage": "storage units for allocators (seed 002 *LUXI ... extension*)"},
 }
@@ -70,10 +72,14 @@ def test_fields_are_as_published(what):
     resource = resources.lookup(what)
     own = OWN.get(what, {})
     assert set(own) <= set(resource.fields) and all(own.values())
-    mine = {field.name: [field.title, field.kind, field.compare]
-            for field in resource.fields.values() if field.name not in own}
-    wanted = {name: [title, kind, COMPARE[compare]]
-              for name, title, kind, _, compare in PUBLISHED[what]}
+    mine = {
+        field.name: [field.title, field.kind, field.compare]
+        for field in resource.fields.values()
+        if field.name not in own
+    }
+    wanted = {
+        name: [title, kind, COMPARE[compare]] for name, title, kind, _, compare in PUBLISHED[what]
+    }
     assert mine == wanted
     assert len(resource.fields) == len(wanted) + len(own)
     for field in resource.fields.values():
@@ -105,9 +111,13 @@ def test_query_fields():
     answer = engine.definitions(resources.lookup("node"), ["name", "nosuch"])["fields"]
     assert answer[0]["title"] == "Node" and answer[0]["kind"] == "text"
     assert (answer[1]["name"], answer[1]["title"], answer[1]["kind"]) == (
-        "nosuch", "nosuch", "unknown")
-    names = [field["name"] for field in engine.definitions(
-        resources.lookup("instance"), None)["fields"]]
+        "nosuch",
+        "nosuch",
+        "unknown",
+    )
+    names = [
+        field["name"] for field in engine.definitions(resources.lookup("instance"), None)["fields"]
+    ]
     assert len(names) == 292 + len(OWN["instance"])
     assert names.index("disk.size/2") < names.index("disk.size/10")
 
@@ -133,71 +143,169 @@ def test_rows_are_in_natural_order(config):
     assert names.index("instance8.example.com") < names.index("instance21.example.com")
 
 
-@pytest.mark.parametrize(("name", "cells"), [
-    ("instance4.example.com", {
-        "be/maxmem": [0, 64], "be/memory": [0, 64], "be/vcpus": [0, 1], "bridge": [0, "xen-br0"],
-        "custom_beparams": [0, {"minmem": 64, "maxmem": 64}],
-        "custom_nicparams": [0, [{"mode": "bridged", "link": "xen-br0", "vlan": ""}]],
-        "disk.count": [0, 3], "disk.name/0": [0, "root"], "disk.name/1": [3, None],
-        "disk.names": [0, ["root", None, None]], "disk.size/0": [0, 8], "disk.size/3": [3, None],
-        "disk.sizes": [0, [8, 4, 4]], "disk.spindles": [0, [None, None, None]],
-        "disk.spindles/0": [3, None], "disk_template": [0, "sharedfile"], "disk_usage": [0, 16],
-        "sda_size": [0, 8], "sdb_size": [0, 4], "forthcoming": [0, False], "hvparams": [0, {}],
-        "hv/acpi": [3, None], "ip": [0, "203.0.113.3"], "mac": [0, "aa:bb:cc:71:38:6f"],
-        "network_port": [3, None], "nic.count": [0, 1], "nic.ips": [0, ["203.0.113.3"]],
-        "nic.network.name/0": [0, "net1"], "nic.networks.names": [0, ["net1"]],
-        "nic.vlan/0": [3, None], "nic.vlans": [0, [None]], "nic.ip/1": [3, None],
-        "os": [0, "dumper+plain"], "pnode": [0, "node4.example.com"],
-        "pnode.group": [0, "default"], "snodes": [0, []], "snodes.group": [0, []],
-        "admin_up": [0, True], "vcpus": [0, 1]}),
-    ("instance8.example.com", {
-        "nic.count": [0, 0], "nic.macs": [0, []], "mac": [3, None], "bridge": [3, None],
-        "disk.count": [0, 0], "disk_template": [0, "diskless"], "disk_usage": [0, 0],
-        "sda_size": [3, None], "disk.sizes": [0, []]}),
-])
+@pytest.mark.parametrize(
+    ("name", "cells"),
+    [
+        (
+            "instance4.example.com",
+            {
+                "be/maxmem": [0, 64],
+                "be/memory": [0, 64],
+                "be/vcpus": [0, 1],
+                "bridge": [0, "xen-br0"],
+                "custom_beparams": [0, {"minmem": 64, "maxmem": 64}],
+                "custom_nicparams": [0, [{"mode": "bridged", "link": "xen-br0", "vlan": ""}]],
+                "disk.count": [0, 3],
+                "disk.name/0": [0, "root"],
+                "disk.name/1": [3, None],
+                "disk.names": [0, ["root", None, None]],
+                "disk.size/0": [0, 8],
+                "disk.size/3": [3, None],
+                "disk.sizes": [0, [8, 4, 4]],
+                "disk.spindles": [0, [None, None, None]],
+                "disk.spindles/0": [3, None],
+                "disk_template": [0, "sharedfile"],
+                "disk_usage": [0, 16],
+                "sda_size": [0, 8],
+                "sdb_size": [0, 4],
+                "forthcoming": [0, False],
+                "hvparams": [0, {}],
+                "hv/acpi": [3, None],
+                "ip": [0, "203.0.113.3"],
+                "mac": [0, "aa:bb:cc:71:38:6f"],
+                "network_port": [3, None],
+                "nic.count": [0, 1],
+                "nic.ips": [0, ["203.0.113.3"]],
+                "nic.network.name/0": [0, "net1"],
+                "nic.networks.names": [0, ["net1"]],
+                "nic.vlan/0": [3, None],
+                "nic.vlans": [0, [None]],
+                "nic.ip/1": [3, None],
+                "os": [0, "dumper+plain"],
+                "pnode": [0, "node4.example.com"],
+                "pnode.group": [0, "default"],
+                "snodes": [0, []],
+                "snodes.group": [0, []],
+                "admin_up": [0, True],
+                "vcpus": [0, 1],
+            },
+        ),
+        (
+            "instance8.example.com",
+            {
+                "nic.count": [0, 0],
+                "nic.macs": [0, []],
+                "mac": [3, None],
+                "bridge": [3, None],
+                "disk.count": [0, 0],
+                "disk_template": [0, "diskless"],
+                "disk_usage": [0, 0],
+                "sda_size": [3, None],
+                "disk.sizes": [0, []],
+            },
+        ),
+    ],
+)
 def test_values_of_instances(config, name, cells):
     assert dict(zip(cells, row_of(config, "instance", name, list(cells)), strict=True)) == cells
 
 
 def test_values_of_nodes_and_groups_and_networks(config):
-    fields = ["role", "master", "pip", "group", "ndp/ssh_port", "custom_ndparams", "tags",
-              "powered", "hv_state", "pinst_cnt", "sinst_cnt", "sinst_list"]
+    fields = [
+        "role",
+        "master",
+        "pip",
+        "group",
+        "ndp/ssh_port",
+        "custom_ndparams",
+        "tags",
+        "powered",
+        "hv_state",
+        "pinst_cnt",
+        "sinst_cnt",
+        "sinst_list",
+    ]
     assert row_of(config, "node", "node2.example.com", fields) == [
-        [0, "C"], [0, False], [0, "198.51.100.11"], [0, "default"], [0, 22], [0, {}],
-        [0, ["ssd"]], [3, None], [3, None], [0, 3], [0, 0], [0, []]]
-    assert row_of(config, "node", "node1.example.com", ["role", "master"]) == [
-        [0, "M"], [0, True]]
-    assert row_of(config, "group", "rack2", ["alloc_policy", "node_cnt", "pinst_list", "tags",
-                                             "ndp/exclusive_storage"]) == [
-        [0, "last_resort"], [0, 0], [0, []], [0, ["t1"]], [0, False]]
-    assert row_of(config, "network", "net1", [
-        "network", "gateway", "gateway6", "free_count", "reserved_count", "map",
-        "external_reservations", "group_list", "inst_list"]) == [
-        [0, "203.0.113.0/28"], [0, "203.0.113.1"], [3, None], [0, 10], [0, 6],
+        [0, "C"],
+        [0, False],
+        [0, "198.51.100.11"],
+        [0, "default"],
+        [0, 22],
+        [0, {}],
+        [0, ["ssd"]],
+        [3, None],
+        [3, None],
+        [0, 3],
+        [0, 0],
+        [0, []],
+    ]
+    assert row_of(config, "node", "node1.example.com", ["role", "master"]) == [[0, "M"], [0, True]]
+    assert row_of(
+        config,
+        "group",
+        "rack2",
+        ["alloc_policy", "node_cnt", "pinst_list", "tags", "ndp/exclusive_storage"],
+    ) == [[0, "last_resort"], [0, 0], [0, []], [0, ["t1"]], [0, False]]
+    assert row_of(
+        config,
+        "network",
+        "net1",
+        [
+            "network",
+            "gateway",
+            "gateway6",
+            "free_count",
+            "reserved_count",
+            "map",
+            "external_reservations",
+            "group_list",
+            "inst_list",
+        ],
+    ) == [
+        [0, "203.0.113.0/28"],
+        [0, "203.0.113.1"],
+        [3, None],
+        [0, 10],
+        [0, 6],
         [0, "XXXX.X.........X"],
         [0, "203.0.113.0, 203.0.113.1, 203.0.113.2, 203.0.113.15"],
         [0, [["default", "bridged", "xen-br0", ""], ["rack2", "bridged", "xen-br0", ""]]],
-        [0, ["instance4.example.com", "instance23.example.com"]]]
+        [0, ["instance4.example.com", "instance23.example.com"]],
+    ]
 
 
-@pytest.mark.parametrize(("changes", "role"), [
-    ({"master_candidate": False}, "R"), ({"master_candidate": False, "drained": True}, "D"),
-    ({"master_candidate": False, "offline": True}, "O")])
+@pytest.mark.parametrize(
+    ("changes", "role"),
+    [
+        ({"master_candidate": False}, "R"),
+        ({"master_candidate": False, "drained": True}, "D"),
+        ({"master_candidate": False, "offline": True}, "O"),
+    ],
+)
 def test_roles(config, changes, role):
     node = next(n for n in config.nodes.values() if n.name == "node2.example.com")
     changed = dataclasses.replace(
-        config, nodes={**config.nodes, node.uuid: dataclasses.replace(node, **changes)})
+        config, nodes={**config.nodes, node.uuid: dataclasses.replace(node, **changes)}
+    )
     assert row_of(changed, "node", node.name, ["role"]) == [[0, role]]
 
 
 def test_live_data_of_nodes(config):
     uuids = {node.name: node.uuid for node in config.nodes.values()}
-    source = Source(nodes={
-        uuids["node1.example.com"]: {"bootid": "b", "memory_free": 5, "storage_size": None},
-        uuids["node2.example.com"]: OFFLINE, uuids["node3.example.com"]: NODATA})
+    source = Source(
+        nodes={
+            uuids["node1.example.com"]: {"bootid": "b", "memory_free": 5, "storage_size": None},
+            uuids["node2.example.com"]: OFFLINE,
+            uuids["node3.example.com"]: NODATA,
+        }
+    )
     rows = ask(config, "node", ["bootid", "mfree", "dtotal"], source=source)["data"]
-    assert rows == [[[0, "b"], [0, 5], [2, None]], [[4, None]] * 3, [[2, None]] * 3,
-                    [[2, None]] * 3]
+    assert rows == [
+        [[0, "b"], [0, 5], [2, None]],
+        [[4, None]] * 3,
+        [[2, None]] * 3,
+        [[2, None]] * 3,
+    ]
 
 
 def test_nobody_is_asked_without_need(config):
@@ -210,8 +318,13 @@ def test_nobody_is_asked_without_need(config):
 
 def test_only_what_the_filter_leaves_is_asked_for(config):
     source = Source()
-    ask(config, "instance", ["status"],
-        ["&", ["==", "name", "instance4"], ["!", ["==", "status", "x"]]], source)
+    ask(
+        config,
+        "instance",
+        ["status"],
+        ["&", ["==", "name", "instance4"], ["!", ["==", "status", "x"]]],
+        source,
+    )
     assert source.asked == [(["instances"], ["instance4.example.com"])]
     ask(config, "instance", ["status"], ["==", "name", "nosuch"], source)
     assert len(source.asked) == 1
@@ -220,47 +333,73 @@ def test_only_what_the_filter_leaves_is_asked_for(config):
 UP, DOWN = {"state": 0, "memory": 64, "vcpus": 2}, {"state": 1, "memory": 64, "vcpus": 2}
 
 
-@pytest.mark.parametrize(("live", "instance", "cluster", "wanted"), [
-    (LiveInstance(offline=True), {}, {}, "ERROR_nodeoffline"),
-    (LiveInstance(failed=True), {}, {}, "ERROR_nodedown"),
-    (LiveInstance(info=UP, wrong_node=True), {}, {}, "ERROR_wrongnode"),
-    (LiveInstance(info=UP), {}, {}, "running"),
-    (LiveInstance(info=UP), {"admin_state": "down"}, {}, "ERROR_up"),
-    (LiveInstance(info=UP), {"admin_state": "offline"}, {}, "ERROR_up"),
-    (LiveInstance(info=DOWN), {}, {}, "ERROR_down"),
-    (LiveInstance(info=DOWN), {}, {"enabled_user_shutdown": True}, "USER_down"),
-    (LiveInstance(info=DOWN), {"hypervisor": "kvm"}, {"enabled_user_shutdown": True},
-     "ERROR_down"),
-    (LiveInstance(info=DOWN), {"hypervisor": "kvm", "hvparams": {"user_shutdown": True}},
-     {"enabled_user_shutdown": True}, "USER_down"),
-    (LiveInstance(info=DOWN), {"admin_state": "down"}, {}, "ADMIN_down"),
-    (LiveInstance(), {}, {}, "ERROR_down"),
-    (LiveInstance(), {"admin_state": "down"}, {}, "ADMIN_down"),
-    (LiveInstance(), {"admin_state": "down", "admin_state_source": "user"},
-     {"enabled_user_shutdown": True}, "USER_down"),
-    (LiveInstance(), {"admin_state": "down", "admin_state_source": "user"}, {}, "ADMIN_down"),
-    (LiveInstance(), {"admin_state": "offline"}, {}, "ADMIN_offline"),
-])
+@pytest.mark.parametrize(
+    ("live", "instance", "cluster", "wanted"),
+    [
+        (LiveInstance(offline=True), {}, {}, "ERROR_nodeoffline"),
+        (LiveInstance(failed=True), {}, {}, "ERROR_nodedown"),
+        (LiveInstance(info=UP, wrong_node=True), {}, {}, "ERROR_wrongnode"),
+        (LiveInstance(info=UP), {}, {}, "running"),
+        (LiveInstance(info=UP), {"admin_state": "down"}, {}, "ERROR_up"),
+        (LiveInstance(info=UP), {"admin_state": "offline"}, {}, "ERROR_up"),
+        (LiveInstance(info=DOWN), {}, {}, "ERROR_down"),
+        (LiveInstance(info=DOWN), {}, {"enabled_user_shutdown": True}, "USER_down"),
+        (
+            LiveInstance(info=DOWN),
+            {"hypervisor": "kvm"},
+            {"enabled_user_shutdown": True},
+            "ERROR_down",
+        ),
+        (
+            LiveInstance(info=DOWN),
+            {"hypervisor": "kvm", "hvparams": {"user_shutdown": True}},
+            {"enabled_user_shutdown": True},
+            "USER_down",
+        ),
+        (LiveInstance(info=DOWN), {"admin_state": "down"}, {}, "ADMIN_down"),
+        (LiveInstance(), {}, {}, "ERROR_down"),
+        (LiveInstance(), {"admin_state": "down"}, {}, "ADMIN_down"),
+        (
+            LiveInstance(),
+            {"admin_state": "down", "admin_state_source": "user"},
+            {"enabled_user_shutdown": True},
+            "USER_down",
+        ),
+        (LiveInstance(), {"admin_state": "down", "admin_state_source": "user"}, {}, "ADMIN_down"),
+        (LiveInstance(), {"admin_state": "offline"}, {}, "ADMIN_offline"),
+    ],
+)
 def test_status_of_instances(config, live, instance, cluster, wanted):
     one = next(i for i in config.instances.values() if i.name == "instance4.example.com")
     one = dataclasses.replace(one, **instance)
-    view = View(dataclasses.replace(config, cluster=dataclasses.replace(config.cluster,
-                                                                        **cluster)))
+    view = View(dataclasses.replace(config, cluster=dataclasses.replace(config.cluster, **cluster)))
     view.live["instances"] = {one.uuid: live}
     assert status(view, one) == wanted
     assert wanted in instance_c.STATUSES
 
 
-@pytest.mark.parametrize(("live", "cells"), [
-    (LiveInstance(offline=True), [[4, None]] * 3), (LiveInstance(failed=True), [[2, None]] * 3),
-    (LiveInstance(), [[0, False], [3, None], [3, None]]),
-    (LiveInstance(info=UP), [[0, True], [0, 64], [0, 2]]),
-    (LiveInstance(info=DOWN), [[0, False], [0, 64], [0, 2]])])
+@pytest.mark.parametrize(
+    ("live", "cells"),
+    [
+        (LiveInstance(offline=True), [[4, None]] * 3),
+        (LiveInstance(failed=True), [[2, None]] * 3),
+        (LiveInstance(), [[0, False], [3, None], [3, None]]),
+        (LiveInstance(info=UP), [[0, True], [0, 64], [0, 2]]),
+        (LiveInstance(info=DOWN), [[0, False], [0, 64], [0, 2]]),
+    ],
+)
 def test_live_fields_of_instances(config, live, cells):
     uuid = next(i.uuid for i in config.instances.values() if i.name == "instance4.example.com")
-    assert row_of(config, "instance", "instance4.example.com",
-                  ["oper_state", "oper_ram", "oper_vcpus"],
-                  Source(instances={uuid: live})) == cells
+    assert (
+        row_of(
+            config,
+            "instance",
+            "instance4.example.com",
+            ["oper_state", "oper_ram", "oper_vcpus"],
+            Source(instances={uuid: live}),
+        )
+        == cells
+    )
 
 
 def test_a_node_with_a_power_helper_tells_its_power(config):
@@ -277,7 +416,10 @@ def test_marks_have_the_published_codes():
 def test_reading_ten_thousand_instances_makes_no_look_up_twice(config, monkeypatch):
     calls = []
     original = objects.Cluster.fill_hv
-    monkeypatch.setattr(objects.Cluster, "fill_hv",
-                        lambda self, inst, **kw: calls.append(inst) or original(self, inst, **kw))
+    monkeypatch.setattr(
+        objects.Cluster,
+        "fill_hv",
+        lambda self, inst, **kw: calls.append(inst) or original(self, inst, **kw),
+    )
     ask(config, "instance", ["hv/acpi", "hv/kernel_path", "hvparams"])
     assert len(calls) == len(config.instances)

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from ganeti import errors
 from ganeti.query import job_rules
 
-START = {"OP_ID": "OP_INSTANCE_STARTUP", "instance_name": "web1", "force": False, "timeout": 30,
-         "hvparams": {"kvm": {"acpi": True}}, "nodes": ["n1", "n2"], "empty": None,
-         "reason": [["gnt:user", "maintenance", 17], ["gnt:opcode:x", "job=7;index=0", 18]]}
+START = {
+    "OP_ID": "OP_INSTANCE_STARTUP",
+    "instance_name": "web1",
+    "force": False,
+    "timeout": 30,
+    "hvparams": {"kvm": {"acpi": True}},
+    "nodes": ["n1", "n2"],
+    "empty": None,
+    "reason": [["gnt:user", "maintenance", 17], ["gnt:opcode:x", "job=7;index=0", 18]],
+}
 VERIFY = {"OP_ID": "OP_CLUSTER_VERIFY"}
 
 
@@ -25,12 +32,22 @@ def test_no_predicate_means_every_job() -> None:
     assert means()
 
 
-@pytest.mark.parametrize(("node", "wanted"), [
-    ([">", "id", 6], True), ([">", "id", 7], False), (["=", "id", 7], True),
-    (["==", "id", "7"], True), (["<=", "id", "watermark"], False), ([">", "id", "watermark"], True),
-    (["!", [">", "id", "watermark"]], False), (["|", ["=", "id", 3], ["=", "id", 7]], True),
-    (["&", [">", "id", 3], ["<", "id", "watermark"]], False), (["&"], True), (["|"], False),
-])
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        ([">", "id", 6], True),
+        ([">", "id", 7], False),
+        (["=", "id", 7], True),
+        (["==", "id", "7"], True),
+        (["<=", "id", "watermark"], False),
+        ([">", "id", "watermark"], True),
+        (["!", [">", "id", "watermark"]], False),
+        (["|", ["=", "id", 3], ["=", "id", 7]], True),
+        (["&", [">", "id", 3], ["<", "id", "watermark"]], False),
+        (["&"], True),
+        (["|"], False),
+    ],
+)
 def test_job_id(node: Any, wanted: bool) -> None:
     assert means(["jobid", node]) is wanted
 
@@ -40,23 +57,37 @@ def test_watermark_is_only_a_word_in_a_job_id() -> None:
     assert means(["opcode", ["=", "name", "watermark"]], ops=[op])
 
 
-@pytest.mark.parametrize(("node", "wanted"), [
-    (["=", "OP_ID", "OP_INSTANCE_STARTUP"], True), (["=~", "OP_ID", "^OP_INSTANCE_"], True),
-    (["=", "OP_ID", "OP_INSTANCE"], False), (["<", "timeout", 31], True),
-    (["?", "force"], False), (["!", ["?", "force"]], True), (["?", "hvparams.kvm.acpi"], True),
-    (["=[]", "nodes", "n2"], True), (["=[]", "nodes", "n3"], False),
-    # What an opcode does not have makes nothing true, whatever is asked about it.
-    (["=", "node_name", "n1"], False), (["!=", "node_name", "n1"], False),
-    (["!", ["=", "node_name", "n1"]], False), (["!=", "empty", "x"], False),
-    (["=", "hvparams.xen.acpi", 1], False), (["=", "timeout.x", 1], False),
-    # Nor does a value of another type.
-    (["=", "instance_name", 4], False), (["!=", "instance_name", 4], False),
-    (["?", "timeout"], False), (["=[]", "timeout", 30], False), (["=~", "nodes", "n"], False),
-    # But the rest may decide.
-    (["|", ["=", "node_name", "n1"], ["=", "instance_name", "web1"]], True),
-    (["&", ["=", "node_name", "n1"], ["=", "instance_name", "web1"]], False),
-    (["!", ["&", ["=", "node_name", "n1"], ["=", "instance_name", "web2"]]], True),
-])
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        (["=", "OP_ID", "OP_INSTANCE_STARTUP"], True),
+        (["=~", "OP_ID", "^OP_INSTANCE_"], True),
+        (["=", "OP_ID", "OP_INSTANCE"], False),
+        (["<", "timeout", 31], True),
+        (["?", "force"], False),
+        (["!", ["?", "force"]], True),
+        (["?", "hvparams.kvm.acpi"], True),
+        (["=[]", "nodes", "n2"], True),
+        (["=[]", "nodes", "n3"], False),
+        # What an opcode does not have makes nothing true, whatever is asked about it.
+        (["=", "node_name", "n1"], False),
+        (["!=", "node_name", "n1"], False),
+        (["!", ["=", "node_name", "n1"]], False),
+        (["!=", "empty", "x"], False),
+        (["=", "hvparams.xen.acpi", 1], False),
+        (["=", "timeout.x", 1], False),
+        # Nor does a value of another type.
+        (["=", "instance_name", 4], False),
+        (["!=", "instance_name", 4], False),
+        (["?", "timeout"], False),
+        (["=[]", "timeout", 30], False),
+        (["=~", "nodes", "n"], False),
+        # But the rest may decide.
+        (["|", ["=", "node_name", "n1"], ["=", "instance_name", "web1"]], True),
+        (["&", ["=", "node_name", "n1"], ["=", "instance_name", "web1"]], False),
+        (["!", ["&", ["=", "node_name", "n1"], ["=", "instance_name", "web2"]]], True),
+    ],
+)
 def test_opcode(node: Any, wanted: bool) -> None:
     assert means(["opcode", node]) is wanted
 
@@ -65,16 +96,24 @@ def test_one_opcode_of_a_job_is_enough_but_it_must_be_one() -> None:
     both = ["opcode", ["&", ["=", "OP_ID", "OP_CLUSTER_VERIFY"], ["=", "instance_name", "web1"]]]
     assert means(["opcode", ["=", "OP_ID", "OP_CLUSTER_VERIFY"]], ops=[START, VERIFY])
     assert not means(both, ops=[START, VERIFY])
-    assert means(["opcode", ["=", "OP_ID", "OP_CLUSTER_VERIFY"]],
-                 ["opcode", ["=", "instance_name", "web1"]], ops=[START, VERIFY])
+    assert means(
+        ["opcode", ["=", "OP_ID", "OP_CLUSTER_VERIFY"]],
+        ["opcode", ["=", "instance_name", "web1"]],
+        ops=[START, VERIFY],
+    )
 
 
-@pytest.mark.parametrize(("node", "wanted"), [
-    (["=", "reason", "maintenance"], True), (["=~", "source", "^gnt:opcode"], True),
-    (["<", "timestamp", 18], True), ([">", "timestamp", 18], False),
-    # In one entry, not in two.
-    (["&", ["=", "source", "gnt:user"], ["=", "timestamp", 18]], False),
-])
+@pytest.mark.parametrize(
+    ("node", "wanted"),
+    [
+        (["=", "reason", "maintenance"], True),
+        (["=~", "source", "^gnt:opcode"], True),
+        (["<", "timestamp", 18], True),
+        ([">", "timestamp", 18], False),
+        # In one entry, not in two.
+        (["&", ["=", "source", "gnt:user"], ["=", "timestamp", 18]], False),
+    ],
+)
 def test_reason(node: Any, wanted: bool) -> None:
     assert means(["reason", node]) is wanted
     assert not means(["reason", node], ops=[VERIFY])
@@ -91,21 +130,29 @@ def test_all_predicates_must_hold() -> None:
     assert not means(right, wrong)
 
 
-@pytest.mark.parametrize(("predicates", "part"), [
-    ("x", "predicates must be a list"), (["x"], "pair of kind and filter"), ([["jobid"]], "pair"),
-    ([["nosuch", ["=", "id", 1]]], "no kind of predicate 'nosuch'"), ([[["a"], ["=", "id", 1]]],
-                                                                      "no kind of predicate"),
-    ([["jobid", ["=", "nosuch", 1]]], "no field 'nosuch'"),
-    ([["jobid", ["=", "id", "soon"]]], "'soon' is no job id"),
-    ([["jobid", ["=", "id", True]]], "must be text or an integer"),
-    ([["reason", ["=", "who", "x"]]], "no field 'who'"),
-    ([["opcode", ["=", 5, "x"]]], "no field 5"), ([["opcode", ["=", "", "x"]]], "no field ''"),
-    ([["opcode", ["%", "a", "x"]]], "no filter operator '%'"),
-    ([["opcode", ["=", "a"]]], "takes 2 arguments"), ([["opcode", ["!"]]], "takes 1 argument"),
-    ([["opcode", ["=~", "a", "("]]], "bad regular expression"),
-    ([["opcode", []]], "must be a list"),
-    ([["opcode", None]], "must be a list"), ([["opcode", "x"]], "must be a list"),
-])
+@pytest.mark.parametrize(
+    ("predicates", "part"),
+    [
+        ("x", "predicates must be a list"),
+        (["x"], "pair of kind and filter"),
+        ([["jobid"]], "pair"),
+        ([["nosuch", ["=", "id", 1]]], "no kind of predicate 'nosuch'"),
+        ([[["a"], ["=", "id", 1]]], "no kind of predicate"),
+        ([["jobid", ["=", "nosuch", 1]]], "no field 'nosuch'"),
+        ([["jobid", ["=", "id", "soon"]]], "'soon' is no job id"),
+        ([["jobid", ["=", "id", True]]], "must be text or an integer"),
+        ([["reason", ["=", "who", "x"]]], "no field 'who'"),
+        ([["opcode", ["=", 5, "x"]]], "no field 5"),
+        ([["opcode", ["=", "", "x"]]], "no field ''"),
+        ([["opcode", ["%", "a", "x"]]], "no filter operator '%'"),
+        ([["opcode", ["=", "a"]]], "takes 2 arguments"),
+        ([["opcode", ["!"]]], "takes 1 argument"),
+        ([["opcode", ["=~", "a", "("]]], "bad regular expression"),
+        ([["opcode", []]], "must be a list"),
+        ([["opcode", None]], "must be a list"),
+        ([["opcode", "x"]], "must be a list"),
+    ],
+)
 def test_refused(predicates: Any, part: str) -> None:
     with pytest.raises(errors.ParameterError, match=part):
         job_rules.compile_predicates(predicates, 0)
@@ -119,15 +166,28 @@ def test_too_deep() -> None:
         job_rules.compile_predicates([["jobid", node]], 0)
 
 
-@pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "REJECT", "CONTINUE", ["RATE_LIMIT", 1],
-                                    ("RATE_LIMIT", 20)])
+@pytest.mark.parametrize(
+    "action", ["ACCEPT", "PAUSE", "REJECT", "CONTINUE", ["RATE_LIMIT", 1], ("RATE_LIMIT", 20)]
+)
 def test_actions(action: Any) -> None:
     job_rules.check_action(action)
 
 
-@pytest.mark.parametrize("action", ["accept", "RATE_LIMIT", ["RATE_LIMIT"], ["RATE_LIMIT", 0],
-                                    ["RATE_LIMIT", True], ["RATE_LIMIT", "3"], ["ACCEPT"], None, 4,
-                                    ["PAUSE", 3]])
+@pytest.mark.parametrize(
+    "action",
+    [
+        "accept",
+        "RATE_LIMIT",
+        ["RATE_LIMIT"],
+        ["RATE_LIMIT", 0],
+        ["RATE_LIMIT", True],
+        ["RATE_LIMIT", "3"],
+        ["ACCEPT"],
+        None,
+        4,
+        ["PAUSE", 3],
+    ],
+)
 def test_no_actions(action: Any) -> None:
     with pytest.raises(errors.ParameterError, match="filter action|takes a number"):
         job_rules.check_action(action)
@@ -135,24 +195,53 @@ def test_no_actions(action: Any) -> None:
 
 def test_a_whole_rule() -> None:
     job_rules.check_rule(0, [], "PAUSE", [["gnt:user", "because", 5]])
-    for wrong in (dict(priority=-1), dict(priority="0"), dict(priority=True),
-                  dict(reason="x"), dict(reason=[["a", "b"]]), dict(reason=[["a", 1, 2]]),
-                  dict(predicates=[["jobid", ["=", "x", 1]]]), dict(action="x")):
+    for wrong in (
+        dict(priority=-1),
+        dict(priority="0"),
+        dict(priority=True),
+        dict(reason="x"),
+        dict(reason=[["a", "b"]]),
+        dict(reason=[["a", 1, 2]]),
+        dict(predicates=[["jobid", ["=", "x", 1]]]),
+        dict(action="x"),
+    ):
         values: dict[str, Any] = {"priority": 0, "predicates": [], "action": "PAUSE", "reason": []}
         with pytest.raises(errors.ParameterError):
             job_rules.check_rule(**{**values, **wrong})
 
 
 def test_the_legacy_sign_is_stored_as_the_present_one() -> None:
-    assert job_rules.normalised([["opcode", ["|", ["=", "OP_ID", "x"], ["!", ["=", "a", "="]]]]]) \
-        == [["opcode", ["|", ["==", "OP_ID", "x"], ["!", ["==", "a", "="]]]]]
+    assert job_rules.normalised(
+        [["opcode", ["|", ["=", "OP_ID", "x"], ["!", ["=", "a", "="]]]]]
+    ) == [["opcode", ["|", ["==", "OP_ID", "x"], ["!", ["==", "a", "="]]]]]
 
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5)
-    | st.sampled_from(["=", "|", "&", "!", "?", "=~", "=[]", "<", "id", "jobid", "opcode", "OP_ID",
-                       "reason", "watermark"]),
-    lambda inner: st.lists(inner, max_size=4), max_leaves=20)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=5)
+    | st.sampled_from(
+        [
+            "=",
+            "|",
+            "&",
+            "!",
+            "?",
+            "=~",
+            "=[]",
+            "<",
+            "id",
+            "jobid",
+            "opcode",
+            "OP_ID",
+            "reason",
+            "watermark",
+        ]
+    ),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=20,
+)
 
 
 @given(_VALUES)
@@ -162,5 +251,6 @@ def test_anything_is_understood_or_refused(predicates: Any) -> None:
     except errors.ParameterError:
         return
     assert meant(7, [START, VERIFY]) in (True, False)
-    assert job_rules.compile_predicates(job_rules.normalised(predicates), 3)(7, [START, VERIFY]) \
-        == meant(7, [START, VERIFY])
+    assert job_rules.compile_predicates(job_rules.normalised(predicates), 3)(
+        7, [START, VERIFY]
+    ) == meant(7, [START, VERIFY])

@@ -15,17 +15,27 @@ from ganeti.query import filter as filter_room
 from ganeti.query.field import Resource
 from ganeti.query.view import View
 
-CONFIG = codec.from_dict(objects.ConfigData, json.loads(
-    (Path(__file__).parents[2] / "data/query_cluster.json").read_text()))
+CONFIG = codec.from_dict(
+    objects.ConfigData,
+    json.loads((Path(__file__).parents[2] / "data/query_cluster.json").read_text()),
+)
 INSTANCES = resources.lookup("instance")
 NAMES = ["name", "admin_up", "be/maxmem", "disk.sizes", "tags", "status", "nosuch", "mac", "ctime"]
 OPS = ["&", "|", "!", "?", "==", "=", "!=", "<", "<=", ">", ">=", "=~", "=[]", "bogus"]
-LEAF = st.none() | st.integers(-5, 300) | st.booleans() | st.sampled_from(
-    ["web", "instance1", "prod", "(", "^i"]) | st.sampled_from(NAMES)
+LEAF = (
+    st.none()
+    | st.integers(-5, 300)
+    | st.booleans()
+    | st.sampled_from(["web", "instance1", "prod", "(", "^i"])
+    | st.sampled_from(NAMES)
+)
 FILTERS = st.recursive(
     st.tuples(st.sampled_from(OPS), st.sampled_from(NAMES), LEAF).map(list) | LEAF,
-    lambda inner: st.builds(lambda op, parts: [op, *parts], st.sampled_from(OPS),
-                            st.lists(inner, max_size=3)), max_leaves=8)
+    lambda inner: st.builds(
+        lambda op, parts: [op, *parts], st.sampled_from(OPS), st.lists(inner, max_size=3)
+    ),
+    max_leaves=8,
+)
 
 
 class Nothing:
@@ -37,11 +47,20 @@ class Nothing:
 # The same fields, but all objects are looked at.
 WITHOUT_INDEX = Resource("instance", INSTANCES.fields.values(), INSTANCES.items)
 CHOICES = st.recursive(
-    st.tuples(st.sampled_from(["==", "=", "!="]), st.sampled_from(["name", "uuid", "os"]),
-              st.sampled_from(["instance1", "instance2.example.com", "inst", "noop",
-                               *list(CONFIG.instances)[:2]])).map(list),
-    lambda inner: st.builds(lambda op, parts: [op, *parts], st.sampled_from(["&", "|", "!"]),
-                            st.lists(inner, min_size=1, max_size=10)), max_leaves=12)
+    st.tuples(
+        st.sampled_from(["==", "=", "!="]),
+        st.sampled_from(["name", "uuid", "os"]),
+        st.sampled_from(
+            ["instance1", "instance2.example.com", "inst", "noop", *list(CONFIG.instances)[:2]]
+        ),
+    ).map(list),
+    lambda inner: st.builds(
+        lambda op, parts: [op, *parts],
+        st.sampled_from(["&", "|", "!"]),
+        st.lists(inner, min_size=1, max_size=10),
+    ),
+    max_leaves=12,
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -67,10 +86,38 @@ def test_any_value_as_filter(qfilter):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.sampled_from(
-    ["name", "up", "==", "!=", "<=", "=~", "=*", "and", "or", "not", "in", "(", ")", '"a"', "'b'",
-     "5", "-3", "m/x/", "/y/is", "#z#", "1.5", "\\"]), max_size=8).map(" ".join)
-    | st.text(max_size=20))
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "name",
+                "up",
+                "==",
+                "!=",
+                "<=",
+                "=~",
+                "=*",
+                "and",
+                "or",
+                "not",
+                "in",
+                "(",
+                ")",
+                '"a"',
+                "'b'",
+                "5",
+                "-3",
+                "m/x/",
+                "/y/is",
+                "#z#",
+                "1.5",
+                "\\",
+            ]
+        ),
+        max_size=8,
+    ).map(" ".join)
+    | st.text(max_size=20)
+)
 def test_any_text_as_filter(text):
     try:
         tree = filter_room.parse(text)

@@ -24,8 +24,15 @@ class Rest:
         self.lab = lab
         self.master = master
 
-    def __call__(self, method: str, path: str, body: Any = None, user: str | None = "root:pw",
-                 raw: bytes | None = None, **headers: str) -> tuple[int, Any, dict[str, str]]:
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        user: str | None = "root:pw",
+        raw: bytes | None = None,
+        **headers: str,
+    ) -> tuple[int, Any, dict[str, str]]:
         data = raw if raw is not None else b"" if body is None else json.dumps(body).encode()
         lines = [f"{method} {path} HTTP/1.1", "Host: h", "Connection: close"]
         if user is not None:
@@ -60,7 +67,9 @@ def rest(tmp_path: Path) -> Iterator[Rest]:
 
 def test_lists(rest: Rest) -> None:
     assert rest("GET", "/2/instances", user=None)[1] == [
-        {"id": "a", "uri": "/2/instances/a"}, {"id": "b", "uri": "/2/instances/b"}]
+        {"id": "a", "uri": "/2/instances/a"},
+        {"id": "b", "uri": "/2/instances/b"},
+    ]
     status, found, _headers = rest("GET", "/2/instances?bulk=1")
     assert [one["name"] for one in found] == ["b", "a"]
     assert found[0]["beparams"] == {"maxmem": 64, "minmem": 32, "memory": 64}
@@ -68,8 +77,17 @@ def test_lists(rest: Rest) -> None:
 
 
 def test_path_and_method(rest: Rest) -> None:
-    for path in ("/3", "/2/nosuch", "/2/instances/", "/2/instances/a/b/c", "/2/jobs/abc",
-                 "/2/instances/a%2Fb", "/2/instances/a%20b", "//2", "/2/instances/%C3%A4"):
+    for path in (
+        "/3",
+        "/2/nosuch",
+        "/2/instances/",
+        "/2/instances/a/b/c",
+        "/2/jobs/abc",
+        "/2/instances/a%2Fb",
+        "/2/instances/a%20b",
+        "//2",
+        "/2/instances/%C3%A4",
+    ):
         status, body, _headers = rest("GET", path)
         assert (status, body["code"]) == (404, 404), path
         assert body["message"].startswith("there is nothing at /"), path
@@ -107,23 +125,38 @@ def test_nothing_without_a_password(tmp_path: Path) -> None:
 def test_a_job(rest: Rest) -> None:
     op = rest.job("PUT", "/2/instances/web/startup?dry-run=1&force=1&reason=why+not")
     assert (op["OP_ID"], op["instance_name"], op["dry_run"], op["force"]) == (
-        "OP_INSTANCE_STARTUP", "web", True, True)
+        "OP_INSTANCE_STARTUP",
+        "web",
+        True,
+        True,
+    )
     assert [entry[:2] for entry in op["reason"]] == [
-        ["gnt:user", "why not"], ["gnt:library:rlib2:instances_name_startup", ""]]
+        ["gnt:user", "why not"],
+        ["gnt:library:rlib2:instances_name_startup", ""],
+    ]
 
 
 def test_bodies_that_are_refused(rest: Rest) -> None:
     path = "/2/instances/web/shutdown"
-    for body, fragment in ((["x"], "must be a JSON object"), ({"nosuch": 1}, "nosuch"),
-                           ({"dry_run": True}, "dry_run"),
-                           ({"instance_name": "x"}, "instance_name"),
-                           ({"timeout": "x"}, "timeout"), ({"reason": []}, "reason"),
-                           ({"OP_ID": "OP_CLUSTER_DESTROY"}, "OP_ID")):
+    for body, fragment in (
+        (["x"], "must be a JSON object"),
+        ({"nosuch": 1}, "nosuch"),
+        ({"dry_run": True}, "dry_run"),
+        ({"instance_name": "x"}, "instance_name"),
+        ({"timeout": "x"}, "timeout"),
+        ({"reason": []}, "reason"),
+        ({"OP_ID": "OP_CLUSTER_DESTROY"}, "OP_ID"),
+    ):
         status, found, _headers = rest("PUT", path, body)
         assert status == 400 and fragment in found["message"], found
-    for raw, fragment in ((b"notjson", "invalid JSON"), (b'{"timeout":1,"timeout":2}', "twice"),
-                          (b"[" * 100_000, "nested"), (b'{"a":"\xff"}', "UTF-8"),
-                          (b'{"timeout": NaN}', "JSON"), (b"1" * 5000, "JSON")):
+    for raw, fragment in (
+        (b"notjson", "invalid JSON"),
+        (b'{"timeout":1,"timeout":2}', "twice"),
+        (b"[" * 100_000, "nested"),
+        (b'{"a":"\xff"}', "UTF-8"),
+        (b'{"timeout": NaN}', "JSON"),
+        (b"1" * 5000, "JSON"),
+    ):
         status, found, _headers = rest("PUT", path, raw=raw)
         assert status == 400 and fragment in found["message"], found
     assert rest("PUT", path, {}, content_type="text/plain")[0] == 415
@@ -135,12 +168,23 @@ def test_bodies_that_are_refused(rest: Rest) -> None:
 
 
 def test_creating(rest: Rest) -> None:
-    body = {"__version__": 1, "name": "web", "mode": "create", "disks": [], "nics": [],
-            "os": "tiny", "disk_template": "diskless", "depends": [[3, ["success"]]],
-            "hvparams": {"usb_devices": "a b"}}
+    body = {
+        "__version__": 1,
+        "name": "web",
+        "mode": "create",
+        "disks": [],
+        "nics": [],
+        "os": "tiny",
+        "disk_template": "diskless",
+        "depends": [[3, ["success"]]],
+        "hvparams": {"usb_devices": "a b"},
+    }
     op = rest.job("POST", "/2/instances", body)
-    assert (op["instance_name"], op["os_type"], op["depends"]) == ("web", "tiny",
-                                                                   [[3, ["success"]]])
+    assert (op["instance_name"], op["os_type"], op["depends"]) == (
+        "web",
+        "tiny",
+        [[3, ["success"]]],
+    )
     assert op["hvparams"] == {"usb_devices": "a,b"}
     for version, fragment in ((0, "no longer"), (2, "not supported"), ("1", "number")):
         status, found, _headers = rest("POST", "/2/instances", {**body, "__version__": version})
@@ -153,73 +197,137 @@ def test_creating(rest: Rest) -> None:
     assert rest("POST", "/2/instances-multi-alloc", {"instances": [{"name": "x"}]})[0] == 400
 
 
-@pytest.mark.parametrize(("method", "path", "body", "wanted"), [
-    ("PUT", "/2/instances/web/tags?tag=a&tag=b", None, {"kind": "instance", "name": "web",
-                                                        "tags": ["a", "b"]}),
-    ("DELETE", "/2/tags?tag=a", None, {"kind": "cluster", "name": None}),
-    ("PUT", "/2/groups/g/tags?tag=a", None, {"kind": "nodegroup", "name": "g"}),
-    ("PUT", "/2/nodes/n/role", "drained", {"drained": True, "offline": None}),
-    ("PUT", "/2/nodes/n/role?force=1&auto-promote=1", "regular",
-     {"drained": False, "offline": False, "master_candidate": False, "force": True,
-      "auto_promote": True}),
-    ("POST", "/2/instances/web/reboot?type=soft", {"shutdown_timeout": 3},
-     {"reboot_type": "soft", "shutdown_timeout": 3, "ignore_secondaries": False}),
-    ("POST", "/2/instances/web/reboot", None, {"reboot_type": "hard"}),
-    ("POST", "/2/instances/web/disk/2/grow", {"amount": 5}, {"disk": 2, "amount": 5}),
-    ("GET", "/2/instances/web/snapshots", None, {
-        "OP_ID": "OP_INSTANCE_SNAPSHOT_LIST", "instances": ["web"]}),
-    ("POST", "/2/instances/web/snapshots", {"snapshot_name": "a", "disks": [1], "shutdown": True},
-     {"snapshot_name": "a", "disks": [1], "shutdown": True, "shutdown_timeout": 120}),
-    ("DELETE", "/2/instances/web/snapshots/a.b?dry-run=1", None,
-     {"OP_ID": "OP_INSTANCE_SNAPSHOT_REMOVE", "snapshot_name": "a.b", "dry_run": True}),
-    ("POST", "/2/instances/web/snapshots/a.b/restore", None,
-     {"OP_ID": "OP_INSTANCE_SNAPSHOT_RESTORE", "instance_name": "web", "snapshot_name": "a.b"}),
-    ("POST", "/2/instances/web/replace-disks?mode=replace_auto&disks=0,1", None,
-     {"mode": "replace_auto", "disks": [0, 1]}),
-    ("POST", "/2/instances/web/replace-disks?mode=replace_auto",
-     {"mode": "replace_on_primary", "disks": "3"}, {"mode": "replace_on_primary", "disks": [3]}),
-    ("POST", "/2/nodes/n/migrate?live=0", {"mode": "live"}, {"mode": "non-live"}),
-    ("POST", "/2/nodes/n/migrate", {"mode": "live"}, {"mode": "live"}),
-    ("GET", "/2/nodes/n/storage?storage_type=file&output_fields=name,free", None,
-     {"nodes": ["n"], "storage_type": "file", "output_fields": ["name", "free"]}),
-    ("PUT", "/2/nodes/n/storage/modify?storage_type=lvm-pv&name=x&allocatable=0", None,
-     {"changes": {"allocatable": False}}),
-    ("PUT", "/2/nodes/n/storage/modify?storage_type=lvm-pv&name=x", None, {"changes": {}}),
-    ("GET", "/2/instances/web/info?static=1", None, {"instances": ["web"], "static": True}),
-    ("PUT", "/2/instances/web/modify", {"custom_beparams": {"vcpus": 2}},
-     {"beparams": {"vcpus": 2}}),
-    ("POST", "/2/groups", {"name": "g"}, {"group_name": "g"}),
-    ("POST", "/2/groups", {"group_name": "g"}, {"group_name": "g"}),
-    ("DELETE", "/2/instances/web", None, {"ignore_failures": False}),
-    ("PUT", "/2/instances/web/export", {"destination": "n"}, {"target_node": "n"}),
-])
-def test_what_becomes_of_a_request(rest: Rest, method: str, path: str, body: Any,
-                                   wanted: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("method", "path", "body", "wanted"),
+    [
+        (
+            "PUT",
+            "/2/instances/web/tags?tag=a&tag=b",
+            None,
+            {"kind": "instance", "name": "web", "tags": ["a", "b"]},
+        ),
+        ("DELETE", "/2/tags?tag=a", None, {"kind": "cluster", "name": None}),
+        ("PUT", "/2/groups/g/tags?tag=a", None, {"kind": "nodegroup", "name": "g"}),
+        ("PUT", "/2/nodes/n/role", "drained", {"drained": True, "offline": None}),
+        (
+            "PUT",
+            "/2/nodes/n/role?force=1&auto-promote=1",
+            "regular",
+            {
+                "drained": False,
+                "offline": False,
+                "master_candidate": False,
+                "force": True,
+                "auto_promote": True,
+            },
+        ),
+        (
+            "POST",
+            "/2/instances/web/reboot?type=soft",
+            {"shutdown_timeout": 3},
+            {"reboot_type": "soft", "shutdown_timeout": 3, "ignore_secondaries": False},
+        ),
+        ("POST", "/2/instances/web/reboot", None, {"reboot_type": "hard"}),
+        ("POST", "/2/instances/web/disk/2/grow", {"amount": 5}, {"disk": 2, "amount": 5}),
+        (
+            "GET",
+            "/2/instances/web/snapshots",
+            None,
+            {"OP_ID": "OP_INSTANCE_SNAPSHOT_LIST", "instances": ["web"]},
+        ),
+        (
+            "POST",
+            "/2/instances/web/snapshots",
+            {"snapshot_name": "a", "disks": [1], "shutdown": True},
+            {"snapshot_name": "a", "disks": [1], "shutdown": True, "shutdown_timeout": 120},
+        ),
+        (
+            "DELETE",
+            "/2/instances/web/snapshots/a.b?dry-run=1",
+            None,
+            {"OP_ID": "OP_INSTANCE_SNAPSHOT_REMOVE", "snapshot_name": "a.b", "dry_run": True},
+        ),
+        (
+            "POST",
+            "/2/instances/web/snapshots/a.b/restore",
+            None,
+            {
+                "OP_ID": "OP_INSTANCE_SNAPSHOT_RESTORE",
+                "instance_name": "web",
+                "snapshot_name": "a.b",
+            },
+        ),
+        (
+            "POST",
+            "/2/instances/web/replace-disks?mode=replace_auto&disks=0,1",
+            None,
+            {"mode": "replace_auto", "disks": [0, 1]},
+        ),
+        (
+            "POST",
+            "/2/instances/web/replace-disks?mode=replace_auto",
+            {"mode": "replace_on_primary", "disks": "3"},
+            {"mode": "replace_on_primary", "disks": [3]},
+        ),
+        ("POST", "/2/nodes/n/migrate?live=0", {"mode": "live"}, {"mode": "non-live"}),
+        ("POST", "/2/nodes/n/migrate", {"mode": "live"}, {"mode": "live"}),
+        (
+            "GET",
+            "/2/nodes/n/storage?storage_type=file&output_fields=name,free",
+            None,
+            {"nodes": ["n"], "storage_type": "file", "output_fields": ["name", "free"]},
+        ),
+        (
+            "PUT",
+            "/2/nodes/n/storage/modify?storage_type=lvm-pv&name=x&allocatable=0",
+            None,
+            {"changes": {"allocatable": False}},
+        ),
+        ("PUT", "/2/nodes/n/storage/modify?storage_type=lvm-pv&name=x", None, {"changes": {}}),
+        ("GET", "/2/instances/web/info?static=1", None, {"instances": ["web"], "static": True}),
+        (
+            "PUT",
+            "/2/instances/web/modify",
+            {"custom_beparams": {"vcpus": 2}},
+            {"beparams": {"vcpus": 2}},
+        ),
+        ("POST", "/2/groups", {"name": "g"}, {"group_name": "g"}),
+        ("POST", "/2/groups", {"group_name": "g"}, {"group_name": "g"}),
+        ("DELETE", "/2/instances/web", None, {"ignore_failures": False}),
+        ("PUT", "/2/instances/web/export", {"destination": "n"}, {"target_node": "n"}),
+    ],
+)
+def test_what_becomes_of_a_request(
+    rest: Rest, method: str, path: str, body: Any, wanted: dict[str, Any]
+) -> None:
     op = rest.job(method, path, body)
     assert {name: op[name] for name in wanted} == wanted
 
 
-@pytest.mark.parametrize(("method", "path", "body"), [
-    ("PUT", "/2/tags", None),
-    ("PUT", "/2/nodes/n/role", "master"),
-    ("PUT", "/2/nodes/n/role", "nonsense"),
-    ("PUT", "/2/nodes/n/role", None),
-    ("POST", "/2/nodes/n/migrate?live=1&mode=live", None),
-    ("POST", "/2/nodes/n/migrate", {"live": True, "mode": "live"}),
-    ("POST", "/2/instances/web/reboot?type=never", None),
-    ("POST", "/2/instances/web/replace-disks?mode=replace_auto&disks=x", None),
-    ("POST", "/2/instances/web/disk/99999999999999999999/grow", {"amount": 5}),
-    ("POST", "/2/instances/web/snapshots", {"disks": ["0"]}),
-    ("POST", "/2/instances/web/snapshots/a/restore", {"force": True}),
-    ("POST", "/2/instances/web/reinstall?os=x", {"os": "y"}),
-    ("GET", "/2/nodes/n/storage?storage_type=file", None),
-    ("GET", "/2/nodes/n/storage?output_fields=name&storage_type=x", None),
-    ("PUT", "/2/query/node", {"fields": ["name"], "filter": ["a"], "qfilter": ["b"]}),
-    ("PUT", "/2/query/node", {}),
-    ("GET", "/2/query/node", None),
-    ("POST", "/2/filters", {"nosuch": 1}),
-    ("GET", "/2/jobs/1/wait", {"fields": "x"}),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PUT", "/2/tags", None),
+        ("PUT", "/2/nodes/n/role", "master"),
+        ("PUT", "/2/nodes/n/role", "nonsense"),
+        ("PUT", "/2/nodes/n/role", None),
+        ("POST", "/2/nodes/n/migrate?live=1&mode=live", None),
+        ("POST", "/2/nodes/n/migrate", {"live": True, "mode": "live"}),
+        ("POST", "/2/instances/web/reboot?type=never", None),
+        ("POST", "/2/instances/web/replace-disks?mode=replace_auto&disks=x", None),
+        ("POST", "/2/instances/web/disk/99999999999999999999/grow", {"amount": 5}),
+        ("POST", "/2/instances/web/snapshots", {"disks": ["0"]}),
+        ("POST", "/2/instances/web/snapshots/a/restore", {"force": True}),
+        ("POST", "/2/instances/web/reinstall?os=x", {"os": "y"}),
+        ("GET", "/2/nodes/n/storage?storage_type=file", None),
+        ("GET", "/2/nodes/n/storage?output_fields=name&storage_type=x", None),
+        ("PUT", "/2/query/node", {"fields": ["name"], "filter": ["a"], "qfilter": ["b"]}),
+        ("PUT", "/2/query/node", {}),
+        ("GET", "/2/query/node", None),
+        ("POST", "/2/filters", {"nosuch": 1}),
+        ("GET", "/2/jobs/1/wait", {"fields": "x"}),
+    ],
+)
 def test_requests_that_are_wrong(rest: Rest, method: str, path: str, body: Any) -> None:
     assert rest(method, path, body)[0] == 400
     assert not rest.master.asked
@@ -228,7 +336,10 @@ def test_requests_that_are_wrong(rest: Rest, method: str, path: str, body: Any) 
 def test_reinstalling_is_one_job(rest: Rest) -> None:
     assert rest("POST", "/2/instances/web/reinstall", {"os": "x", "comment": "c"})[0] == 200
     assert [op["OP_ID"] for op in rest.master.ops] == [
-        "OP_INSTANCE_SHUTDOWN", "OP_INSTANCE_REINSTALL", "OP_INSTANCE_STARTUP"]
+        "OP_INSTANCE_SHUTDOWN",
+        "OP_INSTANCE_REINSTALL",
+        "OP_INSTANCE_STARTUP",
+    ]
     assert all(op["comment"] == "c" for op in rest.master.ops)
     assert rest("POST", "/2/instances/web/reinstall?os=x&nostartup=1")[0] == 200
     assert [op["OP_ID"] for op in rest.master.ops][1:] == ["OP_INSTANCE_REINSTALL"]
@@ -260,13 +371,16 @@ def test_representations(rest: Rest) -> None:
     assert rest("GET", "/2/openapi.json")[1]["openapi"] == "3.1.0"
 
 
-@pytest.mark.parametrize(("err", "status"), [
-    (errors.NoMasterError("the master daemon does not run"), 502),
-    (errors.JobQueueFull(), 503),
-    (errors.JobQueueDrainError("the queue is drained"), 503),
-    (errors.LuxiTimeout("x"), 504),
-    (RuntimeError("secret"), 500),
-])
+@pytest.mark.parametrize(
+    ("err", "status"),
+    [
+        (errors.NoMasterError("the master daemon does not run"), 502),
+        (errors.JobQueueFull(), 503),
+        (errors.JobQueueDrainError("the queue is drained"), 503),
+        (errors.LuxiTimeout("x"), 504),
+        (RuntimeError("secret"), 500),
+    ],
+)
 def test_a_master_that_fails(rest: Rest, err: Exception, status: int) -> None:
     rest.master.answers["SubmitJob"] = err
     found, body, headers = rest("PUT", "/2/instances/web/startup")
@@ -276,7 +390,8 @@ def test_a_master_that_fails(rest: Rest, err: Exception, status: int) -> None:
 
 def test_jobs(rest: Rest) -> None:
     rest.master.answers["QueryJobs"] = lambda ids, fields: (
-        [[3], [1]] if ids is None else [None if ids == [9] else list(fields)])
+        [[3], [1]] if ids is None else [None if ids == [9] else list(fields)]
+    )
     assert [job["id"] for job in rest("GET", "/2/jobs")[1]] == [1, 3]
     assert rest("GET", "/2/jobs/1")[1]["oplog"] == "oplog"
     assert rest("GET", "/2/jobs/9")[0] == 404
@@ -285,7 +400,9 @@ def test_jobs(rest: Rest) -> None:
     assert rest("GET", "/2/jobs/1/wait", {"fields": ["status"]})[:2] == (200, None)
     rest.master.answers["WaitForJobChange"] = [["running"], None]
     assert rest("GET", "/2/jobs/1/wait", {"fields": ["status"]})[1] == {
-        "job_info": ["running"], "log_entries": []}
+        "job_info": ["running"],
+        "log_entries": [],
+    }
     rest.master.answers["CancelJob"] = [True, "x"]
     assert rest("DELETE", "/2/jobs/1")[1] == [True, "x"]
 
@@ -301,12 +418,17 @@ def test_console(rest: Rest) -> None:
 
 
 def test_operating_systems(rest: Rest) -> None:
-    rest.master.answers["Query"] = {"data": [
-        [[0, value] for value in row] for row in (
-            ("b", True, ["x", "y"], [["p", "text"]], [20], False, False, True),
-            ("a", True, [], [], [20], False, False, True),
-            ("hidden", True, [], [], [20], False, True, True),
-            ("broken", False, None, None, None, False, False, True))]}
+    rest.master.answers["Query"] = {
+        "data": [
+            [[0, value] for value in row]
+            for row in (
+                ("b", True, ["x", "y"], [["p", "text"]], [20], False, False, True),
+                ("a", True, [], [], [20], False, False, True),
+                ("hidden", True, [], [], [20], False, True, True),
+                ("broken", False, None, None, None, False, False, True),
+            )
+        ]
+    }
     assert rest("GET", "/2/os")[1] == ["a", "b+x", "b+y"]
     found = rest("GET", "/2/os?bulk=1")[1]
     assert len(found) == 4 and found[0]["parameters"] == [{"name": "p", "description": "text"}]

@@ -32,8 +32,10 @@ def _lab(directory: Path, *, secure: bool) -> HttpLab:
     users, pem = directory / "users", directory / "rapi.pem"
     users.write_text("root secret write\n")
     pem.write_text(x509.create_self_signed("127.0.0.1"))
-    return HttpLab(lambda: RestApplication(busy_master(), Users(str(users))),
-                   tls=x509.plain_server_context(str(pem)) if secure else None)
+    return HttpLab(
+        lambda: RestApplication(busy_master(), Users(str(users))),
+        tls=x509.plain_server_context(str(pem)) if secure else None,
+    )
 
 
 @pytest.fixture
@@ -44,8 +46,9 @@ def secure(tmp_path: Path) -> Iterator[HttpLab]:
 
 
 def connection(lab: HttpLab, password: str = "secret", **options: Any) -> client.GanetiRapiClient:
-    return client.GanetiRapiClient("127.0.0.1", lab.port, "root", password,
-                                   curl_config_fn=client.GenericCurlConfig(**options))
+    return client.GanetiRapiClient(
+        "127.0.0.1", lab.port, "root", password, curl_config_fn=client.GenericCurlConfig(**options)
+    )
 
 
 def test_every_method(secure: HttpLab, tmp_path: Path) -> None:
@@ -59,7 +62,11 @@ def test_every_method(secure: HttpLab, tmp_path: Path) -> None:
     (package / "client.py").write_text(text.replace("= 5080", f"= {secure.port}"))
     done = subprocess.run(
         [sys.executable, "-I", str(DRIVE), str(tmp_path), "127.0.0.1", "root", "secret"],
-        capture_output=True, text=True, timeout=WAIT_S, check=False)
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     calls = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(calls) > 90
@@ -135,8 +142,13 @@ def test_random_requests_that_fit_the_description(tmp_path: Path) -> None:
         if operation.path in ("/2/events", "/2/jobs/{job_id}/wait"):
             continue
 
-        @settings(max_examples=2, deadline=None, database=None, derandomize=True,
-                  suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=2,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=operation.as_strategy())
         def check(case: Any) -> None:
             case.headers = {**(case.headers or {}), "Authorization": _AUTHORIZATION}

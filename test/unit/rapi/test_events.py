@@ -49,10 +49,18 @@ class EventMaster(Master):
                 raise errors.ConnectionClosedError("gone")
         last = len(self.events) + self.first
         if place is None or place[0] != self.epoch:
-            return {"epoch": self.epoch, "last": last, "events": list(self.events),
-                    "lost": place is not None}
-        return {"epoch": self.epoch, "last": last, "lost": False,
-                "events": [one for one in self.events if one[0] > place[1]]}
+            return {
+                "epoch": self.epoch,
+                "last": last,
+                "events": list(self.events),
+                "lost": place is not None,
+            }
+        return {
+            "epoch": self.epoch,
+            "last": last,
+            "lost": False,
+            "events": [one for one in self.events if one[0] > place[1]],
+        }
 
 
 async def follow(hub: Hub, last: str | None = None, *kinds: str) -> AsyncIterator[bytes]:
@@ -96,7 +104,9 @@ def test_from_a_place_and_only_some() -> None:
         stream = await follow(hub, "e1-1")
         await step(stream)
         assert [line for line in (await step(stream)).splitlines() if line.startswith("id")] == [
-            "id: e1-2", "id: e1-3"]
+            "id: e1-2",
+            "id: e1-3",
+        ]
         other = await follow(hub, "e1-0", "instance")
         await step(other)
         assert (await step(other)).count("event: instance") == 1

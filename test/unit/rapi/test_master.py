@@ -54,7 +54,7 @@ class Peer:
                         continue
                     answer = self.raw or wire.encode_answer([method, args])
                     for place in range(0, len(answer), 100_000):
-                        sock.sendall(answer[place:place + 100_000])
+                        sock.sendall(answer[place : place + 100_000])
 
     def close(self) -> None:
         self._listener.close()
@@ -69,6 +69,7 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 
 def ask(peer: Peer, *questions: tuple[Any, ...], timeout_s: float = 60.0) -> list[Any]:
     """Ask one after the other on one Master."""
+
     async def body() -> list[Any]:
         master = Master(str(peer.path), timeout_s=timeout_s)
         try:
@@ -115,8 +116,10 @@ def test_nobody_there(tmp_path: Path) -> None:
     def call(path: Path) -> None:
         asyncio.run(Master(str(path)).call("Query"))
 
-    with paths.override(paths.Paths(str(tmp_path))), pytest.raises(
-            errors.NoMasterError, match="not part of a cluster"):
+    with (
+        paths.override(paths.Paths(str(tmp_path))),
+        pytest.raises(errors.NoMasterError, match="not part of a cluster"),
+    ):
         call(tmp_path / "nothing")
     file = tmp_path / "file"
     file.touch()

@@ -23,10 +23,17 @@ def test_the_description_is_valid() -> None:
 
 
 def test_every_operation_is_described_once() -> None:
-    described = [operation["operationId"] for path in openapi.description()["paths"].values()
-                 for name, operation in path.items() if name != "parameters"]
-    assert len(described) == len(set(described)) == sum(
-        len(resource.operations) for resource in RESOURCES)
+    described = [
+        operation["operationId"]
+        for path in openapi.description()["paths"].values()
+        for name, operation in path.items()
+        if name != "parameters"
+    ]
+    assert (
+        len(described)
+        == len(set(described))
+        == sum(len(resource.operations) for resource in RESOURCES)
+    )
 
 
 def test_bodies_say_what_they_take() -> None:
@@ -37,30 +44,50 @@ def test_bodies_say_what_they_take() -> None:
     assert {"__version__", "name", "mode", "disks", "nics"} <= set(shape["required"])
     assert shape["properties"]["mode"]["enum"] == ["create", "import", "remote-import"]
     assert "requestBody" not in paths["/2/instances/{instance_name}/startup"]["put"]
-    assert paths["/2/nodes/{node_name}/role"]["put"]["requestBody"]["content"][
-        "application/json"]["schema"]["enum"][0] == "drained"
+    assert (
+        paths["/2/nodes/{node_name}/role"]["put"]["requestBody"]["content"]["application/json"][
+            "schema"
+        ]["enum"][0]
+        == "drained"
+    )
 
 
-@pytest.mark.parametrize(("word", "wanted"), [
-    (ht.Maybe(ht.NonEmptyString), {"type": ["string", "null"], "minLength": 1}),
-    (ht.Maybe(ht.OneOf("x", ("b", "a"))), {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}),
-    (ht.ListOf(ht.PositiveInt), {"type": "array",
-                                 "items": {"type": "integer", "exclusiveMinimum": 0}}),
-    (ht.DictOf(ht.Str, ht.Any), {"type": "object"}),
-    (ht.Tuple(ht.Bool, ht.Str), {"type": "array", "minItems": 2, "items": False,
-                                 "prefixItems": [{"type": "boolean"}, {"type": "string"}]}),
-    (ht.Or(ht.Str, ht.Any), {}),
-    (ht.Private(ht.NonNegInt), {"type": "integer", "minimum": 0}),
-    (words.QueryFieldsResponse, None),
-])
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [
+        (ht.Maybe(ht.NonEmptyString), {"type": ["string", "null"], "minLength": 1}),
+        (ht.Maybe(ht.OneOf("x", ("b", "a"))), {"anyOf": [{"enum": ["a", "b"]}, {"type": "null"}]}),
+        (
+            ht.ListOf(ht.PositiveInt),
+            {"type": "array", "items": {"type": "integer", "exclusiveMinimum": 0}},
+        ),
+        (ht.DictOf(ht.Str, ht.Any), {"type": "object"}),
+        (
+            ht.Tuple(ht.Bool, ht.Str),
+            {
+                "type": "array",
+                "minItems": 2,
+                "items": False,
+                "prefixItems": [{"type": "boolean"}, {"type": "string"}],
+            },
+        ),
+        (ht.Or(ht.Str, ht.Any), {}),
+        (ht.Private(ht.NonNegInt), {"type": "integer", "minimum": 0}),
+        (words.QueryFieldsResponse, None),
+    ],
+)
 def test_schema_of_a_word(word: ht.Type, wanted: dict[str, Any] | None) -> None:
     found = schema.of(word)
     assert found == wanted if wanted is not None else found["required"] == ["fields"]
 
 
 def test_every_word_of_every_opcode_has_a_schema() -> None:
-    for op in {one.opcode for resource in RESOURCES for one in resource.operations.values()
-               if hasattr(one, "opcode")}:
+    for op in {
+        one.opcode
+        for resource in RESOURCES
+        for one in resource.operations.values()
+        if hasattr(one, "opcode")
+    }:
         for param in op.PARAMS.values():
             schema.of(param.type)
 

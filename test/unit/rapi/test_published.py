@@ -15,7 +15,8 @@ from ganeti.server import rapi
 from ganeti.utils import daemon
 
 PUBLISHED = json.loads(
-    (Path(__file__).resolve().parents[2] / "data" / "rapi.json").read_text(encoding="utf-8"))
+    (Path(__file__).resolve().parents[2] / "data" / "rapi.json").read_text(encoding="utf-8")
+)
 OURS = {resource.path: resource for resource in RESOURCES}
 
 _INSTANCE = "/2/instances/{instance_name}"
@@ -30,7 +31,9 @@ OWN_RESOURCES = {
 }
 # What a published member of a body is called here.
 OTHER_BODIES = {
-    ("/2/filters", "POST"), ("/2/filters/{filter_uuid}", "PUT"), ("/2/jobs/{job_id}/wait", "GET"),
+    ("/2/filters", "POST"),
+    ("/2/filters/{filter_uuid}", "PUT"),
+    ("/2/jobs/{job_id}/wait", "GET"),
     ("/2/query/{resource}", "PUT"),  # these belong to no opcode; the table words them differently
     ("/2/instances/{instance_name}/reinstall", "POST"),  # several opcodes
     ("/2/instances-multi-alloc", "POST"),  # the table has the opcode's: a list of anything
@@ -39,8 +42,11 @@ OTHER_BODIES = {
 NO_JOB = {("/2/os", "GET"): "operating systems are a question to the nodes, which needs no locks"}
 OPTIONS_OF_ALL = {"--user", "--group", "--version", "-h/--help"}
 
-CASES = [(path, method) for path, resource in sorted(PUBLISHED["resources"].items())
-         for method in resource["methods"]]
+CASES = [
+    (path, method)
+    for path, resource in sorted(PUBLISHED["resources"].items())
+    for method in resource["methods"]
+]
 
 
 def operation(path: str, method: str) -> Operation:
@@ -104,8 +110,11 @@ def test_fields_of_objects() -> None:
     assert list(nodes.TABLE.fields) == fields["nodes"]
     assert list(groups.TABLE.fields) == fields["groups"]
     assert list(networks.TABLE.fields) == fields["networks"]
-    results = {path: OURS[path].operations["GET"].result.fields for path in OURS
-               if "GET" in OURS[path].operations}
+    results = {
+        path: OURS[path].operations["GET"].result.fields
+        for path in OURS
+        if "GET" in OURS[path].operations
+    }
     assert list(results["/2/jobs"]) == fields["jobs"]
     assert list(results["/2/jobs/{job_id}"]) == fields["job"]
     assert list(results["/2/os"]) == fields["os"]

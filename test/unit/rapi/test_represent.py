@@ -14,27 +14,37 @@ from ganeti.rapi import failures, represent
 JSON, YAML = "application/json", "application/yaml"
 
 
-@pytest.mark.parametrize(("accept", "produces", "wanted"), [
-    (None, "", JSON),
-    ("*/*", "", JSON),
-    ("application/json", "", JSON),
-    ("text/html,application/xhtml+xml,*/*;q=0.8", "", JSON),
-    ("application/yaml", "", YAML),
-    ("text/x-yaml", "", YAML),
-    ("application/*", "", JSON),
-    ("application/json;q=0.5, application/yaml", "", YAML),
-    ("application/json;q=0, */*", "", YAML),
-    ("text/html", "text/html", "text/html"),
-    ("*/*", "text/event-stream", "text/event-stream"),
-])
+@pytest.mark.parametrize(
+    ("accept", "produces", "wanted"),
+    [
+        (None, "", JSON),
+        ("*/*", "", JSON),
+        ("application/json", "", JSON),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "", JSON),
+        ("application/yaml", "", YAML),
+        ("text/x-yaml", "", YAML),
+        ("application/*", "", JSON),
+        ("application/json;q=0.5, application/yaml", "", YAML),
+        ("application/json;q=0, */*", "", YAML),
+        ("text/html", "text/html", "text/html"),
+        ("*/*", "text/event-stream", "text/event-stream"),
+    ],
+)
 def test_choice(accept: str | None, produces: str, wanted: str) -> None:
     assert represent.choose(accept, produces) == wanted
 
 
-@pytest.mark.parametrize(("accept", "produces"), [
-    ("text/html", ""), ("image/*", ""), ("application/json;q=0", ""), ("application/json;q=x", ""),
-    ("application/json", "text/html"), (",", ""),
-])
+@pytest.mark.parametrize(
+    ("accept", "produces"),
+    [
+        ("text/html", ""),
+        ("image/*", ""),
+        ("application/json;q=0", ""),
+        ("application/json;q=x", ""),
+        ("application/json", "text/html"),
+        (",", ""),
+    ],
+)
 def test_nothing_to_choose(accept: str, produces: str) -> None:
     with pytest.raises(Refused) as caught:
         represent.choose(accept, produces)
@@ -55,39 +65,51 @@ def test_too_large_for_people() -> None:
     assert len(asyncio.run(represent.render(["x" * 1000] * 3000, JSON))) > 3_000_000
 
 
-@pytest.mark.parametrize(("header", "weak", "matches"), [
-    ('"a-1"', False, True), ('"x", "a-1"', False, True), ("*", False, True),
-    ('"a-2"', False, False),
-    ('W/"a-1"', False, False), ('W/"a-1"', True, True), ("", True, False),
-])
+@pytest.mark.parametrize(
+    ("header", "weak", "matches"),
+    [
+        ('"a-1"', False, True),
+        ('"x", "a-1"', False, True),
+        ("*", False, True),
+        ('"a-2"', False, False),
+        ('W/"a-1"', False, False),
+        ('W/"a-1"', True, True),
+        ("", True, False),
+    ],
+)
 def test_tags(header: str, weak: bool, matches: bool) -> None:
     assert represent.tag_matches(header, '"a-1"', weak=weak) is matches
 
 
 def test_errors_are_escaped() -> None:
     assert represent.error_body(400, "<it's>") == {
-        "code": 400, "message": "&lt;it&#x27;s&gt;",
-        "explain": "Bad request syntax or unsupported method"}
+        "code": 400,
+        "message": "&lt;it&#x27;s&gt;",
+        "explain": "Bad request syntax or unsupported method",
+    }
     assert represent.error_body(404, "")["message"] == "Not Found"
 
 
-@pytest.mark.parametrize(("err", "status"), [
-    (errors.NoMasterError("x"), 502),
-    (errors.ConnectionClosedError("x"), 502),
-    (errors.ProtocolError("x"), 502),
-    (errors.RequestError("x"), 502),
-    (errors.LuxiTimeout("x"), 504),
-    (errors.LuxiPermissionError("x"), 500),
-    (errors.JobQueueFull(), 503),
-    (errors.JobQueueDrainError("x"), 503),
-    (errors.JobLost("x"), 404),
-    (errors.OpPrereqError("x", errors.ECODE_NOENT), 404),
-    (errors.OpPrereqError("x", errors.ECODE_INVAL), 400),
-    (errors.OpPrereqError("x", errors.ECODE_STATE), 409),
-    (errors.OpPrereqError("x", errors.ECODE_FAULT), 500),
-    (errors.QueryFilterParseError("x"), 400),
-    (errors.OpExecError("x"), 500),
-    (Refused(418), 418),
-])
+@pytest.mark.parametrize(
+    ("err", "status"),
+    [
+        (errors.NoMasterError("x"), 502),
+        (errors.ConnectionClosedError("x"), 502),
+        (errors.ProtocolError("x"), 502),
+        (errors.RequestError("x"), 502),
+        (errors.LuxiTimeout("x"), 504),
+        (errors.LuxiPermissionError("x"), 500),
+        (errors.JobQueueFull(), 503),
+        (errors.JobQueueDrainError("x"), 503),
+        (errors.JobLost("x"), 404),
+        (errors.OpPrereqError("x", errors.ECODE_NOENT), 404),
+        (errors.OpPrereqError("x", errors.ECODE_INVAL), 400),
+        (errors.OpPrereqError("x", errors.ECODE_STATE), 409),
+        (errors.OpPrereqError("x", errors.ECODE_FAULT), 500),
+        (errors.QueryFilterParseError("x"), 400),
+        (errors.OpExecError("x"), 500),
+        (Refused(418), 418),
+    ],
+)
 def test_what_the_master_reports(err: errors.GenericError, status: int) -> None:
     assert failures.refusal(err).status == status

@@ -24,15 +24,21 @@ def basic(name: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
 
 
-@pytest.mark.parametrize(("text", "user", "right"), [
-    ("secret", "jack", "secret"),
-    ("{CLEARTEXT}secret", "jack", "secret"),
-    ("{cleartext}{x}", "jack", "{x}"),
-    ("{HA1}" + HA1, "jill", "pw"),
-    ("{ha1}" + HA1.upper(), "jill", "pw"),
-    ("{SCRYPT}32,8,3$NYs4HkPeKfQ/U5o5I4ppcw==$oO+uAtS4tLvTwMGBYM7JoqvAMnrH4/jYhbAxhTBH8qA=",
-     "anybody", "p\xe4ss"),
-])
+@pytest.mark.parametrize(
+    ("text", "user", "right"),
+    [
+        ("secret", "jack", "secret"),
+        ("{CLEARTEXT}secret", "jack", "secret"),
+        ("{cleartext}{x}", "jack", "{x}"),
+        ("{HA1}" + HA1, "jill", "pw"),
+        ("{ha1}" + HA1.upper(), "jill", "pw"),
+        (
+            "{SCRYPT}32,8,3$NYs4HkPeKfQ/U5o5I4ppcw==$oO+uAtS4tLvTwMGBYM7JoqvAMnrH4/jYhbAxhTBH8qA=",
+            "anybody",
+            "p\xe4ss",
+        ),
+    ],
+)
 def test_forms_of_passwords(text: str, user: str, right: str) -> None:
     password = passwords.parse(text)
     assert passwords.matches(password, user, right)
@@ -50,12 +56,20 @@ def test_a_digest_is_for_one_user() -> None:
     assert not passwords.matches(passwords.parse("{HA1}" + HA1), "jack", "pw")
 
 
-@pytest.mark.parametrize("text", [
-    "{HA1}xyz", "{HA1}" + HA1[:-1], "{MD5}x", "{open", "{SCRYPT}", "{SCRYPT}1,2,3$x$y",
-    "{SCRYPT}32769,8,3$MDEyMzQ1Njc4OWFiY2RlZg==$MDEyMzQ1Njc4OWFiY2RlZg==",
-    "{SCRYPT}1073741824,8,1$MDEyMzQ1Njc4OWFiY2RlZg==$MDEyMzQ1Njc4OWFiY2RlZg==",
-    "{SCRYPT}16384,8,1$MDEyMzQ1Njc4OWFiY2RlZg==$MDEy",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{HA1}xyz",
+        "{HA1}" + HA1[:-1],
+        "{MD5}x",
+        "{open",
+        "{SCRYPT}",
+        "{SCRYPT}1,2,3$x$y",
+        "{SCRYPT}32769,8,3$MDEyMzQ1Njc4OWFiY2RlZg==$MDEyMzQ1Njc4OWFiY2RlZg==",
+        "{SCRYPT}1073741824,8,1$MDEyMzQ1Njc4OWFiY2RlZg==$MDEyMzQ1Njc4OWFiY2RlZg==",
+        "{SCRYPT}16384,8,1$MDEyMzQ1Njc4OWFiY2RlZg==$MDEy",
+    ],
+)
 def test_passwords_that_cannot_be(text: str) -> None:
     with pytest.raises(errors.ParseError):
         passwords.parse(text)
@@ -64,31 +78,39 @@ def test_passwords_that_cannot_be(text: str) -> None:
 def test_the_file() -> None:
     found, problems = users.parse(
         "# comment\n\n  jack secret  write\njill {HA1}" + HA1 + " read,@operator\nmute x\n"
-        "broken {MD5}x write\nlong a b c d\njack other\nodd pw nodes:GET,nonsense\n", {"nodes"})
+        "broken {MD5}x write\nlong a b c d\njack other\nodd pw nodes:GET,nonsense\n",
+        {"nodes"},
+    )
     assert set(found) == {"jack", "jill", "mute", "odd"}
     assert [problem.partition(":")[0] for problem in problems] == [
-        "line 6", "line 7 is not 'user password [right,...]'", "line 8", "line 9"]
+        "line 6",
+        "line 7 is not 'user password [right,...]'",
+        "line 8",
+        "line 9",
+    ]
     assert not any("secret" in problem or HA1 in problem for problem in problems)
     assert found["jack"].password.value == "secret"
 
 
-@pytest.mark.parametrize(("rights", "needed", "handler", "method", "may"), [
-    ("", (), "nodes", "GET", True),
-    ("", ("read", "write"), "query", "GET", False),
-    (" read", ("read", "write"), "query", "GET", True),
-    (" read", ("write",), "tags", "PUT", False),
-    (" write", ("write",), "tags", "PUT", True),
-    (" @admin", ("write",), "tags", "PUT", True),
-    (" @readonly", ("read", "write"), "instances_name_console", "GET", True),
-    (" @readonly", ("write",), "jobs_id", "DELETE", False),
-    (" @operator", ("write",), "instances_name_startup", "PUT", True),
-    (" @operator", ("write",), "instances_name", "DELETE", False),
-    (" tags", ("write",), "tags", "DELETE", True),
-    (" tags:PUT", ("write",), "tags", "DELETE", False),
-    (" @readonly,tags:PUT", ("write",), "tags", "PUT", True),
-])
-def test_rights(rights: str, needed: tuple[str, ...], handler: str, method: str,
-                may: bool) -> None:
+@pytest.mark.parametrize(
+    ("rights", "needed", "handler", "method", "may"),
+    [
+        ("", (), "nodes", "GET", True),
+        ("", ("read", "write"), "query", "GET", False),
+        (" read", ("read", "write"), "query", "GET", True),
+        (" read", ("write",), "tags", "PUT", False),
+        (" write", ("write",), "tags", "PUT", True),
+        (" @admin", ("write",), "tags", "PUT", True),
+        (" @readonly", ("read", "write"), "instances_name_console", "GET", True),
+        (" @readonly", ("write",), "jobs_id", "DELETE", False),
+        (" @operator", ("write",), "instances_name_startup", "PUT", True),
+        (" @operator", ("write",), "instances_name", "DELETE", False),
+        (" tags", ("write",), "tags", "DELETE", True),
+        (" tags:PUT", ("write",), "tags", "DELETE", False),
+        (" @readonly,tags:PUT", ("write",), "tags", "PUT", True),
+    ],
+)
+def test_rights(rights: str, needed: tuple[str, ...], handler: str, method: str, may: bool) -> None:
     found, _problems = users.parse(f"u p{rights}", {"tags"})
     assert found["u"].may(frozenset(needed), handler, method) is may
 
@@ -116,18 +138,33 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def test_who_it_is(lab: Lab) -> None:
-    for header in (basic("jack", "secret"), basic("jill", "pw"), basic("joe", "pw"),
-                   basic("joe", "pw"), basic("jack", "secret").replace("Basic", "basic")):
+    for header in (
+        basic("jack", "secret"),
+        basic("jill", "pw"),
+        basic("joe", "pw"),
+        basic("joe", "pw"),
+        basic("jack", "secret").replace("Basic", "basic"),
+    ):
         found = lab.identify(header)
         assert found is not None
     assert lab.identify(None) is None
 
 
-@pytest.mark.parametrize("header", [
-    basic("jack", "wrong"), basic("nobody", "secret"), basic("", "secret"), "Basic !!", "Bearer x",
-    "Basic", "Basic " + base64.b64encode(b"jack").decode(), basic("joe", "wrong"),
-    "Basic " + base64.b64encode(b"jack:\xff").decode(), basic("jack", ""),
-])
+@pytest.mark.parametrize(
+    "header",
+    [
+        basic("jack", "wrong"),
+        basic("nobody", "secret"),
+        basic("", "secret"),
+        "Basic !!",
+        "Bearer x",
+        "Basic",
+        "Basic " + base64.b64encode(b"jack").decode(),
+        basic("joe", "wrong"),
+        "Basic " + base64.b64encode(b"jack:\xff").decode(),
+        basic("jack", ""),
+    ],
+)
 def test_who_it_is_not(lab: Lab, header: str) -> None:
     err = lab.refused(header)
     assert err.status == 401

@@ -40,8 +40,9 @@ class _Nodes:
         self.asked.append((call.name, tuple(uuids)))
         return {uuid: self._call(call, uuid, args) for uuid in uuids}
 
-    def call_together(self, calls: Sequence[tuple[Call, Sequence[str], dict[str, Any]]]
-                      ) -> list[dict[str, Result]]:
+    def call_together(
+        self, calls: Sequence[tuple[Call, Sequence[str], dict[str, Any]]]
+    ) -> list[dict[str, Result]]:
         return [self.call_many(call, uuids, **args) for call, uuids, args in calls]
 
     def _call(self, call: Call, uuid: str, args: dict[str, Any]) -> Result:
@@ -90,7 +91,8 @@ def test_the_whole_file_first_then_what_changed(nodes: _Nodes, config: FakeConfi
         nodes.asked.clear()
         config.allocate_port()
         assert [name for name, uuids in nodes.asked if uuids == (NODE2, NODE3)] == [
-            CONFIG_REWRITE.name]
+            CONFIG_REWRITE.name
+        ]
         _both_have_it(nodes, config)
 
 
@@ -100,15 +102,20 @@ def test_who_has_another_file_gets_the_whole(nodes: _Nodes, config: FakeConfig) 
     nodes.asked.clear()
     config.allocate_port()
     assert [asked for asked in nodes.asked if asked[0] != WRITE_SSCONF_FILES.name] == [
-        (CONFIG_REWRITE.name, (NODE2, NODE3)), (UPLOAD_FILE.name, (NODE3,))]
+        (CONFIG_REWRITE.name, (NODE2, NODE3)),
+        (UPLOAD_FILE.name, (NODE3,)),
+    ]
     _both_have_it(nodes, config)
 
 
-@pytest.mark.parametrize("failure", [
-    errors.NodeCallFailed("node3", "config_rewrite", "disk is strange"),
-    errors.NodeRefused("node3", "config_rewrite", "no such call")])
-def test_who_cannot_gets_the_whole(
-        nodes: _Nodes, config: FakeConfig, failure: Exception) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [
+        errors.NodeCallFailed("node3", "config_rewrite", "disk is strange"),
+        errors.NodeRefused("node3", "config_rewrite", "no such call"),
+    ],
+)
+def test_who_cannot_gets_the_whole(nodes: _Nodes, config: FakeConfig, failure: Exception) -> None:
     config.allocate_port()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = failure
     config.allocate_port()
@@ -119,7 +126,8 @@ def test_who_cannot_gets_the_whole(
 def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfig) -> None:
     config.allocate_port()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeUnreachable(
-        "node3", "config_rewrite", "no route")
+        "node3", "config_rewrite", "no route"
+    )
     nodes.asked.clear()
     config.allocate_port()
     assert UPLOAD_FILE.name not in [name for name, _uuids in nodes.asked]
@@ -132,7 +140,8 @@ def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfi
 
 
 def test_a_large_change_is_sent_as_a_file(
-        nodes: _Nodes, config: FakeConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes: _Nodes, config: FakeConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config.allocate_port()
     monkeypatch.setattr("ganeti.rpc.distribute._MAX_REWRITE", 10)
     nodes.asked.clear()
@@ -160,16 +169,20 @@ def test_candidates_get_both_in_one_message(nodes: _Nodes, config: FakeConfig) -
     nodes.asked.clear()
     config.add_instance(instance_of("new"), [], "job-1")
     assert nodes.asked == [
-        (CONFIG_REWRITE.name, (NODE2, NODE3)), (WRITE_SSCONF_FILES.name, (NODE1,))]
+        (CONFIG_REWRITE.name, (NODE2, NODE3)),
+        (WRITE_SSCONF_FILES.name, (NODE1,)),
+    ]
     _both_have_it(nodes, config)
     assert {_instance_list(nodes, uuid) for uuid in (NODE1, NODE2, NODE3)} == {"new.example.com\n"}
 
 
 def test_who_does_not_know_the_change_gets_the_values_too(
-        nodes: _Nodes, config: FakeConfig) -> None:
+    nodes: _Nodes, config: FakeConfig
+) -> None:
     config.allocate_port()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeRefused(
-        "node3", "config_rewrite", "unknown argument ssconf")
+        "node3", "config_rewrite", "unknown argument ssconf"
+    )
     nodes.asked.clear()
     config.add_instance(instance_of("new"), [], "job-1")
     assert nodes.asked[2:] == [(UPLOAD_FILE.name, (NODE3,)), (WRITE_SSCONF_FILES.name, (NODE3,))]
@@ -181,6 +194,7 @@ def test_who_does_not_know_the_change_gets_the_values_too(
 def test_who_does_not_answer_lacks_both(nodes: _Nodes, config: FakeConfig) -> None:
     config.allocate_port()
     nodes.failures[CONFIG_REWRITE.name, NODE3] = errors.NodeUnreachable(
-        "node3", "config_rewrite", "no route")
+        "node3", "config_rewrite", "no route"
+    )
     config.add_instance(instance_of("new"), [], "job-1")
     assert config.behind() == {NODE3: {CONFIG, SSCONF}}

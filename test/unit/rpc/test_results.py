@@ -17,9 +17,14 @@ def test_data():
     assert (result.data, result.failure, result.payload(), result.offline) == (17, None, 17, False)
 
 
-@pytest.mark.parametrize(("kind", "cls"), [
-    (client.UNREACHABLE, errors.NodeUnreachable), (client.REFUSED, errors.NodeRefused),
-    (client.FAILED, errors.NodeCallFailed)])
+@pytest.mark.parametrize(
+    ("kind", "cls"),
+    [
+        (client.UNREACHABLE, errors.NodeUnreachable),
+        (client.REFUSED, errors.NodeRefused),
+        (client.FAILED, errors.NodeCallFailed),
+    ],
+)
 def test_transport_failures(kind, cls):
     result = sort(client.Failure(kind, "why"))
     assert type(result.failure) is cls
@@ -28,10 +33,18 @@ def test_transport_failures(kind, cls):
         result.payload()
 
 
-@pytest.mark.parametrize(("status", "cls"), [
-    (403, errors.NodeRefused), (401, errors.NodeRefused), (404, errors.NodeRefused),
-    (400, errors.NodeCallFailed), (413, errors.NodeCallFailed), (500, errors.NodeCallFailed),
-    (302, errors.NodeCallFailed)])
+@pytest.mark.parametrize(
+    ("status", "cls"),
+    [
+        (403, errors.NodeRefused),
+        (401, errors.NodeRefused),
+        (404, errors.NodeRefused),
+        (400, errors.NodeCallFailed),
+        (413, errors.NodeCallFailed),
+        (500, errors.NodeCallFailed),
+        (302, errors.NodeCallFailed),
+    ],
+)
 def test_http_errors(status, cls):
     assert type(sort(client.Reply(status, b"a text", "")).failure) is cls
     assert str(status) in str(sort(client.Reply(status, b"", "")).failure)
@@ -61,9 +74,21 @@ def test_unknown_cause_leaves_the_text(header):
     assert (failure.message, failure.cause) == ("text", None)
 
 
-@pytest.mark.parametrize("body", [
-    b"", b"nonsense", b"{}", b"[]", b"[true]", b'["true", 1]', b"[1, 2]", b'[true, "x"]',
-    b"\xff\xfe", b"[" * 100000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b"{}",
+        b"[]",
+        b"[true]",
+        b'["true", 1]',
+        b"[1, 2]",
+        b'[true, "x"]',
+        b"\xff\xfe",
+        b"[" * 100000,
+    ],
+)
 def test_nonsense_is_a_failure(body):
     failure = sort(client.Reply(200, body, "")).failure
     assert type(failure) is errors.NodeCallFailed

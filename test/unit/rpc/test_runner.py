@@ -31,8 +31,7 @@ def wire():
 
 @pytest.fixture
 def runner(wire):
-    config = cluster_of(4, node_changes={3: {"offline": True}},
-                        instances=(instance_of("web"),))
+    config = cluster_of(4, node_changes={3: {"offline": True}}, instances=(instance_of("web"),))
     return RpcRunner(lambda: config, wire, 1811)
 
 
@@ -73,9 +72,15 @@ def test_a_node_twice_is_asked_once(runner, wire):
 
 
 def test_arguments_per_node(runner, wire):
-    runner.call_many(calls.BLOCKDEV_SETINFO, NODES[:2], info="text",
-                     per_node={uuid: {"disk": (disk_of("web", number), instance_of("web"))}
-                               for number, uuid in enumerate(NODES[:2])})
+    runner.call_many(
+        calls.BLOCKDEV_SETINFO,
+        NODES[:2],
+        info="text",
+        per_node={
+            uuid: {"disk": (disk_of("web", number), instance_of("web"))}
+            for number, uuid in enumerate(NODES[:2])
+        },
+    )
     bodies = [json.loads(request.body) for request in wire.requests[0]]
     assert [body[0]["iv_name"] for body in bodies] == ["disk/0", "disk/1"]
     assert [body[1] for body in bodies] == ["text", "text"]
@@ -103,7 +108,8 @@ def test_by_address(wire):
 def test_without_configuration_nothing_is_filled(wire):
     with pytest.raises(errors.ProgrammerError, match="without the configuration"):
         AddressRunner(wire, 1).call_addresses(
-            calls.INSTANCE_MIGRATABLE, {"n": "192.0.2.9"}, instance=instance_of("web"))
+            calls.INSTANCE_MIGRATABLE, {"n": "192.0.2.9"}, instance=instance_of("web")
+        )
 
 
 def test_client_wants_a_cluster(tmp_path):

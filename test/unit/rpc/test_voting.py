@@ -17,8 +17,15 @@ ME = "node1.example.com"
 
 
 def vote(serial: int = 5, epoch: str = "3 u", master: str = ME) -> MasterVote:
-    return MasterVote(master=master, epoch=epoch, config_epoch="3 u", config_serial=serial,
-                      config_digest=f"d{serial}", queue_epoch="3 u", last_job=1)
+    return MasterVote(
+        master=master,
+        epoch=epoch,
+        config_epoch="3 u",
+        config_serial=serial,
+        config_digest=f"d{serial}",
+        queue_epoch="3 u",
+        last_job=1,
+    )
 
 
 class Nodes:
@@ -44,8 +51,9 @@ class Nodes:
 
 def members_of(count: int, **changes: dict[int, dict[str, object]]) -> Members:
     data = cluster_of(count, **changes)
-    return Members({node.name: node for node in data.nodes.values()}, data.cluster.master_node,
-                   data.serial_no)
+    return Members(
+        {node.name: node for node in data.nodes.values()}, data.cluster.master_node, data.serial_no
+    )
 
 
 @pytest.fixture
@@ -117,7 +125,8 @@ def test_another_one_promised_meanwhile(voting: Voting, nodes: Nodes) -> None:
 
 def test_the_epoch_of_who_refuses_counts(voting: Voting, nodes: Nodes) -> None:
     nodes.answers["node3.example.com"] = errors.NodeRefused(
-        "node3.example.com", "master_vote", "", "12 x")
+        "node3.example.com", "master_vote", "", "12 x"
+    )
     assert voting.claim(voting.ask()).epoch.number == 13
 
 
@@ -131,8 +140,13 @@ def test_override(voting: Voting, nodes: Nodes) -> None:
 
 
 def test_who_counts() -> None:
-    members = members_of(5, node_changes={4: {"offline": True, "master_candidate": False},
-                                          5: {"master_candidate": False}})
+    members = members_of(
+        5,
+        node_changes={
+            4: {"offline": True, "master_candidate": False},
+            5: {"master_candidate": False},
+        },
+    )
     names = [f"node{number}.example.com" for number in range(1, 6)]
     start = start_ballot(ME, members)
     assert start.voters == set(names)

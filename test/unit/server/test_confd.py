@@ -127,14 +127,16 @@ def test_what_cannot_be_watched(tmp_path: Path) -> None:
 def test_the_daemon(here: paths.Paths) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path(PROGRAM).parents[1] / "lib")}
     refused = subprocess.run(
-        [sys.executable, PROGRAM, "-f"], env=env, capture_output=True, text=True, check=False)
+        [sys.executable, PROGRAM, "-f"], env=env, capture_output=True, text=True, check=False
+    )
     assert refused.returncode == 1 and "belongs to no cluster" in refused.stderr
     write(here, "one.example.com")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    child = subprocess.Popen([sys.executable, PROGRAM, "-f", "-p", str(port)], env=env,
-                             stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(
+        [sys.executable, PROGRAM, "-f", "-p", str(port)], env=env, stderr=subprocess.DEVNULL
+    )
     try:
         client = Client(KEY.encode(), ["127.0.0.1"], port=port, expire_s=0.5)
         deadline = time.monotonic() + 60

@@ -14,14 +14,17 @@ from ganeti.server import kvmd
 SHUTDOWN = {"event": "SHUTDOWN", "data": {"guest": True, "reason": "guest-shutdown"}}
 
 
-@pytest.mark.parametrize("message, wanted", [
-    (SHUTDOWN, True),
-    ({"event": "SHUTDOWN", "data": {"guest": True, "reason": "guest-reset"}}, False),
-    ({"event": "SHUTDOWN", "data": {"guest": False, "reason": "host-qmp-quit"}}, False),
-    ({"event": "SHUTDOWN"}, False),
-    ({"event": "POWERDOWN"}, False),
-    ([], False),
-])
+@pytest.mark.parametrize(
+    "message, wanted",
+    [
+        (SHUTDOWN, True),
+        ({"event": "SHUTDOWN", "data": {"guest": True, "reason": "guest-reset"}}, False),
+        ({"event": "SHUTDOWN", "data": {"guest": False, "reason": "host-qmp-quit"}}, False),
+        ({"event": "SHUTDOWN"}, False),
+        ({"event": "POWERDOWN"}, False),
+        ([], False),
+    ],
+)
 def test_only_the_guests_own_wish_counts(message: object, wanted: bool) -> None:
     assert kvmd.by_guest(json.dumps(message).encode()) is wanted
 
@@ -46,7 +49,7 @@ def test_a_shutdown_from_inside_leaves_a_mark(qemu: socket.socket, tmp_path: Pat
     peer, _ = qemu.accept()
     assert json.loads(peer.recv(100)) == {"execute": "qmp_capabilities"}
     text = json.dumps({"QMP": {}}).encode() + b"\r\n" + json.dumps(SHUTDOWN).encode()
-    peer.sendall(text)                          # the event has no end yet
+    peer.sendall(text)  # the event has no end yet
     watcher.read({monitor.fileno()})
     assert not mark.exists()
     peer.sendall(b"\r\n")
@@ -55,7 +58,7 @@ def test_a_shutdown_from_inside_leaves_a_mark(qemu: socket.socket, tmp_path: Pat
     peer.close()
     watcher.read({monitor.fileno()})
     assert watcher.monitors() == []
-    watcher.look()                              # QEMU still listens: it is found again
+    watcher.look()  # QEMU still listens: it is found again
     assert [one.instance_name for one in watcher.monitors()] == ["web1.example.com"]
     watcher.close()
 

@@ -27,8 +27,9 @@ from ganeti.wire.queue_store import QueueStore
 
 
 def job(number: int, status: str) -> Any:
-    return SimpleNamespace(id=number, shown_status=status,
-                           ops=[SimpleNamespace(summary=lambda: "TEST_DELAY")])
+    return SimpleNamespace(
+        id=number, shown_status=status, ops=[SimpleNamespace(summary=lambda: "TEST_DELAY")]
+    )
 
 
 def kinds(answer: dict[str, Any]) -> list[Any]:
@@ -43,7 +44,11 @@ def test_news_of_jobs_only() -> None:
     log.jobs_shown([job(1, "success")])
     found = log.after(None)
     assert [(number, data["id"], data["status"]) for number, _kind, data in found["events"]] == [
-        (1, 1, "queued"), (2, 2, "queued"), (3, 1, "running"), (4, 1, "success")]
+        (1, 1, "queued"),
+        (2, 2, "queued"),
+        (3, 1, "running"),
+        (4, 1, "success"),
+    ]
     assert found["last"] == 4 and not found["lost"]
     assert found["events"][0][2]["summary"] == ["TEST_DELAY"]
 
@@ -84,8 +89,9 @@ def test_instances() -> None:
     uuid, instance = next(iter(before.instances.items()))
     stopped = replace(instance, admin_state="down", serial_no=instance.serial_no + 1)
     after = replace(before, instances={**before.instances, uuid: stopped})
-    gone = replace(before, instances={key: value for key, value in before.instances.items()
-                                      if key != uuid})
+    gone = replace(
+        before, instances={key: value for key, value in before.instances.items() if key != uuid}
+    )
     log.config_changed(before, after, {("instances", uuid), ("nodes", "x")})
     log.config_changed(after, gone, {("instances", uuid)})
     log.config_changed(gone, before, {("instances", uuid)})
@@ -103,16 +109,19 @@ class Looks:
 
     def __init__(self) -> None:
         self.log = EventLog()
-        self.config = FakeConfig(cluster_of(2, (
-            instance_of("web1", admin_state="up"), instance_of("web2", admin_state="up"))))
+        self.config = FakeConfig(
+            cluster_of(
+                2, (instance_of("web1", admin_state="up"), instance_of("web2", admin_state="up"))
+            )
+        )
         self.locks = LockManager({Level.INSTANCE: list(self.config.snapshot().instances)})
-        context = MasterContext(
-            self.config, self.locks, FakeRpc(self.config))  # type: ignore[arg-type]
+        context = MasterContext(self.config, self.locks, FakeRpc(self.config))  # type: ignore[arg-type]
         self.guests = Guests(self.log, context)
 
     def instance(self, name: str) -> Any:
-        return next(one for one in self.config.snapshot().instances.values()
-                    if one.name.startswith(name))
+        return next(
+            one for one in self.config.snapshot().instances.values() if one.name.startswith(name)
+        )
 
     def look(self, *running: str) -> list[tuple[str, str]]:
         """What is told when these run and the others do not."""
@@ -120,11 +129,14 @@ class Looks:
         view = View(data)
         view.live["instances"] = {
             uuid: LiveInstance(info={"memory": 1} if one.name.split(".")[0] in running else None)
-            for uuid, one in data.instances.items()}
+            for uuid, one in data.instances.items()
+        }
         last = self.log.after(None)["last"]
         self.guests.seen(view, list(data.instances.values()))
-        return sorted((data["name"].split(".")[0], data["status"]) for _n, _kind, data
-                      in self.log.after((self.log.epoch, last))["events"])
+        return sorted(
+            (data["name"].split(".")[0], data["status"])
+            for _n, _kind, data in self.log.after((self.log.epoch, last))["events"]
+        )
 
 
 def test_guests_that_stop_by_themselves() -> None:
@@ -182,10 +194,10 @@ class Scene:
         self.log = EventLog()
         self.config = FakeConfig(cluster_of(2, (instance_of("web1"),)))
         self.config.tell_commits(self.log.config_changed)
-        context = MasterContext(
-            self.config, LockManager({}), FakeRpc(self.config))  # type: ignore[arg-type]
+        context = MasterContext(self.config, LockManager({}), FakeRpc(self.config))  # type: ignore[arg-type]
         self.queue = context.queue = JobQueue(
-            QueueStore(str(directory / "queue")), lambda *_args: None)
+            QueueStore(str(directory / "queue")), lambda *_args: None
+        )
         self.queue.when_shown(self.log.jobs_shown)
         self.queue.start()
         path = str(directory / "socket")
@@ -233,9 +245,14 @@ def test_through_the_socket(tmp_path: Path) -> None:
 def test_many_at_once() -> None:
     """Numbers have no gaps, whoever adds."""
     log = EventLog(kept=10_000)
-    threads = [threading.Thread(target=lambda start=start: [
-        log.jobs_shown([job(start + number, "queued")]) for number in range(500)])
-        for start in (0, 1000, 2000)]
+    threads = [
+        threading.Thread(
+            target=lambda start=start: [
+                log.jobs_shown([job(start + number, "queued")]) for number in range(500)
+            ]
+        )
+        for start in (0, 1000, 2000)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -17,8 +17,13 @@ __all__ = ["client", "master"]
 
 def on_node(*depends: list[Any]) -> OpTestDelay:
     """A job that wants the lock of node1."""
-    return OpTestDelay(duration=0.0, on_master=False, on_nodes=["node1"], no_locks=False,
-                       depends=list(depends) or None)
+    return OpTestDelay(
+        duration=0.0,
+        on_master=False,
+        on_nodes=["node1"],
+        no_locks=False,
+        depends=list(depends) or None,
+    )
 
 
 def test_what_a_job_waits_for(master: Master, client: luxi.Client) -> None:
@@ -29,8 +34,12 @@ def test_what_a_job_waits_for(master: Master, client: luxi.Client) -> None:
     first = client.submit_job([on_node()])
     second = client.submit_job([on_node([first, []])])
     third = client.submit_job([OpTestDelay(duration=0.0, on_master=False, depends=[[second, []]])])
-    until(lambda: client.query_jobs([first], ["status"]) == [["waiting"]]
-          and master.locks.waiting(master.queue.owner(first)) is not None)
+    until(
+        lambda: (
+            client.query_jobs([first], ["status"]) == [["waiting"]]
+            and master.locks.waiting(master.queue.owner(first)) is not None
+        )
+    )
 
     found = client.explain_job(first)
     (reason,) = found["reasons"]
@@ -43,7 +52,9 @@ def test_what_a_job_waits_for(master: Master, client: luxi.Client) -> None:
     found = client.explain_job(third)
     assert [reason["kind"] for reason in found["reasons"]] == ["dependency"]
     assert [(entry["depth"], entry["job"]["id"]) for entry in found["chain"]] == [
-        (1, second), (2, first)]
+        (1, second),
+        (2, first),
+    ]
     assert found["chain"][1]["reasons"] == [reason]
 
     brief = client.explain_jobs([third, 999, first])
@@ -97,8 +108,14 @@ def test_the_queue(client: luxi.Client) -> None:
     client.submit_job([on_node()])
     until(lambda: client.explain_queue()["at_work"] == 0)
     assert client.explain_queue() == {
-        "at_work": 0, "limit": 20, "in_line": 0, "unfinished": 1, "ended_per_s": 1 / 60,
-        "drained": False, "ending": False}
+        "at_work": 0,
+        "limit": 20,
+        "in_line": 0,
+        "unfinished": 1,
+        "ended_per_s": 1 / 60,
+        "drained": False,
+        "ending": False,
+    }
 
 
 def test_what_is_refused(client: luxi.Client) -> None:

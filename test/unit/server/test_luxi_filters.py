@@ -36,7 +36,8 @@ def test_a_rule_from_its_making_to_its_end(client: luxi.Client) -> None:
     job_id = client.submit_job([delay()])
     assert wait(client, job_id) == "canceled"
     assert client.query_jobs([job_id], ["opresult"]) == [
-        [[["JobCanceled", [f"rejected by filter rule {uuid} (no)"]]]]]
+        [[["JobCanceled", [f"rejected by filter rule {uuid} (no)"]]]]
+    ]
     # Replacing: the same rule, with a new watermark.
     assert client.replace_filter(uuid, 0, [], ["RATE_LIMIT", 3], []) == uuid
     (row,) = client.query_filters([uuid], FIELDS)
@@ -61,23 +62,34 @@ def test_the_order_of_the_answer_is_the_order_of_application(client: luxi.Client
     assert client.query_filters([], ["priority"]) == [[3], [5], [7]]
 
 
-@pytest.mark.parametrize(("args", "part"), [
-    ((None, 0, [], "NOSUCH", []), "no filter action 'NOSUCH'"),
-    ((None, 0, [], ["RATE_LIMIT", 0], []), "at least 1"),
-    ((None, 0, [["jobid", ["=", "x", 1]]], "PAUSE", []), "no field 'x'"),
-    ((None, 0, [], "PAUSE", ["because"]), "reason trail"),
-    (("nosuch", 0, [], "PAUSE", []), "'nosuch' is not a uuid"),
-])
+@pytest.mark.parametrize(
+    ("args", "part"),
+    [
+        ((None, 0, [], "NOSUCH", []), "no filter action 'NOSUCH'"),
+        ((None, 0, [], ["RATE_LIMIT", 0], []), "at least 1"),
+        ((None, 0, [["jobid", ["=", "x", 1]]], "PAUSE", []), "no field 'x'"),
+        ((None, 0, [], "PAUSE", ["because"]), "reason trail"),
+        (("nosuch", 0, [], "PAUSE", []), "'nosuch' is not a uuid"),
+    ],
+)
 def test_refused(client: luxi.Client, args: Any, part: str) -> None:
     with pytest.raises(errors.OpPrereqError, match=part):
         client.replace_filter(*args)
     assert client.query_filters(None, ["uuid"]) == []
 
 
-@pytest.mark.parametrize("args", [
-    (None, -1, [], "PAUSE", []), (None, "0", [], "PAUSE", []), (None, 0, "x", "PAUSE", []),
-    (None, 0, [], 5, []), (None, 0, [], "PAUSE", "x"), (5, 0, [], "PAUSE", []), (None,),
-])
+@pytest.mark.parametrize(
+    "args",
+    [
+        (None, -1, [], "PAUSE", []),
+        (None, "0", [], "PAUSE", []),
+        (None, 0, "x", "PAUSE", []),
+        (None, 0, [], 5, []),
+        (None, 0, [], "PAUSE", "x"),
+        (5, 0, [], "PAUSE", []),
+        (None,),
+    ],
+)
 def test_arguments_of_another_shape(client: luxi.Client, args: Any) -> None:
     with pytest.raises(errors.GenericError, match="ReplaceFilter"):
         client.call("ReplaceFilter", *args)
@@ -90,8 +102,9 @@ def test_what_does_not_exist(client: luxi.Client) -> None:
         client.query_filters(["nosuch"], ["uuid"])
 
 
-def test_a_uuid_of_something_else(master: Master, client: luxi.Client,
-                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_uuid_of_something_else(
+    master: Master, client: luxi.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uuid = next(iter(master.config.snapshot().nodes))
     monkeypatch.setattr(text, "is_uuid", lambda value: True)
     with pytest.raises(errors.OpPrereqError, match="belongs to something else"):
@@ -99,7 +112,8 @@ def test_a_uuid_of_something_else(master: Master, client: luxi.Client,
 
 
 def test_a_configuration_that_cannot_be_written_changes_nothing(
-        master: Master, client: luxi.Client) -> None:
+    master: Master, client: luxi.Client
+) -> None:
     master.config.errors["transaction"] = errors.ConfigurationError("disk full")
     with pytest.raises(errors.ConfigurationError, match="disk full"):
         client.replace_filter(None, 0, [], "REJECT", [])
@@ -108,6 +122,7 @@ def test_a_configuration_that_cannot_be_written_changes_nothing(
 
 def test_many_at_once(master: Master) -> None:
     """What the queue obeys at the end is what is stored at the end."""
+
     def change() -> None:
         with luxi.Client(master.path) as own:
             for _ in range(10):

@@ -34,11 +34,14 @@ def test_jobs_are_named(master: Master, client: luxi.Client) -> None:
     client.delete_filter(uuid)
 
     found = client.query_config_history()
-    assert [(commit["job"], commit["opcode"], commit["source"], commit["reason"])
-            for commit in found] == [
-        (None, "DeleteFilter", "luxid", ""), (None, "ReplaceFilter", "luxid", "lunch"),
+    assert [
+        (commit["job"], commit["opcode"], commit["source"], commit["reason"]) for commit in found
+    ] == [
+        (None, "DeleteFilter", "luxid", ""),
+        (None, "ReplaceFilter", "luxid", "lunch"),
         (2, "OP_TAGS_DEL", "gnt:opcode:tags_del", ""),
-        (1, "OP_TAGS_SET", "gnt:opcode:tags_set", "because")]
+        (1, "OP_TAGS_SET", "gnt:opcode:tags_set", "because"),
+    ]
     assert found[-1]["changes"] == [["cluster", "cluster.example.com", "changed", ["tags"]]]
     assert found[-1]["before"] == before.serial_no
     assert client.query_config_history(1) == found[:1]
@@ -60,20 +63,26 @@ def test_what_is_refused(client: luxi.Client) -> None:
         client.query_config_at(99)
     with pytest.raises(errors.OpPrereqError, match="a time is a list of one number"):
         client.query_config_at([])
-    for method, args in (("QueryConfigHistory", (-1,)), ("QueryConfigAt", ("x",)),
-                         ("QueryConfigChanges", (1,))):
+    for method, args in (
+        ("QueryConfigHistory", (-1,)),
+        ("QueryConfigAt", ("x",)),
+        ("QueryConfigChanges", (1,)),
+    ):
         with pytest.raises(errors.GenericError, match=method):
             client.call(method, *args)
 
 
 def test_secrets_are_for_root(
-        master: Master, client: luxi.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    master: Master, client: luxi.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     wait(client, client.submit_job([OpTagsSet(kind="cluster", tags=["a"])]))
     serial = master.config.snapshot().serial_no
     assert client.query_config_at(serial)["serial_no"] == serial
     monkeypatch.setattr(Request, "peer_uid", lambda _request: 12345)
-    for ask in (lambda: client.query_config_at(serial),
-                lambda: client.query_config_changes(serial - 1, serial)):
+    for ask in (
+        lambda: client.query_config_at(serial),
+        lambda: client.query_config_changes(serial - 1, serial),
+    ):
         with pytest.raises(errors.OpPrereqError, match="is for root only"):
             ask()
     # Who did what is no secret.

@@ -24,7 +24,8 @@ from ganeti.wire import errors as wire_errors
 from ganeti.wire import luxi as wire
 
 PUBLISHED: dict[str, Any] = json.loads(
-    (Path(__file__).parents[2] / "data/luxi_methods.json").read_text())
+    (Path(__file__).parents[2] / "data/luxi_methods.json").read_text()
+)
 
 #: Methods nobody else has.
 OWN_METHODS = {
@@ -50,8 +51,9 @@ def service() -> Service:
 
 
 def test_methods_and_their_arguments(service: Service) -> None:
-    ours = {name: [arg for arg, _shape in method.args]
-            for name, method in service._methods().items()}
+    ours = {
+        name: [arg for arg, _shape in method.args] for name, method in service._methods().items()
+    }
     assert set(ours) - set(PUBLISHED["methods"]) == set(OWN_METHODS) == set(wire.EXTENSIONS)
     assert set(wire.METHODS) == set(PUBLISHED["methods"])
     for name, arguments in PUBLISHED["methods"].items():
@@ -60,8 +62,15 @@ def test_methods_and_their_arguments(service: Service) -> None:
 
 def test_arguments_which_programs_leave_open_may_be_null(service: Service) -> None:
     methods = service._methods()
-    for name in ("QueryJobs", "QueryFilters", "QueryInstances", "QueryNodes", "QueryGroups",
-                 "QueryNetworks", "QueryExports"):
+    for name in (
+        "QueryJobs",
+        "QueryFilters",
+        "QueryInstances",
+        "QueryNodes",
+        "QueryGroups",
+        "QueryNetworks",
+        "QueryExports",
+    ):
         shape: ht.Type = methods[name].args[0][1]
         assert shape.check(None) and shape.check([]), name
 
@@ -79,8 +88,13 @@ def test_arguments_of_the_errors() -> None:
     for name, arguments in PUBLISHED["exception_args"].items():
         if name == "default":
             continue
-        samples: dict[str, Any] = {"list(str)": ["a"], "list([node, script, output])": [
-            ["node1", "10-check", "no"]], "expected int": 3, "actual int": 2, "code int": 5}
+        samples: dict[str, Any] = {
+            "list(str)": ["a"],
+            "list([node, script, output])": [["node1", "10-check", "no"]],
+            "expected int": 3,
+            "actual int": 2,
+            "code int": 5,
+        }
         values = [samples.get(argument, argument) for argument in arguments]
         error = wire_errors.decode([name, values])
         assert error is not None and type(error).__name__ == name
@@ -88,13 +102,35 @@ def test_arguments_of_the_errors() -> None:
 
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False)
-    | st.text(max_size=8) | st.sampled_from(["name", "node1", "instance", "uuid", "cluster", "=="]),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner,
-                                                               max_size=3), max_leaves=8)
-_QUERIES = ("Query", "QueryFields", "QueryInstances", "QueryNodes", "QueryGroups", "QueryNetworks",
-            "QueryExports", "QueryFilters", "QueryTags", "QueryConfigValues", "QueryClusterInfo",
-            "ArchiveJob", "WaitForJobChange", "CancelJob", "DeleteFilter", "ReplaceFilter")
+    st.none()
+    | st.booleans()
+    | st.integers(-3, 300)
+    | st.floats(allow_nan=False)
+    | st.text(max_size=8)
+    | st.sampled_from(["name", "node1", "instance", "uuid", "cluster", "=="]),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+_QUERIES = (
+    "Query",
+    "QueryFields",
+    "QueryInstances",
+    "QueryNodes",
+    "QueryGroups",
+    "QueryNetworks",
+    "QueryExports",
+    "QueryFilters",
+    "QueryTags",
+    "QueryConfigValues",
+    "QueryClusterInfo",
+    "ArchiveJob",
+    "WaitForJobChange",
+    "CancelJob",
+    "DeleteFilter",
+    "ReplaceFilter",
+)
 
 
 class Refused(Exception):
@@ -106,11 +142,15 @@ def _refuse(text: str) -> None:
     raise Refused(text)
 
 
-@settings(max_examples=400, deadline=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.sampled_from(_QUERIES), st.lists(_JSON, max_size=6))
-def test_any_arguments_are_answered_or_refused(service: Service, method: str, args: list[Any],
-                                               ) -> None:
+def test_any_arguments_are_answered_or_refused(
+    service: Service,
+    method: str,
+    args: list[Any],
+) -> None:
     answers: list[Any] = []
     request = SimpleNamespace(args=args, answer=answers.append, refuse=_refuse)
     handler = service.handler(method)

@@ -132,10 +132,18 @@ def test_answers_and_errors(lab: Lab) -> None:
         assert client.call("Echo") == []
 
 
-@pytest.mark.parametrize("garbage", [
-    b"notjson\x03", b"\x03", b"{}\x03", b"\xff\x00\x03", b"[" * 50_000 + b"\x03",
-    b'{"method":5,"args":[]}\x03', b'{"method":"Echo","args":"abc"}\x03',
-])
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"notjson\x03",
+        b"\x03",
+        b"{}\x03",
+        b"\xff\x00\x03",
+        b"[" * 50_000 + b"\x03",
+        b'{"method":5,"args":[]}\x03',
+        b'{"method":"Echo","args":"abc"}\x03',
+    ],
+)
 def test_garbage_is_answered_and_the_connection_lives(lab: Lab, garbage: bytes) -> None:
     with lab.raw() as sock:
         sock.sendall(garbage + wire.encode_request("Echo", [1]))
@@ -173,8 +181,10 @@ def test_pipelining_keeps_the_order(lab: Lab) -> None:
 
 def test_overlapping_requests_share_time_and_others_wait_for_them(lab: Lab) -> None:
     with lab.raw() as sock:
-        sock.sendall(b"".join(wire.encode_request("Overlap", [number]) for number in range(3))
-                     + wire.encode_request("Echo", ["after"]))
+        sock.sendall(
+            b"".join(wire.encode_request("Overlap", [number]) for number in range(3))
+            + wire.encode_request("Echo", ["after"])
+        )
         until(lambda: len(lab.echo.begun) == 3)
         for request in reversed(lab.echo.held):
             assert not select.select([sock], [], [], 0)[0]

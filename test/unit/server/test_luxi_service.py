@@ -35,12 +35,18 @@ class Master:
         self.config = FakeConfig(cluster_of())
         self.rpc = FakeRpc(self.config)
         data = self.config.snapshot()
-        self.locks = LockManager({
-            Level.INSTANCE: list(data.instances), Level.NODE: list(data.nodes),
-            Level.NODEGROUP: list(data.nodegroups), Level.NODE_RES: list(data.nodes)})
+        self.locks = LockManager(
+            {
+                Level.INSTANCE: list(data.instances),
+                Level.NODE: list(data.nodes),
+                Level.NODEGROUP: list(data.nodegroups),
+                Level.NODE_RES: list(data.nodes),
+            }
+        )
         context = MasterContext(self.config, self.locks, self.rpc)  # type: ignore[arg-type]
         self.queue = context.queue = JobQueue(
-            QueueStore(str(directory / "queue")), Processor(context).execute, locks=self.locks)
+            QueueStore(str(directory / "queue")), Processor(context).execute, locks=self.locks
+        )
         self.queue.start()
         self.path = str(directory / "socket")
         self.server = Server([net.unix_listen(self.path, 0o600)], Service(context))
@@ -93,7 +99,9 @@ def test_a_job_through_the_socket(client: luxi.Client) -> None:
     job_id = client.submit_job([OpTestDelay(duration=0.0, on_master=False)])
     assert wait(client, job_id) == "success"
     assert client.query_jobs([job_id, 999], ["id", "status", "opresult"]) == [
-        [job_id, "success", [None]], None]
+        [job_id, "success", [None]],
+        None,
+    ]
     assert client.call("QueryJobs", [str(job_id)], ["id"]) == [[job_id]]
     answer = client.query("job", ["id", "status"], ["==", "id", job_id])
     assert answer["data"] == [[[0, job_id], [0, "success"]]]
@@ -107,7 +115,9 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     job_id = client.submit_job([OpTestDelay(duration=0.0, on_master=False)])
     wait(client, job_id)
     assert client.wait_for_job_change_once(job_id, ["status"], ["success"], 5, 0) == (
-        ["success"], []), "an ended job is told at once"
+        ["success"],
+        [],
+    ), "an ended job is told at once"
     assert client.wait_for_job_change_once(job_id, ["nosuch"], None, None, 0) == ([None], [])
     with pytest.raises(errors.JobLost):
         client.wait_for_job_change_once(999, ["status"], None, None, 0)
@@ -124,8 +134,9 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     assert client.wait_for_job_change_once(job_id, ["status"], ["running"], None, 0) is None
     assert not master.queue.engine.watches
     sock = net.unix_connect(master.path)
-    sock.sendall(wire.encode_request("WaitForJobChange", [job_id, ["status"], ["running"], None,
-                                                          60]))
+    sock.sendall(
+        wire.encode_request("WaitForJobChange", [job_id, ["status"], ["running"], None, 60])
+    )
     until(lambda: job_id in master.queue.engine.watches)
     sock.close()
     until(lambda: not master.queue.engine.watches)
@@ -136,9 +147,18 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
 
 
 def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
-    result = client.call("SubmitManyJobs", [
-        [DELAY], [{**DELAY, "duration": "x"}], [{"OP_ID": "OP_NOSUCH"}], [{**DELAY, "nosuch": 1}],
-        [{**DELAY, "depends": [[-1, []]]}], [{**DELAY, "depends": [[-5, ["success"]]]}], [{}]])
+    result = client.call(
+        "SubmitManyJobs",
+        [
+            [DELAY],
+            [{**DELAY, "duration": "x"}],
+            [{"OP_ID": "OP_NOSUCH"}],
+            [{**DELAY, "nosuch": 1}],
+            [{**DELAY, "depends": [[-1, []]]}],
+            [{**DELAY, "depends": [[-5, ["success"]]]}],
+            [{}],
+        ],
+    )
     assert [accepted for accepted, _ in result] == [True, False, False, False, False, True, False]
     assert "duration" in result[1][1]
     assert "OP_NOSUCH" in result[2][1]
@@ -150,23 +170,27 @@ def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:
         client.call("SubmitJob", [{**DELAY, "priority": 7}])
 
 
-@pytest.mark.parametrize(("method", "args", "told"), [
-    ("SubmitJob", [], "takes 1 arguments"),
-    ("SubmitJob", [["str"]], "'ops' must be"),
-    ("SubmitJob", ["str"], "'ops' must be"),
-    ("SubmitManyJobs", [[{}]], "'jobs' must be"),
-    ("Query", ["instance", "name", None], "'fields' must be"),
-    ("Query", ["instance"], "takes 3 arguments"),
-    ("CancelJob", ["x"], "'job' must be"),
-    ("CancelJob", [1, False, 3], "takes 2 arguments"),
-    ("QueryTags", ["cluster", None], "'name' must be"),
-    ("QueryTags", ["bogus", "x"], "'kind' must be"),
-    ("WaitForJobChange", [1, ["status"], "x", None, 2], "'prev_job_info' must be"),
-    ("SetDrainFlag", ["yes"], "'flag' must be"),
-    ("ChangeJobPriority", [1, True], "'priority' must be"),
-])
-def test_wrong_arguments_are_refused_in_words(client: luxi.Client, method: str, args: list[Any],
-                                              told: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "args", "told"),
+    [
+        ("SubmitJob", [], "takes 1 arguments"),
+        ("SubmitJob", [["str"]], "'ops' must be"),
+        ("SubmitJob", ["str"], "'ops' must be"),
+        ("SubmitManyJobs", [[{}]], "'jobs' must be"),
+        ("Query", ["instance", "name", None], "'fields' must be"),
+        ("Query", ["instance"], "takes 3 arguments"),
+        ("CancelJob", ["x"], "'job' must be"),
+        ("CancelJob", [1, False, 3], "takes 2 arguments"),
+        ("QueryTags", ["cluster", None], "'name' must be"),
+        ("QueryTags", ["bogus", "x"], "'kind' must be"),
+        ("WaitForJobChange", [1, ["status"], "x", None, 2], "'prev_job_info' must be"),
+        ("SetDrainFlag", ["yes"], "'flag' must be"),
+        ("ChangeJobPriority", [1, True], "'priority' must be"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_words(
+    client: luxi.Client, method: str, args: list[Any], told: str
+) -> None:
     with pytest.raises(errors.RequestError, match=told):
         client.call(method, *args)
     assert client.query_config_values(["cluster_name"]) == ["cluster.example.com"]
@@ -218,8 +242,9 @@ def test_queries(master: Master, client: luxi.Client) -> None:
 
 
 def test_cluster_values(master: Master, client: luxi.Client) -> None:
-    assert client.query_config_values(["cluster_name", "master_node", "nosuch", "watcher_pause"]
-                                      ) == ["cluster.example.com", "node1.example.com", None, None]
+    assert client.query_config_values(
+        ["cluster_name", "master_node", "nosuch", "watcher_pause"]
+    ) == ["cluster.example.com", "node1.example.com", None, None]
     assert client.query_tags("cluster") == []
     assert client.query_tags("node", "node1") == []
     with pytest.raises(errors.OpPrereqError) as caught:

@@ -43,8 +43,9 @@ def test_it_writes_while_it_is_master(fence: Fence, here: paths.Paths, ends: lis
     assert ends == []
 
 
-def test_no_write_after_it(fence: Fence, here: paths.Paths, ends: list[str],
-                           caplog: pytest.LogCaptureFixture) -> None:
+def test_no_write_after_it(
+    fence: Fence, here: paths.Paths, ends: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     master_state.claim(E2)
     with pytest.raises(OSError, match="epoch 1 is over"):
         fence.write_config(here.cluster_conf_file, b"text")

@@ -19,8 +19,12 @@ from ganeti.server import metad
 from ganeti.tools import metad_forward
 from ganeti.utils import daemon, net, paths
 
-DESCRIPTION = {"name": "web1", "os": "debian", "osparams_secret": {"p": "hush"},
-               "nics": [{"name": "ganeti:communication:web1", "ip": "169.254.0.7"}]}
+DESCRIPTION = {
+    "name": "web1",
+    "os": "debian",
+    "osparams_secret": {"p": "hush"},
+    "nics": [{"name": "ganeti:communication:web1", "ip": "169.254.0.7"}],
+}
 
 
 class Stop:
@@ -93,8 +97,10 @@ def test_a_guest_asks_and_tells(serving: paths.Paths) -> None:
     assert ask(path, get("read")).endswith(b"\r\n\r\ninstall\n")
     assert b"hush" in ask(path, get("os/parameters.json"))
     assert ask(path, get("read"), "169.254.0.8").startswith(b"HTTP/1.1 404 ")
-    post = (b"POST /ganeti/latest/write?event=log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
-            b"Content-Length: 4\r\n\r\nwell")
+    post = (
+        b"POST /ganeti/latest/write?event=log HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        b"Content-Length: 4\r\n\r\nwell"
+    )
     assert ask(path, post).startswith(b"HTTP/1.1 200 ")
     report = client.report("web1")
     assert report is not None and report["log"] == "well" and report["contact"] is not None
@@ -116,8 +122,9 @@ def test_only_we_may_open_the_sockets(serving: paths.Paths) -> None:
         assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
-def test_without_the_daemon_the_client_says_so(here: paths.Paths,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_daemon_the_client_says_so(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "_CONNECT_S", 0.01)
     with pytest.raises(errors.GenericError, match="does not run on this node"):
         client.echo("hello")
@@ -128,10 +135,16 @@ def test_a_machine_that_is_no_node_is_refused(here: paths.Paths) -> None:
         metad.check(argparse.Namespace())
 
 
-@pytest.mark.parametrize("line", [
-    b"", b"GET / HTTP/1.1\r\n", b"PROXY UNKNOWN\r\n", b"PROXY TCP4 1.2.3.4\r\n",
-    b"PROXY UDP4 1.2.3.4 5.6.7.8 1 2\r\n",
-])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"PROXY UNKNOWN\r\n",
+        b"PROXY TCP4 1.2.3.4\r\n",
+        b"PROXY UDP4 1.2.3.4 5.6.7.8 1 2\r\n",
+    ],
+)
 def test_what_is_no_introduction(line: bytes) -> None:
     with pytest.raises(messages.Refused):
         messages.parse_introduction(line)

@@ -53,11 +53,17 @@ def test_handler_error_arrives_as_text_and_cause(lab):
 def test_each_node_has_its_own_files(lab):
     runner = lab.runner()
     answers = runner.call_many(
-        calls.UPLOAD_FILE, [ONE, TWO],
-        file=FileDetails("/var/lib/ganeti/hmac.key", "key", 0o440, "root", "root", 1.0, 2.0))
+        calls.UPLOAD_FILE,
+        [ONE, TWO],
+        file=FileDetails("/var/lib/ganeti/hmac.key", "key", 0o440, "root", "root", 1.0, 2.0),
+    )
     assert all(answer.failure is None for answer in answers.values())
-    assert runner.call_many(
-        calls.WRITE_SSCONF_FILES, [ONE, TWO], values={"cluster_name": "c\n"})[TWO].failure is None
+    assert (
+        runner.call_many(calls.WRITE_SSCONF_FILES, [ONE, TWO], values={"cluster_name": "c\n"})[
+            TWO
+        ].failure
+        is None
+    )
     for name, there in (("node1", True), ("node2", True), ("node3", False)):
         here = lab.paths(f"{name}.example.com")
         assert os.path.exists(here.hmac_key) is there
@@ -67,17 +73,37 @@ def test_each_node_has_its_own_files(lab):
 def test_verify_over_the_wire(lab):
     nodes = [[name, address, address] for name, address in lab.addresses.items()]
     answers = lab.runner().call_many(
-        calls.NODE_VERIFY, [ONE, TWO, THREE], cluster_name="c", all_hvparams={"fake": {}},
-        checks={"hypervisor": ["fake"], "client-cert": None, "version": None, "oslist": None,
-                "nodesetup": None, "filelist": ["/var/lib/ganeti/server.pem"]})
-    sums = {answer.payload()["filelist"]["/var/lib/ganeti/server.pem"]
-            for answer in answers.values()}
+        calls.NODE_VERIFY,
+        [ONE, TWO, THREE],
+        cluster_name="c",
+        all_hvparams={"fake": {}},
+        checks={
+            "hypervisor": ["fake"],
+            "client-cert": None,
+            "version": None,
+            "oslist": None,
+            "nodesetup": None,
+            "filelist": ["/var/lib/ganeti/server.pem"],
+        },
+    )
+    sums = {
+        answer.payload()["filelist"]["/var/lib/ganeti/server.pem"] for answer in answers.values()
+    }
     assert len(sums) == 1
     assert all(answer.data["client-cert"][0] is None for answer in answers.values())
     assert all(answer.data["hypervisor"] == {"fake": None} for answer in answers.values())
     # The daemons of this laboratory listen on another port than the published one.
-    found = lab.runner().call(calls.NODE_VERIFY_LIGHT, ONE, cluster_name="c", all_hvparams={},
-                              checks={"node-net-test": nodes}).payload()
+    found = (
+        lab.runner()
+        .call(
+            calls.NODE_VERIFY_LIGHT,
+            ONE,
+            cluster_name="c",
+            all_hvparams={},
+            checks={"node-net-test": nodes},
+        )
+        .payload()
+    )
     assert set(found["node-net-test"]) <= set(lab.names)
 
 
@@ -137,7 +163,8 @@ def test_killed_daemon_leaves_nothing_in_the_way(own_lab):
     runner = own_lab.runner()
     done = []
     thread = threading.Thread(
-        target=lambda: done.append(runner.call(calls.TEST_DELAY, ONE, duration_s=3)))
+        target=lambda: done.append(runner.call(calls.TEST_DELAY, ONE, duration_s=3))
+    )
     assert runner.call(calls.VERSION, ONE).payload()
     thread.start()
     log = own_lab.log("node1.example.com")
@@ -176,8 +203,13 @@ def test_leaving_ends_the_daemon(own_lab):
 def start_by_hand(lab, name, *options):
     return subprocess.run(
         [sys.executable, str(PROJECT / "daemons" / "ganeti-noded"), "-f", *options],
-        env=lab.environment(name), stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        timeout=60, check=False)
+        env=lab.environment(name),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_second_daemon_is_refused(lab):
@@ -188,8 +220,14 @@ def test_second_daemon_is_refused(lab):
 
 def test_address_in_use(own_lab):
     own_lab.start("node1.example.com")
-    done = start_by_hand(own_lab, "node2.example.com", "-p", str(own_lab.port), "-b",
-                         own_lab.addresses["node1.example.com"])
+    done = start_by_hand(
+        own_lab,
+        "node2.example.com",
+        "-p",
+        str(own_lab.port),
+        "-b",
+        own_lab.addresses["node1.example.com"],
+    )
     assert done.returncode == 1
     assert "cannot serve 127.19.20.1" in done.stderr
 

@@ -26,12 +26,15 @@ def here(tmp_path: Path) -> paths.Paths:
     return found
 
 
-@pytest.mark.parametrize(("words", "fragment"), [
-    (["-i", "lo", "-b", "127.0.0.1"], "exclude each other"),
-    (["--no-ssl", "--ssl-key", "x"], "make no sense"),
-    (["--ssl-key", "x"], "go together"),
-    (["-C", "x"], "go together"),
-])
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["-i", "lo", "-b", "127.0.0.1"], "exclude each other"),
+        (["--no-ssl", "--ssl-key", "x"], "make no sense"),
+        (["--ssl-key", "x"], "go together"),
+        (["-C", "x"], "go together"),
+    ],
+)
 def test_options_that_contradict(here: paths.Paths, words: list[str], fragment: str) -> None:
     with paths.override(here), pytest.raises(daemon.Refuse, match=fragment):
         rapi.check(options(*words))
@@ -76,8 +79,9 @@ def test_a_certificate_of_ones_own(here: paths.Paths, tmp_path: Path) -> None:
     (tmp_path / "key").write_text(key)
     (tmp_path / "cert").write_text("-----BEGIN CERTIFICATE-----" + rest)
     (tmp_path / "chain").write_text(x509.certificate_part(authority))
-    context = x509.plain_server_context(str(tmp_path / "cert"), str(tmp_path / "key"),
-                                        str(tmp_path / "chain"))
+    context = x509.plain_server_context(
+        str(tmp_path / "cert"), str(tmp_path / "key"), str(tmp_path / "chain")
+    )
     assert context.get_ca_certs()
 
 

@@ -8,10 +8,20 @@ from ganeti import errors
 from ganeti.storage.drbd import argv
 from ganeti.storage.drbd.argv import Commands83, Commands84, Endpoint, NetOptions
 
-PARAMS = {"resync-rate": 61440, "dynamic-resync": False, "disabled-barriers": "n",
-          "disable-meta-flush": False, "disk-custom": "", "net-custom": "", "protocol": "C",
-          "c-plan-ahead": 20, "c-fill-target": 0, "c-delay-target": 1, "c-max-rate": 61440,
-          "c-min-rate": 4096}
+PARAMS = {
+    "resync-rate": 61440,
+    "dynamic-resync": False,
+    "disabled-barriers": "n",
+    "disable-meta-flush": False,
+    "disk-custom": "",
+    "net-custom": "",
+    "protocol": "C",
+    "c-plan-ahead": 20,
+    "c-fill-target": 0,
+    "c-delay-target": 1,
+    "c-max-rate": 61440,
+    "c-min-rate": 4096,
+}
 HERE, THERE = Endpoint("192.0.2.1", 11000), Endpoint("192.0.2.2", 11000)
 
 
@@ -21,30 +31,45 @@ def joined(commands):
 
 def test_make():
     assert joined(Commands84(3).make()) == [
-        "drbdsetup new-resource resource3", "drbdsetup new-minor resource3 3 0"]
+        "drbdsetup new-resource resource3",
+        "drbdsetup new-minor resource3 3 0",
+    ]
     assert Commands83(3).make() == []
 
 
 def test_attach_84():
     assert joined(Commands84(3).attach("/dev/vg/d", "/dev/vg/m", 1024, PARAMS)) == [
         "drbdmeta /dev/drbd3 v08 /dev/vg/m flex-external apply-al",
-        "drbdsetup attach 3 /dev/vg/d /dev/vg/m flexible --on-io-error=detach --size 1024m"]
+        "drbdsetup attach 3 /dev/vg/d /dev/vg/m flexible --on-io-error=detach --size 1024m",
+    ]
 
 
 def test_attach_83():
     assert joined(Commands83(3).attach("/dev/vg/d", "/dev/vg/m", 1024, PARAMS)) == [
-        "drbdsetup /dev/drbd3 disk /dev/vg/d /dev/vg/m 0 -e detach --create-device -d 1024m"]
+        "drbdsetup /dev/drbd3 disk /dev/vg/d /dev/vg/m 0 -e detach --create-device -d 1024m"
+    ]
 
 
-@pytest.mark.parametrize(("disabled", "meta", "new", "old"), [
-    ("n", False, [], []),
-    ("n", True, ["--md-flushes=no"], ["--no-md-flushes"]),
-    ("b", False, ["--disk-barrier=no"], ["--no-disk-barrier"]),
-    ("bf", False, ["--disk-barrier=no", "--disk-flushes=no"],
-     ["--no-disk-barrier", "--no-disk-flushes"]),
-    ("dfb", True, ["--disk-barrier=no", "--disk-flushes=no", "--disk-drain=no", "--md-flushes=no"],
-     ["--no-disk-barrier", "--no-disk-flushes", "--no-disk-drain", "--no-md-flushes"]),
-])
+@pytest.mark.parametrize(
+    ("disabled", "meta", "new", "old"),
+    [
+        ("n", False, [], []),
+        ("n", True, ["--md-flushes=no"], ["--no-md-flushes"]),
+        ("b", False, ["--disk-barrier=no"], ["--no-disk-barrier"]),
+        (
+            "bf",
+            False,
+            ["--disk-barrier=no", "--disk-flushes=no"],
+            ["--no-disk-barrier", "--no-disk-flushes"],
+        ),
+        (
+            "dfb",
+            True,
+            ["--disk-barrier=no", "--disk-flushes=no", "--disk-drain=no", "--md-flushes=no"],
+            ["--no-disk-barrier", "--no-disk-flushes", "--no-disk-drain", "--no-md-flushes"],
+        ),
+    ],
+)
 def test_barriers(disabled, meta, new, old):
     params = {**PARAMS, "disabled-barriers": disabled, "disable-meta-flush": meta}
     assert Commands84(0).attach("d", "m", None, params)[-1][7:] == new
@@ -70,14 +95,16 @@ def test_connect_84():
     assert joined(Commands84(1).connect(HERE, THERE, options)) == [
         "drbdsetup connect resource1 ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000 --protocol C "
         "--after-sb-0pri discard-zero-changes --after-sb-1pri consensus --allow-two-primaries "
-        "--cram-hmac-alg md5 --shared-secret s3cret --ko-count 2"]
+        "--cram-hmac-alg md5 --shared-secret s3cret --ko-count 2"
+    ]
 
 
 def test_connect_83():
     options = NetOptions(protocol="A", secret="s3cret", dual_primary=True)
     assert joined(Commands83(1).connect(HERE, THERE, options)) == [
         "drbdsetup /dev/drbd1 net ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000 A "
-        "-A discard-zero-changes -B consensus --create-device -m -a md5 -x s3cret"]
+        "-A discard-zero-changes -B consensus --create-device -m -a md5 -x s3cret"
+    ]
 
 
 def test_secret_is_never_shown():
@@ -96,29 +123,45 @@ def test_ipv6():
 
 def test_rates():
     assert Commands84(2).sync_options(PARAMS) == [
-        "drbdsetup", "disk-options", "2", "--c-plan-ahead", "0", "--resync-rate", "61440"]
+        "drbdsetup",
+        "disk-options",
+        "2",
+        "--c-plan-ahead",
+        "0",
+        "--resync-rate",
+        "61440",
+    ]
     assert " ".join(Commands84(2).sync_options({**PARAMS, "dynamic-resync": True})) == (
         "drbdsetup disk-options 2 --c-plan-ahead 20 --c-fill-target 0 --c-delay-target 1"
-        " --c-max-rate 61440 --c-min-rate 4096")
+        " --c-max-rate 61440 --c-min-rate 4096"
+    )
     assert " ".join(Commands83(2).sync_options(PARAMS)) == (
-        "drbdsetup /dev/drbd2 syncer -r 61440 --create-device")
+        "drbdsetup /dev/drbd2 syncer -r 61440 --create-device"
+    )
     with pytest.raises(errors.BlockDeviceError, match=r"8\.3\.9"):
         Commands83(2, release=8).sync_options({**PARAMS, "dynamic-resync": True})
 
 
-@pytest.mark.parametrize(("new", "old", "verb", "args"), [
-    ("primary 5", "/dev/drbd5 primary", "primary", {"force": False}),
-    ("primary 5 --force", "/dev/drbd5 primary -o", "primary", {"force": True}),
-    ("secondary 5", "/dev/drbd5 secondary", "secondary", {}),
-    ("detach 5", "/dev/drbd5 detach", "detach", {}),
-    ("down resource5", "/dev/drbd5 down", "down", {}),
-    ("pause-sync 5", "/dev/drbd5 pause-sync", "pause_sync", {}),
-    ("resume-sync 5", "/dev/drbd5 resume-sync", "resume_sync", {}),
-    ("show 5", "/dev/drbd5 show", "show", {}),
-    ("resize 5 --size 640m", "/dev/drbd5 resize -s 640m", "resize", {"size_mib": 640}),
-    ("disconnect ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000", "/dev/drbd5 disconnect",
-     "disconnect", {"local": HERE, "remote": THERE}),
-])
+@pytest.mark.parametrize(
+    ("new", "old", "verb", "args"),
+    [
+        ("primary 5", "/dev/drbd5 primary", "primary", {"force": False}),
+        ("primary 5 --force", "/dev/drbd5 primary -o", "primary", {"force": True}),
+        ("secondary 5", "/dev/drbd5 secondary", "secondary", {}),
+        ("detach 5", "/dev/drbd5 detach", "detach", {}),
+        ("down resource5", "/dev/drbd5 down", "down", {}),
+        ("pause-sync 5", "/dev/drbd5 pause-sync", "pause_sync", {}),
+        ("resume-sync 5", "/dev/drbd5 resume-sync", "resume_sync", {}),
+        ("show 5", "/dev/drbd5 show", "show", {}),
+        ("resize 5 --size 640m", "/dev/drbd5 resize -s 640m", "resize", {"size_mib": 640}),
+        (
+            "disconnect ipv4:192.0.2.1:11000 ipv4:192.0.2.2:11000",
+            "/dev/drbd5 disconnect",
+            "disconnect",
+            {"local": HERE, "remote": THERE},
+        ),
+    ],
+)
 def test_short_commands(new, old, verb, args):
     assert " ".join(getattr(Commands84(5), verb)(**args)) == f"drbdsetup {new}"
     assert " ".join(getattr(Commands83(5), verb)(**args)) == f"drbdsetup {old}"
@@ -126,9 +169,11 @@ def test_short_commands(new, old, verb, args):
 
 def test_metadata():
     assert " ".join(Commands84(5).create_metadata("/dev/vg/m")) == (
-        "drbdmeta --force /dev/drbd5 v08 /dev/vg/m flex-external create-md")
+        "drbdmeta --force /dev/drbd5 v08 /dev/vg/m flex-external create-md"
+    )
     assert " ".join(Commands83(5).create_metadata("/dev/vg/m")) == (
-        "drbdmeta --force /dev/drbd5 v08 /dev/vg/m 0 create-md")
+        "drbdmeta --force /dev/drbd5 v08 /dev/vg/m 0 create-md"
+    )
 
 
 def test_syntax_follows_the_module():

@@ -23,12 +23,22 @@ def plain(name, size=1024):
 
 def mirrored(**changes):
     fields = {
-        "dev_type": "drbd", "size": 1024, "uuid": "disk-uuid", "iv_name": "disk/0",
+        "dev_type": "drbd",
+        "size": 1024,
+        "uuid": "disk-uuid",
+        "iv_name": "disk/0",
         "logical_id": ("node-a", "node-b", 11000, 0, 4, SECRET),
         "children": (plain("d0_data"), plain("d0_meta", 128)),
         "params": {"resync-rate": 61440, "protocol": "A", "disabled-barriers": "n"},
-        "dynamic_params": {"local-ip": "192.0.2.1", "remote-ip": "192.0.2.2", "port": 11000,
-                           "local-minor": 0, "remote-minor": 4}, **changes}
+        "dynamic_params": {
+            "local-ip": "192.0.2.1",
+            "remote-ip": "192.0.2.2",
+            "port": 11000,
+            "local-minor": 0,
+            "remote-minor": 4,
+        },
+        **changes,
+    }
     return Disk(**fields)
 
 
@@ -48,8 +58,10 @@ class Kernel:
         if self.data is None and self.peer is None:
             return ""
         role = "Primary" if self.primary else "Secondary"
-        return (f" 0: cs:{self.connection} ro:{role}/{self.remote_role}"
-                f" ds:{self.local if self.data else 'Diskless'}/{self.remote} C r---\n    oos:0\n")
+        return (
+            f" 0: cs:{self.connection} ro:{role}/{self.remote_role}"
+            f" ds:{self.local if self.data else 'Diskless'}/{self.remote} C r---\n    oos:0\n"
+        )
 
     def show(self):
         net = remote = address = disk = ""
@@ -60,8 +72,10 @@ class Kernel:
             address = "address ipv4 192.0.2.1:11000;"
         if self.data:
             disk = f'disk "{self.data}"; meta-disk "{self.meta}";'
-        return (f"resource {self.resource} {{ options {{ }} {net} {remote} _this_host {{ {address}"
-                f" volume 0 {{ device minor 0; {disk} }} }} }}")
+        return (
+            f"resource {self.resource} {{ options {{ }} {net} {remote} _this_host {{ {address}"
+            f" volume 0 {{ device minor 0; {disk} }} }} }}"
+        )
 
     def run(self, words, *, timeout_s, check=True, **_options):
         words = [str.__str__(word) for word in words]
@@ -114,8 +128,14 @@ class Kernel:
 
     def verbs(self):
         """The commands in short, without those that only look."""
-        short = [words[1] if words[0] == "drbdsetup" else words[-1] if words[0] == "drbdmeta"
-                 else words[0] for words in self.commands]
+        short = [
+            words[1]
+            if words[0] == "drbdsetup"
+            else words[-1]
+            if words[0] == "drbdmeta"
+            else words[0]
+            for words in self.commands
+        ]
         return [verb for verb in short if verb not in ("show", "blockdev")]
 
     def ours(self, *, connected=True):
@@ -145,8 +165,9 @@ def test_activation_takes_a_constant_number_of_commands(kernel):
 
 
 def test_other_minors_cost_nothing(kernel, monkeypatch):
-    others = "".join(f" {n}: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C\n"
-                     for n in range(1, 200))
+    others = "".join(
+        f" {n}: cs:Connected ro:Primary/Secondary ds:UpToDate/UpToDate C\n" for n in range(1, 200)
+    )
     monkeypatch.setattr(status, "_read", lambda: f"version: 8.4.11\n{kernel.state()}{others}")
     device.DrbdDevice(mirrored()).assemble()
     assert kernel.verbs() == FRESH
@@ -275,8 +296,15 @@ def test_half_an_assembly_is_taken_down(kernel):
 def test_creation_writes_metadata(kernel):
     device.DrbdDevice(mirrored()).create(1024)
     assert kernel.verbs() == ["dd", "create-md"]
-    assert kernel.commands[-1] == ["drbdmeta", "--force", "/dev/drbd0", "v08", META,
-                                   "flex-external", "create-md"]
+    assert kernel.commands[-1] == [
+        "drbdmeta",
+        "--force",
+        "/dev/drbd0",
+        "v08",
+        META,
+        "flex-external",
+        "create-md",
+    ]
 
 
 @pytest.mark.parametrize("size_mib", [64, 2048])
@@ -303,8 +331,7 @@ def test_no_half_on_this_node():
         device.DrbdDevice(mirrored(dynamic_params=None))
 
 
-@pytest.mark.parametrize("changes", [
-    {"logical_id": ("a", "b")}, {"children": (plain("x"),)}])
+@pytest.mark.parametrize("changes", [{"logical_id": ("a", "b")}, {"children": (plain("x"),)}])
 def test_wrong_shapes(changes):
     with pytest.raises(errors.BlockDeviceError, match="disk-uuid"):
         device.DrbdDevice(mirrored(**changes))
@@ -367,10 +394,16 @@ def test_waiting_for_the_peer(kernel):
     assert calls.wait_sync([mirrored()]) == [True, 100.0]
 
 
-@pytest.mark.parametrize(("connection", "local", "expected"), [
-    ("Connected", "UpToDate", []), ("WFConnection", "UpToDate", []),
-    ("StandAlone", "UpToDate", ["disk-uuid"]), ("SyncTarget", "Inconsistent", []),
-    ("Connected", "Diskless", ["disk-uuid"])])
+@pytest.mark.parametrize(
+    ("connection", "local", "expected"),
+    [
+        ("Connected", "UpToDate", []),
+        ("WFConnection", "UpToDate", []),
+        ("StandAlone", "UpToDate", ["disk-uuid"]),
+        ("SyncTarget", "Inconsistent", []),
+        ("Connected", "Diskless", ["disk-uuid"]),
+    ],
+)
 def test_needs_activation(kernel, connection, local, expected):
     kernel.ours()
     kernel.connection, kernel.local = connection, local
@@ -381,14 +414,17 @@ def test_what_is_missing_needs_activation(kernel):
     assert calls.needs_activation([mirrored(), plain("x")]) == ["disk-uuid"]
 
 
-@pytest.mark.parametrize(("connection", "local", "remote", "degraded", "ldisk", "percent"), [
-    ("Connected", "UpToDate", "UpToDate", False, 1, None),
-    ("WFConnection", "UpToDate", "DUnknown", True, 1, None),
-    ("Connected", "UpToDate", "Diskless", True, 1, None),
-    ("SyncTarget", "Inconsistent", "UpToDate", True, 2, 0.0),
-    ("Connected", "Diskless", "UpToDate", True, 4, None),
-    ("StandAlone", "Inconsistent", "DUnknown", True, 4, None),
-])
+@pytest.mark.parametrize(
+    ("connection", "local", "remote", "degraded", "ldisk", "percent"),
+    [
+        ("Connected", "UpToDate", "UpToDate", False, 1, None),
+        ("WFConnection", "UpToDate", "DUnknown", True, 1, None),
+        ("Connected", "UpToDate", "Diskless", True, 1, None),
+        ("SyncTarget", "Inconsistent", "UpToDate", True, 2, 0.0),
+        ("Connected", "Diskless", "UpToDate", True, 4, None),
+        ("StandAlone", "Inconsistent", "DUnknown", True, 4, None),
+    ],
+)
 def test_status(kernel, connection, local, remote, degraded, ldisk, percent):
     kernel.ours()
     kernel.connection, kernel.local, kernel.remote = connection, local, remote
@@ -440,12 +476,14 @@ def test_last_good_copy_is_not_detached(kernel):
 def test_growing_in_two_passes(kernel, monkeypatch):
     kernel.ours()
     grown = []
-    monkeypatch.setattr(LogicalVolumeDevice, "grow",
-                        lambda self, amount, **rest: grown.append((self.name, amount, rest)))
+    monkeypatch.setattr(
+        LogicalVolumeDevice,
+        "grow",
+        lambda self, amount, **rest: grown.append((self.name, amount, rest)),
+    )
     one = device.DrbdDevice(mirrored())
     one.grow(64, dry_run=False, backing_store=True)
-    assert grown == [("d0_data", 64, {"dry_run": False, "backing_store": True,
-                                      "exclusive": False})]
+    assert grown == [("d0_data", 64, {"dry_run": False, "backing_store": True, "exclusive": False})]
     one.grow(64, dry_run=True, backing_store=False)
     assert kernel.verbs() == []
     one.grow(64, dry_run=False, backing_store=False)

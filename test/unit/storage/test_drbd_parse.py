@@ -28,12 +28,15 @@ def test_states_of_all_minors():
     assert found[8].standalone
 
 
-@pytest.mark.parametrize(("file", "minor", "percent", "finish_s", "target"), [
-    ("proc_drbd84_sync.txt", 5, 68.5, 5, False),
-    ("proc_drbd83_sync_krnl2.6.39.txt", 3, 2.4, 248, False),
-    ("proc_drbd83_sync_want.txt", 0, 44.4, 8, True),
-    ("drbd-8.4.11-3-syncing.proc", 0, 12.5, 7, False),
-])
+@pytest.mark.parametrize(
+    ("file", "minor", "percent", "finish_s", "target"),
+    [
+        ("proc_drbd84_sync.txt", 5, 68.5, 5, False),
+        ("proc_drbd83_sync_krnl2.6.39.txt", 3, 2.4, 248, False),
+        ("proc_drbd83_sync_want.txt", 0, 44.4, 8, True),
+        ("drbd-8.4.11-3-syncing.proc", 0, 12.5, 7, False),
+    ],
+)
 def test_progress(file, minor, percent, finish_s, target):
     state = parse.parse_proc(read(file))[minor]
     assert (state.sync_percent, state.finish_s) == (percent, finish_s)
@@ -50,9 +53,15 @@ def test_minor_taken_down_is_not_listed():
     assert parse.parse_proc(read("drbd-8.4.11-13-down.proc")) == {}
 
 
-@pytest.mark.parametrize(("file", "version"), [
-    ("proc_drbd84.txt", (8, 4, 2)), ("drbd-8.4.11-3-syncing.proc", (8, 4, 11)),
-    ("proc_drbd83_sync_krnl2.6.39.txt", (8, 3, 1)), ("proc_drbd80-emptyline.txt", (8, 0, 12))])
+@pytest.mark.parametrize(
+    ("file", "version"),
+    [
+        ("proc_drbd84.txt", (8, 4, 2)),
+        ("drbd-8.4.11-3-syncing.proc", (8, 4, 11)),
+        ("proc_drbd83_sync_krnl2.6.39.txt", (8, 3, 1)),
+        ("proc_drbd80-emptyline.txt", (8, 0, 12)),
+    ],
+)
 def test_version(file, version):
     assert parse.parse_version(read(file)) == version
 
@@ -75,44 +84,109 @@ def test_minor_in_an_unknown_form():
 OURS = {"local_address": ("192.0.2.1", 11000), "remote_address": ("192.0.2.2", 11000)}
 
 
-@pytest.mark.parametrize(("file", "expected"), [
-    ("bdev-drbd-8.4.txt", {
-        **OURS, "resource": "resource0", "minor": 0, "data_device": "/dev/xenvg/test.data",
-        "meta_device": "/dev/xenvg/test.meta", "meta_index": "0", "hmac": "md5",
-        "secret": "shared_secret_123"}),
-    ("bdev-drbd-8.4-no-disk-params.txt", {
-        **OURS, "resource": "resource0", "minor": 0, "data_device": "/dev/xenvg/test.data",
-        "meta_device": "/dev/xenvg/test.meta", "hmac": "md5", "secret": "shared_secret_123"}),
-    ("bdev-drbd-8.3.txt", {
-        **OURS, "minor": 0, "data_device": "/dev/xenvg/test.data", "protocol": "C",
-        "meta_device": "/dev/xenvg/test.meta", "meta_index": "0"}),
-    ("bdev-drbd-net-ip6.txt", {
-        "minor": 0, "local_address": ("2001:db8:65::1", 11048), "protocol": "C", "hmac": "md5",
-        "remote_address": ("2001:db8:66::1", 11048),
-        "secret": "a6526cb6118297c9c82c7003924e236ceac0d867"}),
-    ("bdev-drbd-disk.txt", {
-        "data_device": "/dev/xenvg/test.data", "meta_device": "/dev/xenvg/test.meta",
-        "meta_index": "0"}),
-    ("drbd-8.4.11-1-attached-standalone.show", {
-        "resource": "resource0", "minor": 0, "data_device": "/dev/xenvg/d0.data",
-        "meta_device": "/dev/xenvg/d0.meta"}),
-    ("drbd-8.4.11-8-dual-primary.show", {
-        "resource": "resource0", "minor": 0, "data_device": "/dev/xenvg/d0.data",
-        "meta_device": "/dev/xenvg/d0.meta", "local_address": ("10.77.2.1", 11000),
-        "remote_address": ("10.77.2.2", 11000), "hmac": "md5", "dual_primary": True,
-        "secret": "c0ffeec0ffeec0ffeec0ffeec0ffee"}),
-    ("drbd-8.4.11-12-diskless.show", {
-        "resource": "resource0", "minor": 0, "local_address": ("10.77.2.1", 11000),
-        "remote_address": ("10.77.2.3", 11000), "hmac": "md5",
-        "secret": "c0ffeec0ffeec0ffeec0ffeec0ffee"}),
-    ("drbd-8.4.11-13-down.show", {}),
-])
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (
+            "bdev-drbd-8.4.txt",
+            {
+                **OURS,
+                "resource": "resource0",
+                "minor": 0,
+                "data_device": "/dev/xenvg/test.data",
+                "meta_device": "/dev/xenvg/test.meta",
+                "meta_index": "0",
+                "hmac": "md5",
+                "secret": "shared_secret_123",
+            },
+        ),
+        (
+            "bdev-drbd-8.4-no-disk-params.txt",
+            {
+                **OURS,
+                "resource": "resource0",
+                "minor": 0,
+                "data_device": "/dev/xenvg/test.data",
+                "meta_device": "/dev/xenvg/test.meta",
+                "hmac": "md5",
+                "secret": "shared_secret_123",
+            },
+        ),
+        (
+            "bdev-drbd-8.3.txt",
+            {
+                **OURS,
+                "minor": 0,
+                "data_device": "/dev/xenvg/test.data",
+                "protocol": "C",
+                "meta_device": "/dev/xenvg/test.meta",
+                "meta_index": "0",
+            },
+        ),
+        (
+            "bdev-drbd-net-ip6.txt",
+            {
+                "minor": 0,
+                "local_address": ("2001:db8:65::1", 11048),
+                "protocol": "C",
+                "hmac": "md5",
+                "remote_address": ("2001:db8:66::1", 11048),
+                "secret": "a6526cb6118297c9c82c7003924e236ceac0d867",
+            },
+        ),
+        (
+            "bdev-drbd-disk.txt",
+            {
+                "data_device": "/dev/xenvg/test.data",
+                "meta_device": "/dev/xenvg/test.meta",
+                "meta_index": "0",
+            },
+        ),
+        (
+            "drbd-8.4.11-1-attached-standalone.show",
+            {
+                "resource": "resource0",
+                "minor": 0,
+                "data_device": "/dev/xenvg/d0.data",
+                "meta_device": "/dev/xenvg/d0.meta",
+            },
+        ),
+        (
+            "drbd-8.4.11-8-dual-primary.show",
+            {
+                "resource": "resource0",
+                "minor": 0,
+                "data_device": "/dev/xenvg/d0.data",
+                "meta_device": "/dev/xenvg/d0.meta",
+                "local_address": ("10.77.2.1", 11000),
+                "remote_address": ("10.77.2.2", 11000),
+                "hmac": "md5",
+                "dual_primary": True,
+                "secret": "c0ffeec0ffeec0ffeec0ffeec0ffee",
+            },
+        ),
+        (
+            "drbd-8.4.11-12-diskless.show",
+            {
+                "resource": "resource0",
+                "minor": 0,
+                "local_address": ("10.77.2.1", 11000),
+                "remote_address": ("10.77.2.3", 11000),
+                "hmac": "md5",
+                "secret": "c0ffeec0ffeec0ffeec0ffeec0ffee",
+            },
+        ),
+        ("drbd-8.4.11-13-down.show", {}),
+    ],
+)
 def test_configuration(file, expected):
     assert parse.parse_show(read(file)) == parse.Configured(**expected)
 
 
-@pytest.mark.parametrize("text", [
-    "resource r0 {", "}", "resource r0 { net { } } trailing", "volume 0 { device minor x; ;"])
+@pytest.mark.parametrize(
+    "text",
+    ["resource r0 {", "}", "resource r0 { net { } } trailing", "volume 0 { device minor x; ;"],
+)
 def test_configuration_that_ends_early(text):
     with pytest.raises(errors.ParseError, match="drbdsetup"):
         parse.parse_show(text)

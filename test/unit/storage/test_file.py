@@ -42,7 +42,7 @@ def test_life(root: Path) -> None:
     path = local(root)
     assert device.path == device.unique_id == str(path)
     assert path.stat().st_size == 4 * MIB
-    assert path.stat().st_blocks == 0          # sparse
+    assert path.stat().st_blocks == 0  # sparse
     assert path.stat().st_mode & 0o777 == 0o640
     device.assemble()
     device.open()
@@ -88,8 +88,9 @@ def test_missing_or_no_file(root: Path) -> None:
         device.remove()
 
 
-def test_create_fails_without_directory_or_space(root: Path,
-                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_create_fails_without_directory_or_space(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(errors.BlockDeviceError, match="cannot create the file: No such file"):
         storage.device(disk("missing/disk0")).create(4)
 
@@ -120,9 +121,14 @@ def test_what_files_cannot(root: Path) -> None:
         device.snapshot("s", 4)
 
 
-@pytest.mark.parametrize("logical_id, words", [
-    (("loop",), "is not .driver, path."), (("loop", 5), "is not .driver, path."),
-    (("floppy", "/srv/x"), "file driver 'floppy' is not known")])
+@pytest.mark.parametrize(
+    "logical_id, words",
+    [
+        (("loop",), "is not .driver, path."),
+        (("loop", 5), "is not .driver, path."),
+        (("floppy", "/srv/x"), "file driver 'floppy' is not known"),
+    ],
+)
 def test_wrong_ids(root: Path, logical_id: tuple[object, ...], words: str) -> None:
     with pytest.raises(errors.BlockDeviceError, match=words):
         storage.device(disk(logical_id=logical_id))
@@ -133,10 +139,25 @@ def test_unsupported_types() -> None:
         storage.device(disk(dev_type="tape"))
 
 
-@pytest.mark.parametrize("path", [
-    "/", "/etc", "/etc/ganeti/x", "/bin/x", "/usr/lib64/disk", "/usr/local/sbin", "/root/x",
-    "/proc/1/mem", "/dev/sda", "/home/user/disk", "relative/disk", "/srv/../etc/shadow", "/srv//x",
-    ""])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/etc",
+        "/etc/ganeti/x",
+        "/bin/x",
+        "/usr/lib64/disk",
+        "/usr/local/sbin",
+        "/root/x",
+        "/proc/1/mem",
+        "/dev/sda",
+        "/home/user/disk",
+        "relative/disk",
+        "/srv/../etc/shadow",
+        "/srv//x",
+        "",
+    ],
+)
 def test_forbidden_places(root: Path, path: str) -> None:
     with pytest.raises(errors.FileStoragePathError, match="system directory|not absolute"):
         file.check_acceptable(path)
@@ -166,7 +187,7 @@ def test_directories(root: Path) -> None:
     with pytest.raises(errors.FileStoragePathError, match="cannot remove .*not empty"):
         file.remove_dir(DIRECTORY)
     file.rename_dir(DIRECTORY, f"{DIRECTORY}-new")
-    file.rename_dir(DIRECTORY, f"{DIRECTORY}-new")       # done already
+    file.rename_dir(DIRECTORY, f"{DIRECTORY}-new")  # done already
     file.create_dir(DIRECTORY)
     with pytest.raises(errors.FileStoragePathError, match="web1-new exists"):
         file.rename_dir(DIRECTORY, f"{DIRECTORY}-new")

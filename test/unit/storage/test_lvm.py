@@ -49,8 +49,7 @@ class Tools:
         return Completed(tuple(words), code, out, "", None)
 
     def changes(self):
-        return [" ".join(words) for words in self.commands
-                if words[0] not in ("lvs", "pvs", "vgs")]
+        return [" ".join(words) for words in self.commands if words[0] not in ("lvs", "pvs", "vgs")]
 
 
 @pytest.fixture
@@ -61,9 +60,17 @@ def tools():
 
 
 def volume(name="u9.disk0", group="xenvg", **changes):
-    return LogicalVolumeDevice(Disk(
-        **{"dev_type": "plain", "logical_id": (group, name), "size": 512,
-           "params": {"stripes": 1}, **changes}))
+    return LogicalVolumeDevice(
+        Disk(
+            **{
+                "dev_type": "plain",
+                "logical_id": (group, name),
+                "size": 512,
+                "params": {"stripes": 1},
+                **changes,
+            }
+        )
+    )
 
 
 def test_volumes_are_read_once(tools):
@@ -87,8 +94,10 @@ def test_parts_of_a_volume_are_put_together():
     assert found["xenvg", "u1.disk0_data"].open and found["xenvg", "u1.disk0_data"].active
 
 
-@pytest.mark.parametrize(("attributes", "degraded"), [
-    ("-wi-a-----", False), ("-wi-a---p-", True), ("vwi---", True), ("-wi-ao", False)])
+@pytest.mark.parametrize(
+    ("attributes", "degraded"),
+    [("-wi-a-----", False), ("-wi-a---p-", True), ("vwi---", True), ("-wi-ao", False)],
+)
 def test_volume_with_a_missing_part(attributes, degraded):
     text = f"vg|lv|4.00|{attributes}|253|1|4.00|1||/dev/sda(0)\n"
     assert parse.parse_lvs(text)["vg", "lv"].degraded is degraded
@@ -107,12 +116,15 @@ def test_physical_volumes():
 
 @pytest.mark.parametrize("text", ["xenvg|lv\n", "a|b|c|d|e|f|g|h|i|j\n"])
 def test_output_that_makes_no_sense(text):
-    with facts.use(facts.Lvm(Tools(lvs=text))), pytest.raises(
-            errors.BlockDeviceError, match="xenvg/u1.*cannot ask LVM"):
+    with (
+        facts.use(facts.Lvm(Tools(lvs=text))),
+        pytest.raises(errors.BlockDeviceError, match="xenvg/u1.*cannot ask LVM"),
+    ):
         volume("u1").exists()
 
 
 # -- placement --------------------------------------------------------------------
+
 
 def test_emptiest_physical_volumes_first():
     names = [pv.name for pv in place.usable(parse.parse_pvs(PVS), "xenvg")]
@@ -125,13 +137,15 @@ def test_volumes_of_an_instance_stay_together(tools):
     volume("u9.disk0").create(512, owner="web2")
     assert tools.changes() == [
         "lvcreate -Wn -L512m -nu1.disk1_data -i1 --addtag originstname+web1 xenvg /dev/sda",
-        "lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb"]
+        "lvcreate -Wn -L512m -nu9.disk0 -i1 --addtag originstname+web2 xenvg /dev/sdb",
+    ]
 
 
 def test_they_spill_over_when_there_is_no_room(tools):
     volume("u1.disk1_data").create(2048, owner="web1")
     assert tools.changes() == [
-        "lvcreate -Wn -L2048m -nu1.disk1_data -i1 --addtag originstname+web1 xenvg /dev/sdb"]
+        "lvcreate -Wn -L2048m -nu1.disk1_data -i1 --addtag originstname+web1 xenvg /dev/sdb"
+    ]
 
 
 def test_larger_than_any_physical_volume(tools):
@@ -139,10 +153,15 @@ def test_larger_than_any_physical_volume(tools):
     assert tools.changes() == ["lvcreate -Wn -L9000m -nu9.disk0 -i1 xenvg /dev/sdb /dev/sda"]
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ("u1.disk0_data", "u2.disk0_data"), ("u1.disk0_data", "u1.disk0_data_new"),
-    ("u1.disk0_data_old", "u1.disk0_data_new"),
-    ("u1.disk0_data_replaced-1700000000", "u1.disk0_data")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("u1.disk0_data", "u2.disk0_data"),
+        ("u1.disk0_data", "u1.disk0_data_new"),
+        ("u1.disk0_data_old", "u1.disk0_data_new"),
+        ("u1.disk0_data_replaced-1700000000", "u1.disk0_data"),
+    ],
+)
 def test_a_replacement_is_not_put_beside_what_it_replaces(old, new):
     text = LVS.replace("u1.disk0_data", old)
     found = place.neighbours(parse.parse_lvs(text).values(), "xenvg", new, "originstname+web1")
@@ -155,7 +174,8 @@ def test_stripes_down_to_what_is_there(tools):
     assert tools.changes() == [
         "lvcreate -Wn -L512m -nu9.disk0 -i2 xenvg /dev/sdb /dev/sda",
         "lvcreate -Wn -L512m -nu9.disk0 -i2 xenvg /dev/sdb /dev/sda",
-        "lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb"]
+        "lvcreate -Wn -L512m -nu9.disk0 -i1 xenvg /dev/sdb",
+    ]
 
 
 def test_no_room(tools):
@@ -179,8 +199,9 @@ def test_all_attempts_fail(tools):
 
 
 def pv(name, *, size=1000.0, free=1000.0, volumes=()):
-    return LvmPvInfo(name=name, vg_name="xenvg", size=size, free=free, attributes="a--",
-                     lv_list=volumes)
+    return LvmPvInfo(
+        name=name, vg_name="xenvg", size=size, free=free, attributes="a--", lv_list=volumes
+    )
 
 
 def test_exclusive_physical_volumes():
@@ -204,6 +225,7 @@ def test_exclusive_creation(tools):
 
 # -- verbs ------------------------------------------------------------------------
 
+
 def test_removing_may_be_repeated(tools):
     volume("u1.disk0_data").remove()
     assert tools.commands == [["lvremove", "-f", "xenvg/u1.disk0_data"]]
@@ -220,13 +242,13 @@ def test_growing_tries_to_stay_in_one_piece(tools):
     assert tools.changes() == [
         f"lvextend -L +65536k --alloc contiguous {path}",
         f"lvextend -L +65536k --alloc cling {path}",
-        f"lvextend -L +65536k --alloc normal {path}"]
+        f"lvextend -L +65536k --alloc normal {path}",
+    ]
 
 
 def test_growing_by_whole_rows_of_stripes(tools):
     volume("u2.disk0").grow(5, dry_run=True, backing_store=True)
-    assert tools.changes() == [
-        "lvextend -L +8192k --test --alloc contiguous /dev/xenvg/u2.disk0"]
+    assert tools.changes() == ["lvextend -L +8192k --test --alloc contiguous /dev/xenvg/u2.disk0"]
     volume("u2.disk0").grow(5, dry_run=True, backing_store=False)
     assert len(tools.changes()) == 1
 
@@ -261,8 +283,10 @@ def test_the_text_is_the_only_tag(tools):
     assert tools.changes() == []
     volume("u1.disk0_data").set_info("originstname+näme 2")
     path = "/dev/xenvg/u1.disk0_data"
-    assert tools.changes() == [f"lvchange --deltag originstname+web1 {path}",
-                               f"lvchange --addtag originstname+n_me_2 {path}"]
+    assert tools.changes() == [
+        f"lvchange --deltag originstname+web1 {path}",
+        f"lvchange --addtag originstname+n_me_2 {path}",
+    ]
     assert len(parse.safe_tag("x" * 500)) == 128
 
 
@@ -277,29 +301,44 @@ def test_a_new_volume_is_tagged_without_a_question(tools):
     one.create(512, owner="web2")
     one.set_info("other")
     assert [words[:2] for words in tools.commands[-2:]] == [
-        ["lvchange", "--deltag"], ["lvchange", "--addtag"]]
+        ["lvchange", "--deltag"],
+        ["lvchange", "--addtag"],
+    ]
 
 
 def test_snapshot(tools):
     assert volume("u1.disk0_data").snapshot("s1", 1024) == ("xenvg", "s1")
-    assert tools.changes() == ["lvcreate -L1024m -s -ns1 --addtag originstname+web1"
-                               " /dev/xenvg/u1.disk0_data"]
+    assert tools.changes() == [
+        "lvcreate -L1024m -s -ns1 --addtag originstname+web1 /dev/xenvg/u1.disk0_data"
+    ]
     with pytest.raises(errors.BlockDeviceError, match="has 13312 MiB free, 20000 are needed"):
         volume("u1.disk0_data").snapshot("s1", 20000)
 
 
 def test_activation_only_where_it_is_needed(tools, monkeypatch):
     active = []
-    monkeypatch.setattr(LogicalVolumeDevice, "is_block_device",
-                        lambda self: bool(active) or active.append(1))
+    monkeypatch.setattr(
+        LogicalVolumeDevice, "is_block_device", lambda self: bool(active) or active.append(1)
+    )
     volume("u2.disk0").assemble()
     volume("u2.disk0").assemble()
     assert tools.commands == [["lvchange", "-ay", "xenvg/u2.disk0"]]
 
 
-@pytest.mark.parametrize(("group", "name"), [
-    ("xenvg", "-f"), ("xenvg", "a b"), ("xenvg", ".."), ("xenvg", "x_mimage_0"), ("", "x"),
-    ("xenvg", "snapshot"), ("a/b", "x"), ("xenvg", "x_mlog"), (7, "x")])
+@pytest.mark.parametrize(
+    ("group", "name"),
+    [
+        ("xenvg", "-f"),
+        ("xenvg", "a b"),
+        ("xenvg", ".."),
+        ("xenvg", "x_mimage_0"),
+        ("", "x"),
+        ("xenvg", "snapshot"),
+        ("a/b", "x"),
+        ("xenvg", "x_mlog"),
+        (7, "x"),
+    ],
+)
 def test_wrong_names(group, name):
     with pytest.raises(errors.BlockDeviceError, match="is no name for"):
         volume(name, group)
@@ -307,12 +346,16 @@ def test_wrong_names(group, name):
 
 # -- calls ------------------------------------------------------------------------
 
+
 def test_lists_for_the_master(tools):
-    tools.outputs["lvs"] = ("  xenvg|u1|1024.00|-wi-ao----\n  xenvg|u2|512.00|-wi-------\n"
-                            "  xenvg|gone|4.00|vwi---\n")
+    tools.outputs["lvs"] = (
+        "  xenvg|u1|1024.00|-wi-ao----\n  xenvg|u2|512.00|-wi-------\n  xenvg|gone|4.00|vwi---\n"
+    )
     assert calls.vg_list() == {"xenvg": 30720, "other": 1024}
-    assert calls.lv_list(["xenvg"]) == {"xenvg/u1": ["1024.00", False, True],
-                                        "xenvg/u2": ["512.00", True, False]}
+    assert calls.lv_list(["xenvg"]) == {
+        "xenvg/u1": ["1024.00", False, True],
+        "xenvg/u2": ["512.00", True, False],
+    }
     assert tools.commands[-1] == [*argv.lv_list_argv(["xenvg"])]
     with pytest.raises(errors.StorageError, match="no name of a volume group"):
         calls.lv_list(["--config"])
@@ -325,7 +368,11 @@ def test_storage_units_when_lvm_fails(kind):
 
     with facts.use(facts.Lvm(broken)):
         assert node._storage_unit([kind, "xenvg", [True]]) == {
-            "type": kind, "name": "xenvg", "storage_free": None, "storage_size": None}
+            "type": kind,
+            "name": "xenvg",
+            "storage_free": None,
+            "storage_size": None,
+        }
 
 
 def test_lists_when_lvm_fails():
@@ -341,13 +388,20 @@ def test_sizes_of_devices(tmp_path):
     assert calls.bdev_sizes([str(tmp_path / "file"), "/nowhere", "/dev/null"]) == {}
 
 
-@pytest.mark.parametrize(("unit", "free", "size"), [
-    (["lvm-vg", "xenvg", [False]], 13312, 30720),
-    (["lvm-vg", "xenvg", [True]], 8192, 30720),
-    (["lvm-vg", "nowhere", [False]], None, None),
-    (["lvm-pv", "xenvg", [False]], 0, 0),
-    (["lvm-pv", "xenvg", [True]], 1, 4),
-])
+@pytest.mark.parametrize(
+    ("unit", "free", "size"),
+    [
+        (["lvm-vg", "xenvg", [False]], 13312, 30720),
+        (["lvm-vg", "xenvg", [True]], 8192, 30720),
+        (["lvm-vg", "nowhere", [False]], None, None),
+        (["lvm-pv", "xenvg", [False]], 0, 0),
+        (["lvm-pv", "xenvg", [True]], 1, 4),
+    ],
+)
 def test_storage_units(tools, unit, free, size):
     assert node._storage_unit(unit) == {
-        "type": unit[0], "name": unit[1], "storage_free": free, "storage_size": size}
+        "type": unit[0],
+        "name": unit[1],
+        "storage_free": free,
+        "storage_size": size,
+    }

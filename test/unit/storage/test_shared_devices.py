@@ -26,35 +26,53 @@ def disk(dev_type, *logical_id, size=100, **fields):
 
 # -- rbd --------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("file", "read", "expected"), [
-    ("json_output_ok.txt", rbd.parse_mapped, "/dev/rbd3"),
-    ("json_output_empty.txt", rbd.parse_mapped, None),
-    ("json_output_no_matches.txt", rbd.parse_mapped, None),
-    ("plain_output_new_ok.txt", rbd.parse_mapped_plain, "/dev/rbd3"),
-    ("plain_output_new_empty.txt", rbd.parse_mapped_plain, None),
-    ("plain_output_new_no_matches.txt", rbd.parse_mapped_plain, None),
-    ("plain_output_old_ok.txt", rbd.parse_mapped_plain, "/dev/rbd3"),
-    ("plain_output_old_empty.txt", rbd.parse_mapped_plain, None),
-    ("plain_output_old_no_matches.txt", rbd.parse_mapped_plain, None),
-])
+
+@pytest.mark.parametrize(
+    ("file", "read", "expected"),
+    [
+        ("json_output_ok.txt", rbd.parse_mapped, "/dev/rbd3"),
+        ("json_output_empty.txt", rbd.parse_mapped, None),
+        ("json_output_no_matches.txt", rbd.parse_mapped, None),
+        ("plain_output_new_ok.txt", rbd.parse_mapped_plain, "/dev/rbd3"),
+        ("plain_output_new_empty.txt", rbd.parse_mapped_plain, None),
+        ("plain_output_new_no_matches.txt", rbd.parse_mapped_plain, None),
+        ("plain_output_old_ok.txt", rbd.parse_mapped_plain, "/dev/rbd3"),
+        ("plain_output_old_empty.txt", rbd.parse_mapped_plain, None),
+        ("plain_output_old_no_matches.txt", rbd.parse_mapped_plain, None),
+    ],
+)
 def test_mapped_images(file, read, expected):
     assert read((DATA / file).read_text(), "rbd", NAME) == expected
 
 
-@pytest.mark.parametrize(("file", "read"), [
-    ("json_output_extra_matches.txt", rbd.parse_mapped),
-    ("plain_output_new_extra_matches.txt", rbd.parse_mapped_plain),
-    ("plain_output_old_extra_matches.txt", rbd.parse_mapped_plain),
-    ("output_invalid.txt", rbd.parse_mapped),
-    ("output_invalid.txt", rbd.parse_mapped_plain)])
+@pytest.mark.parametrize(
+    ("file", "read"),
+    [
+        ("json_output_extra_matches.txt", rbd.parse_mapped),
+        ("plain_output_new_extra_matches.txt", rbd.parse_mapped_plain),
+        ("plain_output_old_extra_matches.txt", rbd.parse_mapped_plain),
+        ("output_invalid.txt", rbd.parse_mapped),
+        ("output_invalid.txt", rbd.parse_mapped_plain),
+    ],
+)
 def test_mapped_images_that_make_no_sense(file, read):
     with pytest.raises(errors.ParseError):
         read((DATA / file).read_text(), "rbd", NAME)
 
 
 def test_newer_list_of_mapped_images():
-    text = json.dumps([{"id": "0", "pool": "p", "namespace": "", "name": NAME, "snap": "-",
-                        "device": "/dev/rbd0"}])
+    text = json.dumps(
+        [
+            {
+                "id": "0",
+                "pool": "p",
+                "namespace": "",
+                "name": NAME,
+                "snap": "-",
+                "device": "/dev/rbd0",
+            }
+        ]
+    )
     assert rbd.parse_mapped(text, "p", NAME) == "/dev/rbd0"
 
 
@@ -78,8 +96,9 @@ class Ceph:
         elif verb in ("map", "unmap"):
             self.mapped = verb == "map"
         elif verb == "showmapped":
-            out = json.dumps([{"pool": "pool1", "name": "img", "device": "/dev/rbd7"}]
-                             if self.mapped else [])
+            out = json.dumps(
+                [{"pool": "pool1", "name": "img", "device": "/dev/rbd7"}] if self.mapped else []
+            )
         elif verb == "info" and self.size is None:
             code, out = 2, "rbd: error opening image img: (2) No such file or directory"
         elif verb == "info":
@@ -121,16 +140,22 @@ def test_life_of_an_image(ceph):
     one.shutdown()
     one.remove()
     assert ceph.changes() == [
-        "rbd create -p pool1 img --size 100", "rbd map -p pool1 img",
-        "rbd resize -p pool1 img --size 120", "rbd unmap /dev/rbd7", "rbd rm -p pool1 img"]
+        "rbd create -p pool1 img --size 100",
+        "rbd map -p pool1 img",
+        "rbd resize -p pool1 img --size 120",
+        "rbd unmap /dev/rbd7",
+        "rbd rm -p pool1 img",
+    ]
 
 
 def test_user_of_an_image(ceph):
     one = image(**{"user-id": "vm"})
     one.create(1)
     one.assemble()
-    assert ceph.changes() == ["rbd create -p pool1 img --size 1 --id vm",
-                              "rbd map -p pool1 img --id vm"]
+    assert ceph.changes() == [
+        "rbd create -p pool1 img --size 1 --id vm",
+        "rbd map -p pool1 img --id vm",
+    ]
 
 
 def test_image_without_the_kernel(ceph):
@@ -147,6 +172,7 @@ def test_image_with_a_bad_name():
 
 
 # -- gluster ----------------------------------------------------------------------
+
 
 @pytest.fixture
 def volume(tmp_path, monkeypatch):
@@ -167,8 +193,14 @@ def volume(tmp_path, monkeypatch):
 
 
 def file_on_gluster(path="ganeti/u1.gluster.disk0", **params):
-    return storage.device(disk("gluster", "loop", path, params={
-        "host": "192.0.2.7", "port": 24007, "volume": "gv0", **params}))
+    return storage.device(
+        disk(
+            "gluster",
+            "loop",
+            path,
+            params={"host": "192.0.2.7", "port": 24007, "volume": "gv0", **params},
+        )
+    )
 
 
 def test_nothing_beside_a_file_on_gluster_is_ours(volume):
@@ -201,9 +233,11 @@ def test_life_of_a_file_on_gluster(volume):
 def test_gluster_without_the_kernel(volume):
     assert file_on_gluster().uri("kvm") is None
     assert file_on_gluster(access="userspace").uri("kvm") == (
-        "gluster://192.0.2.7:24007/gv0/ganeti/u1.gluster.disk0")
+        "gluster://192.0.2.7:24007/gv0/ganeti/u1.gluster.disk0"
+    )
     assert file_on_gluster(access="userspace", host="2001:db8::1").uri("kvm") == (
-        "gluster://[2001:db8::1]:24007/gv0/ganeti/u1.gluster.disk0")
+        "gluster://[2001:db8::1]:24007/gv0/ganeti/u1.gluster.disk0"
+    )
 
 
 @pytest.mark.parametrize("path", ["/abs", "../up", "a/../../b", "a//b"])
@@ -213,6 +247,7 @@ def test_path_outside_of_the_volume(volume, path):
 
 
 # -- blockdev ---------------------------------------------------------------------
+
 
 def test_device_of_the_administrator(tmp_path, monkeypatch):
     monkeypatch.setattr(blockdev, "ROOT", f"{tmp_path}/")
@@ -228,14 +263,17 @@ def test_device_of_the_administrator(tmp_path, monkeypatch):
         one.grow(1, dry_run=False, backing_store=True)
 
 
-@pytest.mark.parametrize("logical_id", [
-    ("manual", "/dev/sda"), ("manual", "/dev/disk/../sda"), ("auto", "/dev/disk/x"), ("manual",)])
+@pytest.mark.parametrize(
+    "logical_id",
+    [("manual", "/dev/sda"), ("manual", "/dev/disk/../sda"), ("auto", "/dev/disk/x"), ("manual",)],
+)
 def test_devices_that_may_not_be_adopted(logical_id):
     with pytest.raises(errors.BlockDeviceError, match="u1"):
         storage.device(disk("blockdev", *logical_id))
 
 
 # -- external providers -----------------------------------------------------------
+
 
 @pytest.fixture
 def shop(tmp_path):
@@ -245,11 +283,13 @@ def shop(tmp_path):
         top.mkdir(parents=True)
         told = 'env | grep -E "^(VOL|EXTP)_" | sort | tr "\\n" " "'
         note = f'echo "${{0##*/}} $({told})" >>{top}/log; file=$EXTP_DIR/$VOL_NAME'
-        bodies = {"attach": f"{note}; [ -e $file ] || exit 1; echo $file; echo kvm:file:$VOL_NAME",
-                  "create": f"{note}; truncate -s ${{VOL_SIZE}}M $EXTP_DIR/$VOL_NAME",
-                  "remove": f"{note}; rm -f $EXTP_DIR/$VOL_NAME",
-                  "grow": f"{note}; truncate -s ${{VOL_NEW_SIZE}}M $EXTP_DIR/$VOL_NAME",
-                  "verify": '[ "$EXTP_DIR" != /wrong ] || { echo "no such shelf"; exit 1; }'}
+        bodies = {
+            "attach": f"{note}; [ -e $file ] || exit 1; echo $file; echo kvm:file:$VOL_NAME",
+            "create": f"{note}; truncate -s ${{VOL_SIZE}}M $EXTP_DIR/$VOL_NAME",
+            "remove": f"{note}; rm -f $EXTP_DIR/$VOL_NAME",
+            "grow": f"{note}; truncate -s ${{VOL_NEW_SIZE}}M $EXTP_DIR/$VOL_NAME",
+            "verify": '[ "$EXTP_DIR" != /wrong ] || { echo "no such shelf"; exit 1; }',
+        }
         for script in provider.REQUIRED:
             path = top / script
             path.write_text(f"#!/bin/sh\n{bodies.get(script, note)}\n")
@@ -286,7 +326,8 @@ def test_life_of_a_volume(shop):
         f"setinfo {base} VOL_METADATA=a_text {told} VOL_UUID=u1",
         f"grow {base} {told} VOL_NEW_SIZE=102 VOL_SIZE=100 VOL_UUID=u1",
         f"detach {base} {told} VOL_UUID=u1",
-        f"remove {base} {told} VOL_UUID=u1"]
+        f"remove {base} {told} VOL_UUID=u1",
+    ]
     # Once for each time its device was not known, not for each question.
     assert sum(line.startswith("attach") for line in lines) == 3
     logs = os.listdir(paths.current().log_extstorage_dir)
@@ -298,7 +339,8 @@ def test_life_of_a_volume(shop):
 def test_the_provider_is_told_how_its_snapshot_is_called(shop):
     script = shop / "snapshot"
     script.write_text(
-        f"#!/bin/sh\necho $VOL_NAME $VOL_SNAPSHOT_NAME $VOL_SNAPSHOT_SIZE >{shop}/took\n")
+        f"#!/bin/sh\necho $VOL_NAME $VOL_SNAPSHOT_NAME $VOL_SNAPSHOT_SIZE >{shop}/took\n"
+    )
     script.chmod(0o755)
     one = in_shop(shop)
     one.create(3)
@@ -353,9 +395,13 @@ def test_finding_providers(shop):
         provider.find("../shop")
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("/dev/x\n", ("/dev/x", {})),
-    ("\nkvm:rbd:a/b\nxen-pvm:phy:/x\n", ("", {"kvm": "rbd:a/b", "xen-pvm": "phy:/x"}))])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/dev/x\n", ("/dev/x", {})),
+        ("\nkvm:rbd:a/b\nxen-pvm:phy:/x\n", ("", {"kvm": "rbd:a/b", "xen-pvm": "phy:/x"})),
+    ],
+)
 def test_output_of_attach(text, expected):
     assert ext.parse_attach(text) == expected
 
@@ -364,5 +410,3 @@ def test_output_of_attach(text, expected):
 def test_output_of_attach_that_makes_no_sense(text):
     with pytest.raises(errors.ParseError):
         ext.parse_attach(text)
-
-

@@ -32,13 +32,15 @@ def root(tmp_path: Path) -> Iterator[Path]:
 
 def device(name: str = "disk0", template: str = "file") -> BlockDevice:
     return storage.device(
-        Disk(dev_type=template, logical_id=("loop", f"{DIRECTORY}/{name}"), size=4, uuid="u"))
+        Disk(dev_type=template, logical_id=("loop", f"{DIRECTORY}/{name}"), size=4, uuid="u")
+    )
 
 
 @pytest.fixture
 def cannot_share(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_args: object) -> int:
         raise OSError(errno.EOPNOTSUPP, "no")
+
     monkeypatch.setattr(fcntl, "ioctl", refuse)
 
 
@@ -52,6 +54,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         os.ftruncate(writing, max(os.fstat(writing).st_size, os.fstat(reading).st_size))
         os.pwrite(writing, os.pread(reading, os.fstat(reading).st_size, 0), 0)
         return 0
+
     monkeypatch.setattr(fcntl, "ioctl", clone)
     return asked
 
@@ -93,16 +96,16 @@ def test_a_file_system_which_can_share(root: Path, shares: list[tuple[int, int]]
     assert (root / "disk0.snap.a").read_bytes() == b"x" * 100
 
 
-
-
 def test_a_failing_copy_leaves_nothing(
-        root: Path, cannot_share: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    root: Path, cannot_share: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = device()
     one.create(4)
     (root / "disk0").write_bytes(b"x" * 5)
 
     def full(*_args: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
+
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(errors.BlockDeviceError, match="cannot make a snapshot: No space left"):
         one.keep("a", 0, at_rest=True)
@@ -120,14 +123,34 @@ def test_a_snapshot_is_not_overwritten(root: Path, cannot_share: None) -> None:
 
 
 def test_only_what_has_a_good_name_is_a_snapshot(root: Path) -> None:
-    for name in ("disk0", "disk0~", "disk0.snap", "disk0.snap.", "disk0.snap.a b", "disk0.snap.a",
-                 "disk0.snap.b~", "disk0.snap.c", "disk0.snap.c~", "disk01.snap.d", "other"):
+    for name in (
+        "disk0",
+        "disk0~",
+        "disk0.snap",
+        "disk0.snap.",
+        "disk0.snap.a b",
+        "disk0.snap.a",
+        "disk0.snap.b~",
+        "disk0.snap.c",
+        "disk0.snap.c~",
+        "disk01.snap.d",
+        "other",
+    ):
         (root / name).touch()
     assert [(found.name, found.usable) for found in device().kept()] == [
-        ("a", True), ("b", False), ("c", True)]
+        ("a", True),
+        ("b", False),
+        ("c", True),
+    ]
     device().remove()
     assert sorted(os.listdir(root)) == [
-        "disk0.snap", "disk0.snap.", "disk0.snap.a b", "disk01.snap.d", "disk0~", "other"]
+        "disk0.snap",
+        "disk0.snap.",
+        "disk0.snap.a b",
+        "disk01.snap.d",
+        "disk0~",
+        "other",
+    ]
 
 
 def test_removing_one_leaves_the_others(root: Path) -> None:
@@ -174,8 +197,9 @@ def test_a_hole_replaces_what_was_there(tmp_path: Path, cannot_share: None) -> N
 
 
 @pytest.mark.parametrize("only_changes", [False, True])
-def test_only_what_differs_is_written(tmp_path: Path, cannot_share: None, only_changes: bool,
-                                      monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_differs_is_written(
+    tmp_path: Path, cannot_share: None, only_changes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = tmp_path / "a", tmp_path / "b"
     source.write_bytes(b"s" * (3 * MIB) + b"end")
     target.write_bytes(b"s" * MIB + b"t" * MIB + b"s" * MIB + b"xxx")
@@ -184,6 +208,7 @@ def test_only_what_differs_is_written(tmp_path: Path, cannot_share: None, only_c
     def write(descriptor: int, data: bytes, offset: int) -> int:
         written.append(offset)
         return real(descriptor, data, offset)
+
     monkeypatch.setattr(os, "pwrite", write)
     content.copy(str(source), str(target), 3 * MIB + 3, only_changes=only_changes)
     assert target.read_bytes() == source.read_bytes()
@@ -191,7 +216,8 @@ def test_only_what_differs_is_written(tmp_path: Path, cannot_share: None, only_c
 
 
 def test_files_share_only_what_is_as_long_as_it_should(
-        tmp_path: Path, shares: list[tuple[int, int]]) -> None:
+    tmp_path: Path, shares: list[tuple[int, int]]
+) -> None:
     source, target = tmp_path / "a", tmp_path / "b"
     source.write_bytes(b"s" * 20)
     target.write_bytes(b"t" * 30)
@@ -204,6 +230,7 @@ def test_files_share_only_what_is_as_long_as_it_should(
 def test_an_error_of_sharing_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_args: object) -> int:
         raise OSError(errno.EIO, "Input/output error")
+
     monkeypatch.setattr(fcntl, "ioctl", broken)
     (tmp_path / "a").touch()
     (tmp_path / "b").touch()
@@ -260,13 +287,17 @@ def volume(name: str) -> LogicalVolumeDevice:
 def test_the_command() -> None:
     assert " ".join(argv.snapshots_argv()) == (
         "lvs --noheadings --separator=| --units=k --nosuffix"
-        " -ovg_name,lv_name,origin,origin_size,lv_attr,lv_time")
+        " -ovg_name,lv_name,origin,origin_size,lv_attr,lv_time"
+    )
 
 
 def test_only_what_lvm_calls_a_snapshot_of_it_counts(tools: Tools) -> None:
     found = volume("u1.disk0").kept()
     assert [(one.name, one.usable) for one in found] == [
-        ("a", True), ("full", False), ("torn", False)]
+        ("a", True),
+        ("full", False),
+        ("torn", False),
+    ]
     assert found[0].size_bytes == 1 << 30
     # Both in the same second; the third in a format of the administrator.
     assert [one.made for one in found] == [1795256100.0, 1795256100.0, None]
@@ -276,17 +307,25 @@ def test_only_what_lvm_calls_a_snapshot_of_it_counts(tools: Tools) -> None:
 def test_it_is_made_beside_its_volume(tools: Tools) -> None:
     volume("u1.disk0").keep("b", 1038, at_rest=False)
     assert tools.commands[-1] == [
-        "lvcreate", "-L1038m", "-s", "-nu1.disk0.snap.b", "--addtag", "originstname+web1",
-        "/dev/xenvg/u1.disk0"]
+        "lvcreate",
+        "-L1038m",
+        "-s",
+        "-nu1.disk0.snap.b",
+        "--addtag",
+        "originstname+web1",
+        "/dev/xenvg/u1.disk0",
+    ]
     with pytest.raises(errors.BlockDeviceError, match="no room for a snapshot"):
         volume("u1.disk0").keep("c", 20000, at_rest=False)
 
 
 def test_an_inactive_volume_is_activated_first(
-        tools: Tools, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools: Tools, monkeypatch: pytest.MonkeyPatch
+) -> None:
     active: list[int] = []
-    monkeypatch.setattr(LogicalVolumeDevice, "is_block_device",
-                        lambda self: bool(active) or active.append(1))
+    monkeypatch.setattr(
+        LogicalVolumeDevice, "is_block_device", lambda self: bool(active) or active.append(1)
+    )
     volume("u2.disk0").keep("b", 1038, at_rest=True)
     changes = [words[0] for words in tools.commands if words[0] not in ("lvs", "vgs")]
     assert changes == ["lvchange", "lvcreate"]
@@ -311,9 +350,18 @@ def test_removing_a_volume_is_told_not_to_ask_about_its_snapshots(tools: Tools) 
     assert tools.commands == [["lvremove", "-f", "xenvg/u1.disk0"]]
 
 
-@pytest.mark.parametrize(("attributes", "usable"), [
-    ("swi-a-s---", True), ("swi-aos---", True), ("swi---s---", True), ("swi-I-s---", False),
-    ("swi-S-s---", False), ("Swi-a-s---", False), ("swi-a-s-p-", False)])
+@pytest.mark.parametrize(
+    ("attributes", "usable"),
+    [
+        ("swi-a-s---", True),
+        ("swi-aos---", True),
+        ("swi---s---", True),
+        ("swi-I-s---", False),
+        ("swi-S-s---", False),
+        ("Swi-a-s---", False),
+        ("swi-a-s-p-", False),
+    ],
+)
 def test_usable(attributes: str, usable: bool) -> None:
     (one,) = parse.parse_snapshots(f"vg|lv|[origin]|4.00|{attributes}|\n").values()
     assert (one.usable, one.origin, one.made) == (usable, "origin", None)

@@ -14,8 +14,7 @@ from ganeti.utils.process import Completed
 
 PVS = "  /dev/sda3|9996.00|4096.00|5900.00|a--\n  /dev/sdb1|100.00|0|100.00|u--\n"
 VGS = "  xenvg|10096.00|6000.00\n"
-LVS = ("  disk0|1024.00|/dev/sda3(0)|xenvg\n"
-       "  disk1|2048.00|/dev/sda3(256),/dev/sdb1(0)|xenvg\n")
+LVS = "  disk0|1024.00|/dev/sda3(0)|xenvg\n  disk1|2048.00|/dev/sda3(256),/dev/sdb1(0)|xenvg\n"
 
 
 class Programs:
@@ -39,8 +38,18 @@ def test_physical_volumes():
     run = Programs(pvs=(0, PVS))
     rows = units.list_units("lvm-pv", [], None, units.FIELDS, run)
     assert rows == [["/dev/sda3", 9996, 4096, 5900, True], ["/dev/sdb1", 100, 0, 100, False]]
-    assert run.seen == [["pvs", "--noheadings", "--units=m", "--nosuffix", "--separator", "|",
-                         "--options", "pv_name,pv_size,pv_used,pv_free,pv_attr"]]
+    assert run.seen == [
+        [
+            "pvs",
+            "--noheadings",
+            "--units=m",
+            "--nosuffix",
+            "--separator",
+            "|",
+            "--options",
+            "pv_name,pv_size,pv_used,pv_free,pv_attr",
+        ]
+    ]
 
 
 def test_volume_groups():
@@ -53,7 +62,8 @@ def test_logical_volumes_have_a_row_for_each_device():
     assert units.volumes(Programs(lvs=(0, LVS))) == [
         {"name": "disk0", "size": 1024, "vg": "xenvg", "dev": "/dev/sda3"},
         {"name": "disk1", "size": 2048, "vg": "xenvg", "dev": "/dev/sda3"},
-        {"name": "disk1", "size": 2048, "vg": "xenvg", "dev": "/dev/sdb1"}]
+        {"name": "disk1", "size": 2048, "vg": "xenvg", "dev": "/dev/sdb1"},
+    ]
 
 
 @pytest.mark.parametrize("text", ["xenvg|1", "xenvg|a|b", "no volume groups found"])
@@ -77,7 +87,8 @@ def test_directories(tmp_path):
         os.makedirs(tmp_path / "srv/disks/inst")
         (tmp_path / "srv/disks/inst/d0").write_bytes(b"x" * (3 << 20))
         [[name, size, used, free, allocatable]] = storage_units.storage_list(
-            "file", [["/srv/disks"]], None, list(units.FIELDS))
+            "file", [["/srv/disks"]], None, list(units.FIELDS)
+        )
         assert name == "/srv/disks"
         assert used == 3
         assert size >= free >= 0
@@ -102,10 +113,16 @@ def test_closing_a_physical_volume(allowed, letter):
     assert run.seen == [["pvchange", "--allocatable", letter, "/dev/sda3"]]
 
 
-@pytest.mark.parametrize(("kind", "name", "changes"), [
-    ("lvm-vg", "xenvg", {"allocatable": True}), ("lvm-pv", "/dev/sda3", {}),
-    ("lvm-pv", "/dev/sda3", {"size": 3}), ("lvm-pv", "/dev/sda3", {"allocatable": "yes"}),
-    ("lvm-pv", "--all", {"allocatable": True})])
+@pytest.mark.parametrize(
+    ("kind", "name", "changes"),
+    [
+        ("lvm-vg", "xenvg", {"allocatable": True}),
+        ("lvm-pv", "/dev/sda3", {}),
+        ("lvm-pv", "/dev/sda3", {"size": 3}),
+        ("lvm-pv", "/dev/sda3", {"allocatable": "yes"}),
+        ("lvm-pv", "--all", {"allocatable": True}),
+    ],
+)
 def test_what_cannot_be_changed(kind, name, changes):
     with pytest.raises(errors.StorageError):
         units.modify(kind, name, changes, Programs())
@@ -114,16 +131,20 @@ def test_what_cannot_be_changed(kind, name, changes):
 def test_repair_forces_only_when_needed():
     good = Programs(vgreduce=(0, "  Wrote out consistent volume group xenvg"))
     units.execute("lvm-vg", "xenvg", units.FIX_CONSISTENCY, good)
-    assert good.seen == [["vgreduce", "--removemissing", "xenvg"],
-                         ["vgs", "--noheadings", "--nosuffix", "xenvg"]]
+    assert good.seen == [
+        ["vgreduce", "--removemissing", "xenvg"],
+        ["vgs", "--noheadings", "--nosuffix", "xenvg"],
+    ]
     stubborn = Programs(vgreduce=(0, "  There are still partial LVs"))
     units.execute("lvm-vg", "xenvg", units.FIX_CONSISTENCY, stubborn)
     assert ["vgreduce", "--removemissing", "--force", "xenvg"] in stubborn.seen
 
 
 def test_repair_that_does_not_help():
-    run = Programs(vgreduce=(0, "Wrote out consistent volume group"),
-                   vgs=(0, "Couldn't find device with uuid x"))
+    run = Programs(
+        vgreduce=(0, "Wrote out consistent volume group"),
+        vgs=(0, "Couldn't find device with uuid x"),
+    )
     with pytest.raises(errors.StorageError, match="still lacks"):
         units.execute("lvm-vg", "xenvg", units.FIX_CONSISTENCY, run)
     for kind, operation in (("lvm-pv", units.FIX_CONSISTENCY), ("lvm-vg", "shrink")):

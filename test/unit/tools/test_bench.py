@@ -75,6 +75,7 @@ def test_lists_are_measured_with_commands_that_exist() -> None:
     from ganeti.client import PROGRAMS
     from ganeti.tools import bench_query
     from ganeti.tools.completion import tables
+
     programs = {program.name: program for program in tables.load()}
     assert {name for name, _ in bench_query.FIRST_REQUESTS} == set(PROGRAMS)
     assert all(programs[name].find(command) for name, command in bench_query.FIRST_REQUESTS)

@@ -20,8 +20,10 @@ from ganeti.utils import x509
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpLab]:
     pem = tmp_path / "rapi.pem"
     pem.write_text(x509.create_self_signed())
-    found = HttpLab(lambda: RestApplication(busy_master(), Users(str(tmp_path / "users"))),
-                    tls=x509.plain_server_context(str(pem)))
+    found = HttpLab(
+        lambda: RestApplication(busy_master(), Users(str(tmp_path / "users"))),
+        tls=x509.plain_server_context(str(pem)),
+    )
     monkeypatch.setattr(bench_rapi.Connection.__init__, "__defaults__", (found.port,))
     yield found
     found.close()

@@ -83,8 +83,12 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _commands_with_tags(place: Path) -> None:
     """Commands which answer as the real ones do, and a socket as sign of a master."""
-    for name, tags in (("instance", ["env:prod", "owner:al"]), ("node", ["rack:1"]),
-                       ("group", []), ("network", ["env:prod"])):
+    for name, tags in (
+        ("instance", ["env:prod", "owner:al"]),
+        ("node", ["rack:1"]),
+        ("group", []),
+        ("network", ["env:prod"]),
+    ):
         path = place / "bin" / f"gnt-{name}"
         path.parent.mkdir(exist_ok=True)
         answer = json.dumps([{"tags": tags}, {"tags": []}], indent=2)
@@ -104,8 +108,25 @@ def _commands_with_tags(place: Path) -> None:
 
 CASES = [
     (["m"], ["move", "mv"]),
-    ([""], ["move", "list", "list-fields", "watch", "join", "power", "read", "version",
-            "add-tags", "remove-tags", "search-tags", "mv", "--help", "--version"]),
+    (
+        [""],
+        [
+            "move",
+            "list",
+            "list-fields",
+            "watch",
+            "join",
+            "power",
+            "read",
+            "version",
+            "add-tags",
+            "remove-tags",
+            "search-tags",
+            "mv",
+            "--help",
+            "--version",
+        ],
+    ),
     (["move", "web"], ["web1.example.com", "web2.example.com"]),
     (["mv", "d"], ["db"]),
     (["move", "db", "n"], ["node1", "node2"]),
@@ -153,15 +174,16 @@ CASES = [
 def ask(place: Path, *words: str) -> list[str]:
     """What the program answers, line for line."""
     done = process.run(
-        [str(place / "gnt-complete"), "/some/where/gnt-instance", *words], timeout_s=PATIENCE_S,
-        env=environment(place))
+        [str(place / "gnt-complete"), "/some/where/gnt-instance", *words],
+        timeout_s=PATIENCE_S,
+        env=environment(place),
+    )
     assert done.stderr == ""
     return done.stdout.splitlines()
 
 
 def environment(place: Path) -> dict[str, str]:
-    return {"GANETI_ROOTDIR": str(place / "root"),
-            "PATH": f"{place / 'bin'}:{os.environ['PATH']}"}
+    return {"GANETI_ROOTDIR": str(place / "root"), "PATH": f"{place / 'bin'}:{os.environ['PATH']}"}
 
 
 @pytest.mark.programs
@@ -181,8 +203,11 @@ def test_meanings_and_instructions(place: Path) -> None:
 
 @pytest.mark.programs
 def test_jobs_are_asked_of_the_queue_directory_only(place: Path, tmp_path: Path) -> None:
-    done = process.run([str(place / "gnt-complete"), "gnt-instance", "watch", ""],
-                       timeout_s=PATIENCE_S, env={"GANETI_ROOTDIR": str(tmp_path)})
+    done = process.run(
+        [str(place / "gnt-complete"), "gnt-instance", "watch", ""],
+        timeout_s=PATIENCE_S,
+        env={"GANETI_ROOTDIR": str(tmp_path)},
+    )
     assert (done.stdout, done.stderr) == ("", "")
 
 
@@ -197,15 +222,22 @@ def test_kinds_of_the_real_tables() -> None:
     programs = {program.name: program for program in tables.load()}
     node = programs["gnt-node"]
     listing = node.commands["list"]
-    (fields,) = [tables.option_kind(node, listing, option) for option in listing.options
-                 if option.completion == "fields"]
+    (fields,) = [
+        tables.option_kind(node, listing, option)
+        for option in listing.options
+        if option.completion == "fields"
+    ]
     assert fields.startswith(",") and {"name", "mfree", "all", "json"} <= set(fields[1:].split())
     assert tables.argument_kinds(node, listing) == ["node*"]
     jobs = programs["gnt-job"]
     assert tables.argument_kinds(jobs, jobs.commands["info"]) == ["jobid*"]
     locks = programs["gnt-debug"]
-    assert tables.field_names(locks, locks.commands["locks"]) == ["mode", "name", "owner",
-                                                                  "pending"]
+    assert tables.field_names(locks, locks.commands["locks"]) == [
+        "mode",
+        "name",
+        "owner",
+        "pending",
+    ]
 
 
 @pytest.mark.programs
@@ -215,8 +247,7 @@ def test_the_real_tables(tmp_path: Path) -> None:
     check = f"source {tmp_path}/bash; complete -p {' '.join(PROGRAMS)}"
     done = process.run(["bash", "-c", check], timeout_s=PATIENCE_S)
     assert done.stdout.count("_ganeti_complete") == len(PROGRAMS)
-    done = process.run([str(tmp_path / "gnt-complete"), "gnt-cluster", "ver"],
-                       timeout_s=PATIENCE_S)
+    done = process.run([str(tmp_path / "gnt-complete"), "gnt-cluster", "ver"], timeout_s=PATIENCE_S)
     assert {"verify", "version"} <= {line.partition("\t")[0] for line in done.stdout.splitlines()}
 
 
@@ -229,19 +260,22 @@ def need(shell: str) -> None:
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize(("line", "replies"), [
-    ("gnt-instance m", ["move", "mv"]),
-    ("gnt-instance mv web", ["web1.example.com", "web2.example.com"]),
-    # bash puts back what stands before an equals sign or a colon.
-    ("gnt-instance move --mode=n", ["non-live"]),
-    ("gnt-instance move -n node1:no", ["node1", "node2"]),
-    ("gnt-instance list -o name,oper_r", ["name,oper_ram"]),
-    ("gnt-instance move -B memory=1g,vc", ["1g,vcpus="]),
-    ("gnt-instance watch ", ["12", "7"]),
-    ("gnt-instance read some", ["some-file"]),
-    ("gnt-instance version ", []),
-    ("gnt-instance remove-tags web1.example.com owner:", ["al"]),
-])
+@pytest.mark.parametrize(
+    ("line", "replies"),
+    [
+        ("gnt-instance m", ["move", "mv"]),
+        ("gnt-instance mv web", ["web1.example.com", "web2.example.com"]),
+        # bash puts back what stands before an equals sign or a colon.
+        ("gnt-instance move --mode=n", ["non-live"]),
+        ("gnt-instance move -n node1:no", ["node1", "node2"]),
+        ("gnt-instance list -o name,oper_r", ["name,oper_ram"]),
+        ("gnt-instance move -B memory=1g,vc", ["1g,vcpus="]),
+        ("gnt-instance watch ", ["12", "7"]),
+        ("gnt-instance read some", ["some-file"]),
+        ("gnt-instance version ", []),
+        ("gnt-instance remove-tags web1.example.com owner:", ["al"]),
+    ],
+)
 def test_bash(place: Path, line: str, replies: list[str]) -> None:
     script = f"""
         set -u
@@ -251,29 +285,33 @@ def test_bash(place: Path, line: str, replies: list[str]) -> None:
         _ganeti_complete gnt-instance
         [ ${{#COMPREPLY[@]}} -eq 0 ] || printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = process.run(["bash", "-c", script], timeout_s=PATIENCE_S,
-                       env=environment(place))
+    done = process.run(["bash", "-c", script], timeout_s=PATIENCE_S, env=environment(place))
     assert done.stderr == ""
     assert done.stdout.splitlines() == replies
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize(("line", "offered"), [
-    ("gnt-instance wat", ["watch\tWatch"]),
-    ("gnt-instance mv web", ["web1.example.com", "web2.example.com"]),
-    ("gnt-instance move --mode=n", ["--mode=non-live"]),
-    ("gnt-instance move -n node1:no", ["node1:node1", "node1:node2"]),
-    ("gnt-instance list -o name,oper_r", ["name,oper_ram"]),
-    ("gnt-instance read some", ["some-file"]),
-    ("gnt-instance version ", []),
-    ("gnt-instance remove-tags web1.example.com ow", ["owner:al"]),
-])
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("gnt-instance wat", ["watch\tWatch"]),
+        ("gnt-instance mv web", ["web1.example.com", "web2.example.com"]),
+        ("gnt-instance move --mode=n", ["--mode=non-live"]),
+        ("gnt-instance move -n node1:no", ["node1:node1", "node1:node2"]),
+        ("gnt-instance list -o name,oper_r", ["name,oper_ram"]),
+        ("gnt-instance read some", ["some-file"]),
+        ("gnt-instance version ", []),
+        ("gnt-instance remove-tags web1.example.com ow", ["owner:al"]),
+    ],
+)
 def test_fish(place: Path, line: str, offered: list[str]) -> None:
     need("fish")
     script = f"cd {shlex.quote(str(place))}; source ./fish; complete -C {shlex.quote(line)}"
     done = process.run(
-        ["fish", "--no-config", "-c", script], timeout_s=PATIENCE_S,
-        env={**environment(place), "HOME": str(place)})
+        ["fish", "--no-config", "-c", script],
+        timeout_s=PATIENCE_S,
+        env={**environment(place), "HOME": str(place)},
+    )
     assert done.stderr == ""
     assert sorted(done.stdout.splitlines()) == sorted(offered)
 
@@ -291,17 +329,20 @@ def test_zsh(place: Path, tmp_path: Path) -> None:
         ("gnt-instance list -o name,oper_r", "gnt-instance list -o name,oper_ram"),
         ("gnt-instance move -B vc", "gnt-instance move -B vcpus="),
         ("gnt-instance version x", "gnt-instance version x"),
-        ("gnt-instance remove-tags web1.example.com ow",
-         "gnt-instance remove-tags web1.example.com owner:al "),
+        (
+            "gnt-instance remove-tags web1.example.com ow",
+            "gnt-instance remove-tags web1.example.com owner:al ",
+        ),
     ]
     seen = tmp_path / "seen"
     (tmp_path / ".zshrc").write_text(
         f"fpath=({shlex.quote(str(place))} $fpath)\n"
         "autoload -U compinit && compinit -u -D\n"
         "unsetopt beep; PROMPT='ready> '\n"
-        f"show() {{ print -r -- \"<$BUFFER>\" >>{shlex.quote(str(seen))}; BUFFER= }}\n"
+        f'show() {{ print -r -- "<$BUFFER>" >>{shlex.quote(str(seen))}; BUFFER= }}\n'
         "zle -N show; bindkey '^X' show\n"
-        f"print ready >>{shlex.quote(str(seen))}\n")
+        f"print ready >>{shlex.quote(str(seen))}\n"
+    )
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(ZDOTDIR=str(tmp_path), TERM="dumb", **environment(place))

@@ -33,8 +33,9 @@ def test_it_asks_and_measures(asked: list[int], capsys: pytest.CaptureFixture[st
     assert "master: 1 (serial 3)\n" in out and "7 pings in " in out
 
 
-def test_an_error_shows_in_the_exit_code(asked: list[int],
-                                         capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_error_shows_in_the_exit_code(
+    asked: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     argv = ["--hmac", "no configuration", "-a", "127.0.0.1", "-r", "0"]
     assert confd_client.main(argv) == 1
     assert "master: error 1" in capsys.readouterr().out

@@ -42,8 +42,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str]]:
     def call(*words: str) -> tuple[int, str]:
         code = cfgupgrade.main(
-            ["--path", str(place), "--confdir", str(place.parent / "conf"), *words])
+            ["--path", str(place), "--confdir", str(place.parent / "conf"), *words]
+        )
         return code, capsys.readouterr().err
+
     return call
 
 
@@ -74,8 +76,9 @@ def test_a_dry_run_writes_nothing(place: Path, run: Callable[..., tuple[int, str
     assert (place / "config.data").read_bytes() == _original("2.10")
 
 
-def test_without_a_yes_nothing_happens(place: Path, run: Callable[..., tuple[int, str]],
-                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_yes_nothing_happens(
+    place: Path, run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run() == (13, "Nothing was changed.\n")
     assert (place / "config.data").read_bytes() == _original("2.10")
     asked: list[str] = []
@@ -92,8 +95,9 @@ def test_not_while_the_master_runs(place: Path, run: Callable[..., tuple[int, st
     assert (place / "config.data").read_bytes() == _original("2.10")
 
 
-def test_not_on_another_machine(place: Path, run: Callable[..., tuple[int, str]],
-                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_on_another_machine(
+    place: Path, run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(net, "hostname", lambda: "node2.example.com")
     code, err = run("--force")
     assert (code, "(node2.example.com) is not the master" in err) == (1, True)
@@ -124,16 +128,20 @@ def test_other_files_come_along(place: Path, run: Callable[..., tuple[int, str]]
     assert run("--force")[0] == 0
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    ({"version": 2_060_000}, "the file has version 2.6; 2.7 to 3.1 can be converted"),
-    ({"version": 3_020_000}, "the file has version 3.2"),
-    ({"cluster": 5}, "holds no cluster configuration"),
-    ({"nodes": {}}, "master_node"),
-    ({"instances": {"x": {}}}, "instances/x/admin_state: is missing"),
-    ({"instances": 5}, "no configuration of version 2.10"),
-])
-def test_what_cannot_be_converted(place: Path, run: Callable[..., tuple[int, str]],
-                                  change: dict[str, Any], message: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 2_060_000}, "the file has version 2.6; 2.7 to 3.1 can be converted"),
+        ({"version": 3_020_000}, "the file has version 3.2"),
+        ({"cluster": 5}, "holds no cluster configuration"),
+        ({"nodes": {}}, "master_node"),
+        ({"instances": {"x": {}}}, "instances/x/admin_state: is missing"),
+        ({"instances": 5}, "no configuration of version 2.10"),
+    ],
+)
+def test_what_cannot_be_converted(
+    place: Path, run: Callable[..., tuple[int, str]], change: dict[str, Any], message: str
+) -> None:
     config = {**json.loads(_original("2.10")), **change}
     (place / "config.data").write_text(json.dumps(config))
     code, err = run("--force")
@@ -162,36 +170,50 @@ def shell(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tupl
         words = [word for command in commands for word in ("-c", command)]
         code = cfgshell.main([str(place / "config.data"), *["--write"] * write, *words])
         return code, *capsys.readouterr()
+
     return call
 
 
 def test_looking(shell: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = shell(
-        "ls", "cd instances/instance1.example.com", "ls nics/0", "cat os", "cd ../..",
-        "cat /cluster/tags", "pwd", "find aa:bb:cc:56", "verify")
+        "ls",
+        "cd instances/instance1.example.com",
+        "ls nics/0",
+        "cat os",
+        "cd ../..",
+        "cat /cluster/tags",
+        "pwd",
+        "find aa:bb:cc:56",
+        "verify",
+    )
     assert (code, err) == (0, "")
     assert "instances   (3 keys)/" in out
     assert 'mac        "aa:bb:cc:b2:6e:0b"' in out
     assert '"busybox"\n' in out
     assert '[\n  "mytag"\n]\n/\n' in out
-    assert ("/instances/8fde9f6d-e1f1-4850-9e9c-154966f622f5/nics/0/mac: \"aa:bb:cc:56:83:fb\"\n"
-            in out)
+    assert (
+        '/instances/8fde9f6d-e1f1-4850-9e9c-154966f622f5/nics/0/mac: "aa:bb:cc:56:83:fb"\n' in out
+    )
     assert out.endswith("holds together.\n")
 
 
-@pytest.mark.parametrize(("command", "message"), [
-    ("cd nowhere", "there is no nowhere"),
-    ("cd version", "version is a value"),
-    ("ls cluster/tags/5", "there is no cluster/tags/5"),
-    ("cat a b", "exactly one path"),
-    ("cat 'a", "No closing quotation"),
-    ("dance", "there is no command 'dance'"),
-    ("set version 5", "only looks"),
-    ("unset version", "only looks"),
-    ("save", "only looks"),
-])
-def test_what_looking_does_not_do(place: Path, shell: Callable[..., tuple[int, str, str]],
-                                  command: str, message: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("cd nowhere", "there is no nowhere"),
+        ("cd version", "version is a value"),
+        ("ls cluster/tags/5", "there is no cluster/tags/5"),
+        ("cat a b", "exactly one path"),
+        ("cat 'a", "No closing quotation"),
+        ("dance", "there is no command 'dance'"),
+        ("set version 5", "only looks"),
+        ("unset version", "only looks"),
+        ("save", "only looks"),
+    ],
+)
+def test_what_looking_does_not_do(
+    place: Path, shell: Callable[..., tuple[int, str, str]], command: str, message: str
+) -> None:
     code, out, err = shell(command, "ls")
     assert (code, out) == (1, "")
     assert message in err
@@ -200,8 +222,14 @@ def test_what_looking_does_not_do(place: Path, shell: Callable[..., tuple[int, s
 
 def test_changing(place: Path, shell: Callable[..., tuple[int, str, str]]) -> None:
     code, out, err = shell(
-        "cd instances/instance1.example.com", 'set os "linux"', 'set beparams/vcpus 4',
-        'set /cluster/tags ["a", "b"]', "unset /cluster/tags/0", "save", write=True)
+        "cd instances/instance1.example.com",
+        'set os "linux"',
+        "set beparams/vcpus 4",
+        'set /cluster/tags ["a", "b"]',
+        "unset /cluster/tags/0",
+        "save",
+        write=True,
+    )
     assert (code, err) == (0, "")
     assert "Written." in out
     data, _version = load(str(place / "config.data"))
@@ -211,19 +239,23 @@ def test_changing(place: Path, shell: Callable[..., tuple[int, str, str]]) -> No
     assert (place / "config.data.backup-7627").read_bytes() == _original("3.1")
 
 
-@pytest.mark.parametrize(("commands", "message"), [
-    (["set cluster/tags x", "save"], "invalid JSON"),
-    (["set cluster/colour 5", "save"], "cluster/colour: unknown key"),
-    (["set cluster/candidate_pool_size 0", "save"], "contradicts itself"),
-    (["set nodes/node9 5", "save"], "nodes/node9"),
-    (["cd cluster/tags", "unset ."], "where you are"),
-    (["cd cluster/tags", "set /cluster 5"], "remove the place where you are"),
-    (["unset /"], "must name a value"),
-    (["set cluster/tags/5 1"], "there is no cluster/tags/5"),
-    (["set cluster/tags []"], "not saved"),
-])
-def test_changes_which_are_refused(place: Path, shell: Callable[..., tuple[int, str, str]],
-                                   commands: list[str], message: str) -> None:
+@pytest.mark.parametrize(
+    ("commands", "message"),
+    [
+        (["set cluster/tags x", "save"], "invalid JSON"),
+        (["set cluster/colour 5", "save"], "cluster/colour: unknown key"),
+        (["set cluster/candidate_pool_size 0", "save"], "contradicts itself"),
+        (["set nodes/node9 5", "save"], "nodes/node9"),
+        (["cd cluster/tags", "unset ."], "where you are"),
+        (["cd cluster/tags", "set /cluster 5"], "remove the place where you are"),
+        (["unset /"], "must name a value"),
+        (["set cluster/tags/5 1"], "there is no cluster/tags/5"),
+        (["set cluster/tags []"], "not saved"),
+    ],
+)
+def test_changes_which_are_refused(
+    place: Path, shell: Callable[..., tuple[int, str, str]], commands: list[str], message: str
+) -> None:
     code, _out, err = shell(*commands, write=True)
     assert code == 1
     assert message in err
@@ -231,7 +263,8 @@ def test_changes_which_are_refused(place: Path, shell: Callable[..., tuple[int, 
 
 
 def test_no_changes_while_the_master_runs(
-        place: Path, shell: Callable[..., tuple[int, str, str]]) -> None:
+    place: Path, shell: Callable[..., tuple[int, str, str]]
+) -> None:
     with filelock.FileLock(str(place / "queue" / "lock")) as lock:
         lock.acquire()
         assert shell("set cluster/tags []", "save", write=True)[0] == 1
@@ -239,7 +272,8 @@ def test_no_changes_while_the_master_runs(
 
 
 def test_commands_from_standard_input(
-        place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("cd cluster\n\ncat cluster_name\n"))
     assert cfgshell.main([str(place / "config.data")]) == 0
     out, err = capsys.readouterr()
@@ -264,10 +298,14 @@ def _secretive() -> dict[str, Any]:
     config: dict[str, Any] = json.loads(_original("3.1"))
     cluster = config["cluster"]
     cluster.update(
-        rsahostkeypub="SECRET-rsa", dsahostkeypub="SECRET-dsa",
-        candidate_certs={cluster["master_node"]: "SE:CR:ET"}, reserved_lvs=["LVsecret"],
+        rsahostkeypub="SECRET-rsa",
+        dsahostkeypub="SECRET-dsa",
+        candidate_certs={cluster["master_node"]: "SE:CR:ET"},
+        reserved_lvs=["LVsecret"],
         osparams_private_cluster={"busybox": {"password": "SECRET-cluster"}},
-        install_image="http://u:SECRET-image@h/", hidden_os=["OSsecret"])
+        install_image="http://u:SECRET-image@h/",
+        hidden_os=["OSsecret"],
+    )
     cluster["ndparams"]["oob_program"] = "/opt/SECRETS-oob"
     instance = config["instances"]["6c078d22-3eb6-4780-857d-81772e09eef1"]
     instance["osparams_private"] = {"password": "SECRET-instance"}
@@ -276,9 +314,13 @@ def _secretive() -> dict[str, Any]:
     network = next(iter(config["networks"].values()))
     network.update(gateway="203.0.113.1", network6="2620:0:aaaa::/64", gateway6="2620:0:aaaa::1")
     config["filters"]["11111111-2222-4333-8444-555555555555"] = {
-        "watermark": 0, "priority": 0, "predicates": [], "action": "ACCEPT",
+        "watermark": 0,
+        "priority": 0,
+        "predicates": [],
+        "action": "ACCEPT",
         "reason_trail": [["gnt:user", "SECRET-reason", 1]],
-        "uuid": "11111111-2222-4333-8444-555555555555"}
+        "uuid": "11111111-2222-4333-8444-555555555555",
+    }
     return config
 
 
@@ -293,11 +335,28 @@ def _sanitized(path: Path, capsys: pytest.CaptureFixture[str], *words: str) -> s
 
 
 def test_nothing_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = _sanitized(tmp_path / "config", capsys, "--sanitize-lvs", "yes",
-                      "--base-domain", "nowhere.test")
-    for word in ("SECRET", "secret", "example.com", "192.0.2.", "198.51.100.", "203.0.113.",
-                 "2620:", "xenvg", "disk0", "busybox", "debian-image", "mytag", "YOURKEY",
-                 "d3c3fd475fcbaf5fd177fb245ac43b71247ada38", "SE:CR", "b2:6e:0b", "a network"):
+    text = _sanitized(
+        tmp_path / "config", capsys, "--sanitize-lvs", "yes", "--base-domain", "nowhere.test"
+    )
+    for word in (
+        "SECRET",
+        "secret",
+        "example.com",
+        "192.0.2.",
+        "198.51.100.",
+        "203.0.113.",
+        "2620:",
+        "xenvg",
+        "disk0",
+        "busybox",
+        "debian-image",
+        "mytag",
+        "YOURKEY",
+        "d3c3fd475fcbaf5fd177fb245ac43b71247ada38",
+        "SE:CR",
+        "b2:6e:0b",
+        "a network",
+    ):
         assert word not in text, word
     made = json.loads(text)
     assert made["cluster"]["cluster_name"] == "cluster.nowhere.test"
@@ -305,15 +364,23 @@ def test_nothing_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     instance = made["instances"]["6c078d22-3eb6-4780-857d-81772e09eef1"]
     node = made["nodes"][instance["primary_node"]]
     assert instance["nics"][0]["ip"].rsplit(".", 1) == [
-        node["secondary_ip"].rsplit(".", 1)[0], "200"]
+        node["secondary_ip"].rsplit(".", 1)[0],
+        "200",
+    ]
     network = next(iter(made["networks"].values()))
     assert network["gateway"].rsplit(".", 1)[0] == network["network"].rsplit(".", 1)[0]
 
 
 def test_only_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = _sanitized(tmp_path / "config", capsys, *(
-        word for kind in ("names", "ips", "lvs", "os-names")
-        for word in (f"--sanitize-{kind}", "no")))
+    text = _sanitized(
+        tmp_path / "config",
+        capsys,
+        *(
+            word
+            for kind in ("names", "ips", "lvs", "os-names")
+            for word in (f"--sanitize-{kind}", "no")
+        ),
+    )
     for word in ("SECRET-", "d3c3fd475fcbaf5fd177fb245ac43b71247ada38", "SE:CR"):
         assert word not in text
     for word in ("node1.example.com", "192.0.2.82", "xenvg", "busybox", "mytag", "-oob"):
@@ -324,7 +391,8 @@ def test_numbered_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     first = _sanitized(tmp_path / "config", capsys, "--no-randomization")
     assert first == _sanitized(tmp_path / "config", capsys, "--no-randomization")
     assert {node["name"] for node in json.loads(first)["nodes"].values()} == {
-        f"node{number}.example.com" for number in (1, 2, 3)}
+        f"node{number}.example.com" for number in (1, 2, 3)
+    }
     assert first != _sanitized(tmp_path / "config", capsys)
 
 
@@ -333,12 +401,13 @@ def test_names_in_paths() -> None:
     disk = config["disks"]["79acf611-be58-4334-9fe4-4f2b73ae8abb"]
     disk.update(dev_type="file", logical_id=["loop", "/srv/instance2.example.com/x.file.disk0"])
     made = sanitize_config.Sanitizer(
-        names=True, ips=False, lvs=False, os_names=False, randomize=False, domain="d").sanitize(
-            config)
+        names=True, ips=False, lvs=False, os_names=False, randomize=False, domain="d"
+    ).sanitize(config)
     name = made["instances"]["8fde9f6d-e1f1-4850-9e9c-154966f622f5"]["name"]
     assert made["disks"][disk["uuid"]]["logical_id"] == ["loop", f"/srv/{name}/x.file.disk0"]
-    assert config["disks"][disk["uuid"]]["logical_id"][1] == "/srv/instance2.example.com/x.file" \
-        ".disk0"
+    assert (
+        config["disks"][disk["uuid"]]["logical_id"][1] == "/srv/instance2.example.com/x.file.disk0"
+    )
 
 
 def test_large_networks_move_as_a_whole() -> None:

@@ -67,13 +67,13 @@ def here(tmp_path: Path) -> paths.Paths:
 
 def full_path(here: paths.Paths, name: str) -> str:
     top, _, rest = name.partition("/")
-    return os.path.join({"DATA": here.data_dir, "RUN": here.run_dir, "LOG": here.log_dir}[top],
-                        rest).rstrip("/")
+    return os.path.join(
+        {"DATA": here.data_dir, "RUN": here.run_dir, "LOG": here.log_dir}[top], rest
+    ).rstrip("/")
 
 
 def test_the_published_table(here: paths.Paths) -> None:
-    ours = {entry.path: (entry.mode, entry.owner, entry.group)
-            for entry in ensure_dirs.table(here)}
+    ours = {entry.path: (entry.mode, entry.owner, entry.group) for entry in ensure_dirs.table(here)}
     for name, wanted in PUBLISHED.items():
         assert ours[full_path(here, name)] == wanted, name
 
@@ -104,7 +104,8 @@ def test_job_files_only_in_a_full_run(here: paths.Paths) -> None:
         job.chmod(0o600)
     assert ensure_dirs.ensure(here, who) == []
     assert sorted(ensure_dirs.ensure(here, who, full=True)) == sorted(
-        [str(archive), *map(str, jobs)])
+        [str(archive), *map(str, jobs)]
+    )
 
 
 def test_no_link_is_followed(here: paths.Paths, tmp_path: Path) -> None:
@@ -139,8 +140,9 @@ def test_owners(here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
         ensure_dirs.ensure(here, users.parse("DAEMONS_GROUP=nosuchgroup\n"))
 
 
-def test_the_program(here: paths.Paths, monkeypatch: pytest.MonkeyPatch,
-                     capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_program(
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv(paths.ENV_ROOT, here.root)
     assert ensure_dirs.main(["-v"]) == 0
     assert here.queue_dir in capsys.readouterr().out

@@ -39,10 +39,24 @@ class End:
     def __init__(self, directory, mode, *options, key, trusts, pems):
         self.status_file = directory / f"{mode}-{len(list(directory.iterdir()))}.status"
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "ganeti.tools.import_export", str(self.status_file), mode,
-             "--key", str(pems / key), "--cert", str(pems / key), "--ca", str(pems / trusts),
-             "--connect-timeout", str(PATIENCE_S), *map(str, options)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([LIB, *filter(None, sys.path)])})
+            [
+                sys.executable,
+                "-m",
+                "ganeti.tools.import_export",
+                str(self.status_file),
+                mode,
+                "--key",
+                str(pems / key),
+                "--cert",
+                str(pems / key),
+                "--ca",
+                str(pems / trusts),
+                "--connect-timeout",
+                str(PATIENCE_S),
+                *map(str, options),
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([LIB, *filter(None, sys.path)])},
+        )
 
     @property
     def status(self):
@@ -97,16 +111,30 @@ def test_a_file_arrives_whole(ends, tmp_path, compress):
     source, target = tmp_path / "source", tmp_path / "target"
     data = os.urandom(3_000_001)
     source.write_bytes(data)
-    receiver = ends("import", "--file", target, "--magic", MAGIC, "--compress", compress,
-                    "--bind", "127.0.0.1")
-    sender = export(ends, receiver.port(), "--file", source, "--magic", MAGIC, "--compress",
-                    compress, "--expected-size", 3)
+    receiver = ends(
+        "import", "--file", target, "--magic", MAGIC, "--compress", compress, "--bind", "127.0.0.1"
+    )
+    sender = export(
+        ends,
+        receiver.port(),
+        "--file",
+        source,
+        "--magic",
+        MAGIC,
+        "--compress",
+        compress,
+        "--expected-size",
+        3,
+    )
     assert (sender.wait(), receiver.wait()) == (0, 0)
     assert target.read_bytes() == data
     assert target.stat().st_mode & 0o777 == 0o600
     status = sender.status
     assert (status["exit_status"], status["connected"], status["progress_percent"]) == (
-        0, True, pytest.approx(95.4, abs=0.5))
+        0,
+        True,
+        pytest.approx(95.4, abs=0.5),
+    )
     assert status["progress_mbytes"] == pytest.approx(2.86, abs=0.01)
     assert receiver.status["exit_status"] == 0
 
@@ -126,8 +154,9 @@ def test_scripts(ends, tmp_path):
     """They read and write; the first says how much will come, both leave a log."""
     target, logs = tmp_path / "target", (tmp_path / "out.log", tmp_path / "in.log")
     reader = script(tmp_path / "reader", "echo 5 >&$EXP_SIZE_FD; echo reading >&2; printf hello")
-    writer = script(tmp_path / "writer",
-                    f"pwd > {tmp_path}/where; echo writing >&2; cat > {target}")
+    writer = script(
+        tmp_path / "writer", f"pwd > {tmp_path}/where; echo writing >&2; cat > {target}"
+    )
     receiver = ends("import", "--script", writer, "--log", logs[1])
     sender = export(ends, receiver.port(), "--script", reader, "--log", logs[0])
     assert (sender.wait(), receiver.wait()) == (0, 0)
@@ -159,11 +188,16 @@ def test_a_process_that_is_killed(ends, tmp_path, victim):
     """A connection that just breaks is never taken for the end of the data."""
     target = tmp_path / "target"
     receiver = ends("import", "--file", target)
-    sender = export(ends, receiver.port(), "--script",
-                    script(tmp_path / "reader", "printf begun; exec sleep 1000"))
+    sender = export(
+        ends,
+        receiver.port(),
+        "--script",
+        script(tmp_path / "reader", "printf begun; exec sleep 1000"),
+    )
     both = (sender, receiver)
-    receiver.until(lambda status: status.get("connected") and target.exists()
-                   and target.stat().st_size)
+    receiver.until(
+        lambda status: status.get("connected") and target.exists() and target.stat().st_size
+    )
     both[victim].process.kill()
     if victim == 0:
         assert receiver.wait() == 1
@@ -186,8 +220,12 @@ def runs(pid):
 def test_an_abort_ends_the_script(ends, tmp_path):
     pid_file = tmp_path / "pid"
     receiver = ends("import", "--file", tmp_path / "target")
-    sender = export(ends, receiver.port(), "--script",
-                    script(tmp_path / "reader", f"echo $$ > {pid_file}; exec sleep 1000"))
+    sender = export(
+        ends,
+        receiver.port(),
+        "--script",
+        script(tmp_path / "reader", f"echo $$ > {pid_file}; exec sleep 1000"),
+    )
     sender.until(lambda status: pid_file.exists() and pid_file.read_text().strip())
     sender.process.terminate()
     assert sender.wait() == 1
@@ -209,8 +247,11 @@ def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, p
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
-    with socket.create_connection(("127.0.0.1", port)) as raw, \
-            pytest.raises(OSError), context.wrap_socket(raw) as anonymous:
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        pytest.raises(OSError),
+        context.wrap_socket(raw) as anonymous,
+    ):
         while anonymous.recv(1):
             pass
         raise OSError("closed")

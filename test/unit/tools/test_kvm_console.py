@@ -12,9 +12,14 @@ import pytest
 from ganeti.tools import kvm_console
 
 
-@pytest.mark.parametrize("word, path", [
-    ("UNIX-CONNECT:/run/a.serial", "/run/a.serial"), ("unix:/run/a", "/run/a"),
-    ("/run/with:colon", "/run/with:colon")])
+@pytest.mark.parametrize(
+    "word, path",
+    [
+        ("UNIX-CONNECT:/run/a.serial", "/run/a.serial"),
+        ("unix:/run/a", "/run/a"),
+        ("/run/with:colon", "/run/with:colon"),
+    ],
+)
 def test_socket_path(word: str, path: str) -> None:
     assert kvm_console.socket_path(word) == path
 
@@ -83,8 +88,10 @@ def test_end_of_input_waits_for_the_answer(ends: Ends) -> None:
 def test_only_one_console(tmp_path: Path) -> None:
     serial = str(tmp_path / "web1.serial")
     with kvm_console.exclusive(serial, "web1"):
-        with pytest.raises(kvm_console.ConsoleError, match=f"in use by process {os.getpid()}"), \
-                kvm_console.exclusive(serial, "web1"):
+        with (
+            pytest.raises(kvm_console.ConsoleError, match=f"in use by process {os.getpid()}"),
+            kvm_console.exclusive(serial, "web1"),
+        ):
             pass
     with kvm_console.exclusive(serial, "web1"):
         pass

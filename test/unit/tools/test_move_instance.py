@@ -12,13 +12,23 @@ from ganeti.tools import move_instance
 from ganeti.tools.move_instance import MoveError, Mover, Wishes
 
 INFO: dict[str, Any] = {
-    "name": "web.example.com", "config_state": "up", "os": "debian+min", "hypervisor": "kvm",
-    "disk_template": "plain", "hv_instance": {"acpi": False}, "be_instance": {},
-    "be_actual": {"maxmem": 512, "minmem": 512, "vcpus": 2}, "os_instance": {"size": "9"},
-    "disks": [{"size": 1024, "mode": "rw", "name": "root"},
-              {"size": 512, "mode": "ro", "name": None}],
-    "nics": [[None, "u1", "192.0.2.7", "aa:00:00:00:00:01", "bridged", "br0", "", None, None],
-             ["second", "u2", None, "aa:00:00:00:00:02", "routed", "main", "", "u-net", "lan"]],
+    "name": "web.example.com",
+    "config_state": "up",
+    "os": "debian+min",
+    "hypervisor": "kvm",
+    "disk_template": "plain",
+    "hv_instance": {"acpi": False},
+    "be_instance": {},
+    "be_actual": {"maxmem": 512, "minmem": 512, "vcpus": 2},
+    "os_instance": {"size": "9"},
+    "disks": [
+        {"size": 1024, "mode": "rw", "name": "root"},
+        {"size": 512, "mode": "ro", "name": None},
+    ],
+    "nics": [
+        [None, "u1", "192.0.2.7", "aa:00:00:00:00:01", "bridged", "br0", "", None, None],
+        ["second", "u2", None, "aa:00:00:00:00:02", "routed", "main", "", "u-net", "lan"],
+    ],
 }
 PREPARED = {"handshake": [0, "d", "s"], "x509_key_name": ["key", "d", "s"], "x509_ca": "their ca"}
 TOLD = {"disks": [["192.0.2.9", 5000, "magic", "d", "s"]], "x509_ca": "our ca"}
@@ -42,7 +52,11 @@ class Side:
         return lambda *args, **kwargs: self.submit(method, args, kwargs)
 
     def WaitForJobChange(  # noqa: N802
-        self, job: int, fields: Any, info: Any, serial: int | None,
+        self,
+        job: int,
+        fields: Any,
+        info: Any,
+        serial: int | None,
     ) -> dict[str, Any] | None:
         outcome = self.outcomes.get(self.jobs[job])
         if info is None and serial is None:
@@ -52,8 +66,10 @@ class Side:
             return {"job_info": ["running"], "log_entries": entries}
         if serial is not None and serial < 0:
             return None
-        return {"job_info": ["error" if isinstance(outcome, Exception) else "success"],
-                "log_entries": None}
+        return {
+            "job_info": ["error" if isinstance(outcome, Exception) else "success"],
+            "log_entries": None,
+        }
 
     def GetJobStatus(self, job: int) -> dict[str, Any]:  # noqa: N802
         outcome = self.outcomes.get(self.jobs[job])
@@ -66,15 +82,23 @@ class Side:
 
 
 def clusters(**destination: Any) -> tuple[Side, Side]:
-    source = Side(GetInstanceInfo={"web.example.com": INFO}, PrepareExport=PREPARED,
-                  ExportInstance=[True, [True]])
+    source = Side(
+        GetInstanceInfo={"web.example.com": INFO},
+        PrepareExport=PREPARED,
+        ExportInstance=[True, [True]],
+    )
     return source, Side(**{"CreateInstance": ["node9"], **destination})
 
 
 def move(source: Side, destination: Side, wishes: Wishes | None = None) -> list[str]:
     said: list[str] = []
-    mover = Mover(source, destination, wishes or Wishes(), said.append,  # type: ignore[arg-type]
-                  sleep=lambda delay_s: said.append(f"slept {delay_s}"))
+    mover = Mover(
+        source,
+        destination,
+        wishes or Wishes(),
+        said.append,  # type: ignore[arg-type]
+        sleep=lambda delay_s: said.append(f"slept {delay_s}"),
+    )
     mover.move("web")
     return said
 
@@ -85,33 +109,65 @@ def test_the_instance_is_the_same_there() -> None:
     assert said[-1] == "instance web.example.com is complete"
     ((args, created),) = destination.of("CreateInstance")
     assert args == (
-        "remote-import", "web.example.com", "plain",
+        "remote-import",
+        "web.example.com",
+        "plain",
         [{"size": 1024, "mode": "rw", "name": "root"}, {"size": 512, "mode": "ro"}],
-        [{"mac": "aa:00:00:00:00:01", "ip": "192.0.2.7", "mode": "bridged", "link": "br0"},
-         {"mac": "aa:00:00:00:00:02", "name": "second", "network": "lan"}])
+        [
+            {"mac": "aa:00:00:00:00:01", "ip": "192.0.2.7", "mode": "bridged", "link": "br0"},
+            {"mac": "aa:00:00:00:00:02", "name": "second", "network": "lan"},
+        ],
+    )
     assert created == {
-        "os_type": "debian+min", "hypervisor": "kvm", "hvparams": {"acpi": False},
-        "beparams": {"maxmem": 512, "minmem": 512, "vcpus": 2}, "osparams": {"size": "9"},
-        "start": True, "compress": "none", "source_handshake": [0, "d", "s"],
-        "source_x509_ca": "their ca", "source_instance_name": "web.example.com"}
+        "os_type": "debian+min",
+        "hypervisor": "kvm",
+        "hvparams": {"acpi": False},
+        "beparams": {"maxmem": 512, "minmem": 512, "vcpus": 2},
+        "osparams": {"size": "9"},
+        "start": True,
+        "compress": "none",
+        "source_handshake": [0, "d", "s"],
+        "source_x509_ca": "their ca",
+        "source_instance_name": "web.example.com",
+    }
     ((args, exported),) = source.of("ExportInstance")
     assert args == ("web.example.com", "remote", TOLD["disks"])
     assert exported == {
-        "shutdown": True, "remove_instance": True, "x509_key_name": ["key", "d", "s"],
-        "destination_x509_ca": "our ca", "compress": "none"}
+        "shutdown": True,
+        "remove_instance": True,
+        "x509_key_name": ["key", "d", "s"],
+        "destination_x509_ca": "our ca",
+        "compress": "none",
+    }
 
 
 def test_what_is_to_be_different() -> None:
     source, destination = clusters()
-    move(source, destination, Wishes(
-        name="new.example.com", primary_node="node7", secondary_node="node8",
-        disk_template="drbd", hypervisor="xen-pvm", hvparams={"root_path": "/dev/xvda1"},
-        beparams={"memory": 1024}, osparams={"size": "10"}, nics={1: {"mac": "auto"}},
-        compress="gzip", keep=True))
+    move(
+        source,
+        destination,
+        Wishes(
+            name="new.example.com",
+            primary_node="node7",
+            secondary_node="node8",
+            disk_template="drbd",
+            hypervisor="xen-pvm",
+            hvparams={"root_path": "/dev/xvda1"},
+            beparams={"memory": 1024},
+            osparams={"size": "10"},
+            nics={1: {"mac": "auto"}},
+            compress="gzip",
+            keep=True,
+        ),
+    )
     ((args, created),) = destination.of("CreateInstance")
     assert (args[1:3], args[4][1]["mac"]) == (("new.example.com", "drbd"), "auto")
     assert (created["pnode"], created["snode"], created["hvparams"], created["osparams"]) == (
-        "node7", "node8", {"root_path": "/dev/xvda1"}, {"size": "10"})
+        "node7",
+        "node8",
+        {"root_path": "/dev/xvda1"},
+        {"size": "10"},
+    )
     assert created["beparams"] == {"maxmem": 1024, "minmem": 1024, "vcpus": 2}
     ((_args, exported),) = source.of("ExportInstance")
     assert (exported["remove_instance"], exported["compress"]) == (False, "gzip")
@@ -133,11 +189,14 @@ def test_the_source_fails() -> None:
 
 def test_free_nodes_only_for_so_long() -> None:
     source, destination = clusters(
-        CreateInstance=RuntimeError("all busy", "temp_insufficient_resources"))
+        CreateInstance=RuntimeError("all busy", "temp_insufficient_resources")
+    )
     with pytest.raises(MoveError, match="all busy"):
         move(source, destination, Wishes(iallocator="hail", tries=2, delay_s=7))
-    tried = [kwargs.get("opportunistic_locking", False)
-             for _args, kwargs in destination.of("CreateInstance")]
+    tried = [
+        kwargs.get("opportunistic_locking", False)
+        for _args, kwargs in destination.of("CreateInstance")
+    ]
     assert tried == [True, True, False]
 
 
@@ -154,22 +213,66 @@ def test_an_instance_without_disks() -> None:
 def test_options(tmp_path: Any) -> None:
     password = tmp_path / "password"
     password.write_text("secret\nsecond line\n")
-    options = move_instance.parse_options([
-        "--src-username", "jack", "--src-password-file", str(password), "--src-rapi-port", "5081",
-        "--dest-ca-file", "ca.pem", "-B", "memory=1g", "-H", "kvm:acpi=no", "-O", "size=3",
-        "--net", "0:mac=auto,network=lan", "--keep-source-instance", "-p", "3", "-I", "hail",
-        "--opportunistic-tries", "2", "one.example.com", "two.example.com", "web1", "web2"])
+    options = move_instance.parse_options(
+        [
+            "--src-username",
+            "jack",
+            "--src-password-file",
+            str(password),
+            "--src-rapi-port",
+            "5081",
+            "--dest-ca-file",
+            "ca.pem",
+            "-B",
+            "memory=1g",
+            "-H",
+            "kvm:acpi=no",
+            "-O",
+            "size=3",
+            "--net",
+            "0:mac=auto,network=lan",
+            "--keep-source-instance",
+            "-p",
+            "3",
+            "-I",
+            "hail",
+            "--opportunistic-tries",
+            "2",
+            "one.example.com",
+            "two.example.com",
+            "web1",
+            "web2",
+        ]
+    )
     wishes = move_instance.wishes_of(options)
-    assert dataclasses.asdict(wishes) == {**dataclasses.asdict(Wishes()),
-        "iallocator": "hail", "hypervisor": "kvm", "hvparams": {"acpi": False},
-        "beparams": {"memory": 1024}, "osparams": {"size": "3"},
-        "nics": {0: {"mac": "auto", "network": "lan"}}, "keep": True, "tries": 2, "delay_s": 30}
+    assert dataclasses.asdict(wishes) == {
+        **dataclasses.asdict(Wishes()),
+        "iallocator": "hail",
+        "hypervisor": "kvm",
+        "hvparams": {"acpi": False},
+        "beparams": {"memory": 1024},
+        "osparams": {"size": "3"},
+        "nics": {0: {"mac": "auto", "network": "lan"}},
+        "keep": True,
+        "tries": 2,
+        "delay_s": 30,
+    }
     source, destination = move_instance.logins_of(options)
     assert (source.host, source.port, source.username, source.password, source.ca_file) == (
-        "one.example.com", 5081, "jack", "secret", None)
+        "one.example.com",
+        5081,
+        "jack",
+        "secret",
+        None,
+    )
     # Unless said otherwise, the destination is like the source.
-    assert (destination.host, destination.port, destination.username, destination.password,
-            destination.ca_file) == ("two.example.com", 5081, "jack", "secret", "ca.pem")
+    assert (
+        destination.host,
+        destination.port,
+        destination.username,
+        destination.password,
+        destination.ca_file,
+    ) == ("two.example.com", 5081, "jack", "secret", "ca.pem")
 
 
 @pytest.mark.parametrize(

@@ -14,22 +14,36 @@ from ganeti.utils import paths
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(rapi_passwd, "hashed",
-                        lambda text: passwords.hashed(text, (1 << 5, 8, 1)))
+    monkeypatch.setattr(rapi_passwd, "hashed", lambda text: passwords.hashed(text, (1 << 5, 8, 1)))
     return tmp_path / "rapi" / "users"
 
 
-def run(file: Path, *words: str, password: str | None = None,
-        monkeypatch: pytest.MonkeyPatch | None = None) -> int:
+def run(
+    file: Path,
+    *words: str,
+    password: str | None = None,
+    monkeypatch: pytest.MonkeyPatch | None = None,
+) -> int:
     if monkeypatch is not None and password is not None:
         monkeypatch.setattr("sys.stdin", io.StringIO(password + "\n"))
     return rapi_passwd.main([*words, "--file", str(file)])
 
 
-def test_a_new_user(file: Path, monkeypatch: pytest.MonkeyPatch,
-                    capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(file, "jack", "--rights", "@readonly,tags:PUT", "--stdin", password="pw",
-               monkeypatch=monkeypatch) == 0
+def test_a_new_user(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        run(
+            file,
+            "jack",
+            "--rights",
+            "@readonly,tags:PUT",
+            "--stdin",
+            password="pw",
+            monkeypatch=monkeypatch,
+        )
+        == 0
+    )
     assert "pw" not in file.read_text() and "jack" in capsys.readouterr().out
     assert file.stat().st_mode & 0o777 == 0o640
     found, problems = users.parse(file.read_text(), {"tags"})
@@ -50,8 +64,9 @@ def test_other_lines_stay(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "jill" not in file.read_text() and len(file.read_text().splitlines()) == 3
 
 
-def test_asking(file: Path, monkeypatch: pytest.MonkeyPatch,
-                capsys: pytest.CaptureFixture[str]) -> None:
+def test_asking(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     answers = iter(["one", "two", "pw", "pw"])
     monkeypatch.setattr("getpass.getpass", lambda prompt: next(answers))
     assert run(file, "jack") == 1
@@ -59,16 +74,24 @@ def test_asking(file: Path, monkeypatch: pytest.MonkeyPatch,
     assert run(file, "jack") == 0
 
 
-@pytest.mark.parametrize(("words", "fragment"), [
-    (["a b", "--stdin"], "cannot be the name"),
-    (["#x", "--stdin"], "cannot be the name"),
-    (["jack", "--stdin", "--rights", "nonsense"], "'nonsense' is no right"),
-    (["jack", "--stdin", "--rights", "a b"], "no list of rights"),
-    (["jack", "--delete"], "there is no user 'jack'"),
-    (["jack", "--stdin"], "empty password"),
-])
-def test_mistakes(file: Path, words: list[str], fragment: str, monkeypatch: pytest.MonkeyPatch,
-                  capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["a b", "--stdin"], "cannot be the name"),
+        (["#x", "--stdin"], "cannot be the name"),
+        (["jack", "--stdin", "--rights", "nonsense"], "'nonsense' is no right"),
+        (["jack", "--stdin", "--rights", "a b"], "no list of rights"),
+        (["jack", "--delete"], "there is no user 'jack'"),
+        (["jack", "--stdin"], "empty password"),
+    ],
+)
+def test_mistakes(
+    file: Path,
+    words: list[str],
+    fragment: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(file, *words, password="", monkeypatch=monkeypatch) == 1
     assert fragment in capsys.readouterr().err
     assert not file.exists()
@@ -91,8 +114,9 @@ def test_listing(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(file, "--list") == 1
 
 
-def test_what_is_left_to_do(tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch,
-                            capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_left_to_do(
+    tmp_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Other nodes get the file by a command; one node needs none."""
     with paths.override(paths.Paths(str(tmp_path))):
         here = paths.current()

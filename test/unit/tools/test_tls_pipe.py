@@ -36,8 +36,9 @@ def converse(pem, receive, *, trusts=True):
     errors = []
 
     def receiver():
-        with TlsPipe(right, context(pem, ssl.PROTOCOL_TLS_SERVER, trusts=trusts),
-                     server_side=True) as pipe:
+        with TlsPipe(
+            right, context(pem, ssl.PROTOCOL_TLS_SERVER, trusts=trusts), server_side=True
+        ) as pipe:
             try:
                 pipe.handshake()
                 receive(pipe)

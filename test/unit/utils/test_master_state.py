@@ -128,7 +128,8 @@ def test_the_queue_does_not_wait_for_the_configuration(here: paths.Paths) -> Non
 
 
 def test_a_claim_between_content_and_label(
-        here: paths.Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    here: paths.Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The copy counts as an older one, so its writer must not say that it is there."""
     claimed = []
     locked = master_state._locked

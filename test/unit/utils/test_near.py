@@ -11,23 +11,26 @@ from ganeti.utils import near
 HOSTS = ["web1.example.com", "database.example.com", "mail.example.org", "node10.example.com"]
 
 
-@pytest.mark.parametrize(("word", "found"), [
-    ("databse", ["database.example.com"]),
-    ("dattabase", ["database.example.com"]),
-    ("datbaase", ["database.example.com"]),
-    ("datebase.example.com", ["database.example.com"]),
-    ("mail.exmaple.org", ["mail.example.org"]),
-    ("MAIL", ["mail.example.org"]),
-    ("mails", ["mail.example.org"]),
-    ("wbe1", ["web1.example.com"]),
-    ("noed10", ["node10.example.com"]),
-    # Another number is another machine.
-    ("web2", []),
-    ("node1", []),
-    ("something", []),
-    ("", []),
-    ("x" * 200, []),
-])
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("databse", ["database.example.com"]),
+        ("dattabase", ["database.example.com"]),
+        ("datbaase", ["database.example.com"]),
+        ("datebase.example.com", ["database.example.com"]),
+        ("mail.exmaple.org", ["mail.example.org"]),
+        ("MAIL", ["mail.example.org"]),
+        ("mails", ["mail.example.org"]),
+        ("wbe1", ["web1.example.com"]),
+        ("noed10", ["node10.example.com"]),
+        # Another number is another machine.
+        ("web2", []),
+        ("node1", []),
+        ("something", []),
+        ("", []),
+        ("x" * 200, []),
+    ],
+)
 def test_hosts(word: str, found: list[str]) -> None:
     assert near.nearest(word, HOSTS) == found
 

@@ -125,9 +125,11 @@ def test_is_alive() -> None:
 @programs
 def test_a_process_lives_as_long_as_its_last_thread() -> None:
     """Its first thread is a zombie then; the others still have its files open."""
-    code = ("import ctypes, platform, threading, sys; "
-            "threading.Thread(target=lambda: sys.stdin.read(), daemon=True).start(); "
-            "ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)")
+    code = (
+        "import ctypes, platform, threading, sys; "
+        "threading.Thread(target=lambda: sys.stdin.read(), daemon=True).start(); "
+        "ctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)"
+    )
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)
     retry.until(lambda: _until_zombie(child.pid), timeout_s=60, delay=0.01)
     assert process.is_alive(child.pid)
@@ -140,7 +142,6 @@ def _until_zombie(pid: int) -> None:
     with open(f"/proc/{pid}/stat") as stream:
         if stream.read().rpartition(")")[2].split()[0] != "Z":
             raise retry.Again
-
 
 
 @programs

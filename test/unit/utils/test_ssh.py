@@ -21,15 +21,28 @@ RSA = ssh.HostKey("ssh-rsa", key("ssh-rsa"))
 
 def test_keyscan() -> None:
     assert ssh.keyscan_argv("192.0.2.1", 22) == [
-        "ssh-keyscan", "-T", "10", "-p", "22", "-t", "ed25519,ecdsa,rsa", "--", "192.0.2.1"]
-    output = (f"# 192.0.2.1:22 SSH-2.0-OpenSSH_9.2\n192.0.2.1 {RSA.kind} {RSA.key}\n"
-              f"192.0.2.1 {ED.kind} {ED.key}\n")
+        "ssh-keyscan",
+        "-T",
+        "10",
+        "-p",
+        "22",
+        "-t",
+        "ed25519,ecdsa,rsa",
+        "--",
+        "192.0.2.1",
+    ]
+    output = (
+        f"# 192.0.2.1:22 SSH-2.0-OpenSSH_9.2\n192.0.2.1 {RSA.kind} {RSA.key}\n"
+        f"192.0.2.1 {ED.kind} {ED.key}\n"
+    )
     assert ssh.parse_keyscan(output) == [ED, RSA]
     assert ssh.parse_keyscan("# only a comment\n") == []
 
 
-@pytest.mark.parametrize("line", [
-    "host", "host ssh-rsa", "host ssh-rsa !!!", f"host ssh-rsa {ED.key}", "host ssh-rsa AAAA"])
+@pytest.mark.parametrize(
+    "line",
+    ["host", "host ssh-rsa", "host ssh-rsa !!!", f"host ssh-rsa {ED.key}", "host ssh-rsa AAAA"],
+)
 def test_lines_that_are_no_keys(line: str) -> None:
     with pytest.raises(errors.ParseError):
         ssh.parse_keyscan(line)
@@ -37,8 +50,9 @@ def test_lines_that_are_no_keys(line: str) -> None:
 
 def test_a_known_fingerprint() -> None:
     # The key of github.com, whose fingerprint is published.
-    known = ssh.parse_key(("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi"
-                           "0dh2l9GKJl").split())
+    known = ssh.parse_key(
+        ("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl").split()
+    )
     assert known.fingerprint == "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU"
 
 
@@ -53,13 +67,19 @@ def test_known_hosts() -> None:
 
 
 def test_ssh() -> None:
-    argv = ssh.ssh_argv("node1", ["prog", "two words", "$HOME"], known_hosts="/k", address="::1",
-                        port=2222)
-    assert argv[0] == "ssh" and argv[-4:] == [
-        "-lroot", "--", "::1", "prog 'two words' '$HOME'"]
-    for wanted in ("-oStrictHostKeyChecking=yes", "-oUserKnownHostsFile=/k", "-p2222",
-                   "-oGlobalKnownHostsFile=/dev/null", "-oHostKeyAlias=[node1]:2222",
-                   "-oBatchMode=yes", "-oForwardAgent=no"):
+    argv = ssh.ssh_argv(
+        "node1", ["prog", "two words", "$HOME"], known_hosts="/k", address="::1", port=2222
+    )
+    assert argv[0] == "ssh" and argv[-4:] == ["-lroot", "--", "::1", "prog 'two words' '$HOME'"]
+    for wanted in (
+        "-oStrictHostKeyChecking=yes",
+        "-oUserKnownHostsFile=/k",
+        "-p2222",
+        "-oGlobalKnownHostsFile=/dev/null",
+        "-oHostKeyAlias=[node1]:2222",
+        "-oBatchMode=yes",
+        "-oForwardAgent=no",
+    ):
         assert wanted in argv
     argv = ssh.ssh_argv("node1", ["true"], known_hosts="/k", identity="/i", batch=False)
     assert argv[argv.index("-i") + 1] == "/i" and "-oIdentitiesOnly=yes" in argv

@@ -15,16 +15,29 @@ KEY2 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIIa5+sS6tzKTf3PaowZKGP/eEYoOZWPCqDW+
 OWN = "# mine\n\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPEC+hKkRHt8/WKT8iCni0q/xQa9ihIUxV8q6UrVOveH me\n"  # noqa: E501
 
 
-@pytest.mark.parametrize(("kind", "bits", "found"), [
-    ("rsa", None, 2048), ("rsa", 4096, 4096), ("dsa", None, 1024), ("ecdsa", None, 256),
-    ("ecdsa", 521, 521)])
+@pytest.mark.parametrize(
+    ("kind", "bits", "found"),
+    [
+        ("rsa", None, 2048),
+        ("rsa", 4096, 4096),
+        ("dsa", None, 1024),
+        ("ecdsa", None, 256),
+        ("ecdsa", 521, 521),
+    ],
+)
 def test_lengths(kind, bits, found):
     assert ssh_keys.key_bits(kind, bits) == found
 
 
-@pytest.mark.parametrize(("kind", "bits", "text"), [
-    ("rsa", 1024, "2048 to 16384"), ("dsa", 2048, "1024 bits"), ("ecdsa", 255, "256 or 384"),
-    ("rot13", None, "no kind")])
+@pytest.mark.parametrize(
+    ("kind", "bits", "text"),
+    [
+        ("rsa", 1024, "2048 to 16384"),
+        ("dsa", 2048, "1024 bits"),
+        ("ecdsa", 255, "256 or 384"),
+        ("rot13", None, "no kind"),
+    ],
+)
 def test_wrong_lengths(kind, bits, text):
     with pytest.raises(errors.ParameterError, match=text):
         ssh_keys.key_bits(kind, bits)
@@ -55,9 +68,19 @@ def test_a_block_without_end_loses_nothing():
     assert ssh_keys.outside_block(new) == ssh_keys.outside_block(OWN)
 
 
-@pytest.mark.parametrize("line", [
-    "", "ssh-rsa", "ssh-ed25519 !!!", f"{KEY1}\n{KEY2}", f" {KEY1}", KEY1.replace("ed25519", "rsa"),
-    f'command="rm" {KEY1}', f"{KEY1}\x1b[0m"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "ssh-rsa",
+        "ssh-ed25519 !!!",
+        f"{KEY1}\n{KEY2}",
+        f" {KEY1}",
+        KEY1.replace("ed25519", "rsa"),
+        f'command="rm" {KEY1}',
+        f"{KEY1}\x1b[0m",
+    ],
+)
 def test_nothing_else_gets_into_the_file(line):
     with pytest.raises(errors.ParameterError):
         ssh_keys.check_lines([KEY2, line])
@@ -72,7 +95,8 @@ def test_public_keys_by_node():
 
 def test_hosts_are_known_by_name_port_and_cluster():
     text = ssh_keys.known_hosts_text(
-        "cluster.example.com", [("b.example.com", 22, [KEY2]), ("a.example.com", 2222, [KEY1])])
+        "cluster.example.com", [("b.example.com", 22, [KEY2]), ("a.example.com", 2222, [KEY1])]
+    )
     first, second = text.splitlines()
     kind, key = KEY1.split()[:2]
     assert first == f"a.example.com,[a.example.com]:2222,cluster.example.com {kind} {key}"

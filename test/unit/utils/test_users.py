@@ -36,8 +36,9 @@ def test_damaged_settings(tmp_path: Path) -> None:
         users.parse('RAPI_ARGS="x')
 
 
-def test_a_virtual_cluster_gives_nothing_away(tmp_path: Path,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_virtual_cluster_gives_nothing_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(paths.ENV_ROOT, str(tmp_path))
     here = paths.current()
     Path(here.defaults_file).parent.mkdir(parents=True)

@@ -30,7 +30,10 @@ def test_signed_names_subject_and_issuer(authority, client):
     x509.verify_signed(client, authority)
     info = x509.describe(client)
     assert (info.subject, info.issuer, info.serial_no) == (
-        "node1.example.com", "ganeti.example.com", 7)
+        "node1.example.com",
+        "ganeti.example.com",
+        7,
+    )
 
 
 def test_foreign_certificate_is_refused(client):
@@ -39,7 +42,7 @@ def test_foreign_certificate_is_refused(client):
 
 
 def test_key_of_another_certificate_is_refused(authority, client):
-    mixed = client[:client.index("-----BEGIN CERT")] + x509.certificate_part(authority)
+    mixed = client[: client.index("-----BEGIN CERT")] + x509.certificate_part(authority)
     with pytest.raises(errors.X509CertError, match="key does not fit"):
         x509.verify_signed(mixed, authority)
 
@@ -49,13 +52,24 @@ def test_digest_agrees_with_openssl(client, tmp_path):
     path.write_text(client)
     printed = subprocess.run(
         ["openssl", "x509", "-in", path, "-noout", "-fingerprint", "-sha1"],
-        capture_output=True, text=True, check=True).stdout
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     assert printed.strip().partition("=")[2] == x509.digest_file(str(path))
 
 
-@pytest.mark.parametrize(("days_left", "severity"), [
-    (1825, None), (31, None), (29, "WARNING"), (8, "WARNING"), (6, "ERROR"), (-1, "ERROR"),
-])
+@pytest.mark.parametrize(
+    ("days_left", "severity"),
+    [
+        (1825, None),
+        (31, None),
+        (29, "WARNING"),
+        (8, "WARNING"),
+        (6, "ERROR"),
+        (-1, "ERROR"),
+    ],
+)
 def test_expiry(client, days_left, severity):
     end = x509.describe(client).not_after
     found, text = x509.check_expiry(client, end - days_left * 86400, "client.pem")
@@ -74,8 +88,9 @@ def test_not_valid_yet(client):
     assert "not valid before" in text
 
 
-@pytest.mark.parametrize("text", [
-    "", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"])
+@pytest.mark.parametrize(
+    "text", ["", "nonsense", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+)
 def test_damaged_text(text):
     with pytest.raises(errors.X509CertError):
         x509.describe(text, "x.pem")

@@ -21,16 +21,22 @@ def through_the_wire(call, config, **args):
 
 
 def test_every_call_is_in_the_table_under_its_name():
-    constants = {name: value for name, value in vars(calls).items()
-                 if isinstance(value, calls.Call)}
+    constants = {
+        name: value for name, value in vars(calls).items() if isinstance(value, calls.Call)
+    }
     assert set(calls.TABLE.values()) == set(constants.values())
     assert all(name == call.name.upper() for name, call in constants.items())
     assert set(constants) <= set(calls.__all__)
 
 
 def test_instance_arrives_filled(config):
-    args = through_the_wire(calls.INSTANCE_START, config, instance=config.instances()[0],
-                            startup_paused=False, reason=[["user", "", 1]])
+    args = through_the_wire(
+        calls.INSTANCE_START,
+        config,
+        instance=config.instances()[0],
+        startup_paused=False,
+        reason=[["user", "", 1]],
+    )
     instance = args["instance"]
     assert isinstance(instance, FilledInstance)
     assert instance.beparams["vcpus"] == 1
@@ -41,8 +47,12 @@ def test_instance_arrives_filled(config):
 
 def test_instance_with_overrides(config):
     args = through_the_wire(
-        calls.INSTANCE_OS_ADD, config, reinstall=False, debug_level=0,
-        instance=(config.instances()[0], None, {"vcpus": 7}, {"root_size": "1"}))
+        calls.INSTANCE_OS_ADD,
+        config,
+        reinstall=False,
+        debug_level=0,
+        instance=(config.instances()[0], None, {"vcpus": 7}, {"root_size": "1"}),
+    )
     assert args["instance"].beparams["vcpus"] == 7
     assert args["instance"].osparams == {"root_size": "1"}
 
@@ -57,8 +67,11 @@ def test_disk_arrives_with_parameters(config):
 
 
 def test_disk_renames(config):
-    args = through_the_wire(calls.BLOCKDEV_RENAME, config, renames=[
-        (disk_of("web"), config.instances()[0], ("loop", "/srv/new"))])
+    args = through_the_wire(
+        calls.BLOCKDEV_RENAME,
+        config,
+        renames=[(disk_of("web"), config.instances()[0], ("loop", "/srv/new"))],
+    )
     disk, new_id = args["renames"][0]
     assert (disk.uuid, new_id) == (disk_of("web").uuid, ("loop", "/srv/new"))
 
@@ -70,26 +83,32 @@ def test_missing_and_unknown_arguments_are_the_callers_fault(config):
         calls.VERSION.encode_args({"color": 1}, config)
 
 
-@pytest.mark.parametrize(("call", "body", "text"), [
-    (calls.TEST_DELAY, None, "wants 1 arguments, got no list"),
-    (calls.TEST_DELAY, {}, "wants 1 arguments"),
-    (calls.TEST_DELAY, [1, 2], "wants 1 arguments, got 2"),
-    (calls.TEST_DELAY, ["x"], "argument duration_s is not"),
-    (calls.TEST_DELAY, [True], "argument duration_s is not"),
-    (calls.BLOCKDEV_FIND, [17], "argument disk: expected a disk"),
-    (calls.BLOCKDEV_FIND, [{"dev_type": "file"}], "argument disk: .*missing"),
-    (calls.BLOCKDEV_FIND, [{"dev_type": "file", "logical_id": [], "size": 1, "x": 1}],
-     "x: unknown key"),
-    (calls.INSTANCE_MIGRATABLE, [[]], "argument instance: expected an instance"),
-    (calls.JOBQUEUE_UPDATE, ["job-1", ["x"]], "argument content: expected an encoded text"),
-    (calls.JOBQUEUE_UPDATE, ["job-1", [2, "x"]], "unknown text encoding 2"),
-    (calls.JOBQUEUE_UPDATE, ["job-1", [1, "!"]], "damaged compressed text"),
-    (calls.JOBQUEUE_UPDATE, ["job-1", [1, "AAAA"]], "damaged compressed text"),
-    (calls.JOBQUEUE_UPDATE_MANY, [[["job-1"]]], "expected a file name and a text"),
-    (calls.UPLOAD_FILE, [["/x"]], "expected a file"),
-    (calls.UPLOAD_FILE, [["/x", [0, ""], "7", "root", "root", 0, 0]], "expected path, content"),
-    (calls.BLOCKDEV_RENAME, [[[1]]], "expected a disk and a new id"),
-])
+@pytest.mark.parametrize(
+    ("call", "body", "text"),
+    [
+        (calls.TEST_DELAY, None, "wants 1 arguments, got no list"),
+        (calls.TEST_DELAY, {}, "wants 1 arguments"),
+        (calls.TEST_DELAY, [1, 2], "wants 1 arguments, got 2"),
+        (calls.TEST_DELAY, ["x"], "argument duration_s is not"),
+        (calls.TEST_DELAY, [True], "argument duration_s is not"),
+        (calls.BLOCKDEV_FIND, [17], "argument disk: expected a disk"),
+        (calls.BLOCKDEV_FIND, [{"dev_type": "file"}], "argument disk: .*missing"),
+        (
+            calls.BLOCKDEV_FIND,
+            [{"dev_type": "file", "logical_id": [], "size": 1, "x": 1}],
+            "x: unknown key",
+        ),
+        (calls.INSTANCE_MIGRATABLE, [[]], "argument instance: expected an instance"),
+        (calls.JOBQUEUE_UPDATE, ["job-1", ["x"]], "argument content: expected an encoded text"),
+        (calls.JOBQUEUE_UPDATE, ["job-1", [2, "x"]], "unknown text encoding 2"),
+        (calls.JOBQUEUE_UPDATE, ["job-1", [1, "!"]], "damaged compressed text"),
+        (calls.JOBQUEUE_UPDATE, ["job-1", [1, "AAAA"]], "damaged compressed text"),
+        (calls.JOBQUEUE_UPDATE_MANY, [[["job-1"]]], "expected a file name and a text"),
+        (calls.UPLOAD_FILE, [["/x"]], "expected a file"),
+        (calls.UPLOAD_FILE, [["/x", [0, ""], "7", "root", "root", 0, 0]], "expected path, content"),
+        (calls.BLOCKDEV_RENAME, [[[1]]], "expected a disk and a new id"),
+    ],
+)
 def test_bad_bodies(call, body, text):
     with pytest.raises(errors.ParseError, match=text) as caught:
         call.decode_args(body)
@@ -111,7 +130,7 @@ def test_compressed_bomb_is_stopped(monkeypatch):
 
 def test_cut_text_is_noticed():
     wire = base.compress("x" * 100_000)
-    wire[1] = wire[1][:len(wire[1]) // 8 * 4]
+    wire[1] = wire[1][: len(wire[1]) // 8 * 4]
     with pytest.raises(errors.ParseError, match="cut short|damaged"):
         base.decompress(wire)
 

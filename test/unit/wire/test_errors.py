@@ -9,17 +9,23 @@ from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
 
-@pytest.mark.parametrize(("error", "wire"), [
-    (errors.OpPrereqError("no", errors.ECODE_NOENT), ["OpPrereqError", ["no", "unknown_entity"]]),
-    (errors.OpExecError("half"), ["OpExecError", ["half"]]),
-    (errors.HooksAbort([("n", "s", "o")]), ["HooksAbort", [[["n", "s", "o"]]]]),
-    (errors.JobQueueFull(), ["JobQueueFull", []]),
-    (errors.ConfigVersionMismatch(3, 2), ["ConfigVersionMismatch", [3, 2]]),
-    (errors.ConfigVerifyError("bad", ["a"]), ["ConfigVerifyError", ["bad", ["a"]]]),
-    (errors.ResolverError("h", -2, "m"), ["ResolverError", ["h", -2, "m"]]),
-    (errors.X509CertError("f", "m"), ["X509CertError", ["f", "m"]]),
-    (errors.JobLost("gone"), ["JobLost", ["gone"]]),
-])
+@pytest.mark.parametrize(
+    ("error", "wire"),
+    [
+        (
+            errors.OpPrereqError("no", errors.ECODE_NOENT),
+            ["OpPrereqError", ["no", "unknown_entity"]],
+        ),
+        (errors.OpExecError("half"), ["OpExecError", ["half"]]),
+        (errors.HooksAbort([("n", "s", "o")]), ["HooksAbort", [[["n", "s", "o"]]]]),
+        (errors.JobQueueFull(), ["JobQueueFull", []]),
+        (errors.ConfigVersionMismatch(3, 2), ["ConfigVersionMismatch", [3, 2]]),
+        (errors.ConfigVerifyError("bad", ["a"]), ["ConfigVerifyError", ["bad", ["a"]]]),
+        (errors.ResolverError("h", -2, "m"), ["ResolverError", ["h", -2, "m"]]),
+        (errors.X509CertError("f", "m"), ["X509CertError", ["f", "m"]]),
+        (errors.JobLost("gone"), ["JobLost", ["gone"]]),
+    ],
+)
 def test_published_errors_round_trip(error, wire):
     assert wire_errors.encode(error) == wire
     back = wire_errors.decode(json.loads(json.dumps(wire)))
@@ -27,14 +33,19 @@ def test_published_errors_round_trip(error, wire):
     assert wire_errors.encode(back) == wire
 
 
-@pytest.mark.parametrize(("error", "wire"), [
-    (errors.NodeOffline("n1", "version"), ["GenericError", ["node n1 is marked offline"]]),
-    (errors.CommandTimeout(["sleep"], 3),
-     ["CommandError", ["command 'sleep' did not end within 3 s"]]),
-    (errors.NoMasterError("none"), ["LuxiError", ["none"]]),
-    (ValueError("odd"), ["GenericError", ["odd"]]),
-    (KeyError(), ["GenericError", ["KeyError"]]),
-])
+@pytest.mark.parametrize(
+    ("error", "wire"),
+    [
+        (errors.NodeOffline("n1", "version"), ["GenericError", ["node n1 is marked offline"]]),
+        (
+            errors.CommandTimeout(["sleep"], 3),
+            ["CommandError", ["command 'sleep' did not end within 3 s"]],
+        ),
+        (errors.NoMasterError("none"), ["LuxiError", ["none"]]),
+        (ValueError("odd"), ["GenericError", ["odd"]]),
+        (KeyError(), ["GenericError", ["KeyError"]]),
+    ],
+)
 def test_other_errors_travel_as_published_ancestor(error, wire):
     assert wire_errors.encode(error) == wire
 
@@ -45,8 +56,20 @@ def test_every_published_class_can_be_rebuilt_from_one_text(cls):
     assert back is not None and "some text" in str(back.args)
 
 
-@pytest.mark.parametrize("value", [None, 1, "x", [], ["OpExecError"], ["NoSuch", ["a"]],
-                                   [1, []], ["OpExecError", "text"], {"a": 1}])
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        1,
+        "x",
+        [],
+        ["OpExecError"],
+        ["NoSuch", ["a"]],
+        [1, []],
+        ["OpExecError", "text"],
+        {"a": 1},
+    ],
+)
 def test_what_is_no_error(value):
     assert wire_errors.decode(value) is None
     wire_errors.maybe_raise(value)

@@ -12,9 +12,14 @@ from ganeti import errors
 from ganeti.wire import json
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.text()
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.text()
     | st.floats(allow_nan=False, allow_infinity=False),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow])
@@ -38,9 +43,20 @@ def test_what_json_cannot_say(value: Any) -> None:
             write([value])
 
 
-@pytest.mark.parametrize("text", [
-    "", "nonsense", "[1", '{"a":1,}', "NaN", "[Infinity]", "[" * 100_000, b"\xff", "1" * 5000,
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "nonsense",
+        "[1",
+        '{"a":1,}',
+        "NaN",
+        "[Infinity]",
+        "[" * 100_000,
+        b"\xff",
+        "1" * 5000,
+    ],
+)
 def test_what_is_no_json(text: str | bytes) -> None:
     for read in (json.loads, json.loads_strict):
         with pytest.raises(errors.ParseError):

@@ -12,9 +12,10 @@ from ganeti import errors
 from ganeti.wire import luxi
 
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-2**53, 2**53) | st.text(),
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12)
+    max_leaves=12,
+)
 
 
 @settings(deadline=None)
@@ -27,19 +28,22 @@ def test_messages_survive_any_cut(argument_lists: list[list[object]], data: st.D
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         found += splitter.feed(stream[start:end])
     assert [luxi.parse_request(message or b"") for message in found] == [
-        ("M", args) for args in argument_lists]
+        ("M", args) for args in argument_lists
+    ]
     assert not splitter.partial
 
 
 @settings(deadline=None)
-@given(st.lists(st.binary(max_size=40).filter(lambda part: b"\x03" not in part), max_size=8),
-       st.integers(1, 7))
+@given(
+    st.lists(st.binary(max_size=40).filter(lambda part: b"\x03" not in part), max_size=8),
+    st.integers(1, 7),
+)
 def test_large_messages_are_dropped_and_the_rest_kept(parts: list[bytes], step: int) -> None:
     stream = b"".join(part + b"\x03" for part in parts)
     splitter = luxi.Splitter(limit_bytes=20)
     found = []
     for start in range(0, len(stream), step):
-        found += splitter.feed(stream[start:start + step])
+        found += splitter.feed(stream[start : start + step])
     assert found == [part if len(part) <= 20 else None for part in parts]
 
 
@@ -51,17 +55,20 @@ def test_a_dropped_message_is_not_kept_in_memory() -> None:
     assert splitter.feed(b"\x03{}\x03") == [None, b"{}"]
 
 
-@pytest.mark.parametrize(("message", "told"), [
-    (b"notjson", "JSON"),
-    (b"", "JSON"),
-    (b"\xff\xfe", "UTF-8"),
-    (b"[]", "object"),
-    (b"{}", "'method'"),
-    (b'{"method":"M"}', "'args'"),
-    (b'{"method":5,"args":[]}', "not a string"),
-    (b'{"method":"M","args":{"a":1}}', "not a list"),
-    (b"[" * 100_000, "nested too deeply"),
-])
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (b"notjson", "JSON"),
+        (b"", "JSON"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"[]", "object"),
+        (b"{}", "'method'"),
+        (b'{"method":"M"}', "'args'"),
+        (b'{"method":5,"args":[]}', "not a string"),
+        (b'{"method":"M","args":{"a":1}}', "not a list"),
+        (b"[" * 100_000, "nested too deeply"),
+    ],
+)
 def test_what_is_no_request_is_refused_in_words(message: bytes, told: str) -> None:
     with pytest.raises(errors.ParseError, match=told):
         luxi.parse_request(message)
@@ -102,13 +109,16 @@ def test_an_error_with_odd_arguments_still_arrives() -> None:
         luxi.parse_answer(luxi.encode_error(errors.GenericError(object()))[:-1])
 
 
-@pytest.mark.parametrize(("answer", "error"), [
-    (b"nonsense", errors.ProtocolError),
-    (b"[]", errors.ProtocolError),
-    (b'{"success":true}', errors.ProtocolError),
-    (b'{"success":true,"result":1,"version":2}', errors.LuxiError),
-    (b'{"success":false,"result":["NoSuchError",["x"]]}', errors.RequestError),
-])
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (b"nonsense", errors.ProtocolError),
+        (b"[]", errors.ProtocolError),
+        (b'{"success":true}', errors.ProtocolError),
+        (b'{"success":true,"result":1,"version":2}', errors.LuxiError),
+        (b'{"success":false,"result":["NoSuchError",["x"]]}', errors.RequestError),
+    ],
+)
 def test_strange_answers(answer: bytes, error: type[Exception]) -> None:
     with pytest.raises(error):
         luxi.parse_answer(answer)

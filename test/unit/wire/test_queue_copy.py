@@ -39,7 +39,7 @@ def begun(path: Path, steps: Steps, after_s: float) -> QueueCopy:
     store.open()
     steps.seen.clear()
     while steps.renamed.acquire(blocking=False):
-        pass        # that of the version file
+        pass  # that of the version file
     return QueueCopy(store, apply_after_s=after_s)
 
 

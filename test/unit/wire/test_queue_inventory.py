@@ -25,8 +25,14 @@ def never(_job_id: int) -> bool:
 
 
 def test_what_is_told(tmp_path: Path) -> None:
-    make(tmp_path, job_1="{}", job_x="foreign", archive__0__job_2="{two}", notes="foreign",
-         archive__notes__job_1="foreign")
+    make(
+        tmp_path,
+        job_1="{}",
+        job_x="foreign",
+        archive__0__job_2="{two}",
+        notes="foreign",
+        archive__notes__job_1="foreign",
+    )
     found = take(str(tmp_path), [0, 7])
     assert found.live.keys() == {1}
     assert found.plain == {"serial": "9\n", "version": "1\n"}
@@ -45,10 +51,32 @@ def test_an_empty_place(tmp_path: Path) -> None:
 
 
 def test_differences(tmp_path: Path) -> None:
-    here = take(str(make(tmp_path / "here", job_1="a", job_2="b", job_3="c", archive__0__job_4="d",
-                         archive__1__job_10000="e")))
-    there = take(str(make(tmp_path / "there", serial="8\n", job_1="a", job_2="B", job_4="d",
-                          job_5="?", archive__1__job_10000="e", archive__2__job_20000="more")))
+    here = take(
+        str(
+            make(
+                tmp_path / "here",
+                job_1="a",
+                job_2="b",
+                job_3="c",
+                archive__0__job_4="d",
+                archive__1__job_10000="e",
+            )
+        )
+    )
+    there = take(
+        str(
+            make(
+                tmp_path / "there",
+                serial="8\n",
+                job_1="a",
+                job_2="B",
+                job_4="d",
+                job_5="?",
+                archive__1__job_10000="e",
+                archive__2__job_20000="more",
+            )
+        )
+    )
     found = compare(here, there, lambda job_id: job_id == 4)
     assert found.files == ["serial", "job-2", "job-3"]
     assert found.moved == [4]
@@ -60,11 +88,22 @@ def test_content_of_the_same_length_differs() -> None:
     assert queue_inventory.digest(b"one") != queue_inventory.digest(b"two")
 
 
-@pytest.mark.parametrize("wire", [
-    {}, {"live": []}, {"live": {"x": ""}},
-    {"live": {}, "plain": {}, "drained": False, "archive": {}, "archived": {}},
-    {"live": {}, "plain": {"serial": None, "version": None}, "drained": False, "archive": {},
-     "archived": {"0": 5}}])
+@pytest.mark.parametrize(
+    "wire",
+    [
+        {},
+        {"live": []},
+        {"live": {"x": ""}},
+        {"live": {}, "plain": {}, "drained": False, "archive": {}, "archived": {}},
+        {
+            "live": {},
+            "plain": {"serial": None, "version": None},
+            "drained": False,
+            "archive": {},
+            "archived": {"0": 5},
+        },
+    ],
+)
 def test_nonsense_is_refused(wire: dict[str, Any]) -> None:
     with pytest.raises(errors.ParseError, match="not the inventory of a job queue"):
         Inventory.from_wire(wire)

@@ -124,8 +124,9 @@ def test_a_torn_tail_is_dropped(tmp_path: Path, cut: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 400), st.integers(1, 255))
-def test_a_damaged_journal_never_gives_wrong_content(tmp_path_factory: pytest.TempPathFactory,
-                                                     place: int, flip: int) -> None:
+def test_a_damaged_journal_never_gives_wrong_content(
+    tmp_path_factory: pytest.TempPathFactory, place: int, flip: int
+) -> None:
     path = tmp_path_factory.mktemp("queue")
     store = opened(path)
     for number in range(1, 4):
@@ -326,7 +327,10 @@ def test_root_gives_what_it_writes_to_whom_the_directory_belongs(tmp_path: Path)
     store = opened(directory)
     save(store, {"job-10001": "{}", "serial": "10001\n"}, ())
     save(store, {"job-10002": "{}"}, (10001,))
-    found = {path for path in directory.rglob("*")
-             if (path.stat().st_uid, path.stat().st_gid) != (daemon.pw_uid, daemon.pw_gid)}
+    found = {
+        path
+        for path in directory.rglob("*")
+        if (path.stat().st_uid, path.stat().st_gid) != (daemon.pw_uid, daemon.pw_gid)
+    }
     assert len(list(directory.rglob("job-*"))) == 2 and found == set()
     store.close()

@@ -62,8 +62,22 @@ def _grow_dos(disk: BinaryIO, table: bytes, sectors: int) -> str:
 def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
     raw = _read(disk, 1, 1)
     fields = list(_HEADER.unpack_from(raw))
-    (magic, _, header_size, crc, _, _, _, first_usable, _, _, table_at, count, entry_size,
-     table_crc) = fields
+    (
+        magic,
+        _,
+        header_size,
+        crc,
+        _,
+        _,
+        _,
+        first_usable,
+        _,
+        _,
+        table_at,
+        count,
+        entry_size,
+        table_crc,
+    ) = fields
     if magic != _GPT or not 92 <= header_size <= SECTOR:
         return "no valid GUID partition table"
     if zlib.crc32(raw[:16] + bytes(4) + raw[20:header_size]) != crc:
@@ -71,12 +85,15 @@ def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
     if not 0 < count <= _MOST_ENTRIES or entry_size not in (128, 256, 512):
         return "the GUID partition table has an unusual size and stays as it is"
     table_sectors = -(-count * entry_size // SECTOR)
-    table = bytearray(_read(disk, table_at, table_sectors)[:count * entry_size])
+    table = bytearray(_read(disk, table_at, table_sectors)[: count * entry_size])
     if zlib.crc32(table) != table_crc:
         return "the GUID partition table is damaged and stays as it is"
     last_usable = sectors - 2 - table_sectors
-    spans = {n: struct.unpack_from("<QQ", table, n * entry_size + 32) for n in range(count)
-             if any(table[n * entry_size:n * entry_size + 16])}
+    spans = {
+        n: struct.unpack_from("<QQ", table, n * entry_size + 32)
+        for n in range(count)
+        if any(table[n * entry_size : n * entry_size + 16])
+    }
     done = "no partition"
     if spans:
         last = max(spans, key=lambda n: spans[n][0])
@@ -85,20 +102,38 @@ def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
         done = f"partition {last + 1} goes to the end already"
         if wanted > end:
             struct.pack_into("<Q", table, last * entry_size + 40, wanted)
-            done = (f"partition {last + 1} grew from {(end - start + 1) >> 11} to "
-                    f"{(wanted - start + 1) >> 11} MiB")
-    if last_usable < first_usable or last_usable < max((end for _, end in spans.values()),
-                                                       default=0):
+            done = (
+                f"partition {last + 1} grew from {(end - start + 1) >> 11} to "
+                f"{(wanted - start + 1) >> 11} MiB"
+            )
+    if last_usable < first_usable or last_usable < max(
+        (end for _, end in spans.values()), default=0
+    ):
         return "the disk is too small for its GUID partition table"
     table_crc = zlib.crc32(table)
     padded = bytes(table) + bytes(table_sectors * SECTOR - len(table))
 
     def header(own: int, other: int, at: int) -> bytes:
-        packed = _HEADER.pack(magic, fields[1], header_size, 0, 0, own, other, first_usable,
-                              last_usable, fields[9], at, count, entry_size, table_crc)
-        packed += raw[_HEADER.size:header_size]
+        packed = _HEADER.pack(
+            magic,
+            fields[1],
+            header_size,
+            0,
+            0,
+            own,
+            other,
+            first_usable,
+            last_usable,
+            fields[9],
+            at,
+            count,
+            entry_size,
+            table_crc,
+        )
+        packed += raw[_HEADER.size : header_size]
         return (packed[:16] + struct.pack("<I", zlib.crc32(packed)) + packed[20:]).ljust(
-            SECTOR, b"\0")
+            SECTOR, b"\0"
+        )
 
     # The copy at the end first: at every moment one of the two is valid.
     disk.seek((sectors - 1 - table_sectors) * SECTOR)

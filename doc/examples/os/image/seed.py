@@ -29,27 +29,34 @@ def contents(env: Mapping[str, str], wanted: Settings) -> dict[str, bytes]:
         try:
             user = Path(wanted.user_data).read_bytes()
         except OSError as err:
-            raise ScriptError(f"parameter user_data: cannot read {wanted.user_data}: "
-                              f"{err.strerror}") from err
+            raise ScriptError(
+                f"parameter user_data: cannot read {wanted.user_data}: {err.strerror}"
+            ) from err
     else:
         config: dict[str, object] = {"hostname": name.partition(".")[0], "fqdn": name}
         if wanted.ssh_key:
             config["ssh_authorized_keys"] = [wanted.ssh_key]
         # YAML is a superset of JSON.
         user = b"#cloud-config\n" + json.dumps(config, indent=1).encode() + b"\n"
-    return {"meta-data": json.dumps(meta, indent=1).encode() + b"\n", "user-data": user,
-            "network-config": json.dumps(network(env), indent=1).encode() + b"\n"}
+    return {
+        "meta-data": json.dumps(meta, indent=1).encode() + b"\n",
+        "user-data": user,
+        "network-config": json.dumps(network(env), indent=1).encode() + b"\n",
+    }
 
 
 def network(env: Mapping[str, str]) -> dict[str, object]:
     """A card with an address and a network gets them, any other asks by DHCP."""
     cards = {}
     for index in range(int(env.get("NIC_COUNT") or 0)):
+
         def get(key: str, number: int = index) -> str:
             return env.get(f"NIC_{number}_{key}", "")
 
-        card: dict[str, object] = {"match": {"macaddress": get("MAC").lower()},
-                                   "set-name": f"eth{index}"}
+        card: dict[str, object] = {
+            "match": {"macaddress": get("MAC").lower()},
+            "set-name": f"eth{index}",
+        }
         address, subnet = get("IP"), get("NETWORK_SUBNET")
         if address and "/" in subnet:
             card["addresses"] = [f"{address}/{subnet.rpartition('/')[2]}"]
@@ -93,11 +100,33 @@ def file_system(size: int, files: Mapping[str, bytes]) -> bytes:
     cluster_bytes = per_cluster * _SECTOR
     wanted = sum(-(-len(data) // cluster_bytes) for data in files.values())
     if clusters < max(wanted, 1):
-        raise ScriptError(f"the seed disk is too small: {size} bytes for "
-                          f"{sum(map(len, files.values()))} bytes of files")
-    boot = struct.pack("<3s8sHBHBHHBHHHIIBBBI11s8s", b"\xeb\x3c\x90", b"MSWIN4.1", _SECTOR,
-                       per_cluster, 1, 2, _ROOT_ENTRIES, sectors, 0xF8, fat_sectors, 32, 64, 0, 0,
-                       0x80, 0, 0x29, 0x47414E54, LABEL, b"FAT12   ")
+        raise ScriptError(
+            f"the seed disk is too small: {size} bytes for "
+            f"{sum(map(len, files.values()))} bytes of files"
+        )
+    boot = struct.pack(
+        "<3s8sHBHBHHBHHHIIBBBI11s8s",
+        b"\xeb\x3c\x90",
+        b"MSWIN4.1",
+        _SECTOR,
+        per_cluster,
+        1,
+        2,
+        _ROOT_ENTRIES,
+        sectors,
+        0xF8,
+        fat_sectors,
+        32,
+        64,
+        0,
+        0,
+        0x80,
+        0,
+        0x29,
+        0x47414E54,
+        LABEL,
+        b"FAT12   ",
+    )
     boot = boot.ljust(510, b"\0") + b"\x55\xaa"
     chain = [0xFF8, 0xFFF]
     root = _entry(LABEL, 0x08, 0, 0)
@@ -126,8 +155,9 @@ def _short(number: int) -> bytes:
 
 def _entry(short: bytes, attributes: int, cluster: int, size: int) -> bytes:
     # 1 January 2000, midnight: the content says which instance it is, not the date.
-    return struct.pack("<11sBBBHHHHHHHI", short, attributes, 0, 0, 0, 0x2821, 0x2821, 0, 0,
-                       0x2821, cluster, size)
+    return struct.pack(
+        "<11sBBBHHHHHHHI", short, attributes, 0, 0, 0, 0x2821, 0x2821, 0, 0, 0x2821, cluster, size
+    )
 
 
 def _long_name(name: str, number: int) -> bytes:
@@ -135,11 +165,12 @@ def _long_name(name: str, number: int) -> bytes:
     for byte in _short(number):
         checksum = ((checksum & 1) << 7 | checksum >> 1) + byte & 0xFF
     letters = name + "\0" if len(name) % 13 else name
-    pieces = [letters[at:at + 13] for at in range(0, len(letters), 13)]
+    pieces = [letters[at : at + 13] for at in range(0, len(letters), 13)]
     entries = b""
     for index, piece in reversed(list(enumerate(pieces, start=1))):
         text = piece.encode("utf-16-le").ljust(26, b"\xff")
         order = index | (0x40 if index == len(pieces) else 0)
-        entries += struct.pack("<B10sBBB12sH4s", order, text[:10], 0x0F, 0, checksum, text[10:22],
-                               0, text[22:])
+        entries += struct.pack(
+            "<B10sBBB12sH4s", order, text[:10], 0x0F, 0, checksum, text[10:22], 0, text[22:]
+        )
     return entries

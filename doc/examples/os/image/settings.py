@@ -56,6 +56,7 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
 
     :raises ScriptError: one of them is not right; names it.
     """
+
     def get(name: str, default: str = "") -> str:
         return (os.environ if env is None else env).get(f"OSP_{name}", default).strip()
 
@@ -64,19 +65,23 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
         raise ScriptError("parameter image: which one? A path on the node, or an address")
     scheme = urllib.parse.urlsplit(image).scheme if "://" in image else ""
     if scheme not in ("", "http", "https"):
-        raise ScriptError(f"parameter image: {scheme} addresses cannot be fetched, only http "
-                          "and https")
+        raise ScriptError(
+            f"parameter image: {scheme} addresses cannot be fetched, only http and https"
+        )
     if not scheme and not image.startswith("/"):
         raise ScriptError(f"parameter image: '{image}' is no absolute path and no address")
     checksum = get("CHECKSUM").lower()
     if checksum:
         kind, _, digits = checksum.partition(":")
         if kind not in _DIGEST_LENGTHS or not re.fullmatch(
-                rf"[0-9a-f]{{{_DIGEST_LENGTHS[kind]}}}", digits):
+            rf"[0-9a-f]{{{_DIGEST_LENGTHS[kind]}}}", digits
+        ):
             raise ScriptError(f"parameter checksum: '{checksum}' is no sha256:... or sha512:...")
     elif scheme == "http":
-        raise ScriptError("parameter checksum: needed for an http address, since anybody on the "
-                          "way can change what comes")
+        raise ScriptError(
+            "parameter checksum: needed for an http address, since anybody on the "
+            "way can change what comes"
+        )
     kind = get("FORMAT")
     if kind not in ("", "raw", "qcow2"):
         raise ScriptError(f"parameter format: '{kind}' is neither raw nor qcow2")
@@ -85,8 +90,9 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
         raise ScriptError(f"parameter grow: '{grow}' is neither yes nor no")
     user_data, ssh_key = get("USER_DATA"), get("SSH_KEY")
     if user_data and ssh_key:
-        raise ScriptError("parameters user_data and ssh_key: only one of them, user data can name "
-                          "keys itself")
+        raise ScriptError(
+            "parameters user_data and ssh_key: only one of them, user data can name keys itself"
+        )
     if user_data and not user_data.startswith("/"):
         raise ScriptError(f"parameter user_data: '{user_data}' is no absolute path")
     if "\n" in ssh_key:

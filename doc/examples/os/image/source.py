@@ -53,8 +53,10 @@ def fetch(wanted: Settings) -> Path:
 
 def _download(address: str, target: Path) -> None:
     try:
-        with urllib.request.urlopen(address, timeout=_SILENCE_S) as answer, \
-                open(target, "wb") as out:
+        with (
+            urllib.request.urlopen(address, timeout=_SILENCE_S) as answer,
+            open(target, "wb") as out,
+        ):
             announced = answer.headers.get("Content-Length")
             done = 0
             while data := answer.read(_CHUNK):
@@ -100,8 +102,10 @@ def write(path: Path, kind: str, disk: str, disk_size: int) -> None:
     if "backing-filename" in info or "data-file" in json.dumps(info.get("format-specific", {})):
         raise ScriptError(f"{path} refers to another file, which could be any file of the node")
     if info["virtual-size"] > disk_size:
-        raise ScriptError(f"the image needs {-(-info['virtual-size'] // (1 << 20))} MiB, the disk "
-                          f"has {disk_size >> 20}")
+        raise ScriptError(
+            f"the image needs {-(-info['virtual-size'] // (1 << 20))} MiB, the disk "
+            f"has {disk_size >> 20}"
+        )
     # -n: the disk is there already. An image's holes must become zeros on a used disk.
     _run("qemu-img", "convert", "-n", "-f", kind, "-O", "raw", "-S", "0", str(path), disk)
     print(f"wrote {path} ({kind}) to {disk}")
@@ -109,11 +113,18 @@ def write(path: Path, kind: str, disk: str, disk_size: int) -> None:
 
 def _run(*argv: str) -> str:
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=_PROGRAM_S, check=False)
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_PROGRAM_S,
+            check=False,
+        )
     except FileNotFoundError as err:
-        raise ScriptError(f"{argv[0]} is missing. As root, run: apt-get install qemu-utils"
-                          ) from err
+        raise ScriptError(
+            f"{argv[0]} is missing. As root, run: apt-get install qemu-utils"
+        ) from err
     if done.returncode != 0:
         raise ScriptError(f"{' '.join(argv[:2])} failed: {(done.stderr or done.stdout).strip()}")
     return done.stdout

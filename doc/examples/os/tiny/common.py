@@ -57,13 +57,18 @@ def image_dir() -> Path:
     """Where tools/tiny-image has put its result: the first complete one of these."""
     here = Path(__file__).resolve().parent
     asked = os.environ.get("OSP_IMAGE_DIR")
-    places = [Path(asked)] if asked else [Path(__file__).parent / "image", here / "image",
-                                          Path("/var/cache/ganeti-tiny")]
+    places = (
+        [Path(asked)]
+        if asked
+        else [Path(__file__).parent / "image", here / "image", Path("/var/cache/ganeti-tiny")]
+    )
     for place in places:
         if all((place / name).exists() for name in IMAGE_NAMES):
             return place
-    raise ScriptError(f"no boot image in {' or '.join(str(p) for p in places)}. "
-                      "Run: tools/tiny-image --install-os <this OS definition's directory>")
+    raise ScriptError(
+        f"no boot image in {' or '.join(str(p) for p in places)}. "
+        "Run: tools/tiny-image --install-os <this OS definition's directory>"
+    )
 
 
 def device_size(path: str) -> int:
@@ -77,8 +82,14 @@ def root_tree(tree: Path, name: str, conf: dict[str, Any]) -> None:
     shutil.copytree(image / "root", tree, dirs_exist_ok=True, symlinks=True)
     shutil.copy2(image / "busybox", tree / "bin/busybox")
     # "--list" tells the applets: a link each, so that nothing must be set up at every boot.
-    listing = subprocess.run([str(image / "busybox"), "--list"], stdin=subprocess.DEVNULL,
-                             capture_output=True, text=True, timeout=60, check=True).stdout
+    listing = subprocess.run(
+        [str(image / "busybox"), "--list"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
     for applet in listing.split():
         for directory in ("bin", "sbin"):
             if (tree / directory / applet).exists():
@@ -89,8 +100,9 @@ def root_tree(tree: Path, name: str, conf: dict[str, Any]) -> None:
     (tree / "etc/hostname").write_text(name + "\n")
     (tree / "etc/passwd").write_text("root::0:0:root:/:/bin/sh\n")
     (tree / "etc/group").write_text("root:x:0:\n")
-    (tree / "etc/tiny.conf").write_text(f"interval={conf['interval']}\n" +
-                                        (": > /run/quiet\n" if conf["quiet"] else ""))
+    (tree / "etc/tiny.conf").write_text(
+        f"interval={conf['interval']}\n" + (": > /run/quiet\n" if conf["quiet"] else "")
+    )
     (tree / "var/boot-count").write_text("0\n")
     for path in tree.rglob("*"):
         if not path.is_symlink():
@@ -101,7 +113,7 @@ def partition_table(sectors: int) -> bytes:
     """A DOS partition table with one active Linux partition from 1 MiB to the end."""
     start = PARTITION_START // SECTOR
     # Beyond 2 TiB the table cannot say more; the rest of such a disk stays unused.
-    length = min(sectors - start, 0xffffffff)
+    length = min(sectors - start, 0xFFFFFFFF)
     entry = struct.pack("<B3sB3sII", 0x80, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", start, length)
     return b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
 
@@ -130,16 +142,42 @@ def make_file_system(disk: str, tree: Path, size: int) -> None:
     mode = os.stat(disk).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISBLK(mode)):
         raise ScriptError(f"{disk} is neither a file nor a block device")
-    argv = ["mke2fs", "-q", "-F", "-t", "ext4", "-b", "1024", "-I", "256", "-m", "0", "-L", "tiny",
-            "-J", "size=1", "-O", "^metadata_csum,^64bit,^has_journal" if size < 12 << 20
-            else "^metadata_csum,^64bit", "-d", str(tree),
-            "-E", f"offset={PARTITION_START},root_owner=0:0,nodiscard,lazy_itable_init=1",
-            disk, str(size // 1024)]
+    argv = [
+        "mke2fs",
+        "-q",
+        "-F",
+        "-t",
+        "ext4",
+        "-b",
+        "1024",
+        "-I",
+        "256",
+        "-m",
+        "0",
+        "-L",
+        "tiny",
+        "-J",
+        "size=1",
+        "-O",
+        "^metadata_csum,^64bit,^has_journal" if size < 12 << 20 else "^metadata_csum,^64bit",
+        "-d",
+        str(tree),
+        "-E",
+        f"offset={PARTITION_START},root_owner=0:0,nodiscard,lazy_itable_init=1",
+        disk,
+        str(size // 1024),
+    ]
     if size < 12 << 20:
-        argv[argv.index("-J"):argv.index("-J") + 2] = []
+        argv[argv.index("-J") : argv.index("-J") + 2] = []
     try:
-        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=3600, check=False)
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=3600,
+            check=False,
+        )
     except FileNotFoundError as err:
         raise ScriptError("mke2fs is missing. As root, run: apt-get install e2fsprogs") from err
     if done.returncode != 0:
@@ -149,14 +187,20 @@ def make_file_system(disk: str, tree: Path, size: int) -> None:
 def debugfs(disk: str, commands: list[str]) -> str:
     """Run debugfs commands on the root file system without mounting it; its output."""
     try:
-        done = subprocess.run(["debugfs", "-w", "-f", "-", f"{disk}?offset={PARTITION_START}"],
-                              input="\n".join(commands) + "\n", capture_output=True, text=True,
-                              timeout=600, check=False)
+        done = subprocess.run(
+            ["debugfs", "-w", "-f", "-", f"{disk}?offset={PARTITION_START}"],
+            input="\n".join(commands) + "\n",
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
     except FileNotFoundError as err:
         raise ScriptError("debugfs is missing. As root, run: apt-get install e2fsprogs") from err
     # debugfs exits with 0 whatever its commands did; what went wrong stands on stderr.
-    problems = [line for line in done.stderr.splitlines()
-                if line and not line.startswith("debugfs ")]
+    problems = [
+        line for line in done.stderr.splitlines() if line and not line.startswith("debugfs ")
+    ]
     if done.returncode != 0 or problems:
         raise ScriptError(f"debugfs failed on {disk}: {' '.join(problems)}")
     return done.stdout
@@ -174,5 +218,11 @@ def set_host_name(disk: str, name: str) -> None:
     with tempfile.NamedTemporaryFile("w", prefix="tiny-", suffix=".hostname") as text:
         text.write(name + "\n")
         text.flush()
-        debugfs(disk, ["rm /etc/hostname", f"write {text.name} /etc/hostname",
-                       "set_inode_field /etc/hostname mode 0100644"])
+        debugfs(
+            disk,
+            [
+                "rm /etc/hostname",
+                f"write {text.name} /etc/hostname",
+                "set_inode_field /etc/hostname mode 0100644",
+            ],
+        )

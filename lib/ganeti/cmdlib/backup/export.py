@@ -83,7 +83,8 @@ class LUBackupPrepare(LogicalUnit):
             return None
         secret = handshake.domain_secret()
         name, certificate = self.rpc.call(
-            calls.X509_CERT_CREATE, plan.uuid, validity_s=handshake.CERT_VALIDITY_S).payload()
+            calls.X509_CERT_CREATE, plan.uuid, validity_s=handshake.CERT_VALIDITY_S
+        ).payload()
 
         return {
             "handshake": handshake.greeting(secret),
@@ -106,21 +107,26 @@ class LUBackupExport(LogicalUnit):
         if op.mode == EXPORT_LOCAL:
             if not isinstance(op.target_node, str):
                 raise errors.OpPrereqError(
-                    "the target of a local export is a node", errors.ECODE_INVAL)
+                    "the target of a local export is a node", errors.ECODE_INVAL
+                )
             self.target = self.config.expand_node(op.target_node_uuid or op.target_node)
         elif op.x509_key_name is None or op.destination_x509_ca is None:
             raise errors.OpPrereqError(
                 "an export to another cluster needs the name of our key and the certificate of the"
-                " other side; see OP_BACKUP_PREPARE", errors.ECODE_INVAL)
+                " other side; see OP_BACKUP_PREPARE",
+                errors.ECODE_INVAL,
+            )
         zeroing.check_arguments(op)
         if op.remove_instance and not op.shutdown:
             raise errors.OpPrereqError(
                 "an instance can be removed after its export only when it was shut down before",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         if op.ignore_remove_failures and not op.remove_instance:
             raise errors.OpPrereqError(
                 "failures of the removal can only be ignored when the instance is to be removed",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         transfer.require_compression(self, op.compress)
 
     def declare_locks(self, level: Level) -> None:
@@ -172,7 +178,9 @@ class LUBackupExport(LogicalUnit):
             raise errors.OpPrereqError(
                 f"instance {instance.name} has disks of kind {', '.join(slow)}, which have no"
                 " snapshots: it must stay shut down until they are exported. Allow that with"
-                " --long-sleep.", errors.ECODE_STATE)
+                " --long-sleep.",
+                errors.ECODE_STATE,
+            )
         work = zeroing.plan(self, self.op, instance, source, running=running)
         return ExportPlan(instance, source, running, target, remote, work)
 
@@ -182,13 +190,18 @@ class LUBackupExport(LogicalUnit):
         if not isinstance(given, list | tuple) or len(given) != len(instance.disks):
             raise errors.OpPrereqError(
                 f"instance {instance.name} has {len(instance.disks)} disks; the target must say"
-                " for each where it is awaited", errors.ECODE_INVAL)
+                " for each where it is awaited",
+                errors.ECODE_INVAL,
+            )
         return RemoteTarget(
             key_name=handshake.check_key(secret, op.x509_key_name),
             ca_pem=handshake.check_certificate(
-                secret, op.destination_x509_ca, "certificate of the other cluster"),
-            disks=tuple(handshake.check_disk(secret, index, entry)
-                        for index, entry in enumerate(given)))
+                secret, op.destination_x509_ca, "certificate of the other cluster"
+            ),
+            disks=tuple(
+                handshake.check_disk(secret, index, entry) for index, entry in enumerate(given)
+            ),
+        )
 
     # -- act -------------------------------------------------------------------
 
@@ -199,16 +212,21 @@ class LUBackupExport(LogicalUnit):
             if plan.remote is not None:
                 # The key was made for this one export.
                 self._best_effort(
-                    "the key for this export", calls.X509_CERT_REMOVE, plan.source.uuid,
-                    name=plan.remote.key_name)
+                    "the key for this export",
+                    calls.X509_CERT_REMOVE,
+                    plan.source.uuid,
+                    name=plan.remote.key_name,
+                )
         if plan.target is not None:
             self._remove_older(plan.instance.name, plan.target)
         if self.op.remove_instance:
             self.feedback(f"Removing instance {plan.instance.name}")
             remove_instance(
-                self, self.config.instance(plan.instance.uuid),
+                self,
+                self.config.instance(plan.instance.uuid),
                 timeout_s=self.op.shutdown_timeout,
-                ignore_failures=self.op.ignore_remove_failures)
+                ignore_failures=self.op.ignore_remove_failures,
+            )
         return True, arrived
 
     def _export(self, plan: ExportPlan) -> list[bool]:
@@ -221,7 +239,8 @@ class LUBackupExport(LogicalUnit):
         elif plan.running:
             self.warn(
                 f"instance {instance.name} goes on running: what it writes meanwhile may be"
-                " exported in part")
+                " exported in part"
+            )
         activated = False
         snapshots: list[Disk] = []
         try:
@@ -239,8 +258,11 @@ class LUBackupExport(LogicalUnit):
         finally:
             for snapshot in snapshots:
                 self._best_effort(
-                    f"snapshot {'/'.join(snapshot.logical_id)}", BLOCKDEV_REMOVE, plan.source.uuid,
-                    disk=(snapshot, instance))
+                    f"snapshot {'/'.join(snapshot.logical_id)}",
+                    BLOCKDEV_REMOVE,
+                    plan.source.uuid,
+                    disk=(snapshot, instance),
+                )
             if stopped and not self.op.remove_instance:
                 self._restart(instance)
             elif activated:
@@ -279,30 +301,48 @@ class LUBackupExport(LogicalUnit):
         # The data volume of a mirrored disk is a plain volume, and so is its snapshot.
         inner = disk.children[0] if disk.children else disk
         group, volume = (str(part) for part in inner.logical_id[:2])
-        snapshot = replace(disk, dev_type=disk_c.PLAIN, logical_id=(group, f"{volume}.snap"),
-                           children=(), params=None, dynamic_params=None)
+        snapshot = replace(
+            disk,
+            dev_type=disk_c.PLAIN,
+            logical_id=(group, f"{volume}.snap"),
+            children=(),
+            params=None,
+            dynamic_params=None,
+        )
         # An export which was interrupted may have left one; nobody else makes it, for we hold the
         # lock of the instance.
         self._best_effort(
-            f"an older snapshot {group}/{volume}.snap", BLOCKDEV_REMOVE, plan.source.uuid,
-            disk=(snapshot, plan.instance))
+            f"an older snapshot {group}/{volume}.snap",
+            BLOCKDEV_REMOVE,
+            plan.source.uuid,
+            disk=(snapshot, plan.instance),
+        )
         answer = self.rpc.call(
-            BLOCKDEV_SNAPSHOT, plan.source.uuid, disk=(disk, plan.instance),
-            snapshot_name=f"{volume}.snap", snapshot_size_mib=0)
+            BLOCKDEV_SNAPSHOT,
+            plan.source.uuid,
+            disk=(disk, plan.instance),
+            snapshot_name=f"{volume}.snap",
+            snapshot_size_mib=0,
+        )
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not make a snapshot of {disk.iv_name} of instance {plan.instance.name} on"
-                f" node {plan.source.name}: {why(answer.failure)}") from answer.failure
+                f" node {plan.source.name}: {why(answer.failure)}"
+            ) from answer.failure
         return replace(snapshot, logical_id=tuple(answer.data))
 
     def _send(self, plan: ExportPlan, sent: list[Disk]) -> list[bool]:
-        arrived = (self._send_local(plan, plan.target, sent) if plan.target is not None
-                   else self._send_remote(plan, sent))
+        arrived = (
+            self._send_local(plan, plan.target, sent)
+            if plan.target is not None
+            else self._send_remote(plan, sent)
+        )
         failed = [f"disk/{index}" for index, ok in enumerate(arrived) if not ok]
         if failed:
             raise errors.OpExecError(
                 f"export of instance {plan.instance.name} failed: {', '.join(failed)} did not"
-                " arrive")
+                " arrive"
+            )
         return arrived
 
     def _send_local(self, plan: ExportPlan, target: Node, sent: list[Disk]) -> list[bool]:
@@ -313,45 +353,71 @@ class LUBackupExport(LogicalUnit):
         self._best_effort("", calls.EXPORT_REMOVE, target.uuid, export=unfinished)
         complete = False
         try:
-            arrived = transfer.copy_disks(self, instance, [
-                transfer.pair(
-                    self, instance, index,
-                    source=(plan.source, (calls.SCRIPT, (disk, instance, index))),
-                    target=(target, (calls.FILE, posixpath.join(base, disk.uuid))),
-                    compress=self.op.compress)
-                for index, disk in enumerate(sent)
-            ])
+            arrived = transfer.copy_disks(
+                self,
+                instance,
+                [
+                    transfer.pair(
+                        self,
+                        instance,
+                        index,
+                        source=(plan.source, (calls.SCRIPT, (disk, instance, index))),
+                        target=(target, (calls.FILE, posixpath.join(base, disk.uuid))),
+                        compress=self.op.compress,
+                    )
+                    for index, disk in enumerate(sent)
+                ],
+            )
             if all(arrived):
                 self.feedback(f"Finalizing export on {target.name}")
                 answer = self.rpc.call(
-                    calls.FINALIZE_EXPORT, target.uuid, instance=instance,
-                    disks=[(disk, instance) for disk in sent])
+                    calls.FINALIZE_EXPORT,
+                    target.uuid,
+                    instance=instance,
+                    disks=[(disk, instance) for disk in sent],
+                )
                 if answer.failure is not None:
                     raise errors.OpExecError(
                         f"export of instance {instance.name} could not be finalized on node"
-                        f" {target.name}: {why(answer.failure)}") from answer.failure
+                        f" {target.name}: {why(answer.failure)}"
+                    ) from answer.failure
                 complete = True
         finally:
             if not complete:
                 self._best_effort(
-                    f"what was exported to node {target.name}", calls.EXPORT_REMOVE, target.uuid,
-                    export=unfinished)
+                    f"what was exported to node {target.name}",
+                    calls.EXPORT_REMOVE,
+                    target.uuid,
+                    export=unfinished,
+                )
         return arrived
 
     def _send_remote(self, plan: ExportPlan, sent: list[Disk]) -> list[bool]:
         assert plan.remote is not None
         instance, remote = plan.instance, plan.remote
         ends = []
-        for index, (disk, (host, port, magic)) in enumerate(
-                zip(sent, remote.disks, strict=True)):
+        for index, (disk, (host, port, magic)) in enumerate(zip(sent, remote.disks, strict=True)):
             self.feedback(f"Sending disk/{index} to {host}:{port}")
             options = ImportExportOptions(
-                key_name=remote.key_name, ca_pem=remote.ca_pem, compress=self.op.compress,
-                magic=magic, ipv6=transfer.uses_ipv6(self),
-                connect_timeout=transfer.REMOTE_CONNECT_S)
-            ends.append(transfer.End(
-                transfer.EXPORT, plan.source, instance, f"disk/{index}",
-                (calls.SCRIPT, (disk, instance, index)), options, host=host, port=port))
+                key_name=remote.key_name,
+                ca_pem=remote.ca_pem,
+                compress=self.op.compress,
+                magic=magic,
+                ipv6=transfer.uses_ipv6(self),
+                connect_timeout=transfer.REMOTE_CONNECT_S,
+            )
+            ends.append(
+                transfer.End(
+                    transfer.EXPORT,
+                    plan.source,
+                    instance,
+                    f"disk/{index}",
+                    (calls.SCRIPT, (disk, instance, index)),
+                    options,
+                    host=host,
+                    port=port,
+                )
+            )
         transfer.run(self, ends)
         return [end.ok for end in ends]
 
@@ -364,7 +430,8 @@ class LUBackupExport(LogicalUnit):
         for uuid in older:
             node = self.config.node(uuid).name
             self._best_effort(
-                f"an older export on node {node}", calls.EXPORT_REMOVE, uuid, export=name)
+                f"an older export on node {node}", calls.EXPORT_REMOVE, uuid, export=name
+            )
 
     def _best_effort(self, what: str, call: Any, node_uuid: str, **args: Any) -> None:
         """Tidy up; what stays is a warning."""

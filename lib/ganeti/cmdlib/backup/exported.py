@@ -125,8 +125,11 @@ def _hvparams(
     table = hv.TABLES.get(hypervisor or "", {})
     types = {name: parameter.type for name, parameter in table.items()}
     return _typed(
-        {key: value for key, value in given.items() if key not in hv_c.GLOBAL_PARAMS}, types,
-        f"parameters of hypervisor {hypervisor}", warn)
+        {key: value for key, value in given.items() if key not in hv_c.GLOBAL_PARAMS},
+        types,
+        f"parameters of hypervisor {hypervisor}",
+        warn,
+    )
 
 
 def _beparams(
@@ -142,7 +145,10 @@ def _beparams(
         known.setdefault("minmem", memory)
     return _typed(
         {**known, **{key: value for key, value in given.items() if key not in older}},
-        BE_PARAM_TYPES, "backend parameters", warn)
+        BE_PARAM_TYPES,
+        "backend parameters",
+        warn,
+    )
 
 
 def _typed(

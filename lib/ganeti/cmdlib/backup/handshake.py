@@ -48,11 +48,15 @@ def check_greeting(secret: str, given: Any) -> None:
     if not signed.is_signed(secret, GREETING, digest, salt):
         raise errors.OpPrereqError(
             "the handshake is not signed with this cluster's domain secret. Both clusters need the"
-            " same one: 'gnt-cluster renew-crypto --cluster-domain-secret'.", errors.ECODE_INVAL)
+            " same one: 'gnt-cluster renew-crypto --cluster-domain-secret'.",
+            errors.ECODE_INVAL,
+        )
     if version != VERSION:
         raise errors.OpPrereqError(
             f"the other cluster speaks version {version!r} of the protocol for moves, this one"
-            f" {VERSION}", errors.ECODE_INVAL)
+            f" {VERSION}",
+            errors.ECODE_INVAL,
+        )
 
 
 def signed_key(secret: str, name: str) -> list[Any]:
@@ -70,7 +74,8 @@ def check_key(secret: str, given: Any) -> str:
     if not signed.is_signed(secret, name, digest, salt):
         raise errors.OpPrereqError(
             "the name of the key is not signed with this cluster's domain secret",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     return name
 
 
@@ -81,8 +86,13 @@ def _disk_text(index: int, host: str, port: int, magic: str) -> str:
 def signed_disk(secret: str, index: int, host: str, port: int, magic: str) -> list[Any]:
     """Where a disk is awaited: ``[host, port, magic, signature, salt]``."""
     salt = signed.new_salt()
-    return [host, port, magic, signed.sign(secret, _disk_text(index, host, port, magic), salt),
-            salt]
+    return [
+        host,
+        port,
+        magic,
+        signed.sign(secret, _disk_text(index, host, port, magic), salt),
+        salt,
+    ]
 
 
 def check_disk(secret: str, index: int, given: Any) -> tuple[str, int, str]:
@@ -91,14 +101,20 @@ def check_disk(secret: str, index: int, given: Any) -> tuple[str, int, str]:
     :raises errors.OpPrereqError: it is not signed with the shared secret, or for another disk.
     """
     host, port, magic, digest, salt = _fields(given, 5, f"target of disk {index}")
-    if not (all(isinstance(value, str) for value in (host, magic, digest, salt))
-            and isinstance(port, int) and 0 < port < 65536 and text.is_transfer_magic(magic)):
-        raise errors.OpPrereqError(f"the target of disk {index} has a wrong form",
-                                   errors.ECODE_INVAL)
+    if not (
+        all(isinstance(value, str) for value in (host, magic, digest, salt))
+        and isinstance(port, int)
+        and 0 < port < 65536
+        and text.is_transfer_magic(magic)
+    ):
+        raise errors.OpPrereqError(
+            f"the target of disk {index} has a wrong form", errors.ECODE_INVAL
+        )
     if not signed.is_signed(secret, _disk_text(index, host, port, magic), digest, salt):
         raise errors.OpPrereqError(
             f"the target of disk {index} is not signed with this cluster's domain secret",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     return host, port, magic
 
 

@@ -82,17 +82,23 @@ class LocalImport:
         primary = unit.config.node(instance.primary_node)
         pairs = [
             transfer.pair(
-                unit, instance, index,
+                unit,
+                instance,
+                index,
                 source=(self.node, (calls.FILE, posixpath.join(self.path, dump))),
                 target=(primary, (calls.SCRIPT, (disk, instance, index))),
-                compress=compress)
+                compress=compress,
+            )
             for index, (disk, dump) in enumerate(
-                zip(unit.config.instance_disks(instance), self.dumps, strict=False))
+                zip(unit.config.instance_disks(instance), self.dumps, strict=False)
+            )
             if dump is not None
         ]
         arrived = transfer.copy_disks(unit, instance, pairs)
-        _require_all(instance, [receiver.label for (receiver, _), ok in zip(
-            pairs, arrived, strict=True) if not ok])
+        _require_all(
+            instance,
+            [receiver.label for (receiver, _), ok in zip(pairs, arrived, strict=True) if not ok],
+        )
         _rename(unit, instance, self.old_name)
 
     def hook_env(self) -> dict[str, object]:
@@ -108,7 +114,8 @@ class LocalImport:
 def _require_all(instance: Instance, failed: list[str]) -> None:
     if failed:
         raise errors.OpExecError(
-            f"import of instance {instance.name} failed: {', '.join(failed)} did not arrive")
+            f"import of instance {instance.name} failed: {', '.join(failed)} did not arrive"
+        )
 
 
 def _rename(unit: LogicalUnit, instance: Instance, old_name: str) -> None:
@@ -117,12 +124,17 @@ def _rename(unit: LogicalUnit, instance: Instance, old_name: str) -> None:
         return
     unit.feedback(f"Running rename script for {instance.name}")
     answer = unit.rpc.call(
-        INSTANCE_RUN_RENAME, instance.primary_node, instance=instance, old_name=old_name,
-        debug_level=unit.op.debug_level or 0)
+        INSTANCE_RUN_RENAME,
+        instance.primary_node,
+        instance=instance,
+        old_name=old_name,
+        debug_level=unit.op.debug_level or 0,
+    )
     if answer.failure is not None:
         unit.warn(
             f"instance {instance.name} was not told on its disks that it is no longer called"
-            f" {old_name}: {why(answer.failure)}")
+            f" {old_name}: {why(answer.failure)}"
+        )
 
 
 def _prepare_local(unit: LogicalUnit, op: OpInstanceCreate) -> LocalImport:
@@ -131,7 +143,8 @@ def _prepare_local(unit: LogicalUnit, op: OpInstanceCreate) -> LocalImport:
     if answer.failure is not None:
         raise errors.OpPrereqError(
             f"export {path} on node {node.name} cannot be used: {why(answer.failure)}",
-            errors.ECODE_ENVIRON) from answer.failure
+            errors.ECODE_ENVIRON,
+        ) from answer.failure
     found = exported.parse(answer.data, unit.warn)
     dumps = _take_over(unit, op, found)
     return LocalImport(node, path, found.name, dumps)
@@ -146,17 +159,20 @@ def _find(unit: LogicalUnit, op: OpInstanceCreate) -> tuple[Node, str]:
         node = unit.config.expand_node(op.src_node_uuid or op.src_node or "")
         if node.offline:
             raise errors.OpPrereqError(
-                f"node {node.name}, which holds the export, is marked offline", errors.ECODE_STATE)
+                f"node {node.name}, which holds the export, is marked offline", errors.ECODE_STATE
+            )
         return node, absolute
     if posixpath.isabs(path):
         raise errors.OpPrereqError(
             "an export which is named by its whole path needs its node, too. Use --src-node.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     having, silent = nodes_with_export(unit, path)
     if not having:
         hint = f" Not asked: {', '.join(silent)}." if silent else ""
         raise errors.OpPrereqError(
-            f"no node has an export {path!r}. See 'gnt-backup list'.{hint}", errors.ECODE_INVAL)
+            f"no node has an export {path!r}. See 'gnt-backup list'.{hint}", errors.ECODE_INVAL
+        )
     return unit.config.node(having[0]), absolute
 
 
@@ -178,7 +194,8 @@ def _take_over(
     elif found.hypervisor is not None:
         unit.info(
             f"the export is of hypervisor {found.hypervisor}, whose parameters mean nothing for"
-            f" {hypervisor}")
+            f" {hypervisor}"
+        )
     given = dict(op.beparams)
     if "memory" in given:
         given["minmem"] = given["maxmem"] = given.pop("memory")
@@ -211,22 +228,28 @@ def _take_disks(op: OpInstanceCreate, found: exported.Exported) -> tuple[str | N
         if any(disk.dump for disk in found.disks):
             raise errors.OpPrereqError(
                 f"the export of {found.name} has {len(found.disks)} disks, so the instance cannot"
-                " be diskless", errors.ECODE_INVAL)
+                " be diskless",
+                errors.ECODE_INVAL,
+            )
         return ()
     if not op.disks:
         op.disks = [
             {"size": disk.size_mib, **({"name": disk.name} if disk.name else {})}
-            for disk in found.disks]
+            for disk in found.disks
+        ]
     if len(op.disks) < len(found.disks):
         raise errors.OpPrereqError(
             f"the export of {found.name} has {len(found.disks)} disks, the instance would get"
-            f" {len(op.disks)} only", errors.ECODE_INVAL)
+            f" {len(op.disks)} only",
+            errors.ECODE_INVAL,
+        )
     for index, (wish, disk) in enumerate(zip(op.disks, found.disks, strict=False)):
         size = wish.get("size", disk.size_mib)
         if wish.get("adopt") or (isinstance(size, int) and size < disk.size_mib):
             raise errors.OpPrereqError(
                 f"disk {index} must be a new one of at least {disk.size_mib} MiB, as in the export",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         wish["size"] = size
     return tuple(disk.dump for disk in found.disks)
 
@@ -249,6 +272,7 @@ def _nic(
 
 def _drop_defaults(op: OpInstanceCreate, cluster: Cluster, hypervisor: str) -> None:
     """What is the cluster's default anyway stays the cluster's."""
+
     def own(values: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in values.items() if defaults.get(key, ...) != value}
 
@@ -278,17 +302,25 @@ class RemoteImport:
         secret = handshake.domain_secret()
         primary = unit.config.node(instance.primary_node)
         name, certificate = unit.rpc.call(
-            calls.X509_CERT_CREATE, primary.uuid,
-            validity_s=handshake.CERT_VALIDITY_S).payload()
+            calls.X509_CERT_CREATE, primary.uuid, validity_s=handshake.CERT_VALIDITY_S
+        ).payload()
         try:
             ends = [
                 transfer.End(
-                    transfer.IMPORT, primary, instance, f"disk/{index}",
+                    transfer.IMPORT,
+                    primary,
+                    instance,
+                    f"disk/{index}",
                     (calls.SCRIPT, (disk, instance, index)),
                     ImportExportOptions(
-                        key_name=name, ca_pem=self.ca_pem, compress=compress,
-                        magic=transfer.new_magic(), ipv6=transfer.uses_ipv6(unit),
-                        connect_timeout=self.timeout_s))
+                        key_name=name,
+                        ca_pem=self.ca_pem,
+                        compress=compress,
+                        magic=transfer.new_magic(),
+                        ipv6=transfer.uses_ipv6(unit),
+                        connect_timeout=self.timeout_s,
+                    ),
+                )
                 for index, disk in enumerate(unit.config.instance_disks(instance))
             ]
             waiting = set(ends)
@@ -321,10 +353,13 @@ def _announce(
         assert end.status is not None
         port, magic = end.status.listen_port or 0, end.options.magic or ""
         disks.append(handshake.signed_disk(secret, index, node.primary_ip, port, magic))
-    unit.ctx.callbacks.feedback(LOG_REMOTE_IMPORT, {
-        "disks": disks,
-        "x509_ca": signed.sign_certificate(secret, certificate, signed.new_salt()),
-    })
+    unit.ctx.callbacks.feedback(
+        LOG_REMOTE_IMPORT,
+        {
+            "disks": disks,
+            "x509_ca": signed.sign_certificate(secret, certificate, signed.new_salt()),
+        },
+    )
 
 
 def _prepare_remote(unit: LogicalUnit, op: OpInstanceCreate) -> RemoteImport:
@@ -332,17 +367,21 @@ def _prepare_remote(unit: LogicalUnit, op: OpInstanceCreate) -> RemoteImport:
     if not op.source_handshake:
         raise errors.OpPrereqError(
             "an instance from another cluster needs the handshake of its cluster",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     handshake.check_greeting(secret, op.source_handshake)
     ca_pem = handshake.check_certificate(
-        secret, op.source_x509_ca, "certificate of the other cluster")
+        secret, op.source_x509_ca, "certificate of the other cluster"
+    )
     if not op.source_instance_name:
         raise errors.OpPrereqError(
-            "an instance from another cluster needs the name it has there", errors.ECODE_INVAL)
+            "an instance from another cluster needs the name it has there", errors.ECODE_INVAL
+        )
     if op.disk_template == DISKLESS or not op.disks:
         raise errors.OpPrereqError(
             "an instance without disks cannot be imported from another cluster; create it anew",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     # The other side stops the instance before it sends.
     timeout_s = transfer.REMOTE_CONNECT_S + op.source_shutdown_timeout
     return RemoteImport(ca_pem, op.source_instance_name, timeout_s)

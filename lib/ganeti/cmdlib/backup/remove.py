@@ -11,14 +11,13 @@ from ganeti.opcodes.backup import OpBackupRemove
 from ganeti.wire.calls import backup as calls
 
 
-def nodes_with_export(
-    unit: LogicalUnit, name: str
-) -> tuple[list[str], list[str]]:
+def nodes_with_export(unit: LogicalUnit, name: str) -> tuple[list[str], list[str]]:
     """Uuids of the nodes which have an export of this name, and names of those which do not say."""
     nodes = [node.uuid for node in unit.config.nodes() if not node.offline]
     answers = unit.rpc.call_many(calls.EXPORT_LIST, nodes)
-    having = [uuid for uuid, answer in answers.items()
-              if answer.failure is None and name in answer.data]
+    having = [
+        uuid for uuid, answer in answers.items() if answer.failure is None and name in answer.data
+    ]
     silent = [answer.node_name for answer in answers.values() if answer.failure is not None]
     return having, silent
 
@@ -40,7 +39,8 @@ class LUBackupRemove(LogicalUnit):
                 raise errors.OpPrereqError(
                     f"instance {instance.name} has uuid {instance.uuid}, not"
                     f" {self.op.instance_uuid}; the job was made for another instance of that name",
-                    errors.ECODE_NOENT)
+                    errors.ECODE_NOENT,
+                )
             self.name = instance.name
             self.need(Level.INSTANCE, [instance.uuid])
 
@@ -51,7 +51,8 @@ class LUBackupRemove(LogicalUnit):
         if not having:
             self.warn(
                 f"there is no export of {self.name}. An export of an instance which is gone needs"
-                " its whole name.")
+                " its whole name."
+            )
         return having
 
     def exec(self, plan: list[str]) -> Any:
@@ -62,4 +63,5 @@ class LUBackupRemove(LogicalUnit):
                 kept.append(f"{answer.node_name} ({why(answer.failure)})")
         if kept:
             raise errors.OpExecError(
-                f"exports of {self.name} were not removed from node {', '.join(kept)}")
+                f"exports of {self.name} were not removed from node {', '.join(kept)}"
+            )

@@ -96,7 +96,13 @@ def pair(
     label = f"disk/{index}"
     receiver = End(IMPORT, target[0], instance, label, target[1], options)
     sender = End(
-        EXPORT, source[0], instance, label, source[1], options, host=target[0].secondary_ip,
+        EXPORT,
+        source[0],
+        instance,
+        label,
+        source[1],
+        options,
+        host=target[0].secondary_ip,
         partner=receiver,
     )
     receiver.partner = sender
@@ -113,8 +119,7 @@ def copy_disks(
 ) -> list[bool]:
     """Copy disks inside the cluster; which of them arrived. What went wrong is a warning."""
     for receiver, sender in pairs:
-        unit.feedback(
-            f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
+        unit.feedback(f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
 
     def listening(receiver: End) -> list[End]:
         assert receiver.partner is not None and receiver.status is not None
@@ -175,8 +180,13 @@ def _start(unit: LogicalUnit, ends: Sequence[End], started: list[End], now_s: fl
             answer = unit.rpc.call(calls.IMPORT_START, end.node.uuid, target=end.io, **common)
         else:
             answer = unit.rpc.call(
-                calls.EXPORT_START, end.node.uuid, host=end.host, port=end.port, source=end.io,
-                **common)
+                calls.EXPORT_START,
+                end.node.uuid,
+                host=end.host,
+                port=end.port,
+                source=end.io,
+                **common,
+            )
         started.append(end)
         if answer.failure is not None:
             _fail(unit, end, f"cannot be started: {why(answer.failure)}")
@@ -263,7 +273,8 @@ def _forget(unit: LogicalUnit, ends: Sequence[End]) -> None:
             answer = unit.rpc.call(calls.IMPEXP_CLEANUP, end.node.uuid, name=end.name)
             if answer.failure is not None:
                 unit.warn(
-                    f"transfer {end.name} stays on node {end.node.name}: {why(answer.failure)}")
+                    f"transfer {end.name} stays on node {end.node.name}: {why(answer.failure)}"
+                )
 
 
 def require_compression(unit: LogicalUnit, tool: str) -> None:

@@ -16,8 +16,13 @@ if TYPE_CHECKING:
 _HINT = "Use 'gnt-cluster activate-master-ip'."
 
 
-def move_address(unit: LogicalUnit, commit: Callable[[], object], put_back: Callable[[], object],
-                 *, force: bool = False) -> None:
+def move_address(
+    unit: LogicalUnit,
+    commit: Callable[[], object],
+    put_back: Callable[[], object],
+    *,
+    force: bool = False,
+) -> None:
     """Take the address down, commit, and bring the new one up; or leave everything as it was.
 
     :param commit: changes the configuration.
@@ -25,6 +30,7 @@ def move_address(unit: LogicalUnit, commit: Callable[[], object], put_back: Call
     :param force: an address which does not go down or come up is a warning.
     :raises errors.OpExecError: it did not work; says what is left when it was not all taken back.
     """
+
     def refused(text: str) -> None:
         if not force:
             raise errors.OpExecError(f"{text}. Everything is as it was.")

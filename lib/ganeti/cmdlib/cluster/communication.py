@@ -27,15 +27,20 @@ def require_alike(unit: LogicalUnit, name: str) -> None:
     if network is None:
         return
     wrong = [
-        f"{what} {has}, not {should}" for what, has, should in (
+        f"{what} {has}, not {should}"
+        for what, has, should in (
             ("address range", network.network, const.COMMUNICATION_NETWORK4),
             ("IPv6 range", network.network6, const.COMMUNICATION_NETWORK6),
             ("MAC prefix", network.mac_prefix, const.COMMUNICATION_MAC_PREFIX),
-        ) if has != should]
+        )
+        if has != should
+    ]
     if wrong:
         raise errors.OpPrereqError(
             f"network {name} exists and cannot be used by guests to talk to their node; it has"
-            f" {', '.join(wrong)}", errors.ECODE_STATE)
+            f" {', '.join(wrong)}",
+            errors.ECODE_STATE,
+        )
 
 
 def communication_jobs(unit: LogicalUnit, name: str) -> list[list[OpCode]]:
@@ -43,17 +48,34 @@ def communication_jobs(unit: LogicalUnit, name: str) -> list[list[OpCode]]:
     network = unit.config.network_by_name(name)
     jobs: list[list[OpCode]] = []
     if network is None:
-        jobs.append([OpNetworkAdd(
-            network_name=name, network=const.COMMUNICATION_NETWORK4,
-            network6=const.COMMUNICATION_NETWORK6, mac_prefix=const.COMMUNICATION_MAC_PREFIX,
-            # The nodes have this one.
-            add_reserved_ips=[metad.ADDRESS], conflicts_check=False)])
+        jobs.append(
+            [
+                OpNetworkAdd(
+                    network_name=name,
+                    network=const.COMMUNICATION_NETWORK4,
+                    network6=const.COMMUNICATION_NETWORK6,
+                    mac_prefix=const.COMMUNICATION_MAC_PREFIX,
+                    # The nodes have this one.
+                    add_reserved_ips=[metad.ADDRESS],
+                    conflicts_check=False,
+                )
+            ]
+        )
     for group in unit.config.groups():
         if network is not None and network.uuid in group.networks:
             continue
         # Counted backwards: the first job makes the network.
         depends = [[-len(jobs), ["success"]]] if network is None else None
-        jobs.append([OpNetworkConnect(
-            group_name=group.uuid, network_name=name, network_mode=const.COMMUNICATION_MODE,
-            network_link=const.COMMUNICATION_LINK, conflicts_check=False, depends=depends)])
+        jobs.append(
+            [
+                OpNetworkConnect(
+                    group_name=group.uuid,
+                    network_name=name,
+                    network_mode=const.COMMUNICATION_MODE,
+                    network_link=const.COMMUNICATION_LINK,
+                    conflicts_check=False,
+                    depends=depends,
+                )
+            ]
+        )
     return jobs

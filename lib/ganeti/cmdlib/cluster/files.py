@@ -29,7 +29,6 @@ _SHAPES = {
 }
 
 
-
 def shape(name: str) -> tuple[int, str, str]:
     """Mode, owner and group of a file that all nodes share; they all have the same users.
 
@@ -52,8 +51,9 @@ def common_files(*, etc_hosts: bool) -> dict[str, tuple[int, str, str]]:
     return {path: shape for path, shape in named.items() if os.path.exists(path)}
 
 
-def read_details(path: str, mode: int, owner: str, group: str, *,
-                 target: str | None = None) -> FileDetails:
+def read_details(
+    path: str, mode: int, owner: str, group: str, *, target: str | None = None
+) -> FileDetails:
     """Read a file of the master for sending.
 
     :param target: where it belongs; None means where it is.
@@ -88,9 +88,7 @@ def distribute_files(unit: LogicalUnit, node_uuids: Sequence[str] | None = None)
     targets = [uuid for uuid in node_uuids if uuid != master]
     if not targets:
         return
-    for path, shape in common_files(
-        etc_hosts=unit.config.cluster().modify_etc_hosts
-    ).items():
+    for path, shape in common_files(etc_hosts=unit.config.cluster().modify_etc_hosts).items():
         answers = unit.rpc.call_many(UPLOAD_FILE, targets, file=read_details(path, *shape))
         for answer in answers.values():
             if answer.failure is not None:

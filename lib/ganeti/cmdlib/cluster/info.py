@@ -20,16 +20,48 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
 
 _STORED = (
-    "enabled_hypervisors", "hvparams", "os_hvp", "beparams", "osparams", "ipolicy",
-    "nicparams", "ndparams", "diskparams", "candidate_pool_size", "max_running_jobs",
-    "max_tracked_jobs", "mac_prefix", "master_netdev", "master_netmask",
-    "use_external_mip_script", "volume_group_name", "drbd_usermode_helper",
-    "file_storage_dir", "shared_file_storage_dir", "gluster_storage_dir",
-    "maintain_node_health", "ctime", "mtime", "uuid", "tags", "uid_pool",
-    "default_iallocator", "default_iallocator_params", "reserved_lvs", "prealloc_wipe_disks",
-    "hidden_os", "blacklisted_os", "enabled_disk_templates", "install_image",
-    "instance_communication_network", "zeroing_image", "compression_tools",
-    "enabled_user_shutdown", "modify_ssh_setup", "ssh_key_type", "ssh_key_bits",
+    "enabled_hypervisors",
+    "hvparams",
+    "os_hvp",
+    "beparams",
+    "osparams",
+    "ipolicy",
+    "nicparams",
+    "ndparams",
+    "diskparams",
+    "candidate_pool_size",
+    "max_running_jobs",
+    "max_tracked_jobs",
+    "mac_prefix",
+    "master_netdev",
+    "master_netmask",
+    "use_external_mip_script",
+    "volume_group_name",
+    "drbd_usermode_helper",
+    "file_storage_dir",
+    "shared_file_storage_dir",
+    "gluster_storage_dir",
+    "maintain_node_health",
+    "ctime",
+    "mtime",
+    "uuid",
+    "tags",
+    "uid_pool",
+    "default_iallocator",
+    "default_iallocator_params",
+    "reserved_lvs",
+    "prealloc_wipe_disks",
+    "hidden_os",
+    "blacklisted_os",
+    "enabled_disk_templates",
+    "install_image",
+    "instance_communication_network",
+    "zeroing_image",
+    "compression_tools",
+    "enabled_user_shutdown",
+    "modify_ssh_setup",
+    "ssh_key_type",
+    "ssh_key_bits",
 )
 
 
@@ -51,14 +83,17 @@ def cluster_info(context: MasterContext) -> dict[str, Any]:
         name=cluster.cluster_name,
         master=config.master_node().name,
         default_hypervisor=cluster.primary_hypervisor,
-        primary_ip_version=net_c.IP6_VERSION if cluster.primary_ip_family == net_c.IP6_FAMILY
+        primary_ip_version=net_c.IP6_VERSION
+        if cluster.primary_ip_family == net_c.IP6_FAMILY
         else net_c.IP4_VERSION,
-        enabled_data_collectors={name: values.get("active", True)
-                                 for name, values in collectors.items()},
+        enabled_data_collectors={
+            name: values.get("active", True) for name, values in collectors.items()
+        },
         hv_state=cluster.hv_state_static,
         disk_state=cluster.disk_state_static,
-        data_collector_interval={name: values.get("interval")
-                                 for name, values in collectors.items()},
+        data_collector_interval={
+            name: values.get("interval") for name, values in collectors.items()
+        },
     )
     return info
 

@@ -62,17 +62,26 @@ class _Builder:
 
     def plain(self) -> None:
         op = self.op
-        for name in ("candidate_pool_size", "max_running_jobs", "max_tracked_jobs",
-                     "maintain_node_health", "prealloc_wipe_disks", "use_external_mip_script",
-                     "enabled_user_shutdown", "modify_etc_hosts", "default_iallocator_params",
-                     "instance_communication_network"):
+        for name in (
+            "candidate_pool_size",
+            "max_running_jobs",
+            "max_tracked_jobs",
+            "maintain_node_health",
+            "prealloc_wipe_disks",
+            "use_external_mip_script",
+            "enabled_user_shutdown",
+            "modify_etc_hosts",
+            "default_iallocator_params",
+            "instance_communication_network",
+        ):
             value = getattr(op, name)
             if value is not None:
                 self.values[name] = value
         checks: dict[str, Callable[[Any], Any]] = {
             "mac_prefix": cluster_rules.mac_prefix,
             "master_netmask": lambda bits: cluster_rules.master_netmask(
-                bits, self.old.primary_ip_family),
+                bits, self.old.primary_ip_family
+            ),
             "install_image": lambda value: cluster_rules.image(value, "install image"),
             "zeroing_image": lambda value: cluster_rules.image(value, "zeroing image"),
             "compression_tools": cluster_rules.compression_tools,
@@ -92,15 +101,20 @@ class _Builder:
             self.values["uid_pool"] = cluster_rules.add_uids(self.now("uid_pool"), op.add_uids)
         if op.remove_uids is not None:
             self.values["uid_pool"] = cluster_rules.remove_uids(
-                self.now("uid_pool"), op.remove_uids)
+                self.now("uid_pool"), op.remove_uids
+            )
         if op.enabled_data_collectors is not None or op.data_collector_interval is not None:
             self.values["data_collectors"] = cluster_rules.data_collectors(
-                self.old.data_collectors, op.enabled_data_collectors, op.data_collector_interval)
+                self.old.data_collectors, op.enabled_data_collectors, op.data_collector_interval
+            )
         if self.now("max_tracked_jobs") < self.now("max_running_jobs") and (
-                op.max_running_jobs is not None or op.max_tracked_jobs is not None):
+            op.max_running_jobs is not None or op.max_tracked_jobs is not None
+        ):
             self.note(
                 f"{self.now('max_running_jobs')} jobs may run at once, but only"
-                f" {self.now('max_tracked_jobs')} are meant to be tracked", warning=True)
+                f" {self.now('max_tracked_jobs')} are meant to be tracked",
+                warning=True,
+            )
 
     # -- operating systems -----------------------------------------------------
 
@@ -109,8 +123,10 @@ class _Builder:
             changes = getattr(self.op, name)
             if changes is not None:
                 self.values[name] = self._os_list(name, changes)
-        for name, given in (("osparams", self.op.osparams),
-                            ("osparams_private_cluster", self.op.osparams_private_cluster)):
+        for name, given in (
+            ("osparams", self.op.osparams),
+            ("osparams_private_cluster", self.op.osparams_private_cluster),
+        ):
             if given is None:
                 continue
             table = {os_name: dict(params) for os_name, params in getattr(self.old, name).items()}
@@ -122,7 +138,8 @@ class _Builder:
             table = {os_name: params for os_name, params in table.items() if params}
             if name == "osparams_private_cluster":
                 table = ht.PrivateDict(
-                    {os_name: ht.PrivateDict(params) for os_name, params in table.items()})
+                    {os_name: ht.PrivateDict(params) for os_name, params in table.items()}
+                )
             self.values[name] = table
 
     def _os_list(self, name: str, changes: Sequence[tuple[str, str]]) -> tuple[str, ...]:
@@ -141,7 +158,8 @@ class _Builder:
                     self.note(f"OS {os_name} is not {word}")
             else:
                 raise errors.ParameterError(
-                    f"{name}: an OS is added or removed; '{action}' means nothing here")
+                    f"{name}: an OS is added or removed; '{action}' means nothing here"
+                )
         return tuple(names)
 
     # -- hypervisors -----------------------------------------------------------
@@ -152,15 +170,20 @@ class _Builder:
             enabled = cluster_rules.chosen(op.enabled_hypervisors, hv_c.ALL, "hypervisor")
             self.values["enabled_hypervisors"] = enabled
             self._require_unused(
-                "hypervisor", sorted(set(self.old.enabled_hypervisors) - set(enabled)),
-                {i.name: {i.hypervisor} for i in self.data.instances.values()})
+                "hypervisor",
+                sorted(set(self.old.enabled_hypervisors) - set(enabled)),
+                {i.name: {i.hypervisor} for i in self.data.instances.values()},
+            )
         enabled = self.now("enabled_hypervisors")
         table = dict(self.old.hvparams)
         for name, params in (op.hvparams or {}).items():
             if name not in hv_c.ALL:
                 raise errors.ParameterError(f"there is no hypervisor '{name}'")
-            table[name] = {**hvparams.defaults(name), **table.get(name, {}),
-                           **hvparams.force_types(params, _hv_types(name))}
+            table[name] = {
+                **hvparams.defaults(name),
+                **table.get(name, {}),
+                **hvparams.force_types(params, _hv_types(name)),
+            }
         for name in enabled:
             table.setdefault(name, hvparams.defaults(name))
         for name in {*enabled, *(op.hvparams or ())}:
@@ -171,8 +194,10 @@ class _Builder:
             self.values["os_hvp"] = self._os_hvp(op.os_hvp, table)
 
     def _os_hvp(self, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
-        table = {os_name: {hv: dict(params) for hv, params in by_hv.items()}
-                 for os_name, by_hv in self.old.os_hvp.items()}
+        table = {
+            os_name: {hv: dict(params) for hv, params in by_hv.items()}
+            for os_name, by_hv in self.old.os_hvp.items()
+        }
         for os_name, by_hv in given.items():
             found = table.setdefault(os_name, {})
             for name, params in by_hv.items():
@@ -185,15 +210,20 @@ class _Builder:
                 kept = {key: value for key, value in params.items() if value not in _UNSET}
                 typed = hvparams.force_types(kept, _hv_types(name))
                 found[name] = _merged(
-                    found.get(name, {}), {**dict.fromkeys(set(params) - set(kept)), **typed})
+                    found.get(name, {}), {**dict.fromkeys(set(params) - set(kept)), **typed}
+                )
                 hvparams.check_parameter_syntax(
-                    name, {**defaults.get(name, hvparams.defaults(name)), **found[name]})
-        cleaned = {os_name: {name: params for name, params in by_hv.items() if params}
-                   for os_name, by_hv in table.items()}
+                    name, {**defaults.get(name, hvparams.defaults(name)), **found[name]}
+                )
+        cleaned = {
+            os_name: {name: params for name, params in by_hv.items() if params}
+            for os_name, by_hv in table.items()
+        }
         return {os_name: by_hv for os_name, by_hv in cleaned.items() if by_hv}
 
-    def _require_unused(self, what: str, gone: Sequence[str],
-                        users: Mapping[str, set[str]]) -> None:
+    def _require_unused(
+        self, what: str, gone: Sequence[str], users: Mapping[str, set[str]]
+    ) -> None:
         """Nothing that exists needs what is to be disabled.
 
         :param users: name of an instance -> what it uses.
@@ -204,50 +234,68 @@ class _Builder:
                 more = f" and {len(using) - _SHOWN} others" if len(using) > _SHOWN else ""
                 raise errors.OpPrereqError(
                     f"{what} {name} cannot be disabled, instances use it:"
-                    f" {comma_join(using[:_SHOWN])}{more}", errors.ECODE_STATE)
+                    f" {comma_join(using[:_SHOWN])}{more}",
+                    errors.ECODE_STATE,
+                )
 
     # -- storage ---------------------------------------------------------------
 
     def storage(self) -> None:
         op = self.op
         templates = self._templates()
-        for name, template in (("file_storage_dir", disk_c.FILE),
-                               ("shared_file_storage_dir", disk_c.SHARED_FILE),
-                               ("gluster_storage_dir", disk_c.GLUSTER)):
+        for name, template in (
+            ("file_storage_dir", disk_c.FILE),
+            ("shared_file_storage_dir", disk_c.SHARED_FILE),
+            ("gluster_storage_dir", disk_c.GLUSTER),
+        ):
             value = getattr(op, name)
             if value is not None:
                 self.values[name] = cluster_rules.storage_dir(value, template)
                 if value and template not in templates:
-                    self.note(f"{name} is set, but disk template {template} is not enabled",
-                              warning=True)
+                    self.note(
+                        f"{name} is set, but disk template {template} is not enabled", warning=True
+                    )
             asked = value is not None or op.enabled_disk_templates is not None
             if asked and template in templates and not self.now(name):
                 raise errors.ParameterError(
-                    f"disk template {template} is enabled and needs a directory ({name})")
+                    f"disk template {template} is enabled and needs a directory ({name})"
+                )
         self._lvm(templates)
         if op.diskparams is not None:
             given = cluster_rules.disk_params(op.diskparams)
-            table = {name: {**disk_c.TEMPLATE_DEFAULTS[name], **self.old.diskparams.get(name, {}),
-                            **given.get(name, {})} for name in disk_c.TEMPLATES}
+            table = {
+                name: {
+                    **disk_c.TEMPLATE_DEFAULTS[name],
+                    **self.old.diskparams.get(name, {}),
+                    **given.get(name, {}),
+                }
+                for name in disk_c.TEMPLATES
+            }
             self.values["diskparams"] = table
         if op.hv_state is not None:
-            self.values["hv_state_static"] = merged_hv_state(
-                self.old.hv_state_static, op.hv_state)
+            self.values["hv_state_static"] = merged_hv_state(self.old.hv_state_static, op.hv_state)
         if op.disk_state is not None:
             self.values["disk_state_static"] = merged_disk_state(
-                self.old.disk_state_static, op.disk_state)
+                self.old.disk_state_static, op.disk_state
+            )
 
     def _templates(self) -> tuple[str, ...]:
         if self.op.enabled_disk_templates is None:
             return self.old.enabled_disk_templates
         templates = cluster_rules.chosen(
-            self.op.enabled_disk_templates, disk_c.TEMPLATES, "disk template")
+            self.op.enabled_disk_templates, disk_c.TEMPLATES, "disk template"
+        )
         self.values["enabled_disk_templates"] = templates
         gone = sorted(set(self.old.enabled_disk_templates) - set(templates))
         if gone:
-            self._require_unused("disk template", gone, {
-                instance.name: self._templates_of(instance.disks)
-                for instance in self.data.instances.values()})
+            self._require_unused(
+                "disk template",
+                gone,
+                {
+                    instance.name: self._templates_of(instance.disks)
+                    for instance in self.data.instances.values()
+                },
+            )
         return templates
 
     def _templates_of(self, disks: Iterable[str]) -> set[str]:
@@ -265,20 +313,28 @@ class _Builder:
             self.values["drbd_usermode_helper"] = op.drbd_helper or None
             if op.drbd_helper and not op.drbd_helper.startswith("/"):
                 raise errors.ParameterError(
-                    f"the DRBD usermode helper '{op.drbd_helper}' is not an absolute path")
+                    f"the DRBD usermode helper '{op.drbd_helper}' is not an absolute path"
+                )
         lvm = sorted(disk_c.LVM_BASED & set(templates))
-        if (op.vg_name is not None or op.enabled_disk_templates is not None) and lvm \
-                and not self.now("volume_group_name"):
+        if (
+            (op.vg_name is not None or op.enabled_disk_templates is not None)
+            and lvm
+            and not self.now("volume_group_name")
+        ):
             raise errors.ParameterError(
-                f"disk template {comma_join(lvm)} is enabled and needs a volume group (vg_name)")
+                f"disk template {comma_join(lvm)} is enabled and needs a volume group (vg_name)"
+            )
         if op.drbd_helper is not None and not op.drbd_helper:
             using = sorted(
-                instance.name for instance in self.data.instances.values()
-                if disk_c.DRBD8 in self._templates_of(instance.disks))
+                instance.name
+                for instance in self.data.instances.values()
+                if disk_c.DRBD8 in self._templates_of(instance.disks)
+            )
             if using:
                 raise errors.OpPrereqError(
-                    "the DRBD usermode helper is needed by instances"
-                    f" {comma_join(using[:_SHOWN])}", errors.ECODE_STATE)
+                    f"the DRBD usermode helper is needed by instances {comma_join(using[:_SHOWN])}",
+                    errors.ECODE_STATE,
+                )
 
     # -- defaults of objects ---------------------------------------------------
 
@@ -289,22 +345,34 @@ class _Builder:
             memory = given.pop(instance_c.BE_MEMORY, None)
             if memory is not None:
                 given = {instance_c.BE_MINMEM: memory, instance_c.BE_MAXMEM: memory, **given}
-            filled = {**instance_c.BE_DEFAULTS, **self.old.beparams.get("default", {}),
-                      **hvparams.force_types(given, instance_c.BE_PARAM_TYPES)}
+            filled = {
+                **instance_c.BE_DEFAULTS,
+                **self.old.beparams.get("default", {}),
+                **hvparams.force_types(given, instance_c.BE_PARAM_TYPES),
+            }
             cluster_rules.backend_params(filled)
             self.values["beparams"] = {**self.old.beparams, "default": filled}
         if op.nicparams is not None:
-            filled = {**net_c.NIC_DEFAULTS, **self.old.nicparams.get("default", {}),
-                      **hvparams.force_types(op.nicparams, net_c.NIC_PARAM_TYPES)}
+            filled = {
+                **net_c.NIC_DEFAULTS,
+                **self.old.nicparams.get("default", {}),
+                **hvparams.force_types(op.nicparams, net_c.NIC_PARAM_TYPES),
+            }
             cluster_rules.nic_params(filled, user_mode=self.user_mode)
             self.values["nicparams"] = {**self.old.nicparams, "default": filled}
         if op.ndparams is not None:
-            reset = {name: node_c.ND_DEFAULTS[name] for name, value in op.ndparams.items()
-                     if value in _UNSET and name in node_c.ND_DEFAULTS}
+            reset = {
+                name: node_c.ND_DEFAULTS[name]
+                for name, value in op.ndparams.items()
+                if value in _UNSET and name in node_c.ND_DEFAULTS
+            }
             own = {name: value for name, value in op.ndparams.items() if name not in reset}
             self.values["ndparams"] = {
-                **node_c.ND_DEFAULTS, **self.old.ndparams, **reset,
-                **hvparams.force_types(own, node_c.ND_PARAM_TYPES)}
+                **node_c.ND_DEFAULTS,
+                **self.old.ndparams,
+                **reset,
+                **hvparams.force_types(own, node_c.ND_PARAM_TYPES),
+            }
             self._exclusive_storage()
 
     def _exclusive_storage(self) -> None:
@@ -312,12 +380,16 @@ class _Builder:
         if not self.values["ndparams"][name] or self.old.ndparams.get(name):
             return
         shared = sorted(
-            instance.name for instance in self.data.instances.values()
-            if not self._templates_of(instance.disks) <= {disk_c.DISKLESS, disk_c.PLAIN})
+            instance.name
+            for instance in self.data.instances.values()
+            if not self._templates_of(instance.disks) <= {disk_c.DISKLESS, disk_c.PLAIN}
+        )
         if shared:
             raise errors.OpPrereqError(
                 "exclusive storage is for disks of template plain, but instances"
-                f" {comma_join(shared[:_SHOWN])} have others", errors.ECODE_STATE)
+                f" {comma_join(shared[:_SHOWN])} have others",
+                errors.ECODE_STATE,
+            )
 
     def policy(self) -> None:
         templates = self.now("enabled_disk_templates")
@@ -334,7 +406,8 @@ class _Builder:
         if unset:
             raise errors.ParameterError(
                 f"instance policy: {comma_join(unset)} cannot be taken from elsewhere, this is the"
-                " cluster's own")
+                " cluster's own"
+            )
         policy = fill.fill_ipolicy(self.old.ipolicy, given)
         key = ipolicy.DISK_TEMPLATES
         if key in given:
@@ -342,7 +415,8 @@ class _Builder:
             if disabled and set(disabled) <= set(disk_c.TEMPLATES):
                 raise errors.ParameterError(
                     f"the instance policy allows disk templates which are not enabled:"
-                    f" {comma_join(disabled)}")
+                    f" {comma_join(disabled)}"
+                )
         elif self.op.enabled_disk_templates is not None:
             gone = set(self.old.enabled_disk_templates) - set(templates)
             left = [name for name in policy[key] if name not in gone]
@@ -353,13 +427,17 @@ class _Builder:
             if new:
                 self.note(
                     f"the instance policy does not allow the enabled disk template"
-                    f" {comma_join(new)}. See --ipolicy-disk-templates.", warning=True)
+                    f" {comma_join(new)}. See --ipolicy-disk-templates.",
+                    warning=True,
+                )
         ipolicy.check_syntax(policy, filled=True)
         cluster_rules.policy_templates(policy, templates, "the instance policy")
         for group in self.data.nodegroups.values():
             cluster_rules.policy_templates(
-                fill.fill_ipolicy(policy, group.ipolicy), templates,
-                f"the instance policy of node group {group.name}")
+                fill.fill_ipolicy(policy, group.ipolicy),
+                templates,
+                f"the instance policy of node group {group.name}",
+            )
         self.values["ipolicy"] = policy
 
 
@@ -377,11 +455,18 @@ def changed(data: ConfigData, op: OpClusterSetParams, *, user_mode: bool) -> Cha
         builder.storage()
         builder.defaults()
         builder.policy()
-    except (errors.ParameterError, errors.ConfigurationError, errors.HypervisorError,
-            errors.TypeEnforcementError) as err:
+    except (
+        errors.ParameterError,
+        errors.ConfigurationError,
+        errors.HypervisorError,
+        errors.TypeEnforcementError,
+    ) as err:
         raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
-    values = {name: value for name, value in builder.values.items()
-              if value != getattr(data.cluster, name)}
+    values = {
+        name: value
+        for name, value in builder.values.items()
+        if value != getattr(data.cluster, name)
+    }
     cluster = updated(data.cluster, **values) if values else data.cluster
     if values:
         _require_whole(data, cluster)
@@ -397,7 +482,8 @@ def _require_whole(data: ConfigData, cluster: Cluster) -> None:
         more = f"; and {len(new) - _SHOWN} more problems" if len(new) > _SHOWN else ""
         raise errors.OpPrereqError(
             f"the configuration would contradict itself: {'; '.join(new[:_SHOWN])}{more}",
-            errors.ECODE_STATE)
+            errors.ECODE_STATE,
+        )
 
 
 def _hv_types(name: str) -> dict[str, str]:
@@ -408,11 +494,13 @@ def _require_not_global(os_name: str, params: Mapping[str, Any]) -> None:
     wrong = sorted(hv_c.GLOBAL_PARAMS & set(params))
     if wrong:
         raise errors.ParameterError(
-            f"OS {os_name}: {comma_join(wrong)} can be set for the whole cluster only")
+            f"OS {os_name}: {comma_join(wrong)} can be set for the whole cluster only"
+        )
 
 
 def _merged(present: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """What is there with what was given; None and ``default`` take an entry away."""
     found = {**present, **given}
-    return {name: value for name, value in found.items()
-            if name not in given or value not in _UNSET}
+    return {
+        name: value for name, value in found.items() if name not in given or value not in _UNSET
+    }

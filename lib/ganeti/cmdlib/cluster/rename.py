@@ -51,15 +51,18 @@ class LUClusterRename(LogicalUnit):
         if (plan.name, plan.ip) == (plan.old_name, plan.old_ip):
             raise errors.OpPrereqError(
                 f"the cluster is called {plan.name} and has the address {plan.ip} already",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         for node in self.config.nodes():
             if plan.name == node.name or plan.ip in (node.primary_ip, node.secondary_ip):
                 raise errors.OpPrereqError(
                     f"{plan.name} ({plan.ip}) is a name or an address of node {node.name}",
-                    errors.ECODE_NOTUNIQUE)
+                    errors.ECODE_NOTUNIQUE,
+                )
         if net.is_ipv6(plan.ip) != (cluster.primary_ip_family == net_c.IP6_FAMILY):
             raise errors.OpPrereqError(
-                f"{plan.ip} is of another address family than the cluster", errors.ECODE_INVAL)
+                f"{plan.ip} is of another address family than the cluster", errors.ECODE_INVAL
+            )
         if plan.ip != plan.old_ip:
             self._require_free(plan)
         return plan
@@ -70,25 +73,36 @@ class LUClusterRename(LogicalUnit):
         if plan.ip.startswith("127."):
             return
         answers = self.rpc.call_many(
-            NODE_VERIFY, [node.uuid for node in self.config.online_nodes()],
-            checks={nv.MASTERIP: [plan.name, plan.ip]}, cluster_name=plan.old_name,
-            all_hvparams={})
-        hear = [answer.node_name for answer in answers.values()
-                if answer.failure is None and answer.data[nv.MASTERIP]]
+            NODE_VERIFY,
+            [node.uuid for node in self.config.online_nodes()],
+            checks={nv.MASTERIP: [plan.name, plan.ip]},
+            cluster_name=plan.old_name,
+            all_hvparams={},
+        )
+        hear = [
+            answer.node_name
+            for answer in answers.values()
+            if answer.failure is None and answer.data[nv.MASTERIP]
+        ]
         asked = [answer for answer in answers.values() if answer.failure is None]
         if hear:
             raise errors.OpPrereqError(
                 f"somebody answers at the address {plan.ip} of {plan.name}; node"
-                f" {comma_join(hear)} can reach it", errors.ECODE_NOTUNIQUE)
+                f" {comma_join(hear)} can reach it",
+                errors.ECODE_NOTUNIQUE,
+            )
         if not asked:
             raise errors.OpPrereqError(
                 f"no node could tell whether somebody has the address {plan.ip}",
-                errors.ECODE_ENVIRON)
+                errors.ECODE_ENVIRON,
+            )
 
     def steps(self, plan: RenamePlan) -> list[str]:
-        return [f"take the address {plan.old_ip} of the master down",
-                f"rename the cluster from {plan.old_name} to {plan.name}",
-                f"bring the address {plan.ip} up; take all back when that fails"]
+        return [
+            f"take the address {plan.old_ip} of the master down",
+            f"rename the cluster from {plan.old_name} to {plan.name}",
+            f"bring the address {plan.ip} up; take all back when that fails",
+        ]
 
     def exec(self, plan: RenamePlan) -> str:
         def to(name: str, ip: str) -> Any:
@@ -99,5 +113,4 @@ class LUClusterRename(LogicalUnit):
 
     def _write(self, name: str, ip: str) -> None:
         with self.config.transaction() as change:
-            change.update_cluster(
-                updated(change.data.cluster, cluster_name=name, master_ip=ip))
+            change.update_cluster(updated(change.data.cluster, cluster_name=name, master_ip=ip))

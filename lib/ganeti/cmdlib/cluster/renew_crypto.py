@@ -93,22 +93,29 @@ class LUClusterRenewCrypto(LogicalUnit):
                 raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
         # An earlier run may have ended in the middle, with nothing left of its own.
         unfinished = os.path.exists(here.server_ca_file) or any(
-            key.endswith(CERT_RENEWAL_SUFFIX) for key in cluster.candidate_certs)
+            key.endswith(CERT_RENEWAL_SUFFIX) for key in cluster.candidate_certs
+        )
         if unfinished and server_pem is None:
             # Perhaps not all nodes show the same one: the master's will do for all.
             server_pem = x509.read_pem(here.noded_cert_file)
         nodes = tuple(self.config.online_nodes())
         if server_pem is not None or self.op.node_certificates or unfinished:
             self._require_answers(nodes)
-        return RenewPlan(nodes, files, server_pem, client_certs=bool(
-            server_pem is not None or self.op.node_certificates or unfinished))
+        return RenewPlan(
+            nodes,
+            files,
+            server_pem,
+            client_certs=bool(server_pem is not None or self.op.node_certificates or unfinished),
+        )
 
     def _check_ssh(self) -> None:
         cluster = self.config.cluster()
         if not ssh_keys.is_managed(cluster):
             raise errors.OpPrereqError(
                 "this cluster was made with --no-ssh-init: the SSH keys of its nodes are left"
-                " alone", errors.ECODE_INVAL)
+                " alone",
+                errors.ECODE_INVAL,
+            )
         self.ssh_kind = self.op.ssh_key_type or cluster.ssh_key_type
         # The length is kept as long as the kind is.
         bits = self.op.ssh_key_bits
@@ -122,13 +129,18 @@ class LUClusterRenewCrypto(LogicalUnit):
     def _require_answers(self, nodes: tuple[Node, ...]) -> None:
         """A node that missed a step would be cut off by the next, so all must be there."""
         answers = self.rpc.call_many(NODE_CRYPTO_STATE, [node.uuid for node in nodes])
-        silent = [f"{answer.node_name} ({why(answer.failure)})"
-                  for answer in answers.values() if answer.failure is not None]
+        silent = [
+            f"{answer.node_name} ({why(answer.failure)})"
+            for answer in answers.values()
+            if answer.failure is not None
+        ]
         if silent:
             raise errors.OpPrereqError(
                 f"certificates are renewed only while all online nodes answer; these do not:"
                 f" {', '.join(silent)}. Repair them, or mark them as offline and add them again"
-                " later.", errors.ECODE_ENVIRON)
+                " later.",
+                errors.ECODE_ENVIRON,
+            )
 
     def exec(self, plan: RenewPlan) -> None:
         for name in plan.files:
@@ -138,12 +150,17 @@ class LUClusterRenewCrypto(LogicalUnit):
         if plan.client_certs:
             self._client_certificates(plan.nodes)
             self.feedback("* Forgetting the old certificate of the cluster")
-            self._everywhere(plan.nodes, self.rpc.call_many(
-                NODE_CRYPTO_TRUST, _uuids(plan.nodes), certificates=[]),
-                "still trusts the old certificate")
+            self._everywhere(
+                plan.nodes,
+                self.rpc.call_many(NODE_CRYPTO_TRUST, _uuids(plan.nodes), certificates=[]),
+                "still trusts the old certificate",
+            )
             self.rpc.trust_changed()
-            self._everywhere(plan.nodes, self.rpc.call_many(
-                NODE_CRYPTO_STATE, _uuids(plan.nodes)), "does not answer")
+            self._everywhere(
+                plan.nodes,
+                self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(plan.nodes)),
+                "does not answer",
+            )
         if self.op.renew_ssh_keys:
             ssh_keys.renew(self, kind=self.ssh_kind, bits=self.ssh_bits)
         for name in ("noded_cert_file", *plan.files):
@@ -153,22 +170,28 @@ class LUClusterRenewCrypto(LogicalUnit):
             os.rmdir(directory)
         for node in self.config.nodes():
             if node.offline and (plan.files or plan.client_certs):
-                self.warn(f"node {node.name} is offline and has none of this; when it comes back,"
-                          " it has to be added again")
+                self.warn(
+                    f"node {node.name} is offline and has none of this; when it comes back,"
+                    " it has to be added again"
+                )
 
-    def _everywhere(self, nodes: tuple[Node, ...], answers: Mapping[str, Result],
-                    otherwise: str) -> dict[str, Any]:
+    def _everywhere(
+        self, nodes: tuple[Node, ...], answers: Mapping[str, Result], otherwise: str
+    ) -> dict[str, Any]:
         """All answers, or the end of this run.
 
         :raises errors.OpExecError: a node failed.
         """
-        failed = [f"node {answers[node.uuid].node_name} {otherwise}:"
-                  f" {why(answers[node.uuid].failure)}"
-                  for node in nodes if answers[node.uuid].failure is not None]
+        failed = [
+            f"node {answers[node.uuid].node_name} {otherwise}: {why(answers[node.uuid].failure)}"
+            for node in nodes
+            if answers[node.uuid].failure is not None
+        ]
         if failed:
             raise errors.OpExecError(
                 f"{'; '.join(failed)}. All nodes accept each other's certificates as before; run"
-                " 'gnt-cluster renew-crypto' again to go on.")
+                " 'gnt-cluster renew-crypto' again to go on."
+            )
         return {uuid: answer.data for uuid, answer in answers.items()}
 
     # -- files -----------------------------------------------------------------
@@ -178,50 +201,72 @@ class LUClusterRenewCrypto(LogicalUnit):
         here = paths.current()
         target = str(getattr(here, name))
         file = read_details(pending_file(name), *shape(name), target=target)
-        self._everywhere(nodes, self.rpc.call_many(UPLOAD_FILE, _uuids(nodes), file=file),
-                         f"did not take {os.path.basename(target)}")
+        self._everywhere(
+            nodes,
+            self.rpc.call_many(UPLOAD_FILE, _uuids(nodes), file=file),
+            f"did not take {os.path.basename(target)}",
+        )
 
     # -- certificates ----------------------------------------------------------
 
     def _server_certificate(self, pem: str, nodes: tuple[Node, ...]) -> None:
         here = paths.current()
         self.feedback("* Making the new certificate of the cluster known")
-        both = {x509.digest(one): one for one in (
-            x509.certificate_part(pem),
-            *x509.certificates(x509.read_pem(here.noded_cert_file), here.noded_cert_file))}
+        both = {
+            x509.digest(one): one
+            for one in (
+                x509.certificate_part(pem),
+                *x509.certificates(x509.read_pem(here.noded_cert_file), here.noded_cert_file),
+            )
+        }
         if os.path.exists(here.server_ca_file):
             for one in x509.certificates(x509.read_pem(here.server_ca_file), here.server_ca_file):
                 both.setdefault(x509.digest(one), one)
-        self._everywhere(nodes, self.rpc.call_many(
-            NODE_CRYPTO_TRUST, _uuids(nodes), certificates=list(both.values())),
-            "does not know the new certificate")
+        self._everywhere(
+            nodes,
+            self.rpc.call_many(NODE_CRYPTO_TRUST, _uuids(nodes), certificates=list(both.values())),
+            "does not know the new certificate",
+        )
         self.rpc.trust_changed()
         self.feedback("* Letting the nodes show it")
-        self._everywhere(nodes, self.rpc.call_many(
-            NODE_CRYPTO_IDENTITY, _uuids(nodes), pem=pem), "shows the old certificate")
-        states = self._everywhere(nodes, self.rpc.call_many(
-            NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer")
+        self._everywhere(
+            nodes,
+            self.rpc.call_many(NODE_CRYPTO_IDENTITY, _uuids(nodes), pem=pem),
+            "shows the old certificate",
+        )
+        states = self._everywhere(
+            nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
+        )
         wrong = [node.name for node in nodes if states[node.uuid]["server"] != x509.digest(pem)]
         if wrong:
             raise errors.OpExecError(
                 f"nodes {', '.join(wrong)} still show the old certificate. Run 'gnt-cluster"
-                " renew-crypto' again to go on.")
+                " renew-crypto' again to go on."
+            )
 
     def _client_certificates(self, nodes: tuple[Node, ...]) -> None:
         self.feedback("* Making new client certificates")
         here = paths.current()
         following = f"{here.to_virtual(here.noded_client_cert_file)}.tmp"
-        states = self._everywhere(nodes, self.rpc.call_many(
-            NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer")
-        made = self._everywhere(nodes, self.rpc.call_many(
-            NODE_CRYPTO_TOKENS, _uuids(nodes),
-            requests=[[SSL, "create", {"cert_file": following}]]), "has no new certificate")
+        states = self._everywhere(
+            nodes, self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)), "does not answer"
+        )
+        made = self._everywhere(
+            nodes,
+            self.rpc.call_many(
+                NODE_CRYPTO_TOKENS,
+                _uuids(nodes),
+                requests=[[SSL, "create", {"cert_file": following}]],
+            ),
+            "has no new certificate",
+        )
         new = {uuid: str(tokens[0][1]) for uuid, tokens in made.items()}
         old = {uuid: state["client"] for uuid, state in states.items()}
         listed = dict(self.config.cluster().candidate_certs)
         candidates = [node.uuid for node in nodes if node.master_candidate]
-        both = {key: digest for key, digest in listed.items()
-                if not key.endswith(CERT_RENEWAL_SUFFIX)}
+        both = {
+            key: digest for key, digest in listed.items() if not key.endswith(CERT_RENEWAL_SUFFIX)
+        }
         for uuid in candidates:
             # What it uses now: after an interruption that may be one of the last run.
             both[uuid] = old[uuid] or new[uuid]
@@ -230,15 +275,24 @@ class LUClusterRenewCrypto(LogicalUnit):
         self.feedback("* Letting the nodes use them")
         # The master last: should it end in the middle, everybody still knows its old one.
         master = self.config.cluster().master_node
-        for group in ([node for node in nodes if node.uuid != master],
-                      [node for node in nodes if node.uuid == master]):
-            self._everywhere(tuple(group), self.rpc.call_many(
-                NODE_CRYPTO_ACTIVATE, _uuids(group)), "does not use its new certificate")
+        for group in (
+            [node for node in nodes if node.uuid != master],
+            [node for node in nodes if node.uuid == master],
+        ):
+            self._everywhere(
+                tuple(group),
+                self.rpc.call_many(NODE_CRYPTO_ACTIVATE, _uuids(group)),
+                "does not use its new certificate",
+            )
         self.rpc.trust_changed()
-        self._everywhere(nodes, self.rpc.call_many(
-            NODE_CRYPTO_STATE, _uuids(nodes)), "does not accept the master's new certificate")
-        final = {key: digest for key, digest in both.items()
-                 if not key.endswith(CERT_RENEWAL_SUFFIX)}
+        self._everywhere(
+            nodes,
+            self.rpc.call_many(NODE_CRYPTO_STATE, _uuids(nodes)),
+            "does not accept the master's new certificate",
+        )
+        final = {
+            key: digest for key, digest in both.items() if not key.endswith(CERT_RENEWAL_SUFFIX)
+        }
         final.update({uuid: new[uuid] for uuid in candidates})
         self._list(final, nodes)
 
@@ -252,7 +306,8 @@ class LUClusterRenewCrypto(LogicalUnit):
             raise errors.OpExecError(
                 f"nodes {', '.join(late)} did not take the list of certificates. All nodes accept"
                 " each other's certificates as before; run 'gnt-cluster renew-crypto' again to go"
-                " on.")
+                " on."
+            )
 
 
 def pending_file(name: str) -> str:

@@ -46,8 +46,10 @@ class LUClusterRepairDiskSizes(LogicalUnit):
 
     def steps(self, plan: list[Instance]) -> list[str]:
         count = sum(len(instance.disks) for instance in plan)
-        return [f"ask nodes for the sizes of {count} disks of {len(plan)} instances",
-                "correct the recorded sizes which differ"]
+        return [
+            f"ask nodes for the sizes of {count} disks of {len(plan)} instances",
+            "correct the recorded sizes which differ",
+        ]
 
     def exec(self, plan: list[Instance]) -> list[Correction]:
         asked: dict[str, list[tuple[Disk, Instance]]] = {}
@@ -56,14 +58,17 @@ class LUClusterRepairDiskSizes(LogicalUnit):
             if pairs:
                 asked.setdefault(instance.primary_node, []).extend(pairs)
         answers = self.rpc.call_many(
-            BLOCKDEV_GETDIMENSIONS, asked,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in asked.items()})
+            BLOCKDEV_GETDIMENSIONS,
+            asked,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in asked.items()},
+        )
         found: list[Correction] = []
         for uuid, answer in answers.items():
             if answer.failure is not None:
                 self.warn(
                     f"node {answer.node_name} does not tell the sizes of its disks:"
-                    f" {why(answer.failure)}")
+                    f" {why(answer.failure)}"
+                )
                 continue
             for (disk, instance), dimensions in zip(asked[uuid], answer.data, strict=True):
                 found += self._correct(instance, disk, dimensions)
@@ -104,8 +109,12 @@ class LUClusterRepairDiskSizes(LogicalUnit):
 
 
 def _plausible(dimensions: Any) -> bool:
-    return (isinstance(dimensions, (list, tuple)) and len(dimensions) == 2
-            and isinstance(dimensions[0], int) and dimensions[0] >= 0)
+    return (
+        isinstance(dimensions, (list, tuple))
+        and len(dimensions) == 2
+        and isinstance(dimensions[0], int)
+        and dimensions[0] >= 0
+    )
 
 
 def _grown_children(disk: Disk, size_mib: int) -> tuple[Disk, ...]:

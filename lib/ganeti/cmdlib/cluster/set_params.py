@@ -41,12 +41,33 @@ from ganeti.wire.calls import (
 MIN_VG_MIB = 20 * 1024
 _SHOWN = 10
 # What nodes are asked about, and what has to agree with the instances which exist.
-_NODE_PARAMS = ("hvparams", "enabled_hypervisors", "os_hvp", "osparams", "osparams_private_cluster",
-                "vg_name", "drbd_helper", "file_storage_dir", "shared_file_storage_dir",
-                "gluster_storage_dir", "enabled_disk_templates", "candidate_pool_size",
-                "modify_etc_hosts")
-_INSTANCE_PARAMS = ("hvparams", "enabled_hypervisors", "os_hvp", "beparams", "nicparams",
-                    "ndparams", "ipolicy", "enabled_disk_templates", "vg_name", "drbd_helper")
+_NODE_PARAMS = (
+    "hvparams",
+    "enabled_hypervisors",
+    "os_hvp",
+    "osparams",
+    "osparams_private_cluster",
+    "vg_name",
+    "drbd_helper",
+    "file_storage_dir",
+    "shared_file_storage_dir",
+    "gluster_storage_dir",
+    "enabled_disk_templates",
+    "candidate_pool_size",
+    "modify_etc_hosts",
+)
+_INSTANCE_PARAMS = (
+    "hvparams",
+    "enabled_hypervisors",
+    "os_hvp",
+    "beparams",
+    "nicparams",
+    "ndparams",
+    "ipolicy",
+    "enabled_disk_templates",
+    "vg_name",
+    "drbd_helper",
+)
 _GROUP_PARAMS = ("ipolicy", "enabled_disk_templates", "instance_communication_network")
 
 
@@ -115,7 +136,9 @@ class LUClusterSetParams(LogicalUnit):
         if change.values.get("modify_etc_hosts") and paths.is_virtual():
             raise errors.OpPrereqError(
                 "the nodes of a virtual cluster share the /etc/hosts of their machine, which stays"
-                " as it is", errors.ECODE_ENVIRON)
+                " as it is",
+                errors.ECODE_ENVIRON,
+            )
 
     def _check_allocator(self, change: params.Change) -> None:
         name = change.values.get("default_iallocator")
@@ -123,7 +146,8 @@ class LUClusterSetParams(LogicalUnit):
         if name and fs.find_program(name, searched) is None:
             self._object(
                 f"instance allocator {name} is in none of {comma_join(searched)} of the master",
-                errors.ECODE_NOENT)
+                errors.ECODE_NOENT,
+            )
 
     def _capable(self) -> list[str]:
         return [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
@@ -131,12 +155,17 @@ class LUClusterSetParams(LogicalUnit):
     def _check_hypervisors(self, new: Cluster) -> None:
         op = self.op
         asked: list[tuple[str, Mapping[str, Any]]] = [
-            (name, new.hvparams[name]) for name in new.enabled_hypervisors
-            if op.enabled_hypervisors is not None or name in (op.hvparams or ())]
+            (name, new.hvparams[name])
+            for name in new.enabled_hypervisors
+            if op.enabled_hypervisors is not None or name in (op.hvparams or ())
+        ]
         for os_name, by_hv in new.os_hvp.items():
             given = (op.os_hvp or {}).get(os_name, {})
-            asked += [(name, fill.fill_hv(new, name, os_name)) for name in by_hv
-                      if name in given and name in new.enabled_hypervisors]
+            asked += [
+                (name, fill.fill_hv(new, name, os_name))
+                for name in by_hv
+                if name in given and name in new.enabled_hypervisors
+            ]
         for name, filled in asked:
             try:
                 prereq.require_hvparams_usable(self, self._capable(), name, filled)
@@ -149,17 +178,26 @@ class LUClusterSetParams(LogicalUnit):
         for name in sorted(names):
             values = {**fill.fill_osparams(new, name), **fill.fill_osparams_private(new, name)}
             answers = self.rpc.call_many(
-                OS_VALIDATE, self._capable(), required=False, name=name, checks=["parameters"],
-                params=values, force_variant=True)
+                OS_VALIDATE,
+                self._capable(),
+                required=False,
+                name=name,
+                checks=["parameters"],
+                params=values,
+                force_variant=True,
+            )
             for answer in answers.values():
                 if isinstance(answer.failure, errors.NodeCallFailed):
                     self._object(
-                        f"node {answer.node_name}: {answer.failure.message}", errors.ECODE_INVAL)
+                        f"node {answer.node_name}: {answer.failure.message}", errors.ECODE_INVAL
+                    )
                 elif not answer.offline:
                     answer.payload()
                     if answer.data is False:
-                        self.info(f"OS {name} is not on node {answer.node_name}, so its parameters"
-                                  " were not checked there")
+                        self.info(
+                            f"OS {name} is not on node {answer.node_name}, so its parameters"
+                            " were not checked there"
+                        )
 
     def _check_storage(self, old: Cluster, new: Cluster) -> None:
         checks: dict[str, Any] = {}
@@ -172,21 +210,25 @@ class LUClusterSetParams(LogicalUnit):
             directory = getattr(new, name)
             if template in enabled and (template in fresh or directory != getattr(old, name)):
                 checks[check] = directory
-        if disk_c.LVM_BASED & enabled and (
-                disk_c.LVM_BASED & fresh or self.op.vg_name is not None):
+        if disk_c.LVM_BASED & enabled and (disk_c.LVM_BASED & fresh or self.op.vg_name is not None):
             checks[nv.VGLIST] = None
-        if new.drbd_usermode_helper and (
-                self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
+        if new.drbd_usermode_helper and (self.op.drbd_helper is not None or disk_c.DRBD8 in fresh):
             checks[nv.DRBDHELPER] = new.drbd_usermode_helper
         if not checks:
             return
         answers = self.rpc.call_many(
-            NODE_VERIFY, self._capable(), checks=checks, cluster_name=new.cluster_name,
-            all_hvparams={})
+            NODE_VERIFY,
+            self._capable(),
+            checks=checks,
+            cluster_name=new.cluster_name,
+            all_hvparams={},
+        )
         for answer in answers.values():
             if answer.failure is not None:
-                self._object(f"node {answer.node_name} could not be asked about its storage:"
-                             f" {why(answer.failure)}")
+                self._object(
+                    f"node {answer.node_name} could not be asked about its storage:"
+                    f" {why(answer.failure)}"
+                )
                 continue
             for problem in _storage_problems(new, answer.data):
                 self._object(f"node {answer.node_name}: {problem}")
@@ -220,24 +262,30 @@ class LUClusterSetParams(LogicalUnit):
             found.append("bring the address of the master up; take all back when that fails")
         if self.op.candidate_pool_size is not None:
             data = self.config.snapshot()
-            wanted = min(self.op.candidate_pool_size,
-                         sum(map(candidates.eligible, data.nodes.values())))
+            wanted = min(
+                self.op.candidate_pool_size, sum(map(candidates.eligible, data.nodes.values()))
+            )
             present = candidates.present_count(data)
             if wanted != present:
-                found.append(f"let nodes {'become' if wanted > present else 'cease to be'} master"
-                             f" candidates, from {present} to {wanted}")
+                found.append(
+                    f"let nodes {'become' if wanted > present else 'cease to be'} master"
+                    f" candidates, from {present} to {wanted}"
+                )
         if self.op.instance_communication_network:
             jobs = communication_jobs(self, self.op.instance_communication_network)
             if jobs:
-                found.append(f"submit {len(jobs)} jobs, for the network"
-                             f" {self.op.instance_communication_network}")
+                found.append(
+                    f"submit {len(jobs)} jobs, for the network"
+                    f" {self.op.instance_communication_network}"
+                )
         return found
 
     def exec(self, plan: SetPlan) -> ResultWithJobs | None:
         values = plan.change.values
         if {"master_netdev", "use_external_mip_script"} & set(values):
-            move_address(self, lambda: self._commit(plan), lambda: self._put_back(plan),
-                         force=self.op.force)
+            move_address(
+                self, lambda: self._commit(plan), lambda: self._put_back(plan), force=self.op.force
+            )
         elif values:
             self._commit(plan)
         if "master_netmask" in values and "master_netdev" not in values:
@@ -263,12 +311,13 @@ class LUClusterSetParams(LogicalUnit):
         cluster = self.config.cluster()
         wanted = cluster.enabled_user_shutdown and hv.KVM in cluster.enabled_hypervisors
         nodes = [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
-        answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon="ganeti-kvmd",
-                                     run=wanted)
+        answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon="ganeti-kvmd", run=wanted)
         for answer in answers.values():
             if answer.failure is not None:
-                self.warn(f"node {answer.node_name}: ganeti-kvmd could not be"
-                          f" {'started' if wanted else 'stopped'}: {why(answer.failure)}")
+                self.warn(
+                    f"node {answer.node_name}: ganeti-kvmd could not be"
+                    f" {'started' if wanted else 'stopped'}: {why(answer.failure)}"
+                )
 
     def _commit(self, plan: SetPlan) -> None:
         values = plan.change.values
@@ -287,13 +336,18 @@ class LUClusterSetParams(LogicalUnit):
     def _change_netmask(self, old: Cluster) -> None:
         cluster = self.config.cluster()
         answer = self.rpc.call(
-            NODE_CHANGE_MASTER_NETMASK, cluster.master_node, old_netmask=old.master_netmask,
-            netmask=cluster.master_netmask, master_ip=cluster.master_ip,
-            master_netdev=cluster.master_netdev)
+            NODE_CHANGE_MASTER_NETMASK,
+            cluster.master_node,
+            old_netmask=old.master_netmask,
+            netmask=cluster.master_netmask,
+            master_ip=cluster.master_ip,
+            master_netdev=cluster.master_netdev,
+        )
         if answer.failure is not None:
             self.warn(
                 f"the netmask of the master's address was not changed: {why(answer.failure)}",
-                hint="Take the address down and bring it up again.")
+                hint="Take the address down and bring it up again.",
+            )
 
 
 def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
@@ -311,7 +365,8 @@ def _storage_problems(cluster: Cluster, facts: Mapping[str, Any]) -> list[str]:
             found.append(f"it has no volume group {name}")
         elif groups[name] < MIN_VG_MIB:
             found.append(
-                f"volume group {name} has {groups[name]:.0f} MiB, at least {MIN_VG_MIB} are needed")
+                f"volume group {name} has {groups[name]:.0f} MiB, at least {MIN_VG_MIB} are needed"
+            )
     if nv.DRBDHELPER in facts:
         known, helper = facts[nv.DRBDHELPER]
         if not known:

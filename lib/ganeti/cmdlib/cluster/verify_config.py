@@ -70,7 +70,8 @@ class LUClusterVerifyConfig(LogicalUnit):
         """A renewal that stands still leaves old certificates trusted for longer than needed."""
         here = paths.current()
         findings.check(
-            os.path.isdir(here.renewal_dir) or os.path.exists(here.server_ca_file)
+            os.path.isdir(here.renewal_dir)
+            or os.path.exists(here.server_ca_file)
             or any(key.endswith(CERT_RENEWAL_SUFFIX) for key in data.cluster.candidate_certs),
             "ECLUSTERCERT",
             "",

@@ -20,4 +20,5 @@ class LUClusterVerifyDisks(LogicalUnit):
 
     def exec(self, plan: list[str]) -> ResultWithJobs:
         return ResultWithJobs(
-            [[OpGroupVerifyDisks(group_name=name, is_strict=self.op.is_strict)] for name in plan])
+            [[OpGroupVerifyDisks(group_name=name, is_strict=self.op.is_strict)] for name in plan]
+        )

@@ -45,8 +45,10 @@ def _facts(unit: LogicalUnit) -> dict[str, str]:
     here = paths.current()
     return {
         here.to_virtual(here.ssconf_file(key)): hashlib.sha1(
-            text.encode("utf-8"), usedforsecurity=False).hexdigest()
-        for key, text in ssconf.values(unit.config.snapshot()).items()}
+            text.encode("utf-8"), usedforsecurity=False
+        ).hexdigest()
+        for key, text in ssconf.values(unit.config.snapshot()).items()
+    }
 
 
 def listed(unit: LogicalUnit) -> list[str]:
@@ -60,8 +62,13 @@ class FileCheck:
     :param nodes: those which were asked.
     """
 
-    def __init__(self, unit: LogicalUnit, findings: Findings, nodes: Sequence[Node],
-                 answers: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        unit: LogicalUnit,
+        findings: Findings,
+        nodes: Sequence[Node],
+        answers: Mapping[str, Mapping[str, Any]],
+    ) -> None:
         self._unit = unit
         self._findings = findings
         self._sums: Sums = {}
@@ -72,8 +79,9 @@ class FileCheck:
             if isinstance(told, dict):
                 self._sums[node.uuid] = told
             else:
-                findings.report("ENODEFILECHECK", node.name,
-                                "does not tell the checksums of its files")
+                findings.report(
+                    "ENODEFILECHECK", node.name, "does not tell the checksums of its files"
+                )
         self._nodes = [node for node in nodes if node.uuid in self._sums]
 
     def run(self) -> None:
@@ -89,12 +97,19 @@ class FileCheck:
 
     def _look_again(self, nodes: Sequence[Node], files: Collection[str]) -> None:
         answers = self._unit.rpc.call_many(
-            NODE_VERIFY, [node.uuid for node in nodes], checks={nv.FILELIST: sorted(files)},
-            cluster_name=self._unit.config.cluster_name, all_hvparams={})
+            NODE_VERIFY,
+            [node.uuid for node in nodes],
+            checks={nv.FILELIST: sorted(files)},
+            cluster_name=self._unit.config.cluster_name,
+            all_hvparams={},
+        )
         for uuid, answer in answers.items():
             if answer.failure is None:
-                kept = {path: checksum for path, checksum in self._sums[uuid].items()
-                        if path not in files}
+                kept = {
+                    path: checksum
+                    for path, checksum in self._sums[uuid].items()
+                    if path not in files
+                }
                 self._sums[uuid] = {**kept, **answer.data[nv.FILELIST]}
 
     def _variants(self, path: str, nodes: Sequence[Node]) -> dict[str, list[str]]:
@@ -109,19 +124,30 @@ class FileCheck:
     def _compare(self, path: str, nodes: Sequence[Node]) -> None:
         """All nodes have a file, in the same version."""
         missing = [node.name for node in nodes if path not in self._sums[node.uuid]]
-        self._findings.check(bool(missing), "ECLUSTERFILECHECK", "",
-                             f"file {path} is missing on {comma_join(missing)}")
+        self._findings.check(
+            bool(missing),
+            "ECLUSTERFILECHECK",
+            "",
+            f"file {path} is missing on {comma_join(missing)}",
+        )
         variants = self._variants(path, nodes)
-        shown = "; ".join(f"version {number} on {comma_join(names)}"
-                          for number, names in enumerate(variants.values(), 1))
-        self._findings.check(len(variants) > 1, "ECLUSTERFILECHECK", "",
-                             f"file {path} differs between nodes: {shown}")
+        shown = "; ".join(
+            f"version {number} on {comma_join(names)}"
+            for number, names in enumerate(variants.values(), 1)
+        )
+        self._findings.check(
+            len(variants) > 1,
+            "ECLUSTERFILECHECK",
+            "",
+            f"file {path} differs between nodes: {shown}",
+        )
 
     def _wrong_facts(self) -> dict[str, list[Node]]:
         wanted = _facts(self._unit)
-        wrong = {path: [node for node in self._nodes
-                        if self._sums[node.uuid].get(path) != checksum]
-                 for path, checksum in wanted.items()}
+        wrong = {
+            path: [node for node in self._nodes if self._sums[node.uuid].get(path) != checksum]
+            for path, checksum in wanted.items()
+        }
         return {path: nodes for path, nodes in wrong.items() if nodes}
 
     def _compare_facts(self) -> None:
@@ -135,6 +161,8 @@ class FileCheck:
             wrong = self._wrong_facts()
         for path, found in wrong.items():
             self._findings.report(
-                "ECLUSTERFILECHECK", "",
+                "ECLUSTERFILECHECK",
+                "",
                 f"file {path} is missing or old on {comma_join(node.name for node in found)}."
-                " 'gnt-cluster redist-conf' writes it again.")
+                " 'gnt-cluster redist-conf' writes it again.",
+            )

@@ -146,7 +146,8 @@ class LUClusterVerifyGroup(LogicalUnit):
         verify_files.FileCheck(self, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
         verify_queue.compare_copies(
-            self, findings, [node for node in online if node.uuid in gathered.verify])
+            self, findings, [node for node in online if node.uuid in gathered.verify]
+        )
         findings.section("Checking nodes")
         for problem in self.ssh_problems:
             findings.report("ENODESSH", "", problem)
@@ -392,8 +393,10 @@ class LUClusterVerifyGroup(LogicalUnit):
             node,
             beparams=self.config.cluster().fill_be(instance),
             disk_sizes_mib=policy.counted_sizes(
-                instance.hypervisor, lambda: self.config.filled(instance).hvparams,
-                ((disk.name, disk.size) for disk in self.config.instance_disks(instance))),
+                instance.hypervisor,
+                lambda: self.config.filled(instance).hvparams,
+                ((disk.name, disk.size) for disk in self.config.instance_disks(instance)),
+            ),
             nic_count=len(instance.nics),
             disk_template=self.config.disk_template(instance),
         ):
@@ -454,7 +457,8 @@ class LUClusterVerifyGroup(LogicalUnit):
     def _notes(self, findings: Findings, plan: VerifyPlan) -> None:
         reserved = [i for i in plan.instances if i.forthcoming]
         single = [
-            i for i in plan.instances
+            i
+            for i in plan.instances
             if not i.forthcoming and self.config.disk_template(i) not in MIRRORED
         ]
         for count, text in (

@@ -25,18 +25,29 @@ def instances(unit: LogicalUnit, findings: Findings, found: Iterable[Instance]) 
             continue
         secondaries = [data.nodes[uuid] for uuid in unit.config.secondary_nodes(instance)]
         findings.check(
-            len(secondaries) > 1, "EINSTANCELAYOUT", instance.name,
+            len(secondaries) > 1,
+            "EINSTANCELAYOUT",
+            instance.name,
             "its disks have their other halves on several nodes:"
-            f" {comma_join(node.name for node in secondaries)}", warning=True)
+            f" {comma_join(node.name for node in secondaries)}",
+            warning=True,
+        )
         offline = [node.name for node in secondaries if node.offline]
         findings.check(
-            bool(offline), "EINSTANCEBADNODE", instance.name,
-            f"its secondary node {comma_join(offline)} is offline")
+            bool(offline),
+            "EINSTANCEBADNODE",
+            instance.name,
+            f"its secondary node {comma_join(offline)} is offline",
+        )
         groups = {data.nodes[uuid].group for uuid in unit.config.instance_nodes(instance)}
         names = sorted(data.nodegroups[uuid].name for uuid in groups)
         findings.check(
-            len(groups) > 1, "EINSTANCESPLITGROUPS", instance.name,
-            f"its nodes are in several groups: {comma_join(names)}", warning=True)
+            len(groups) > 1,
+            "EINSTANCESPLITGROUPS",
+            instance.name,
+            f"its nodes are in several groups: {comma_join(names)}",
+            warning=True,
+        )
         _exclusive(unit, findings, instance)
 
 
@@ -44,28 +55,39 @@ def _exclusive(unit: LogicalUnit, findings: Findings, instance: Instance) -> Non
     """On nodes whose physical disks are not shared, disks are plain and know their spindles."""
     data = unit.config.snapshot()
     nodes = [data.nodes[uuid] for uuid in unit.config.instance_nodes(instance)]
-    exclusive = [node.name for node in nodes if data.cluster.fill_nd(
-        node, data.nodegroups[node.group])["exclusive_storage"]]
+    exclusive = [
+        node.name
+        for node in nodes
+        if data.cluster.fill_nd(node, data.nodegroups[node.group])["exclusive_storage"]
+    ]
     if not exclusive:
         return
     disks = unit.config.instance_disks(instance)
     kinds = sorted({disk.dev_type for disk in disks} - disk_c.EXCLUSIVE_STORAGE)
     findings.check(
-        bool(kinds), "EINSTANCEUNSUITABLENODE", instance.name,
+        bool(kinds),
+        "EINSTANCEUNSUITABLENODE",
+        instance.name,
         f"has disks of template {comma_join(kinds)}, which cannot be on node"
-        f" {comma_join(exclusive)} with exclusive storage")
+        f" {comma_join(exclusive)} with exclusive storage",
+    )
     for index, disk in enumerate(disks):
         findings.check(
-            disk.spindles is None, "EINSTANCEMISSINGCFGPARAMETER", instance.name,
+            disk.spindles is None,
+            "EINSTANCEMISSINGCFGPARAMETER",
+            instance.name,
             f"the number of spindles of disk {index} is not on record, though storage is"
-            " exclusive. See 'gnt-cluster repair-disk-sizes'.")
+            " exclusive. See 'gnt-cluster repair-disk-sizes'.",
+        )
 
 
 def exclusion_tags(unit: LogicalUnit, findings: Findings, nodes: Sequence[Node]) -> None:
     """Instances which must not be together are on different nodes."""
     prefixes = tuple(
-        tag.removeprefix(EXCLUSION_PREFIX) + ":" for tag in unit.config.cluster().tags
-        if tag.startswith(EXCLUSION_PREFIX))
+        tag.removeprefix(EXCLUSION_PREFIX) + ":"
+        for tag in unit.config.cluster().tags
+        if tag.startswith(EXCLUSION_PREFIX)
+    )
     if not prefixes:
         return
     for node in nodes:
@@ -76,5 +98,8 @@ def exclusion_tags(unit: LogicalUnit, findings: Findings, nodes: Sequence[Node])
                     owners.setdefault(tag, []).append(instance.name)
         for tag, names in sorted(owners.items()):
             findings.check(
-                len(names) > 1, "EEXTAGS", node.name,
-                f"its instances {comma_join(names)} share the exclusive tag {tag}")
+                len(names) > 1,
+                "EEXTAGS",
+                node.name,
+                f"its instances {comma_join(names)} share the exclusive tag {tag}",
+            )

@@ -25,11 +25,12 @@ def node_checks(unit: LogicalUnit) -> dict[str, Any]:
     checks: dict[str, Any] = {nv.MASTERIP: [master.name, cluster.master_ip]}
     if cluster.use_external_mip_script:
         here = paths.current()
-        checks[nv.USERSCRIPTS] = [
-            here.to_virtual(f"{here.user_scripts_dir}/{MASTER_IP_SCRIPT}")]
+        checks[nv.USERSCRIPTS] = [here.to_virtual(f"{here.user_scripts_dir}/{MASTER_IP_SCRIPT}")]
     # A group which does not exist is a finding of its own.
-    programs = {fill.fill_nd(cluster, data.nodegroups.get(node.group), node)["oob_program"]
-                for node in data.nodes.values()} - {""}
+    programs = {
+        fill.fill_nd(cluster, data.nodegroups.get(node.group), node)["oob_program"]
+        for node in data.nodes.values()
+    } - {""}
     if programs:
         checks[nv.OOB_PATHS] = sorted(programs)
     return checks
@@ -44,10 +45,12 @@ def node(unit: LogicalUnit, findings: Findings, one: Node, answer: Mapping[str, 
         text = f"cannot reach the address {address} of the master"
     findings.check(answer.get(nv.MASTERIP) is False, "ENODENET", one.name, text)
     for script in answer.get(nv.USERSCRIPTS) or ():
-        findings.report("ENODEUSERSCRIPTS", one.name,
-                        f"script {script} is missing or not executable")
+        findings.report(
+            "ENODEUSERSCRIPTS", one.name, f"script {script} is missing or not executable"
+        )
     # Whoever is or may become the master switches the others.
     if one.master_candidate or one.master_capable:
         for problem in answer.get(nv.OOB_PATHS) or ():
-            findings.check(problem is not None, "ENODEOOBPATH", one.name,
-                           f"out-of-band helper: {problem}")
+            findings.check(
+                problem is not None, "ENODEOOBPATH", one.name, f"out-of-band helper: {problem}"
+            )

@@ -33,12 +33,17 @@ _MAX_NAMED = 5
 _Look = dict[str, dict[str, str | None]]
 
 
-def compare_copies(unit: LogicalUnit, findings: Findings, nodes: Sequence[Node],
-                   sleep: Callable[[float], None] = time.sleep) -> None:
+def compare_copies(
+    unit: LogicalUnit,
+    findings: Findings,
+    nodes: Sequence[Node],
+    sleep: Callable[[float], None] = time.sleep,
+) -> None:
     """Report each of these nodes that is a candidate and has another queue than the master."""
     master = unit.config.master_node()
-    names = {node.uuid: node.name for node in nodes
-             if node.master_candidate and node.uuid != master.uuid}
+    names = {
+        node.uuid: node.name for node in nodes if node.master_candidate and node.uuid != master.uuid
+    }
     if not names:
         return
     asked = [master.uuid, *names]
@@ -47,8 +52,14 @@ def compare_copies(unit: LogicalUnit, findings: Findings, nodes: Sequence[Node],
     if master.uuid not in first:
         return
     # The archives of two nodes are compared job by job only where they differ.
-    parts = sorted({part for copy in first.values() for part in first[master.uuid].archive
-                    if copy.archive.get(part) != first[master.uuid].archive[part]})
+    parts = sorted(
+        {
+            part
+            for copy in first.values()
+            for part in first[master.uuid].archive
+            if copy.archive.get(part) != first[master.uuid].archive[part]
+        }
+    )
     wrong: _Look | None = None
     for number in range(_LOOKS):
         if number:
@@ -57,21 +68,26 @@ def compare_copies(unit: LogicalUnit, findings: Findings, nodes: Sequence[Node],
         here = found.pop(master.uuid, None)
         if here is None:
             return
-        wrong = _still(wrong, {
-            uuid: _differences(_files(here), _files(copy)) for uuid, copy in found.items()})
+        wrong = _still(
+            wrong, {uuid: _differences(_files(here), _files(copy)) for uuid, copy in found.items()}
+        )
         if not any(wrong.values()):
             break
     for uuid, files in sorted((wrong or {}).items(), key=lambda entry: names[entry[0]]):
         listed = sorted(files)
         more = f" and {len(listed) - _MAX_NAMED} more" if len(listed) > _MAX_NAMED else ""
         findings.check(
-            bool(listed), "ENODEFILECHECK", names[uuid],
+            bool(listed),
+            "ENODEFILECHECK",
+            names[uuid],
             f"its copy of the job queue differs in {', '.join(listed[:_MAX_NAMED])}{more}."
-            " 'gnt-cluster redist-conf' brings it up to date")
+            " 'gnt-cluster redist-conf' brings it up to date",
+        )
 
 
-def _ask(unit: LogicalUnit, uuids: Sequence[str], parts: Sequence[int],
-         findings: Findings | None = None) -> dict[str, Inventory]:
+def _ask(
+    unit: LogicalUnit, uuids: Sequence[str], parts: Sequence[int], findings: Findings | None = None
+) -> dict[str, Inventory]:
     found = {}
     for uuid, answer in unit.rpc.call_many(JOBQUEUE_INVENTORY, uuids, parts=list(parts)).items():
         try:
@@ -80,8 +96,11 @@ def _ask(unit: LogicalUnit, uuids: Sequence[str], parts: Sequence[int],
             found[uuid] = Inventory.from_wire(answer.data)
         except errors.GenericError as err:
             if findings is not None:
-                findings.report("ENODEFILECHECK", answer.node_name,
-                                f"does not tell what its job queue holds: {why(err)}")
+                findings.report(
+                    "ENODEFILECHECK",
+                    answer.node_name,
+                    f"does not tell what its job queue holds: {why(err)}",
+                )
     return found
 
 
@@ -95,16 +114,19 @@ def _files(copy: Inventory) -> dict[str, str | None]:
     return files
 
 
-def _differences(here: Mapping[str, str | None], there: Mapping[str, str | None]
-                 ) -> dict[str, str | None]:
+def _differences(
+    here: Mapping[str, str | None], there: Mapping[str, str | None]
+) -> dict[str, str | None]:
     """Files which are not the same, with what the copy tells of them.
 
     More in the copy's archive than in the master's is no harm: who was a candidate for long may
     know more than who has become the master.
     """
     return {
-        name: there.get(name) for name in {**there, **here}
-        if here.get(name) != there.get(name) and (name in here or not name.startswith("archive/"))}
+        name: there.get(name)
+        for name in {**there, **here}
+        if here.get(name) != there.get(name) and (name in here or not name.startswith("archive/"))
+    }
 
 
 def _still(before: _Look | None, now: _Look) -> _Look:
@@ -112,6 +134,10 @@ def _still(before: _Look | None, now: _Look) -> _Look:
     if before is None:
         return now
     return {
-        uuid: {name: told for name, told in files.items()
-               if name in before.get(uuid, {}) and before[uuid][name] == told}
-        for uuid, files in now.items()}
+        uuid: {
+            name: told
+            for name, told in files.items()
+            if name in before.get(uuid, {}) and before[uuid][name] == told
+        }
+        for uuid, files in now.items()
+    }

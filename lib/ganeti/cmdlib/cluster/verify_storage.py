@@ -74,8 +74,9 @@ class StorageCheck:
     :param nodes: those which were asked, and may run instances.
     """
 
-    def __init__(self, unit: LogicalUnit, findings: Findings, nodes: Sequence[Node],
-                 answers: Answers) -> None:
+    def __init__(
+        self, unit: LogicalUnit, findings: Findings, nodes: Sequence[Node], answers: Answers
+    ) -> None:
         self._unit = unit
         self._config = unit.config
         self._data = unit.config.snapshot()
@@ -95,8 +96,11 @@ class StorageCheck:
                 self._lvm(node, answer, cluster.volume_group_name or "")
             problem = answer.get(nv.GLUSTER_STORAGE_PATH)
             self._findings.check(
-                bool(problem), "ENODEGLUSTERSTORAGEPATHUNUSABLE", node.name,
-                f"its directory for Gluster is not usable: {problem}")
+                bool(problem),
+                "ENODEGLUSTERSTORAGEPATHUNUSABLE",
+                node.name,
+                f"its directory for Gluster is not usable: {problem}",
+            )
             if disk_c.DRBD8 in cluster.enabled_disk_templates:
                 self._drbd(node, answer, cluster, minors.get(node.uuid, {}))
 
@@ -107,60 +111,88 @@ class StorageCheck:
             report("ENODELVM", node.name, f"does not tell its volume groups: {groups}")
             return
         if not isinstance(answer.get(nv.LVLIST), dict):
-            report("ENODELVM", node.name,
-                   f"does not tell its logical volumes: {answer.get(nv.LVLIST)}")
+            report(
+                "ENODELVM", node.name, f"does not tell its logical volumes: {answer.get(nv.LVLIST)}"
+            )
         if group_name not in groups:
             report("ENODELVM", node.name, f"has no volume group {group_name}")
         elif groups[group_name] < MIN_VG_MIB:
-            report("ENODELVM", node.name,
-                   f"its volume group {group_name} has {groups[group_name]:.0f} MiB only, at least"
-                   f" {MIN_VG_MIB} are needed")
+            report(
+                "ENODELVM",
+                node.name,
+                f"its volume group {group_name} has {groups[group_name]:.0f} MiB only, at least"
+                f" {MIN_VG_MIB} are needed",
+            )
         if not isinstance(physical, list):
             report("ENODELVM", node.name, f"does not tell its physical volumes: {physical}")
         else:
             for vg_name, lost in sorted(lost_volumes(physical).items()):
-                report("ENODELVM", node.name,
-                       f"volume group {vg_name} lacks physical volumes, on which"
-                       f" {comma_join(lost) or 'nothing'} was. Use 'gnt-node repair-storage' when"
-                       " they do not come back.")
+                report(
+                    "ENODELVM",
+                    node.name,
+                    f"volume group {vg_name} lacks physical volumes, on which"
+                    f" {comma_join(lost) or 'nothing'} was. Use 'gnt-node repair-storage' when"
+                    " they do not come back.",
+                )
             for name, *_rest in physical:
                 self._findings.check(
-                    ":" in name, "ENODELVM", node.name,
-                    f"physical volume {name} has a colon in its name, which LVM takes for a list")
+                    ":" in name,
+                    "ENODELVM",
+                    node.name,
+                    f"physical volume {name} has a colon in its name, which LVM takes for a list",
+                )
         shared = answer.get(nv.EXCLUSIVEPVS)
         if isinstance(shared, str):
             report("ENODELVM", node.name, f"does not tell its physical volumes: {shared}")
             return
         for name, volumes in shared or ():
-            report("ENODELVM", node.name,
-                   f"physical volume {name} holds several volumes ({comma_join(volumes)}), though"
-                   " storage is exclusive")
+            report(
+                "ENODELVM",
+                node.name,
+                f"physical volume {name} holds several volumes ({comma_join(volumes)}), though"
+                " storage is exclusive",
+            )
 
-    def _drbd(self, node: Node, answer: Mapping[str, Any], cluster: Cluster,
-              wanted: Mapping[int, tuple[str, bool]]) -> None:
+    def _drbd(
+        self,
+        node: Node,
+        answer: Mapping[str, Any],
+        cluster: Cluster,
+        wanted: Mapping[int, tuple[str, bool]],
+    ) -> None:
         report = self._findings.report
         if nv.DRBDHELPER in answer:
             known, helper = answer[nv.DRBDHELPER] or (False, "no answer")
             if not known:
-                report("ENODEDRBDHELPER", node.name,
-                       f"its DRBD usermode helper is not known: {helper}")
+                report(
+                    "ENODEDRBDHELPER", node.name, f"its DRBD usermode helper is not known: {helper}"
+                )
             else:
                 self._findings.check(
-                    helper != cluster.drbd_usermode_helper, "ENODEDRBDHELPER", node.name,
-                    f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}")
+                    helper != cluster.drbd_usermode_helper,
+                    "ENODEDRBDHELPER",
+                    node.name,
+                    f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}",
+                )
         used = answer.get(nv.DRBDLIST)
         if not isinstance(used, list):
             report("ENODEDRBD", node.name, f"does not tell its DRBD minors: {used}")
             return
         for minor, (instance, must_exist) in sorted(wanted.items()):
             self._findings.check(
-                must_exist and minor not in used, "ENODEDRBD", node.name,
-                f"DRBD minor {minor} of instance {instance} is not active")
+                must_exist and minor not in used,
+                "ENODEDRBD",
+                node.name,
+                f"DRBD minor {minor} of instance {instance} is not active",
+            )
         reserved = self._config.reserved_minors(node.uuid)
         for minor in used:
             self._findings.check(
-                minor not in wanted and minor not in reserved, "ENODEDRBD", node.name,
-                f"DRBD minor {minor} is in use, but belongs to no disk")
+                minor not in wanted and minor not in reserved,
+                "ENODEDRBD",
+                node.name,
+                f"DRBD minor {minor} is in use, but belongs to no disk",
+            )
 
     def _minors(self) -> dict[str, dict[int, tuple[str, bool]]]:
         """Minors which the configuration gives to nodes: instance, whether it must be active."""
@@ -183,15 +215,19 @@ class StorageCheck:
             if isinstance(version, list) and version:
                 found.setdefault(".".join(map(str, version)), []).append(node.name)
             elif isinstance(version, str):
-                self._findings.report("ENODEDRBDVERSION", node.name,
-                                      f"does not tell its version of DRBD: {version}")
+                self._findings.report(
+                    "ENODEDRBDVERSION", node.name, f"does not tell its version of DRBD: {version}"
+                )
         for version, names in found.items():
             for name in names:
                 self._findings.check(
-                    len(found) > 1, "ENODEDRBDVERSION", name,
+                    len(found) > 1,
+                    "ENODEDRBDVERSION",
+                    name,
                     f"has DRBD {version}, but others have"
                     f" {comma_join(other for other in sorted(found) if other != version)}",
-                    warning=True)
+                    warning=True,
+                )
 
     def physical_sizes(self, group: NodeGroup) -> None:
         """With exclusive storage a disk must fit everywhere: physical volumes are of one size."""
@@ -206,9 +242,12 @@ class StorageCheck:
             return
         smallest, largest = min(sizes), max(sizes)
         self._findings.check(
-            smallest[0] < largest[0] * (1 - _PV_TOLERANCE), "EGROUPDIFFERENTPVSIZE", group.name,
+            smallest[0] < largest[0] * (1 - _PV_TOLERANCE),
+            "EGROUPDIFFERENTPVSIZE",
+            group.name,
             f"physical volumes differ in size: {smallest[1]} on {smallest[2]} has"
-            f" {smallest[0]:.0f} MiB, {largest[1]} on {largest[2]} has {largest[0]:.0f} MiB")
+            f" {smallest[0]:.0f} MiB, {largest[1]} on {largest[2]} has {largest[0]:.0f} MiB",
+        )
 
     def _exclusive(self, node: Node) -> bool:
         group = self._data.nodegroups[node.group]
@@ -227,8 +266,11 @@ class StorageCheck:
                 disk = self._data.disks[uuid]
                 if disk.forthcoming or disk.dev_type not in disk_c.LVM_BASED:
                     continue
-                names = ["/".join(map(str, device.logical_id)) for device in disk.walk()
-                         if device.dev_type == disk_c.PLAIN]
+                names = [
+                    "/".join(map(str, device.logical_id))
+                    for device in disk.walk()
+                    if device.dev_type == disk_c.PLAIN
+                ]
                 ours.update(name.partition("/")[0] for name in names)
                 for node_uuid in disk.all_node_uuids() or (instance.primary_node,):
                     wanted.setdefault(node_uuid, {}).update(dict.fromkeys(names, instance.name))
@@ -241,17 +283,22 @@ class StorageCheck:
             expected = wanted.get(node.uuid, {})
             for name, instance_name in sorted(expected.items()):
                 self._findings.check(
-                    name not in listed, "EINSTANCEMISSINGDISK", instance_name,
-                    f"volume {name} is missing on node {node.name}")
+                    name not in listed,
+                    "EINSTANCEMISSINGDISK",
+                    instance_name,
+                    f"volume {name} is missing on node {node.name}",
+                )
             for name in sorted(set(listed) - set(expected)):
                 parts = snapshots.split(name)
                 # A snapshot belongs to whoever has the volume.
                 belongs = parts is not None and (parts[0] in expected or parts[0] in reserved)
-                known = belongs or name in reserved \
-                    or any(one.fullmatch(name) for one in foreign)
+                known = belongs or name in reserved or any(one.fullmatch(name) for one in foreign)
                 self._findings.check(
-                    name.partition("/")[0] in ours and not known, "ENODEORPHANLV", node.name,
-                    f"has volume {name}, which belongs to no disk")
+                    name.partition("/")[0] in ours and not known,
+                    "ENODEORPHANLV",
+                    node.name,
+                    f"has volume {name}, which belongs to no disk",
+                )
 
     # -- disks of instances ----------------------------------------------------
 
@@ -273,18 +320,22 @@ class StorageCheck:
         self._mirrors(mirrors)
 
     def _ask(self, call: Any, asked: dict[str, list[tuple[Disk, Instance]]]) -> dict[str, Any]:
-        online = {uuid: pairs for uuid, pairs in asked.items()
-                  if not self._data.nodes[uuid].offline}
+        online = {
+            uuid: pairs for uuid, pairs in asked.items() if not self._data.nodes[uuid].offline
+        }
         if not online:
             return {}
         answers = self._unit.rpc.call_many(
-            call, list(online), per_node={uuid: {"disks": pairs}
-                                          for uuid, pairs in online.items()})
+            call, list(online), per_node={uuid: {"disks": pairs} for uuid, pairs in online.items()}
+        )
         found = {}
         for uuid, answer in answers.items():
             self._findings.check(
-                answer.failure is not None, "ENODERPC", answer.node_name,
-                f"could not be asked about disks: {why(answer.failure)}")
+                answer.failure is not None,
+                "ENODERPC",
+                answer.node_name,
+                f"could not be asked about disks: {why(answer.failure)}",
+            )
             if answer.failure is None:
                 found[uuid] = answer.data
         return found
@@ -294,8 +345,11 @@ class StorageCheck:
             name = self._data.nodes[uuid].name
             for (disk, instance), found in zip(asked[uuid], dimensions, strict=True):
                 self._findings.check(
-                    found is None, "EINSTANCEMISSINGDISK", instance.name,
-                    f"{disk.iv_name} does not exist on node {name}")
+                    found is None,
+                    "EINSTANCEMISSINGDISK",
+                    instance.name,
+                    f"{disk.iv_name} does not exist on node {name}",
+                )
 
     def _mirrors(self, asked: dict[str, list[tuple[Disk, Instance]]]) -> None:
         for uuid, states in self._ask(BLOCKDEV_GETMIRRORSTATUS_MULTI, asked).items():
@@ -303,17 +357,26 @@ class StorageCheck:
             for (disk, instance), (known, state) in zip(asked[uuid], states, strict=True):
                 what = f"{disk.iv_name} on node {name}"
                 if not known:
-                    self._findings.report("EINSTANCEFAULTYDISK", instance.name,
-                                          f"state of {what} is not known: {state}")
+                    self._findings.report(
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
+                        f"state of {what} is not known: {state}",
+                    )
                 elif state.ldisk_status == disk_c.LDS_FAULTY:
-                    self._findings.report("EINSTANCEFAULTYDISK", instance.name,
-                                          f"{what} has lost its storage")
+                    self._findings.report(
+                        "EINSTANCEFAULTYDISK", instance.name, f"{what} has lost its storage"
+                    )
                 elif state.sync_percent is not None:
                     self._findings.report(
-                        "EINSTANCEFAULTYDISK", instance.name,
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
                         f"{what} is being brought into step, {state.sync_percent:.0f} % are done",
-                        warning=True)
+                        warning=True,
+                    )
                 else:
                     self._findings.check(
-                        bool(state.is_degraded), "EINSTANCEFAULTYDISK", instance.name,
-                        f"{what} is not in step with its other half")
+                        bool(state.is_degraded),
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
+                        f"{what} is not in step with its other half",
+                    )

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 Systems = dict[str, diagnose.NodeOs]
 
 
-def compare(findings: Findings, nodes: Sequence[Node],
-            answers: Mapping[str, Mapping[str, Any]]) -> None:
+def compare(
+    findings: Findings, nodes: Sequence[Node], answers: Mapping[str, Mapping[str, Any]]
+) -> None:
     """Look at the definitions of each node, and compare them with those of the first."""
     per_node: dict[str, Systems] = {}
     for node in nodes:
@@ -32,8 +33,12 @@ def compare(findings: Findings, nodes: Sequence[Node],
     base_name, base = next(iter(per_node.items()))
     for node_name, found in per_node.items():
         for name, definition in found.items():
-            findings.check(not definition.valid, "ENODEOS", node_name,
-                           f"OS {name} is not valid: {definition.message}")
+            findings.check(
+                not definition.valid,
+                "ENODEOS",
+                node_name,
+                f"OS {name} is not valid: {definition.message}",
+            )
         if node_name != base_name:
             _compare_with(findings, base_name, base, node_name, found)
 
@@ -44,15 +49,19 @@ def _of_node(findings: Findings, node_name: str, rows: Sequence[Any]) -> Systems
         name, definition = diagnose.parse_row(row)
         if name in found:
             findings.report(
-                "ENODEOS", node_name,
-                f"OS {name} is found twice: {definition.path} is hidden by another", warning=True)
+                "ENODEOS",
+                node_name,
+                f"OS {name} is found twice: {definition.path} is hidden by another",
+                warning=True,
+            )
             continue
         found[name] = definition
     return found
 
 
-def _compare_with(findings: Findings, base_name: str, base: Systems, node_name: str,
-                  found: Systems) -> None:
+def _compare_with(
+    findings: Findings, base_name: str, base: Systems, node_name: str, found: Systems
+) -> None:
     for name in sorted(set(base) | set(found)):
         if name not in found:
             findings.report("ENODEOS", node_name, f"lacks OS {name}, which {base_name} has")
@@ -63,9 +72,15 @@ def _compare_with(findings: Findings, base_name: str, base: Systems, node_name: 
         for what in ("api_versions", "variants", "parameters"):
             here, there = getattr(found[name], what), getattr(base[name], what)
             findings.check(
-                set(here) != set(there), "ENODEOS", node_name,
-                f"OS {name}: {what.replace('_', ' ')} differ from those on {base_name}")
+                set(here) != set(there),
+                "ENODEOS",
+                node_name,
+                f"OS {name}: {what.replace('_', ' ')} differ from those on {base_name}",
+            )
         here, there = found[name].os_version, base[name].os_version
         findings.check(
-            here != there, "ENODEOS", node_name,
-            f"OS {name} has version '{here}', on {base_name} it is '{there}'")
+            here != there,
+            "ENODEOS",
+            node_name,
+            f"OS {name} has version '{here}', on {base_name} it is '{there}'",
+        )

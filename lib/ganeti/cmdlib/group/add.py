@@ -94,12 +94,16 @@ class LUGroupAdd(LogicalUnit):
         if not network:
             return None
         # Guests of every group can talk to their host.
-        return ResultWithJobs([[
-            OpNetworkConnect(
-                group_name=plan.name,
-                network_name=network,
-                network_mode=net_c.INSTANCE_COMMUNICATION_MODE,
-                network_link=net_c.INSTANCE_COMMUNICATION_LINK,
-                conflicts_check=True,
-            )
-        ]])
+        return ResultWithJobs(
+            [
+                [
+                    OpNetworkConnect(
+                        group_name=plan.name,
+                        network_name=network,
+                        network_mode=net_c.INSTANCE_COMMUNICATION_MODE,
+                        network_link=net_c.INSTANCE_COMMUNICATION_LINK,
+                        conflicts_check=True,
+                    )
+                ]
+            ]
+        )

@@ -50,8 +50,9 @@ class LUGroupAssignNodes(LogicalUnit):
         self.group = self.config.expand_group(op.group_name)
         if not op.nodes and not op.node_uuids:
             raise errors.OpPrereqError("no nodes are given", errors.ECODE_INVAL)
-        self.nodes = list(dict.fromkeys(
-            self.config.expand_node(name).uuid for name in op.node_uuids or op.nodes))
+        self.nodes = list(
+            dict.fromkeys(self.config.expand_node(name).uuid for name in op.node_uuids or op.nodes)
+        )
         self.sources = {self.config.node(uuid).group for uuid in self.nodes}
         self.need(Level.NODEGROUP, {self.group.uuid, *self.sources})
         self.need(Level.NODE, self.nodes)
@@ -76,14 +77,17 @@ class LUGroupAssignNodes(LogicalUnit):
         """Interfaces keep what the old group's connection said; the new group may have none."""
         connected = self.config.group(self.group.uuid).networks
         lost = [
-            instance.name for instance in self.config.instances()
+            instance.name
+            for instance in self.config.instances()
             if instance.primary_node in moving
             and any(nic.network and nic.network not in connected for nic in instance.nics)
         ]
         if lost:
             self.warn(
                 f"instances in networks which are not connected to group {self.group.name}:"
-                f" {', '.join(lost)}", hint="Connect them with 'gnt-network connect'.")
+                f" {', '.join(lost)}",
+                hint="Connect them with 'gnt-network connect'.",
+            )
 
     def exec(self, plan: list[Node]) -> None:
         if not plan:

@@ -72,8 +72,9 @@ class _RegroupingUnit(LogicalUnit):
 
     def _prepare(self, iallocator: str | None, target_groups: Sequence[str] | None) -> None:
         self.allocator = _allocator(self, iallocator)
-        self.targets = tuple(dict.fromkeys(
-            self.config.expand_group(name).uuid for name in target_groups or ()))
+        self.targets = tuple(
+            dict.fromkeys(self.config.expand_group(name).uuid for name in target_groups or ())
+        )
 
     def _instances(self) -> frozenset[str]:
         """Uuids of the instances which are to move, as configured now."""
@@ -86,8 +87,10 @@ class _RegroupingUnit(LogicalUnit):
 
     def _nodes(self) -> frozenset[str]:
         return frozenset(
-            node for uuid in self.guessed
-            for node in self.config.instance_nodes(self.config.instance(uuid)))
+            node
+            for uuid in self.guessed
+            for node in self.config.instance_nodes(self.config.instance(uuid))
+        )
 
     def _lock(self) -> None:
         self.guessed = self._instances()
@@ -100,7 +103,8 @@ class _RegroupingUnit(LogicalUnit):
         elif level is Level.NODE:
             held = self.owned(Level.NODEGROUP)
             self.members = frozenset(
-                node.uuid for node in self.config.nodes() if node.group in held)
+                node.uuid for node in self.config.nodes() if node.group in held
+            )
             self.need(Level.NODE, self.members | self._nodes(), shared=True)
 
     def hook_env(self, plan: list[list[OpCode]]) -> dict[str, object]:
@@ -115,32 +119,43 @@ class _RegroupingUnit(LogicalUnit):
         require_still_same(self.guessed, self._instances(), f"instances of {what}")
         held = self.owned(Level.NODEGROUP)
         require_still_same(
-            self.members, {n.uuid for n in self.config.nodes() if n.group in held},
-            "nodes of the groups concerned")
+            self.members,
+            {n.uuid for n in self.config.nodes() if n.group in held},
+            "nodes of the groups concerned",
+        )
         now = self._groups()
         targets = self.targets or tuple(
-            group.uuid for group in self.config.groups()
-            if group.uuid in held and group.uuid not in now)
+            group.uuid
+            for group in self.config.groups()
+            if group.uuid in held and group.uuid not in now
+        )
         if not targets:
             raise errors.OpPrereqError(
-                f"there is no other node group to which {what} could go", errors.ECODE_NORES)
+                f"there is no other node group to which {what} could go", errors.ECODE_NORES
+            )
         moves = placement.ask_allocator(
-            self, self.allocator, self.config.snapshot(),
-            allocator.ChangeGroup(instances=tuple(sorted(self.guessed)), target_groups=targets))
+            self,
+            self.allocator,
+            self.config.snapshot(),
+            allocator.ChangeGroup(instances=tuple(sorted(self.guessed)), target_groups=targets),
+        )
         if moves.failed:
             stuck = ", ".join(
-                f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed)
+                f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed
+            )
             raise errors.OpPrereqError(
                 f"instance allocator {self.allocator} finds no place for {stuck}. Nothing was"
-                " moved.", errors.ECODE_NORES)
+                " moved.",
+                errors.ECODE_NORES,
+            )
         return moves, [self.config.group(uuid).name for uuid in targets]
 
     def _announce(self, moves: allocator.Moves) -> None:
         groups = {group.uuid: group.name for group in self.config.groups()}
         for name, group, nodes in moves.moved:
             self.info(
-                f"instance {name} moves to group {groups.get(group, group)}"
-                f" ({', '.join(nodes)})")
+                f"instance {name} moves to group {groups.get(group, group)} ({', '.join(nodes)})"
+            )
 
 
 def _allocator(unit: LogicalUnit, given: str | None) -> str:
@@ -149,7 +164,9 @@ def _allocator(unit: LogicalUnit, given: str | None) -> str:
     if not chosen:
         raise errors.OpPrereqError(
             "no instance allocator is given, and the cluster has no default one. Name one with"
-            " --iallocator.", errors.ECODE_STATE)
+            " --iallocator.",
+            errors.ECODE_STATE,
+        )
     return chosen
 
 
@@ -167,7 +184,8 @@ class LUGroupEvacuate(_RegroupingUnit):
         if self.group.uuid in self.targets:
             raise errors.OpPrereqError(
                 f"node group {self.group.name} is to be emptied and cannot be a target, too",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
         self._lock()
 
     def _instances(self) -> frozenset[str]:
@@ -176,8 +194,10 @@ class LUGroupEvacuate(_RegroupingUnit):
     def _members(self) -> list[Instance]:
         nodes = {node.uuid for node in self.config.group_nodes(self.group.uuid)}
         return [
-            instance for instance in self.config.instances()
-            if nodes.intersection(self.config.instance_nodes(instance))]
+            instance
+            for instance in self.config.instances()
+            if nodes.intersection(self.config.instance_nodes(instance))
+        ]
 
     def _groups(self) -> frozenset[str]:
         return super()._groups() | {self.group.uuid}
@@ -195,16 +215,19 @@ class LUGroupEvacuate(_RegroupingUnit):
         prereq.without_forthcoming(self, self._members(), f"node group {self.group.name}")
         if not self.guessed:
             require_still_same(
-                self.guessed, self._instances(), f"instances of node group {self.group.name}")
+                self.guessed, self._instances(), f"instances of node group {self.group.name}"
+            )
             self.info(f"node group {self.group.name} has no instances")
             return []
         moves, targets = self._ask(f"node group {self.group.name}")
-        self.info(
-            f"instances of node group {self.group.name} go to {', '.join(targets)}")
+        self.info(f"instances of node group {self.group.name} go to {', '.join(targets)}")
         self._announce(moves)
         return adapted_jobs(
-            moves.jobs, early_release=op.early_release, force_failover=op.force_failover,
-            sequential=op.sequential)
+            moves.jobs,
+            early_release=op.early_release,
+            force_failover=op.force_failover,
+            sequential=op.sequential,
+        )
 
     def exec(self, plan: list[list[OpCode]]) -> ResultWithJobs:
         return ResultWithJobs(plan)
@@ -227,7 +250,8 @@ class LUInstanceChangeGroup(_RegroupingUnit):
         if present:
             raise errors.OpPrereqError(
                 f"instance {found.name} is in group {self.config.group(present[0]).name} already",
-                errors.ECODE_INVAL)
+                errors.ECODE_INVAL,
+            )
 
     def _instances(self) -> frozenset[str]:
         return frozenset((self._uuid,))

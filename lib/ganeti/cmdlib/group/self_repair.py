@@ -84,9 +84,14 @@ def run(unit: LogicalUnit, group: NodeGroup) -> None:
     """Look at the volume groups of a node group, and repair one of them if that is to be done."""
     data = unit.config.snapshot()
     names = volume_groups(data.cluster, data.disks.values())
-    nodes = [unit.config.node(uuid) for uuid in sorted(
-        node.uuid for node in unit.config.nodes()
-        if node.group == group.uuid and node.vm_capable and not node.offline)]
+    nodes = [
+        unit.config.node(uuid)
+        for uuid in sorted(
+            node.uuid
+            for node in unit.config.nodes()
+            if node.group == group.uuid and node.vm_capable and not node.offline
+        )
+    ]
     if not names or not nodes:
         return
     lacks, silent = _ask(unit, nodes, names)
@@ -108,7 +113,8 @@ def run(unit: LogicalUnit, group: NodeGroup) -> None:
     if lacks and decision.repair is None:
         unit.feedback(
             f"LVM self-repair of group {group.name} leaves that to you:"
-            f" {_reason(before, lacks, silent)}")
+            f" {_reason(before, lacks, silent)}"
+        )
 
 
 def _reason(before: bool | None, lacks: Collection[str], silent: Mapping[str, str]) -> str:
@@ -124,19 +130,26 @@ def _repair(unit: LogicalUnit, node_uuid: str, vg_name: str, volumes: Sequence[s
         unit.warn(
             f"volume group {vg_name} of node {node.name} is not repaired, because"
             f" {comma_join(alone)} belongs to no mirrored disk. Use 'gnt-node repair-storage"
-            f" {node.name} lvm-vg {vg_name}' when it is not needed.")
+            f" {node.name} lvm-vg {vg_name}' when it is not needed."
+        )
         return
-    op = OpRepairNodeStorage(
-        node_name=node.name, storage_type=disk_c.ST_LVM_VG, name=vg_name)
-    (status, answer), = unit.ctx.callbacks.submit_jobs([[op]])
-    _log.warning("%s node=%s group=%s volumes=%s job=%s", LOG_MARK, node.name, vg_name,
-                 ",".join(volumes) or "-", answer if status else "-")
+    op = OpRepairNodeStorage(node_name=node.name, storage_type=disk_c.ST_LVM_VG, name=vg_name)
+    ((status, answer),) = unit.ctx.callbacks.submit_jobs([[op]])
+    _log.warning(
+        "%s node=%s group=%s volumes=%s job=%s",
+        LOG_MARK,
+        node.name,
+        vg_name,
+        ",".join(volumes) or "-",
+        answer if status else "-",
+    )
     if not status:
         unit.warn(f"volume group {vg_name} of node {node.name} is not repaired: {answer}")
         return
     unit.feedback(
         f"job {answer} takes the lost physical volumes out of volume group {vg_name} of node"
-        f" {node.name}; then replace the disks of its instances")
+        f" {node.name}; then replace the disks of its instances"
+    )
 
 
 def _halves(unit: LogicalUnit, node_uuid: str, vg_name: str) -> set[str]:
@@ -145,19 +158,27 @@ def _halves(unit: LogicalUnit, node_uuid: str, vg_name: str) -> set[str]:
     for disk in unit.config.snapshot().disks.values():
         if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.all_node_uuids():
             continue
-        found.update(str(child.logical_id[1]) for child in disk.children
-                     if child.logical_id[0] == vg_name)
+        found.update(
+            str(child.logical_id[1]) for child in disk.children if child.logical_id[0] == vg_name
+        )
     return found
 
 
-def _ask(unit: LogicalUnit, nodes: Sequence[Node], names: Sequence[str],
-         ) -> tuple[dict[str, dict[str, list[str]]], dict[str, str]]:
+def _ask(
+    unit: LogicalUnit,
+    nodes: Sequence[Node],
+    names: Sequence[str],
+) -> tuple[dict[str, dict[str, list[str]]], dict[str, str]]:
     """Node uuid -> what it lacks: volume group -> lost volumes; and node -> why it is silent."""
     lacks: dict[str, dict[str, list[str]]] = {}
     silent: dict[str, str] = {}
     answers = unit.rpc.call_many(
-        NODE_VERIFY, [node.uuid for node in nodes], checks={nv.PVLIST: list(names)},
-        cluster_name=unit.config.cluster().cluster_name, all_hvparams={})
+        NODE_VERIFY,
+        [node.uuid for node in nodes],
+        checks={nv.PVLIST: list(names)},
+        cluster_name=unit.config.cluster().cluster_name,
+        all_hvparams={},
+    )
     for uuid, answer in answers.items():
         if answer.failure is not None:
             silent[answer.node_name] = why(answer.failure)

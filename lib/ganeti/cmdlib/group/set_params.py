@@ -35,8 +35,14 @@ class LUGroupSetParams(LogicalUnit):
 
     def expand_names(self) -> None:
         op = self.op
-        wishes = (op.alloc_policy, op.ndparams, op.diskparams, op.hv_state, op.disk_state,
-                  op.ipolicy)
+        wishes = (
+            op.alloc_policy,
+            op.ndparams,
+            op.diskparams,
+            op.hv_state,
+            op.disk_state,
+            op.ipolicy,
+        )
         if all(wish is None for wish in wishes):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         self.group = self.config.expand_group(op.group_name)
@@ -70,13 +76,17 @@ class LUGroupSetParams(LogicalUnit):
             values["hv_state_static"] = params.merged_hv_state(group.hv_state_static, op.hv_state)
         if op.disk_state is not None:
             values["disk_state_static"] = params.merged_disk_state(
-                group.disk_state_static, op.disk_state)
+                group.disk_state_static, op.disk_state
+            )
         if op.ipolicy is not None:
             values["ipolicy"] = params.merged_ipolicy(cluster, group.ipolicy, op.ipolicy)
         new = updated(group, **values)
         # The policy of allocation is shown in lists, so it is not reported; that is published.
-        changes = [(name, str(value)) for name, value in values.items()
-                   if name in ("ndparams", "diskparams")]
+        changes = [
+            (name, str(value))
+            for name, value in values.items()
+            if name in ("ndparams", "diskparams")
+        ]
         return SetPlan(new, changes, self._violators(group, new))
 
     def _violators(self, old: NodeGroup, new: NodeGroup) -> list[str]:

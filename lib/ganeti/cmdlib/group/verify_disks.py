@@ -53,22 +53,30 @@ class LUGroupVerifyDisks(LogicalUnit):
     def declare_locks(self, level: Level) -> None:
         if level is Level.NODE:
             # A mirror may have its other half in another group.
-            nodes = {uuid for instance in self._instances()
-                     for uuid in self.config.instance_nodes(instance)}
+            nodes = {
+                uuid
+                for instance in self._instances()
+                for uuid in self.config.instance_nodes(instance)
+            }
             self.need(level, nodes | locks.nodes_of_group(self, self.group.uuid), shared=True)
 
     def _instances(self) -> list[Instance]:
         data = self.config.snapshot()
         return [
-            data.instances[uuid]
-            for uuid in sorted(locks.instances_of_group(self, self.group.uuid))]
+            data.instances[uuid] for uuid in sorted(locks.instances_of_group(self, self.group.uuid))
+        ]
 
     def check_prereq(self) -> list[Instance]:
         locks.require_still_same(
-            self.owned(Level.INSTANCE), locks.instances_of_group(self, self.group.uuid),
-            f"the set of instances in group {self.group.name}")
-        return [instance for instance in self._instances()
-                if instance.disks_active and not instance.forthcoming]
+            self.owned(Level.INSTANCE),
+            locks.instances_of_group(self, self.group.uuid),
+            f"the set of instances in group {self.group.name}",
+        )
+        return [
+            instance
+            for instance in self._instances()
+            if instance.disks_active and not instance.forthcoming
+        ]
 
     def exec(self, plan: list[Instance]) -> Found:
         wanted = self._wanted(plan)
@@ -88,14 +96,19 @@ class LUGroupVerifyDisks(LogicalUnit):
                 elif known[1]:
                     inactive.add(instance.name)
         answers = self.rpc.call_many(
-            DRBD_NEEDS_ACTIVATION, wanted.mirrored,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.mirrored.items()})
+            DRBD_NEEDS_ACTIVATION,
+            wanted.mirrored,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.mirrored.items()},
+        )
         for _node, uuid, lost in self._answered(answers, silent):
-            inactive.update(instance.name for disk, instance in wanted.mirrored[uuid]
-                            if disk.uuid in lost)
+            inactive.update(
+                instance.name for disk, instance in wanted.mirrored[uuid] if disk.uuid in lost
+            )
         answers = self.rpc.call_many(
-            BLOCKDEV_GETDIMENSIONS, wanted.others,
-            per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.others.items()})
+            BLOCKDEV_GETDIMENSIONS,
+            wanted.others,
+            per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.others.items()},
+        )
         for node, uuid, sizes in self._answered(answers, silent):
             for (disk, instance), size in zip(wanted.others[uuid], sizes, strict=True):
                 if size is None:
@@ -144,5 +157,8 @@ class LUGroupVerifyDisks(LogicalUnit):
 
 def _volumes(disk: Disk) -> list[str]:
     """Logical volumes below a disk, as ``vg/lv``."""
-    return ["/".join(map(str, device.logical_id)) for device in disk.walk()
-            if device.dev_type == disk_c.PLAIN]
+    return [
+        "/".join(map(str, device.logical_id))
+        for device in disk.walk()
+        if device.dev_type == disk_c.PLAIN
+    ]

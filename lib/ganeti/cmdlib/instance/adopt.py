@@ -40,13 +40,9 @@ def existing_id(template: str, wish: Mapping[str, Any]) -> tuple[Any, ...]:
     return (wish["vg"], str(wish["adopt"]))
 
 
-def require_unused(
-    config: ConfigData, template: str, wishes: Sequence[Mapping[str, Any]]
-) -> None:
+def require_unused(config: ConfigData, template: str, wishes: Sequence[Mapping[str, Any]]) -> None:
     """No instance has one of the devices, and none is given twice."""
-    used = {
-        device.logical_id: device for disk in config.disks.values() for device in disk.walk()
-    }
+    used = {device.logical_id: device for disk in config.disks.values() for device in disk.walk()}
     seen: set[tuple[Any, ...]] = set()
     for wish in wishes:
         identity = existing_id(template, wish)

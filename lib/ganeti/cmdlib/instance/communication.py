@@ -47,6 +47,7 @@ def tell(unit: LogicalUnit, before: Instance, after: Instance) -> None:
 
     Secret parameters are known to an installation only, so there are none.
     """
+
     def told(instance: Instance) -> tuple[object, ...]:
         return (instance.os, instance.nics, instance.osparams, instance.osparams_private)
 
@@ -54,13 +55,20 @@ def tell(unit: LogicalUnit, before: Instance, after: Instance) -> None:
         return
     cluster = unit.config.cluster()
     answer = unit.rpc.call(
-        INSTANCE_METADATA_MODIFY, after.primary_node, instance=describe.describe(
-            after, public=fill.fill_osparams(cluster, after.os, after.osparams),
+        INSTANCE_METADATA_MODIFY,
+        after.primary_node,
+        instance=describe.describe(
+            after,
+            public=fill.fill_osparams(cluster, after.os, after.osparams),
             private=fill.fill_osparams_private(cluster, after.os, after.osparams_private),
-            secret={}))
+            secret={},
+        ),
+    )
     if answer.failure is not None:
-        unit.warn(f"the guest of {after.name} does not learn what was changed before its next"
-                  f" start: {why(answer.failure)}")
+        unit.warn(
+            f"the guest of {after.name} does not learn what was changed before its next"
+            f" start: {why(answer.failure)}"
+        )
 
 
 def changes(unit: LogicalUnit, instance: Instance, wanted: bool) -> list[Change]:

@@ -62,7 +62,8 @@ def marked(unit: LogicalUnit, instance: Instance) -> list[Disk]:
     data = unit.config.snapshot()
     name = mark(instance.uuid)
     return [
-        disk for disk in data.disks.values()
+        disk
+        for disk in data.disks.values()
         if disk.name == name and disk.uuid not in instance.disks
     ]
 
@@ -138,8 +139,11 @@ def plan(
         # Only the volumes of the primary node remain where they are, below a mirror or without it.
         remains = {instance.primary_node} if (old, template) == (DRBD8, PLAIN) else set()
         snapshots.require_none(
-            unit, instance, "convert disks of",
-            nodes=set(unit.config.instance_nodes(instance)) - remains)
+            unit,
+            instance,
+            "convert disks of",
+            nodes=set(unit.config.instance_nodes(instance)) - remains,
+        )
     _check_secondary(unit, instance, template, secondary)
     wishes = []
     for index, disk in enumerate(disks):
@@ -245,9 +249,7 @@ def _copy_all(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan)
     )
     with unit.config.transaction() as change:
         for disk in made:
-            change.add_loose_disk(
-                dataclasses.replace(disk, name=mark(instance.uuid), iv_name="")
-            )
+            change.add_loose_disk(dataclasses.replace(disk, name=mark(instance.uuid), iv_name=""))
     hint = "The next conversion, or the removal of the instance, destroys what is left."
     with Undo(unit.warn, hint=hint) as undo:
         undo.add("disks of the new kind", clear, unit, instance)
@@ -291,9 +293,14 @@ def _copy_all(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan)
 
 def _shut_down_loose(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk]) -> None:
     disk_work.shutdown_disks(
-        unit, instance, instance.primary_node,
-        disks=[unit.config.disk(disk.uuid) for disk in disks
-               if disk.uuid in unit.config.snapshot().disks],
+        unit,
+        instance,
+        instance.primary_node,
+        disks=[
+            unit.config.disk(disk.uuid)
+            for disk in disks
+            if disk.uuid in unit.config.snapshot().disks
+        ],
     )
 
 
@@ -303,13 +310,9 @@ def _exchange(
     """Put the new disks in the place of the old ones, and the mark on those."""
     with unit.config.transaction() as change:
         for before, after in zip(old, made, strict=True):
+            change.update_disk(dataclasses.replace(change.data.disks[after.uuid], name=before.name))
             change.update_disk(
-                dataclasses.replace(change.data.disks[after.uuid], name=before.name)
-            )
-            change.update_disk(
-                dataclasses.replace(
-                    change.data.disks[before.uuid], name=mark(instance.uuid)
-                )
+                dataclasses.replace(change.data.disks[before.uuid], name=mark(instance.uuid))
             )
         change.replace_disks(instance.uuid, [disk.uuid for disk in made])
         change.set_disks_active(instance.uuid, False)
@@ -338,7 +341,8 @@ def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: Conversi
         (index, node, loose_part(unit, instance, device, node))
         for index, disk in enumerate(made)
         for node, device in (
-            (primary, disk.children[1]), (secondary, disk.children[0]),
+            (primary, disk.children[1]),
+            (secondary, disk.children[0]),
             (secondary, disk.children[1]),
         )
     ]

@@ -238,7 +238,9 @@ class LUInstanceCreate(PlacedUnit):
         if op.instance_communication and not talks:
             wanted_nics.append(communication.wish(self, self.name))
         planned_nics = [
-            *kept_nics, *nics.plan_nics(self, wanted_nics, self.ip, reserved=self.reserved)]
+            *kept_nics,
+            *nics.plan_nics(self, wanted_nics, self.ip, reserved=self.reserved),
+        ]
         nodes = given or self.place(beparams_filled, wishes, planned_nics)
         node, secondary = nodes[0], nodes[1] if len(nodes) > 1 else None
         planned_nics = nics.settle(
@@ -252,14 +254,17 @@ class LUInstanceCreate(PlacedUnit):
             node,
             beparams=beparams_filled,
             disk_sizes_mib=policy.counted_sizes(
-                self.hypervisor, lambda: hvparams_filled,
-                ((wish["name"], wish["size"]) for wish in wishes)),
+                self.hypervisor,
+                lambda: hvparams_filled,
+                ((wish["name"], wish["size"]) for wish in wishes),
+            ),
             nic_count=len(planned_nics),
             disk_template=self.template,
         )
         policy.refuse(self, self.name, node, found, ignore=op.ignore_ipolicy)
         params.require_firmware_disks(
-            self.hypervisor, hvparams_filled, [wish["name"] for wish in wishes])
+            self.hypervisor, hvparams_filled, [wish["name"] for wish in wishes]
+        )
         prereq.require_hvparams_usable(self, [node.uuid], self.hypervisor, hvparams_filled)
         helper = None
         if op.os_type is not None and not op.no_install:
@@ -267,14 +272,24 @@ class LUInstanceCreate(PlacedUnit):
                 prereq.require_allowed_os(self, op.os_type)
             if op.mode == CREATE and not op.forthcoming:
                 helper = os_install.require(
-                    self, node, self.name, op.os_type, osparams_all,
-                    force_variant=op.force_variant, hypervisor=self.hypervisor,
+                    self,
+                    node,
+                    self.name,
+                    op.os_type,
+                    osparams_all,
+                    force_variant=op.force_variant,
+                    hypervisor=self.hypervisor,
                     present=planned_nics,
-                    startup_s=op.helper_startup_timeout, shutdown_s=op.helper_shutdown_timeout,
+                    startup_s=op.helper_startup_timeout,
+                    shutdown_s=op.helper_shutdown_timeout,
                 )
             else:
                 prereq.require_os(
-                    self, node.uuid, op.os_type, osparams_all, force_variant=op.force_variant,
+                    self,
+                    node.uuid,
+                    op.os_type,
+                    osparams_all,
+                    force_variant=op.force_variant,
                     hypervisor=self.hypervisor,
                 )
         prereq.require_bridges(self, [planned.filled for planned in planned_nics], node.uuid)
@@ -369,12 +384,11 @@ class LUInstanceCreate(PlacedUnit):
 
     def _synchronise(self, undo: Undo, instance: Instance) -> None:
         """Let the halves of mirrored disks find each other; wait for them if that is wanted."""
-        undo.add(
-            "", self._attempt, "active disks", disk_work.shutdown_disks, self, instance
-        )
+        undo.add("", self._attempt, "active disks", disk_work.shutdown_disks, self, instance)
         disk_work.assemble_disks(self, instance)
         in_step = sync.wait_for_sync(
-            self, instance, once=not self.op.wait_for_sync, cancelable=True)
+            self, instance, once=not self.op.wait_for_sync, cancelable=True
+        )
         if self.op.wait_for_sync and not in_step:
             raise errors.OpExecError(
                 f"disks of instance {self.name} are degraded after all was sent"
@@ -449,8 +463,11 @@ class LUInstanceCreate(PlacedUnit):
 
     def _disks(self, plan: CreatePlan) -> list[Disk]:
         nodes = [node.uuid for node in plan.nodes]
-        if self.reserved is not None and self.keeps_disks and forthcoming.same_place(
-                self, self.reserved, plan.disk_template, nodes):
+        if (
+            self.reserved is not None
+            and self.keeps_disks
+            and forthcoming.same_place(self, self.reserved, plan.disk_template, nodes)
+        ):
             return forthcoming.real(self.config.instance_disks(self.reserved))
         return new_disks.make_disks(
             self,
@@ -488,7 +505,11 @@ class LUInstanceCreate(PlacedUnit):
     def _run_create_script(self, plan: CreatePlan, instance: Instance) -> None:
         self.feedback("* running the OS's create script")
         os_install.install(
-            self, instance, plan.os_parameters, plan.os_helper, reinstall=False,
+            self,
+            instance,
+            plan.os_parameters,
+            plan.os_helper,
+            reinstall=False,
             debug_level=self.op.debug_level or 0,
         )
 

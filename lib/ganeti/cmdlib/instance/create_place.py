@@ -102,9 +102,7 @@ class PlacedUnit(LogicalUnit):
     def _named_node(self, name: str | None, uuid: str | None) -> Node:
         node = self.config.expand_node(uuid or name or "")
         if name and uuid and self.config.expand_node(name).uuid != node.uuid:
-            raise errors.OpPrereqError(
-                f"node {name} does not have uuid {uuid}", errors.ECODE_INVAL
-            )
+            raise errors.OpPrereqError(f"node {name} does not have uuid {uuid}", errors.ECODE_INVAL)
         return node
 
     def require_named_node(self, node: Node) -> Node:

@@ -92,13 +92,9 @@ def place(what: str, devices: Sequence[Device], ident: int | str, limit: int) ->
     :raises errors.OpPrereqError: there are too many, or none can have that number.
     """
     if len(devices) >= limit:
-        raise errors.OpPrereqError(
-            f"an instance has at most {limit} {what}s", errors.ECODE_STATE
-        )
+        raise errors.OpPrereqError(f"an instance has at most {limit} {what}s", errors.ECODE_STATE)
     if not isinstance(ident, int):
-        raise errors.OpPrereqError(
-            f"a new {what} gets a number, not {ident!r}", errors.ECODE_INVAL
-        )
+        raise errors.OpPrereqError(f"a new {what} gets a number, not {ident!r}", errors.ECODE_INVAL)
     number = len(devices) if ident == END else ident
     if not 0 <= number <= len(devices):
         raise errors.OpPrereqError(

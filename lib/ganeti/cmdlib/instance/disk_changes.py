@@ -188,8 +188,7 @@ def _attach(
     data = unit.config.snapshot()
     owned = {one for other in data.instances.values() for one in other.disks}
     found = [
-        disk for disk in data.disks.values()
-        if disk.uuid == uuid or (name and disk.name == name)
+        disk for disk in data.disks.values() if disk.uuid == uuid or (name and disk.name == name)
     ]
     free = [disk for disk in found if disk.uuid not in owned]
     if len(free) != 1:
@@ -233,8 +232,10 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
         raise errors.OpPrereqError(f"{what}: nothing to change is given", errors.ECODE_INVAL)
     access = changes.get("access")
     if access in ("r", "w"):
-        changes = {**{k: v for k, v in changes.items() if k != "access"},
-                   "mode": {"r": "ro", "w": "rw"}[access]}
+        changes = {
+            **{k: v for k, v in changes.items() if k != "access"},
+            "mode": {"r": "ro", "w": "rw"}[access],
+        }
     if "size" in changes:
         raise errors.OpPrereqError(
             f"{what}: the size is changed by 'gnt-instance grow-disk'", errors.ECODE_INVAL
@@ -242,8 +243,7 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
     wrong = sorted(set(changes) - _MODIFIABLE)
     if wrong and disk.dev_type != EXT:
         raise errors.OpPrereqError(
-            f"{what}: {', '.join(wrong)} cannot be changed, only"
-            f" {', '.join(sorted(_MODIFIABLE))}",
+            f"{what}: {', '.join(wrong)} cannot be changed, only {', '.join(sorted(_MODIFIABLE))}",
             errors.ECODE_INVAL,
         )
     values: dict[str, Any] = {}
@@ -380,9 +380,7 @@ def _forget(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
         unit.config.remove_disk(instance.uuid, disk.uuid)
 
 
-def _join(
-    unit: LogicalUnit, instance: Instance, disk: Disk, index: int, plug: Plug | None
-) -> None:
+def _join(unit: LogicalUnit, instance: Instance, disk: Disk, index: int, plug: Plug | None) -> None:
     """Let a disk be used as the others are: active, and plugged into a running guest."""
     instance = unit.config.instance(instance.uuid)
     if not instance.disks_active:

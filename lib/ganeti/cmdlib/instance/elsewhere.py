@@ -32,7 +32,8 @@ def possible_nodes(unit: LogicalUnit, instance: Instance) -> list[Node]:
     if config.disk_template(instance) in EXT_MIRRORED:
         group = config.node(instance.primary_node).group
         nodes += [
-            node for node in config.nodes()
+            node
+            for node in config.nodes()
             if node.group == group and node.vm_capable and node.uuid not in own
         ]
     return [node for node in nodes if not node.offline]
@@ -86,6 +87,5 @@ def require_only_on_primary(
 
 def _warn(unit: LogicalUnit, instance: Instance, node: Node, failure: Exception | None) -> None:
     unit.warn(
-        f"node {node.name} does not tell whether it runs instance {instance.name}:"
-        f" {why(failure)}"
+        f"node {node.name} does not tell whether it runs instance {instance.name}: {why(failure)}"
     )

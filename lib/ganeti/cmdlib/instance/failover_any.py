@@ -83,10 +83,9 @@ class AnywherePlan:
 
 def applies(unit: LogicalUnit, instance: Instance, target: Node) -> bool:
     """Whether the instance's disks are mirrored, and the target has no half of them."""
-    return (
-        unit.config.disk_template(instance) in INT_MIRRORED
-        and target.uuid not in unit.config.instance_nodes(instance)
-    )
+    return unit.config.disk_template(
+        instance
+    ) in INT_MIRRORED and target.uuid not in unit.config.instance_nodes(instance)
 
 
 def plan(
@@ -152,8 +151,11 @@ def carry_out(
     try:
         chosen = _best_partner(unit, chosen)
         mirror.require_good_copy_now(
-            unit, instance, chosen.partner,
-            alone=chosen.left.offline, ignore=ignore_consistency,
+            unit,
+            instance,
+            chosen.partner,
+            alone=chosen.left.offline,
+            ignore=ignore_consistency,
         )
         unit.feedback(
             f"Failing instance {instance.name} over from {source.name} to {target.name}, mirrored"
@@ -210,8 +212,12 @@ def _best_partner(unit: LogicalUnit, chosen: AnywherePlan) -> AnywherePlan:
 
 def _require_no_snapshots(unit: LogicalUnit, instance: Instance, left: Node) -> None:
     snapshots.require_none(
-        unit, instance, f"take the half of its disks from {left.name} of", nodes=[left.uuid],
-        may_be_dead=True)
+        unit,
+        instance,
+        f"take the half of its disks from {left.name} of",
+        nodes=[left.uuid],
+        may_be_dead=True,
+    )
 
 
 def _make_halves(
@@ -220,15 +226,11 @@ def _make_halves(
     """Make volumes and metadata on the target; the mirrors there are active, and alone."""
     instance, target = chosen.instance, chosen.target
     minors = unit.config.allocate_minors([target.uuid] * len(old), unit.ctx.ec_id)
-    new = tuple(
-        _mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True)
-    )
+    new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
     with unit.config.transaction() as change:
         for disk in new:
             for child in disk.children:
-                change.add_loose_disk(
-                    convert_disks.loose_part(unit, instance, child, target.uuid)
-                )
+                change.add_loose_disk(convert_disks.loose_part(unit, instance, child, target.uuid))
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
         try:

@@ -44,7 +44,8 @@ def prepare(unit: LogicalUnit, op: OpInstanceCreate) -> Instance | None:
     if op.forthcoming and op.commit:
         raise errors.OpPrereqError(
             "an instance is either reserved (forthcoming) or made real (commit), not both at once",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if op.forthcoming:
         _check_reservation(unit, op)
     if not op.commit:
@@ -53,7 +54,8 @@ def prepare(unit: LogicalUnit, op: OpInstanceCreate) -> Instance | None:
     if not reserved.forthcoming:
         raise errors.OpPrereqError(
             f"instance {reserved.name} is not forthcoming, so there is nothing to commit",
-            errors.ECODE_STATE)
+            errors.ECODE_STATE,
+        )
     op.instance_name = reserved.name
     _take_over(unit, op, reserved)
     return reserved
@@ -63,11 +65,14 @@ def _check_reservation(unit: LogicalUnit, op: OpInstanceCreate) -> None:
     if op.mode == REMOTE_IMPORT:
         raise errors.OpPrereqError(
             "an instance which another cluster sends cannot be forthcoming. Reserve it without a"
-            " source, and name that with the commit.", errors.ECODE_INVAL)
+            " source, and name that with the commit.",
+            errors.ECODE_INVAL,
+        )
     if any(wish.get("adopt") for wish in op.disks):
         raise errors.OpPrereqError(
             "a forthcoming instance adopts no volumes. Name them when it is committed.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     if op.osparams_secret:
         unit.warn("secret OS parameters are not kept, they must be given again with the commit")
     op.start = False
@@ -148,14 +153,17 @@ def require_unchanged(unit: LogicalUnit, reserved: Instance) -> None:
     if fresh != reserved:
         raise errors.OpPrereqError(
             f"forthcoming instance {reserved.name} was changed while the job waited. Please"
-            " repeat.", errors.ECODE_STATE)
+            " repeat.",
+            errors.ECODE_STATE,
+        )
 
 
 def same_place(unit: LogicalUnit, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
     """Are these the kind of disks and the nodes which were reserved?"""
     disks = unit.config.instance_disks(reserved)
     return fill.disk_template(disks) == template and (
-        tuple(nodes) == tuple(unit.config.instance_nodes(reserved)))
+        tuple(nodes) == tuple(unit.config.instance_nodes(reserved))
+    )
 
 
 def without(config: ConfigData, reserved: Instance | None) -> ConfigData:
@@ -173,8 +181,7 @@ def without(config: ConfigData, reserved: Instance | None) -> ConfigData:
 def reservation(instance: Instance, disks: Sequence[Disk]) -> tuple[Instance, list[Disk]]:
     """Instance and disks as they are stored while they are only reserved."""
     return (
-        dataclasses.replace(
-            instance, forthcoming=True, admin_state=ADMIN_DOWN, disks_active=False),
+        dataclasses.replace(instance, forthcoming=True, admin_state=ADMIN_DOWN, disks_active=False),
         [dataclasses.replace(disk, forthcoming=True) for disk in disks],
     )
 

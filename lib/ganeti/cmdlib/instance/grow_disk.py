@@ -82,8 +82,13 @@ class LUInstanceGrowDisk(LogicalUnit):
             prereq.require_online(self.config.node(uuid))
         if disk.dev_type in LVM_BASED:
             snapshots.require_none(
-                self, instance, "grow a disk of", disks=[self.op.disk], also_lost=True,
-                reason="LVM makes no volume larger of which there are snapshots")
+                self,
+                instance,
+                "grow a disk of",
+                disks=[self.op.disk],
+                also_lost=True,
+                reason="LVM makes no volume larger of which there are snapshots",
+            )
         plan = GrowPlan(instance, disk, self._wanted_mib(instance, disk))
         self._check_policy(plan)
         grown = space.volumes_mib([resized(disk, plan.size_mib)])
@@ -91,8 +96,11 @@ class LUInstanceGrowDisk(LogicalUnit):
         space.require_free_space(
             self,
             disk_work.disk_nodes(disk, instance.primary_node),
-            {group: size - before.get(group, 0) for group, size in grown.items()
-             if size > before.get(group, 0)},
+            {
+                group: size - before.get(group, 0)
+                for group, size in grown.items()
+                if size > before.get(group, 0)
+            },
         )
         return plan
 
@@ -111,9 +119,7 @@ class LUInstanceGrowDisk(LogicalUnit):
     def _check_policy(self, plan: GrowPlan) -> None:
         filled = self.config.filled(plan.instance)
         before = set(
-            policy.instance_violations(
-                self, filled, self.config.node(plan.instance.primary_node)
-            )
+            policy.instance_violations(self, filled, self.config.node(plan.instance.primary_node))
         )
         disks = tuple(
             resized(disk, plan.size_mib) if disk.uuid == plan.disk.uuid else disk
@@ -181,8 +187,14 @@ class LUInstanceGrowDisk(LogicalUnit):
             ) from answer.failure
         if backing_store and not dry_run:
             # Before what lies on top of it is enlarged, so that nobody reads what was there.
-            wipe.wipe(self, plan.instance, _stored(plan.disk), node_uuid,
-                      offset_mib=plan.size_mib - amount_mib, size_mib=amount_mib)
+            wipe.wipe(
+                self,
+                plan.instance,
+                _stored(plan.disk),
+                node_uuid,
+                offset_mib=plan.size_mib - amount_mib,
+                size_mib=amount_mib,
+            )
 
     def _missing_mib(self, plan: GrowPlan, node_uuid: str) -> int:
         """What the storage on a node lacks of the wanted size."""

@@ -58,8 +58,12 @@ class Work(NamedTuple):
     says_how: bool = True
 
 
-def plan_nic(unit: LogicalUnit, instance_name: str, node: Node,
-             present: list[nics.PlannedNic] | tuple[Nic, ...]) -> Nic | None:
+def plan_nic(
+    unit: LogicalUnit,
+    instance_name: str,
+    node: Node,
+    present: list[nics.PlannedNic] | tuple[Nic, ...],
+) -> Nic | None:
     """The communication interface that a helper guest needs in addition; None if there is one.
 
     Its address is taken from the pool only as long as this job runs.
@@ -93,49 +97,75 @@ def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> bool:
 def end_left(unit: LogicalUnit, instance: Instance) -> None:
     """End the helper guest of a job that was interrupted."""
     unit.info(f"ending the helper guest that an interrupted job has left of {instance.name}")
-    unit.rpc.call(HELPER_STOP, instance.primary_node, instance=instance,
-                  task=const.TASK_INSTALL).payload()
+    unit.rpc.call(
+        HELPER_STOP, instance.primary_node, instance=instance, task=const.TASK_INSTALL
+    ).payload()
 
 
-def run(unit: LogicalUnit, instance: Instance, work: Work, *,
-        sleep: Callable[[float], None] = time.sleep,
-        now: Callable[[], float] = time.monotonic) -> None:
+def run(
+    unit: LogicalUnit,
+    instance: Instance,
+    work: Work,
+    *,
+    sleep: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
     """Let a helper guest do its work.
 
     :raises errors.OpExecError: it did not start, did not end, or failed; with the last it wrote.
     :raises errors.JobCanceled: somebody cancelled the job.
     """
     own = [*instance.nics, work.nic] if work.nic is not None else list(instance.nics)
-    guest = (dataclasses.replace(instance, nics=tuple(own)), None, None,
-             {name: pair[0] for name, pair in work.parameters.items()})
+    guest = (
+        dataclasses.replace(instance, nics=tuple(own)),
+        None,
+        None,
+        {name: pair[0] for name, pair in work.parameters.items()},
+    )
     node = unit.config.node(instance.primary_node)
     unit.feedback(f"* starting a helper guest on node {node.name} to {work.what}")
     with Undo(unit.warn) as undo:
-        undo.add(f"the helper guest of instance {instance.name} on node {node.name}",
-                 _stop, unit, instance, work)
+        undo.add(
+            f"the helper guest of instance {instance.name} on node {node.name}",
+            _stop,
+            unit,
+            instance,
+            work,
+        )
         answer = unit.rpc.call(
-            HELPER_START, node.uuid, instance=guest, task=work.task, image=work.image,
-            own_nic=work.nic is not None, parameters=dict(work.parameters),
-            reinstall=work.reinstall, debug_level=work.debug_level)
+            HELPER_START,
+            node.uuid,
+            instance=guest,
+            task=work.task,
+            image=work.image,
+            own_nic=work.nic is not None,
+            parameters=dict(work.parameters),
+            reinstall=work.reinstall,
+            debug_level=work.debug_level,
+        )
         if answer.failure is not None:
             raise errors.OpExecError(
                 f"could not start a helper guest for instance {instance.name} on node {node.name}:"
-                f" {why(answer.failure)}") from answer.failure
+                f" {why(answer.failure)}"
+            ) from answer.failure
         problem = _wait(unit, instance, work, sleep, now)
         told = _stop(unit, instance, work)
         undo.commit()
     if problem:
         raise errors.OpExecError(
             f"could not {work.what} in a helper guest for instance {instance.name} on node"
-            f" {node.name}: {problem}{_words(told)}")
+            f" {node.name}: {problem}{_words(told)}"
+        )
     if told.get("log_file"):
-        unit.feedback(f"* the helper guest is done; its output is in {told['log_file']} on node"
-                      f" {node.name}")
+        unit.feedback(
+            f"* the helper guest is done; its output is in {told['log_file']} on node {node.name}"
+        )
 
 
 def _stop(unit: LogicalUnit, instance: Instance, work: Work) -> dict[str, Any]:
     told: dict[str, Any] = unit.rpc.call(
-        HELPER_STOP, instance.primary_node, instance=instance, task=work.task).payload()
+        HELPER_STOP, instance.primary_node, instance=instance, task=work.task
+    ).payload()
     return told
 
 
@@ -147,8 +177,13 @@ def _words(told: Mapping[str, Any]) -> str:
     return f". Last lines{place}:\n" + "\n".join(lines)
 
 
-def _wait(unit: LogicalUnit, instance: Instance, work: Work,
-          sleep: Callable[[float], None], now: Callable[[], float]) -> str | None:
+def _wait(
+    unit: LogicalUnit,
+    instance: Instance,
+    work: Work,
+    sleep: Callable[[float], None],
+    now: Callable[[], float],
+) -> str | None:
     """Follow the guest to its end; what went wrong, or None."""
     heard = begun = now()
     contact = False
@@ -160,7 +195,8 @@ def _wait(unit: LogicalUnit, instance: Instance, work: Work,
             if now() - heard > SILENT_S or isinstance(answer.failure, errors.NodeOffline):
                 raise errors.OpExecError(
                     f"node {answer.node_name} does not tell about the helper guest of instance"
-                    f" {instance.name}: {why(answer.failure)}") from answer.failure
+                    f" {instance.name}: {why(answer.failure)}"
+                ) from answer.failure
             sleep(POLL_MAX_S)
             continue
         heard = now()
@@ -175,8 +211,12 @@ def _wait(unit: LogicalUnit, instance: Instance, work: Work,
         # One that cannot tell that it is up has all the time.
         limit_s = work.shutdown_s if contact or not work.says_how else work.startup_s
         if heard - begun > limit_s:
-            return _too_late(work, contact=contact or not work.says_how, limit_s=limit_s,
-                             exit_code=state["exit_code"])
+            return _too_late(
+                work,
+                contact=contact or not work.says_how,
+                limit_s=limit_s,
+                exit_code=state["exit_code"],
+            )
         sleep(pause_s)
         pause_s = min(pause_s * _POLL_GROWTH, POLL_MAX_S)
 

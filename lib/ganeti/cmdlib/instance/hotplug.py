@@ -33,9 +33,7 @@ class Plug:
         self.running = prereq.is_running(prereq.running_info(unit, instance))
         self.possible = False
         if self.running and wanted:
-            answer = unit.rpc.call(
-                HOTPLUG_SUPPORTED, instance.primary_node, instance=instance
-            )
+            answer = unit.rpc.call(HOTPLUG_SUPPORTED, instance.primary_node, instance=instance)
             self.possible = answer.failure is None
             if answer.failure is not None:
                 unit.warn(

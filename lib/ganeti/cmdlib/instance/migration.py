@@ -265,12 +265,19 @@ def move_running(
         if mirrored:
             undo.add(
                 f"disks of {instance.name} writable on node {target.name}",
-                mirror.one_writer, unit, instance, target, sleep,
+                mirror.one_writer,
+                unit,
+                instance,
+                target,
+                sleep,
             )
         else:
             undo.add(
                 f"active disks of {instance.name} on node {target.name}",
-                shutdown_disks, unit, instance, target.uuid,
+                shutdown_disks,
+                unit,
+                instance,
+                target.uuid,
             )
         unit.feedback(f"* activating its disks on {target.name}")
         if mirrored:
@@ -505,9 +512,7 @@ def plan_cleanup(unit: LogicalUnit, instance: Instance) -> CleanupPlan:
     require_mirrored(unit, instance, "clean up after a migration of")
     source = unit.config.node(instance.primary_node)
     nodes = tuple(
-        node
-        for node in _possible(unit, instance, source)
-        if node.vm_capable and not node.offline
+        node for node in _possible(unit, instance, source) if node.vm_capable and not node.offline
     )
     return CleanupPlan(instance, source, nodes)
 

@@ -211,7 +211,10 @@ def wait_in_step(
             return
         if lowest != told:
             # A half that does not see the other one cannot say how much is missing.
-            unit.feedback(f"* disks are in step to {lowest:.1f} %" if lowest else
-                          "* waiting until the halves of its disks have met")
+            unit.feedback(
+                f"* disks are in step to {lowest:.1f} %"
+                if lowest
+                else "* waiting until the halves of its disks have met"
+            )
             told = lowest
         sleep(POLL_S)

@@ -58,9 +58,7 @@ class LUInstanceMove(LogicalUnit):
             self.need(level, uuids, shared=level is Level.NODE)
 
     def hook_env(self, plan: Any) -> dict[str, object]:
-        return {
-            "TARGET_NODE": self.target.name, "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout
-        }
+        return {"TARGET_NODE": self.target.name, "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
     def hook_nodes(self, plan: CopyPlan) -> tuple[list[str], list[str]]:
         nodes = [self.config.master_node().uuid, plan.source.uuid, plan.target.uuid]
@@ -174,9 +172,7 @@ class LUInstanceMove(LogicalUnit):
         convert_disks.clear(self, instance)
         with self.config.transaction() as change:
             for disk in disks:
-                change.add_loose_disk(
-                    convert_disks.loose_part(self, instance, disk, target.uuid)
-                )
+                change.add_loose_disk(convert_disks.loose_part(self, instance, disk, target.uuid))
         disk_work.create_storage_dir(self, instance, disks, target.uuid)
         for index, disk in enumerate(disks):
             self.feedback(f"* making disk {index} on node {target.name}")
@@ -200,13 +196,16 @@ class LUInstanceMove(LogicalUnit):
             )
             if answer.failure is not None:
                 raise errors.OpExecError(
-                    f"disk {index} cannot be activated on node {target.name}:"
-                    f" {why(answer.failure)}"
+                    f"disk {index} cannot be activated on node {target.name}: {why(answer.failure)}"
                 ) from answer.failure
             io = (RAW, (disk, instance))
             pairs.append(
                 transfer.pair(
-                    self, instance, index, source=(plan.source, io), target=(target, io),
+                    self,
+                    instance,
+                    index,
+                    source=(plan.source, io),
+                    target=(target, io),
                     compress=self.op.compress,
                 )
             )

@@ -68,7 +68,9 @@ class MovingUnit(LogicalUnit):
             if group not in self.owned(Level.NODEGROUP):
                 raise errors.OpPrereqError(
                     "the node of the instance changed its group while the job waited for its"
-                    " locks. Please retry.", errors.ECODE_STATE)
+                    " locks. Please retry.",
+                    errors.ECODE_STATE,
+                )
 
     def _group(self) -> str:
         assert self.instance is not None
@@ -95,14 +97,19 @@ class MovingUnit(LogicalUnit):
                 raise errors.OpPrereqError(
                     f"instance {instance.name} can go to its secondary node only, its disks"
                     f" ({template}) are nowhere else. Name neither a node nor an allocator.",
-                    errors.ECODE_STATE)
+                    errors.ECODE_STATE,
+                )
             (uuid,) = self.config.secondary_nodes(instance)
             self.target = self.config.node(uuid)
             return
         self.target = named or self._only_other(instance)
         self.allocator = placement.choose_allocator(
-            self, op.iallocator, what=f"instance {instance.name}", node_option="--target-node",
-            node_given=self.target is not None)
+            self,
+            op.iallocator,
+            what=f"instance {instance.name}",
+            node_option="--target-node",
+            node_given=self.target is not None,
+        )
 
     def _only_other(self, instance: Instance) -> Node | None:
         """The node to go to when nobody says which, and there is just one to choose."""
@@ -120,7 +127,8 @@ class MovingUnit(LogicalUnit):
         node = self.config.expand_node(uuid or name)
         if name and uuid and self.config.expand_node(name).uuid != uuid:
             raise errors.OpPrereqError(
-                f"target node {name} does not have uuid {uuid}", errors.ECODE_INVAL)
+                f"target node {name} does not have uuid {uuid}", errors.ECODE_INVAL
+            )
         return node
 
     def _nodes(self, instance: Instance) -> set[str]:
@@ -143,17 +151,20 @@ class MovingUnit(LogicalUnit):
         migration.require_mirrored(self, self.instance, self.ACTION)
         primary = self.instance.primary_node
         request = allocator.Relocate(self.instance.uuid, relocate_from=(primary,))
-        (uuid,) = placement.ask_allocator(
-            self, self.allocator, self.config.snapshot(), request)
+        (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
         self.target = self.config.node(uuid)
         if uuid not in self.owned(Level.NODE_RES):
             raise errors.OpPrereqError(
                 f"instance allocator {self.allocator} chose node {self.target.name}, which was not"
-                " there when the job asked for its locks. Please retry.", errors.ECODE_STATE)
+                " there when the job asked for its locks. Please retry.",
+                errors.ECODE_STATE,
+            )
         for level in (Level.NODE_RES, Level.NODE):
             self.release_locks(level, self.owned(level) - {primary, uuid})
-        self.info(f"Selected nodes for instance {self.instance.name} via iallocator"
-                  f" {self.allocator}: {self.target.name}")
+        self.info(
+            f"Selected nodes for instance {self.instance.name} via iallocator"
+            f" {self.allocator}: {self.target.name}"
+        )
         return self.target
 
     def move_env(self, plan: MovePlan | CleanupPlan) -> dict[str, object]:

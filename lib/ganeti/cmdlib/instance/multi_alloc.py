@@ -84,9 +84,7 @@ class LUInstanceMultiAlloc(LogicalUnit):
         if self.allocator is None:
             return None
         usable = placement.candidates(self.config.snapshot()) & self.owned(Level.NODE)
-        request = allocator.MultiAllocate(
-            tuple(self._request(op, usable) for op in self.instances)
-        )
+        request = allocator.MultiAllocate(tuple(self._request(op, usable) for op in self.instances))
         return placement.ask_allocator(
             self,
             self.allocator,
@@ -152,8 +150,7 @@ def _opcode(index: int, item: Any) -> OpInstanceCreate:
     op.validate()
     if op.mode != CREATE:
         raise errors.OpPrereqError(
-            f"instance {op.instance_name}: several instances can only be created, not"
-            f" {op.mode!r}",
+            f"instance {op.instance_name}: several instances can only be created, not {op.mode!r}",
             errors.ECODE_INVAL,
         )
     return op

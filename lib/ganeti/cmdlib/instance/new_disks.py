@@ -124,9 +124,7 @@ def plan_disks(
         raise errors.OpPrereqError(
             f"an instance has at most {MAX_DISKS} disks, not {len(given)}", errors.ECODE_INVAL
         )
-    planned = [
-        plan_disk(unit, template, f"disk {index}", wish) for index, wish in enumerate(given)
-    ]
+    planned = [plan_disk(unit, template, f"disk {index}", wish) for index, wish in enumerate(given)]
     require_unique_names([wish["name"] for wish in planned])
     adopted = [bool(wish.get("adopt")) for wish in planned]
     if any(adopted) and not all(adopted):
@@ -206,7 +204,8 @@ def _require_known(template: str, what: str, wish: Mapping[str, Any]) -> None:
             f"{what}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
         )
     foreign = [
-        key for key, kinds in _FOREIGN.items()
+        key
+        for key, kinds in _FOREIGN.items()
         if wish.get(key) is not None and template not in kinds
     ]
     if foreign:

@@ -90,9 +90,7 @@ def _add(
 ) -> NicStep:
     index = device_changes.place(WHAT, current, change.ident, MAX_NICS)
     planned = nics.plan_nics(unit, [change.params], None)[0]
-    planned = nics.settled(
-        unit, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
-    )
+    planned = nics.settled(unit, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check)
     nic, filled = planned.nic, planned.filled
     text = (
         f"add:mac={nic.mac},ip={nic.ip},mode={filled['mode']},link={filled['link']},"
@@ -141,7 +139,9 @@ def _changed(unit: LogicalUnit, what: str, present: Nic, changes: dict[str, Any]
     network = (
         nics.wished_network(unit, what, changes)
         if "network" in changes
-        else None if present.network is None else unit.config.network(present.network)
+        else None
+        if present.network is None
+        else unit.config.network(present.network)
     )
     own = dict(present.nicparams)
     if network is None:

@@ -189,7 +189,11 @@ def settle(
     """
     return [
         settled(
-            unit, f"network interface {index}", nic, node, conflicts_check=conflicts_check,
+            unit,
+            f"network interface {index}",
+            nic,
+            node,
+            conflicts_check=conflicts_check,
             reserved=reserved,
         )
         for index, nic in enumerate(planned)

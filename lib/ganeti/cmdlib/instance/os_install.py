@@ -45,9 +45,12 @@ def timeouts(startup_s: int | None, shutdown_s: int | None) -> tuple[int, int]:
         if value is not None and value <= 0:
             raise errors.OpPrereqError(
                 f"the {name} time of the helper guest must be at least 1 s, not {value}",
-                errors.ECODE_INVAL)
-    return (const.HELPER_STARTUP_S if startup_s is None else startup_s,
-            const.HELPER_SHUTDOWN_S if shutdown_s is None else shutdown_s)
+                errors.ECODE_INVAL,
+            )
+    return (
+        const.HELPER_STARTUP_S if startup_s is None else startup_s,
+        const.HELPER_SHUTDOWN_S if shutdown_s is None else shutdown_s,
+    )
 
 
 def require(
@@ -71,45 +74,63 @@ def require(
     """
     started, ended = timeouts(startup_s, shutdown_s)
     answer = unit.rpc.call_many(
-        OS_VALIDATE, [node.uuid], required=True, name=os_name,
-        checks=[*prereq.os_checks(hypervisor), _TRUSTED], params=dict(osparams),
-        force_variant=force_variant)[node.uuid]
+        OS_VALIDATE,
+        [node.uuid],
+        required=True,
+        name=os_name,
+        checks=[*prereq.os_checks(hypervisor), _TRUSTED],
+        params=dict(osparams),
+        force_variant=force_variant,
+    )[node.uuid]
     if answer.failure is None:
         prereq.note(f"node {node.name} can install {os_name}")
         return None
     # Either it is not trusted, and this passes; or this says what else is wrong.
-    prereq.require_os(unit, node.uuid, os_name, osparams, force_variant=force_variant,
-                      hypervisor=hypervisor)
+    prereq.require_os(
+        unit, node.uuid, os_name, osparams, force_variant=force_variant, hypervisor=hypervisor
+    )
     if hypervisor == FAKE:
         raise errors.OpPrereqError(
             f"OS {os_name} is not trusted, so it is installed in a helper guest, and hypervisor"
-            f" {FAKE} only pretends to run guests. Use another one.", errors.ECODE_INVAL)
+            f" {FAKE} only pretends to run guests. Use another one.",
+            errors.ECODE_INVAL,
+        )
     image = unit.config.cluster().install_image
     if not image:
         raise errors.OpPrereqError(
             f"OS {os_name} is not trusted, so it is installed in a helper guest, and the cluster"
             " has no image for that. Name one with 'gnt-cluster modify --install-image'.",
-            errors.ECODE_STATE)
+            errors.ECODE_STATE,
+        )
     try:
         nic = helper.plan_nic(unit, instance_name, node, present)
     except errors.OpPrereqError as err:
         raise errors.OpPrereqError(
             f"OS {os_name} is not trusted, so it is installed in a helper guest: {err.args[0]}",
-            errors.ECODE_STATE) from err
+            errors.ECODE_STATE,
+        ) from err
     return Helper(image, nic, started, ended)
 
 
 def visible_parameters(
-    unit: LogicalUnit, os_name: str, public: Mapping[str, Any], private: Mapping[str, Any],
+    unit: LogicalUnit,
+    os_name: str,
+    public: Mapping[str, Any],
+    private: Mapping[str, Any],
     secret: Mapping[str, Any],
 ) -> dict[str, list[str]]:
     """All parameters of an installation with their visibility: name -> [value, visibility]."""
     cluster = unit.config.cluster()
-    tables = ((const.PUBLIC, fill.fill_osparams(cluster, os_name, public)),
-              (const.PRIVATE, fill.fill_osparams_private(cluster, os_name, private)),
-              (const.SECRET, dict(secret)))
-    return {name: [str(value), visibility]
-            for visibility, table in tables for name, value in table.items()}
+    tables = (
+        (const.PUBLIC, fill.fill_osparams(cluster, os_name, public)),
+        (const.PRIVATE, fill.fill_osparams_private(cluster, os_name, private)),
+        (const.SECRET, dict(secret)),
+    )
+    return {
+        name: [str(value), visibility]
+        for visibility, table in tables
+        for name, value in table.items()
+    }
 
 
 def install(
@@ -128,9 +149,21 @@ def install(
     :raises errors.OpExecError: it failed; with the last lines of what the script wrote.
     """
     if how is not None:
-        helper.run(unit, instance, helper.Work(
-            const.TASK_INSTALL, f"install OS {instance.os}", how.image, how.nic, how.startup_s,
-            how.shutdown_s, parameters, reinstall, debug_level))
+        helper.run(
+            unit,
+            instance,
+            helper.Work(
+                const.TASK_INSTALL,
+                f"install OS {instance.os}",
+                how.image,
+                how.nic,
+                how.startup_s,
+                how.shutdown_s,
+                parameters,
+                reinstall,
+                debug_level,
+            ),
+        )
         return
     answer = unit.rpc.call(
         INSTANCE_OS_ADD,

@@ -93,7 +93,9 @@ def require_hv_syntax(hypervisor: str, filled: Mapping[str, Any]) -> None:
 
 
 def require_firmware_disks(
-    hypervisor: str, filled: Mapping[str, Any], names: Collection[str | None],
+    hypervisor: str,
+    filled: Mapping[str, Any],
+    names: Collection[str | None],
     lacking: Collection[str] = (),
 ) -> None:
     """The firmware has the disks it needs for itself.
@@ -103,8 +105,7 @@ def require_firmware_disks(
     """
     for name, wanted_by in hv.firmware_disks(hypervisor, filled).items():
         if name not in names and name not in lacking:
-            raise errors.OpPrereqError(
-                hv.lacks_firmware_disk(name, wanted_by), errors.ECODE_INVAL)
+            raise errors.OpPrereqError(hv.lacks_firmware_disk(name, wanted_by), errors.ECODE_INVAL)
 
 
 def checked_overrides(

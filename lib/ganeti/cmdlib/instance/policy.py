@@ -19,7 +19,8 @@ _FIRMWARE_DISK_MIB = 64
 
 
 def counted_sizes(
-    hypervisor: str, filled: Callable[[], Mapping[str, Any]],
+    hypervisor: str,
+    filled: Callable[[], Mapping[str, Any]],
     disks: Iterable[tuple[str | None, int]],
 ) -> list[int | None]:
     """Sizes of disks as :func:`violations` wants them: of those which belong to the firmware none,
@@ -71,8 +72,10 @@ def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str
         memory_mib=instance.beparams["maxmem"],
         vcpus=instance.beparams["vcpus"],
         disk_sizes_mib=counted_sizes(
-            instance.hypervisor, lambda: instance.hvparams,
-            ((disk.name, disk.size) for disk in instance.disks_info)),
+            instance.hypervisor,
+            lambda: instance.hvparams,
+            ((disk.name, disk.size) for disk in instance.disks_info),
+        ),
         nic_count=len(instance.nics),
         spindle_use=instance.beparams["spindle_use"],
         disk_template=instance.disk_template,

@@ -68,8 +68,11 @@ class LUInstanceQueryData(LogicalUnit):
         filled = self.config.filled(instance)
         nodes = self.config.snapshot().nodes
         # The node of one that is only announced may not be decided yet.
-        node = nodes.get(instance.primary_node) if instance.forthcoming \
+        node = (
+            nodes.get(instance.primary_node)
+            if instance.forthcoming
             else self.config.node(instance.primary_node)
+        )
         secondaries = [self.config.node(uuid) for uuid in self.config.secondary_nodes(instance)]
         groups = self.config.snapshot().nodegroups
         return {
@@ -117,9 +120,7 @@ class LUInstanceQueryData(LogicalUnit):
             None if network is None else network.name,
         ]
 
-    def _disk(
-        self, instance: Instance, disk: Disk, secondary: str | None = None
-    ) -> dict[str, Any]:
+    def _disk(self, instance: Instance, disk: Disk, secondary: str | None = None) -> dict[str, Any]:
         """A device, and those below it.
 
         :param secondary: uuid of the node which has the other half; of a mirrored disk found out.
@@ -156,9 +157,7 @@ class LUInstanceQueryData(LogicalUnit):
             "port": port,
         }
 
-    def _disk_status(
-        self, instance: Instance, disk: Disk, node_uuid: str
-    ) -> list[Any] | None:
+    def _disk_status(self, instance: Instance, disk: Disk, node_uuid: str) -> list[Any] | None:
         node = self.config.node(node_uuid)
         if self.op.static or node.offline or instance.forthcoming:
             return None

@@ -74,9 +74,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
             raise errors.OpPrereqError(
                 "give either nodes or an instance allocator, not both", errors.ECODE_INVAL
             )
-        self.new_nodes = tuple(
-            self.config.expand_node(name) for name in op.node_uuids or op.nodes
-        )
+        self.new_nodes = tuple(self.config.expand_node(name) for name in op.node_uuids or op.nodes)
         if len({node.uuid for node in self.new_nodes}) != len(self.new_nodes):
             raise errors.OpPrereqError("a node is given twice", errors.ECODE_INVAL)
         self.lock_instance(op.instance_name, op.instance_uuid)
@@ -104,9 +102,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
         prereq.require_not_forthcoming(instance, "recreate disks of")
         disks = self.config.instance_disks(instance)
         if not disks:
-            raise errors.OpPrereqError(
-                f"instance {instance.name} has no disks", errors.ECODE_INVAL
-            )
+            raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
         for index in self.changes:
             prereq.disk_by_index(self, instance, index)
         primary = self.config.node(instance.primary_node)
@@ -139,10 +135,13 @@ class LUInstanceRecreateDisks(LogicalUnit):
         else:
             self._require_lost(instance, disks)
         snapshots.require_none(
-            self, instance, "recreate disks of",
+            self,
+            instance,
+            "recreate disks of",
             # Volumes take their snapshots with them.
             disks=[index for index, disk in chosen if disk.dev_type in FILE_BASED],
-            reason="if that failed it would destroy what is left of them, the snapshots")
+            reason="if that failed it would destroy what is left of them, the snapshots",
+        )
         self._check_room(instance, [disk for _index, disk in chosen], nodes)
         return RecreatePlan(instance, tuple(chosen), nodes)
 
@@ -196,9 +195,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
             only_nodes=candidates & self.owned(Level.NODE_RES),
         )
 
-    def _check_room(
-        self, instance: Instance, disks: list[Disk], nodes: tuple[Node, ...]
-    ) -> None:
+    def _check_room(self, instance: Instance, disks: list[Disk], nodes: tuple[Node, ...]) -> None:
         uuids = [node.uuid for node in nodes] or list(self.config.instance_nodes(instance))
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
@@ -239,7 +236,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
         with self.config.transaction() as change:
             for index, _disk in plan.disks:
                 change.update_disk(
-                    dataclasses.replace(self.config.disk(disks[index].uuid), forthcoming=None))
+                    dataclasses.replace(self.config.disk(disks[index].uuid), forthcoming=None)
+                )
         disks = self.config.instance_disks(instance)
         mirrored = [disks[i] for i, _d in plan.disks if disks[i].dev_type in INT_MIRRORED]
         if mirrored:
@@ -260,7 +258,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
                 disks=[(_storage_of(disk), instance) for disk in disks],
             )
             there = [
-                str(i) for i, size in enumerate(answer.payload())
+                str(i)
+                for i, size in enumerate(answer.payload())
                 if size is not None and not disks[i].forthcoming
             ]
             if there:
@@ -292,7 +291,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
             )
             sizes = answer.payload()
             present |= {
-                index for (index, _disk), size in zip(chosen, sizes, strict=True)
+                index
+                for (index, _disk), size in zip(chosen, sizes, strict=True)
                 if size is not None and not stored[index].forthcoming
             }
         if self.changes and present:
@@ -318,7 +318,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
         for index, _disk in plan.disks:
             disk = stored[index]
             nodes = [
-                uuid for uuid in disk_work.disk_nodes(disk, instance.primary_node)
+                uuid
+                for uuid in disk_work.disk_nodes(disk, instance.primary_node)
                 if not self.config.node(uuid).offline
             ]
             if disk.forthcoming and nodes:

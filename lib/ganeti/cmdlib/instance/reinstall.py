@@ -74,8 +74,13 @@ class LUInstanceReinstall(LogicalUnit):
         )
         osparams = os_params.for_installation(self.config.cluster(), os_name, *given)
         how = os_install.require(
-            self, self.config.node(instance.primary_node), instance.name, os_name, osparams,
-            force_variant=self.op.force_variant, hypervisor=instance.hypervisor,
+            self,
+            self.config.node(instance.primary_node),
+            instance.name,
+            os_name,
+            osparams,
+            force_variant=self.op.force_variant,
+            hypervisor=instance.hypervisor,
             present=instance.nics,
         )
         parameters = os_install.visible_parameters(self, os_name, *given)
@@ -103,7 +108,11 @@ class LUInstanceReinstall(LogicalUnit):
             disk_work.assemble_disks(self, instance)
             self.info("Running the OS's create script...")
             os_install.install(
-                self, instance, plan.parameters, plan.how, reinstall=True,
+                self,
+                instance,
+                plan.parameters,
+                plan.how,
+                reinstall=True,
                 debug_level=self.op.debug_level or 0,
             )
         if instance.disks_active:

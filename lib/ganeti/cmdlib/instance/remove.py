@@ -64,7 +64,9 @@ class LUInstanceRemove(LogicalUnit):
 
     def exec(self, plan: Instance) -> None:
         remove_instance(
-            self, plan, timeout_s=self.op.shutdown_timeout,
+            self,
+            plan,
+            timeout_s=self.op.shutdown_timeout,
             ignore_failures=self.op.ignore_failures,
         )
 
@@ -98,21 +100,23 @@ def _remove_disks(unit: LogicalUnit, instance: Instance, *, ignore: bool) -> Non
             disk_work.remove_disk(unit, instance, disk)
         except errors.RpcError as err:
             _tolerate(
-                unit, f"disk {index} of instance {instance.name} was not removed: {err}",
-                instance, ignore=ignore,
+                unit,
+                f"disk {index} of instance {instance.name} was not removed: {err}",
+                instance,
+                ignore=ignore,
             )
     try:
         convert_disks.clear(unit, instance)
     except errors.RpcError as err:
-        _tolerate(
-            unit, f"disks of a former kind were not removed: {err}", instance, ignore=ignore
-        )
+        _tolerate(unit, f"disks of a former kind were not removed: {err}", instance, ignore=ignore)
     try:
         disk_work.remove_storage_dir(unit, instance, disks)
     except errors.RpcError as err:
         _tolerate(
-            unit, f"the disk directory of instance {instance.name} was not removed: {err}",
-            instance, ignore=ignore,
+            unit,
+            f"the disk directory of instance {instance.name} was not removed: {err}",
+            instance,
+            ignore=ignore,
         )
 
 

@@ -113,9 +113,11 @@ class LUInstanceRename(LogicalUnit):
         return RenamePlan(instance, self.new_name, directories)
 
     def steps(self, plan: RenamePlan) -> list[str]:
-        moved = [] if plan.directories is None else [
-            f"rename directory {plan.directories[0]} to {plan.directories[1]}"
-        ]
+        moved = (
+            []
+            if plan.directories is None
+            else [f"rename directory {plan.directories[0]} to {plan.directories[1]}"]
+        )
         return [
             *moved,
             f"rename instance {plan.instance.name} to {plan.name}",
@@ -149,9 +151,7 @@ class LUInstanceRename(LogicalUnit):
     def _record(self, plan: RenamePlan) -> None:
         with self.config.transaction() as change:
             present = change.data.instances[plan.instance.uuid]
-            change.update_instance(
-                dataclasses.replace(present, name=plan.name), self.ctx.ec_id
-            )
+            change.update_instance(dataclasses.replace(present, name=plan.name), self.ctx.ec_id)
             if plan.directories is None:
                 return
             for disk in self.config.instance_disks(present):

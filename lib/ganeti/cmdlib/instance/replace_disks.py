@@ -157,8 +157,9 @@ class LUInstanceReplaceDisks(LogicalUnit):
                 f"instance {instance.name} has {len(secondaries)} secondary nodes, not one",
                 errors.ECODE_STATE,
             )
-        primary, secondary = self.config.node(instance.primary_node), self.config.node(
-            secondaries[0]
+        primary, secondary = (
+            self.config.node(instance.primary_node),
+            self.config.node(secondaries[0]),
         )
         prereq.require_online(primary)
         chosen = [
@@ -176,8 +177,12 @@ class LUInstanceReplaceDisks(LogicalUnit):
         prereq.require_online(node)
         prereq.require_online(other)
         snapshots.require_none(
-            self, instance, "replace disks of", nodes=[node.uuid],
-            disks=[index for index, _disk in chosen])
+            self,
+            instance,
+            "replace disks of",
+            nodes=[node.uuid],
+            disks=[index for index, _disk in chosen],
+        )
         space.require_free_space(
             self, [node.uuid], space.volumes_mib([disk for _index, disk in chosen])
         )
@@ -188,9 +193,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
     ) -> ReplacePlan:
         if self.allocator is not None:
             request = allocator.Relocate(instance.uuid, (secondary.uuid,))
-            (uuid,) = placement.ask_allocator(
-                self, self.allocator, self.config.snapshot(), request
-            )
+            (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
             node = self.config.node(uuid)
             self.info(
                 f"Selected new secondary for instance {instance.name} via iallocator"
@@ -207,8 +210,12 @@ class LUInstanceReplaceDisks(LogicalUnit):
                 )
         prereq.require_target(node)
         snapshots.require_none(
-            self, instance, "replace the secondary node of", nodes=[secondary.uuid],
-            may_be_dead=True)
+            self,
+            instance,
+            "replace the secondary node of",
+            nodes=[secondary.uuid],
+            may_be_dead=True,
+        )
         if node.group != primary.group:
             policy.require_policy(
                 self, self.config.filled(instance), node, ignore=self.op.ignore_ipolicy
@@ -310,13 +317,17 @@ class LUInstanceReplaceDisks(LogicalUnit):
             self._exchange(plan, index, disk)
         # After a split brain each half stands alone; the new one has nothing that could be lost.
         answers = self.rpc.call_many(
-            DRBD_ATTACH_NET, [plan.node.uuid, plan.other.uuid],
-            disks=([disk for _index, disk in plan.disks], instance), multimaster=False,
+            DRBD_ATTACH_NET,
+            [plan.node.uuid, plan.other.uuid],
+            disks=([disk for _index, disk in plan.disks], instance),
+            multimaster=False,
         )
         for answer in answers.values():
             if answer.failure is not None:
-                self.warn(f"node {answer.node_name} does not look for the other half:"
-                          f" {why(answer.failure)}")
+                self.warn(
+                    f"node {answer.node_name} does not look for the other half:"
+                    f" {why(answer.failure)}"
+                )
         self._finish(instance, [disk for _index, disk in plan.disks])
 
     def _exchange(self, plan: ReplacePlan, index: int, disk: Disk) -> None:
@@ -329,21 +340,33 @@ class LUInstanceReplaceDisks(LogicalUnit):
         for device in fresh:
             self._create(instance, index, device, node)
         self._ask(
-            BLOCKDEV_REMOVECHILDREN, plan, index, "taken from its storage",
-            disk=(disk, instance), children=(disk.children, instance),
+            BLOCKDEV_REMOVECHILDREN,
+            plan,
+            index,
+            "taken from its storage",
+            disk=(disk, instance),
+            children=(disk.children, instance),
         )
         pairs = [
-            (old, new) for old, new, there in zip(disk.children, gone, present, strict=True)
+            (old, new)
+            for old, new, there in zip(disk.children, gone, present, strict=True)
             if there
         ]
         pairs += list(zip(fresh, disk.children, strict=True))
         self._ask(
-            BLOCKDEV_RENAME, plan, index, "given new storage",
+            BLOCKDEV_RENAME,
+            plan,
+            index,
+            "given new storage",
             renames=[(old, instance, new.logical_id) for old, new in pairs],
         )
         self._ask(
-            BLOCKDEV_ADDCHILDREN, plan, index, "attached to its new storage",
-            disk=(disk, instance), children=(disk.children, instance),
+            BLOCKDEV_ADDCHILDREN,
+            plan,
+            index,
+            "attached to its new storage",
+            disk=(disk, instance),
+            children=(disk.children, instance),
         )
 
     def _present(self, plan: ReplacePlan, disk: Disk) -> list[bool]:
@@ -359,9 +382,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
         """Note volumes which belong to no disk, so that they are not lost track of."""
         with self.config.transaction() as change:
             for device in devices:
-                change.add_loose_disk(
-                    convert_disks.loose_part(self, instance, device, node.uuid)
-                )
+                change.add_loose_disk(convert_disks.loose_part(self, instance, device, node.uuid))
 
     def _create(self, instance: Instance, index: int, device: Disk, node: Node) -> None:
         try:
@@ -410,9 +431,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
         if not old_secondary.offline:
             self.feedback(f"* leaving the old secondary node {old_secondary.name}")
             for index, disk in enumerate(old):
-                answer = self.rpc.call(
-                    BLOCKDEV_SHUTDOWN, old_secondary.uuid, disk=(disk, instance)
-                )
+                answer = self.rpc.call(BLOCKDEV_SHUTDOWN, old_secondary.uuid, disk=(disk, instance))
                 if answer.failure is not None:
                     self.warn(
                         f"disk {index} stays active on node {old_secondary.name}:"

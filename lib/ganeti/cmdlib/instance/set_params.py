@@ -98,9 +98,19 @@ class LUInstanceSetParams(LogicalUnit):
         self.nic_mods = device_changes.changes_of(op.nics)
         self.disk_mods = device_changes.changes_of(op.disks)
         wanted = (
-            self.nic_mods, self.disk_mods, op.disk_template, op.hvparams, op.beparams, op.osparams,
-            op.osparams_private, op.os_name, op.offline is not None, op.runtime_mem, op.pnode,
-            op.pnode_uuid, op.instance_communication is not None,
+            self.nic_mods,
+            self.disk_mods,
+            op.disk_template,
+            op.hvparams,
+            op.beparams,
+            op.osparams,
+            op.osparams_private,
+            op.os_name,
+            op.offline is not None,
+            op.runtime_mem,
+            op.pnode,
+            op.pnode_uuid,
+            op.instance_communication is not None,
         )
         if not any(wanted):
             raise errors.OpPrereqError("no changes are given", errors.ECODE_INVAL)
@@ -255,7 +265,10 @@ class LUInstanceSetParams(LogicalUnit):
         if op.beparams:
             given = params.split_memory(op.beparams)
             values["beparams"] = device_changes.updated_params(
-                "backend parameters", instance.beparams, given, params.checked_beparams,
+                "backend parameters",
+                instance.beparams,
+                given,
+                params.checked_beparams,
                 BE_PARAM_TYPES,
             )
             results += [(f"be/{key}", value) for key, value in sorted(given.items())]
@@ -308,9 +321,9 @@ class LUInstanceSetParams(LogicalUnit):
         if filled_be["maxmem"] <= before["maxmem"]:
             return
         used_mib = prereq.running_info(self, instance).get("memory", 0)
-        free_mib = prereq.node_facts(
-            self, primary.uuid, instance.hypervisor, filled_hv
-        ).get("memory_free")
+        free_mib = prereq.node_facts(self, primary.uuid, instance.hypervisor, filled_hv).get(
+            "memory_free"
+        )
         if isinstance(free_mib, int) and filled_be["minmem"] > free_mib + used_mib:
             raise errors.OpPrereqError(
                 f"node {primary.name} lacks {filled_be['minmem'] - free_mib - used_mib} MiB to"
@@ -336,9 +349,7 @@ class LUInstanceSetParams(LogicalUnit):
             return
         info = prereq.running_info(self, instance)
         if not prereq.is_running(info):
-            raise errors.OpPrereqError(
-                f"instance {instance.name} does not run", errors.ECODE_STATE
-            )
+            raise errors.OpPrereqError(f"instance {instance.name} does not run", errors.ECODE_STATE)
         filled = self.config.filled(instance)
         low, high = filled.beparams["minmem"], filled.beparams["maxmem"]
         if not self.op.force and not low <= wanted_mib <= high:
@@ -367,9 +378,7 @@ class LUInstanceSetParams(LogicalUnit):
         changes = list(self.nic_mods)
         if self.op.instance_communication is not None:
             changes += communication.changes(self, planned, self.op.instance_communication)
-            results.append(
-                ("instance_communication", str(self.op.instance_communication))
-            )
+            results.append(("instance_communication", str(self.op.instance_communication)))
         if not changes:
             return None, planned
         nic_plan = nic_changes.plan(
@@ -456,18 +465,23 @@ class LUInstanceSetParams(LogicalUnit):
             (
                 planned,
                 after_be,
-                old if disk_plan is None
+                old
+                if disk_plan is None
                 else list(zip(disk_plan.names, disk_plan.sizes_mib, strict=True)),
                 template if disk_plan is None else disk_plan.template,
             ),
         ):
             filled_hv = functools.partial(
-                fill.fill_hv, cluster, one.hypervisor, one.os, one.hvparams)
+                fill.fill_hv, cluster, one.hypervisor, one.os, one.hvparams
+            )
             states.append(
                 policy.violations(
-                    self, primary, beparams=beparams,
+                    self,
+                    primary,
+                    beparams=beparams,
                     disk_sizes_mib=policy.counted_sizes(one.hypervisor, filled_hv, named_sizes),
-                    nic_count=len(one.nics), disk_template=kind,
+                    nic_count=len(one.nics),
+                    disk_template=kind,
                 )
             )
         new = [found for found in states[1] if found not in states[0]]
@@ -534,9 +548,7 @@ class LUInstanceSetParams(LogicalUnit):
         with self.config.transaction() as change:
             if changes:
                 present = change.data.instances[plan.instance.uuid]
-                change.update_instance(
-                    dataclasses.replace(present, **changes), self.ctx.ec_id
-                )
+                change.update_instance(dataclasses.replace(present, **changes), self.ctx.ec_id)
             if state != plan.instance.admin_state:
                 change.mark_instance(plan.instance.uuid, state)
 

@@ -27,8 +27,9 @@ class LUInstanceSnapshotList(LogicalUnit):
     op: OpInstanceSnapshotList
 
     def expand_names(self) -> None:
-        self.wanted = [self.config.expand_instance(name) for name in self.op.instances] \
-            or list(self.config.instances())
+        self.wanted = [self.config.expand_instance(name) for name in self.op.instances] or list(
+            self.config.instances()
+        )
 
     def check_prereq(self) -> list[Instance]:
         return self.wanted
@@ -127,8 +128,11 @@ def named(unit: LogicalUnit, instance: Instance, name: str) -> list[snapshots.Ke
     kept = snapshots.of_instance(unit, instance)
     found = [one for one in kept if one.found.name == name]
     if not found:
-        foreign = {disk.dev_type for disk in unit.config.instance_disks(instance)
-                   if disk.dev_type in snapshots.ONLY_MADE}
+        foreign = {
+            disk.dev_type
+            for disk in unit.config.instance_disks(instance)
+            if disk.dev_type in snapshots.ONLY_MADE
+        }
         if foreign:
             raise errors.OpPrereqError(
                 f"instance {instance.name} has disks of kind {', '.join(sorted(foreign))}, whose"

@@ -151,7 +151,8 @@ class LUInstanceSnapshotRestore(LogicalUnit):
     def _restore(self, plan: RestorePlan, one: snapshots.Kept) -> None:
         instance, name = plan.instance, one.found.name
         self.feedback(
-            f"* copying snapshot {name} to disk {one.index}, {one.found.size_bytes // _MIB} MiB")
+            f"* copying snapshot {name} to disk {one.index}, {one.found.size_bytes // _MIB} MiB"
+        )
         answer = self.rpc.call(
             BLOCKDEV_SNAPSHOT_RESTORE, plan.node.uuid, disk=(one.disk, instance), name=name
         )
@@ -171,5 +172,4 @@ class LUInstanceSnapshotRestore(LogicalUnit):
         try:
             disk_work.shutdown_disks(self, self.config.instance(instance.uuid))
         except errors.OpExecError as err:
-            self.warn(
-                str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")
+            self.warn(str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")

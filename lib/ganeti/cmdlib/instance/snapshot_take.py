@@ -95,17 +95,16 @@ class LUInstanceSnapshot(LogicalUnit):
         snapshots.require_whole(self, instance, force=True)
         disks = self.config.instance_disks(instance)
         if not disks:
-            raise errors.OpPrereqError(
-                f"instance {instance.name} has no disks", errors.ECODE_INVAL
-            )
+            raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
         chosen = [
             (index, prereq.disk_by_index(self, instance, index))
             for index in sorted(set(self.op.disks) or range(len(disks)))
         ]
         for index, disk in chosen:
             self._require_kind(instance, index, disk, node)
-        taken = [one for one in snapshots.of_instance(self, instance)
-                 if one.found.name == self.name]
+        taken = [
+            one for one in snapshots.of_instance(self, instance) if one.found.name == self.name
+        ]
         if taken:
             numbers = ", ".join(str(number) for number in sorted({one.index for one in taken}))
             raise errors.OpPrereqError(
@@ -122,14 +121,14 @@ class LUInstanceSnapshot(LogicalUnit):
         space.require_free_space(self, [node.uuid], needed)
         running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
         return SnapshotPlan(
-            instance, node, self.name, tuple(chosen), running, running and self.op.shutdown)
+            instance, node, self.name, tuple(chosen), running, running and self.op.shutdown
+        )
 
     def _require_kind(self, instance: Instance, index: int, disk: Disk, node: Node) -> None:
         what = f"disk {index} of instance {instance.name} is of kind {disk.dev_type}"
         if disk.dev_type in snapshots.REFUSED:
             raise errors.OpPrereqError(
-                f"{what}, of which no snapshots are made here:"
-                f" {snapshots.REFUSED[disk.dev_type]}",
+                f"{what}, of which no snapshots are made here: {snapshots.REFUSED[disk.dev_type]}",
                 errors.ECODE_STATE,
             )
         if disk.dev_type in LVM_BASED and disk_work.exclusive_storage(self, node.uuid):
@@ -185,8 +184,7 @@ class LUInstanceSnapshot(LogicalUnit):
             return
         try:
             if not instance.disks_active:
-                disk_work.assemble_disks(
-                    self, instance, disks=mirrored, ignore_secondaries=True)
+                disk_work.assemble_disks(self, instance, disks=mirrored, ignore_secondaries=True)
             self._make(plan)
         finally:
             if not instance.disks_active:
@@ -194,13 +192,15 @@ class LUInstanceSnapshot(LogicalUnit):
                     disk_work.shutdown_disks(self, instance, disks=mirrored)
                 except errors.OpExecError as err:
                     self.warn(
-                        str(err),
-                        hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'.")
+                        str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'."
+                    )
 
     def _make(self, plan: SnapshotPlan) -> None:
         instance, node = plan.instance, plan.node
-        hint = (f"Remove it with 'gnt-instance remove-snapshot {instance.name} {plan.name}' when"
-                " the cause is gone.")
+        hint = (
+            f"Remove it with 'gnt-instance remove-snapshot {instance.name} {plan.name}' when"
+            " the cause is gone."
+        )
         with Undo(self.warn, hint=hint) as undo:
             for index, disk in plan.disks:
                 self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
@@ -213,7 +213,10 @@ class LUInstanceSnapshot(LogicalUnit):
                 else:
                     undo.add(
                         f"snapshot {plan.name} of disk {index} on node {node.name}",
-                        self._remove, plan, disk)
+                        self._remove,
+                        plan,
+                        disk,
+                    )
                 self._keep(plan, index, disk)
             undo.commit()
 
@@ -244,11 +247,13 @@ class LUInstanceSnapshot(LogicalUnit):
         what = f"disk {index} of instance {plan.instance.name} on node {plan.node.name}"
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"the state of {what} is not known: {why(answer.failure)}") from answer.failure
+                f"the state of {what} is not known: {why(answer.failure)}"
+            ) from answer.failure
         if answer.data is None or answer.data.ldisk_status != LDS_OKAY:
             raise errors.OpExecError(
                 f"{what} has no complete copy of the data, so a snapshot would have none. Wait"
-                " until it is in step, or replace it.")
+                " until it is in step, or replace it."
+            )
 
     def _remove(self, plan: SnapshotPlan, disk: Disk) -> None:
         self.rpc.call(
@@ -263,7 +268,6 @@ class LUInstanceSnapshot(LogicalUnit):
         except errors.OpExecError as err:
             hint = f"Start it with 'gnt-instance startup {name}'."
             if made:
-                raise errors.OpExecError(
-                    f"{err}; snapshot {plan.name} was made. {hint}") from err
+                raise errors.OpExecError(f"{err}; snapshot {plan.name} was made. {hint}") from err
             # That it does not start must not hide why there is no snapshot.
             self.warn(str(err), hint=hint)

@@ -115,9 +115,7 @@ def of_instance(unit: LogicalUnit, instance: Instance) -> list[Kept]:
     return kept
 
 
-def _point_out(
-    unit: LogicalUnit, node_uuid: str, failure: Exception, *, may_be_dead: bool
-) -> None:
+def _point_out(unit: LogicalUnit, node_uuid: str, failure: Exception, *, may_be_dead: bool) -> None:
     name = unit.config.node(node_uuid).name
     text = f"node {name} does not tell whether it has snapshots: {why(failure)}"
     if isinstance(failure, errors.NodeOffline):
@@ -182,7 +180,8 @@ def unmark(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk] | None =
     """Disks (all by default) are whole again, or taken as they are."""
     uuids = None if disks is None else {disk.uuid for disk in disks}
     gone = [
-        tag for tag in unit.config.instance(instance.uuid).tags
+        tag
+        for tag in unit.config.instance(instance.uuid).tags
         if tag.startswith(_TAG) and (uuids is None or tag.rpartition(":")[2] in uuids)
     ]
     if gone:

@@ -47,14 +47,18 @@ def startup(unit: LogicalUnit, plan: Any) -> list[str]:
 def shutdown(unit: LogicalUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceShutdown``."""
     instance = plan.instance
-    steps = [] if unit.op.no_remember or instance.admin_state == ADMIN_OFFLINE \
+    steps = (
+        []
+        if unit.op.no_remember or instance.admin_state == ADMIN_OFFLINE
         else [f"mark instance {instance.name} as down"]
+    )
     if plan.node_offline:
         return [*steps, "leave the node alone, which is offline"]
-    return [*steps,
-            f"stop it on {_node(unit, instance.primary_node)}, at the latest after"
-            f" {unit.op.timeout} s",
-            f"deactivate its disks on {_nodes(unit, instance)}"]
+    return [
+        *steps,
+        f"stop it on {_node(unit, instance.primary_node)}, at the latest after {unit.op.timeout} s",
+        f"deactivate its disks on {_nodes(unit, instance)}",
+    ]
 
 
 def reboot(unit: LogicalUnit, plan: Any) -> list[str]:
@@ -65,8 +69,10 @@ def reboot(unit: LogicalUnit, plan: Any) -> list[str]:
     if plan.on_node:
         return [*steps, f"let the hypervisor of {node} reboot it ({unit.op.reboot_type})"]
     if plan.running:
-        steps += [f"stop it on {node}, at the latest after {unit.op.shutdown_timeout} s",
-                  f"deactivate its disks on {_nodes(unit, instance)}"]
+        steps += [
+            f"stop it on {node}, at the latest after {unit.op.shutdown_timeout} s",
+            f"deactivate its disks on {_nodes(unit, instance)}",
+        ]
     return [*steps, *_start(unit, instance, node)]
 
 
@@ -74,11 +80,14 @@ def remove(unit: LogicalUnit, instance: Instance) -> list[str]:
     """Of ``LUInstanceRemove``."""
     steps = [f"mark instance {instance.name} as down"] if instance.admin_state == ADMIN_UP else []
     if not instance.forthcoming:
-        steps.append(f"stop it on {_node(unit, instance.primary_node)}, at the latest after"
-                     f" {unit.op.shutdown_timeout} s")
-        steps += [f"remove disk {index} ({disk.dev_type}, {disk.size} MiB) from"
-                  f" {_nodes(unit, instance)}"
-                  for index, disk in enumerate(unit.config.instance_disks(instance))]
+        steps.append(
+            f"stop it on {_node(unit, instance.primary_node)}, at the latest after"
+            f" {unit.op.shutdown_timeout} s"
+        )
+        steps += [
+            f"remove disk {index} ({disk.dev_type}, {disk.size} MiB) from {_nodes(unit, instance)}"
+            for index, disk in enumerate(unit.config.instance_disks(instance))
+        ]
     return [*steps, f"remove instance {instance.name} from the configuration"]
 
 
@@ -87,12 +96,17 @@ def _anywhere(plan: AnywherePlan) -> list[str]:
     steps = [f"make an empty half of its disks on {target}"]
     if not source.offline:
         steps.append(f"stop instance {instance.name} on {source.name}")
-    steps += [f"make {target} its primary node, mirrored to {plan.partner.name}",
-              f"let {target} be filled from {plan.partner.name}"]
+    steps += [
+        f"make {target} its primary node, mirrored to {plan.partner.name}",
+        f"let {target} be filled from {plan.partner.name}",
+    ]
     if instance.admin_state == ADMIN_UP:
         steps.append(f"start it on {target}")
-    return [*steps, "wait until all is in step",
-            f"destroy the old half of its disks on {plan.left.name}"]
+    return [
+        *steps,
+        "wait until all is in step",
+        f"destroy the old half of its disks on {plan.left.name}",
+    ]
 
 
 def move(unit: LogicalUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
@@ -101,24 +115,34 @@ def move(unit: LogicalUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list
         return _anywhere(plan)
     if isinstance(plan, CleanupPlan):
         names = ", ".join(node.name for node in plan.nodes)
-        return [f"look on {names} where instance {plan.instance.name} runs",
-                "make that node its primary node", "remove what is left on the others"]
+        return [
+            f"look on {names} where instance {plan.instance.name} runs",
+            "make that node its primary node",
+            "remove what is left on the others",
+        ]
     instance, source, target = plan.instance, plan.source.name, plan.target.name
     if plan.failover:
-        steps = [] if plan.source.offline else [f"stop instance {instance.name} on {source}",
-                                                f"deactivate its disks on {source}"]
+        steps = (
+            []
+            if plan.source.offline
+            else [f"stop instance {instance.name} on {source}", f"deactivate its disks on {source}"]
+        )
         steps.append(f"make {target} its primary node")
         return steps + (_start(unit, instance, target) if instance.admin_state == ADMIN_UP else [])
     mirrored = unit.config.disk_template(instance) in INT_MIRRORED
     shrink = [] if plan.balloon_mib is None else [f"shrink it to {plan.balloon_mib} MiB"]
-    return [*shrink,
-            f"let both {source} and {target} write to its disks" if mirrored
-            else f"activate its disks on {target}",
-            f"let {target} wait for it",
-            f"send it from {source} to {target}{'' if plan.live else ', frozen meanwhile'}",
-            f"make {target} its primary node",
-            f"let only {target} write to its disks" if mirrored
-            else f"deactivate its disks on {source}"]
+    return [
+        *shrink,
+        f"let both {source} and {target} write to its disks"
+        if mirrored
+        else f"activate its disks on {target}",
+        f"let {target} wait for it",
+        f"send it from {source} to {target}{'' if plan.live else ', frozen meanwhile'}",
+        f"make {target} its primary node",
+        f"let only {target} write to its disks"
+        if mirrored
+        else f"deactivate its disks on {source}",
+    ]
 
 
 def create(unit: LogicalUnit, plan: Any) -> list[str]:
@@ -127,24 +151,37 @@ def create(unit: LogicalUnit, plan: Any) -> list[str]:
     if unit.op.forthcoming:
         return [f"reserve resources for instance {unit.op.instance_name} on {nodes}"]
     adopted = any(wish.get("adopt") for wish in plan.disk_wishes)
-    steps = [f"make forthcoming instance {unit.op.instance_name} real" if unit.op.commit
-             else f"add instance {unit.op.instance_name} to the configuration"]
-    steps += [f"{'take over' if wish.get('adopt') else 'make'} disk {index} ({plan.disk_template},"
-              f" {wish.get('size')} MiB) on {nodes}"
-              for index, wish in enumerate(plan.disk_wishes)]
+    steps = [
+        f"make forthcoming instance {unit.op.instance_name} real"
+        if unit.op.commit
+        else f"add instance {unit.op.instance_name} to the configuration"
+    ]
+    steps += [
+        f"{'take over' if wish.get('adopt') else 'make'} disk {index} ({plan.disk_template},"
+        f" {wish.get('size')} MiB) on {nodes}"
+        for index, wish in enumerate(plan.disk_wishes)
+    ]
     if plan.disk_template in INT_MIRRORED and unit.op.wait_for_sync:
         steps.append("wait until the halves of the disks are in step")
     if plan.disk_wishes and not (unit.op.no_install or adopted or not unit.op.os_type):
-        steps.append(f"let OS {unit.op.os_type} install it on {plan.node.name}"
-                     if unit.op.mode == CREATE else f"import its contents on {plan.node.name}")
+        steps.append(
+            f"let OS {unit.op.os_type} install it on {plan.node.name}"
+            if unit.op.mode == CREATE
+            else f"import its contents on {plan.node.name}"
+        )
     return steps + ([f"start it on {plan.node.name}"] if unit.op.start else [])
 
 
 def grow(unit: LogicalUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceGrowDisk``."""
     instance = plan.instance
-    return [f"rehearse on {_nodes(unit, instance)}",
-            f"grow disk {unit.op.disk} of instance {instance.name} from {plan.disk.size} MiB to"
-            f" {plan.size_mib} MiB on {_nodes(unit, instance)}",
-            *(["wait until its halves are in step"] if unit.op.wait_for_sync and
-              plan.disk.dev_type in INT_MIRRORED else [])]
+    return [
+        f"rehearse on {_nodes(unit, instance)}",
+        f"grow disk {unit.op.disk} of instance {instance.name} from {plan.disk.size} MiB to"
+        f" {plan.size_mib} MiB on {_nodes(unit, instance)}",
+        *(
+            ["wait until its halves are in step"]
+            if unit.op.wait_for_sync and plan.disk.dev_type in INT_MIRRORED
+            else []
+        ),
+    ]

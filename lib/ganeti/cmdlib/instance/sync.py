@@ -58,9 +58,7 @@ def wait_for_sync(
     while True:
         if cancelable:
             unit.ctx.callbacks.check_cancel()
-        answer = unit.rpc.call(
-            BLOCKDEV_GETMIRRORSTATUS, node.uuid, disks=(mirrored, instance)
-        )
+        answer = unit.rpc.call(BLOCKDEV_GETMIRRORSTATUS, node.uuid, disks=(mirrored, instance))
         if answer.failure is not None:
             silent += 1
             if silent >= UNANSWERED_POLLS:

@@ -28,8 +28,15 @@ def is_wanted(unit: LogicalUnit, device: Disk) -> bool:
     return unit.config.cluster().prealloc_wipe_disks and device.dev_type in KINDS
 
 
-def wipe(unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: str, *,
-         offset_mib: int = 0, size_mib: int | None = None) -> None:
+def wipe(
+    unit: LogicalUnit,
+    instance: Instance,
+    device: Disk,
+    node_uuid: str,
+    *,
+    offset_mib: int = 0,
+    size_mib: int | None = None,
+) -> None:
     """Overwrite a device on a node, or a part of it, where that is wanted.
 
     :param size_mib: how much; all of the rest by default.
@@ -46,8 +53,12 @@ def wipe(unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: str, *,
     while done_mib < total_mib:
         piece_mib = min(chunk_mib, total_mib - done_mib)
         unit.rpc.call(
-            BLOCKDEV_WIPE, node_uuid, disk=(device, instance), offset_mib=offset_mib + done_mib,
-            size_mib=piece_mib).payload()
+            BLOCKDEV_WIPE,
+            node_uuid,
+            disk=(device, instance),
+            offset_mib=offset_mib + done_mib,
+            size_mib=piece_mib,
+        ).payload()
         done_mib += piece_mib
         if done_mib < total_mib:
             unit.feedback(f" - {what}: {100 * done_mib // total_mib} % wiped")

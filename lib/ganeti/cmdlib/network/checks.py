@@ -80,9 +80,7 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
         )
 
 
-def users(
-    unit: LogicalUnit, network_uuid: str, group_uuid: str | None = None
-) -> list[str]:
+def users(unit: LogicalUnit, network_uuid: str, group_uuid: str | None = None) -> list[str]:
     """Names of instances with an interface in a network; only those of a group, if given."""
     data = unit.config.snapshot()
     nodes = {n.uuid for n in data.nodes.values() if group_uuid in (None, n.group)}

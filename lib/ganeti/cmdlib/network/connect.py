@@ -67,7 +67,8 @@ class LUNetworkConnect(_ConnectionUnit):
     def expand_names(self) -> None:
         op = self.op
         self.connection = nics.connection(
-            op.network_name, mode=op.network_mode, link=op.network_link, vlan=op.network_vlan)
+            op.network_name, mode=op.network_mode, link=op.network_link, vlan=op.network_vlan
+        )
         self._prepare(op.network_name, op.group_name, instances=op.conflicts_check)
 
     def hook_env(self, plan: ConnectionPlan) -> dict[str, object]:
@@ -80,7 +81,8 @@ class LUNetworkConnect(_ConnectionUnit):
             how = ", ".join(f"{key} {value}" for key, value in present.items() if value)
             self.warn(
                 f"network {network.name} is connected to node group {group.name} already ({how});"
-                " nothing is changed")
+                " nothing is changed"
+            )
             return ConnectionPlan(None)
         if self.op.conflicts_check:
             self._check_conflicts(network, group)
@@ -91,9 +93,12 @@ class LUNetworkConnect(_ConnectionUnit):
         pool = AddressPool(network)
         found = [
             f"{instance.name} (interface {index}, {nic.ip})"
-            for instance in self.config.instances() if instance.uuid in (self.guessed or ())
+            for instance in self.config.instances()
+            if instance.uuid in (self.guessed or ())
             for index, nic in enumerate(instance.nics)
-            if nic.ip is not None and nic.network != network.uuid and net.is_ipv4(nic.ip)
+            if nic.ip is not None
+            and nic.network != network.uuid
+            and net.is_ipv4(nic.ip)
             and nic.ip in pool
         ]
         if found:
@@ -101,7 +106,8 @@ class LUNetworkConnect(_ConnectionUnit):
                 f"instances of node group {group.name} have addresses of network {network.name}"
                 f" without being in it: {checks.listed(found)}. Use --no-conflicts-check to"
                 " connect it all the same.",
-                errors.ECODE_STATE)
+                errors.ECODE_STATE,
+            )
 
 
 @executes(OpNetworkDisconnect)
@@ -124,13 +130,15 @@ class LUNetworkDisconnect(_ConnectionUnit):
         if network.uuid not in group.networks:
             self.warn(
                 f"network {network.name} is not connected to node group {group.name}; nothing is"
-                " changed")
+                " changed"
+            )
             return ConnectionPlan(None)
         users = checks.users(self, network.uuid, group.uuid)
         if users:
             raise errors.OpPrereqError(
                 f"network {network.name} is used in node group {group.name} by instances"
-                f" {checks.listed(users)}", errors.ECODE_STATE)
-        networks = {
-            uuid: params for uuid, params in group.networks.items() if uuid != network.uuid}
+                f" {checks.listed(users)}",
+                errors.ECODE_STATE,
+            )
+        networks = {uuid: params for uuid, params in group.networks.items() if uuid != network.uuid}
         return ConnectionPlan(updated(group, networks=networks))

@@ -21,8 +21,14 @@ class LUNetworkSetParams(LogicalUnit):
 
     def expand_names(self) -> None:
         op = self.op
-        wishes = (op.gateway, op.network6, op.gateway6, op.mac_prefix, op.add_reserved_ips,
-                  op.remove_reserved_ips)
+        wishes = (
+            op.gateway,
+            op.network6,
+            op.gateway6,
+            op.mac_prefix,
+            op.add_reserved_ips,
+            op.remove_reserved_ips,
+        )
         if not any(wishes):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         twice = sorted(set(op.add_reserved_ips or ()) & set(op.remove_reserved_ips or ()))
@@ -64,8 +70,11 @@ class LUNetworkSetParams(LogicalUnit):
         gateway6 = op.gateway6 or network.gateway6
         checks.check_ipv6(network6, gateway6)
         return updated(
-            new, network6=network6, gateway6=gateway6,
-            mac_prefix=checks.mac_prefix(op.mac_prefix, network.mac_prefix))
+            new,
+            network6=network6,
+            gateway6=gateway6,
+            mac_prefix=checks.mac_prefix(op.mac_prefix, network.mac_prefix),
+        )
 
     def _with_gateway(self, network: Network) -> Network:
         gateway = self.op.gateway
@@ -81,7 +90,8 @@ class LUNetworkSetParams(LogicalUnit):
         if network.gateway is not None:
             pool = AddressPool(pool.released([network.gateway], external=True))
         return updated(
-            pool.taken([gateway], external=True), gateway=gateway, serial_no=network.serial_no)
+            pool.taken([gateway], external=True), gateway=gateway, serial_no=network.serial_no
+        )
 
     def _with_reserved(self, network: Network, quiet: bool) -> Network:
         pool = AddressPool(network)
@@ -91,7 +101,8 @@ class LUNetworkSetParams(LogicalUnit):
             elif pool.is_taken(address, external=False) and not quiet:
                 self.warn(
                     f"address {address} of network {network.name} belongs to an instance, which"
-                    " keeps it")
+                    " keeps it"
+                )
         return pool.taken(self.op.add_reserved_ips or (), external=True)
 
     def _with_released(self, network: Network, quiet: bool) -> Network:
@@ -102,7 +113,8 @@ class LUNetworkSetParams(LogicalUnit):
                 if not quiet:
                     self.warn(
                         f"address {address} of network {network.name} is its gateway and stays"
-                        " reserved")
+                        " reserved"
+                    )
             elif not pool.is_taken(address, external=True):
                 if not quiet:
                     self.warn(f"address {address} of network {network.name} is not reserved")

@@ -226,12 +226,19 @@ class LUNodeAdd(LogicalUnit):
         group = self.config.snapshot().nodegroups[node.group].name
         steps = []
         if plan.unprepared:
-            steps.append(f"before the job: prepare machine {node.name} ({node.primary_ip}), which"
-                         " does not answer yet: send it the cluster's credentials and start its"
-                         " node daemon; then check its version and its hypervisors")
-        steps.append(f"take node {node.name} with address {node.primary_ip} "
-                     + ("in again, neither offline nor drained" if plan.readd
-                        else f"into node group {group}"))
+            steps.append(
+                f"before the job: prepare machine {node.name} ({node.primary_ip}), which"
+                " does not answer yet: send it the cluster's credentials and start its"
+                " node daemon; then check its version and its hypervisors"
+            )
+        steps.append(
+            f"take node {node.name} with address {node.primary_ip} "
+            + (
+                "in again, neither offline nor drained"
+                if plan.readd
+                else f"into node group {group}"
+            )
+        )
         if node.master_candidate:
             steps.append(f"make node {node.name} a master candidate")
         if not plan.readd and self.config.cluster().modify_etc_hosts:

@@ -29,13 +29,19 @@ class LURestrictedCommand(LogicalUnit):
     def exec(self, plan: Sequence[str]) -> list[tuple[bool, str]]:
         # A node named twice is asked once and answers twice.
         answers = self.rpc.call_many(
-            RESTRICTED_COMMAND, list(dict.fromkeys(plan)), cmd=self.op.command)
+            RESTRICTED_COMMAND, list(dict.fromkeys(plan)), cmd=self.op.command
+        )
         rows: list[tuple[bool, str]] = []
         for uuid in plan:
             answer = answers[uuid]
             if answer.failure is None:
                 rows.append((True, answer.data))
             else:
-                rows.append((False, f"command {self.op.command!r} on node {answer.node_name!r}"
-                                    f" failed: {why(answer.failure)}"))
+                rows.append(
+                    (
+                        False,
+                        f"command {self.op.command!r} on node {answer.node_name!r}"
+                        f" failed: {why(answer.failure)}",
+                    )
+                )
         return rows

@@ -99,8 +99,12 @@ class LUNodeMigrate(_EmptyingUnit):
         if any(self._is_free(instance) for instance in instances):
             # It is asked by each of the jobs, so only its name is needed here.
             placement.choose_allocator(
-                self, op.iallocator, what=f"what runs on node {node.name}",
-                node_option="--target-node", node_given=target is not None)
+                self,
+                op.iallocator,
+                what=f"what runs on node {node.name}",
+                node_option="--target-node",
+                node_given=target is not None,
+            )
         self._lock(node, instances, target)
 
     def _is_free(self, instance: Instance) -> bool:
@@ -131,7 +135,9 @@ class LUNodeMigrate(_EmptyingUnit):
         if stuck:
             raise errors.OpPrereqError(
                 f"instances cannot be migrated away from node {self.node.name}:"
-                f" {', '.join(stuck)}. Nothing was moved.", errors.ECODE_STATE)
+                f" {', '.join(stuck)}. Nothing was moved.",
+                errors.ECODE_STATE,
+            )
         return instances
 
     def exec(self, plan: list[Instance]) -> ResultWithJobs:
@@ -140,14 +146,20 @@ class LUNodeMigrate(_EmptyingUnit):
         jobs: list[list[OpCode]] = []
         for instance in plan:
             free = self._is_free(instance)
-            jobs.append([
-                OpInstanceMigrate(
-                    instance_name=instance.name, mode=op.mode, live=op.live, cleanup=False,
-                    target_node=target if free else None,
-                    iallocator=op.iallocator if free else None, ignore_ipolicy=op.ignore_ipolicy,
-                    allow_runtime_changes=op.allow_runtime_changes,
-                )
-            ])
+            jobs.append(
+                [
+                    OpInstanceMigrate(
+                        instance_name=instance.name,
+                        mode=op.mode,
+                        live=op.live,
+                        cleanup=False,
+                        target_node=target if free else None,
+                        iallocator=op.iallocator if free else None,
+                        ignore_ipolicy=op.ignore_ipolicy,
+                        allow_runtime_changes=op.allow_runtime_changes,
+                    )
+                ]
+            )
         return ResultWithJobs(jobs)
 
 
@@ -165,8 +177,12 @@ class LUNodeEvacuate(_EmptyingUnit):
         self.allocator: str | None = None
         if instances or (op.iallocator and target is not None):
             self.allocator = placement.choose_allocator(
-                self, op.iallocator, what=f"what is on node {node.name}",
-                node_option="--new-secondary", node_given=target is not None)
+                self,
+                op.iallocator,
+                what=f"what is on node {node.name}",
+                node_option="--new-secondary",
+                node_given=target is not None,
+            )
         self._lock(node, instances, target)
 
     def _wanted(self, node: Node) -> list[Instance]:
@@ -204,8 +220,9 @@ class LUNodeEvacuate(_EmptyingUnit):
 
     def _refusal(self, stuck: Sequence[str]) -> errors.OpPrereqError:
         return errors.OpPrereqError(
-            f"instances cannot leave node {self.node.name}: {', '.join(stuck)}. Nothing was"
-            " moved.", errors.ECODE_STATE)
+            f"instances cannot leave node {self.node.name}: {', '.join(stuck)}. Nothing was moved.",
+            errors.ECODE_STATE,
+        )
 
     def _why_not(self, instance: Instance) -> str | None:
         """Why an instance can go nowhere, if so."""
@@ -216,8 +233,10 @@ class LUNodeEvacuate(_EmptyingUnit):
             instance.admin_state == prereq.ADMIN_OFFLINE
         ):
             return "it is marked offline"
-        if self.target is not None and template in disk_c.INT_MIRRORED and (
-            self.target.uuid in self.config.instance_nodes(instance)
+        if (
+            self.target is not None
+            and template in disk_c.INT_MIRRORED
+            and (self.target.uuid in self.config.instance_nodes(instance))
         ):
             if self.op.mode == node_c.EVAC_PRIMARY:
                 return None
@@ -240,17 +259,22 @@ class LUNodeEvacuate(_EmptyingUnit):
             self.info(f"instance {instance.name} will get node {target.name} as its secondary")
             job.append(
                 OpInstanceReplaceDisks(
-                    instance_name=instance.name, mode=disk_c.REPLACE_NEW_SECONDARY, disks=[],
-                    remote_node=target.name, early_release=self.op.early_release,
+                    instance_name=instance.name,
+                    mode=disk_c.REPLACE_NEW_SECONDARY,
+                    disks=[],
+                    remote_node=target.name,
+                    early_release=self.op.early_release,
                 )
             )
         return job
 
     def _migrate(self, instance: Instance, target: Node | None) -> OpCode:
         return OpInstanceMigrate(
-            instance_name=instance.name, target_node=None if target is None else target.name,
+            instance_name=instance.name,
+            target_node=None if target is None else target.name,
             # Who does not run, or whose node is dead, is failed over.
-            allow_failover=True, allow_runtime_changes=True,
+            allow_failover=True,
+            allow_runtime_changes=True,
         )
 
     # -- with an allocator -----------------------------------------------------
@@ -263,20 +287,26 @@ class LUNodeEvacuate(_EmptyingUnit):
         assert self.allocator is not None
         config = self.config.snapshot()
         request = allocator.NodeEvacuate(
-            tuple(instance.uuid for instance in instances), self.op.mode,
-            ignore_soft_errors=bool(self.op.ignore_soft_errors))
+            tuple(instance.uuid for instance in instances),
+            self.op.mode,
+            ignore_soft_errors=bool(self.op.ignore_soft_errors),
+        )
         moves = placement.ask_allocator(self, self.allocator, config, request)
         if moves.failed:
             stuck = [f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed]
             raise errors.OpPrereqError(
                 f"instance allocator {self.allocator} cannot move instances away from node"
-                f" {self.node.name}: {', '.join(stuck)}. Nothing was moved.", errors.ECODE_NORES)
+                f" {self.node.name}: {', '.join(stuck)}. Nothing was moved.",
+                errors.ECODE_NORES,
+            )
         moved = {name for name, _group, _nodes in moves.moved}
         left = [instance.name for instance in instances if instance.name not in moved]
         if left:
             raise errors.OpPrereqError(
                 f"instance allocator {self.allocator} says nothing about instance"
-                f" {', '.join(left)}. Nothing was moved.", errors.ECODE_ENVIRON)
+                f" {', '.join(left)}. Nothing was moved.",
+                errors.ECODE_ENVIRON,
+            )
         for name, _group, nodes in moves.moved:
             self.info(f"instance {name} will be on node {', '.join(nodes)}")
         jobs = [list(job) for job in moves.jobs]

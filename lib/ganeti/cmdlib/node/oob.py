@@ -45,17 +45,22 @@ def parse_answer(command: str, text: str) -> Any:
         if not isinstance(data, list) or not all(_is_health(row) for row in data):
             raise errors.ParseError(
                 f"expected rows of item and status ({', '.join(HEALTH_STATUSES)}), found"
-                f" {text.strip()!r:.200}")
+                f" {text.strip()!r:.200}"
+            )
     elif not isinstance(data, dict) or not isinstance(data.get(POWERED), bool):
         raise errors.ParseError(
-            f"expected an object that says whether the node is powered, found"
-            f" {text.strip()!r:.200}")
+            f"expected an object that says whether the node is powered, found {text.strip()!r:.200}"
+        )
     return data
 
 
 def _is_health(row: Any) -> bool:
-    return (isinstance(row, list) and len(row) == 2 and isinstance(row[0], str)
-            and row[1] in HEALTH_STATUSES)
+    return (
+        isinstance(row, list)
+        and len(row) == 2
+        and isinstance(row[0], str)
+        and row[1] in HEALTH_STATUSES
+    )
 
 
 @executes(OpOobCommand)
@@ -79,8 +84,8 @@ class LUOobCommand(LogicalUnit):
         master = self.config.master_node()
         if op.power_delay < 0 or op.timeout < 1:
             raise errors.OpPrereqError(
-                "a delay cannot be below zero, a timeout not below one second",
-                errors.ECODE_INVAL)
+                "a delay cannot be below zero, a timeout not below one second", errors.ECODE_INVAL
+            )
         if op.command in _DANGEROUS and master.uuid in self.node_uuids:
             if op.node_names:
                 raise errors.OpPrereqError(
@@ -88,7 +93,8 @@ class LUOobCommand(LogicalUnit):
                     " would end with it."
                     f" Run '{self._helper(master) or 'the helper'} {op.command} {master.name}'"
                     " by hand, or move the master role first.",
-                    errors.ECODE_INVAL)
+                    errors.ECODE_INVAL,
+                )
             nodes = [node for node in nodes if node.uuid != master.uuid]
         if op.command == POWER_OFF and not op.ignore_status:
             online = [node.name for node in nodes if not node.offline]
@@ -96,14 +102,16 @@ class LUOobCommand(LogicalUnit):
                 raise errors.OpPrereqError(
                     f"nodes {', '.join(online)} are not marked offline, so they cannot be switched"
                     " off. Mark them, or use --ignore-status.",
-                    errors.ECODE_STATE)
+                    errors.ECODE_STATE,
+                )
         if op.node_names:
             without = [node.name for node in nodes if not self._helper(node)]
             if without and op.command not in (HEALTH, POWER_STATUS):
                 raise errors.OpPrereqError(
                     f"nodes {', '.join(without)} have no out-of-band helper program. Set the node"
                     " parameter oob_program.",
-                    errors.ECODE_STATE)
+                    errors.ECODE_STATE,
+                )
         return nodes
 
     def _helper(self, node: Node) -> str:
@@ -127,8 +135,8 @@ class LUOobCommand(LogicalUnit):
                 answer = self._ask(node, program)
             except (errors.RpcError, errors.ParseError) as err:
                 self.warn(
-                    f"out-of-band command {self.op.command} failed for node {node.name}:"
-                    f" {why(err)}")
+                    f"out-of-band command {self.op.command} failed for node {node.name}: {why(err)}"
+                )
                 rows.append([name, (query_c.RS_NODATA, None)])
                 continue
             self._take_in(node, answer)
@@ -137,8 +145,13 @@ class LUOobCommand(LogicalUnit):
 
     def _ask(self, node: Node, program: str) -> Any:
         text = self.rpc.call(
-            RUN_OOB, self.config.master_node().uuid, oob_program=program, command=self.op.command,
-            remote_node=node.name, timeout_s=self.op.timeout).payload()
+            RUN_OOB,
+            self.config.master_node().uuid,
+            oob_program=program,
+            command=self.op.command,
+            remote_node=node.name,
+            timeout_s=self.op.timeout,
+        ).payload()
         return parse_answer(self.op.command, text)
 
     def _take_in(self, node: Node, answer: Any) -> None:
@@ -152,7 +165,8 @@ class LUOobCommand(LogicalUnit):
             if answer[POWERED] != node.powered:
                 is_on, should = ("on", "off") if answer[POWERED] else ("off", "on")
                 self.warn(
-                    f"node {node.name} is switched {is_on}, but the configuration says {should}")
+                    f"node {node.name} is switched {is_on}, but the configuration says {should}"
+                )
         elif command in (POWER_ON, POWER_OFF):
             powered = command == POWER_ON
             fresh = self.config.node(node.uuid)

@@ -30,7 +30,9 @@ class LUNodePowercycle(LogicalUnit):
         cluster = self.config.cluster()
         name = cluster.primary_hypervisor
         answer = self.rpc.call(
-            NODE_POWERCYCLE, plan.uuid, hypervisor=name,
+            NODE_POWERCYCLE,
+            plan.uuid,
+            hypervisor=name,
             hvparams=dict(cluster.hvparams.get(name, {})),
         )
         if answer.failure is not None:

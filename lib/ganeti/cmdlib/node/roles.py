@@ -114,9 +114,7 @@ def role_of(node: Node, master_uuid: str) -> Role:
     return Role.CANDIDATE if node.master_candidate else Role.REGULAR
 
 
-def wanted_role(
-    name: str, present: Role, wish: Wish, *, master_capable: bool, room: bool
-) -> Role:
+def wanted_role(name: str, present: Role, wish: Wish, *, master_capable: bool, room: bool) -> Role:
     """The role which a node takes when a user asks for these flags.
 
     Setting a flag asks for its role; clearing the flag of the present role asks for a regular

@@ -82,9 +82,7 @@ class LUNodeSetParams(LogicalUnit):
         node = self.config.node(self.node.uuid)
         master_capable = _either(self.op.master_capable, node.master_capable)
         present = roles.role_of(node, data.cluster.master_node)
-        room = (
-            candidates.present_count(data, [node.uuid]) < data.cluster.candidate_pool_size
-        )
+        room = candidates.present_count(data, [node.uuid]) < data.cluster.candidate_pool_size
         role = roles.wanted_role(
             node.name, present, self.wish, master_capable=master_capable, room=room
         )
@@ -207,9 +205,7 @@ class LUNodeSetParams(LogicalUnit):
                 errors.ECODE_STATE,
             )
 
-    def _plan(
-        self, node: Node, present: Role, role: Role, transition: roles.Transition
-    ) -> SetPlan:
+    def _plan(self, node: Node, present: Role, role: Role, transition: roles.Transition) -> SetPlan:
         op = self.op
         values: dict[str, Any] = {}
         changes: list[tuple[str, str]] = []
@@ -237,8 +233,7 @@ class LUNodeSetParams(LogicalUnit):
             values["hv_state_static"] = merged_hv_state(node.hv_state_static, op.hv_state)
             changes.append(("hv_state", str(values["hv_state_static"])))
         if op.disk_state:
-            values["disk_state_static"] = merged_disk_state(
-                node.disk_state_static, op.disk_state)
+            values["disk_state_static"] = merged_disk_state(node.disk_state_static, op.disk_state)
             changes.append(("disk_state", str(values["disk_state_static"])))
         return SetPlan(node, updated(node, **values), transition, changes)
 
@@ -257,8 +252,12 @@ class LUNodeSetParams(LogicalUnit):
             candidates.give_up(self, new)
         if plan.transition.leaves and self.op.auto_promote:
             candidates.fill_pool(self, without=[new.uuid])
-        if (plan.transition.leaves or plan.transition.enlists or new.offline != plan.old.offline
-                or new.ndparams != plan.old.ndparams):
+        if (
+            plan.transition.leaves
+            or plan.transition.enlists
+            or new.offline != plan.old.offline
+            or new.ndparams != plan.old.ndparams
+        ):
             ssh_keys.distribute(self)
         if new.offline and not plan.old.offline:
             names = [instance.name for instance in self.config.node_instances(new.uuid)[0]]

@@ -28,7 +28,11 @@ NODE, TYPE, NAME = "node", "type", "name"
 STORAGE_FIELDS = ("allocatable", "free", NAME, NODE, "size", TYPE, "used")
 VOLUME_FIELDS = ("instance", NAME, NODE, "phys", "size", "vg")
 REPORTED_TYPES = (
-    disk_c.ST_SHARED_FILE, disk_c.ST_FILE, disk_c.ST_LVM_PV, disk_c.ST_LVM_VG, disk_c.ST_GLUSTER,
+    disk_c.ST_SHARED_FILE,
+    disk_c.ST_FILE,
+    disk_c.ST_LVM_PV,
+    disk_c.ST_LVM_VG,
+    disk_c.ST_GLUSTER,
 )
 FIX_CONSISTENCY = "fix-consistency"
 MODIFIABLE = {disk_c.ST_LVM_PV: frozenset(("allocatable",))}
@@ -92,8 +96,10 @@ class LUNodeQueryStorage(_QueryUnit):
     def check_prereq(self) -> str:
         wanted = self.op.storage_type
         if wanted is None:
-            enabled = [disk_c.STORAGE_TYPE_OF[template]
-                       for template in self.config.cluster().enabled_disk_templates]
+            enabled = [
+                disk_c.STORAGE_TYPE_OF[template]
+                for template in self.config.cluster().enabled_disk_templates
+            ]
             # The first that says something about nodes; disks may be on none of them.
             wanted = next((kind for kind in enabled if kind in REPORTED_TYPES), enabled[0])
         if wanted not in REPORTED_TYPES:
@@ -170,8 +176,11 @@ class LUNodeQueryvols(_QueryUnit):
                     # A snapshot belongs to whoever has the volume.
                     owner = owners.get((node.uuid, parts[0]))
                 values = {
-                    NODE: node.name, "phys": volume["dev"], "vg": volume["vg"],
-                    NAME: volume["name"], "size": volume["size"],
+                    NODE: node.name,
+                    "phys": volume["dev"],
+                    "vg": volume["vg"],
+                    NAME: volume["name"],
+                    "size": volume["size"],
                     "instance": owner or "-",
                 }
                 rows.append([values[field] for field in self.op.output_fields])
@@ -203,8 +212,11 @@ class LUNodeModifyStorage(LogicalUnit):
     def exec(self, plan: Any) -> None:
         op = self.op
         answer = self.rpc.call(
-            STORAGE_MODIFY, self.node.uuid, su_name=op.storage_type,
-            su_args=storage_arguments(self, op.storage_type), name=op.name,
+            STORAGE_MODIFY,
+            self.node.uuid,
+            su_name=op.storage_type,
+            su_args=storage_arguments(self, op.storage_type),
+            name=op.name,
             changes=dict(op.changes),
         )
         if answer.failure is not None:
@@ -262,8 +274,12 @@ class LURepairNodeStorage(LogicalUnit):
         op = self.op
         self.feedback(f"Repairing storage unit {op.name} on node {self.node.name} ...")
         answer = self.rpc.call(
-            STORAGE_EXECUTE, self.node.uuid, su_name=op.storage_type,
-            su_args=storage_arguments(self, op.storage_type), name=op.name, op=FIX_CONSISTENCY,
+            STORAGE_EXECUTE,
+            self.node.uuid,
+            su_name=op.storage_type,
+            su_args=storage_arguments(self, op.storage_type),
+            name=op.name,
+            op=FIX_CONSISTENCY,
         )
         if answer.failure is not None:
             raise errors.OpExecError(

@@ -122,8 +122,11 @@ def _merge(
                 [list(pair) for pair in found.parameters],
                 list(found.api_versions),
                 found.trusted,
-                *([found.os_version, list(found.hypervisors)]
-                  if found.os_version or found.hypervisors else ()),
+                *(
+                    [found.os_version, list(found.hypervisors)]
+                    if found.os_version or found.hypervisors
+                    else ()
+                ),
             ]
             for found in per_node.get(uuid, [])
         ]

@@ -56,8 +56,9 @@ def fresh(config: Config, kind: str, obj: Any) -> Any:
     return config.cluster() if kind == tags_c.CLUSTER else find(config, kind, obj.uuid)
 
 
-def change(config: Config, kind: str, obj: Any, *, add: Collection[str] = (),
-           remove: Collection[str] = ()) -> None:
+def change(
+    config: Config, kind: str, obj: Any, *, add: Collection[str] = (), remove: Collection[str] = ()
+) -> None:
     """Add and remove tags of an object whose lock is held; of the cluster, which has no lock."""
     if kind == tags_c.CLUSTER:
         # Other jobs may do the same at this moment: what counts is the state inside.

@@ -12,7 +12,11 @@ from ganeti.opcodes.test import OpTestJqueue
 
 # Published words: where the job is, and what precedes a message.
 AT_EXPAND_NAMES, AT_EXEC, AT_MESSAGE, AT_FIRST_MESSAGE = (
-    "expandnames", "exec", "logmsg", "startmsg")
+    "expandnames",
+    "exec",
+    "logmsg",
+    "startmsg",
+)
 PREFIX = "TESTMSG="
 
 _CONNECT_S = 60.0
@@ -55,7 +59,9 @@ class LUTestJqueue(LogicalUnit):
             visitor = place.arrived(_CONNECT_S, callbacks.check_cancel)
             if visitor is None:
                 raise errors.OpExecError(
-                    f"no client connected within {_CONNECT_S:g} s while the job was at {where}")
+                    f"no client connected within {_CONNECT_S:g} s while the job was at {where}"
+                )
             if not place.left(visitor, _STAY_S, callbacks.check_cancel):
                 raise errors.OpExecError(
-                    f"the client did not go within {_STAY_S:g} s while the job was at {where}")
+                    f"the client did not go within {_STAY_S:g} s while the job was at {where}"
+                )

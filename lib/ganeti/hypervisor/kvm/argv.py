@@ -38,8 +38,9 @@ class Ovmf(NamedTuple):
     variables_size: int  # bytes
 
 
-def special_disk(disks: Sequence[RuntimeDisk], hvparams: Mapping[str, Any],
-                 name: str) -> RuntimeDisk | None:
+def special_disk(
+    disks: Sequence[RuntimeDisk], hvparams: Mapping[str, Any], name: str
+) -> RuntimeDisk | None:
     """The disk that belongs to the firmware when the parameters say so, else None.
 
     :param name: :data:`~ganeti.constants.hv.KVM_UEFI_DISK` or ``KVM_TPM_DISK``.
@@ -58,19 +59,39 @@ def _firmware(runtime: Runtime, layout: Layout, host: HostSide) -> list[str]:
     argv: list[str] = []
     variables = special_disk(runtime.disks, runtime.hvparams, hv.KVM_UEFI_DISK)
     if variables is not None and host.ovmf is not None:
-        code = [("driver", "raw"), ("node-name", "uefi-code"), ("read-only", "on"),
-                ("file.driver", "file"), ("file.filename", host.ovmf.code)]
+        code = [
+            ("driver", "raw"),
+            ("node-name", "uefi-code"),
+            ("read-only", "on"),
+            ("file.driver", "file"),
+            ("file.filename", host.ovmf.code),
+        ]
         is_block = host.block_devices[runtime.disks.index(variables)]
-        node = [("driver", "raw"), ("node-name", variables.hvinfo["id"]), ("offset", 0),
-                # The disk is larger; the firmware looks for its variables right below its code.
-                ("size", host.ovmf.variables_size),
-                *devices.file_options(variables, runtime.hvparams, is_block=is_block)]
-        argv += ["-blockdev", devices.join(code), "-blockdev", devices.join(node),
-                 "-machine", f"pflash0=uefi-code,pflash1={variables.hvinfo['id']}"]
+        node = [
+            ("driver", "raw"),
+            ("node-name", variables.hvinfo["id"]),
+            ("offset", 0),
+            # The disk is larger; the firmware looks for its variables right below its code.
+            ("size", host.ovmf.variables_size),
+            *devices.file_options(variables, runtime.hvparams, is_block=is_block),
+        ]
+        argv += [
+            "-blockdev",
+            devices.join(code),
+            "-blockdev",
+            devices.join(node),
+            "-machine",
+            f"pflash0=uefi-code,pflash1={variables.hvinfo['id']}",
+        ]
     if special_disk(runtime.disks, runtime.hvparams, hv.KVM_TPM_DISK) is not None:
-        argv += ["-chardev", f"socket,id=tpm0,path={devices.escape(layout.tpm_socket)}",
-                 "-tpmdev", "emulator,id=tpm0,chardev=tpm0", "-device", _TPM_CARDS[
-                     runtime.hvparams["tpm_version"]] + ",tpmdev=tpm0"]
+        argv += [
+            "-chardev",
+            f"socket,id=tpm0,path={devices.escape(layout.tpm_socket)}",
+            "-tpmdev",
+            "emulator,id=tpm0,chardev=tpm0",
+            "-device",
+            _TPM_CARDS[runtime.hvparams["tpm_version"]] + ",tpmdev=tpm0",
+        ]
     return argv
 
 
@@ -89,13 +110,17 @@ def machine_type(hvparams: Mapping[str, Any], facts: QemuFacts) -> str:
 
 def _smp(vcpus: int, hvparams: Mapping[str, Any]) -> str:
     words = [str(vcpus)]
-    words += [f"{key}={hvparams[f'cpu_{key}']}" for key in ("cores", "threads", "sockets")
-              if hvparams.get(f"cpu_{key}")]
+    words += [
+        f"{key}={hvparams[f'cpu_{key}']}"
+        for key in ("cores", "threads", "sockets")
+        if hvparams.get(f"cpu_{key}")
+    ]
     return ",".join(words)
 
 
-def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts, *,
-              console_log: bool) -> list[str]:
+def base_argv(
+    instance: FilledInstance, layout: Layout, facts: QemuFacts, *, console_log: bool
+) -> list[str]:
     """The command line without disks, NICs and control over QMP.
 
     :param console_log: let QEMU write what the guest prints on its serial console to a file.
@@ -105,10 +130,17 @@ def base_argv(instance: FilledInstance, layout: Layout, facts: QemuFacts, *,
     name = instance.name
     if facts.version[0] < 11:
         name += ",debug-threads=on"
-    argv = [facts.program, "-name", name,
-            "-m", str(instance.beparams["maxmem"]),
-            "-smp", _smp(instance.beparams["vcpus"], hvp),
-            "-pidfile", layout.pid_file]
+    argv = [
+        facts.program,
+        "-name",
+        name,
+        "-m",
+        str(instance.beparams["maxmem"]),
+        "-smp",
+        _smp(instance.beparams["vcpus"], hvp),
+        "-pidfile",
+        layout.pid_file,
+    ]
     if hvp["disk_type"] in buses.SCSI_TYPES or hvp.get("cdrom_disk_type") in buses.SCSI_TYPES:
         argv += ["-device", f"{hvp['scsi_controller_type']},id=scsi"]
     argv += ["-device", "virtio-balloon", "-daemonize", "-D", layout.log_file]
@@ -158,8 +190,9 @@ def with_spice_address(words: Sequence[str], address: str) -> list[str]:
     """The same command line with another address for SPICE."""
     result = list(words)
     place = result.index("-spice") + 1
-    result[place] = re.sub(r"^addr=([^,]|,,)*", lambda found: f"addr={devices.escape(address)}",
-                           result[place])
+    result[place] = re.sub(
+        r"^addr=([^,]|,,)*", lambda found: f"addr={devices.escape(address)}", result[place]
+    )
     return result
 
 
@@ -180,23 +213,43 @@ def _removable_media(hvp: Mapping[str, Any], boot: str) -> list[str]:
         if not image:
             continue
         node_name = f"cdrom{number}"
-        node = [("driver", "raw"), ("cache.direct", "off"), ("cache.no-flush", "on"),
-                ("read-only", "on"), ("node-name", node_name)]
+        node = [
+            ("driver", "raw"),
+            ("cache.direct", "off"),
+            ("cache.no-flush", "on"),
+            ("read-only", "on"),
+            ("node-name", node_name),
+        ]
         scheme = image.partition("://")[0] if "://" in image else "file"
-        node += [("file.driver", scheme),
-                 ("file.filename" if scheme == "file" else "file.url", image)]
+        node += [
+            ("file.driver", scheme),
+            ("file.filename" if scheme == "file" else "file.url", image),
+        ]
         disk_type = buses.cdrom_type(hvp)
         device: list[tuple[str, Any]] = [("drive", node_name)]
         if disk_type in buses.CDROM_SCSI_TYPES:
-            device = [("bus", "scsi.0"), ("channel", 0),
-                      ("scsi-id", buses.CDROM_SCSI_IDS[number - 1]), ("lun", 0), *device]
+            device = [
+                ("bus", "scsi.0"),
+                ("channel", 0),
+                ("scsi-id", buses.CDROM_SCSI_IDS[number - 1]),
+                ("lun", 0),
+                *device,
+            ]
         if number == 1 and boot == "cdrom":
             device.append(("bootindex", 1))
-        argv += ["-blockdev", devices.join(node),
-                 "-device", f"{_CDROM_DRIVERS.get(disk_type, 'ide-cd')},{devices.join(device)}"]
+        argv += [
+            "-blockdev",
+            devices.join(node),
+            "-device",
+            f"{_CDROM_DRIVERS.get(disk_type, 'ide-cd')},{devices.join(device)}",
+        ]
     if hvp.get("floppy_image_path"):
-        node = [("driver", "raw"), ("node-name", "floppy1"), ("file.driver", "file"),
-                ("file.filename", hvp["floppy_image_path"])]
+        node = [
+            ("driver", "raw"),
+            ("node-name", "floppy1"),
+            ("file.driver", "file"),
+            ("file.filename", hvp["floppy_image_path"]),
+        ]
         argv += ["-blockdev", devices.join(node), "-device", "floppy,drive=floppy1"]
         if boot == "floppy":
             # The order is a matter of the controller, which is part of the machine.
@@ -226,8 +279,14 @@ def _serial(hvp: Mapping[str, Any], layout: Layout, console_log: bool) -> list[s
     path = layout.socket("serial")
     if not console_log:
         return ["-serial", f"unix:{path},server,nowait"]
-    chardev = [("id", "serial0"), ("path", path), ("server", "on"), ("wait", "off"),
-               ("logfile", layout.console_log_file), ("logappend", "on")]
+    chardev = [
+        ("id", "serial0"),
+        ("path", path),
+        ("server", "on"),
+        ("wait", "off"),
+        ("logfile", layout.console_log_file),
+        ("logappend", "on"),
+    ]
     return ["-chardev", f"socket,{devices.join(chardev)}", "-serial", "chardev:serial0"]
 
 
@@ -257,9 +316,14 @@ def _other_hardware(instance: FilledInstance, layout: Layout) -> list[str]:
     argv += ["-uuid", instance.uuid]
     if hvp.get("use_guest_agent"):
         path = devices.escape(layout.socket("qga"))
-        argv += ["-chardev", f"socket,path={path},server=on,wait=off,id=qga0",
-                 "-device", "virtio-serial,id=qga0",
-                 "-device", "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0"]
+        argv += [
+            "-chardev",
+            f"socket,path={path},server=on,wait=off,id=qga0",
+            "-device",
+            "virtio-serial,id=qga0",
+            "-device",
+            "virtserialport,chardev=qga0,name=org.qemu.guest_agent.0",
+        ]
     return argv
 
 
@@ -286,21 +350,35 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
     if not runtime.nics:
         argv += ["-net", "none"]
     for number, (nic, tap) in enumerate(zip(runtime.nics, host.taps, strict=True)):
-        argv += devices.nic_argv(nic, hvp, tap, bootable=boot == "network" and number == 0,
-                         vhost_works=host.vhost_works, forward=host.forward)
+        argv += devices.nic_argv(
+            nic,
+            hvp,
+            tap,
+            bootable=boot == "network" and number == 0,
+            vhost_works=host.vhost_works,
+            forward=host.forward,
+        )
     if host.incoming is not None:
         argv += ["-incoming", migration_uri(*host.incoming)]
-    argv += ["-qmp", f"unix:{layout.socket('qmp')},server,nowait",
-             "-qmp", f"unix:{layout.socket('kvmd')},server,nowait"]
+    argv += [
+        "-qmp",
+        f"unix:{layout.socket('qmp')},server,nowait",
+        "-qmp",
+        f"unix:{layout.socket('kvmd')},server,nowait",
+    ]
     argv += _firmware(runtime, layout, host)
-    special = [special_disk(runtime.disks, hvp, name)
-               for name in firmware_disks(hv.KVM, hvp)]
+    special = [special_disk(runtime.disks, hvp, name) for name in firmware_disks(hv.KVM, hvp)]
     bootable = boot == "disk"
     for number, disk in enumerate(runtime.disks):
         if disk in special:
             continue
-        argv += devices.disk_argv(disk, hvp, is_block=host.block_devices[number], bootable=bootable,
-                          direct_works=host.direct_works[number])
+        argv += devices.disk_argv(
+            disk,
+            hvp,
+            is_block=host.block_devices[number],
+            bootable=bootable,
+            direct_works=host.direct_works[number],
+        )
         bootable = False
     argv.append("-S")
     return argv + _confinement(facts, host)
@@ -309,10 +387,12 @@ def full_argv(runtime: Runtime, layout: Layout, facts: QemuFacts, host: HostSide
 def _confinement(facts: QemuFacts, host: HostSide) -> list[str]:
     if "run-with" in facts.options and facts.version >= (9, 0, 0):
         words = ([f"user={host.run_as}"] if host.run_as else []) + (
-            [f"chroot={devices.escape(host.chroot)}"] if host.chroot else [])
+            [f"chroot={devices.escape(host.chroot)}"] if host.chroot else []
+        )
         return ["-run-with", ",".join(words)] if words else []
     return (["-runas", host.run_as] if host.run_as else []) + (
-        ["-chroot", host.chroot] if host.chroot else [])
+        ["-chroot", host.chroot] if host.chroot else []
+    )
 
 
 def migration_uri(address: str, port: int) -> str:
@@ -336,7 +416,8 @@ def shorten_sockets(argv: Sequence[str], control_dir: str) -> list[str]:
                 if len(name.encode()) > SOCKET_PATH_MAX_BYTES:
                     raise errors.HypervisorError(
                         f"socket name {name} is longer than {SOCKET_PATH_MAX_BYTES} bytes. "
-                        "The instance needs a shorter name.")
+                        "The instance needs a shorter name."
+                    )
                 word = prefix + rest
         result.append(word)
     return result

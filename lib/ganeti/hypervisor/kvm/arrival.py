@@ -23,8 +23,10 @@ def wait_arrived(control: Qmp, instance_name: str) -> None:
     :raises HypervisorError: it does not arrive.
     """
     _wait_until(
-        lambda: control.execute("query-status").get("status") != "inmigrate", ARRIVAL_TIMEOUT_S,
-        f"instance {instance_name} was sent, but has not arrived on this node")
+        lambda: control.execute("query-status").get("status") != "inmigrate",
+        ARRIVAL_TIMEOUT_S,
+        f"instance {instance_name} was sent, but has not arrived on this node",
+    )
 
 
 def wait_cancelled(control: Qmp, instance_name: str) -> None:
@@ -35,10 +37,13 @@ def wait_cancelled(control: Qmp, instance_name: str) -> None:
     :raises HypervisorError: it goes on sending.
     """
     _wait_until(
-        lambda: (control.execute("query-migrate").get("status") != "cancelling"
-                 and control.execute("query-status").get("status") != "finish-migrate"),
+        lambda: (
+            control.execute("query-migrate").get("status") != "cancelling"
+            and control.execute("query-status").get("status") != "finish-migrate"
+        ),
         CANCEL_TIMEOUT_S,
-        f"the migration of instance {instance_name} does not end, although it was cancelled,")
+        f"the migration of instance {instance_name} does not end, although it was cancelled,",
+    )
 
 
 def _wait_until(over: Callable[[], bool], timeout_s: float, failure: str) -> None:

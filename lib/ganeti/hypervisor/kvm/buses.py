@@ -48,8 +48,9 @@ def hotplug_ports(machine: str, reserved: int) -> list[tuple[str, str]]:
     """
     if not is_q35(machine) or reserved < 2:
         return []
-    return [(f"hotplug{number}", f"{reserved - 1:#x}.{number:x}")
-            for number in range(HOTPLUG_PORTS)]
+    return [
+        (f"hotplug{number}", f"{reserved - 1:#x}.{number:x}") for number in range(HOTPLUG_PORTS)
+    ]
 
 
 class Bus:
@@ -60,8 +61,9 @@ class Bus:
     :param scsi: addresses for SCSI disks.
     """
 
-    def __init__(self, machine: str, reserved: int, *, scsi: Sequence[int] = range(SCSI_SLOTS)
-                 ) -> None:
+    def __init__(
+        self, machine: str, reserved: int, *, scsi: Sequence[int] = range(SCSI_SLOTS)
+    ) -> None:
         # A q35 machine calls its root bus otherwise, and can only change what is behind a port.
         self._ports_free = [port for port, _ in hotplug_ports(machine, reserved)]
         self.pci_name = "pcie.0" if is_q35(machine) else "pci.0"
@@ -89,11 +91,13 @@ class Bus:
         if self._running and self.pci_name == "pcie.0":
             if not self._ports_free:
                 raise errors.HypervisorError(
-                    "the guest has no free PCI Express port. A restart gives all devices slots.")
+                    "the guest has no free PCI Express port. A restart gives all devices slots."
+                )
             return {"bus": self._ports_free.pop(0), "addr": "0x0"}
         if not self._pci_free:
             raise errors.HypervisorError(
-                "the guest has no free PCI slot. A smaller kvm_pci_reservations makes more room.")
+                "the guest has no free PCI slot. A smaller kvm_pci_reservations makes more room."
+            )
         return {"bus": self.pci_name, "addr": hex(self._pci_free.pop(0))}
 
     def scsi(self) -> dict[str, Any]:
@@ -110,11 +114,16 @@ def bus_of(machine: str, hvparams: Mapping[str, Any]) -> Bus:
     """The bus of a guest, without any device yet."""
     small = hvparams.get("scsi_controller_type") in _SMALL_SCSI_CONTROLLERS
     drives = [number for number, _ in enumerate(CDROMS) if hvparams.get(CDROMS[number])]
-    taken = {CDROM_SCSI_IDS[number] for number in drives
-             if cdrom_type(hvparams) in CDROM_SCSI_TYPES}
-    return Bus(machine, int(hvparams.get("kvm_pci_reservations") or 0),
-               scsi=[slot for slot in range(_SMALL_SCSI_SLOTS if small else SCSI_SLOTS)
-                     if slot not in taken])
+    taken = {
+        CDROM_SCSI_IDS[number] for number in drives if cdrom_type(hvparams) in CDROM_SCSI_TYPES
+    }
+    return Bus(
+        machine,
+        int(hvparams.get("kvm_pci_reservations") or 0),
+        scsi=[
+            slot for slot in range(_SMALL_SCSI_SLOTS if small else SCSI_SLOTS) if slot not in taken
+        ],
+    )
 
 
 def cdrom_type(hvparams: Mapping[str, Any]) -> str:
@@ -129,7 +138,8 @@ def disk_hvinfo(disk: Disk, hvparams: Mapping[str, Any], bus: Bus) -> dict[str, 
     disk_type = hvparams["disk_type"]
     if disk_type in UNSUPPORTED_DISK_TYPES:
         raise errors.HypervisorError(
-            f"disk type {disk_type} is no disk of a machine that guests run on here")
+            f"disk type {disk_type} is no disk of a machine that guests run on here"
+        )
     info = {"driver": _DISK_DRIVERS.get(disk_type, disk_type), "id": device_id("disk", disk.uuid)}
     if disk_type in SCSI_TYPES:
         return info | bus.scsi()

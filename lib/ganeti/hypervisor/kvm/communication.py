@@ -53,16 +53,25 @@ def qemu_network(nic: Mapping[str, Any], forward: str) -> list[tuple[str, str]]:
         guest = ipaddress.IPv4Address(str(nic.get("ip")))
     except ValueError:
         raise errors.HypervisorError(
-            f"the communication interface {nic.get('name')} has no IPv4 address") from None
+            f"the communication interface {nic.get('name')} has no IPv4 address"
+        ) from None
     network = ipaddress.IPv4Network(const.NETWORK)
     # QEMU wants addresses for itself, which nobody else has.
     taken = {guest, ipaddress.IPv4Address(const.ADDRESS)}
-    free = [address for address in (network.broadcast_address - number for number in range(1, 6))
-            if address not in taken]
+    free = [
+        address
+        for address in (network.broadcast_address - number for number in range(1, 6))
+        if address not in taken
+    ]
     command = f"{forward} {guest}"
-    return [("net", str(network)), ("host", str(free[0])), ("dns", str(free[1])),
-            ("dhcpstart", str(guest)), ("restrict", "on"),
-            ("guestfwd", f"tcp:{const.ADDRESS}:{const.PORT}-cmd:{command}")]
+    return [
+        ("net", str(network)),
+        ("host", str(free[0])),
+        ("dns", str(free[1])),
+        ("dhcpstart", str(guest)),
+        ("restrict", "on"),
+        ("guestfwd", f"tcp:{const.ADDRESS}:{const.PORT}-cmd:{command}"),
+    ]
 
 
 def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
@@ -72,14 +81,20 @@ def up_commands(tap: str, nic: Mapping[str, Any]) -> list[list[str]]:
     """
     if not nic.get("ip"):
         raise errors.HypervisorError(
-            f"the communication interface {nic.get('name')} has no IP address")
-    return [["ip", "link", "set", tap, "up"],
-            ["ip", "address", "replace", f"{const.ADDRESS}/32", "dev", tap],
-            ["ip", "route", "replace", f"{nic['ip']}/32", "dev", tap, "src", const.ADDRESS]]
+            f"the communication interface {nic.get('name')} has no IP address"
+        )
+    return [
+        ["ip", "link", "set", tap, "up"],
+        ["ip", "address", "replace", f"{const.ADDRESS}/32", "dev", tap],
+        ["ip", "route", "replace", f"{nic['ip']}/32", "dev", tap, "src", const.ADDRESS],
+    ]
 
 
 def kernel_settings(tap: str) -> dict[str, str]:
     """Packets with another sender than the guest are dropped, and none are passed on."""
     directory = f"/proc/sys/net/ipv4/conf/{tap}"
-    return {f"{directory}/rp_filter": "1", f"{directory}/forwarding": "0",
-            f"{directory}/accept_redirects": "0"}
+    return {
+        f"{directory}/rp_filter": "1",
+        f"{directory}/forwarding": "0",
+        f"{directory}/accept_redirects": "0",
+    }

@@ -71,13 +71,15 @@ def check(hvparams: Mapping[str, Any]) -> None:
         return
     if os.geteuid() != 0:
         raise errors.HypervisorError(
-            f"parameter security_model: {model} needs root to become somebody else")
+            f"parameter security_model: {model} needs root to become somebody else"
+        )
     if model == "user":
         _named_user(hvparams)
     elif not _pool():
         raise errors.HypervisorError(
             "parameter security_model: pool, but the cluster's pool of user ids is empty. "
-            "gnt-cluster modify --uid-pool fills it.")
+            "gnt-cluster modify --uid-pool fills it."
+        )
 
 
 def _named_user(hvparams: Mapping[str, Any]) -> RunAs:
@@ -86,7 +88,8 @@ def _named_user(hvparams: Mapping[str, Any]) -> RunAs:
         return RunAs(pwd.getpwnam(user).pw_uid, user)
     except KeyError as err:
         raise errors.HypervisorError(
-            f"parameter security_domain: there is no user '{user}'") from err
+            f"parameter security_domain: there is no user '{user}'"
+        ) from err
 
 
 def _pool() -> list[int]:
@@ -146,7 +149,8 @@ def _from_pool(layout: Layout) -> Iterator[RunAs]:
             lock.close()
     raise errors.HypervisorError(
         f"no user id of the cluster's pool is free for instance {layout.name} "
-        f"({len(candidates)} ids)")
+        f"({len(candidates)} ids)"
+    )
 
 
 def _word(uid: int) -> str:
@@ -167,5 +171,6 @@ def current_uid(hvparams: Mapping[str, Any], layout: Layout) -> int | None:
             return int(fs.read_file(layout.uid_file))
         except (OSError, ValueError) as err:
             raise errors.HypervisorError(
-                f"instance {layout.name}: its user id is not known: {err}") from err
+                f"instance {layout.name}: its user id is not known: {err}"
+            ) from err
     return None

@@ -18,8 +18,9 @@ from ganeti.wire import json
 
 GLUSTER_PORT = 24007
 #: NIC modes that need an interface on the host.
-TAP_MODES = frozenset((net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS,
-                       net.NIC_MODE_EXT))
+TAP_MODES = frozenset(
+    (net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS, net.NIC_MODE_EXT)
+)
 # hvparam disk_cache -> (write-cache of the device, direct, no-flush).
 _CACHE_MODES = {
     "default": ("on", "off", "off"),
@@ -44,8 +45,9 @@ def _place(info: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return [(key, info[key]) for key in keys if key in info]
 
 
-def cache_mode(hvparams: Mapping[str, Any], dev_type: str, *,
-               direct_works: bool = True) -> tuple[str, str, str]:
+def cache_mode(
+    hvparams: Mapping[str, Any], dev_type: str, *, direct_works: bool = True
+) -> tuple[str, str, str]:
     """(write-cache, direct, no-flush) for a disk.
 
     A disk that another node may open after a migration must not sit in this node's page cache, so
@@ -69,21 +71,32 @@ class DiskOptions(NamedTuple):
     node: list[tuple[str, Any]]
 
 
-def disk_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
-                 direct_works: bool = True) -> DiskOptions:
+def disk_options(
+    disk: RuntimeDisk,
+    hvparams: Mapping[str, Any],
+    *,
+    is_block: bool,
+    bootable: bool,
+    direct_works: bool = True,
+) -> DiskOptions:
     """Options of the card and of the block node of one disk."""
     info = disk.hvinfo
-    write_cache, direct, no_flush = cache_mode(hvparams, disk.disk.get("dev_type", ""),
-                                               direct_works=direct_works)
+    write_cache, direct, no_flush = cache_mode(
+        hvparams, disk.disk.get("dev_type", ""), direct_works=direct_works
+    )
     device = [*_place(info), ("drive", info["id"])]
     # scsi-block and scsi-generic pass commands through and have no cache of their own.
     if info["driver"] not in ("scsi-block", "scsi-generic"):
         device.append(("write-cache", write_cache))
     if bootable:
         device.append(("bootindex", 1))
-    node = [("driver", "raw"), ("node-name", info["id"]),
-            ("discard", hvparams.get("disk_discard") or "ignore"),
-            ("cache.direct", direct), ("cache.no-flush", no_flush)]
+    node = [
+        ("driver", "raw"),
+        ("node-name", info["id"]),
+        ("discard", hvparams.get("disk_discard") or "ignore"),
+        ("cache.direct", direct),
+        ("cache.no-flush", no_flush),
+    ]
     node += file_options(disk, hvparams, is_block=is_block)
     if disk.disk.get("mode") == disk_constants.RDONLY:
         node.append(("read-only", "on"))
@@ -92,13 +105,24 @@ def disk_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bo
     return DiskOptions(device, node)
 
 
-def disk_argv(disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool, bootable: bool,
-              direct_works: bool = True) -> list[str]:
+def disk_argv(
+    disk: RuntimeDisk,
+    hvparams: Mapping[str, Any],
+    *,
+    is_block: bool,
+    bootable: bool,
+    direct_works: bool = True,
+) -> list[str]:
     """``-device`` and ``-blockdev`` of one disk."""
-    options = disk_options(disk, hvparams, is_block=is_block, bootable=bootable,
-                           direct_works=direct_works)
-    return ["-device", f"{disk.hvinfo['driver']},{join(options.device)}",
-            "-blockdev", join(options.node)]
+    options = disk_options(
+        disk, hvparams, is_block=is_block, bootable=bootable, direct_works=direct_works
+    )
+    return [
+        "-device",
+        f"{disk.hvinfo['driver']},{join(options.device)}",
+        "-blockdev",
+        join(options.node),
+    ]
 
 
 def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> dict[str, Any]:
@@ -118,13 +142,17 @@ def qmp_arguments(options: Iterable[tuple[str, Any]], *, flat: bool = False) -> 
     return result
 
 
-def file_options(disk: RuntimeDisk, hvparams: Mapping[str, Any], *,
-                 is_block: bool) -> list[tuple[str, Any]]:
+def file_options(
+    disk: RuntimeDisk, hvparams: Mapping[str, Any], *, is_block: bool
+) -> list[tuple[str, Any]]:
     """The lower half of a block node: where the bytes are."""
     if disk.uri is not None:
         return [(f"file.{key}", value) for key, value in uri_options(disk.uri)]
-    return [("file.driver", "host_device" if is_block else "file"), ("file.filename", disk.path),
-            ("file.aio", hvparams.get("disk_aio") or "threads")]
+    return [
+        ("file.driver", "host_device" if is_block else "file"),
+        ("file.filename", disk.path),
+        ("file.aio", hvparams.get("disk_aio") or "threads"),
+    ]
 
 
 def uri_options(uri: str) -> list[tuple[str, Any]]:
@@ -156,16 +184,24 @@ def uri_options(uri: str) -> list[tuple[str, Any]]:
         parts = urllib.parse.urlsplit(uri)
         volume, _, path = parts.path.lstrip("/").partition("/")
         if parts.hostname and volume and path:
-            return [("driver", "gluster"), ("volume", volume), ("path", path),
-                    ("server.0.type", "inet"), ("server.0.host", parts.hostname),
-                    ("server.0.port", str(parts.port or GLUSTER_PORT))]
+            return [
+                ("driver", "gluster"),
+                ("volume", volume),
+                ("path", path),
+                ("server.0.type", "inet"),
+                ("server.0.host", parts.hostname),
+                ("server.0.port", str(parts.port or GLUSTER_PORT)),
+            ]
     raise errors.HypervisorError(f"disk access through {uri} is not supported by this hypervisor")
 
 
 def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Nested options in the form of a command line, with dots between the levels."""
-    pairs = (options.items() if isinstance(options, dict)
-             else ((str(number), value) for number, value in enumerate(options)))
+    pairs = (
+        options.items()
+        if isinstance(options, dict)
+        else ((str(number), value) for number, value in enumerate(options))
+    )
     for key, value in pairs:
         if isinstance(value, (dict, list)):
             yield from _flat(value, f"{prefix}{key}.")
@@ -173,8 +209,9 @@ def _flat(options: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield f"{prefix}{key}", ("on" if value else "off") if isinstance(value, bool) else value
 
 
-def nic_device(nic: Mapping[str, Any], hvparams: Mapping[str, Any], *,
-               tap: bool) -> list[tuple[str, Any]]:
+def nic_device(
+    nic: Mapping[str, Any], hvparams: Mapping[str, Any], *, tap: bool
+) -> list[tuple[str, Any]]:
     """Options of the card of one NIC.
 
     :param tap: it is connected to an interface of the host.
@@ -199,8 +236,15 @@ def wants_vhost(hvparams: Mapping[str, Any]) -> bool:
     return hvparams["nic_type"] == "paravirtual" and bool(hvparams.get("vhost_net"))
 
 
-def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | None, *,
-             bootable: bool, vhost_works: bool = True, forward: str = "") -> list[str]:
+def nic_argv(
+    nic: Mapping[str, Any],
+    hvparams: Mapping[str, Any],
+    tap: str | None,
+    *,
+    bootable: bool,
+    vhost_works: bool = True,
+    forward: str = "",
+) -> list[str]:
     """``-netdev`` and ``-device`` of one NIC.
 
     :param tap: the host's interface; None for user networking.
@@ -214,8 +258,13 @@ def nic_argv(nic: Mapping[str, Any], hvparams: Mapping[str, Any], tap: str | Non
         if forward and communication.is_communication(nic):
             backend += communication.qemu_network(nic, forward)
     else:
-        backend = [("type", "tap"), ("id", info["id"]), ("ifname", tap), ("script", "no"),
-                   ("downscript", "no")]
+        backend = [
+            ("type", "tap"),
+            ("id", info["id"]),
+            ("ifname", tap),
+            ("script", "no"),
+            ("downscript", "no"),
+        ]
         queues = nic_queues(hvparams)
         if queues > 1:
             backend.append(("queues", queues))

@@ -32,8 +32,10 @@ def _vnc(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
         kind = "tls-creds-x509" if hvp.get("vnc_x509_path") else "tls-creds-anon"
         creds: list[tuple[str, Any]] = [("id", "vnctls0"), ("endpoint", "server")]
         if hvp.get("vnc_x509_path"):
-            creds += [("dir", hvp["vnc_x509_path"]),
-                      ("verify-peer", "yes" if hvp.get("vnc_x509_verify") else "no")]
+            creds += [
+                ("dir", hvp["vnc_x509_path"]),
+                ("verify-peer", "yes" if hvp.get("vnc_x509_verify") else "no"),
+            ]
         argv += ["-object", f"{kind},{devices.join(creds)}"]
     if bind.startswith("/"):
         # A directory: a socket in it, whose permissions decide who may look.
@@ -42,7 +44,8 @@ def _vnc(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
         port = instance.network_port
         if port is None or port < hv.VNC_BASE_PORT:
             raise errors.HypervisorError(
-                f"instance {instance.name} has no network port for VNC (found {port})")
+                f"instance {instance.name} has no network port for VNC (found {port})"
+            )
         host = "" if bind == "0.0.0.0" else f"[{bind}]" if ":" in bind else bind
         address = f"{host}:{port - hv.VNC_BASE_PORT}"
     if hvp.get("vnc_tls"):
@@ -58,10 +61,12 @@ def _spice(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
         raise errors.HypervisorError(f"instance {instance.name} has no network port for SPICE")
     options: list[tuple[str, Any]] = [("addr", bind)]
     if hvp.get("spice_use_tls"):
-        options += [("tls-port", instance.network_port),
-                    ("x509-cacert-file", layout.spice.authority),
-                    ("x509-key-file", layout.spice.certificate),
-                    ("x509-cert-file", layout.spice.certificate)]
+        options += [
+            ("tls-port", instance.network_port),
+            ("x509-cacert-file", layout.spice.authority),
+            ("x509-key-file", layout.spice.certificate),
+            ("x509-cert-file", layout.spice.certificate),
+        ]
         if hvp.get("spice_tls_ciphers"):
             options.append(("tls-ciphers", hvp["spice_tls_ciphers"]))
     else:
@@ -70,10 +75,12 @@ def _spice(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
         options.append(("disable-ticketing", "on"))
     if hvp.get("spice_ip_version"):
         options.append((f"ipv{hvp['spice_ip_version']}", "on"))
-    for parameter, option in (("spice_image_compression", "image-compression"),
-                              ("spice_jpeg_wan_compression", "jpeg-wan-compression"),
-                              ("spice_zlib_glz_wan_compression", "zlib-glz-wan-compression"),
-                              ("spice_streaming_video", "streaming-video")):
+    for parameter, option in (
+        ("spice_image_compression", "image-compression"),
+        ("spice_jpeg_wan_compression", "jpeg-wan-compression"),
+        ("spice_zlib_glz_wan_compression", "zlib-glz-wan-compression"),
+        ("spice_streaming_video", "streaming-video"),
+    ):
         if hvp.get(parameter):
             options.append((option, hvp[parameter]))
     if not hvp.get("spice_playback_compression"):
@@ -82,7 +89,12 @@ def _spice(instance: FilledInstance, bind: str, layout: Layout) -> list[str]:
         options.append(("agent-mouse", "off"))
     argv = ["-spice", devices.join(options)]
     if hvp.get("spice_use_vdagent"):
-        argv += ["-device", "virtio-serial-pci,id=spice",
-                 "-device", "virtserialport,chardev=spicechannel0,name=com.redhat.spice.0",
-                 "-chardev", "spicevmc,id=spicechannel0,name=vdagent"]
+        argv += [
+            "-device",
+            "virtio-serial-pci,id=spice",
+            "-device",
+            "virtserialport,chardev=spicechannel0,name=com.redhat.spice.0",
+            "-chardev",
+            "spicevmc,id=spicechannel0,name=vdagent",
+        ]
     return argv

@@ -99,9 +99,11 @@ class KvmHypervisor(KvmGuests):
         names = set(self.list_instances())
         suffix = ".shutdown"
         try:
-            names.update(name.removesuffix(suffix)
-                         for name in fs.list_visible(f"{paths.current().kvm_root}/ctrl")
-                         if name.endswith(suffix))
+            names.update(
+                name.removesuffix(suffix)
+                for name in fs.list_visible(f"{paths.current().kvm_root}/ctrl")
+                if name.endswith(suffix)
+            )
         except FileNotFoundError:
             pass
         found = (self.instance_info(name) for name in sorted(names))
@@ -118,8 +120,9 @@ class KvmHypervisor(KvmGuests):
         except (errors.HypervisorError, KeyError, TypeError) as err:
             # Busy with another client, or no balloon: the command line is good enough.
             logging.debug("instance %s: memory taken from the command line: %s", layout.name, err)
-        return base.InstanceInfo(layout.name, pid, memory_mib, command.vcpus, state,
-                                 host.cpu_time_s(pid))
+        return base.InstanceInfo(
+            layout.name, pid, memory_mib, command.vcpus, state, host.cpu_time_s(pid)
+        )
 
     def node_info(self, hvparams: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """This machine, and the version of QEMU when ``kvm_path`` is known and works."""
@@ -139,13 +142,15 @@ class KvmHypervisor(KvmGuests):
             is_there = os.path.isdir if kind == hvparameters.DIRECTORY else os.path.isfile
             if not is_there(path):
                 raise errors.HypervisorError(
-                    f"parameter {parameter}: {path} is not a {kind} on this node")
+                    f"parameter {parameter}: {path} is not a {kind} on this node"
+                )
         qemu = facts.of(hvparams["kvm_path"])
         for parameter in ("disk_type", "cdrom_disk_type"):
             if hvparams.get(parameter) in buses.UNSUPPORTED_DISK_TYPES:
                 raise errors.HypervisorError(
                     f"parameter {parameter}: {hvparams[parameter]} is no disk of a machine that "
-                    "guests run on here. It is known for the sake of older configurations.")
+                    "guests run on here. It is known for the sake of older configurations."
+                )
         cache = hvparams.get("disk_cache")
         if hvparams.get("disk_aio") == "native" and cache not in (None, "none"):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
@@ -164,7 +169,8 @@ class KvmHypervisor(KvmGuests):
             known = {line.split()[0] for line in machines.stdout.splitlines()[1:] if line.strip()}
             if machine.split(",")[0] not in known:
                 raise errors.HypervisorError(
-                    f"parameter machine_version: {qemu.program} knows no machine {machine}")
+                    f"parameter machine_version: {qemu.program} knows no machine {machine}"
+                )
         trial.check_hardware(hvparams, qemu)
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
@@ -180,8 +186,9 @@ class KvmHypervisor(KvmGuests):
 
     # Start
 
-    def start(self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *,
-              paused: bool = False) -> None:
+    def start(
+        self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *, paused: bool = False
+    ) -> None:
         """Start QEMU stopped, prepare it over QMP, then let the guest run."""
         with self._locked(instance.name) as layout:
             self._refuse_running(layout)
@@ -215,51 +222,81 @@ class KvmHypervisor(KvmGuests):
             self._remove_files(layout)
             return False
 
-    def _new_runtime(self, instance: FilledInstance, disks: Sequence[base.AttachedDisk],
-                     layout: Layout, qemu: facts.QemuFacts) -> runtime.Runtime:
+    def _new_runtime(
+        self,
+        instance: FilledInstance,
+        disks: Sequence[base.AttachedDisk],
+        layout: Layout,
+        qemu: facts.QemuFacts,
+    ) -> runtime.Runtime:
         hvp = instance.hvparams
         command = argv.base_argv(instance, layout, qemu, console_log=paths.is_virtual())
         address = _spice_address(hvp)
         if address is not None:
             command = argv.with_spice_address(command, address)
         bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
-        nics = tuple(runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus))
-                     for card in instance.nics)
+        nics = tuple(
+            runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus)) for card in instance.nics
+        )
         attached = tuple(
-            runtime.RuntimeDisk(runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)), path,
-                                uri)
-            for disk, path, uri in disks)
+            runtime.RuntimeDisk(
+                runtime.device_dict(disk, buses.disk_hvinfo(disk, hvp, bus)), path, uri
+            )
+            for disk, path, uri in disks
+        )
         return runtime.Runtime(tuple(command), nics, dict(hvp), attached)
 
-    def _start(self, record: runtime.Runtime, layout: Layout, qemu: facts.QemuFacts, *,
-               paused: bool, tags: Sequence[str] = (),
-               incoming: tuple[str, int] | None = None) -> None:
+    def _start(
+        self,
+        record: runtime.Runtime,
+        layout: Layout,
+        qemu: facts.QemuFacts,
+        *,
+        paused: bool,
+        tags: Sequence[str] = (),
+        incoming: tuple[str, int] | None = None,
+    ) -> None:
         """Run QEMU from a runtime record; all or nothing. The caller holds the lock."""
         self._remove_files(layout)
         hvp = record.hvparams
         try:
             with confine.user_for(hvp, layout) as run_as:
-                taps = nic.set_up(record.nics, hvp, layout, tags, run_as.uid if run_as else None,
-                                  incoming=incoming is not None)
+                taps = nic.set_up(
+                    record.nics,
+                    hvp,
+                    layout,
+                    tags,
+                    run_as.uid if run_as else None,
+                    incoming=incoming is not None,
+                )
                 side = argv.HostSide(
                     taps=taps,
-                    block_devices=[disk.uri is None and host.is_block_device(disk.path)
-                                   for disk in record.disks],
-                    direct_works=[disk.uri is not None or not paths.is_virtual()
-                                  or host.direct_works(disk.path) for disk in record.disks],
-                    incoming=incoming, run_as=run_as.word if run_as else None,
+                    block_devices=[
+                        disk.uri is None and host.is_block_device(disk.path)
+                        for disk in record.disks
+                    ],
+                    direct_works=[
+                        disk.uri is not None
+                        or not paths.is_virtual()
+                        or host.direct_works(disk.path)
+                        for disk in record.disks
+                    ],
+                    incoming=incoming,
+                    run_as=run_as.word if run_as else None,
                     chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
                     # On by default, but a kernel without it must not keep guests from starting.
                     vhost_works=nic.vhost_works(),
                     forward=communication.forwarder() if paths.is_virtual() else "",
-                    ovmf=self._firmware(record, layout))
+                    ovmf=self._firmware(record, layout),
+                )
                 if side.chroot:
                     fs.make_dirs(side.chroot, 0o755)
                 host.rotate(layout.console_log_file)
                 # What an earlier QEMU had to say must not be taken for the words of this one.
                 fs.remove_file(layout.log_file)
-                command = argv.shorten_sockets(argv.full_argv(record, layout, qemu, side),
-                                               layout.control_dir)
+                command = argv.shorten_sockets(
+                    argv.full_argv(record, layout, qemu, side), layout.control_dir
+                )
                 process.run(command, timeout_s=_START_TIMEOUT_S, cwd=layout.control_dir)
             runtime.save(layout.runtime_file, record)
             with Qmp(layout.socket("qmp"), layout.name) as control:
@@ -277,8 +314,7 @@ class KvmHypervisor(KvmGuests):
                 # Who asked for the start says which instance it was.
                 raise errors.HypervisorError(f"QEMU says: {said}" if said else str(err)) from err
             if isinstance(err, OSError):
-                raise errors.HypervisorError(
-                    f"cannot start instance {layout.name}: {err}") from err
+                raise errors.HypervisorError(f"cannot start instance {layout.name}: {err}") from err
             raise
 
     def _firmware(self, record: runtime.Runtime, layout: Layout) -> argv.Ovmf | None:
@@ -299,14 +335,14 @@ class KvmHypervisor(KvmGuests):
         """What is told to QEMU over QMP before the guest runs its first instruction."""
         hvp = record.hvparams
         for protocol, shown, parameter in (
-                ("vnc", hvp.get("vnc_bind_address"), "vnc_password_file"),
-                ("spice", hvp.get("spice_bind"), "spice_password_file")):
+            ("vnc", hvp.get("vnc_bind_address"), "vnc_password_file"),
+            ("spice", hvp.get("spice_bind"), "spice_password_file"),
+        ):
             if shown and hvp.get(parameter):
                 password = fs.read_file(hvp[parameter]).splitlines()[0:1]
                 if not password:
                     raise errors.HypervisorError(f"{parameter} {hvp[parameter]} is empty")
-                control.execute("set_password",
-                                {"protocol": protocol, "password": password[0]})
+                control.execute("set_password", {"protocol": protocol, "password": password[0]})
         found = self._process(layout)
         if found:
             pinning.pin(control, found[0], pinning.masks_of(hvp), layout.name)
@@ -350,8 +386,9 @@ class KvmHypervisor(KvmGuests):
         self.stop(name, record.hvparams)
         self.wait_end(name, timeout_s)
         if self.is_running(name):
-            logging.warning("instance %s did not shut down within %g s, stopping it hard", name,
-                            timeout_s)
+            logging.warning(
+                "instance %s did not shut down within %g s, stopping it hard", name, timeout_s
+            )
             self.stop(name, record.hvparams, force=True)
         with self._locked(name):
             self._refuse_running(layout)
@@ -383,15 +420,23 @@ class KvmHypervisor(KvmGuests):
         if status not in ("running", "paused", "prelaunch"):
             raise errors.HotplugError(f"instance {instance.name} is in state {status}")
 
-    def hot_add(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
-                extra: Sequence[Any] | None, seq: int) -> None:
+    def hot_add(
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        device: Disk | FilledNic,
+        extra: Sequence[Any] | None,
+        seq: int,
+    ) -> None:
         """Plug a device into the running guest."""
+
         def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             bus = hotplug.used_bus(record)
             if isinstance(device, Disk):
                 path, uri = extra or ("", None)
-                return hotplug.add_disk(control, record, device, path, uri, seq, bus,
-                                        _links(instance.name))
+                return hotplug.add_disk(
+                    control, record, device, path, uri, seq, bus, _links(instance.name)
+                )
             try:
                 info = buses.nic_hvinfo(device, record.hvparams, bus)
             except errors.HypervisorError as err:
@@ -400,9 +445,16 @@ class KvmHypervisor(KvmGuests):
 
         self._change_devices(instance, dev_type, change)
 
-    def hot_remove(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
-                   extra: Sequence[Any] | None, seq: int) -> None:
+    def hot_remove(
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        device: Disk | FilledNic,
+        extra: Sequence[Any] | None,
+        seq: int,
+    ) -> None:
         """Take a device from the running guest."""
+
         def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             if isinstance(device, Disk):
                 return hotplug.remove_disk(control, record, device, _links(instance.name))
@@ -410,16 +462,30 @@ class KvmHypervisor(KvmGuests):
 
         self._change_devices(instance, dev_type, change)
 
-    def hot_modify(self, instance: FilledInstance, dev_type: str, device: Disk | FilledNic,
-                   extra: Sequence[Any] | None, seq: int) -> None:
+    def hot_modify(
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        device: Disk | FilledNic,
+        extra: Sequence[Any] | None,
+        seq: int,
+    ) -> None:
         """Replace a network card by a changed one in the same place."""
+
         def change(control: Qmp, record: runtime.Runtime) -> runtime.Runtime:
             if isinstance(device, Disk):
                 raise errors.HotplugError(
-                    f"disk {device.uuid}: a disk cannot be modified while the guest runs")
+                    f"disk {device.uuid}: a disk cannot be modified while the guest runs"
+                )
             device_id = buses.device_id("nic", device.uuid)
-            old = next(((number, known) for number, known in enumerate(record.nics)
-                        if known["hvinfo"]["id"] == device_id), None)
+            old = next(
+                (
+                    (number, known)
+                    for number, known in enumerate(record.nics)
+                    if known["hvinfo"]["id"] == device_id
+                ),
+                None,
+            )
             if old is None:
                 raise errors.HotplugError(f"the guest has no NIC {device.uuid}")
             position, known = old
@@ -430,36 +496,53 @@ class KvmHypervisor(KvmGuests):
                 return self._plug_nic(instance, control, record, device, position, known["hvinfo"])
             except errors.GenericError as err:
                 raise errors.HotplugError(
-                    f"{err}. The guest is left without NIC {device.uuid}.") from err
+                    f"{err}. The guest is left without NIC {device.uuid}."
+                ) from err
 
         self._change_devices(instance, dev_type, change)
 
     def plugged_disks(self, instance_name: str) -> Sequence[Disk]:
         """From the runtime file."""
         record = runtime.load(self.layout(instance_name).runtime_file, instance_name)
-        return [codec.from_dict(Disk, {key: value for key, value in disk.disk.items()
-                                       if key != "hvinfo"}) for disk in record.disks]
+        return [
+            codec.from_dict(
+                Disk, {key: value for key, value in disk.disk.items() if key != "hvinfo"}
+            )
+            for disk in record.disks
+        ]
 
-    def _unplug_nic(self, instance: FilledInstance, control: Qmp, record: runtime.Runtime,
-                    card: FilledNic) -> runtime.Runtime:
+    def _unplug_nic(
+        self, instance: FilledInstance, control: Qmp, record: runtime.Runtime, card: FilledNic
+    ) -> runtime.Runtime:
         record, position = hotplug.remove_nic(control, record, card)
         if position is not None:
             nic.unplug(self.layout(instance.name), position, len(record.nics) + 1)
         return record
 
-    def _plug_nic(self, instance: FilledInstance, control: Qmp, record: runtime.Runtime,
-                  card: FilledNic, index: int, info: Mapping[str, Any]) -> runtime.Runtime:
+    def _plug_nic(
+        self,
+        instance: FilledInstance,
+        control: Qmp,
+        record: runtime.Runtime,
+        card: FilledNic,
+        index: int,
+        info: Mapping[str, Any],
+    ) -> runtime.Runtime:
         index = min(index, len(record.nics))
         device = runtime.device_dict(card, info)
         layout = self.layout(instance.name)
         owner = confine.current_uid(record.hvparams, layout)
-        with nic.plug(device, index, len(record.nics), record.hvparams, layout, instance.tags,
-                      owner) as side:
+        with nic.plug(
+            device, index, len(record.nics), record.hvparams, layout, instance.tags, owner
+        ) as side:
             return hotplug.add_nic(control, record, card, index, info, side)
 
     def _change_devices(
-            self, instance: FilledInstance, dev_type: str,
-            change: Callable[[Qmp, runtime.Runtime], runtime.Runtime]) -> None:
+        self,
+        instance: FilledInstance,
+        dev_type: str,
+        change: Callable[[Qmp, runtime.Runtime], runtime.Runtime],
+    ) -> None:
         """Change devices over QMP and write the new record down."""
         try:
             with self._locked(instance.name) as layout:
@@ -487,23 +570,31 @@ class KvmHypervisor(KvmGuests):
         record = runtime.load(layout.runtime_file, instance.name)
         return runtime.to_virtual(record, paths.current().root).dumps()
 
-    def accept_instance(self, instance: FilledInstance, info: Any, target: str,
-                        disks: Sequence[base.AttachedDisk]) -> None:
+    def accept_instance(
+        self, instance: FilledInstance, info: Any, target: str, disks: Sequence[base.AttachedDisk]
+    ) -> None:
         """Start a QEMU with the same hardware that waits for the memory of the guest."""
         if not isinstance(info, str):
             raise errors.HypervisorError(
-                f"migration data of instance {instance.name} is no text: {info!r}")
+                f"migration data of instance {instance.name} is no text: {info!r}"
+            )
         record = runtime.to_local(runtime.loads(info, instance.name), paths.current().root)
         with self._locked(instance.name) as layout:
             self._refuse_running(layout)
             qemu = facts.of(record.hvparams["kvm_path"])
             record = self._adapt(record, instance, disks, qemu)
             port = int(instance.hvparams["migration_port"])
-            self._start(record, layout, qemu, paused=False, tags=instance.tags,
-                        incoming=(target, port))
+            self._start(
+                record, layout, qemu, paused=False, tags=instance.tags, incoming=(target, port)
+            )
 
-    def _adapt(self, record: runtime.Runtime, instance: FilledInstance,
-               disks: Sequence[base.AttachedDisk], qemu: facts.QemuFacts) -> runtime.Runtime:
+    def _adapt(
+        self,
+        record: runtime.Runtime,
+        instance: FilledInstance,
+        disks: Sequence[base.AttachedDisk],
+        qemu: facts.QemuFacts,
+    ) -> runtime.Runtime:
         """A record of another node, to be used on this one.
 
         The guest keeps its hardware. This node's disks, program and accelerator replace the others;
@@ -512,18 +603,23 @@ class KvmHypervisor(KvmGuests):
         if len(disks) != len(record.disks):
             raise errors.HypervisorError(
                 f"instance {instance.name} runs with {len(record.disks)} disks, but has "
-                f"{len(disks)} in the configuration. Reboot it before it is migrated.")
-        own = tuple(replace(old, path=new.path, uri=new.uri)
-                    for old, new in zip(record.disks, disks, strict=True))
+                f"{len(disks)} in the configuration. Reboot it before it is migrated."
+            )
+        own = tuple(
+            replace(old, path=new.path, uri=new.uri)
+            for old, new in zip(record.disks, disks, strict=True)
+        )
         machine = next(iter(runtime.words_of(record, "-machine")), "")
         wanted = machine.partition("accel=")[2].split(",")[0]
         if wanted == facts.KVM and qemu.accelerator != facts.KVM:
             raise errors.HypervisorError(
-                f"instance {instance.name} runs with KVM, which does not work on this node")
+                f"instance {instance.name} runs with KVM, which does not work on this node"
+            )
         return replace(record, argv=_for_this_node(record, qemu), disks=own)
 
-    def migrate(self, cluster_name: str, instance: FilledInstance, target: str, *,
-                live: bool) -> None:
+    def migrate(
+        self, cluster_name: str, instance: FilledInstance, target: str, *, live: bool
+    ) -> None:
         """Tell QEMU to send the guest."""
         layout = self.layout(instance.name)
         self._require_running(layout)
@@ -533,9 +629,13 @@ class KvmHypervisor(KvmGuests):
                 # Whoever told it before did not live to say so.
                 logging.info("instance %s is being sent already", instance.name)
                 return
-            control.execute("migrate-set-parameters", {
-                "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
-                "downtime-limit": int(hvp["migration_downtime"])})
+            control.execute(
+                "migrate-set-parameters",
+                {
+                    "max-bandwidth": int(hvp["migration_bandwidth"]) << 20,
+                    "downtime-limit": int(hvp["migration_downtime"]),
+                },
+            )
             _set_migration_capabilities(control, hvp)
             # An emulated guest that runs while its memory is copied loses writes now and then: the
             # emulator notes a page as changed a moment before it changes it, and the copy may come
@@ -544,8 +644,9 @@ class KvmHypervisor(KvmGuests):
             if stopped:
                 control.execute("stop")
             try:
-                control.execute("migrate", {
-                    "uri": argv.migration_uri(target, int(hvp["migration_port"]))})
+                control.execute(
+                    "migrate", {"uri": argv.migration_uri(target, int(hvp["migration_port"]))}
+                )
             except errors.HypervisorError:
                 if stopped:
                     control.execute("cont")
@@ -559,8 +660,7 @@ class KvmHypervisor(KvmGuests):
             if attempt:
                 time.sleep(_STATUS_PAUSE_S)
             if not self._process(layout):
-                raise errors.HypervisorError(
-                    f"instance {instance.name} ended during its migration")
+                raise errors.HypervisorError(f"instance {instance.name} ended during its migration")
             try:
                 with Qmp(layout.socket("qmp"), instance.name) as control:
                     answer = control.execute("query-migrate")
@@ -573,19 +673,29 @@ class KvmHypervisor(KvmGuests):
                 logging.warning("migration of instance %s: %s", instance.name, err)
                 continue
             if status.status in ("failed", "cancelled"):
-                logging.error("migration of instance %s %s: %s", instance.name, status.status,
-                              answer.get("error-desc", "no reason given"))
+                logging.error(
+                    "migration of instance %s %s: %s",
+                    instance.name,
+                    status.status,
+                    answer.get("error-desc", "no reason given"),
+                )
             if status.status == "completed":
                 if _is_emulated(layout):
                     status = replace(status, downtime=status.total_time)
-                logging.info("migration of instance %s: %s ms, of which it stood still %s ms",
-                             instance.name, status.total_time, status.downtime)
+                logging.info(
+                    "migration of instance %s: %s ms, of which it stood still %s ms",
+                    instance.name,
+                    status.total_time,
+                    status.downtime,
+                )
             return status
         raise errors.HypervisorError(
-            f"cannot follow the migration of instance {instance.name}: {problem}") from problem
+            f"cannot follow the migration of instance {instance.name}: {problem}"
+        ) from problem
 
-    def finalize_migration_source(self, instance: FilledInstance, *, success: bool,
-                                  live: bool) -> None:
+    def finalize_migration_source(
+        self, instance: FilledInstance, *, success: bool, live: bool
+    ) -> None:
         """End the QEMU that sent the guest; or, after a failure, let it run on here."""
         if success:
             with self._locked(instance.name) as layout:
@@ -600,8 +710,9 @@ class KvmHypervisor(KvmGuests):
             if control.execute("query-status").get("status") in ("paused", "postmigrate"):
                 control.execute("cont")
 
-    def finalize_migration_target(self, instance: FilledInstance, info: Any, *,
-                                  success: bool) -> None:
+    def finalize_migration_target(
+        self, instance: FilledInstance, info: Any, *, success: bool
+    ) -> None:
         """Let the guest that has arrived run; or, after a failure, remove what waits for it."""
         if not success:
             with self._locked(instance.name) as layout:
@@ -653,8 +764,10 @@ def _set_migration_capabilities(control: Qmp, hvparams: Mapping[str, Any]) -> No
     """What both ends of a migration must agree on."""
     wanted = [name for name in (hvparams.get("migration_caps") or "").split(":") if name]
     if wanted:
-        control.execute("migrate-set-capabilities", {"capabilities": [
-            {"capability": name, "state": True} for name in wanted]})
+        control.execute(
+            "migrate-set-capabilities",
+            {"capabilities": [{"capability": name, "state": True} for name in wanted]},
+        )
 
 
 def _links(instance_name: str) -> Callable[[int], str]:

@@ -43,41 +43,45 @@ _BIOS_SIZE = 65536
 
 # Real mode, at F000:0000: load the descriptor table, go to 32-bit protected mode.
 _REAL_MODE = (
-    "fa"                    # cli
+    "fa"  # cli
     "2e 66 0f 01 16 c0 00"  # lgdtl cs:gdtr
-    "0f 20 c0 0c 01"        # mov eax, cr0; or al, 1
-    "0f 22 c0"              # mov cr0, eax
-    "66 ea 18 00 0f 00 08 00")  # ljmp 0x08:0xf0018
+    "0f 20 c0 0c 01"  # mov eax, cr0; or al, 1
+    "0f 22 c0"  # mov cr0, eax
+    "66 ea 18 00 0f 00 08 00"
+)  # ljmp 0x08:0xf0018
 # Protected mode: page tables at 64 KiB that map the first 2 MiB to themselves, then long mode.
 _PROTECTED_MODE = (
-    "b8 10 00 00 00 8e d8 8e c0"        # mov eax, 0x10; mov ds, eax; mov es, eax
-    "bf 00 00 01 00 0f 22 df"           # mov edi, 0x10000; mov cr3, edi
-    "31 c0 b9 00 0c 00 00 f3 ab"        # xor eax, eax; mov ecx, 3072; rep stosd
-    "c7 05 00 00 01 00 03 10 01 00"     # mov [0x10000], 0x11003
-    "c7 05 00 10 01 00 03 20 01 00"     # mov [0x11000], 0x12003
-    "c7 05 00 20 01 00 83 00 00 00"     # mov [0x12000], 0x83
-    "0f 20 e0 83 c8 20 0f 22 e0"        # mov eax, cr4; or eax, PAE; mov cr4, eax
-    "b9 80 00 00 c0 0f 32"              # mov ecx, EFER; rdmsr
-    "0d 00 01 00 00 0f 30"              # or eax, LME; wrmsr
+    "b8 10 00 00 00 8e d8 8e c0"  # mov eax, 0x10; mov ds, eax; mov es, eax
+    "bf 00 00 01 00 0f 22 df"  # mov edi, 0x10000; mov cr3, edi
+    "31 c0 b9 00 0c 00 00 f3 ab"  # xor eax, eax; mov ecx, 3072; rep stosd
+    "c7 05 00 00 01 00 03 10 01 00"  # mov [0x10000], 0x11003
+    "c7 05 00 10 01 00 03 20 01 00"  # mov [0x11000], 0x12003
+    "c7 05 00 20 01 00 83 00 00 00"  # mov [0x12000], 0x83
+    "0f 20 e0 83 c8 20 0f 22 e0"  # mov eax, cr4; or eax, PAE; mov cr4, eax
+    "b9 80 00 00 c0 0f 32"  # mov ecx, EFER; rdmsr
+    "0d 00 01 00 00 0f 30"  # or eax, LME; wrmsr
     "0f 20 c0 0d 00 00 00 80 0f 22 c0"  # mov eax, cr0; or eax, PG; mov cr0, eax
-    "ea 79 00 0f 00 18 00")             # ljmp 0x18:0xf0079
+    "ea 79 00 0f 00 18 00"
+)  # ljmp 0x18:0xf0079
 # Long mode: 20,000 times a page table reload and 500 memory increments.
 _LONG_MODE = (
-    "bb 20 4e 00 00"           # mov ebx, 20000
-    "0f 20 d8 0f 22 d8"        # mov rax, cr3; mov cr3, rax
-    "b9 f4 01 00 00"           # mov ecx, 500
+    "bb 20 4e 00 00"  # mov ebx, 20000
+    "0f 20 d8 0f 22 d8"  # mov rax, cr3; mov cr3, rax
+    "b9 f4 01 00 00"  # mov ecx, 500
     "48 ff 04 25 00 00 02 00"  # inc qword [0x20000]
-    "ff c9 75 f4"              # dec ecx; jnz -12
-    "ff cb 75 e5"              # dec ebx; jnz -27
-    "b0 2a e6 f4"              # mov al, 0x2a; out 0xf4, al
-    "f4 eb fd")                # hlt; jmp to hlt
+    "ff c9 75 f4"  # dec ecx; jnz -12
+    "ff cb 75 e5"  # dec ebx; jnz -27
+    "b0 2a e6 f4"  # mov al, 0x2a; out 0xf4, al
+    "f4 eb fd"
+)  # hlt; jmp to hlt
 # Null, 32-bit code, data, 64-bit code; then limit and base for lgdt.
 _DESCRIPTORS = (
     "00 00 00 00 00 00 00 00"
     "ff ff 00 00 00 9b cf 00"
     "ff ff 00 00 00 93 cf 00"
     "ff ff 00 00 00 9b af 00"
-    "1f 00 a0 00 0f 00")
+    "1f 00 a0 00 0f 00"
+)
 _DESCRIPTORS_AT = 0xA0
 # The first instruction a processor executes, 16 bytes below the end: jmp to offset 0.
 _RESET_VECTOR = "e9 0d 00"
@@ -87,19 +91,31 @@ def probe_bios() -> bytes:
     """The image of the trial guest."""
     image = bytearray(_BIOS_SIZE)
     code = bytes.fromhex(_REAL_MODE + _PROTECTED_MODE + _LONG_MODE)
-    image[:len(code)] = code
+    image[: len(code)] = code
     table = bytes.fromhex(_DESCRIPTORS)
-    image[_DESCRIPTORS_AT:_DESCRIPTORS_AT + len(table)] = table
+    image[_DESCRIPTORS_AT : _DESCRIPTORS_AT + len(table)] = table
     vector = bytes.fromhex(_RESET_VECTOR)
-    image[_BIOS_SIZE - 16:_BIOS_SIZE - 16 + len(vector)] = vector
+    image[_BIOS_SIZE - 16 : _BIOS_SIZE - 16 + len(vector)] = vector
     return bytes(image)
 
 
 def probe_argv(kvm_path: str, accelerator: str, bios_path: str) -> list[str]:
     """The command that runs the trial guest."""
-    return [kvm_path, "-machine", f"pc,accel={accelerator}", "-m", "16", "-nodefaults",
-            "-no-user-config", "-display", "none", "-bios", bios_path,
-            "-device", f"isa-debug-exit,iobase={_PROBE_PORT:#x},iosize=4"]
+    return [
+        kvm_path,
+        "-machine",
+        f"pc,accel={accelerator}",
+        "-m",
+        "16",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-bios",
+        bios_path,
+        "-device",
+        f"isa-debug-exit,iobase={_PROBE_PORT:#x},iosize=4",
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +130,13 @@ class QemuFacts:
 
     def to_dict(self) -> dict[str, Any]:
         """For the file."""
-        return {"program": self.program, "version": list(self.version),
-                "options": sorted(self.options), "default_machine": self.default_machine,
-                "accelerator": self.accelerator}
+        return {
+            "program": self.program,
+            "version": list(self.version),
+            "options": sorted(self.options),
+            "default_machine": self.default_machine,
+            "accelerator": self.accelerator,
+        }
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> QemuFacts:
@@ -127,8 +147,13 @@ class QemuFacts:
         major, minor, patch = (int(n) for n in data["version"])
         if data["accelerator"] not in (KVM, TCG):
             raise ValueError("unknown accelerator")
-        return cls(str(data["program"]), (major, minor, patch), frozenset(data["options"]),
-                   str(data["default_machine"]), data["accelerator"])
+        return cls(
+            str(data["program"]),
+            (major, minor, patch),
+            frozenset(data["options"]),
+            str(data["default_machine"]),
+            data["accelerator"],
+        )
 
 
 def resolve_program(kvm_path: str) -> str:
@@ -141,8 +166,9 @@ def resolve_program(kvm_path: str) -> str:
     :raises HypervisorError: there is no such program.
     """
     if not os.access(kvm_path, os.X_OK) or os.path.isdir(kvm_path):
-        raise errors.HypervisorError(f"kvm_path {kvm_path} is no executable file. "
-                                     "QEMU may have to be installed.")
+        raise errors.HypervisorError(
+            f"kvm_path {kvm_path} is no executable file. QEMU may have to be installed."
+        )
     try:
         with open(kvm_path, "rb") as stream:
             head = stream.read(4096)
@@ -168,8 +194,14 @@ def _boot_id() -> str:
 def _identity(program: str) -> list[Any]:
     """What the facts depend on; they hold as long as this stays the same."""
     stat = os.stat(program)
-    return [_boot_id(), program, stat.st_size, stat.st_mtime_ns, os.geteuid(),
-            os.access("/dev/kvm", os.R_OK | os.W_OK)]
+    return [
+        _boot_id(),
+        program,
+        stat.st_size,
+        stat.st_mtime_ns,
+        os.geteuid(),
+        os.access("/dev/kvm", os.R_OK | os.W_OK),
+    ]
 
 
 def _query(argv: list[str]) -> str:
@@ -185,15 +217,22 @@ def probe(program: str, accelerator: str, *, timeout_s: float) -> bool:
         bios = os.path.join(directory, "bios")
         fs.write_file(bios, probe_bios(), sync=False)
         try:
-            result = process.run(probe_argv(program, accelerator, bios), timeout_s=timeout_s,
-                                 check=False)
+            result = process.run(
+                probe_argv(program, accelerator, bios), timeout_s=timeout_s, check=False
+            )
         except errors.CommandTimeout:
-            logging.warning("accelerator %s: the trial guest took more than %g s, not used",
-                            accelerator, timeout_s)
+            logging.warning(
+                "accelerator %s: the trial guest took more than %g s, not used",
+                accelerator,
+                timeout_s,
+            )
             return False
     if result.exit_code != _PROBE_EXIT_CODE:
-        logging.warning("accelerator %s: the trial guest failed, not used: %s", accelerator,
-                        result.output.strip() or result.fail_reason)
+        logging.warning(
+            "accelerator %s: the trial guest failed, not used: %s",
+            accelerator,
+            result.output.strip() or result.fail_reason,
+        )
         return False
     return True
 
@@ -211,8 +250,13 @@ def gather(program: str) -> QemuFacts:
     machines = _query([program, "-machine", "?"])
     limit_s = PROBE_VIRTUAL_TIMEOUT_S if paths.is_virtual() else PROBE_TIMEOUT_S
     works = os.access("/dev/kvm", os.R_OK | os.W_OK) and probe(program, KVM, timeout_s=limit_s)
-    return QemuFacts(program, version, parse.parse_options(help_text),
-                     parse.parse_default_machine(machines), KVM if works else TCG)
+    return QemuFacts(
+        program,
+        version,
+        parse.parse_options(help_text),
+        parse.parse_default_machine(machines),
+        KVM if works else TCG,
+    )
 
 
 def of(kvm_path: str) -> QemuFacts:
@@ -235,8 +279,12 @@ def of(kvm_path: str) -> QemuFacts:
     facts = gather(program)
     try:
         fs.make_dirs(root, 0o775)
-        fs.write_file(path, json.dumps({"identity": identity, "facts": facts.to_dict()}),
-                      mode=0o644, sync=False)
+        fs.write_file(
+            path,
+            json.dumps({"identity": identity, "facts": facts.to_dict()}),
+            mode=0o644,
+            sync=False,
+        )
     except OSError as err:
         # Not fatal: the next call asks again, which costs a second.
         logging.warning("cannot remember the facts of %s: %s", program, err)

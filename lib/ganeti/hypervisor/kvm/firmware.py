@@ -48,16 +48,20 @@ def find_ovmf(hvparams: Mapping[str, Any]) -> Ovmf:
     code, template = hvparams.get("firmware_path"), hvparams.get("firmware_vars_path")
     if bool(code) != bool(template):
         raise errors.HypervisorError(
-            "parameters firmware_path and firmware_vars_path belong together: set both or none")
+            "parameters firmware_path and firmware_vars_path belong together: set both or none"
+        )
     candidates = [(code, template)] if code and template else _KNOWN_OVMF
     for one, other in candidates:
         if os.path.isfile(one) and os.path.isfile(other):
             return Ovmf(one, other, os.path.getsize(other))
     if code:
-        raise errors.HypervisorError(f"parameter firmware_path: {code} or {template} is no file "
-                                     "on this node")
-    raise errors.HypervisorError("parameter firmware: no OVMF is installed on this node. "
-                                 "The package is called ovmf or edk2-ovmf.")
+        raise errors.HypervisorError(
+            f"parameter firmware_path: {code} or {template} is no file on this node"
+        )
+    raise errors.HypervisorError(
+        "parameter firmware: no OVMF is installed on this node. "
+        "The package is called ovmf or edk2-ovmf."
+    )
 
 
 def prepare_variables(path: str, ovmf: Ovmf) -> None:
@@ -72,23 +76,27 @@ def prepare_variables(path: str, ovmf: Ovmf) -> None:
             if len(head) < ovmf.variables_size or ovmf.variables_size % _SECTOR:
                 raise errors.HypervisorError(
                     f"disk {hv.KVM_UEFI_DISK} has less than the {ovmf.variables_size} bytes that "
-                    f"{ovmf.variables} needs")
-            if head[_SIGNATURE_AT:_SIGNATURE_AT + len(_SIGNATURE)] == _SIGNATURE:
+                    f"{ovmf.variables} needs"
+                )
+            if head[_SIGNATURE_AT : _SIGNATURE_AT + len(_SIGNATURE)] == _SIGNATURE:
                 return
             if head.strip(b"\0"):
                 raise errors.HypervisorError(
                     f"disk {hv.KVM_UEFI_DISK} holds something that is no UEFI variables. "
-                    "An empty disk is filled at the first start.")
+                    "An empty disk is filled at the first start."
+                )
             os.pwrite(fd, fs.read_bytes(ovmf.variables), 0)
             os.fsync(fd)
         finally:
             os.close(fd)
     except OSError as err:
         raise errors.HypervisorError(
-            f"cannot write the UEFI variables to {path}: {err.strerror}") from err
+            f"cannot write the UEFI variables to {path}: {err.strerror}"
+        ) from err
 
 
 # TPM
+
 
 def find_swtpm() -> str:
     """The program.
@@ -97,17 +105,28 @@ def find_swtpm() -> str:
     """
     program = shutil.which("swtpm", path=process.DEFAULT_PATH)
     if program is None:
-        raise errors.HypervisorError(
-            "parameter tpm_version: swtpm is not installed on this node")
+        raise errors.HypervisorError("parameter tpm_version: swtpm is not installed on this node")
     return program
 
 
-def swtpm_argv(program: str, version: str, state: str, socket: str, pid_file: str,
-               log_file: str) -> list[str]:
+def swtpm_argv(
+    program: str, version: str, state: str, socket: str, pid_file: str, log_file: str
+) -> list[str]:
     """The command of a TPM that leaves when QEMU does."""
-    argv = [program, "socket", "--tpmstate", f"backend-uri=file://{state}",
-            "--ctrl", f"type=unixio,path={socket},mode=0600", "--pid", f"file={pid_file}",
-            "--log", f"file={log_file},level=1", "--terminate", "--daemon"]
+    argv = [
+        program,
+        "socket",
+        "--tpmstate",
+        f"backend-uri=file://{state}",
+        "--ctrl",
+        f"type=unixio,path={socket},mode=0600",
+        "--pid",
+        f"file={pid_file}",
+        "--log",
+        f"file={log_file},level=1",
+        "--terminate",
+        "--daemon",
+    ]
     return [*argv, "--tpm2"] if version == hv.KVM_TPM_2 else argv
 
 
@@ -118,9 +137,14 @@ def start_tpm(version: str, state: str, layout: Layout) -> None:
     :raises HypervisorError: it does not start.
     """
     # Named from its directory, because the kernel limits the length of a socket's path.
-    command = swtpm_argv(find_swtpm(), version, os.path.realpath(state),
-                         os.path.basename(layout.tpm_socket), layout.tpm_pid_file,
-                         layout.tpm_log_file)
+    command = swtpm_argv(
+        find_swtpm(),
+        version,
+        os.path.realpath(state),
+        os.path.basename(layout.tpm_socket),
+        layout.tpm_pid_file,
+        layout.tpm_log_file,
+    )
     try:
         process.run(command, timeout_s=_TPM_TIMEOUT_S, cwd=layout.control_dir)
     except errors.CommandError as err:

@@ -49,8 +49,12 @@ class KvmGuests(base.Hypervisor):
         if "/" in instance_name or instance_name.startswith(".") or not instance_name:
             raise errors.HypervisorError(f"'{instance_name}' is no instance name")
         here = paths.current()
-        return Layout(here.kvm_root, here.log_kvm_dir, instance_name,
-                      SpiceFiles(here.spice_cacert_file, here.spice_cert_file))
+        return Layout(
+            here.kvm_root,
+            here.log_kvm_dir,
+            instance_name,
+            SpiceFiles(here.spice_cacert_file, here.spice_cert_file),
+        )
 
     @contextlib.contextmanager
     def _locked(self, instance_name: str) -> Iterator[Layout]:
@@ -63,7 +67,8 @@ class KvmGuests(base.Hypervisor):
             fd = os.open(f"{layout.kvm_root}/.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as err:
             raise errors.HypervisorError(
-                f"cannot prepare the directories for KVM: {err.strerror}: {err.filename}") from err
+                f"cannot prepare the directories for KVM: {err.strerror}: {err.filename}"
+            ) from err
         try:
             # A byte for each name: nothing to remove afterwards. Two names on the same byte wait
             # for each other, which does no harm.
@@ -80,7 +85,8 @@ class KvmGuests(base.Hypervisor):
             except errors.RetryTimeout as err:
                 raise errors.HypervisorError(
                     f"another operation on instance {instance_name} takes more than "
-                    f"{_LOCK_TIMEOUT_S:g} s") from err
+                    f"{_LOCK_TIMEOUT_S:g} s"
+                ) from err
             yield layout
         finally:
             os.close(fd)
@@ -128,8 +134,10 @@ class KvmGuests(base.Hypervisor):
         :raises HypervisorError: it survives SIGKILL (the kernel waits for its storage).
         """
         # Ending politely lets QEMU flush and close its images; it needs nothing of the guest.
-        for number, timeout_s in ((signal.SIGTERM, _TERM_TIMEOUT_S),
-                                  (signal.SIGKILL, _KILL_TIMEOUT_S)):
+        for number, timeout_s in (
+            (signal.SIGTERM, _TERM_TIMEOUT_S),
+            (signal.SIGKILL, _KILL_TIMEOUT_S),
+        ):
             found = self._process(layout)
             if not found:
                 self._await_last_moment(layout)
@@ -146,7 +154,8 @@ class KvmGuests(base.Hypervisor):
             if host.wait_gone(pid, timeout_s):
                 return
         raise errors.HypervisorError(
-            f"instance {layout.name} does not end (pid {pid}). Its storage may hang.")
+            f"instance {layout.name} does not end (pid {pid}). Its storage may hang."
+        )
 
     def _remove_files(self, layout: Layout) -> None:
         nic.remove(layout)

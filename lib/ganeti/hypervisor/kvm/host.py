@@ -68,16 +68,22 @@ def interface_address(name: str, version: int) -> str:
     done = process.run(["ip", "-json", "address", "show", "dev", name], timeout_s=30, check=False)
     if done.failed:
         raise errors.HypervisorError(
-            f"'{name}' is neither an address nor a network interface of this node")
-    found = [(entry["family"], entry["local"]) for device in json.loads(done.stdout)
-             for entry in device.get("addr_info", ()) if entry.get("scope") != "link"]
+            f"'{name}' is neither an address nor a network interface of this node"
+        )
+    found = [
+        (entry["family"], entry["local"])
+        for device in json.loads(done.stdout)
+        for entry in device.get("addr_info", ())
+        if entry.get("scope") != "link"
+    ]
     families = {4: ("inet",), 6: ("inet6",)}.get(version, ("inet", "inet6"))
     for family in families:
         for has, address in found:
             if has == family:
                 return str(address)
     raise errors.HypervisorError(
-        f"network interface {name} has no {f'IPv{version} ' if version else ''}address")
+        f"network interface {name} has no {f'IPv{version} ' if version else ''}address"
+    )
 
 
 def rotate(path: str) -> None:

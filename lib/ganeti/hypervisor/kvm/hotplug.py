@@ -50,17 +50,22 @@ def check_possible(record: Runtime, kind: str) -> None:
     :param kind: ``disk`` or ``nic``.
     :raises HotplugError: says why.
     """
-    parameter, fixed = (("disk_type", _FIXED_DISK_TYPES) if kind == net.HOTPLUG_TARGET_DISK
-                        else ("nic_type", _FIXED_NIC_TYPES))
+    parameter, fixed = (
+        ("disk_type", _FIXED_DISK_TYPES)
+        if kind == net.HOTPLUG_TARGET_DISK
+        else ("nic_type", _FIXED_NIC_TYPES)
+    )
     value = record.hvparams.get(parameter)
     if value in fixed:
-        raise errors.HotplugError(f"devices of {parameter} {value} cannot be changed while the "
-                                  "instance runs")
+        raise errors.HotplugError(
+            f"devices of {parameter} {value} cannot be changed while the instance runs"
+        )
     machine = next(iter(words_of(record, "-machine")), "")
     if not record.hvparams.get("acpi", True) and not buses.is_q35(machine):
         raise errors.HotplugError(
             "the guest runs without ACPI, which would tell it of devices (parameter acpi). "
-            "After a restart it finds what was changed.")
+            "After a restart it finds what was changed."
+        )
 
 
 def used_bus(record: Runtime) -> buses.Bus:
@@ -81,6 +86,7 @@ def _peripherals(control: Qmp) -> set[str]:
 
 # Both kinds
 
+
 def _remove_card(control: Qmp, device_id: str, what: str) -> None:
     """Ask the guest to let a card go, and wait until it has.
 
@@ -96,15 +102,20 @@ def _remove_card(control: Qmp, device_id: str, what: str) -> None:
         if device_id in _peripherals(control) and "already in the process" not in str(err):
             raise errors.HotplugError(f"cannot remove {what}: {err}") from err
     event = control.wait_event(
-        lambda event: event.get("data", {}).get("device") == device_id
-        and event["event"] in (_GONE, *_REFUSED), UNPLUG_TIMEOUT_S)
+        lambda event: (
+            event.get("data", {}).get("device") == device_id
+            and event["event"] in (_GONE, *_REFUSED)
+        ),
+        UNPLUG_TIMEOUT_S,
+    )
     if event is None:
         # The event may have gone by before we asked.
         if device_id not in _peripherals(control):
             return
         raise errors.HotplugError(
             f"the guest does not let go of {what} within {UNPLUG_TIMEOUT_S:g} s. It may lack "
-            "support for it, or still boot, or use the device.")
+            "support for it, or still boot, or use the device."
+        )
     if event["event"] != _GONE:
         raise errors.HotplugError(f"the guest refuses to let go of {what}")
 
@@ -129,8 +140,17 @@ def _descriptors(opened: Sequence[int]) -> Iterator[Sequence[int]]:
 
 # Disks
 
-def add_disk(control: Qmp, record: Runtime, disk: Disk, path: str, uri: str | None, index: int,
-             bus: buses.Bus, links: Callable[[int], str]) -> Runtime:
+
+def add_disk(
+    control: Qmp,
+    record: Runtime,
+    disk: Disk,
+    path: str,
+    uri: str | None,
+    index: int,
+    bus: buses.Bus,
+    links: Callable[[int], str],
+) -> Runtime:
     """Plug a disk in.
 
     :param path: the device or file, which is opened here.
@@ -155,12 +175,19 @@ def add_disk(control: Qmp, record: Runtime, disk: Disk, path: str, uri: str | No
             with _descriptors([_open_disk(path, read_only)]) as fds:
                 fdset = int(control.execute("add-fd", fds=fds)["fdset-id"])
             new = replace(new, path=f"/dev/fdset/{fdset}")
-        options = devices.disk_options(new, hvp, is_block=is_block, bootable=False,
-                                       direct_works=uri is not None or host.direct_works(path))
+        options = devices.disk_options(
+            new,
+            hvp,
+            is_block=is_block,
+            bootable=False,
+            direct_works=uri is not None or host.direct_works(path),
+        )
         control.execute("blockdev-add", devices.qmp_arguments(options.node))
         try:
-            control.execute("device_add", {"driver": info["driver"],
-                                           **devices.qmp_arguments(options.device, flat=True)})
+            control.execute(
+                "device_add",
+                {"driver": info["driver"], **devices.qmp_arguments(options.device, flat=True)},
+            )
         except errors.HypervisorError:
             _take_away(control, "blockdev-del", {"node-name": device_id})
             raise
@@ -175,8 +202,7 @@ def add_disk(control: Qmp, record: Runtime, disk: Disk, path: str, uri: str | No
     return _with_disks(record, disks, links)
 
 
-def remove_disk(control: Qmp, record: Runtime, disk: Disk,
-                links: Callable[[int], str]) -> Runtime:
+def remove_disk(control: Qmp, record: Runtime, disk: Disk, links: Callable[[int], str]) -> Runtime:
     """Unplug a disk; one that is not there is no error.
 
     :raises HotplugError: the guest keeps it.
@@ -184,14 +210,17 @@ def remove_disk(control: Qmp, record: Runtime, disk: Disk,
     device_id = buses.device_id("disk", disk.uuid)
     _remove_card(control, device_id, f"disk {disk.uuid}")
     _take_away(control, "blockdev-del", {"node-name": device_id})
-    return _with_disks(record, [known for known in record.disks
-                                if known.hvinfo["id"] != device_id], links)
+    return _with_disks(
+        record, [known for known in record.disks if known.hvinfo["id"] != device_id], links
+    )
 
 
-def _with_disks(record: Runtime, disks: Sequence[RuntimeDisk],
-                links: Callable[[int], str]) -> Runtime:
-    return replace(record, disks=tuple(replace(disk, path=links(index))
-                                       for index, disk in enumerate(disks)))
+def _with_disks(
+    record: Runtime, disks: Sequence[RuntimeDisk], links: Callable[[int], str]
+) -> Runtime:
+    return replace(
+        record, disks=tuple(replace(disk, path=links(index)) for index, disk in enumerate(disks))
+    )
 
 
 def _open_disk(path: str, read_only: bool) -> int:
@@ -203,8 +232,10 @@ def _open_disk(path: str, read_only: bool) -> int:
 
 # Network cards
 
-def add_nic(control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[str, Any],
-            side: nic.Plug) -> Runtime:
+
+def add_nic(
+    control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[str, Any], side: nic.Plug
+) -> Runtime:
     """Plug a network card in.
 
     :param index: position among the cards.
@@ -219,11 +250,16 @@ def add_nic(control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[
     try:
         control.execute("netdev_add", _netdev(control, device_id, side, new))
         try:
-            control.execute("device_add", {
-                "driver": info["driver"],
-                **devices.qmp_arguments(
-                    devices.nic_device(new, record.hvparams, tap=side.interface is not None),
-                    flat=True)})
+            control.execute(
+                "device_add",
+                {
+                    "driver": info["driver"],
+                    **devices.qmp_arguments(
+                        devices.nic_device(new, record.hvparams, tap=side.interface is not None),
+                        flat=True,
+                    ),
+                },
+            )
         except errors.HypervisorError:
             _take_away(control, "netdev_del", {"id": device_id})
             raise
@@ -234,8 +270,9 @@ def add_nic(control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[
     return replace(record, nics=tuple(nics))
 
 
-def _netdev(control: Qmp, device_id: str, side: nic.Plug,
-            card: Mapping[str, Any]) -> dict[str, Any]:
+def _netdev(
+    control: Qmp, device_id: str, side: nic.Plug, card: Mapping[str, Any]
+) -> dict[str, Any]:
     """Arguments of ``netdev_add``; hands over what is open."""
     if side.interface is None:
         arguments: dict[str, Any] = {"type": "user", "id": device_id}
@@ -267,7 +304,9 @@ def remove_nic(control: Qmp, record: Runtime, card: Nic) -> tuple[Runtime, int |
     device_id = buses.device_id("nic", card.uuid)
     _remove_card(control, device_id, f"NIC {card.uuid}")
     _take_away(control, "netdev_del", {"id": device_id})
-    position = next((number for number, known in enumerate(record.nics)
-                     if known["hvinfo"]["id"] == device_id), None)
+    position = next(
+        (number for number, known in enumerate(record.nics) if known["hvinfo"]["id"] == device_id),
+        None,
+    )
     nics = tuple(known for known in record.nics if known["hvinfo"]["id"] != device_id)
     return replace(record, nics=nics), position

@@ -60,7 +60,8 @@ def parse_vlans(text: str) -> Vlans:
     wrong = [word for word in (first, *rest) if word and not 1 <= int(word) <= _VLAN_MAX]
     if wrong:
         raise errors.HypervisorError(
-            f"VLAN {wrong[0]} is not between 1 and {_VLAN_MAX} (in {text!r})")
+            f"VLAN {wrong[0]} is not between 1 and {_VLAN_MAX} (in {text!r})"
+        )
     return Vlans(int(first) if first else None, tuple(int(word) for word in rest))
 
 
@@ -128,12 +129,26 @@ def up_commands(tap: str, nic: Mapping[str, Any], *, mtu: int | None = None) -> 
     up = ["ip", "link", "set", tap, "up"]
     vlans = parse_vlans(params.get("vlan") or "")
     if mode == net.NIC_MODE_BRIDGED:
-        return [*commands, ["ip", "link", "set", tap, "master", link],
-                *_bridge_vlans(tap, vlans), up]
+        return [
+            *commands,
+            ["ip", "link", "set", tap, "master", link],
+            *_bridge_vlans(tap, vlans),
+            up,
+        ]
     if mode == net.NIC_MODE_OVS:
         # A port of this name may be left from before the node was restarted.
-        port = ["ovs-vsctl", f"--timeout={_OVS_TIMEOUT_S}", "--if-exists", "del-port", tap, "--",
-                "add-port", link, tap, *_ovs_vlans(vlans)]
+        port = [
+            "ovs-vsctl",
+            f"--timeout={_OVS_TIMEOUT_S}",
+            "--if-exists",
+            "del-port",
+            tap,
+            "--",
+            "add-port",
+            link,
+            tap,
+            *_ovs_vlans(vlans),
+        ]
         return [*commands, up, port]
     if mode == net.NIC_MODE_ROUTED:
         return [*commands, up, *_routes(tap, nic, link)]
@@ -147,10 +162,12 @@ def _bridge_vlans(tap: str, vlans: Vlans) -> list[list[str]]:
     if vlans.untagged != _FIRST_VLAN:
         commands.append(["bridge", "vlan", "del", "dev", tap, "vid", str(_FIRST_VLAN)])
     if vlans.untagged is not None:
-        commands.append(["bridge", "vlan", "add", "dev", tap, "vid", str(vlans.untagged),
-                         "pvid", "untagged"])
-    return commands + [["bridge", "vlan", "add", "dev", tap, "vid", str(vlan)]
-                       for vlan in vlans.tagged]
+        commands.append(
+            ["bridge", "vlan", "add", "dev", tap, "vid", str(vlans.untagged), "pvid", "untagged"]
+        )
+    return commands + [
+        ["bridge", "vlan", "add", "dev", tap, "vid", str(vlan)] for vlan in vlans.tagged
+    ]
 
 
 def _ovs_vlans(vlans: Vlans) -> list[str]:
@@ -207,19 +224,34 @@ def down_commands(tap: str, env: Mapping[str, str]) -> list[list[str]]:
     """
     if env.get("MODE") != net.NIC_MODE_OVS:
         return []
-    return [["ovs-vsctl", f"--timeout={_OVS_TIMEOUT_S}", "--if-exists", "del-port",
-             env.get("LINK", ""), tap]]
+    return [
+        [
+            "ovs-vsctl",
+            f"--timeout={_OVS_TIMEOUT_S}",
+            "--if-exists",
+            "del-port",
+            env.get("LINK", ""),
+            tap,
+        ]
+    ]
 
 
-def script_env(tap: str, index: int, nic: Mapping[str, Any], instance_name: str,
-               tags: Sequence[str]) -> dict[str, str]:
+def script_env(
+    tap: str, index: int, nic: Mapping[str, Any], instance_name: str, tags: Sequence[str]
+) -> dict[str, str]:
     """Environment of the administrator's program."""
     params = nic["nicparams"]
     env = {
-        "PATH": process.DEFAULT_PATH, "INSTANCE": instance_name, "MAC": nic["mac"],
-        "MODE": params["mode"], "LINK": params.get("link") or "", "INTERFACE": tap,
-        "INTERFACE_INDEX": str(index), "INTERFACE_UUID": nic.get("uuid") or "",
-        "TAGS": " ".join(tags), "ACTION": UP,
+        "PATH": process.DEFAULT_PATH,
+        "INSTANCE": instance_name,
+        "MAC": nic["mac"],
+        "MODE": params["mode"],
+        "LINK": params.get("link") or "",
+        "INTERFACE": tap,
+        "INTERFACE_INDEX": str(index),
+        "INTERFACE_UUID": nic.get("uuid") or "",
+        "TAGS": " ".join(tags),
+        "ACTION": UP,
     }
     optional = {"IP": nic.get("ip"), "INTERFACE_NAME": nic.get("name"), "VLAN": params.get("vlan")}
     env.update({key: str(value) for key, value in optional.items() if value})
@@ -227,9 +259,15 @@ def script_env(tap: str, index: int, nic: Mapping[str, Any], instance_name: str,
         env["BRIDGE"] = env["LINK"]
     network = nic.get("netinfo")
     if isinstance(network, dict):
-        for key, field in (("NAME", "name"), ("UUID", "uuid"), ("SUBNET", "network"),
-                           ("GATEWAY", "gateway"), ("SUBNET6", "network6"),
-                           ("GATEWAY6", "gateway6"), ("MAC_PREFIX", "mac_prefix")):
+        for key, field in (
+            ("NAME", "name"),
+            ("UUID", "uuid"),
+            ("SUBNET", "network"),
+            ("GATEWAY", "gateway"),
+            ("SUBNET6", "network6"),
+            ("GATEWAY6", "gateway6"),
+            ("MAC_PREFIX", "mac_prefix"),
+        ):
             if network.get(field):
                 env[f"NETWORK_{key}"] = str(network[field])
         env["NETWORK_TAGS"] = " ".join(network.get("tags") or ())
@@ -256,8 +294,15 @@ def _notes(layout: Layout, tap: str) -> str:
     return f"{layout.nic_dir}/.{tap}"
 
 
-def connect(tap: str, index: int, nic: Mapping[str, Any], layout: Layout,
-            tags: Sequence[str], *, phase: str | None = None) -> None:
+def connect(
+    tap: str,
+    index: int,
+    nic: Mapping[str, Any],
+    layout: Layout,
+    tags: Sequence[str],
+    *,
+    phase: str | None = None,
+) -> None:
     """Connect an interface to its network.
 
     :param phase: :data:`PHASE_PRE` on the target of a migration.
@@ -296,8 +341,9 @@ def disconnect(tap: str, index: int, layout: Layout) -> None:
             for command in down_commands(tap, env):
                 process.run(command, timeout_s=_TIMEOUT_S)
     except errors.GenericError as err:
-        logging.warning("interface %s of instance %s was not taken down cleanly: %s", tap,
-                        layout.name, err)
+        logging.warning(
+            "interface %s of instance %s was not taken down cleanly: %s", tap, layout.name, err
+        )
     fs.remove_file(path)
 
 
@@ -314,7 +360,8 @@ def _require_vlan_bridge(nic: Mapping[str, Any]) -> None:
     if filtering != "1":
         raise errors.HypervisorError(
             f"NIC {nic.get('uuid', '')} is to be in VLAN {params['vlan']}, but bridge {link} does "
-            f"not separate VLANs. Switch it on: ip link set {link} type bridge vlan_filtering 1")
+            f"not separate VLANs. Switch it on: ip link set {link} type bridge vlan_filtering 1"
+        )
 
 
 def _other_mtu(nic: Mapping[str, Any], tap: str) -> int | None:
@@ -323,8 +370,9 @@ def _other_mtu(nic: Mapping[str, Any], tap: str) -> int | None:
     if params.get("mode") not in (net.NIC_MODE_BRIDGED, net.NIC_MODE_OVS):
         return None
     try:
-        wanted, own = (int(fs.read_file(f"/sys/class/net/{name}/mtu"))
-                       for name in (params.get("link"), tap))
+        wanted, own = (
+            int(fs.read_file(f"/sys/class/net/{name}/mtu")) for name in (params.get("link"), tap)
+        )
     except (OSError, ValueError):
         return None
     return wanted if wanted != own else None

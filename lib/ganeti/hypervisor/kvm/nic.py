@@ -52,17 +52,20 @@ def check_mode(nic: Mapping[str, Any], instance_name: str) -> None:
     if mode == net.NIC_MODE_USER:
         if not paths.is_virtual():
             raise errors.HypervisorError(
-                f"instance {instance_name}: NIC mode {mode} exists in virtual clusters only")
+                f"instance {instance_name}: NIC mode {mode} exists in virtual clusters only"
+            )
     elif mode not in devices.TAP_MODES:
         raise errors.HypervisorError(f"instance {instance_name}: NIC mode '{mode}' is not known")
     elif os.geteuid() != 0:
         raise errors.HypervisorError(
             f"instance {instance_name}: NIC mode {mode} needs root. "
-            f"A virtual cluster of an ordinary user has mode {net.NIC_MODE_USER}.")
+            f"A virtual cluster of an ordinary user has mode {net.NIC_MODE_USER}."
+        )
     elif shutil.which("ip") is None:
         # Found out before there is an interface that could not be deleted again.
         raise errors.HypervisorError(
-            f"instance {instance_name}: NIC mode {mode} needs the program ip (package iproute2)")
+            f"instance {instance_name}: NIC mode {mode} needs the program ip (package iproute2)"
+        )
     else:
         try:
             link.check(nic)
@@ -87,8 +90,7 @@ def _open_tap(name: str, hvparams: Mapping[str, Any]) -> int:
     return fd
 
 
-def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None,
-              name: str = TAP_NAME) -> str:
+def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None, name: str = TAP_NAME) -> str:
     try:
         fd = _open_tap(name, hvparams)
         try:
@@ -103,9 +105,15 @@ def _make_tap(hvparams: Mapping[str, Any], owner_uid: int | None,
     return answer[:16].rstrip(b"\0").decode()
 
 
-def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layout: Layout,
-           tags: Sequence[str] = (), owner_uid: int | None = None, *,
-           incoming: bool = False) -> list[str | None]:
+def set_up(
+    nics: Sequence[Mapping[str, Any]],
+    hvparams: Mapping[str, Any],
+    layout: Layout,
+    tags: Sequence[str] = (),
+    owner_uid: int | None = None,
+    *,
+    incoming: bool = False,
+) -> list[str | None]:
     """Make and connect the interfaces of a guest.
 
     :param owner_uid: user that QEMU will run as, when not root.
@@ -116,15 +124,25 @@ def set_up(nics: Sequence[Mapping[str, Any]], hvparams: Mapping[str, Any], layou
     for nic in nics:
         check_mode(nic, layout.name)
     try:
-        return [_connect(nic, index, hvparams, layout, tags, owner_uid, incoming=incoming)
-                for index, nic in enumerate(nics)]
+        return [
+            _connect(nic, index, hvparams, layout, tags, owner_uid, incoming=incoming)
+            for index, nic in enumerate(nics)
+        ]
     except BaseException:
         remove(layout)
         raise
 
 
-def _connect(nic: Mapping[str, Any], index: int, hvparams: Mapping[str, Any], layout: Layout,
-             tags: Sequence[str], owner_uid: int | None, *, incoming: bool = False) -> str | None:
+def _connect(
+    nic: Mapping[str, Any],
+    index: int,
+    hvparams: Mapping[str, Any],
+    layout: Layout,
+    tags: Sequence[str],
+    owner_uid: int | None,
+    *,
+    incoming: bool = False,
+) -> str | None:
     """Make and connect the interface of one card; a failure leaves its file, see :func:`remove`."""
     if nic["nicparams"]["mode"] == net.NIC_MODE_USER or communication.by_qemu(nic):
         return None
@@ -152,8 +170,9 @@ def arrived(nics: Sequence[Mapping[str, Any]], layout: Layout, tags: Sequence[st
             continue
         if link.waits_for_arrival(nic) or nic["nicparams"]["mode"] == net.NIC_MODE_EXT:
             with _telling(layout):
-                link.connect(fs.read_file(_tap_file(layout, index)).strip(), index, nic, layout,
-                             tags)
+                link.connect(
+                    fs.read_file(_tap_file(layout, index)).strip(), index, nic, layout, tags
+                )
 
 
 @contextlib.contextmanager
@@ -163,7 +182,8 @@ def _telling(layout: Layout) -> Iterator[None]:
         yield
     except (errors.GenericError, OSError) as err:
         raise errors.HypervisorError(
-            f"cannot set up the network of instance {layout.name}: {err}") from err
+            f"cannot set up the network of instance {layout.name}: {err}"
+        ) from err
 
 
 def _tap_file(layout: Layout, index: int) -> str:
@@ -171,6 +191,7 @@ def _tap_file(layout: Layout, index: int) -> str:
 
 
 # Cards that come and go while the guest runs
+
 
 @dataclass(frozen=True, slots=True)
 class Plug:
@@ -182,9 +203,15 @@ class Plug:
 
 
 @contextlib.contextmanager
-def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, Any],
-         layout: Layout, tags: Sequence[str] = (),
-         owner_uid: int | None = None) -> Iterator[Plug]:
+def plug(
+    nic: Mapping[str, Any],
+    index: int,
+    count: int,
+    hvparams: Mapping[str, Any],
+    layout: Layout,
+    tags: Sequence[str] = (),
+    owner_uid: int | None = None,
+) -> Iterator[Plug]:
     """Make, connect and open the interface of a card; what fails inside takes it away again.
 
     :param index: position of the card among the cards of the guest.
@@ -203,8 +230,11 @@ def plug(nic: Mapping[str, Any], index: int, count: int, hvparams: Mapping[str, 
         try:
             taps = [_open_tap(tap, hvparams) for _ in range(devices.nic_queues(hvparams))]
             fds += taps
-            vhosts = ([os.open("/dev/vhost-net", os.O_RDWR | os.O_CLOEXEC) for _ in taps]
-                      if devices.wants_vhost(hvparams) and vhost_works() else [])
+            vhosts = (
+                [os.open("/dev/vhost-net", os.O_RDWR | os.O_CLOEXEC) for _ in taps]
+                if devices.wants_vhost(hvparams) and vhost_works()
+                else []
+            )
             fds += vhosts
         except OSError as err:
             raise errors.HypervisorError(

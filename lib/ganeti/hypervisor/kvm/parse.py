@@ -13,9 +13,20 @@ _VERSION = re.compile(r"QEMU (?:PC )?emulator version (\d+)\.(\d+)(?:\.(\d+))?")
 _OPTION = re.compile(r"^-([a-z0-9][a-z0-9-]*)", re.MULTILINE)
 
 # States of QEMU's migration that mean "still going on" in the published vocabulary.
-_MIGRATION_ACTIVE = frozenset((
-    "setup", "active", "pre-switchover", "device", "wait-unplug", "cancelling",
-    "postcopy-paused", "postcopy-recover", "postcopy-recover-setup", "colo"))
+_MIGRATION_ACTIVE = frozenset(
+    (
+        "setup",
+        "active",
+        "pre-switchover",
+        "device",
+        "wait-unplug",
+        "cancelling",
+        "postcopy-paused",
+        "postcopy-recover",
+        "postcopy-recover-setup",
+        "colo",
+    )
+)
 _MIGRATION_SAME = frozenset(("completed", "failed", "cancelled", "postcopy-active"))
 
 
@@ -68,8 +79,11 @@ def parse_command_line(data: bytes) -> CommandLine | None:
     if not options.get("-name"):
         return None
     try:
-        return CommandLine(options["-name"].removeprefix("guest="), int(options.get("-m", "0")),
-                           int(options.get("-smp", "1")))
+        return CommandLine(
+            options["-name"].removeprefix("guest="),
+            int(options.get("-m", "0")),
+            int(options.get("-smp", "1")),
+        )
     except ValueError:
         return None
 
@@ -96,7 +110,8 @@ def parse_migration_status(answer: Mapping[str, Any]) -> MigrationStatus:
         total_ram=_number(ram.get("total")),
         postcopy_status=status if status.startswith("postcopy") else None,
         total_time=_number(answer.get("total-time")) if status == "completed" else None,
-        downtime=_number(answer.get("downtime")) if status == "completed" else None)
+        downtime=_number(answer.get("downtime")) if status == "completed" else None,
+    )
 
 
 def _number(value: object) -> int | None:

@@ -28,7 +28,8 @@ def masks_of(hvparams: Mapping[str, Any]) -> list[list[int]]:
     count = os.sysconf("SC_NPROCESSORS_CONF")
     for cpu in (cpu for mask in masks for cpu in mask if cpu >= count):
         raise errors.HypervisorError(
-            f"parameter cpu_mask: processor {cpu} is none of the {count} of this node")
+            f"parameter cpu_mask: processor {cpu} is none of the {count} of this node"
+        )
     return masks
 
 
@@ -48,7 +49,8 @@ def pin(control: Qmp, pid: int, masks: Sequence[Sequence[int]], instance_name: s
         if len(masks) != len(threads):
             raise errors.HypervisorError(
                 f"instance {instance_name}: cpu_mask has {len(masks)} masks for "
-                f"{len(threads)} virtual processors")
+                f"{len(threads)} virtual processors"
+            )
     for thread, mask in zip(threads, masks, strict=True):
         if list(mask) != [hvparameters.CPU_ALL_VALUE]:
             _pin_thread(thread, mask)
@@ -63,4 +65,5 @@ def _pin_thread(thread: int, mask: Sequence[int]) -> None:
     except OSError as err:
         raise errors.HypervisorError(
             f"parameter cpu_mask: this node does not let a guest run on processors "
-            f"{', '.join(map(str, mask))}: {err.strerror}") from err
+            f"{', '.join(map(str, mask))}: {err.strerror}"
+        ) from err

@@ -50,13 +50,14 @@ class Qmp:
             self._socket = net.unix_connect(path, self._timeout_s)
         except OSError as err:
             raise errors.HypervisorError(
-                f"cannot reach QEMU of instance {instance_name} at {path}: "
-                f"{err.strerror or err}") from err
+                f"cannot reach QEMU of instance {instance_name} at {path}: {err.strerror or err}"
+            ) from err
         try:
             greeting = self._receive(self._deadline())
             if not isinstance(greeting.get("QMP"), dict):
                 raise errors.HypervisorError(
-                    f"QEMU of instance {instance_name} greets with {greeting!r}")
+                    f"QEMU of instance {instance_name} greets with {greeting!r}"
+                )
             self.greeting = greeting["QMP"]
             self.execute("qmp_capabilities")
         except BaseException:
@@ -66,16 +67,21 @@ class Qmp:
     def __enter__(self) -> Qmp:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self.close()
 
     def close(self) -> None:
         """End the conversation; another client can then be served."""
         self._socket.close()
 
-    def execute(self, command: str, arguments: dict[str, Any] | None = None, *,
-                fds: Sequence[int] = ()) -> Any:
+    def execute(
+        self, command: str, arguments: dict[str, Any] | None = None, *, fds: Sequence[int] = ()
+    ) -> Any:
         """Send a command and return what QEMU answers.
 
         :param fds: open files that go along.
@@ -88,7 +94,7 @@ class Qmp:
         try:
             data = json.dumps(request).encode() + b"\n"
             if fds:
-                data = data[socket.send_fds(self._socket, [data], list(fds)):]
+                data = data[socket.send_fds(self._socket, [data], list(fds)) :]
             self._socket.sendall(data)
         except OSError as err:
             raise self._lost(command, err) from err
@@ -101,15 +107,19 @@ class Qmp:
                 error = message["error"] if isinstance(message["error"], dict) else {}
                 raise QmpError(
                     f"QEMU of instance {self._name} refuses {command}: "
-                    f"{error.get('desc', message['error'])}", str(error.get("class", "")))
+                    f"{error.get('desc', message['error'])}",
+                    str(error.get("class", "")),
+                )
             elif "return" in message:
                 return message["return"]
             else:
                 raise errors.HypervisorError(
-                    f"QEMU of instance {self._name} answers {command} with {message!r}")
+                    f"QEMU of instance {self._name} answers {command} with {message!r}"
+                )
 
-    def wait_event(self, wanted: Callable[[dict[str, Any]], bool],
-                   timeout_s: float) -> dict[str, Any] | None:
+    def wait_event(
+        self, wanted: Callable[[dict[str, Any]], bool], timeout_s: float
+    ) -> dict[str, Any] | None:
         """The first event that is wanted, among those that came already and those to come.
 
         :returns: None when none came in time.
@@ -136,7 +146,8 @@ class Qmp:
         while b"\n" not in self._buffer:
             if len(self._buffer) > _MESSAGE_MAX_BYTES:
                 raise errors.HypervisorError(
-                    f"QEMU of instance {self._name} sends a message without end")
+                    f"QEMU of instance {self._name} sends a message without end"
+                )
             left_s = deadline - time.monotonic()
             try:
                 if left_s <= 0:
@@ -148,7 +159,8 @@ class Qmp:
                 raise NoAnswer(
                     f"QEMU of instance {self._name} does not answer "
                     f"{command or 'on its control socket'} within {self._timeout_s:g} s"
-                    f"{'.' + hint if hint else ''}") from err
+                    f"{'.' + hint if hint else ''}"
+                ) from err
             except OSError as err:
                 raise self._lost(command, err) from err
             if not data:
@@ -159,17 +171,20 @@ class Qmp:
             message = json.loads(line)
         except errors.ParseError as err:
             raise errors.HypervisorError(
-                f"QEMU of instance {self._name} sends no JSON: {line[:80]!r}") from err
+                f"QEMU of instance {self._name} sends no JSON: {line[:80]!r}"
+            ) from err
         if not isinstance(message, dict):
             raise errors.HypervisorError(
-                f"QEMU of instance {self._name} sends {message!r}, expected an object")
+                f"QEMU of instance {self._name} sends {message!r}, expected an object"
+            )
         return message
 
     def _lost(self, command: str, err: OSError | None) -> errors.HypervisorError:
         reason = f": {err.strerror or err}" if err else ""
         during = f" during {command}" if command else ""
         return ConnectionLost(
-            f"QEMU of instance {self._name} closed its control socket{during}{reason}")
+            f"QEMU of instance {self._name} closed its control socket{during}{reason}"
+        )
 
 
 class NoAnswer(errors.HypervisorError):

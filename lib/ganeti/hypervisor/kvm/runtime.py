@@ -50,8 +50,14 @@ class Runtime:
 
     def dumps(self) -> str:
         """The text of the file."""
-        return json.dumps([list(self.argv), list(self.nics), self.hvparams,
-                           [[d.disk, d.path, d.uri] for d in self.disks]])
+        return json.dumps(
+            [
+                list(self.argv),
+                list(self.nics),
+                self.hvparams,
+                [[d.disk, d.path, d.uri] for d in self.disks],
+            ]
+        )
 
 
 def loads(text: str, instance_name: str) -> Runtime:
@@ -67,11 +73,12 @@ def loads(text: str, instance_name: str) -> Runtime:
             tuple(str(word) for word in argv),
             tuple(_checked(nic, "NIC") for nic in nics),
             _mapping(hvparams, "hypervisor parameters"),
-            tuple(RuntimeDisk(_checked(disk, "disk"), str(path), uri)
-                  for disk, path, uri in disks))
+            tuple(RuntimeDisk(_checked(disk, "disk"), str(path), uri) for disk, path, uri in disks),
+        )
     except (errors.ParseError, ValueError, TypeError) as err:
         raise errors.HypervisorError(
-            f"runtime data of instance {instance_name} is damaged: {err}") from err
+            f"runtime data of instance {instance_name} is damaged: {err}"
+        ) from err
     if not runtime.argv:
         raise errors.HypervisorError(f"runtime data of instance {instance_name} is empty")
     return runtime
@@ -101,7 +108,8 @@ def load(path: str, instance_name: str) -> Runtime:
         text = fs.read_file(path)
     except OSError as err:
         raise errors.HypervisorError(
-            f"cannot read the runtime data of instance {instance_name}: {err}") from err
+            f"cannot read the runtime data of instance {instance_name}: {err}"
+        ) from err
     return loads(text, instance_name)
 
 
@@ -124,7 +132,8 @@ def _map_paths(runtime: Runtime, change: Callable[[str], str]) -> Runtime:
     return replace(
         runtime,
         argv=tuple(change(word) for word in runtime.argv),
-        disks=tuple(replace(disk, path=change(disk.path)) for disk in runtime.disks))
+        disks=tuple(replace(disk, path=change(disk.path)) for disk in runtime.disks),
+    )
 
 
 def to_virtual(runtime: Runtime, root: str) -> Runtime:
@@ -141,5 +150,6 @@ def to_local(runtime: Runtime, root: str) -> Runtime:
 
 def words_of(runtime: Runtime, option: str) -> Sequence[str]:
     """The values of an option in the command line, in order."""
-    return [value for word, value in zip(runtime.argv, runtime.argv[1:], strict=False)
-            if word == option]
+    return [
+        value for word, value in zip(runtime.argv, runtime.argv[1:], strict=False) if word == option
+    ]

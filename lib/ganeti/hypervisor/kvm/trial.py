@@ -17,8 +17,10 @@ from ganeti.utils import process
 from ganeti.wire import json
 
 _TIMEOUT_S = 60.0
-_TALK = "".join(json.dumps({"execute": command}) + "\n" for command in (
-    "qmp_capabilities", "query-migrate-capabilities", "quit"))
+_TALK = "".join(
+    json.dumps({"execute": command}) + "\n"
+    for command in ("qmp_capabilities", "query-migrate-capabilities", "quit")
+)
 # What cannot be tried without more of the guest.
 _NAMING = ("machine_version", "cpu_type", "soundhw", "vga", "usb_devices")
 
@@ -36,19 +38,34 @@ def check_hardware(hvparams: Mapping[str, Any], qemu: QemuFacts) -> None:
     if done.exit_code != 0:
         names = ", ".join(f"{name}={hvparams[name]}" for name in tried)
         raise errors.HypervisorError(
-            f"parameters {names}: {qemu.program} says: {host.last_lines(done.stderr)}")
+            f"parameters {names}: {qemu.program} says: {host.last_lines(done.stderr)}"
+        )
     unknown = sorted(set(wanted) - _capabilities(done.stdout)) if wanted else []
     if unknown:
         raise errors.HypervisorError(
-            f"parameter migration_caps: {qemu.program} has no capability {unknown[0]}")
+            f"parameter migration_caps: {qemu.program} has no capability {unknown[0]}"
+        )
 
 
 def trial_argv(hvparams: Mapping[str, Any], qemu: QemuFacts) -> list[str]:
     """A QEMU with the hardware that the parameters name, and nothing else."""
     machine = argv.machine_type(hvparams, qemu)
-    return [qemu.program, "-S", "-nodefaults", "-no-user-config", "-display", "none", "-m", "64",
-            "-machine", f"{machine},accel={argv.accelerator(hvparams, qemu)}", "-usb",
-            *argv.hardware_argv(hvparams, sound="none"), "-qmp", "stdio"]
+    return [
+        qemu.program,
+        "-S",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-m",
+        "64",
+        "-machine",
+        f"{machine},accel={argv.accelerator(hvparams, qemu)}",
+        "-usb",
+        *argv.hardware_argv(hvparams, sound="none"),
+        "-qmp",
+        "stdio",
+    ]
 
 
 def _capabilities(said: str) -> set[str]:

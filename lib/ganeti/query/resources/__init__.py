@@ -33,6 +33,7 @@ def lookup(what: str) -> Resource:
     if module is None:
         raise errors.OpPrereqError(
             f"there is nothing called {what!r} to query. Known are {', '.join(_MODULES)}.",
-            errors.ECODE_INVAL)
+            errors.ECODE_INVAL,
+        )
     resource: Resource = import_module(f"{__name__}.{module}").RESOURCE
     return resource

@@ -7,7 +7,12 @@ from ganeti.constants.query import KIND_TEXT
 from ganeti.query.field import HOSTNAME, Resource
 from ganeti.query.resources.rows import null_field, row_field, rows
 
-RESOURCE = Resource(query_c.EXPORT, [
-    row_field("node", "Node", KIND_TEXT, "Node which holds the backup", compare=HOSTNAME),
-    null_field("export", "Export", KIND_TEXT, "Name of the backup"),
-], rows, name_field="export")
+RESOURCE = Resource(
+    query_c.EXPORT,
+    [
+        row_field("node", "Node", KIND_TEXT, "Node which holds the backup", compare=HOSTNAME),
+        null_field("export", "Export", KIND_TEXT, "Name of the backup"),
+    ],
+    rows,
+    name_field="export",
+)

@@ -7,10 +7,18 @@ from ganeti.constants.query import KIND_OTHER, KIND_TEXT
 from ganeti.query.field import Resource
 from ganeti.query.resources.rows import row_field, rows
 
-RESOURCE = Resource(query_c.EXTSTORAGE, [
-    row_field("name", "Name", KIND_TEXT, "Name of the provider"),
-    row_field("node_status", "NodeStatus", KIND_OTHER, "State on each node"),
-    row_field("nodegroup_status", "NodegroupStatus", KIND_OTHER,
-              "Whether all nodes of each group have it"),
-    row_field("parameters", "Parameters", KIND_OTHER, "Parameters which it takes"),
-], rows)
+RESOURCE = Resource(
+    query_c.EXTSTORAGE,
+    [
+        row_field("name", "Name", KIND_TEXT, "Name of the provider"),
+        row_field("node_status", "NodeStatus", KIND_OTHER, "State on each node"),
+        row_field(
+            "nodegroup_status",
+            "NodegroupStatus",
+            KIND_OTHER,
+            "Whether all nodes of each group have it",
+        ),
+        row_field("parameters", "Parameters", KIND_OTHER, "Parameters which it takes"),
+    ],
+    rows,
+)

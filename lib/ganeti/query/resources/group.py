@@ -13,8 +13,11 @@ from ganeti.query.view import View, by_name
 
 
 def _instances(view: View, group: NodeGroup) -> list[Instance]:
-    return by_name(instance for node in view.nodes_of_group.get(group.uuid, ())
-                   for instance in view.primaries.get(node.uuid, ()))
+    return by_name(
+        instance
+        for node in view.nodes_of_group.get(group.uuid, ())
+        for instance in view.primaries.get(node.uuid, ())
+    )
 
 
 def _node_names(view: View, group: NodeGroup) -> list[str]:
@@ -27,30 +30,76 @@ def _ndparams(view: View, group: NodeGroup) -> dict[str, Any]:
 
 _FIELDS = [
     Field("name", "Group", KIND_TEXT, "Name of the group", attribute("name")),
-    Field("alloc_policy", "AllocPolicy", KIND_TEXT, "Whether instances may be placed here",
-          attribute("alloc_policy")),
-    Field("node_cnt", "Nodes", KIND_NUMBER, "Number of nodes",
-          lambda view, group: len(view.nodes_of_group.get(group.uuid, ()))),
+    Field(
+        "alloc_policy",
+        "AllocPolicy",
+        KIND_TEXT,
+        "Whether instances may be placed here",
+        attribute("alloc_policy"),
+    ),
+    Field(
+        "node_cnt",
+        "Nodes",
+        KIND_NUMBER,
+        "Number of nodes",
+        lambda view, group: len(view.nodes_of_group.get(group.uuid, ())),
+    ),
     Field("node_list", "NodeList", KIND_OTHER, "Nodes", _node_names),
-    Field("pinst_cnt", "Instances", KIND_NUMBER, "Number of instances with primary node here",
-          lambda view, group: len(_instances(view, group))),
-    Field("pinst_list", "InstanceList", KIND_OTHER, "Instances with primary node here",
-          lambda view, group: [instance.name for instance in _instances(view, group)]),
+    Field(
+        "pinst_cnt",
+        "Instances",
+        KIND_NUMBER,
+        "Number of instances with primary node here",
+        lambda view, group: len(_instances(view, group)),
+    ),
+    Field(
+        "pinst_list",
+        "InstanceList",
+        KIND_OTHER,
+        "Instances with primary node here",
+        lambda view, group: [instance.name for instance in _instances(view, group)],
+    ),
     Field("ndparams", "NDParams", KIND_OTHER, "All node parameters", _ndparams),
-    Field("custom_ndparams", "CustomNDParams", KIND_OTHER, "Node parameters of the group's own",
-          attribute("ndparams")),
-    Field("diskparams", "DiskParameters", KIND_OTHER, "All disk parameters",
-          lambda view, group: view.cluster.fill_diskparams(group)),
-    Field("custom_diskparams", "CustomDiskParameters", KIND_OTHER,
-          "Disk parameters of the group's own", attribute("diskparams")),
-    Field("ipolicy", "InstancePolicy", KIND_OTHER, "The whole instance policy",
-          lambda view, group: view.cluster.fill_ipolicy(group)),
-    Field("custom_ipolicy", "CustomInstancePolicy", KIND_OTHER,
-          "Instance policy of the group's own", attribute("ipolicy")),
+    Field(
+        "custom_ndparams",
+        "CustomNDParams",
+        KIND_OTHER,
+        "Node parameters of the group's own",
+        attribute("ndparams"),
+    ),
+    Field(
+        "diskparams",
+        "DiskParameters",
+        KIND_OTHER,
+        "All disk parameters",
+        lambda view, group: view.cluster.fill_diskparams(group),
+    ),
+    Field(
+        "custom_diskparams",
+        "CustomDiskParameters",
+        KIND_OTHER,
+        "Disk parameters of the group's own",
+        attribute("diskparams"),
+    ),
+    Field(
+        "ipolicy",
+        "InstancePolicy",
+        KIND_OTHER,
+        "The whole instance policy",
+        lambda view, group: view.cluster.fill_ipolicy(group),
+    ),
+    Field(
+        "custom_ipolicy",
+        "CustomInstancePolicy",
+        KIND_OTHER,
+        "Instance policy of the group's own",
+        attribute("ipolicy"),
+    ),
 ]
 
 RESOURCE = Resource(
     query_c.GROUP,
     [*_FIELDS, *common_fields("group"), *ndparams.fields(_ndparams)],
-    lambda view: by_name(view.config.nodegroups.values()), table="nodegroups",
+    lambda view: by_name(view.config.nodegroups.values()),
+    table="nodegroups",
 )

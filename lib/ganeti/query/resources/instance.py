@@ -70,12 +70,16 @@ def status(view: View, instance: Instance) -> str:
         if live.wrong_node:
             return instance_c.STATUS_WRONGNODE
         if live.info.get("state", hv.STATE_RUNNING) == hv.STATE_RUNNING:
-            return (instance_c.STATUS_RUNNING if wanted == instance_c.ADMIN_UP
-                    else instance_c.STATUS_ERRORUP)
+            return (
+                instance_c.STATUS_RUNNING
+                if wanted == instance_c.ADMIN_UP
+                else instance_c.STATUS_ERRORUP
+            )
         if wanted == instance_c.ADMIN_UP:
             by_user = user_shutdown and (
                 instance.hypervisor != hv.KVM
-                or view.filled_hv(instance).get("user_shutdown", False))
+                or view.filled_hv(instance).get("user_shutdown", False)
+            )
             return instance_c.STATUS_USERDOWN if by_user else instance_c.STATUS_ERRORDOWN
         return instance_c.STATUS_ADMINDOWN
     if wanted == instance_c.ADMIN_UP:
@@ -102,8 +106,7 @@ def _oper_state(view: View, instance: Instance) -> Any:
         return OFFLINE
     if live.failed:
         return NODATA
-    return (live.info is not None
-            and live.info.get("state", hv.STATE_RUNNING) == hv.STATE_RUNNING)
+    return live.info is not None and live.info.get("state", hv.STATE_RUNNING) == hv.STATE_RUNNING
 
 
 def _oper(key: str) -> Callable[[View, Instance], Any]:
@@ -114,6 +117,7 @@ def _oper(key: str) -> Callable[[View, Instance], Any]:
         if live.failed:
             return NODATA
         return UNAVAIL if live.info is None else live.info.get(key, NODATA)
+
     return get
 
 
@@ -123,24 +127,36 @@ def _console(view: View, instance: Instance) -> Any:
 
 # -- parts of an instance: the same value as one list, and by index ------------------------------
 
-def _indexed(prefix: str, count: int, title: str, kind: str, doc: str,
-             values: Callable[[View, Instance], list[Any]]) -> list[Field]:
+
+def _indexed(
+    prefix: str,
+    count: int,
+    title: str,
+    kind: str,
+    doc: str,
+    values: Callable[[View, Instance], list[Any]],
+) -> list[Field]:
     """``prefix/0``, ``prefix/1``, ...; empty values and missing parts are unavailable."""
+
     def reader(place: int) -> Callable[[View, Instance], Any]:
         def get(view: View, instance: Instance) -> Any:
             found = values(view, instance)
             return maybe(found[place]) if place < len(found) else UNAVAIL
+
         return get
 
-    return [Field(f"{prefix}/{place}", f"{title}/{place}", kind, f"{doc} {place}", reader(place))
-            for place in range(count)]
+    return [
+        Field(f"{prefix}/{place}", f"{title}/{place}", kind, f"{doc} {place}", reader(place))
+        for place in range(count)
+    ]
 
 
 def _alias(name: str, fields: list[Field]) -> Field:
     """An older name for the first of some fields."""
     first = fields[0]
-    return Field(name, first.title, first.kind, f"{first.doc} (older name of {first.name})",
-                 first.get)
+    return Field(
+        name, first.title, first.kind, f"{first.doc} (older name of {first.name})", first.get
+    )
 
 
 def _nic_attr(name: str) -> Callable[[View, Instance], list[Any]]:
@@ -149,12 +165,15 @@ def _nic_attr(name: str) -> Callable[[View, Instance], list[Any]]:
 
 def _nic_param(name: str) -> Callable[[View, Instance], list[Any]]:
     return lambda view, instance: [
-        params.get(name) or None for params in view.filled_nics(instance)]
+        params.get(name) or None for params in view.filled_nics(instance)
+    ]
 
 
 def _nic_bridges(view: View, instance: Instance) -> list[Any]:
-    return [params["link"] if params.get("mode") == net.NIC_MODE_BRIDGED else None
-            for params in view.filled_nics(instance)]
+    return [
+        params["link"] if params.get("mode") == net.NIC_MODE_BRIDGED else None
+        for params in view.filled_nics(instance)
+    ]
 
 
 def _nic_network_names(view: View, instance: Instance) -> list[Any]:
@@ -186,8 +205,10 @@ _DISK_PARTS = (
 
 
 def _nic_fields() -> list[Field]:
-    by_prefix = {prefix: _indexed(prefix, net.MAX_NICS, title, KIND_TEXT, doc, values)
-                 for prefix, title, doc, values in _NIC_PARTS}
+    by_prefix = {
+        prefix: _indexed(prefix, net.MAX_NICS, title, KIND_TEXT, doc, values)
+        for prefix, title, doc, values in _NIC_PARTS
+    }
     lists = (
         ("nic.ips", "NIC_IPs", "IP addresses of the NICs", _nic_attr("ip")),
         ("nic.macs", "NIC_MACs", "MAC addresses of the NICs", _nic_attr("mac")),
@@ -197,14 +218,22 @@ def _nic_fields() -> list[Field]:
         ("nic.links", "NIC_links", "Links of the NICs", _nic_param("link")),
         ("nic.vlans", "NIC_VLANs", "VLANs of the NICs", _nic_param("vlan")),
         ("nic.bridges", "NIC_bridges", "Bridges of the NICs", _nic_bridges),
-        ("nic.networks", "NIC_networks", "UUIDs of the networks of the NICs",
-         _nic_attr("network")),
-        ("nic.networks.names", "NIC_networks_names", "Names of the networks of the NICs",
-         _nic_network_names),
+        ("nic.networks", "NIC_networks", "UUIDs of the networks of the NICs", _nic_attr("network")),
+        (
+            "nic.networks.names",
+            "NIC_networks_names",
+            "Names of the networks of the NICs",
+            _nic_network_names,
+        ),
     )
     return [
-        Field("nic.count", "NICs", KIND_NUMBER, "Number of NICs",
-              lambda view, instance: len(instance.nics)),
+        Field(
+            "nic.count",
+            "NICs",
+            KIND_NUMBER,
+            "Number of NICs",
+            lambda view, instance: len(instance.nics),
+        ),
         *(Field(name, title, KIND_OTHER, doc, values) for name, title, doc, values in lists),
         *(field for fields in by_prefix.values() for field in fields),
         _alias("ip", by_prefix["nic.ip"]),
@@ -217,23 +246,46 @@ def _nic_fields() -> list[Field]:
 
 
 def _disk_fields() -> list[Field]:
-    by_prefix = {prefix: _indexed(prefix, disk_c.MAX_DISKS, title, kind, doc, values)
-                 for prefix, title, kind, doc, values in _DISK_PARTS}
+    by_prefix = {
+        prefix: _indexed(prefix, disk_c.MAX_DISKS, title, kind, doc, values)
+        for prefix, title, kind, doc, values in _DISK_PARTS
+    }
     sizes = by_prefix["disk.size"]
     return [
-        Field("disk.count", "Disks", KIND_NUMBER, "Number of disks",
-              lambda view, instance: len(instance.disks)),
-        Field("disk.sizes", "Disk_sizes", KIND_OTHER, "Sizes of the disks in MiB",
-              _disk_attr("size")),
-        Field("disk.spindles", "Disk_spindles", KIND_OTHER, "Spindles of the disks",
-              _disk_attr("spindles")),
+        Field(
+            "disk.count",
+            "Disks",
+            KIND_NUMBER,
+            "Number of disks",
+            lambda view, instance: len(instance.disks),
+        ),
+        Field(
+            "disk.sizes", "Disk_sizes", KIND_OTHER, "Sizes of the disks in MiB", _disk_attr("size")
+        ),
+        Field(
+            "disk.spindles",
+            "Disk_spindles",
+            KIND_OTHER,
+            "Spindles of the disks",
+            _disk_attr("spindles"),
+        ),
         Field("disk.names", "Disk_names", KIND_OTHER, "Names of the disks", _disk_attr("name")),
         Field("disk.uuids", "Disk_UUIDs", KIND_OTHER, "UUIDs of the disks", _disk_attr("uuid")),
         *(field for fields in by_prefix.values() for field in fields),
-        Field("sda_size", sizes[0].title, KIND_UNIT, "Size of disk 0 (older name of disk.size/0)",
-              sizes[0].get),
-        Field("sdb_size", sizes[1].title, KIND_UNIT, "Size of disk 1 (older name of disk.size/1)",
-              sizes[1].get),
+        Field(
+            "sda_size",
+            sizes[0].title,
+            KIND_UNIT,
+            "Size of disk 0 (older name of disk.size/0)",
+            sizes[0].get,
+        ),
+        Field(
+            "sdb_size",
+            sizes[1].title,
+            KIND_UNIT,
+            "Size of disk 1 (older name of disk.size/1)",
+            sizes[1].get,
+        ),
     ]
 
 
@@ -281,47 +333,102 @@ def _be_param(name: str) -> Callable[[View, Instance], Any]:
 
 def _parameter_fields() -> list[Field]:
     found = [
-        Field(f"hv/{name}", _HV_TITLES.get(name, f"hv/{name}"), KINDS[kind],
-              f"Hypervisor parameter {name}", _hv_param(name))
-        for name, kind in sorted(HV_TYPES.items()) if name not in hv.GLOBAL_PARAMS
+        Field(
+            f"hv/{name}",
+            _HV_TITLES.get(name, f"hv/{name}"),
+            KINDS[kind],
+            f"Hypervisor parameter {name}",
+            _hv_param(name),
+        )
+        for name, kind in sorted(HV_TYPES.items())
+        if name not in hv.GLOBAL_PARAMS
     ]
     found += [
-        Field(f"be/{name}", _BE_TITLES.get(name, f"be/{name}"), KINDS[kind],
-              f"Backend parameter {name}", _be_param(name))
+        Field(
+            f"be/{name}",
+            _BE_TITLES.get(name, f"be/{name}"),
+            KINDS[kind],
+            f"Backend parameter {name}",
+            _be_param(name),
+        )
         for name, kind in instance_c.BE_PARAM_TYPES.items()
     ]
     found += [
-        Field("be/memory", "ConfigMaxMem", KIND_UNIT,
-              "Largest memory of the instance (older name of be/maxmem)", _be_param("maxmem")),
-        Field("vcpus", "ConfigVCPUs", KIND_NUMBER,
-              "Number of virtual processors (older name of be/vcpus)", _be_param("vcpus")),
-        Field("beparams", "BackendParameters", KIND_OTHER, "All backend parameters",
-              lambda view, instance: view.filled_be(instance)),
-        Field("hvparams", "HypervisorParameters", KIND_OTHER,
-              "All hypervisor parameters but those of the whole cluster",
-              lambda view, instance: view.filled_hv(instance)),
-        Field("osparams", "OpSysParameters", KIND_OTHER,
-              "All OS parameters but the private ones",
-              lambda view, instance: view.cluster.fill_osparams(instance)),
-        Field("custom_beparams", "CustomBackendParameters", KIND_OTHER,
-              "Backend parameters of the instance's own", attribute("beparams")),
-        Field("custom_hvparams", "CustomHypervisorParameters", KIND_OTHER,
-              "Hypervisor parameters of the instance's own", attribute("hvparams")),
-        Field("custom_osparams", "CustomOpSysParameters", KIND_OTHER,
-              "OS parameters of the instance's own", attribute("osparams")),
-        Field("custom_nicparams", "CustomNicParameters", KIND_OTHER,
-              "NIC parameters of each NIC's own",
-              lambda view, instance: [nic.nicparams for nic in instance.nics]),
+        Field(
+            "be/memory",
+            "ConfigMaxMem",
+            KIND_UNIT,
+            "Largest memory of the instance (older name of be/maxmem)",
+            _be_param("maxmem"),
+        ),
+        Field(
+            "vcpus",
+            "ConfigVCPUs",
+            KIND_NUMBER,
+            "Number of virtual processors (older name of be/vcpus)",
+            _be_param("vcpus"),
+        ),
+        Field(
+            "beparams",
+            "BackendParameters",
+            KIND_OTHER,
+            "All backend parameters",
+            lambda view, instance: view.filled_be(instance),
+        ),
+        Field(
+            "hvparams",
+            "HypervisorParameters",
+            KIND_OTHER,
+            "All hypervisor parameters but those of the whole cluster",
+            lambda view, instance: view.filled_hv(instance),
+        ),
+        Field(
+            "osparams",
+            "OpSysParameters",
+            KIND_OTHER,
+            "All OS parameters but the private ones",
+            lambda view, instance: view.cluster.fill_osparams(instance),
+        ),
+        Field(
+            "custom_beparams",
+            "CustomBackendParameters",
+            KIND_OTHER,
+            "Backend parameters of the instance's own",
+            attribute("beparams"),
+        ),
+        Field(
+            "custom_hvparams",
+            "CustomHypervisorParameters",
+            KIND_OTHER,
+            "Hypervisor parameters of the instance's own",
+            attribute("hvparams"),
+        ),
+        Field(
+            "custom_osparams",
+            "CustomOpSysParameters",
+            KIND_OTHER,
+            "OS parameters of the instance's own",
+            attribute("osparams"),
+        ),
+        Field(
+            "custom_nicparams",
+            "CustomNicParameters",
+            KIND_OTHER,
+            "NIC parameters of each NIC's own",
+            lambda view, instance: [nic.nicparams for nic in instance.nics],
+        ),
     ]
     return found
 
 
 # -- where it is ---------------------------------------------------------------------------------
 
+
 def _pnode_group(key: str) -> Callable[[View, Instance], Any]:
     def get(view: View, instance: Instance) -> Any:
         group = view.group_of(instance.primary_node)
         return UNAVAIL if group is None else getattr(group, key)
+
     return get
 
 
@@ -333,60 +440,143 @@ def _snodes_groups(key: str) -> Callable[[View, Instance], Any]:
     def get(view: View, instance: Instance) -> Any:
         groups = [view.group_of(uuid) for uuid in view.secondary_nodes(instance)]
         return [getattr(group, key) for group in groups if group is not None]
+
     return get
 
 
 _FIELDS = [
-    Field("name", "Instance", KIND_TEXT, "Name of the instance", attribute("name"),
-          compare=HOSTNAME),
+    Field(
+        "name", "Instance", KIND_TEXT, "Name of the instance", attribute("name"), compare=HOSTNAME
+    ),
     Field("os", "OS", KIND_TEXT, "Operating system", attribute("os")),
     Field("hypervisor", "Hypervisor", KIND_TEXT, "Hypervisor", attribute("hypervisor")),
-    Field("network_port", "Network_port", KIND_OTHER,
-          "TCP port of the graphical console, if any", attribute("network_port")),
-    Field("disk_template", "Disk_template", KIND_TEXT, "Kind of disks",
-          lambda view, instance: fill_room.disk_template(view.disks(instance))),
-    Field("disks_active", "DisksActive", KIND_BOOL, "Whether the disks are kept in use",
-          attribute("disks_active")),
-    Field("disk_usage", "DiskUsage", KIND_UNIT, "Space the disks take on each of their nodes",
-          _disk_usage),
-    Field("forthcoming", "Forthcoming", KIND_BOOL,
-          "Whether the instance is only reserved so far",
-          lambda view, instance: bool(instance.forthcoming)),
-    Field("admin_state", "InstanceState", KIND_TEXT, "Wanted state: up, down or offline",
-          attribute("admin_state")),
-    Field("admin_state_source", "InstanceStateSource", KIND_TEXT,
-          "Who wanted that state last: admin or user", attribute("admin_state_source")),
-    Field("admin_up", "Autostart", KIND_BOOL, "Whether the instance should run",
-          lambda view, instance: instance.admin_state == instance_c.ADMIN_UP),
-    Field("pnode", "Primary_node", KIND_TEXT, "Primary node",
-          lambda view, instance: view.node_name(instance.primary_node), compare=HOSTNAME),
-    Field("pnode.group", "PrimaryNodeGroup", KIND_TEXT, "Group of the primary node",
-          _pnode_group("name")),
-    Field("pnode.group.uuid", "PrimaryNodeGroupUUID", KIND_TEXT,
-          "UUID of the group of the primary node", _pnode_group("uuid")),
+    Field(
+        "network_port",
+        "Network_port",
+        KIND_OTHER,
+        "TCP port of the graphical console, if any",
+        attribute("network_port"),
+    ),
+    Field(
+        "disk_template",
+        "Disk_template",
+        KIND_TEXT,
+        "Kind of disks",
+        lambda view, instance: fill_room.disk_template(view.disks(instance)),
+    ),
+    Field(
+        "disks_active",
+        "DisksActive",
+        KIND_BOOL,
+        "Whether the disks are kept in use",
+        attribute("disks_active"),
+    ),
+    Field(
+        "disk_usage",
+        "DiskUsage",
+        KIND_UNIT,
+        "Space the disks take on each of their nodes",
+        _disk_usage,
+    ),
+    Field(
+        "forthcoming",
+        "Forthcoming",
+        KIND_BOOL,
+        "Whether the instance is only reserved so far",
+        lambda view, instance: bool(instance.forthcoming),
+    ),
+    Field(
+        "admin_state",
+        "InstanceState",
+        KIND_TEXT,
+        "Wanted state: up, down or offline",
+        attribute("admin_state"),
+    ),
+    Field(
+        "admin_state_source",
+        "InstanceStateSource",
+        KIND_TEXT,
+        "Who wanted that state last: admin or user",
+        attribute("admin_state_source"),
+    ),
+    Field(
+        "admin_up",
+        "Autostart",
+        KIND_BOOL,
+        "Whether the instance should run",
+        lambda view, instance: instance.admin_state == instance_c.ADMIN_UP,
+    ),
+    Field(
+        "pnode",
+        "Primary_node",
+        KIND_TEXT,
+        "Primary node",
+        lambda view, instance: view.node_name(instance.primary_node),
+        compare=HOSTNAME,
+    ),
+    Field(
+        "pnode.group",
+        "PrimaryNodeGroup",
+        KIND_TEXT,
+        "Group of the primary node",
+        _pnode_group("name"),
+    ),
+    Field(
+        "pnode.group.uuid",
+        "PrimaryNodeGroupUUID",
+        KIND_TEXT,
+        "UUID of the group of the primary node",
+        _pnode_group("uuid"),
+    ),
     Field("snodes", "Secondary_Nodes", KIND_OTHER, "Secondary nodes", _snodes),
-    Field("snodes.group", "SecondaryNodesGroups", KIND_OTHER, "Groups of the secondary nodes",
-          _snodes_groups("name")),
-    Field("snodes.group.uuid", "SecondaryNodesGroupsUUID", KIND_OTHER,
-          "UUIDs of the groups of the secondary nodes", _snodes_groups("uuid")),
-    Field("status", "Status", KIND_TEXT,
-          "What the instance does: running, ADMIN_down (stopped as wanted), ADMIN_offline, "
-          "USER_down (shut down from inside), ERROR_down (should run), ERROR_up (should not "
-          "run), ERROR_wrongnode (runs elsewhere), ERROR_nodedown or ERROR_nodeoffline (its "
-          "node cannot tell)", status, live=LIVE),
-    Field("oper_state", "Running", KIND_BOOL, "Whether the instance runs", _oper_state,
-          live=LIVE),
-    Field("oper_ram", "Memory", KIND_UNIT, "Memory which the instance has at present",
-          _oper("memory"), live=LIVE),
-    Field("oper_vcpus", "VCPUs", KIND_NUMBER,
-          "Virtual processors which the instance has at present", _oper("vcpus"), live=LIVE),
-    Field("console", "Console", KIND_OTHER, "How to reach the console", _console,
-          live=CONSOLES),
+    Field(
+        "snodes.group",
+        "SecondaryNodesGroups",
+        KIND_OTHER,
+        "Groups of the secondary nodes",
+        _snodes_groups("name"),
+    ),
+    Field(
+        "snodes.group.uuid",
+        "SecondaryNodesGroupsUUID",
+        KIND_OTHER,
+        "UUIDs of the groups of the secondary nodes",
+        _snodes_groups("uuid"),
+    ),
+    Field(
+        "status",
+        "Status",
+        KIND_TEXT,
+        "What the instance does: running, ADMIN_down (stopped as wanted), ADMIN_offline, "
+        "USER_down (shut down from inside), ERROR_down (should run), ERROR_up (should not "
+        "run), ERROR_wrongnode (runs elsewhere), ERROR_nodedown or ERROR_nodeoffline (its "
+        "node cannot tell)",
+        status,
+        live=LIVE,
+    ),
+    Field("oper_state", "Running", KIND_BOOL, "Whether the instance runs", _oper_state, live=LIVE),
+    Field(
+        "oper_ram",
+        "Memory",
+        KIND_UNIT,
+        "Memory which the instance has at present",
+        _oper("memory"),
+        live=LIVE,
+    ),
+    Field(
+        "oper_vcpus",
+        "VCPUs",
+        KIND_NUMBER,
+        "Virtual processors which the instance has at present",
+        _oper("vcpus"),
+        live=LIVE,
+    ),
+    Field("console", "Console", KIND_OTHER, "How to reach the console", _console, live=CONSOLES),
 ]
 
 RESOURCE = Resource(
     query_c.INSTANCE,
-    [*_FIELDS, *common_fields("instance"), *_nic_fields(), *_disk_fields(),
-     *_parameter_fields()],
-    lambda view: by_name(view.config.instances.values()), table="instances",
+    [*_FIELDS, *common_fields("instance"), *_nic_fields(), *_disk_fields(), *_parameter_fields()],
+    lambda view: by_name(view.config.instances.values()),
+    table="instances",
 )

@@ -7,10 +7,15 @@ from ganeti.constants.query import KIND_OTHER
 from ganeti.query.field import Resource
 from ganeti.query.resources.rows import null_field, rows
 
-RESOURCE = Resource(query_c.LOCK, [
-    null_field("name", "Name", KIND_OTHER, "Name of the lock"),
-    null_field("mode", "Mode", KIND_OTHER, "How it is held: exclusive or shared"),
-    null_field("owner", "Owner", KIND_OTHER, "Jobs which hold it"),
-    null_field("pending", "Pending", KIND_OTHER,
-               "Jobs which wait for it, with the mode they wait for"),
-], rows)
+RESOURCE = Resource(
+    query_c.LOCK,
+    [
+        null_field("name", "Name", KIND_OTHER, "Name of the lock"),
+        null_field("mode", "Mode", KIND_OTHER, "How it is held: exclusive or shared"),
+        null_field("owner", "Owner", KIND_OTHER, "Jobs which hold it"),
+        null_field(
+            "pending", "Pending", KIND_OTHER, "Jobs which wait for it, with the mode they wait for"
+        ),
+    ],
+    rows,
+)

@@ -29,11 +29,17 @@ KINDS = {
 
 def fields(filled: Callable[[Any, Any], dict[str, Any]]) -> list[Field]:
     """``ndp/<name>`` for each parameter, read from what `filled(view, object)` returns."""
+
     def reader(name: str) -> Callable[[Any, Any], Any]:
         return lambda view, item: filled(view, item).get(name, UNAVAIL)
 
     return [
-        Field(f"ndp/{name}", _TITLES.get(name, f"ndp/{name}"), KINDS[kind],
-              f"Node parameter {name}", reader(name))
+        Field(
+            f"ndp/{name}",
+            _TITLES.get(name, f"ndp/{name}"),
+            KINDS[kind],
+            f"Node parameter {name}",
+            reader(name),
+        )
         for name, kind in ND_PARAM_TYPES.items()
     ]

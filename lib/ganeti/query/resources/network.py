@@ -39,8 +39,9 @@ def _groups(view: View, network: Network) -> list[list[Any]]:
     for group in by_name(view.config.nodegroups.values()):
         params = group.networks.get(network.uuid)
         if params is not None:
-            found.append([group.name, params.get("mode", ""), params.get("link", ""),
-                          params.get("vlan", "")])
+            found.append(
+                [group.name, params.get("mode", ""), params.get("link", ""), params.get("vlan", "")]
+            )
     return found
 
 
@@ -50,28 +51,76 @@ _FIELDS = [
     Field("gateway", "Gateway", KIND_OTHER, "IPv4 gateway", attribute("gateway")),
     Field("network6", "IPv6Subnet", KIND_OTHER, "IPv6 network", attribute("network6")),
     Field("gateway6", "IPv6Gateway", KIND_OTHER, "IPv6 gateway", attribute("gateway6")),
-    Field("mac_prefix", "MacPrefix", KIND_OTHER, "First bytes of MAC addresses generated here",
-          attribute("mac_prefix")),
-    Field("free_count", "FreeCount", KIND_NUMBER, "Number of free addresses",
-          lambda view, network: _taken(network).count("0")),
-    Field("reserved_count", "ReservedCount", KIND_NUMBER, "Number of addresses taken",
-          lambda view, network: _taken(network).count("1")),
-    Field("map", "Map", KIND_TEXT, "One character per address: X taken, . free",
-          lambda view, network: _taken(network).translate(_MAP)),
-    Field("external_reservations", "ExternalReservations", KIND_TEXT,
-          "Addresses kept for others than instances", _external),
-    Field("group_cnt", "NodeGroups", KIND_NUMBER, "Number of groups connected",
-          lambda view, network: len(_groups(view, network))),
-    Field("group_list", "GroupList", KIND_OTHER,
-          "Groups connected: name, NIC mode, NIC link, VLAN", _groups),
-    Field("inst_cnt", "Instances", KIND_NUMBER, "Number of instances in the network",
-          lambda view, network: len(view.instances_of_network.get(network.uuid, ()))),
-    Field("inst_list", "InstanceList", KIND_OTHER, "Instances in the network",
-          lambda view, network: [
-              inst.name for inst in view.instances_of_network.get(network.uuid, ())]),
+    Field(
+        "mac_prefix",
+        "MacPrefix",
+        KIND_OTHER,
+        "First bytes of MAC addresses generated here",
+        attribute("mac_prefix"),
+    ),
+    Field(
+        "free_count",
+        "FreeCount",
+        KIND_NUMBER,
+        "Number of free addresses",
+        lambda view, network: _taken(network).count("0"),
+    ),
+    Field(
+        "reserved_count",
+        "ReservedCount",
+        KIND_NUMBER,
+        "Number of addresses taken",
+        lambda view, network: _taken(network).count("1"),
+    ),
+    Field(
+        "map",
+        "Map",
+        KIND_TEXT,
+        "One character per address: X taken, . free",
+        lambda view, network: _taken(network).translate(_MAP),
+    ),
+    Field(
+        "external_reservations",
+        "ExternalReservations",
+        KIND_TEXT,
+        "Addresses kept for others than instances",
+        _external,
+    ),
+    Field(
+        "group_cnt",
+        "NodeGroups",
+        KIND_NUMBER,
+        "Number of groups connected",
+        lambda view, network: len(_groups(view, network)),
+    ),
+    Field(
+        "group_list",
+        "GroupList",
+        KIND_OTHER,
+        "Groups connected: name, NIC mode, NIC link, VLAN",
+        _groups,
+    ),
+    Field(
+        "inst_cnt",
+        "Instances",
+        KIND_NUMBER,
+        "Number of instances in the network",
+        lambda view, network: len(view.instances_of_network.get(network.uuid, ())),
+    ),
+    Field(
+        "inst_list",
+        "InstanceList",
+        KIND_OTHER,
+        "Instances in the network",
+        lambda view, network: [
+            inst.name for inst in view.instances_of_network.get(network.uuid, ())
+        ],
+    ),
 ]
 
 RESOURCE = Resource(
-    query_c.NETWORK, [*_FIELDS, *common_fields("network")],
-    lambda view: by_name(view.config.networks.values()), table="networks",
+    query_c.NETWORK,
+    [*_FIELDS, *common_fields("network")],
+    lambda view: by_name(view.config.networks.values()),
+    table="networks",
 )

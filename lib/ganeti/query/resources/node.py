@@ -58,6 +58,7 @@ def _fact(name: str) -> Callable[[View, Node], Any]:
             return facts
         value = facts.get(name)
         return NODATA if value is None else value
+
     return get
 
 
@@ -83,64 +84,142 @@ def _group(key: str) -> Callable[[View, Node], Any]:
     def get(view: View, node: Node) -> Any:
         group = view.config.nodegroups.get(node.group)
         return UNAVAIL if group is None else getattr(group, key)
+
     return get
 
 
 def _set_by_hand(key: str, filled: Callable[..., dict[str, Any]]) -> Callable[[View, Node], Any]:
     """Nothing where only the cluster's defaults count, as programs expect it."""
+
     def get(view: View, node: Node) -> Any:
         group = view.config.nodegroups.get(node.group)
         own = getattr(node, key) or (group is not None and getattr(group, key))
         return filled(view.cluster, group, node) if own else UNAVAIL
+
     return get
 
 
 _FIELDS = [
     Field("name", "Node", KIND_TEXT, "Name of the node", attribute("name"), compare=HOSTNAME),
     Field("pip", "PrimaryIP", KIND_TEXT, "Primary address", attribute("primary_ip")),
-    Field("sip", "SecondaryIP", KIND_TEXT, "Address for replication",
-          attribute("secondary_ip")),
+    Field("sip", "SecondaryIP", KIND_TEXT, "Address for replication", attribute("secondary_ip")),
     Field("group", "Group", KIND_TEXT, "Node group", _group("name")),
     Field("group.uuid", "GroupUUID", KIND_TEXT, "UUID of the node group", _group("uuid")),
-    Field("role", "Role", KIND_TEXT,
-          "Role: M master, C master candidate, R regular, D drained, O offline", role),
-    Field("master", "IsMaster", KIND_BOOL, "Whether the node is the master",
-          lambda view, node: node.uuid == view.cluster.master_node),
-    Field("master_candidate", "MasterC", KIND_BOOL,
-          "Whether the node keeps a copy of the configuration", attribute("master_candidate")),
-    Field("master_capable", "MasterCapable", KIND_BOOL, "Whether the node may become master",
-          attribute("master_capable")),
-    Field("vm_capable", "VMCapable", KIND_BOOL, "Whether the node may host instances",
-          attribute("vm_capable")),
-    Field("drained", "Drained", KIND_BOOL, "Whether instances have to leave the node",
-          attribute("drained")),
-    Field("offline", "Offline", KIND_BOOL, "Whether the node is out of reach",
-          attribute("offline")),
+    Field(
+        "role",
+        "Role",
+        KIND_TEXT,
+        "Role: M master, C master candidate, R regular, D drained, O offline",
+        role,
+    ),
+    Field(
+        "master",
+        "IsMaster",
+        KIND_BOOL,
+        "Whether the node is the master",
+        lambda view, node: node.uuid == view.cluster.master_node,
+    ),
+    Field(
+        "master_candidate",
+        "MasterC",
+        KIND_BOOL,
+        "Whether the node keeps a copy of the configuration",
+        attribute("master_candidate"),
+    ),
+    Field(
+        "master_capable",
+        "MasterCapable",
+        KIND_BOOL,
+        "Whether the node may become master",
+        attribute("master_capable"),
+    ),
+    Field(
+        "vm_capable",
+        "VMCapable",
+        KIND_BOOL,
+        "Whether the node may host instances",
+        attribute("vm_capable"),
+    ),
+    Field(
+        "drained",
+        "Drained",
+        KIND_BOOL,
+        "Whether instances have to leave the node",
+        attribute("drained"),
+    ),
+    Field(
+        "offline", "Offline", KIND_BOOL, "Whether the node is out of reach", attribute("offline")
+    ),
     Field("powered", "Powered", KIND_BOOL, "Whether the node has power", _powered),
-    Field("hv_state", "HypervisorState", KIND_OTHER,
-          "Resources of the hypervisor which were set by hand",
-          _set_by_hand("hv_state_static", fill.fill_hv_state)),
-    Field("disk_state", "DiskState", KIND_OTHER, "Resources of storage which were set by hand",
-          _set_by_hand("disk_state_static", fill.fill_disk_state)),
-    Field("ndparams", "NodeParameters", KIND_OTHER, "All node parameters",
-          lambda view, node: view.filled_nd(node)),
-    Field("custom_ndparams", "CustomNodeParameters", KIND_OTHER,
-          "Node parameters of the node's own", attribute("ndparams")),
-    Field("pinst_cnt", "Pinst", KIND_NUMBER, "Number of instances whose primary node this is",
-          lambda view, node: len(view.primaries.get(node.uuid, ()))),
-    Field("pinst_list", "PriInstances", KIND_OTHER, "Instances whose primary node this is",
-          lambda view, node: [inst.name for inst in view.primaries.get(node.uuid, ())]),
-    Field("sinst_cnt", "Sinst", KIND_NUMBER, "Number of instances whose secondary node this is",
-          lambda view, node: len(view.secondaries.get(node.uuid, ()))),
-    Field("sinst_list", "SecInstances", KIND_OTHER, "Instances whose secondary node this is",
-          lambda view, node: [inst.name for inst in view.secondaries.get(node.uuid, ())]),
+    Field(
+        "hv_state",
+        "HypervisorState",
+        KIND_OTHER,
+        "Resources of the hypervisor which were set by hand",
+        _set_by_hand("hv_state_static", fill.fill_hv_state),
+    ),
+    Field(
+        "disk_state",
+        "DiskState",
+        KIND_OTHER,
+        "Resources of storage which were set by hand",
+        _set_by_hand("disk_state_static", fill.fill_disk_state),
+    ),
+    Field(
+        "ndparams",
+        "NodeParameters",
+        KIND_OTHER,
+        "All node parameters",
+        lambda view, node: view.filled_nd(node),
+    ),
+    Field(
+        "custom_ndparams",
+        "CustomNodeParameters",
+        KIND_OTHER,
+        "Node parameters of the node's own",
+        attribute("ndparams"),
+    ),
+    Field(
+        "pinst_cnt",
+        "Pinst",
+        KIND_NUMBER,
+        "Number of instances whose primary node this is",
+        lambda view, node: len(view.primaries.get(node.uuid, ())),
+    ),
+    Field(
+        "pinst_list",
+        "PriInstances",
+        KIND_OTHER,
+        "Instances whose primary node this is",
+        lambda view, node: [inst.name for inst in view.primaries.get(node.uuid, ())],
+    ),
+    Field(
+        "sinst_cnt",
+        "Sinst",
+        KIND_NUMBER,
+        "Number of instances whose secondary node this is",
+        lambda view, node: len(view.secondaries.get(node.uuid, ())),
+    ),
+    Field(
+        "sinst_list",
+        "SecInstances",
+        KIND_OTHER,
+        "Instances whose secondary node this is",
+        lambda view, node: [inst.name for inst in view.secondaries.get(node.uuid, ())],
+    ),
 ]
 
 RESOURCE = Resource(
     query_c.NODE,
-    [*_FIELDS, *common_fields("node"),
-     *ndparams.fields(lambda view, node: view.filled_nd(node)),
-     *(Field(name, title, kind, doc, _fact(fact), live=LIVE)
-       for name, title, kind, doc, fact in _LIVE_FIELDS)],
-    lambda view: by_name(view.config.nodes.values()), table="nodes",
+    [
+        *_FIELDS,
+        *common_fields("node"),
+        *ndparams.fields(lambda view, node: view.filled_nd(node)),
+        *(
+            Field(name, title, kind, doc, _fact(fact), live=LIVE)
+            for name, title, kind, doc, fact in _LIVE_FIELDS
+        ),
+    ],
+    lambda view: by_name(view.config.nodes.values()),
+    table="nodes",
 )

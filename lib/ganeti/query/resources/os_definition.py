@@ -7,17 +7,22 @@ from ganeti.constants.query import KIND_BOOL, KIND_OTHER, KIND_TEXT
 from ganeti.query.field import Resource
 from ganeti.query.resources.rows import row_field, rows
 
-RESOURCE = Resource(query_c.OS, [
-    row_field("name", "Name", KIND_TEXT, "Name of the definition"),
-    row_field("valid", "Valid", KIND_BOOL, "Whether all nodes have it in working order"),
-    row_field("hidden", "Hidden", KIND_BOOL, "Whether lists leave it out"),
-    row_field("blacklisted", "Blacklisted", KIND_BOOL, "Whether it may not be used"),
-    row_field("variants", "Variants", KIND_OTHER, "Variants which all nodes know"),
-    row_field("parameters", "Parameters", KIND_OTHER, "Parameters which all nodes know"),
-    row_field("api_versions", "ApiVersions", KIND_OTHER, "Versions which all nodes support"),
-    row_field("trusted", "Trusted", KIND_BOOL, "Whether its scripts may run unconfined"),
-    row_field("node_status", "NodeStatus", KIND_OTHER, "State on each node"),
-    row_field("os_hvp", "OsHypervisorParams", KIND_OTHER,
-              "Hypervisor parameters for this system"),
-    row_field("osparams", "OsParameters", KIND_OTHER, "Parameters set for this system"),
-], rows)
+RESOURCE = Resource(
+    query_c.OS,
+    [
+        row_field("name", "Name", KIND_TEXT, "Name of the definition"),
+        row_field("valid", "Valid", KIND_BOOL, "Whether all nodes have it in working order"),
+        row_field("hidden", "Hidden", KIND_BOOL, "Whether lists leave it out"),
+        row_field("blacklisted", "Blacklisted", KIND_BOOL, "Whether it may not be used"),
+        row_field("variants", "Variants", KIND_OTHER, "Variants which all nodes know"),
+        row_field("parameters", "Parameters", KIND_OTHER, "Parameters which all nodes know"),
+        row_field("api_versions", "ApiVersions", KIND_OTHER, "Versions which all nodes support"),
+        row_field("trusted", "Trusted", KIND_BOOL, "Whether its scripts may run unconfined"),
+        row_field("node_status", "NodeStatus", KIND_OTHER, "State on each node"),
+        row_field(
+            "os_hvp", "OsHypervisorParams", KIND_OTHER, "Hypervisor parameters for this system"
+        ),
+        row_field("osparams", "OsParameters", KIND_OTHER, "Parameters set for this system"),
+    ],
+    rows,
+)

@@ -19,11 +19,29 @@ from ganeti.rapi.resources import (
 )
 from ganeti.rapi.resources.common import Table
 
-RESOURCES: Final[tuple[Resource, ...]] = tuple(sorted(
-    (resource for module in (cluster, groups, instance_disks, instance_moves, instances, jobs,
-                             networks, nodes, query, service)
-     for resource in module.RESOURCES), key=lambda resource: resource.path))
+RESOURCES: Final[tuple[Resource, ...]] = tuple(
+    sorted(
+        (
+            resource
+            for module in (
+                cluster,
+                groups,
+                instance_disks,
+                instance_moves,
+                instances,
+                jobs,
+                networks,
+                nodes,
+                query,
+                service,
+            )
+            for resource in module.RESOURCES
+        ),
+        key=lambda resource: resource.path,
+    )
+)
 
 #: Kinds of objects which have a tag of their state.
 TABLES: Final[dict[str, Table]] = {
-    table.kind: table for table in (instances.TABLE, nodes.TABLE, groups.TABLE, networks.TABLE)}
+    table.kind: table for table in (instances.TABLE, nodes.TABLE, groups.TABLE, networks.TABLE)
+}

@@ -15,10 +15,21 @@ from ganeti.rapi.declare import GET, PUT, Job, Read, Resource, Result
 from ganeti.rapi.resources.common import NULL, etag, tags_resource
 
 FEATURES: Final = (
-    "instance-create-reqv1", "instance-reinstall-reqv1", "node-migrate-reqv1", "node-evac-res1",
+    "instance-create-reqv1",
+    "instance-reinstall-reqv1",
+    "node-migrate-reqv1",
+    "node-evac-res1",
 )
-_OS_FIELDS: Final = ("name", "valid", "variants", "parameters", "api_versions", "blacklisted",
-                     "hidden", "trusted")
+_OS_FIELDS: Final = (
+    "name",
+    "valid",
+    "variants",
+    "parameters",
+    "api_versions",
+    "blacklisted",
+    "hidden",
+    "trusted",
+)
 # Names which these values have as well.
 _ALIASES: Final = {"volume_group_name": "vg_name", "drbd_usermode_helper": "drbd_helper"}
 
@@ -46,8 +57,10 @@ async def _info(call: Call) -> dict[str, Any]:
 
 async def _os(call: Call) -> Any:
     answer = await call.master.call("Query", query_const.OS, _OS_FIELDS, None)
-    found = [{name: value for name, (_status, value) in zip(_OS_FIELDS, row, strict=True)}
-             for row in answer["data"]]
+    found = [
+        {name: value for name, (_status, value) in zip(_OS_FIELDS, row, strict=True)}
+        for row in answer["data"]
+    ]
     if call.query["bulk"]:
         return [_described(one) for one in found]
     names: list[str] = []
@@ -59,8 +72,10 @@ async def _os(call: Call) -> Any:
 
 
 def _described(one: Mapping[str, Any]) -> dict[str, Any]:
-    parameters = [{"name": name, "description": text}
-                  for name, text in (_pair(entry) for entry in one["parameters"] or ())]
+    parameters = [
+        {"name": name, "description": text}
+        for name, text in (_pair(entry) for entry in one["parameters"] or ())
+    ]
     return {**one, "parameters": parameters}
 
 
@@ -73,29 +88,68 @@ def _pair(entry: Any) -> tuple[str, str]:
 
 RESOURCES: Final = (
     Resource("/", "R_root", {GET: Read(_nothing, "Nothing; shows that somebody is there.", NULL)}),
-    Resource("/2", "R_2", {GET: Read(_nothing, "Nothing; shows that this version is there.",
-                                     NULL)}),
-    Resource("/version", "R_version", {
-        GET: Read(_version, "The version of this interface.", Result(ht.NonNegInt, "2")),
-    }),
-    Resource("/2/features", "features", {
-        GET: Read(_features, "What this server can do beyond the first of its version.",
-                  Result(ht.ListOf(ht.NonEmptyString), "names")),
-    }),
-    Resource("/2/info", "info", {
-        GET: Read(_info, "The cluster as a whole.", Result(ht.Dict, "name -> value")),
-    }),
-    Resource("/2/modify", "cluster_modify", {
-        PUT: Job(OpClusterSetParams, "Change the parameters of the cluster.", body=True,
-                 forbidden=("compression_tools",)),
-    }),
-    Resource("/2/redistribute-config", "redist_config", {
-        PUT: Job(OpClusterRedistConf, "Send the configuration to all nodes again."),
-    }),
-    Resource("/2/os", "os", {
-        GET: Read(_os, "List the operating systems that can be installed.",
-                  Result(ht.List, "names, with +variant where there are any; with bulk whole"
-                         " descriptions", _OS_FIELDS), (declare.BULK,)),
-    }),
+    Resource(
+        "/2", "R_2", {GET: Read(_nothing, "Nothing; shows that this version is there.", NULL)}
+    ),
+    Resource(
+        "/version",
+        "R_version",
+        {
+            GET: Read(_version, "The version of this interface.", Result(ht.NonNegInt, "2")),
+        },
+    ),
+    Resource(
+        "/2/features",
+        "features",
+        {
+            GET: Read(
+                _features,
+                "What this server can do beyond the first of its version.",
+                Result(ht.ListOf(ht.NonEmptyString), "names"),
+            ),
+        },
+    ),
+    Resource(
+        "/2/info",
+        "info",
+        {
+            GET: Read(_info, "The cluster as a whole.", Result(ht.Dict, "name -> value")),
+        },
+    ),
+    Resource(
+        "/2/modify",
+        "cluster_modify",
+        {
+            PUT: Job(
+                OpClusterSetParams,
+                "Change the parameters of the cluster.",
+                body=True,
+                forbidden=("compression_tools",),
+            ),
+        },
+    ),
+    Resource(
+        "/2/redistribute-config",
+        "redist_config",
+        {
+            PUT: Job(OpClusterRedistConf, "Send the configuration to all nodes again."),
+        },
+    ),
+    Resource(
+        "/2/os",
+        "os",
+        {
+            GET: Read(
+                _os,
+                "List the operating systems that can be installed.",
+                Result(
+                    ht.List,
+                    "names, with +variant where there are any; with bulk whole descriptions",
+                    _OS_FIELDS,
+                ),
+                (declare.BULK,),
+            ),
+        },
+    ),
     tags_resource("/2/tags", "tags", "cluster", "cluster"),
 )

@@ -32,8 +32,16 @@ class Table:
     :param adjust: changes an object before it is shown.
     """
 
-    def __init__(self, kind: str, method: str, path: str, fields: Sequence[str], *,
-                 id_name: str = "name", adjust: Adjust = _same) -> None:
+    def __init__(
+        self,
+        kind: str,
+        method: str,
+        path: str,
+        fields: Sequence[str],
+        *,
+        id_name: str = "name",
+        adjust: Adjust = _same,
+    ) -> None:
         self.kind = kind
         self._method = method
         self._path = path
@@ -78,8 +86,11 @@ class Table:
         return etag(*rows[0])
 
     def list_result(self) -> Result:
-        return Result(ht.ListOf(ht.Dict), f"[{{{self._id_name}, uri}}], or with bulk whole objects",
-                      self.fields)
+        return Result(
+            ht.ListOf(ht.Dict),
+            f"[{{{self._id_name}, uri}}], or with bulk whole objects",
+            self.fields,
+        )
 
     def object_result(self) -> Result:
         return Result(ht.Dict, f"the {self.kind}", self.fields)
@@ -109,15 +120,29 @@ def tags_resource(path: str, handler: str, kind: str, question: str) -> Resource
     def change(opcode: type[OpTagsSet] | type[OpTagsDel], doc: str) -> Job:
         def build(call: Call, _body: Mapping[str, Any]) -> list[Any]:
             if not call.query["tag"]:
-                raise Refused(400, "query argument 'tag' is missing. It names a tag, and may be"
-                                   " given several times.")
-            return [opcode(kind=kind, name=next(iter(call.uri.values()), None),
-                           tags=call.query["tag"], dry_run=call.query["dry-run"])]
+                raise Refused(
+                    400,
+                    "query argument 'tag' is missing. It names a tag, and may be"
+                    " given several times.",
+                )
+            return [
+                opcode(
+                    kind=kind,
+                    name=next(iter(call.uri.values()), None),
+                    tags=call.query["tag"],
+                    dry_run=call.query["dry-run"],
+                )
+            ]
 
         return Job(opcode, doc, (_TAG, declare.DRY_RUN), fields={}, build=build)
 
-    return Resource(path, handler, {
-        GET: Read(read, f"List the tags {of}.", TAGS),
-        PUT: change(OpTagsSet, f"Add tags {of}."),
-        DELETE: change(OpTagsDel, f"Remove tags {of}."),
-    }, tagged="" if kind == "cluster" else question)
+    return Resource(
+        path,
+        handler,
+        {
+            GET: Read(read, f"List the tags {of}.", TAGS),
+            PUT: change(OpTagsSet, f"Add tags {of}."),
+            DELETE: change(OpTagsDel, f"Remove tags {of}."),
+        },
+        tagged="" if kind == "cluster" else question,
+    )

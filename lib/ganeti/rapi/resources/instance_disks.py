@@ -59,8 +59,11 @@ def _numbers(disks: Any) -> Any:
 def _replace(call: Call, body: Mapping[str, Any]) -> list[Any]:
     values = dict(body)
     if not values:
-        values = {name: call.query[name] for name in ("remote_node", "mode", "disks", "iallocator")
-                  if name in call.given}
+        values = {
+            name: call.query[name]
+            for name in ("remote_node", "mode", "disks", "iallocator")
+            if name in call.given
+        }
     if "disks" in values:
         values["disks"] = _numbers(values["disks"])
         if values["disks"] is None:
@@ -68,15 +71,22 @@ def _replace(call: Call, body: Mapping[str, Any]) -> list[Any]:
     return [build_opcode(_REPLACE, values, call.fixed_params(_REPLACE))]
 
 
-_GROW: Final = Job(OpInstanceGrowDisk, "Make a disk larger.", body=True,
-                   uri={"disk_index": "disk"}, build=_grow)
+_GROW: Final = Job(
+    OpInstanceGrowDisk, "Make a disk larger.", body=True, uri={"disk_index": "disk"}, build=_grow
+)
 _REPLACE: Final = Job(
-    OpInstanceReplaceDisks, "Replace disks that are kept on two nodes.",
-    (Query("disks", "older form of the body's: 0,1", declare.TEXT),
-     Query("mode", "older form of the body's", declare.TEXT),
-     Query("remote_node", "older form of the body's", declare.TEXT),
-     Query("iallocator", "older form of the body's", declare.TEXT)),
-    body=True, build=_replace)
+    OpInstanceReplaceDisks,
+    "Replace disks that are kept on two nodes.",
+    (
+        Query("disks", "older form of the body's: 0,1", declare.TEXT),
+        Query("mode", "older form of the body's", declare.TEXT),
+        Query("remote_node", "older form of the body's", declare.TEXT),
+        Query("iallocator", "older form of the body's", declare.TEXT),
+    ),
+    body=True,
+    build=_replace,
+)
+
 
 def _list_snapshots(call: Call, _body: Mapping[str, Any]) -> list[Any]:
     return [OpInstanceSnapshotList(instances=[call.uri["instance_name"]])]
@@ -85,32 +95,91 @@ def _list_snapshots(call: Call, _body: Mapping[str, Any]) -> list[Any]:
 _SNAPSHOT: Final = f"{PATH}/snapshots/{{snapshot_name}}"
 
 RESOURCES: Final = (
-    Resource(f"{PATH}/activate-disks", "instances_name_activate_disks", {
-        PUT: Job(OpInstanceActivateDisks, "Make the disks usable on the instance's nodes.",
-                 (Query("ignore_size", "1: take the size of disks as it is", default=False,
-                        param="ignore_size"),)),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/deactivate-disks", "instances_name_deactivate_disks", {
-        PUT: Job(OpInstanceDeactivateDisks, "Take the disks down.", (FORCE,)),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/recreate-disks", "instances_name_recreate_disks", {
-        POST: Job(OpInstanceRecreateDisks, "Make lost disks again, empty.", body=True),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/replace-disks", "instances_name_replace_disks", {POST: _REPLACE},
-             tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/snapshots", "instances_name_snapshots", {
-        GET: Job(OpInstanceSnapshotList, "List the snapshots of an instance's disks.", fields={},
-                 build=_list_snapshots, access=declare.ANYBODY),
-        POST: Job(OpInstanceSnapshot, "Keep the present content of disks under a name.",
-                  (DRY_RUN,), body=True),
-    }, tagged=query_const.INSTANCE),
-    Resource(_SNAPSHOT, "instances_name_snapshots_name", {
-        DELETE: Job(OpInstanceSnapshotRemove, "Remove a snapshot.", (DRY_RUN,)),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{_SNAPSHOT}/restore", "instances_name_snapshots_name_restore", {
-        POST: Job(OpInstanceSnapshotRestore,
-                  "Let the disks of a stopped instance be as they were.", (DRY_RUN,)),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/disk/{{disk_index}}/grow", "instances_name_disk_grow", {POST: _GROW},
-             tagged=query_const.INSTANCE),
+    Resource(
+        f"{PATH}/activate-disks",
+        "instances_name_activate_disks",
+        {
+            PUT: Job(
+                OpInstanceActivateDisks,
+                "Make the disks usable on the instance's nodes.",
+                (
+                    Query(
+                        "ignore_size",
+                        "1: take the size of disks as it is",
+                        default=False,
+                        param="ignore_size",
+                    ),
+                ),
+            ),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/deactivate-disks",
+        "instances_name_deactivate_disks",
+        {
+            PUT: Job(OpInstanceDeactivateDisks, "Take the disks down.", (FORCE,)),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/recreate-disks",
+        "instances_name_recreate_disks",
+        {
+            POST: Job(OpInstanceRecreateDisks, "Make lost disks again, empty.", body=True),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/replace-disks",
+        "instances_name_replace_disks",
+        {POST: _REPLACE},
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/snapshots",
+        "instances_name_snapshots",
+        {
+            GET: Job(
+                OpInstanceSnapshotList,
+                "List the snapshots of an instance's disks.",
+                fields={},
+                build=_list_snapshots,
+                access=declare.ANYBODY,
+            ),
+            POST: Job(
+                OpInstanceSnapshot,
+                "Keep the present content of disks under a name.",
+                (DRY_RUN,),
+                body=True,
+            ),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        _SNAPSHOT,
+        "instances_name_snapshots_name",
+        {
+            DELETE: Job(OpInstanceSnapshotRemove, "Remove a snapshot.", (DRY_RUN,)),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{_SNAPSHOT}/restore",
+        "instances_name_snapshots_name_restore",
+        {
+            POST: Job(
+                OpInstanceSnapshotRestore,
+                "Let the disks of a stopped instance be as they were.",
+                (DRY_RUN,),
+            ),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/disk/{{disk_index}}/grow",
+        "instances_name_disk_grow",
+        {POST: _GROW},
+        tagged=query_const.INSTANCE,
+    ),
 )

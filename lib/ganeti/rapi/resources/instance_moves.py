@@ -23,8 +23,12 @@ from ganeti.rapi.call import Call
 from ganeti.rapi.declare import DELETE, DRY_RUN, FORCE, POST, PUT, Field, Job, Query, Resource
 from ganeti.rapi.resources.instances import PATH
 
-_NO_REMEMBER: Final = Query("no_remember", "1: leave the state as it should be unchanged",
-                            default=False, param="no_remember")
+_NO_REMEMBER: Final = Query(
+    "no_remember",
+    "1: leave the state as it should be unchanged",
+    default=False,
+    param="no_remember",
+)
 
 
 def _reinstall(call: Call, body: Mapping[str, Any]) -> list[Any]:
@@ -33,50 +37,92 @@ def _reinstall(call: Call, body: Mapping[str, Any]) -> list[Any]:
             raise Refused(400, "give either a body or the query arguments 'os' and 'nostartup'")
         body = {"os": call.query["os"], "start": not call.query["nostartup"], "osparams": None}
     name = call.uri["instance_name"]
-    ops: list[Any] = [OpInstanceShutdown(instance_name=name),
-                      OpInstanceReinstall(instance_name=name, os_type=body["os"],
-                                          osparams=body["osparams"])]
+    ops: list[Any] = [
+        OpInstanceShutdown(instance_name=name),
+        OpInstanceReinstall(instance_name=name, os_type=body["os"], osparams=body["osparams"]),
+    ]
     if body["start"]:
         ops.append(OpInstanceStartup(instance_name=name, force=False))
     return ops
 
 
 RESOURCES: Final = tuple(
-    Resource(f"{PATH}/{path}", f"instances_name_{path.replace('-', '_')}", operations,
-             tagged=query_const.INSTANCE)
+    Resource(
+        f"{PATH}/{path}",
+        f"instances_name_{path.replace('-', '_')}",
+        operations,
+        tagged=query_const.INSTANCE,
+    )
     for path, operations in {
-        "startup": {PUT: Job(
-            OpInstanceStartup, "Start an instance.", (DRY_RUN, FORCE, _NO_REMEMBER))},
-        "shutdown": {PUT: Job(
-            OpInstanceShutdown, "Stop an instance.", (DRY_RUN, _NO_REMEMBER), body=True)},
-        "reboot": {POST: Job(
-            OpInstanceReboot, "Reboot an instance.",
-            (Query("type", "how", declare.TEXT, "hard", "reboot_type",
-                   choices=("soft", "hard", "full")),
-             Query("ignore_secondaries", "1: also when a secondary node fails", default=False,
-                   param="ignore_secondaries"), DRY_RUN),
-            body=True)},
-        "reinstall": {POST: Job(
-            OpInstanceReinstall,
-            "Install the operating system anew: one job which stops the instance, installs, and"
-            " starts it.",
-            (Query("os", "older form of the body's", declare.TEXT),
-             Query("nostartup", "older form of the body's start, reversed", default=False)),
-            build=_reinstall, fields={
-                "os": Field(words.MaybeString, "operating system; the present one by default"),
-                "start": Field(ht.Bool, "start the instance afterwards", default=True),
-                "osparams": Field(ht.Maybe(ht.Dict), "parameters of the operating system"),
-            })},
-        "migrate": {PUT: Job(
-            OpInstanceMigrate, "Move a running instance to another node.", body=True)},
-        "failover": {PUT: Job(
-            OpInstanceFailover, "Stop an instance and start it on another node.", body=True)},
-        "prepare-export": {PUT: Job(
-            OpBackupPrepare, "Prepare an export to another cluster.",
-            (Query("mode", "how: local or remote", declare.TEXT, param="mode"),))},
+        "startup": {
+            PUT: Job(OpInstanceStartup, "Start an instance.", (DRY_RUN, FORCE, _NO_REMEMBER))
+        },
+        "shutdown": {
+            PUT: Job(OpInstanceShutdown, "Stop an instance.", (DRY_RUN, _NO_REMEMBER), body=True)
+        },
+        "reboot": {
+            POST: Job(
+                OpInstanceReboot,
+                "Reboot an instance.",
+                (
+                    Query(
+                        "type",
+                        "how",
+                        declare.TEXT,
+                        "hard",
+                        "reboot_type",
+                        choices=("soft", "hard", "full"),
+                    ),
+                    Query(
+                        "ignore_secondaries",
+                        "1: also when a secondary node fails",
+                        default=False,
+                        param="ignore_secondaries",
+                    ),
+                    DRY_RUN,
+                ),
+                body=True,
+            )
+        },
+        "reinstall": {
+            POST: Job(
+                OpInstanceReinstall,
+                "Install the operating system anew: one job which stops the instance, installs, and"
+                " starts it.",
+                (
+                    Query("os", "older form of the body's", declare.TEXT),
+                    Query("nostartup", "older form of the body's start, reversed", default=False),
+                ),
+                build=_reinstall,
+                fields={
+                    "os": Field(words.MaybeString, "operating system; the present one by default"),
+                    "start": Field(ht.Bool, "start the instance afterwards", default=True),
+                    "osparams": Field(ht.Maybe(ht.Dict), "parameters of the operating system"),
+                },
+            )
+        },
+        "migrate": {
+            PUT: Job(OpInstanceMigrate, "Move a running instance to another node.", body=True)
+        },
+        "failover": {
+            PUT: Job(
+                OpInstanceFailover, "Stop an instance and start it on another node.", body=True
+            )
+        },
+        "prepare-export": {
+            PUT: Job(
+                OpBackupPrepare,
+                "Prepare an export to another cluster.",
+                (Query("mode", "how: local or remote", declare.TEXT, param="mode"),),
+            )
+        },
         "export": {
-            PUT: Job(OpBackupExport, "Export an instance to a node or another cluster.", body=True,
-                     rename={"destination": "target_node"}),
+            PUT: Job(
+                OpBackupExport,
+                "Export an instance to a node or another cluster.",
+                body=True,
+                rename={"destination": "target_node"},
+            ),
             DELETE: Job(OpBackupRemove, "Remove the exports of an instance.", body=True),
         },
     }.items()

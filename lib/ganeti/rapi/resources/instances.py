@@ -37,12 +37,42 @@ from ganeti.rapi.resources.common import Table, tags_resource
 from ganeti.wire import json
 
 _FIELDS: Final = (
-    "name", "admin_state", "os", "pnode", "snodes", "disk_template", "nic.ips", "nic.macs",
-    "nic.modes", "nic.uuids", "nic.names", "nic.links", "nic.networks", "nic.networks.names",
-    "nic.bridges", "network_port", "disk.sizes", "disk.spindles", "disk_usage", "disk.uuids",
-    "disk.names", "beparams", "hvparams", "oper_state", "oper_ram", "oper_vcpus", "status",
-    "custom_hvparams", "custom_beparams", "custom_nicparams", "custom_osparams", "ctime", "mtime",
-    "uuid", "serial_no", "tags",
+    "name",
+    "admin_state",
+    "os",
+    "pnode",
+    "snodes",
+    "disk_template",
+    "nic.ips",
+    "nic.macs",
+    "nic.modes",
+    "nic.uuids",
+    "nic.names",
+    "nic.links",
+    "nic.networks",
+    "nic.networks.names",
+    "nic.bridges",
+    "network_port",
+    "disk.sizes",
+    "disk.spindles",
+    "disk_usage",
+    "disk.uuids",
+    "disk.names",
+    "beparams",
+    "hvparams",
+    "oper_state",
+    "oper_ram",
+    "oper_vcpus",
+    "status",
+    "custom_hvparams",
+    "custom_beparams",
+    "custom_nicparams",
+    "custom_osparams",
+    "ctime",
+    "mtime",
+    "uuid",
+    "serial_no",
+    "tags",
 )
 _VERSION: Final = "__version__"
 PATH: Final = "/2/instances/{instance_name}"
@@ -55,8 +85,14 @@ def _with_memory(instance: dict[str, Any]) -> None:
         beparams["memory"] = beparams["maxmem"]
 
 
-TABLE: Final = Table(query_const.INSTANCE, "QueryInstances", "/2/instances", _FIELDS, id_name="id",
-                     adjust=_with_memory)
+TABLE: Final = Table(
+    query_const.INSTANCE,
+    "QueryInstances",
+    "/2/instances",
+    _FIELDS,
+    id_name="id",
+    adjust=_with_memory,
+)
 
 
 def _usb_devices(body: dict[str, Any]) -> None:
@@ -66,8 +102,14 @@ def _usb_devices(body: dict[str, Any]) -> None:
         body["hvparams"] = {**hvparams, "usb_devices": hvparams["usb_devices"].replace(" ", ",")}
 
 
-_CREATE: Final = Job(OpInstanceCreate, "", (DRY_RUN,), body=True, adjust=_usb_devices,
-                     rename={"os": "os_type", "name": "instance_name"})
+_CREATE: Final = Job(
+    OpInstanceCreate,
+    "",
+    (DRY_RUN,),
+    body=True,
+    adjust=_usb_devices,
+    rename={"os": "os_type", "name": "instance_name"},
+)
 
 
 def _create(call: Call, body: Mapping[str, Any]) -> list[Any]:
@@ -76,8 +118,9 @@ def _create(call: Call, body: Mapping[str, Any]) -> list[Any]:
     if isinstance(version, bool) or not isinstance(version, int):
         raise Refused(400, f"'{_VERSION}' must be a number")
     if version == 0:
-        raise Refused(400, "instance creation request version 0 is no longer supported."
-                           f" Say '{_VERSION}': 1.")
+        raise Refused(
+            400, f"instance creation request version 0 is no longer supported. Say '{_VERSION}': 1."
+        )
     if version != 1:
         raise Refused(400, f"instance creation request version {version} is not supported")
     return [build_opcode(_CREATE, values, call.fixed_params(_CREATE))]
@@ -92,15 +135,23 @@ def _multi_alloc(call: Call, body: Mapping[str, Any]) -> list[Any]:
         values.pop(_VERSION, None)
         values.pop("OP_ID", None)
         instances.append(build_opcode(_CREATE, values, {}).validate().to_dict())
-    return [OpInstanceMultiAlloc(
-        instances=instances, iallocator=body["iallocator"],
-        opportunistic_locking=body["opportunistic_locking"], dry_run=call.query["dry-run"])]
+    return [
+        OpInstanceMultiAlloc(
+            instances=instances,
+            iallocator=body["iallocator"],
+            opportunistic_locking=body["opportunistic_locking"],
+            dry_run=call.query["dry-run"],
+        )
+    ]
 
 
 async def _console(call: Call) -> Any:
     answer = await call.master.call(
-        "Query", query_const.INSTANCE, ["console", "oper_state"],
-        ["=", "name", call.uri["instance_name"]])
+        "Query",
+        query_const.INSTANCE,
+        ["console", "oper_state"],
+        ["=", "name", call.uri["instance_name"]],
+    )
     if not answer["data"]:
         raise Refused(404)
     (console_status, console), (_state_status, running) = answer["data"][0]
@@ -112,52 +163,118 @@ async def _console(call: Call) -> Any:
 
 
 def _info(call: Call, _body: Mapping[str, Any]) -> list[Any]:
-    return [OpInstanceQueryData(instances=[call.uri["instance_name"]],
-                                static=call.query["static"])]
+    return [OpInstanceQueryData(instances=[call.uri["instance_name"]], static=call.query["static"])]
 
 
 RESOURCES: Final = (
-    Resource("/2/instances", "instances", {
-        GET: Read(TABLE.list, "List the instances.", TABLE.list_result(),
-                  (declare.BULK, declare.LOCK)),
-        # The members are those of the opcode, and one more.
-        POST: _CREATE._replace(doc="Create an instance.", build=_create, extra={
-            _VERSION: Field(ht.OneOf("version of the request", (1,)), "version of the request: 1",
-                            required=True)}),
-    }),
-    Resource("/2/instances-multi-alloc", "instances_multi_alloc", {
-        POST: Job(OpInstanceMultiAlloc, "Create several instances, placed together.", (DRY_RUN,),
-                  build=_multi_alloc, fields={
-                      "instances": Field(ht.ListOf(ht.Dict), "what to create, each as the body of"
-                                         " POST /2/instances", required=True),
-                      "iallocator": Field(words.MaybeString, "allocator which decides where to"),
-                      "opportunistic_locking": Field(
-                          ht.Bool, "take the nodes that are free now rather than wait for all",
-                          default=False),
-                  }),
-    }),
-    Resource(PATH, "instances_name", {
-        GET: Read(TABLE.show, "Show an instance.", TABLE.object_result(), (declare.LOCK,)),
-        DELETE: Job(OpInstanceRemove, "Remove an instance.", (DRY_RUN,), body=True,
-                    fixed={"ignore_failures": False}),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/info", "instances_name_info", {
-        GET: Job(OpInstanceQueryData, "Describe an instance with everything known.",
-                 (Query("static", "1: from the configuration alone", default=False),), fields={},
-                 build=_info, access=declare.ANYBODY),
-    }),
-    Resource(f"{PATH}/console", "instances_name_console", {
-        GET: Read(_console, "How to reach the console of an instance; 503 when it is not running.",
-                  Result(ht.Dict, "kind, and host, port, user, command or message"),
-                  access=READERS),
-    }),
-    Resource(f"{PATH}/modify", "instances_name_modify", {
-        PUT: Job(OpInstanceSetParams, "Change the parameters of an instance.", body=True,
-                 adjust=_usb_devices,
-                 rename={"custom_beparams": "beparams", "custom_hvparams": "hvparams"}),
-    }, tagged=query_const.INSTANCE),
-    Resource(f"{PATH}/rename", "instances_name_rename", {
-        PUT: Job(OpInstanceRename, "Give an instance another name.", body=True),
-    }, tagged=query_const.INSTANCE),
+    Resource(
+        "/2/instances",
+        "instances",
+        {
+            GET: Read(
+                TABLE.list, "List the instances.", TABLE.list_result(), (declare.BULK, declare.LOCK)
+            ),
+            # The members are those of the opcode, and one more.
+            POST: _CREATE._replace(
+                doc="Create an instance.",
+                build=_create,
+                extra={
+                    _VERSION: Field(
+                        ht.OneOf("version of the request", (1,)),
+                        "version of the request: 1",
+                        required=True,
+                    )
+                },
+            ),
+        },
+    ),
+    Resource(
+        "/2/instances-multi-alloc",
+        "instances_multi_alloc",
+        {
+            POST: Job(
+                OpInstanceMultiAlloc,
+                "Create several instances, placed together.",
+                (DRY_RUN,),
+                build=_multi_alloc,
+                fields={
+                    "instances": Field(
+                        ht.ListOf(ht.Dict),
+                        "what to create, each as the body of POST /2/instances",
+                        required=True,
+                    ),
+                    "iallocator": Field(words.MaybeString, "allocator which decides where to"),
+                    "opportunistic_locking": Field(
+                        ht.Bool,
+                        "take the nodes that are free now rather than wait for all",
+                        default=False,
+                    ),
+                },
+            ),
+        },
+    ),
+    Resource(
+        PATH,
+        "instances_name",
+        {
+            GET: Read(TABLE.show, "Show an instance.", TABLE.object_result(), (declare.LOCK,)),
+            DELETE: Job(
+                OpInstanceRemove,
+                "Remove an instance.",
+                (DRY_RUN,),
+                body=True,
+                fixed={"ignore_failures": False},
+            ),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/info",
+        "instances_name_info",
+        {
+            GET: Job(
+                OpInstanceQueryData,
+                "Describe an instance with everything known.",
+                (Query("static", "1: from the configuration alone", default=False),),
+                fields={},
+                build=_info,
+                access=declare.ANYBODY,
+            ),
+        },
+    ),
+    Resource(
+        f"{PATH}/console",
+        "instances_name_console",
+        {
+            GET: Read(
+                _console,
+                "How to reach the console of an instance; 503 when it is not running.",
+                Result(ht.Dict, "kind, and host, port, user, command or message"),
+                access=READERS,
+            ),
+        },
+    ),
+    Resource(
+        f"{PATH}/modify",
+        "instances_name_modify",
+        {
+            PUT: Job(
+                OpInstanceSetParams,
+                "Change the parameters of an instance.",
+                body=True,
+                adjust=_usb_devices,
+                rename={"custom_beparams": "beparams", "custom_hvparams": "hvparams"},
+            ),
+        },
+        tagged=query_const.INSTANCE,
+    ),
+    Resource(
+        f"{PATH}/rename",
+        "instances_name_rename",
+        {
+            PUT: Job(OpInstanceRename, "Give an instance another name.", body=True),
+        },
+        tagged=query_const.INSTANCE,
+    ),
     tags_resource(f"{PATH}/tags", "instances_name_tags", "instance", query_const.INSTANCE),
 )

@@ -12,8 +12,16 @@ from ganeti.rapi.declare import DELETE, GET, POST, PUT, Change, Field, Read, Res
 from ganeti.rapi.resources.common import NULL, uris
 from ganeti.wire import luxi as wire
 
-_BULK_FIELDS: Final = ("id", "ops", "status", "summary", "opstatus", "received_ts", "start_ts",
-                       "end_ts")
+_BULK_FIELDS: Final = (
+    "id",
+    "ops",
+    "status",
+    "summary",
+    "opstatus",
+    "received_ts",
+    "start_ts",
+    "end_ts",
+)
 _FIELDS: Final = (*_BULK_FIELDS, "oplog", "opresult")
 # HTTP clients, and what is between, do not like to wait longer.
 _WAIT_S: Final = 10
@@ -51,8 +59,13 @@ async def _cancel(call: Call) -> Any:
 
 async def _wait(call: Call) -> Any:
     answer = await call.master.call(
-        "WaitForJobChange", _job_id(call), call.body["fields"], call.body["previous_job_info"],
-        call.body["previous_log_serial"], _WAIT_S)
+        "WaitForJobChange",
+        _job_id(call),
+        call.body["fields"],
+        call.body["previous_job_info"],
+        call.body["previous_log_serial"],
+        _WAIT_S,
+    )
     if answer == wire.NO_CHANGE:
         return None
     info, entries = answer
@@ -60,11 +73,15 @@ async def _wait(call: Call) -> Any:
 
 
 _RULE: Final = {
-    "priority": Field(ht.Int, "place among the rules; a lower number is looked at first",
-                      default=0),
+    "priority": Field(
+        ht.Int, "place among the rules; a lower number is looked at first", default=0
+    ),
     "predicates": Field(ht.List, "what a job must be like: [name, filter] each", default=[]),
-    "action": Field(ht.Or(ht.Str, ht.List), "ACCEPT, CONTINUE, PAUSE, REJECT, or"
-                    " [RATE_LIMIT, number]", default="CONTINUE"),
+    "action": Field(
+        ht.Or(ht.Str, ht.List),
+        "ACCEPT, CONTINUE, PAUSE, REJECT, or [RATE_LIMIT, number]",
+        default="CONTINUE",
+    ),
     "reason": Field(ht.List, "why, as a trail of [source, reason, time in ns]", default=[]),
 }
 _RULE_UUID: Final = Result(ht.NonEmptyString, "uuid of the rule")
@@ -90,8 +107,13 @@ async def _put_rule(call: Call) -> Any:
     # The master adds itself; who is in front of it comes before.
     reason = [*body["reason"], *call.user_reason()]
     return await call.master.call(
-        "ReplaceFilter", call.uri.get("filter_uuid"), body["priority"], body["predicates"],
-        body["action"], reason)
+        "ReplaceFilter",
+        call.uri.get("filter_uuid"),
+        body["priority"],
+        body["predicates"],
+        body["action"],
+        reason,
+    )
 
 
 async def _delete_rule(call: Call) -> None:
@@ -99,38 +121,78 @@ async def _delete_rule(call: Call) -> None:
 
 
 RESOURCES: Final = (
-    Resource("/2/jobs", "jobs", {
-        GET: Read(_list, "List the jobs that are not archived.",
-                  Result(ht.ListOf(ht.Dict), "[{id, uri}], or with bulk whole jobs", _BULK_FIELDS),
-                  (declare.BULK,)),
-    }),
-    Resource(_PATH, "jobs_id", {
-        GET: Read(_show, "Show a job.", Result(ht.Dict, "the job", _FIELDS)),
-        DELETE: Change(_cancel, "Ask a job to stop.",
-                       Result(ht.Tuple(ht.Bool, ht.Str), "[whether it will, a sentence]")),
-    }),
-    Resource(f"{_PATH}/wait", "jobs_id_wait", {
-        GET: Read(_wait, f"Wait until a job changes, at most {_WAIT_S} seconds. The request has a"
-                  " body.",
-                  Result(ht.Maybe(ht.Dict), "null when nothing changed, else job_info: values of"
-                         " the fields, and log_entries: [serial, [seconds, microseconds], type,"
-                         " message] each"),
-                  fields={
-                      "fields": Field(ht.ListOf(ht.Str), "fields of the job", required=True),
-                      "previous_job_info": Field(ht.Maybe(ht.List), "their values, as known"),
-                      "previous_log_serial": Field(ht.Maybe(ht.Int), "last log entry known"),
-                  }, access=declare.WRITERS, waits=True),
-    }),
-    Resource("/2/filters", "filters", {
-        GET: Read(_rules, "List the filter rules of the queue.",
-                  Result(ht.ListOf(ht.Dict), "[{uuid, uri}], or with bulk whole rules",
-                         _RULE_FIELDS), (declare.BULK,)),
-        POST: Change(_put_rule, "Add a filter rule.", _RULE_UUID, fields=_RULE),
-    }),
-    Resource("/2/filters/{filter_uuid}", "filters_uuid", {
-        GET: Read(_rule, "Show a filter rule.", Result(ht.Dict, "the rule", _RULE_FIELDS)),
-        PUT: Change(_put_rule, "Replace a filter rule, or add one of this uuid.", _RULE_UUID,
-                    fields=_RULE),
-        DELETE: Change(_delete_rule, "Remove a filter rule.", NULL),
-    }),
+    Resource(
+        "/2/jobs",
+        "jobs",
+        {
+            GET: Read(
+                _list,
+                "List the jobs that are not archived.",
+                Result(ht.ListOf(ht.Dict), "[{id, uri}], or with bulk whole jobs", _BULK_FIELDS),
+                (declare.BULK,),
+            ),
+        },
+    ),
+    Resource(
+        _PATH,
+        "jobs_id",
+        {
+            GET: Read(_show, "Show a job.", Result(ht.Dict, "the job", _FIELDS)),
+            DELETE: Change(
+                _cancel,
+                "Ask a job to stop.",
+                Result(ht.Tuple(ht.Bool, ht.Str), "[whether it will, a sentence]"),
+            ),
+        },
+    ),
+    Resource(
+        f"{_PATH}/wait",
+        "jobs_id_wait",
+        {
+            GET: Read(
+                _wait,
+                f"Wait until a job changes, at most {_WAIT_S} seconds. The request has a body.",
+                Result(
+                    ht.Maybe(ht.Dict),
+                    "null when nothing changed, else job_info: values of"
+                    " the fields, and log_entries: [serial, [seconds, microseconds], type,"
+                    " message] each",
+                ),
+                fields={
+                    "fields": Field(ht.ListOf(ht.Str), "fields of the job", required=True),
+                    "previous_job_info": Field(ht.Maybe(ht.List), "their values, as known"),
+                    "previous_log_serial": Field(ht.Maybe(ht.Int), "last log entry known"),
+                },
+                access=declare.WRITERS,
+                waits=True,
+            ),
+        },
+    ),
+    Resource(
+        "/2/filters",
+        "filters",
+        {
+            GET: Read(
+                _rules,
+                "List the filter rules of the queue.",
+                Result(ht.ListOf(ht.Dict), "[{uuid, uri}], or with bulk whole rules", _RULE_FIELDS),
+                (declare.BULK,),
+            ),
+            POST: Change(_put_rule, "Add a filter rule.", _RULE_UUID, fields=_RULE),
+        },
+    ),
+    Resource(
+        "/2/filters/{filter_uuid}",
+        "filters_uuid",
+        {
+            GET: Read(_rule, "Show a filter rule.", Result(ht.Dict, "the rule", _RULE_FIELDS)),
+            PUT: Change(
+                _put_rule,
+                "Replace a filter rule, or add one of this uuid.",
+                _RULE_UUID,
+                fields=_RULE,
+            ),
+            DELETE: Change(_delete_rule, "Remove a filter rule.", NULL),
+        },
+    ),
 )

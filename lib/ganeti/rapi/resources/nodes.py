@@ -35,16 +35,48 @@ from ganeti.rapi.declare import (
 from ganeti.rapi.resources.common import Table, tags_resource
 
 _FIELDS: Final = (
-    "name", "offline", "master_candidate", "drained", "dtotal", "dfree", "sptotal", "spfree",
-    "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt", "ctotal", "cnos", "cnodes", "csockets",
-    "pip", "sip", "role", "pinst_list", "sinst_list", "master_capable", "vm_capable", "ndparams",
-    "group.uuid", "ctime", "mtime", "uuid", "serial_no", "tags",
+    "name",
+    "offline",
+    "master_candidate",
+    "drained",
+    "dtotal",
+    "dfree",
+    "sptotal",
+    "spfree",
+    "mtotal",
+    "mnode",
+    "mfree",
+    "pinst_cnt",
+    "sinst_cnt",
+    "ctotal",
+    "cnos",
+    "cnodes",
+    "csockets",
+    "pip",
+    "sip",
+    "role",
+    "pinst_list",
+    "sinst_list",
+    "master_capable",
+    "vm_capable",
+    "ndparams",
+    "group.uuid",
+    "ctime",
+    "mtime",
+    "uuid",
+    "serial_no",
+    "tags",
 )
 _PATH: Final = "/2/nodes/{node_name}"
 
 # The letter in lists -> the word here.
-_ROLES: Final = {"M": "master", "C": "master-candidate", "R": "regular", "D": "drained",
-                 "O": "offline"}
+_ROLES: Final = {
+    "M": "master",
+    "C": "master-candidate",
+    "R": "regular",
+    "D": "drained",
+    "O": "offline",
+}
 _REGULAR, _CANDIDATE, _DRAINED, _OFFLINE = "regular", "master-candidate", "drained", "offline"
 _FLAGS: Final[Mapping[str, Mapping[str, bool | None]]] = {
     _REGULAR: {"master_candidate": False, "offline": False, "drained": False},
@@ -75,9 +107,14 @@ def _set_role(call: Call, _body: Mapping[str, Any]) -> list[Any]:
     role = call.body
     if role not in _FLAGS:
         raise Refused(400, "a node becomes master by 'gnt-cluster master-failover', not from here")
-    return [OpNodeSetParams(
-        node_name=call.uri["node_name"], force=call.query["force"],
-        auto_promote=call.query["auto-promote"], **_FLAGS[role])]
+    return [
+        OpNodeSetParams(
+            node_name=call.uri["node_name"],
+            force=call.query["force"],
+            auto_promote=call.query["auto-promote"],
+            **_FLAGS[role],
+        )
+    ]
 
 
 def _migrate(call: Call, body: Mapping[str, Any]) -> list[Any]:
@@ -95,72 +132,167 @@ def _migrate(call: Call, body: Mapping[str, Any]) -> list[Any]:
 
 
 _MIGRATE: Final = Job(
-    OpNodeMigrate, "Migrate all instances which run on a node.",
-    (Query("live", "older form of the body's mode: 1 live, 0 non-live"),
-     Query("mode", "older form of the body's", declare.TEXT)),
-    body=True, build=_migrate)
+    OpNodeMigrate,
+    "Migrate all instances which run on a node.",
+    (
+        Query("live", "older form of the body's mode: 1 live, 0 non-live"),
+        Query("mode", "older form of the body's", declare.TEXT),
+    ),
+    body=True,
+    build=_migrate,
+)
 
 _STORAGE_TYPE: Final = Query(
-    "storage_type", "kind of storage", declare.TEXT, param="storage_type", required=True,
-    choices=tuple(sorted(disk_const.STORAGE_TYPES)))
+    "storage_type",
+    "kind of storage",
+    declare.TEXT,
+    param="storage_type",
+    required=True,
+    choices=tuple(sorted(disk_const.STORAGE_TYPES)),
+)
 _UNIT: Final = Query("name", "name of the storage unit", declare.TEXT, param="name", required=True)
 
 
 def _storage(call: Call, _body: Mapping[str, Any]) -> list[Any]:
-    return [OpNodeQueryStorage(
-        nodes=[call.uri["node_name"]], storage_type=call.query["storage_type"],
-        output_fields=call.query["output_fields"])]
+    return [
+        OpNodeQueryStorage(
+            nodes=[call.uri["node_name"]],
+            storage_type=call.query["storage_type"],
+            output_fields=call.query["output_fields"],
+        )
+    ]
 
 
 def _modify_storage(call: Call, _body: Mapping[str, Any]) -> list[Any]:
     changes = {}
     if "allocatable" in call.given:
         changes["allocatable"] = call.query["allocatable"]
-    return [OpNodeModifyStorage(
-        node_name=call.uri["node_name"], storage_type=call.query["storage_type"],
-        name=call.query["name"], changes=changes)]
+    return [
+        OpNodeModifyStorage(
+            node_name=call.uri["node_name"],
+            storage_type=call.query["storage_type"],
+            name=call.query["name"],
+            changes=changes,
+        )
+    ]
 
 
 RESOURCES: Final = (
-    Resource("/2/nodes", "nodes", {
-        GET: Read(TABLE.list, "List the nodes.", TABLE.list_result(), (declare.BULK,)),
-    }),
-    Resource(_PATH, "nodes_name", {
-        GET: Read(_show, "Show a node.",
-                  Result(ht.Dict, "the node", (*_FIELDS, "secondary_ip")), (declare.LOCK,)),
-    }, tagged=query_const.NODE),
-    Resource(f"{_PATH}/evacuate", "nodes_name_evacuate", {
-        POST: Job(OpNodeEvacuate, "Move the instances of a node elsewhere. The job's result names"
-                  " the jobs that do it.", (DRY_RUN,), body=True),
-    }, tagged=query_const.NODE),
+    Resource(
+        "/2/nodes",
+        "nodes",
+        {
+            GET: Read(TABLE.list, "List the nodes.", TABLE.list_result(), (declare.BULK,)),
+        },
+    ),
+    Resource(
+        _PATH,
+        "nodes_name",
+        {
+            GET: Read(
+                _show,
+                "Show a node.",
+                Result(ht.Dict, "the node", (*_FIELDS, "secondary_ip")),
+                (declare.LOCK,),
+            ),
+        },
+        tagged=query_const.NODE,
+    ),
+    Resource(
+        f"{_PATH}/evacuate",
+        "nodes_name_evacuate",
+        {
+            POST: Job(
+                OpNodeEvacuate,
+                "Move the instances of a node elsewhere. The job's result names"
+                " the jobs that do it.",
+                (DRY_RUN,),
+                body=True,
+            ),
+        },
+        tagged=query_const.NODE,
+    ),
     Resource(f"{_PATH}/migrate", "nodes_name_migrate", {POST: _MIGRATE}, tagged=query_const.NODE),
-    Resource(f"{_PATH}/modify", "nodes_name_modify", {
-        POST: Job(OpNodeSetParams, "Change the parameters of a node.", body=True),
-    }, tagged=query_const.NODE),
-    Resource(f"{_PATH}/powercycle", "nodes_name_powercycle", {
-        POST: Job(OpNodePowercycle, "Reboot the machine, hard.", (FORCE,), body=True),
-    }, tagged=query_const.NODE),
-    Resource(f"{_PATH}/role", "nodes_name_role", {
-        GET: Read(_role, "The role of a node.", Result(_ROLE, "the role"), (declare.LOCK,)),
-        PUT: Job(OpNodeSetParams, "Change the role of a node.",
-                 (FORCE, Query("auto-promote", "1: let other nodes become candidates instead",
-                               default=False)),
-                 fields=_ROLE, build=_set_role),
-    }, tagged=query_const.NODE),
-    Resource(f"{_PATH}/storage", "nodes_name_storage", {
-        GET: Job(OpNodeQueryStorage, "List the storage units of a node.",
-                 (_STORAGE_TYPE, Query("output_fields", "fields wanted, separated by commas",
-                                       declare.WORDS, required=True)),
-                 fields={}, build=_storage),
-    }),
-    Resource(f"{_PATH}/storage/modify", "nodes_name_storage_modify", {
-        PUT: Job(OpNodeModifyStorage, "Change a storage unit.",
-                 (_STORAGE_TYPE, _UNIT,
-                  Query("allocatable", "1: disks may be made there, 0: not")),
-                 fields={}, build=_modify_storage),
-    }, tagged=query_const.NODE),
-    Resource(f"{_PATH}/storage/repair", "nodes_name_storage_repair", {
-        PUT: Job(OpRepairNodeStorage, "Repair a storage unit.", (_STORAGE_TYPE, _UNIT)),
-    }, tagged=query_const.NODE),
+    Resource(
+        f"{_PATH}/modify",
+        "nodes_name_modify",
+        {
+            POST: Job(OpNodeSetParams, "Change the parameters of a node.", body=True),
+        },
+        tagged=query_const.NODE,
+    ),
+    Resource(
+        f"{_PATH}/powercycle",
+        "nodes_name_powercycle",
+        {
+            POST: Job(OpNodePowercycle, "Reboot the machine, hard.", (FORCE,), body=True),
+        },
+        tagged=query_const.NODE,
+    ),
+    Resource(
+        f"{_PATH}/role",
+        "nodes_name_role",
+        {
+            GET: Read(_role, "The role of a node.", Result(_ROLE, "the role"), (declare.LOCK,)),
+            PUT: Job(
+                OpNodeSetParams,
+                "Change the role of a node.",
+                (
+                    FORCE,
+                    Query(
+                        "auto-promote",
+                        "1: let other nodes become candidates instead",
+                        default=False,
+                    ),
+                ),
+                fields=_ROLE,
+                build=_set_role,
+            ),
+        },
+        tagged=query_const.NODE,
+    ),
+    Resource(
+        f"{_PATH}/storage",
+        "nodes_name_storage",
+        {
+            GET: Job(
+                OpNodeQueryStorage,
+                "List the storage units of a node.",
+                (
+                    _STORAGE_TYPE,
+                    Query(
+                        "output_fields",
+                        "fields wanted, separated by commas",
+                        declare.WORDS,
+                        required=True,
+                    ),
+                ),
+                fields={},
+                build=_storage,
+            ),
+        },
+    ),
+    Resource(
+        f"{_PATH}/storage/modify",
+        "nodes_name_storage_modify",
+        {
+            PUT: Job(
+                OpNodeModifyStorage,
+                "Change a storage unit.",
+                (_STORAGE_TYPE, _UNIT, Query("allocatable", "1: disks may be made there, 0: not")),
+                fields={},
+                build=_modify_storage,
+            ),
+        },
+        tagged=query_const.NODE,
+    ),
+    Resource(
+        f"{_PATH}/storage/repair",
+        "nodes_name_storage_repair",
+        {
+            PUT: Job(OpRepairNodeStorage, "Repair a storage unit.", (_STORAGE_TYPE, _UNIT)),
+        },
+        tagged=query_const.NODE,
+    ),
     tags_resource(f"{_PATH}/tags", "nodes_name_tags", "node", query_const.NODE),
 )

@@ -12,16 +12,20 @@ from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import GET, PUT, READERS, Field, Query, Read, Resource, Result
 
-_ROWS: Final = Result(words.QueryResponse, "fields, and data: [status, value] for each, a list for"
-                                           " each object")
+_ROWS: Final = Result(
+    words.QueryResponse, "fields, and data: [status, value] for each, a list for each object"
+)
 _FIELDS: Final = Query("fields", "fields wanted, separated by commas", declare.WORDS)
 
 
 def _resource(call: Call) -> str:
     what = call.uri["resource"]
     if what not in query_const.RESOURCES:
-        raise Refused(404, f"there is nothing called '{what}' to query. Known are"
-                           f" {', '.join(sorted(query_const.RESOURCES))}.")
+        raise Refused(
+            404,
+            f"there is nothing called '{what}' to query. Known are"
+            f" {', '.join(sorted(query_const.RESOURCES))}.",
+        )
     return what
 
 
@@ -37,8 +41,12 @@ async def _query_filtered(call: Call) -> Any:
     fields = body["fields"] or call.query["fields"]
     if not fields:
         raise Refused(400, "required parameter 'fields' is missing")
-    return await call.master.call("Query", _resource(call), fields,
-                                  body["qfilter"] if body["filter"] is None else body["filter"])
+    return await call.master.call(
+        "Query",
+        _resource(call),
+        fields,
+        body["qfilter"] if body["filter"] is None else body["filter"],
+    )
 
 
 async def _fields(call: Call) -> Any:
@@ -46,19 +54,41 @@ async def _fields(call: Call) -> Any:
 
 
 RESOURCES: Final = (
-    Resource("/2/query/{resource}", "query", {
-        GET: Read(_query, "Query all objects of a kind.", _ROWS,
-                  (_FIELDS._replace(required=True),), access=READERS),
-        PUT: Read(_query_filtered, "Query objects of a kind, chosen by a filter.", _ROWS,
-                  (_FIELDS,), fields={
-                      "fields": Field(ht.Maybe(ht.ListOf(ht.Str)), "fields wanted"),
-                      "qfilter": Field(ht.Maybe(ht.List), "filter, as [operator, ...]"),
-                      "filter": Field(ht.Maybe(ht.List), "older name of qfilter"),
-                  }, access=READERS),
-    }),
-    Resource("/2/query/{resource}/fields", "query_fields", {
-        GET: Read(_fields, "List the fields of a kind of object.",
-                  Result(words.QueryFieldsResponse, "fields: name, title, kind and documentation"),
-                  (_FIELDS._replace(doc="only these, separated by commas"),)),
-    }),
+    Resource(
+        "/2/query/{resource}",
+        "query",
+        {
+            GET: Read(
+                _query,
+                "Query all objects of a kind.",
+                _ROWS,
+                (_FIELDS._replace(required=True),),
+                access=READERS,
+            ),
+            PUT: Read(
+                _query_filtered,
+                "Query objects of a kind, chosen by a filter.",
+                _ROWS,
+                (_FIELDS,),
+                fields={
+                    "fields": Field(ht.Maybe(ht.ListOf(ht.Str)), "fields wanted"),
+                    "qfilter": Field(ht.Maybe(ht.List), "filter, as [operator, ...]"),
+                    "filter": Field(ht.Maybe(ht.List), "older name of qfilter"),
+                },
+                access=READERS,
+            ),
+        },
+    ),
+    Resource(
+        "/2/query/{resource}/fields",
+        "query_fields",
+        {
+            GET: Read(
+                _fields,
+                "List the fields of a kind of object.",
+                Result(words.QueryFieldsResponse, "fields: name, title, kind and documentation"),
+                (_FIELDS._replace(doc="only these, separated by commas"),),
+            ),
+        },
+    ),
 )

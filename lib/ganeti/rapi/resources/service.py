@@ -26,28 +26,53 @@ async def _events(call: Call) -> Any:
     wanted = call.query["kinds"] or list(KINDS)
     unknown = sorted(set(wanted) - set(KINDS))
     if unknown:
-        raise Refused(400, f"there are no events of kind '{unknown[0]}'. Known are"
-                           f" {', '.join(KINDS)}.")
+        raise Refused(
+            400, f"there are no events of kind '{unknown[0]}'. Known are {', '.join(KINDS)}."
+        )
     last = call.headers.get("last-event-id") or call.query["last-event-id"]
     return await stream(call.state.hub, frozenset(wanted), last)
 
 
 RESOURCES: Final = (
-    Resource("/2/openapi.json", "openapi", {
-        GET: Read(_openapi, "This interface, described in OpenAPI 3.1.",
-                  Result(ht.Dict, "the description")),
-    }),
-    Resource("/2/doc", "doc", {
-        GET: Read(_page, "This interface, described for people.", _TEXT,
-                  produces="text/html"),
-    }),
-    Resource("/2/events", "events", {
-        GET: Read(_events, "What happens to jobs and instances, as it happens: server-sent events."
-                  " Send Last-Event-ID to go on where a connection ended.", _TEXT,
-                  (Query("kinds", "only these, separated by commas: " + ", ".join(KINDS),
-                         declare.WORDS),
-                   Query("last-event-id", "for clients that cannot send the header",
-                         declare.TEXT)),
-                  access=READERS, produces="text/event-stream", waits=True),
-    }),
+    Resource(
+        "/2/openapi.json",
+        "openapi",
+        {
+            GET: Read(
+                _openapi,
+                "This interface, described in OpenAPI 3.1.",
+                Result(ht.Dict, "the description"),
+            ),
+        },
+    ),
+    Resource(
+        "/2/doc",
+        "doc",
+        {
+            GET: Read(_page, "This interface, described for people.", _TEXT, produces="text/html"),
+        },
+    ),
+    Resource(
+        "/2/events",
+        "events",
+        {
+            GET: Read(
+                _events,
+                "What happens to jobs and instances, as it happens: server-sent events."
+                " Send Last-Event-ID to go on where a connection ended.",
+                _TEXT,
+                (
+                    Query(
+                        "kinds",
+                        "only these, separated by commas: " + ", ".join(KINDS),
+                        declare.WORDS,
+                    ),
+                    Query("last-event-id", "for clients that cannot send the header", declare.TEXT),
+                ),
+                access=READERS,
+                produces="text/event-stream",
+                waits=True,
+            ),
+        },
+    ),
 )

@@ -26,12 +26,12 @@ def take_down(path: str) -> bool:
     for number in status.minors():
         commands = argv.commands(status.version(), number)
         try:
-            present = parse.parse_show(
-                process.run(commands.show(), timeout_s=_TIMEOUT_S).stdout)
+            present = parse.parse_show(process.run(commands.show(), timeout_s=_TIMEOUT_S).stdout)
             if path in (present.data_device, present.meta_device):
                 process.run(commands.down(present.resource), timeout_s=_TIMEOUT_S)
                 return True
         except (errors.CommandError, errors.ParseError) as err:
             raise errors.BlockDeviceError(
-                f"minor {number}, which may be above {path}, cannot be taken down: {err}") from err
+                f"minor {number}, which may be above {path}, cannot be taken down: {err}"
+            ) from err
     return False

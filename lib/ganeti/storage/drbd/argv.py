@@ -25,7 +25,8 @@ META_SIZE_MAX_MIB = 1024
 NO_BARRIERS = "n"
 #: What may be switched off besides nothing: barriers, drain, flushes, in these combinations.
 VALID_BARRIERS = frozenset(
-    frozenset(words) for words in ("n", "b", "bf", "bfd", "bd", "f", "fd", "d"))
+    frozenset(words) for words in ("n", "b", "bf", "bfd", "bd", "f", "fd", "d")
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ def words(custom: str, what: str) -> list[str]:
         return shlex.split(custom)
     except ValueError as err:
         raise errors.BlockDeviceError(
-            f"{what} parameter {custom!r} is not readable: {err}") from err
+            f"{what} parameter {custom!r} is not readable: {err}"
+        ) from err
 
 
 def check_barriers(value: Any) -> frozenset[str]:
@@ -76,7 +78,8 @@ def check_barriers(value: Any) -> frozenset[str]:
     if letters not in VALID_BARRIERS or len(str(value)) != len(letters):
         raise errors.BlockDeviceError(
             f"{value!r} says nothing about barriers. It is {NO_BARRIERS!r}, or some of 'b', 'f',"
-            " 'd'")
+            " 'd'"
+        )
     return letters - {NO_BARRIERS}
 
 
@@ -105,8 +108,9 @@ class Commands(ABC):
         """Make the device, with neither storage nor peer; one that is there stays as it is."""
 
     @abstractmethod
-    def attach(self, data: str, meta: str, size_mib: int | None,
-               params: Mapping[str, Any]) -> list[list[str]]:
+    def attach(
+        self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
+    ) -> list[list[str]]:
         """Give it its local storage."""
 
     @abstractmethod
@@ -166,35 +170,65 @@ class Commands84(Commands):
 
     def make(self) -> list[list[str]]:
         # Both may be there already, that is no error.
-        return [["drbdsetup", "new-resource", self.resource],
-                ["drbdsetup", "new-minor", self.resource, str(self.minor), "0"]]
+        return [
+            ["drbdsetup", "new-resource", self.resource],
+            ["drbdsetup", "new-minor", self.resource, str(self.minor), "0"],
+        ]
 
-    def attach(self, data: str, meta: str, size_mib: int | None,
-               params: Mapping[str, Any]) -> list[list[str]]:
+    def attach(
+        self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
+    ) -> list[list[str]]:
         off = check_barriers(params.get("disabled-barriers", NO_BARRIERS))
-        options = [f"--{name}=no" for letter, name in (
-            ("b", "disk-barrier"), ("f", "disk-flushes"), ("d", "disk-drain")) if letter in off]
+        options = [
+            f"--{name}=no"
+            for letter, name in (("b", "disk-barrier"), ("f", "disk-flushes"), ("d", "disk-drain"))
+            if letter in off
+        ]
         if params.get("disable-meta-flush"):
             options.append("--md-flushes=no")
         return [
             # What was being written when the node died must be looked at first.
             ["drbdmeta", self.device, "v08", meta, "flex-external", "apply-al"],
-            ["drbdsetup", "attach", str(self.minor), data, meta, "flexible",
-             "--on-io-error=detach", *(["--size", f"{size_mib}m"] if size_mib else []), *options,
-             *words(params.get("disk-custom", ""), "disk-custom")],
+            [
+                "drbdsetup",
+                "attach",
+                str(self.minor),
+                data,
+                meta,
+                "flexible",
+                "--on-io-error=detach",
+                *(["--size", f"{size_mib}m"] if size_mib else []),
+                *options,
+                *words(params.get("disk-custom", ""), "disk-custom"),
+            ],
         ]
 
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
         # 8.4 has its controller switched on unless it is told not to plan: then the rate would be
         # no more than the first guess of it.
         fixed = [] if params.get("dynamic-resync") else ["--c-plan-ahead", "0"]
-        return ["drbdsetup", "disk-options", str(self.minor), *fixed,
-                *_sync_words(params, "--resync-rate")]
+        return [
+            "drbdsetup",
+            "disk-options",
+            str(self.minor),
+            *fixed,
+            *_sync_words(params, "--resync-rate"),
+        ]
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
-        command = ["drbdsetup", "connect", self.resource, str(local), str(remote),
-                   "--protocol", options.protocol, "--after-sb-0pri", "discard-zero-changes",
-                   "--after-sb-1pri", "consensus"]
+        command = [
+            "drbdsetup",
+            "connect",
+            self.resource,
+            str(local),
+            str(remote),
+            "--protocol",
+            options.protocol,
+            "--after-sb-0pri",
+            "discard-zero-changes",
+            "--after-sb-1pri",
+            "consensus",
+        ]
         if options.dual_primary:
             command.append("--allow-two-primaries")
         if options.secret:
@@ -234,26 +268,55 @@ class Commands83(Commands):
         # The other commands do it, where --create-device says so.
         return []
 
-    def attach(self, data: str, meta: str, size_mib: int | None,
-               params: Mapping[str, Any]) -> list[list[str]]:
+    def attach(
+        self, data: str, meta: str, size_mib: int | None, params: Mapping[str, Any]
+    ) -> list[list[str]]:
         off = check_barriers(params.get("disabled-barriers", NO_BARRIERS))
-        options = [f"--no-{name}" for letter, name in (
-            ("b", "disk-barrier"), ("f", "disk-flushes"), ("d", "disk-drain")) if letter in off]
+        options = [
+            f"--no-{name}"
+            for letter, name in (("b", "disk-barrier"), ("f", "disk-flushes"), ("d", "disk-drain"))
+            if letter in off
+        ]
         if params.get("disable-meta-flush"):
             options.append("--no-md-flushes")
-        return [["drbdsetup", self.device, "disk", data, meta, "0", "-e", "detach",
-                 "--create-device", *(["-d", f"{size_mib}m"] if size_mib else []), *options,
-                 *words(params.get("disk-custom", ""), "disk-custom")]]
+        return [
+            [
+                "drbdsetup",
+                self.device,
+                "disk",
+                data,
+                meta,
+                "0",
+                "-e",
+                "detach",
+                "--create-device",
+                *(["-d", f"{size_mib}m"] if size_mib else []),
+                *options,
+                *words(params.get("disk-custom", ""), "disk-custom"),
+            ]
+        ]
 
     def sync_options(self, params: Mapping[str, Any]) -> list[str]:
         if params.get("dynamic-resync") and self._release < 9:
             raise errors.BlockDeviceError(
-                f"dynamic-resync needs DRBD 8.3.9, this is 8.3.{self._release}")
+                f"dynamic-resync needs DRBD 8.3.9, this is 8.3.{self._release}"
+            )
         return ["drbdsetup", self.device, "syncer", *_sync_words(params, "-r"), "--create-device"]
 
     def connect(self, local: Endpoint, remote: Endpoint, options: NetOptions) -> list[list[str]]:
-        command = ["drbdsetup", self.device, "net", str(local), str(remote), options.protocol,
-                   "-A", "discard-zero-changes", "-B", "consensus", "--create-device"]
+        command = [
+            "drbdsetup",
+            self.device,
+            "net",
+            str(local),
+            str(remote),
+            options.protocol,
+            "-A",
+            "discard-zero-changes",
+            "-B",
+            "consensus",
+            "--create-device",
+        ]
         if options.dual_primary:
             command.append("-m")
         if options.secret:
@@ -294,7 +357,8 @@ def commands(version: tuple[int, int, int], minor: int) -> Commands:
     if major != 8:
         raise errors.BlockDeviceError(
             f"version {major}.{middle}.{release} of the DRBD kernel module is not supported, only"
-            " 8.3 and 8.4")
+            " 8.3 and 8.4"
+        )
     return Commands83(minor, release) if middle <= 3 else Commands84(minor)
 
 
@@ -305,5 +369,11 @@ def meta_size_argv(meta: str) -> list[str]:
 
 def wipe_meta_argv(meta: str) -> list[str]:
     """Overwrite the metadata device, so that nothing of a former owner is found there."""
-    return ["dd", "if=/dev/zero", f"of={meta}", "bs=1048576", f"count={META_SIZE_MIN_MIB}",
-            "oflag=direct"]
+    return [
+        "dd",
+        "if=/dev/zero",
+        f"of={meta}",
+        "bs=1048576",
+        f"count={META_SIZE_MIN_MIB}",
+        "oflag=direct",
+    ]

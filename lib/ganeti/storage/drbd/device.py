@@ -55,15 +55,18 @@ class DrbdDevice(BlockDevice):
         if len(disk.logical_id) != 6:
             raise errors.BlockDeviceError(
                 f"disk {disk.uuid or disk.iv_name}: id of {len(disk.logical_id)} parts is not"
-                " [node, node, port, minor, minor, secret]")
+                " [node, node, port, minor, minor, secret]"
+            )
         if len(disk.children) not in (0, 2):
             raise errors.BlockDeviceError(
                 f"disk {disk.uuid or disk.iv_name}: expected data and metadata below it, not"
-                f" {len(disk.children)} devices")
+                f" {len(disk.children)} devices"
+            )
         found: dict[str, Any] = dict(disk.dynamic_params or {})
         if not isinstance(found.get(LOCAL_MINOR), int):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: it has no half on this node")
+                f"disk {disk.uuid or disk.iv_name}: it has no half on this node"
+            )
         self.minor: int = found[LOCAL_MINOR]
         self.remote_minor = found.get(REMOTE_MINOR)
         self._local = argv.Endpoint(str(found[LOCAL_IP]), int(disk.logical_id[2]))
@@ -106,7 +109,8 @@ class DrbdDevice(BlockDevice):
         if not argv.META_SIZE_MIN_MIB <= size_mib <= argv.META_SIZE_MAX_MIB:
             raise self.fail(
                 f"metadata device {meta_path} has {size_mib} MiB, it must have between"
-                f" {argv.META_SIZE_MIN_MIB} and {argv.META_SIZE_MAX_MIB}")
+                f" {argv.META_SIZE_MIN_MIB} and {argv.META_SIZE_MAX_MIB}"
+            )
         self._run(argv.wipe_meta_argv(meta_path), f"cannot wipe {meta_path}")
         self._run(self._commands().create_metadata(meta_path), f"cannot prepare {meta_path}")
 
@@ -177,9 +181,11 @@ class DrbdDevice(BlockDevice):
         return present.data_device == data and present.meta_device == meta
 
     def _has_our_peer(self, present: Configured) -> bool:
-        return (present.local_address == (self._local.address, self._local.port)
-                and present.remote_address == (self._remote.address, self._remote.port)
-                and (present.secret or "") == self._secret)
+        return (
+            present.local_address == (self._local.address, self._local.port)
+            and present.remote_address == (self._remote.address, self._remote.port)
+            and (present.secret or "") == self._secret
+        )
 
     def _make(self) -> None:
         for words in self._commands().make():
@@ -208,8 +214,10 @@ class DrbdDevice(BlockDevice):
         options = argv.NetOptions(
             # With two writers only the synchronous protocol is safe.
             protocol="C" if dual_primary else str(self._params.get("protocol", "C")),
-            secret=self._secret, dual_primary=dual_primary,
-            custom=str(self._params.get("net-custom", "")))
+            secret=self._secret,
+            dual_primary=dual_primary,
+            custom=str(self._params.get("net-custom", "")),
+        )
         for words in self._commands().connect(self._local, self._remote, options):
             self._run(words, f"cannot look for its peer {self._remote}")
 
@@ -217,7 +225,8 @@ class DrbdDevice(BlockDevice):
         self._run(
             self._commands().down(present.resource),
             f"minor {self.minor} is in use by something else ({_described(present)}), and cannot"
-            " be taken down")
+            " be taken down",
+        )
         if status.minor(self.minor) is not None:
             raise self.fail(f"minor {self.minor} was taken down, but is still in use")
 
@@ -245,6 +254,7 @@ class DrbdDevice(BlockDevice):
 
     def _wait_for_data(self, sleep: Callable[[float], None] = time.sleep) -> None:
         """Where the local data are not valid, those of the peer must come within reach first."""
+
         def reachable() -> None:
             state = self._state()
             if not (state.up_to_date or state.remote_disk == parse.UP_TO_DATE):
@@ -254,7 +264,8 @@ class DrbdDevice(BlockDevice):
             retry.until(reachable, timeout_s=_CONNECT_S, sleep=sleep)
         except errors.RetryTimeout as err:
             raise self.fail(
-                f"has no valid data here, and does not reach its peer (connection {err})") from err
+                f"has no valid data here, and does not reach its peer (connection {err})"
+            ) from err
 
     def close(self) -> None:
         """Make it read-only here."""
@@ -281,12 +292,14 @@ class DrbdDevice(BlockDevice):
         if not self._state().standalone:
             self._disconnect_from(self._configured(), sleep)
 
-    def _disconnect_from(self, present: Configured,
-                         sleep: Callable[[float], None] = time.sleep) -> None:
+    def _disconnect_from(
+        self, present: Configured, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         if present.local_address is None or present.remote_address is None:
             return
         words = self._commands().disconnect(
-            argv.Endpoint(*present.local_address), argv.Endpoint(*present.remote_address))
+            argv.Endpoint(*present.local_address), argv.Endpoint(*present.remote_address)
+        )
 
         def disconnected() -> None:
             done = self._run(words, "cannot be disconnected", check=False)
@@ -340,10 +353,12 @@ class DrbdDevice(BlockDevice):
         if [present.data_device, present.meta_device] != names:
             raise self.fail(
                 f"has {present.data_device} and {present.meta_device} below it, not"
-                f" {' and '.join(names)}")
+                f" {' and '.join(names)}"
+            )
         if state.primary and state.remote_disk != parse.UP_TO_DATE:
             raise self.fail(
-                f"cannot give up its storage while its peer's is {state.remote_disk or 'unknown'}")
+                f"cannot give up its storage while its peer's is {state.remote_disk or 'unknown'}"
+            )
         self._run(self._commands().detach(), "cannot be detached from its storage")
 
     def add_children(self, children: Sequence[Disk]) -> None:
@@ -369,8 +384,9 @@ class DrbdDevice(BlockDevice):
         if self._state().standalone:
             self._connect(dual_primary=False)
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """First the storage on both nodes, then, on one of them, the device."""
         if self._state().diskless:
             raise self.fail("cannot grow without local storage")
@@ -378,11 +394,14 @@ class DrbdDevice(BlockDevice):
             if len(self.disk.children) != 2:
                 raise self.fail("has nothing below it that could grow")
             storage.device(self.disk.children[0]).grow(
-                amount_mib, dry_run=dry_run, backing_store=True, exclusive=exclusive)
+                amount_mib, dry_run=dry_run, backing_store=True, exclusive=exclusive
+            )
             return
         if not dry_run:
-            self._run(self._commands().resize(self.disk.size + amount_mib),
-                      f"cannot grow by {amount_mib} MiB")
+            self._run(
+                self._commands().resize(self.disk.size + amount_mib),
+                f"cannot grow by {amount_mib} MiB",
+            )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
         """Its name is its minor, and that stays."""
@@ -437,9 +456,14 @@ class DrbdDevice(BlockDevice):
         safe = state.remote_disk == parse.UP_TO_DATE or state.remote_role == parse.PRIMARY
         degraded = not (state.connected and state.up_to_date and safe)
         return BlockDevStatus(
-            dev_path=self.path, major=_MAJOR, minor=self.minor, sync_percent=percent,
-            estimated_time=None if finish_s is None else float(finish_s), is_degraded=degraded,
-            ldisk_status=local)
+            dev_path=self.path,
+            major=_MAJOR,
+            minor=self.minor,
+            sync_percent=percent,
+            estimated_time=None if finish_s is None else float(finish_s),
+            is_degraded=degraded,
+            ldisk_status=local,
+        )
 
     # -- helpers ---------------------------------------------------------------
 

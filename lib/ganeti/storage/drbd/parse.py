@@ -22,9 +22,19 @@ STANDALONE = "StandAlone"
 CONNECTED = "Connected"
 WF_CONNECTION = "WFConnection"
 #: Connection states in which blocks are being copied, or are about to be.
-RESYNCING = frozenset((
-    "StartingSyncS", "StartingSyncT", "WFBitMapS", "WFBitMapT", "WFSyncUUID",
-    "SyncSource", "SyncTarget", "PausedSyncS", "PausedSyncT"))
+RESYNCING = frozenset(
+    (
+        "StartingSyncS",
+        "StartingSyncT",
+        "WFBitMapS",
+        "WFBitMapT",
+        "WFSyncUUID",
+        "SyncSource",
+        "SyncTarget",
+        "PausedSyncS",
+        "PausedSyncT",
+    )
+)
 #: ... and those in which we receive them.
 SYNC_TARGETS = frozenset(("StartingSyncT", "WFBitMapT", "WFSyncUUID", "SyncTarget", "PausedSyncT"))
 PRIMARY = "Primary"
@@ -132,12 +142,16 @@ def _state(minor: int, lines: list[str]) -> MinorState:
     text = "\n".join(lines)
     percent, finish, behind = (p.search(text) for p in (_PERCENT, _FINISH, _OUT_OF_SYNC))
     return MinorState(
-        minor=minor, connection=connection,
-        local_role=states.group(1), remote_role=states.group(2),
-        local_disk=states.group(3), remote_disk=states.group(4),
+        minor=minor,
+        connection=connection,
+        local_role=states.group(1),
+        remote_role=states.group(2),
+        local_disk=states.group(3),
+        remote_disk=states.group(4),
         sync_percent=float(percent.group(1)) if percent else None,
         finish_s=_seconds(finish) if finish else None,
-        out_of_sync_kib=int(behind.group(1)) if behind else None)
+        out_of_sync_kib=int(behind.group(1)) if behind else None,
+    )
 
 
 def _seconds(match: re.Match[str]) -> int:
@@ -146,6 +160,7 @@ def _seconds(match: re.Match[str]) -> int:
 
 
 # -- drbdsetup show ------------------------------------------------------------------------------
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Configured:
@@ -194,7 +209,8 @@ def parse_show(text: str) -> Configured:
         tree = _SHOW.parse_string(text, parse_all=True)
     except pp.ParseException as err:
         raise errors.ParseError(
-            f"cannot read what drbdsetup shows (line {err.lineno}): {err.line!r:.120}") from err
+            f"cannot read what drbdsetup shows (line {err.lineno}): {err.line!r:.120}"
+        ) from err
     found: dict[str, Any] = {}
     _collect(tree, (), found)
     return Configured(**found)

@@ -17,7 +17,8 @@ def _read() -> str:
     except FileNotFoundError as err:
         raise errors.BlockDeviceError(
             f"there is no {STATUS_FILE}: the DRBD kernel module is not loaded. Load it with"
-            " 'modprobe drbd minor_count=255 usermode_helper=/bin/true'.") from err
+            " 'modprobe drbd minor_count=255 usermode_helper=/bin/true'."
+        ) from err
     except OSError as err:
         raise errors.BlockDeviceError(f"cannot read {STATUS_FILE}: {err.strerror}") from err
 

@@ -74,7 +74,8 @@ class ExtDevice(BlockDevice):
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2 or not isinstance(fields[1], str) or not _VOLUME.match(fields[1]):
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [provider, volume]")
+                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [provider, volume]"
+            )
         self._provider_name, self.volume = str(fields[0]), fields[1]
         self._provider: ExtStorage | None = None
         self._attached: tuple[str, dict[str, str]] | None = None
@@ -124,12 +125,14 @@ class ExtDevice(BlockDevice):
         self._attached = None
         self._script("detach")
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Let the provider make it larger."""
         if backing_store and not dry_run:
-            self._script("grow", VOL_SIZE=str(self.disk.size),
-                         VOL_NEW_SIZE=str(self.disk.size + amount_mib))
+            self._script(
+                "grow", VOL_SIZE=str(self.disk.size), VOL_NEW_SIZE=str(self.disk.size + amount_mib)
+            )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
         """Volumes keep their names."""
@@ -146,8 +149,12 @@ class ExtDevice(BlockDevice):
         """
         if self._found().snapshot_script is None:
             raise self.fail(f"provider {self._provider_name} makes no snapshots")
-        self._script("snapshot", VOL_SNAPSHOT_NAME=name, VOL_SNAPSHOT_SIZE=str(size_mib),
-                     VOL_SIZE=str(self.disk.size))
+        self._script(
+            "snapshot",
+            VOL_SNAPSHOT_NAME=name,
+            VOL_SNAPSHOT_SIZE=str(size_mib),
+            VOL_SIZE=str(self.disk.size),
+        )
         return (self._provider_name, name)
 
     def size_bytes(self) -> int:
@@ -168,9 +175,12 @@ class ExtDevice(BlockDevice):
         if path and stat.S_ISBLK(os.stat(path).st_mode):
             number = os.stat(path).st_rdev
         return BlockDevStatus(
-            dev_path=path, is_degraded=False, ldisk_status=disk_constants.LDS_OKAY,
+            dev_path=path,
+            is_degraded=False,
+            ldisk_status=disk_constants.LDS_OKAY,
             major=None if number is None else os.major(number),
-            minor=None if number is None else os.minor(number))
+            minor=None if number is None else os.minor(number),
+        )
 
     def uri(self, hypervisor: str) -> str | None:
         """What ``attach`` said for this hypervisor, when the disk is to be reached that way."""
@@ -180,7 +190,8 @@ class ExtDevice(BlockDevice):
         if found is None:
             raise self.fail(
                 f"provider {self._provider_name} gives hypervisor {hypervisor} no way to reach it"
-                " without the kernel")
+                " without the kernel"
+            )
         return found
 
     # -- scripts ---------------------------------------------------------------
@@ -198,8 +209,10 @@ class ExtDevice(BlockDevice):
             except errors.ParseError as err:
                 raise self.fail(f"attach of its provider makes no sense: {err}") from err
             if device and not _is_device(device):
-                raise self.fail(f"attach of its provider names {device!r:.120}, which is no block"
-                                " device on this node")
+                raise self.fail(
+                    f"attach of its provider names {device!r:.120}, which is no block"
+                    " device on this node"
+                )
             if not device and not uris:
                 raise self.fail("attach of its provider names neither device nor URI")
             self._attached = (device, uris)
@@ -230,7 +243,8 @@ class ExtDevice(BlockDevice):
             tail = " | ".join(fs.read_file(log_file).strip().splitlines()[-_TAIL_LINES:])
             raise self.fail(
                 f"{action} of its provider failed: {err}; last lines of {log_file}:"
-                f" {tail or '(none)'}") from err
+                f" {tail or '(none)'}"
+            ) from err
         finally:
             os.close(fd)
         return ""
@@ -259,11 +273,16 @@ def verify_parameters(provider_name: str, params: Mapping[str, Any]) -> None:
     unknown = sorted(name for name in params if name.lower() not in known | _OWN_PARAMETERS)
     if unknown:
         raise errors.BlockDeviceError(
-            f"storage provider {provider_name} has no parameter {', '.join(unknown)}")
-    env = {f"EXTP_{name.upper()}": str(value) for name, value in params.items()
-           if name not in _OWN_PARAMETERS}
+            f"storage provider {provider_name} has no parameter {', '.join(unknown)}"
+        )
+    env = {
+        f"EXTP_{name.upper()}": str(value)
+        for name, value in params.items()
+        if name not in _OWN_PARAMETERS
+    }
     try:
         process.run([f"{found.verify_script}"], timeout_s=_TIMEOUT_S, env=env, cwd=found.path)
     except errors.CommandError as err:
         raise errors.BlockDeviceError(
-            f"storage provider {provider_name} does not accept these parameters: {err}") from err
+            f"storage provider {provider_name} does not accept these parameters: {err}"
+        ) from err

@@ -51,11 +51,13 @@ def find(name: str) -> ExtStorage:
             found = inspect(path)
             if found.provider is None:
                 raise errors.BlockDeviceError(
-                    f"storage provider {name} ({path}) is not usable: {found.problem}")
+                    f"storage provider {name} ({path}) is not usable: {found.problem}"
+                )
             return found.provider
     raise errors.BlockDeviceError(
         f"storage provider {name} is not installed on this node (looked in"
-        f" {', '.join(directories)})")
+        f" {', '.join(directories)})"
+    )
 
 
 def all_providers() -> list[Finding]:
@@ -67,8 +69,11 @@ def all_providers() -> list[Finding]:
         except OSError:
             # Hardly any node has all of the directories.
             continue
-        found += [inspect(f"{directory}/{name}") for name in sorted(names)
-                  if os.path.isdir(f"{directory}/{name}")]
+        found += [
+            inspect(f"{directory}/{name}")
+            for name in sorted(names)
+            if os.path.isdir(f"{directory}/{name}")
+        ]
     return found
 
 
@@ -92,7 +97,8 @@ def inspect(path: str) -> Finding:
     except OSError as err:
         return Finding(name, path, f"file {PARAMETERS_FILE} cannot be read: {err.strerror}", None)
     provider = ExtStorage(
-        name=name, path=path, supported_parameters=tuple(parse_parameters(text)), **scripts)
+        name=name, path=path, supported_parameters=tuple(parse_parameters(text)), **scripts
+    )
     return Finding(name, path, "", provider)
 
 

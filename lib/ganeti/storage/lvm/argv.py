@@ -10,8 +10,16 @@ from collections.abc import Sequence
 
 SEPARATOR = "|"
 VOLUME_FIELDS = (
-    "vg_name", "lv_name", "lv_size", "lv_attr", "lv_kernel_major", "lv_kernel_minor",
-    "vg_extent_size", "stripes", "lv_tags", "devices",
+    "vg_name",
+    "lv_name",
+    "lv_size",
+    "lv_attr",
+    "lv_kernel_major",
+    "lv_kernel_minor",
+    "vg_extent_size",
+    "stripes",
+    "lv_tags",
+    "devices",
 )
 PHYSICAL_FIELDS = ("pv_name", "vg_name", "pv_free", "pv_attr", "pv_size", "lv_name")
 GROUP_FIELDS = ("vg_name", "vg_free", "vg_attr", "vg_size")
@@ -24,20 +32,39 @@ GROW_POLICIES = ("contiguous", "cling", "normal")
 
 def lvs_argv() -> list[str]:
     """All logical volumes; a line for each segment of each. Sizes in KiB."""
-    return ["lvs", "--noheadings", f"--separator={SEPARATOR}", "--units=k", "--nosuffix",
-            f"-o{','.join(VOLUME_FIELDS)}"]
+    return [
+        "lvs",
+        "--noheadings",
+        f"--separator={SEPARATOR}",
+        "--units=k",
+        "--nosuffix",
+        f"-o{','.join(VOLUME_FIELDS)}",
+    ]
 
 
 def snapshots_argv() -> list[str]:
     """All logical volumes with what they are snapshots of. Sizes in KiB."""
-    return ["lvs", "--noheadings", f"--separator={SEPARATOR}", "--units=k", "--nosuffix",
-            f"-o{','.join(SNAPSHOT_FIELDS)}"]
+    return [
+        "lvs",
+        "--noheadings",
+        f"--separator={SEPARATOR}",
+        "--units=k",
+        "--nosuffix",
+        f"-o{','.join(SNAPSHOT_FIELDS)}",
+    ]
 
 
 def lv_list_argv(groups: Sequence[str]) -> list[str]:
     """The short list of volumes which verification wants; no groups means all."""
-    return ["lvs", "--noheadings", "--units=m", "--nosuffix", f"--separator={SEPARATOR}",
-            f"-o{','.join(NODE_LIST_FIELDS)}", *groups]
+    return [
+        "lvs",
+        "--noheadings",
+        "--units=m",
+        "--nosuffix",
+        f"--separator={SEPARATOR}",
+        f"-o{','.join(NODE_LIST_FIELDS)}",
+        *groups,
+    ]
 
 
 def pvs_argv() -> list[str]:
@@ -51,16 +78,32 @@ def vgs_argv() -> list[str]:
 
 
 def _query(program: str, fields: Sequence[str]) -> list[str]:
-    return [program, "--noheadings", "--nosuffix", "--units=m", "--unbuffered",
-            f"--separator={SEPARATOR}", f"-o{','.join(fields)}"]
+    return [
+        program,
+        "--noheadings",
+        "--nosuffix",
+        "--units=m",
+        "--unbuffered",
+        f"--separator={SEPARATOR}",
+        f"-o{','.join(fields)}",
+    ]
 
 
-def create_argv(group: str, name: str, size_mib: int, stripes: int,
-                devices: Sequence[str], tag: str = "") -> list[str]:
+def create_argv(
+    group: str, name: str, size_mib: int, stripes: int, devices: Sequence[str], tag: str = ""
+) -> list[str]:
     """Make a volume on some of these physical volumes."""
     # -Wn: what a former owner left is overwritten by its new one, not asked about.
-    return ["lvcreate", "-Wn", f"-L{size_mib}m", f"-n{name}", f"-i{stripes}",
-            *(["--addtag", tag] if tag else []), group, *devices]
+    return [
+        "lvcreate",
+        "-Wn",
+        f"-L{size_mib}m",
+        f"-n{name}",
+        f"-i{stripes}",
+        *(["--addtag", tag] if tag else []),
+        group,
+        *devices,
+    ]
 
 
 def remove_argv(group: str, name: str) -> list[str]:
@@ -73,17 +116,32 @@ def rename_argv(group: str, old: str, new: str) -> list[str]:
     return ["lvrename", group, old, new]
 
 
-def extend_argv(path: str, amount_kib: int, policy: str, *, dry_run: bool,
-                devices: Sequence[str] = ()) -> list[str]:
+def extend_argv(
+    path: str, amount_kib: int, policy: str, *, dry_run: bool, devices: Sequence[str] = ()
+) -> list[str]:
     """Add to a volume."""
-    return ["lvextend", "-L", f"+{amount_kib}k", *(["--test"] if dry_run else []),
-            "--alloc", policy, path, *devices]
+    return [
+        "lvextend",
+        "-L",
+        f"+{amount_kib}k",
+        *(["--test"] if dry_run else []),
+        "--alloc",
+        policy,
+        path,
+        *devices,
+    ]
 
 
 def snapshot_argv(path: str, name: str, size_mib: int, tags: Sequence[str] = ()) -> list[str]:
     """Make a snapshot which may differ by so much from its origin."""
-    return ["lvcreate", f"-L{size_mib}m", "-s", f"-n{name}",
-            *(word for tag in tags for word in ("--addtag", tag)), path]
+    return [
+        "lvcreate",
+        f"-L{size_mib}m",
+        "-s",
+        f"-n{name}",
+        *(word for tag in tags for word in ("--addtag", tag)),
+        path,
+    ]
 
 
 def activate_argv(path: str) -> list[str]:

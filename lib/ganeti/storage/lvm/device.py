@@ -31,8 +31,13 @@ def check_name(name: object, what: str) -> str:
 
     :raises BlockDeviceError: LVM would not accept it.
     """
-    if (not isinstance(name, str) or not _NAME.match(name) or name.startswith("-")
-            or name in _RESERVED or any(part in name for part in _RESERVED_PARTS)):
+    if (
+        not isinstance(name, str)
+        or not _NAME.match(name)
+        or name.startswith("-")
+        or name in _RESERVED
+        or any(part in name for part in _RESERVED_PARTS)
+    ):
         raise errors.BlockDeviceError(f"{name!r:.80} is no name for a {what}")
     return name
 
@@ -45,7 +50,8 @@ class LogicalVolumeDevice(BlockDevice):
         fields: tuple[Any, ...] = tuple(disk.logical_id)
         if len(fields) != 2:
             raise errors.BlockDeviceError(
-                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [volume group, name]")
+                f"disk {disk.uuid or disk.iv_name}: id {list(fields)} is not [volume group, name]"
+            )
         self.group = check_name(fields[0], "volume group")
         self.name = check_name(fields[1], "logical volume")
         # The tags of a volume which was made by this object, so that nobody has to ask.
@@ -72,7 +78,8 @@ class LogicalVolumeDevice(BlockDevice):
         physical = place.usable(lvm.physical(), self.group)
         if not physical:
             raise self.fail(
-                f"volume group {self.group} has no physical volume that takes new volumes")
+                f"volume group {self.group} has no physical volume that takes new volumes"
+            )
         if exclusive:
             try:
                 names = place.exclusive(physical, size_mib, self.disk.spindles)
@@ -83,19 +90,22 @@ class LogicalVolumeDevice(BlockDevice):
             free_mib = sum(pv.free for pv in physical)
             if free_mib < size_mib:
                 raise self.fail(
-                    f"volume group {self.group} has {free_mib:.0f} MiB free, {size_mib} are needed")
+                    f"volume group {self.group} has {free_mib:.0f} MiB free, {size_mib} are needed"
+                )
             near = place.neighbours(lvm.volumes().values(), self.group, self.name, tag)
             stripes = int((self.disk.params or {}).get("stripes", 1))
             attempts = place.candidates(physical, near, size_mib, max(stripes, 1))
         self._try_to_create(size_mib, attempts, tag)
 
-    def _try_to_create(self, size_mib: int, attempts: list[tuple[int, tuple[str, ...]]],
-                       tag: str) -> None:
+    def _try_to_create(
+        self, size_mib: int, attempts: list[tuple[int, tuple[str, ...]]], tag: str
+    ) -> None:
         problem = ""
         for stripes, devices in attempts:
             done = facts.here().change(
                 argv.create_argv(self.group, self.name, size_mib, stripes, devices, tag),
-                check=False)
+                check=False,
+            )
             if not done.failed:
                 self._made_with = (tag,) if tag else ()
                 return
@@ -128,8 +138,9 @@ class LogicalVolumeDevice(BlockDevice):
         except OSError:
             return False
 
-    def grow(self, amount_mib: int, *, dry_run: bool, backing_store: bool,
-             exclusive: bool = False) -> None:
+    def grow(
+        self, amount_mib: int, *, dry_run: bool, backing_store: bool, exclusive: bool = False
+    ) -> None:
         """Add to the volume: next to its end, else on the same device, else anywhere."""
         if not backing_store:
             return
@@ -140,7 +151,8 @@ class LogicalVolumeDevice(BlockDevice):
             # LVM would refuse while it is active, and it is active whenever it is used.
             raise self.fail(
                 "cannot grow while it has snapshots"
-                f" ({', '.join(sorted(one.name for one in self._snapshots()))})")
+                f" ({', '.join(sorted(one.name for one in self._snapshots()))})"
+            )
         # LVM rounds up, but stripes are only extended by whole rows of extents.
         row_kib = max(info.extent_bytes * max(info.stripes, 1) // 1024, 1)
         amount_kib = -(-amount_mib * 1024 // row_kib) * row_kib
@@ -149,7 +161,8 @@ class LogicalVolumeDevice(BlockDevice):
         for policy in argv.GROW_POLICIES:
             done = facts.here().change(
                 argv.extend_argv(self.path, amount_kib, policy, dry_run=dry_run, devices=devices),
-                check=False)
+                check=False,
+            )
             if not done.failed:
                 return
             problem = done.output.strip() or done.fail_reason
@@ -169,7 +182,8 @@ class LogicalVolumeDevice(BlockDevice):
             there = self._volumes()
             if (group, name) not in there:
                 raise self.fail(
-                    f"cannot be renamed to {name}: {done.output.strip() or done.fail_reason}")
+                    f"cannot be renamed to {name}: {done.output.strip() or done.fail_reason}"
+                )
             if (self.group, self.name) in there:
                 raise self.fail(f"cannot be renamed to {name}, which exists")
             # Run again after an interruption: it was renamed already.
@@ -206,7 +220,8 @@ class LogicalVolumeDevice(BlockDevice):
         if free_mib < size_mib:
             raise self.fail(
                 f"no room for a snapshot: volume group {self.group} has {free_mib:.0f} MiB free,"
-                f" {size_mib} are needed")
+                f" {size_mib} are needed"
+            )
         tags = self._require().tags
         self._change(argv.snapshot_argv(self.path, target, size_mib, tags), "has no snapshot")
         return (self.group, target)
@@ -231,8 +246,12 @@ class LogicalVolumeDevice(BlockDevice):
         info = self._require()
         degraded = info.degraded
         return BlockDevStatus(
-            dev_path=self.path, major=info.major, minor=info.minor, is_degraded=degraded,
-            ldisk_status=disk_constants.LDS_FAULTY if degraded else disk_constants.LDS_OKAY)
+            dev_path=self.path,
+            major=info.major,
+            minor=info.minor,
+            is_degraded=degraded,
+            ldisk_status=disk_constants.LDS_FAULTY if degraded else disk_constants.LDS_OKAY,
+        )
 
     def _volumes(self) -> dict[tuple[str, str], LogicalVolume]:
         try:
@@ -248,8 +267,11 @@ class LogicalVolumeDevice(BlockDevice):
 
     def _snapshots(self) -> list[Snapshot]:
         """All there are of this volume, whoever made them."""
-        return [one for one in self._ask_snapshots().values()
-                if (one.group, one.origin) == (self.group, self.name)]
+        return [
+            one
+            for one in self._ask_snapshots().values()
+            if (one.group, one.origin) == (self.group, self.name)
+        ]
 
     def _known(self) -> LogicalVolume | None:
         return self._volumes().get((self.group, self.name))

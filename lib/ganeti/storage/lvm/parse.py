@@ -118,10 +118,17 @@ def parse_lvs(text: str) -> dict[tuple[str, str], LogicalVolume]:
             found[group, name] = dataclasses.replace(known, devices=(*known.devices, *more))
             continue
         found[group, name] = LogicalVolume(
-            group=group, name=name, size_bytes=round(_number(size) * 1024), attributes=attr,
-            major=int(_number(major)), minor=int(_number(minor)),
-            extent_bytes=round(_number(extent) * 1024), stripes=int(_number(stripes)),
-            tags=tuple(tag for tag in tags.split(",") if tag), devices=here)
+            group=group,
+            name=name,
+            size_bytes=round(_number(size) * 1024),
+            attributes=attr,
+            major=int(_number(major)),
+            minor=int(_number(minor)),
+            extent_bytes=round(_number(extent) * 1024),
+            stripes=int(_number(stripes)),
+            tags=tuple(tag for tag in tags.split(",") if tag),
+            devices=here,
+        )
     return found
 
 
@@ -147,8 +154,13 @@ def parse_pvs(text: str) -> list[LvmPvInfo]:
         if volume and volume not in volumes:
             volumes = (*volumes, volume)
         found[name, group] = LvmPvInfo(
-            name=name, vg_name=group, size=_number(size), free=_number(free), attributes=attr,
-            lv_list=volumes)
+            name=name,
+            vg_name=group,
+            size=_number(size),
+            free=_number(free),
+            attributes=attr,
+            lv_list=volumes,
+        )
     return list(found.values())
 
 
@@ -156,7 +168,8 @@ def parse_vgs(text: str) -> list[VolumeGroup]:
     """Read the output of ``vgs_argv``."""
     return [
         VolumeGroup(name=name, size_mib=_number(size), free_mib=_number(free), attributes=attr)
-        for name, free, attr, size in _rows(text, len(GROUP_FIELDS))]
+        for name, free, attr, size in _rows(text, len(GROUP_FIELDS))
+    ]
 
 
 def parse_snapshots(text: str) -> dict[tuple[str, str], Snapshot]:
@@ -165,8 +178,13 @@ def parse_snapshots(text: str) -> dict[tuple[str, str], Snapshot]:
     for group, name, origin, size, attr, made in _rows(text, len(SNAPSHOT_FIELDS)):
         if origin and attr[:1] in ("s", "S"):
             found[group, name] = Snapshot(
-                group=group, name=name, origin=origin.strip("[]"),
-                size_bytes=round(_number(size) * 1024), attributes=attr, made=_time(made))
+                group=group,
+                name=name,
+                origin=origin.strip("[]"),
+                size_bytes=round(_number(size) * 1024),
+                attributes=attr,
+                made=_time(made),
+            )
     return found
 
 

@@ -34,14 +34,20 @@ def usable(physical: Iterable[LvmPvInfo], group: str) -> list[LvmPvInfo]:
 
     LVM cannot be told of names with a colon, so these are left out.
     """
-    found = [pv for pv in physical
-             if pv.vg_name == group and pv.attributes.startswith("a") and ":" not in pv.name
-             and not pv.name.startswith("[")]
+    found = [
+        pv
+        for pv in physical
+        if pv.vg_name == group
+        and pv.attributes.startswith("a")
+        and ":" not in pv.name
+        and not pv.name.startswith("[")
+    ]
     return sorted(found, key=lambda pv: (-pv.free, pv.name))
 
 
-def neighbours(volumes: Iterable[LogicalVolume], group: str, name: str,
-               owner_tag: str) -> list[str]:
+def neighbours(
+    volumes: Iterable[LogicalVolume], group: str, name: str, owner_tag: str
+) -> list[str]:
     """Physical volumes which hold the other volumes of the owner, most used first.
 
     :returns: nothing when one of them is to be replaced by this one.
@@ -63,8 +69,9 @@ def _role(name: str) -> str:
     return _REPLACED.sub("", name.rpartition(".")[2])
 
 
-def candidates(physical: Sequence[LvmPvInfo], near: Sequence[str], size_mib: int,
-               stripes: int) -> list[tuple[int, tuple[str, ...]]]:
+def candidates(
+    physical: Sequence[LvmPvInfo], near: Sequence[str], size_mib: int, stripes: int
+) -> list[tuple[int, tuple[str, ...]]]:
     """Attempts in order of preference: number of stripes, and physical volumes to take from.
 
     :param physical: those that may be used, emptiest first.
@@ -99,8 +106,10 @@ def exclusive(physical: Sequence[LvmPvInfo], size_mib: int, spindles: int | None
     if needed > wanted:
         raise errors.StorageError(
             f"{size_mib} MiB need {needed} physical volumes of {smallest_mib:.0f} MiB, more than"
-            f" the {wanted} spindles of the disk")
+            f" the {wanted} spindles of the disk"
+        )
     if len(empty) < wanted:
         raise errors.StorageError(
-            f"{wanted} empty physical volumes are needed, there are {len(empty)}")
+            f"{wanted} empty physical volumes are needed, there are {len(empty)}"
+        )
     return [pv.name for pv in empty[:wanted]]

@@ -45,10 +45,14 @@ def build(directory: str, engine_path: str, names: Sequence[str] = tuple(PROGRAM
 def main(argv: Sequence[str] | None = None) -> int:
     """Write the files of all shells; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="build-completion", description="Write completion for bash, zsh and fish.")
+        prog="build-completion", description="Write completion for bash, zsh and fish."
+    )
     parser.add_argument("directory", help="where to write")
-    parser.add_argument("--engine", metavar="PATH",
-                        help=f"where {ENGINE} will be when it is used (in the directory)")
+    parser.add_argument(
+        "--engine",
+        metavar="PATH",
+        help=f"where {ENGINE} will be when it is used (in the directory)",
+    )
     options = parser.parse_args(argv)
     directory = os.path.abspath(options.directory)
     build(directory, options.engine or f"{directory}/{ENGINE}")

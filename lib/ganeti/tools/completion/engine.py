@@ -167,15 +167,20 @@ complete "$kind" ''
 
 def _case(function: str, subject: str, arms: Iterable[tuple[str, str]], default: str) -> list[str]:
     """A shell function that chooses by a text."""
-    return [f"{function}() {{", f"    case {subject} in",
-            *(f"        {pattern}) {action} ;;" for pattern, action in arms),
-            f"        *) {default} ;;", "    esac", "}"]
+    return [
+        f"{function}() {{",
+        f"    case {subject} in",
+        *(f"        {pattern}) {action} ;;" for pattern, action in arms),
+        f"        *) {default} ;;",
+        "    esac",
+        "}",
+    ]
 
 
 def about(text: str) -> str:
     """The first clause of a help text, short enough for a list."""
     first = text.split("; ")[0].split(". ")[0]
-    return first if len(first) <= _ABOUT else f"{first[:_ABOUT - 3].rstrip()}..."
+    return first if len(first) <= _ABOUT else f"{first[: _ABOUT - 3].rstrip()}..."
 
 
 def _lines(pairs: Iterable[tuple[str, str]]) -> str:
@@ -188,23 +193,44 @@ def generate(programs: Sequence[Program]) -> str:
     """The script for these programs."""
     commands, aliases, options, values, arguments = [], [], [], [], []
     for program in programs:
-        commands.append((shlex.quote(program.name), _lines(
-            [*((name, command.summary) for name, command in program.commands.items()),
-             *((alias, f"the same as {name}") for alias, name in program.aliases.items())])))
-        aliases += [(f"'{program.name} {alias}'", f"echo {name}")
-                    for alias, name in program.aliases.items()]
+        commands.append(
+            (
+                shlex.quote(program.name),
+                _lines(
+                    [
+                        *((name, command.summary) for name, command in program.commands.items()),
+                        *(
+                            (alias, f"the same as {name}")
+                            for alias, name in program.aliases.items()
+                        ),
+                    ]
+                ),
+            )
+        )
+        aliases += [
+            (f"'{program.name} {alias}'", f"echo {name}") for alias, name in program.aliases.items()
+        ]
         for command in program.commands.values():
             key = f"{program.name} {command.name}"
             known = tables.options(command)
-            options.append((shlex.quote(key), _lines(
-                (name, option.help) for option in known for name in option.names)))
+            options.append(
+                (
+                    shlex.quote(key),
+                    _lines((name, option.help) for option in known for name in option.names),
+                )
+            )
             by_kind: dict[str, list[str]] = {}
             for option in known:
                 if option.takes_value:
                     kind = tables.option_kind(program, command, option)
                     by_kind.setdefault(kind, []).extend(option.names)
-            values += [("|".join(shlex.quote(f"{key} {name}") for name in names),
-                        f"kind={shlex.quote(kind)}") for kind, names in by_kind.items()]
+            values += [
+                (
+                    "|".join(shlex.quote(f"{key} {name}") for name in names),
+                    f"kind={shlex.quote(kind)}",
+                )
+                for kind, names in by_kind.items()
+            ]
             arguments += _positions(key, tables.argument_kinds(program, command))
     lines = [
         *_case("commands", '"$1"', commands, ":"),

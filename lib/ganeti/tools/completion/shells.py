@@ -85,6 +85,7 @@ def generate(names: Sequence[str], engine_path: str) -> dict[str, str]:
     """File name -> text, for these programs."""
     return {
         name: text.replace("@PROGRAMS@", " ".join(names)).replace(
-            "@ENGINE@", shlex.quote(engine_path))
+            "@ENGINE@", shlex.quote(engine_path)
+        )
         for name, text in (("bash", _BASH), ("_ganeti", _ZSH), ("fish", _FISH))
     }

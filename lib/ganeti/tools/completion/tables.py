@@ -23,16 +23,28 @@ from ganeti.query import resources
 
 # Published names of kinds of arguments -> ours; others offer nothing.
 _ARGUMENTS = {
-    "instance": "instance", "node": "node", "host": "node", "group": "nodegroup",
-    "network": "network", "jobid": "jobid", "os": "os", "file": "file", "filter": "filter",
+    "instance": "instance",
+    "node": "node",
+    "host": "node",
+    "group": "nodegroup",
+    "network": "network",
+    "jobid": "jobid",
+    "os": "os",
+    "file": "file",
+    "filter": "filter",
 }
 _OPTIONS = frozenset(
-    {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode"})
+    {"instance", "node", "nodegroup", "network", "os", "iallocator", "pnode:snode"}
+)
 _KEYS = {"beparams": (*instance_c.BE_PARAM_TYPES, "memory"), "ndparams": node_c.ND_PARAM_TYPES}
 # Programs whose lists show the fields of a resource; a command may show another.
 _RESOURCES = {
-    "gnt-backup": query_c.EXPORT, "gnt-filter": query_c.FILTER, "gnt-group": query_c.GROUP,
-    "gnt-instance": query_c.INSTANCE, "gnt-job": query_c.JOB, "gnt-network": query_c.NETWORK,
+    "gnt-backup": query_c.EXPORT,
+    "gnt-filter": query_c.FILTER,
+    "gnt-group": query_c.GROUP,
+    "gnt-instance": query_c.INSTANCE,
+    "gnt-job": query_c.JOB,
+    "gnt-network": query_c.NETWORK,
     "gnt-node": query_c.NODE,
 }
 _LISTS = frozenset({"list", "list-fields"})
@@ -64,8 +76,11 @@ def argument_kinds(program: Program, command: Command) -> list[str]:
         return [f"={' '.join(field_names(program, command))}*"]
     kinds: list[str] = []
     for argument in command.arguments:
-        kind = f"={' '.join(argument.choices)}" if argument.choices \
+        kind = (
+            f"={' '.join(argument.choices)}"
+            if argument.choices
             else _ARGUMENTS.get(argument.kind, "")
+        )
         if argument.kind == "unknown":
             kind = _TAGS.get(command.name, "")
         if argument.maximum is None:

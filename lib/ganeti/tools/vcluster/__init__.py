@@ -19,12 +19,12 @@ with the process. Creating is all or nothing.
 """
 
 from ganeti.tools.vcluster.description import (
-           Node,
-           VirtualCluster,
-           environment,
-           master,
-           programs,
-           read,
+    Node,
+    VirtualCluster,
+    environment,
+    master,
+    programs,
+    read,
 )
 from ganeti.tools.vcluster.making import add_node, create, qemu_path
 from ganeti.tools.vcluster.running import destroy

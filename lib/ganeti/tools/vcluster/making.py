@@ -60,9 +60,7 @@ def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
         (here.to_local(paths.DEFAULT_FILE_STORAGE_DIR), 0o750),
     ):
         fs.make_dirs(directory, mode)
-    os.symlink(
-        f"{cluster.directory}/shared", here.to_local(paths.DEFAULT_SHARED_FILE_STORAGE_DIR)
-    )
+    os.symlink(f"{cluster.directory}/shared", here.to_local(paths.DEFAULT_SHARED_FILE_STORAGE_DIR))
     fs.write_file(
         here.file_storage_paths_file,
         "# Directories that may hold disks of instances.\n"
@@ -72,8 +70,21 @@ def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
     if ssh:
         fs.make_dirs(here.ssh_host_key_dir)
         process.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"root@{node.name}", "-f",
-             f"{here.ssh_host_key_dir}/ssh_host_ed25519_key"], timeout_s=COMMAND_S, log=False)
+            [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                f"root@{node.name}",
+                "-f",
+                f"{here.ssh_host_key_dir}/ssh_host_ed25519_key",
+            ],
+            timeout_s=COMMAND_S,
+            log=False,
+        )
     if os.path.isdir(f"{cluster.directory}/os/tiny"):
         os.symlink(f"{cluster.directory}/os/tiny", here.to_local("/srv/ganeti/os/tiny"))
 
@@ -184,8 +195,7 @@ def create(
         raise errors.ParameterError(f"{directory} exists and is not empty")
     with claimed_network(nodes) as network:
         members = tuple(
-            Node(f"node{number}.{DOMAIN}", f"{network}.{number}")
-            for number in range(1, nodes + 1)
+            Node(f"node{number}.{DOMAIN}", f"{network}.{number}") for number in range(1, nodes + 1)
         )
         cluster = VirtualCluster(directory, cluster_name, network, chosen, members)
         try:

@@ -25,8 +25,14 @@ from ganeti.tools.vcluster.description import (
 )
 from ganeti.utils import filelock, fs, paths, process, retry, text
 
-_DAEMONS = ("ganeti-masterd", "ganeti-rapi", "ganeti-kvmd", "ganeti-metad", "ganeti-confd",
-            "ganeti-noded")
+_DAEMONS = (
+    "ganeti-masterd",
+    "ganeti-rapi",
+    "ganeti-kvmd",
+    "ganeti-metad",
+    "ganeti-confd",
+    "ganeti-noded",
+)
 
 
 def start(directory: str) -> None:
@@ -203,7 +209,7 @@ def exports(directory: str, node_name: str | None = None) -> str:
     # Only the programs need the library, and they find it themselves.
     del chosen["PYTHONPATH"]
     lines = [f"export {key}={shlex.quote(value)}" for key, value in sorted(chosen.items())]
-    lines.append(f"export PATH={shlex.quote(cluster.directory + '/bin')}:\"$PATH\"")
+    lines.append(f'export PATH={shlex.quote(cluster.directory + "/bin")}:"$PATH"')
     return "\n".join(lines)
 
 
@@ -218,6 +224,4 @@ def run(directory: str, argv: Sequence[str], node_name: str | None = None) -> No
     try:
         os.execvpe(argv[0], list(argv), env)
     except OSError as err:
-        raise errors.CommandError(
-            argv, 127, reason=f"cannot be started: {err.strerror}"
-        ) from err
+        raise errors.CommandError(argv, 127, reason=f"cannot be started: {err.strerror}") from err

@@ -84,42 +84,56 @@ EXPORTED_DISKS = _ExportedDisksEncoding("exported disks")
 OPTIONS = ObjectEncoding(ImportExportOptions)
 
 #: -> the text of ``config.ini`` of an export
-EXPORT_INFO = Call("export_info", (Arg("path", PLAIN, ht.NonEmptyString),),
-                   ResultCodec(ht.Str), timeout_s=300)
+EXPORT_INFO = Call(
+    "export_info", (Arg("path", PLAIN, ht.NonEmptyString),), ResultCodec(ht.Str), timeout_s=300
+)
 #: -> names of the exports on a node
 EXPORT_LIST = Call("export_list", (), ResultCodec(ht.ListOf(ht.Str)), timeout_s=300, many=True)
-EXPORT_REMOVE = Call(
-    "export_remove", (Arg("export", PLAIN, ht.NonEmptyString),), timeout_s=300)
+EXPORT_REMOVE = Call("export_remove", (Arg("export", PLAIN, ht.NonEmptyString),), timeout_s=300)
 #: Writes ``config.ini`` and gives the export its final place.
 FINALIZE_EXPORT = Call(
-    "finalize_export", (Arg("instance", INSTANCE), Arg("disks", EXPORTED_DISKS)), timeout_s=900)
+    "finalize_export", (Arg("instance", INSTANCE), Arg("disks", EXPORTED_DISKS)), timeout_s=900
+)
 #: -> name of the transfer
 EXPORT_START = Call(
-    "export_start", (
+    "export_start",
+    (
         Arg("options", OPTIONS),
         Arg("host", PLAIN, ht.NonEmptyString),
         Arg("port", PLAIN, ht.PositiveInt),
         Arg("instance", INSTANCE),
         Arg("component", PLAIN, ht.NonEmptyString),
         Arg("source", IO),
-    ), ResultCodec(ht.NonEmptyString), timeout_s=900)
+    ),
+    ResultCodec(ht.NonEmptyString),
+    timeout_s=900,
+)
 #: -> name of the transfer
 IMPORT_START = Call(
-    "import_start", (
+    "import_start",
+    (
         Arg("options", OPTIONS),
         Arg("instance", INSTANCE),
         Arg("component", PLAIN, ht.NonEmptyString),
         Arg("target", IO),
-    ), ResultCodec(ht.NonEmptyString), timeout_s=900)
+    ),
+    ResultCodec(ht.NonEmptyString),
+    timeout_s=900,
+)
 #: -> per name its state, or None when there is no such transfer (yet)
 IMPEXP_STATUS = Call(
-    "impexp_status", (Arg("names", PLAIN, ht.ListOf(ht.NonEmptyString)),),
-    _StatusListResult(), timeout_s=300)
+    "impexp_status",
+    (Arg("names", PLAIN, ht.ListOf(ht.NonEmptyString)),),
+    _StatusListResult(),
+    timeout_s=300,
+)
 IMPEXP_ABORT = Call("impexp_abort", (Arg("name", PLAIN, ht.NonEmptyString),), timeout_s=900)
 IMPEXP_CLEANUP = Call("impexp_cleanup", (Arg("name", PLAIN, ht.NonEmptyString),), timeout_s=900)
 #: -> [name, certificate as PEM]; the key stays on the node
 X509_CERT_CREATE = Call(
-    "x509_cert_create", (Arg("validity_s", PLAIN, ht.PositiveInt),),
-    ResultCodec(ht.ListOf(ht.NonEmptyString)), timeout_s=900)
-X509_CERT_REMOVE = Call(
-    "x509_cert_remove", (Arg("name", PLAIN, ht.NonEmptyString),), timeout_s=900)
+    "x509_cert_create",
+    (Arg("validity_s", PLAIN, ht.PositiveInt),),
+    ResultCodec(ht.ListOf(ht.NonEmptyString)),
+    timeout_s=900,
+)
+X509_CERT_REMOVE = Call("x509_cert_remove", (Arg("name", PLAIN, ht.NonEmptyString),), timeout_s=900)

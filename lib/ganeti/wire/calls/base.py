@@ -45,9 +45,14 @@ _ZLIB_LEVEL = 3
 class Filler(Protocol):
     """Master knowledge that an encoding may need; implemented by :mod:`ganeti.rpc.runner`."""
 
-    def filled_instance(self, instance: Instance, *, hvparams: Mapping[str, Any] | None = None,
-                        beparams: Mapping[str, Any] | None = None,
-                        osparams: Mapping[str, Any] | None = None) -> FilledInstance:
+    def filled_instance(
+        self,
+        instance: Instance,
+        *,
+        hvparams: Mapping[str, Any] | None = None,
+        beparams: Mapping[str, Any] | None = None,
+        osparams: Mapping[str, Any] | None = None,
+    ) -> FilledInstance:
         """The instance with all parameters filled in and its disks attached."""
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
@@ -89,8 +94,9 @@ class _InstanceEncoding(Encoding):
         if isinstance(value, tuple):
             instance, hvparams, beparams, *more = value
             osparams = more[0] if more else None
-            value = filler.filled_instance(instance, hvparams=hvparams, beparams=beparams,
-                                           osparams=osparams)
+            value = filler.filled_instance(
+                instance, hvparams=hvparams, beparams=beparams, osparams=osparams
+            )
         elif not isinstance(value, FilledInstance):
             value = filler.filled_instance(value)
         return to_dict(value)
@@ -149,8 +155,10 @@ class _RenameEncoding(Encoding):
     """
 
     def encode(self, value: Any, filler: Filler) -> Any:
-        return [[DISK.encode((disk, instance), filler), list(new_id)]
-                for disk, instance, new_id in value]
+        return [
+            [DISK.encode((disk, instance), filler), list(new_id)]
+            for disk, instance, new_id in value
+        ]
 
     def decode(self, wire: Any) -> list[tuple[Disk, tuple[Any, ...]]]:
         pairs = []
@@ -204,14 +212,26 @@ class _FileEncoding(Encoding):
     """A file with its ownership: callers pass :class:`FileDetails`, handlers get it back."""
 
     def encode(self, value: Any, filler: Filler) -> Any:
-        return [value.path, compress(value.content), value.mode, value.owner, value.group,
-                value.atime, value.mtime]
+        return [
+            value.path,
+            compress(value.content),
+            value.mode,
+            value.owner,
+            value.group,
+            value.atime,
+            value.mtime,
+        ]
 
     def decode(self, wire: Any) -> FileDetails:
         path, content, mode, owner, group, atime, mtime = _expect_list(wire, "a file", length=7)
-        if not (isinstance(path, str) and isinstance(mode, int)
-                and isinstance(owner, str) and isinstance(group, str)
-                and isinstance(atime, int | float) and isinstance(mtime, int | float)):
+        if not (
+            isinstance(path, str)
+            and isinstance(mode, int)
+            and isinstance(owner, str)
+            and isinstance(group, str)
+            and isinstance(atime, int | float)
+            and isinstance(mtime, int | float)
+        ):
             raise errors.ParseError("expected path, content, mode, owner, group, times of a file")
         return FileDetails(path, decompress(content), mode, owner, group, atime, mtime)
 
@@ -318,7 +338,8 @@ class ObjectResult(ResultCodec):
             return None
         if not isinstance(value, self._cls):
             raise errors.ResultValidationError(
-                f"handler returned {value!r:.200}, not {self._cls.__name__}")
+                f"handler returned {value!r:.200}, not {self._cls.__name__}"
+            )
         return to_dict(value)
 
     def decode(self, wire: Any) -> Any:
@@ -351,8 +372,12 @@ class StatusListResult(ResultCodec):
         found = []
         for item in _expect_list(wire, "a list of states"):
             ok, what = _expect_list(item, "a pair", length=2)
-            found.append((bool(ok), from_dict(BlockDevStatus, _expect_dict(what, "a state"))
-                          if ok else str(what)))
+            found.append(
+                (
+                    bool(ok),
+                    from_dict(BlockDevStatus, _expect_dict(what, "a state")) if ok else str(what),
+                )
+            )
         return found
 
 
@@ -406,7 +431,8 @@ class Call:
         expected = {arg.name for arg in self.args}
         if args.keys() != expected:
             raise errors.ProgrammerError(
-                f"node call {self.name} wants arguments {sorted(expected)}, got {sorted(args)}")
+                f"node call {self.name} wants arguments {sorted(expected)}, got {sorted(args)}"
+            )
         return [arg.encoding.encode(args[arg.name], filler) for arg in self.args]
 
     def decode_args(self, body: Any) -> dict[str, Any]:
@@ -417,18 +443,24 @@ class Call:
         if not isinstance(body, list) or len(body) != len(self.args):
             found = f"{len(body)}" if isinstance(body, list) else "no list of"
             raise errors.ParseError(
-                f"node call {self.name} wants {len(self.args)} arguments, got {found}")
+                f"node call {self.name} wants {len(self.args)} arguments, got {found}"
+            )
         decoded = {}
         for arg, wire in zip(self.args, body, strict=True):
             if not arg.shape(wire):
                 raise errors.ParseError(
-                    f"node call {self.name}: argument {arg.name} is not {arg.shape}")
+                    f"node call {self.name}: argument {arg.name} is not {arg.shape}"
+                )
             try:
                 decoded[arg.name] = arg.encoding.decode(wire)
-            except (errors.ParseError, errors.ConfigurationError,
-                    errors.TypeEnforcementError) as err:
+            except (
+                errors.ParseError,
+                errors.ConfigurationError,
+                errors.TypeEnforcementError,
+            ) as err:
                 raise errors.ParseError(
-                    f"node call {self.name}: argument {arg.name}: {err}") from err
+                    f"node call {self.name}: argument {arg.name}: {err}"
+                ) from err
         return decoded
 
 

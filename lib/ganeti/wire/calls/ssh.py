@@ -18,23 +18,33 @@ _BITS = Arg("bits", PLAIN, ht.PositiveInt)
 NODE_SSH_KEYS = Call(
     "node_ssh_keys",
     (_KIND, _BITS, Arg("make", PLAIN, ht.OneOf("make", ("nothing", "missing", "new")))),
-    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.ListOf(ht.NonEmptyString))), timeout_s=300,
-    many=True)
+    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.ListOf(ht.NonEmptyString))),
+    timeout_s=300,
+    many=True,
+)
 #: ``authorized``: public keys that may log in; ``public_keys``: content of ``ganeti_pub_keys``,
 #: None removes it.
 NODE_SSH_TRUST = Call(
-    "node_ssh_trust", (
+    "node_ssh_trust",
+    (
         Arg("authorized", PLAIN, ht.ListOf(ht.NonEmptyString)),
         Arg("known_hosts", PLAIN, ht.Str),
         Arg("public_keys", PLAIN, ht.Maybe(ht.Str)),
-    ), timeout_s=60, many=True)
+    ),
+    timeout_s=60,
+    many=True,
+)
 #: Use the key that was made with ``renew``, if there is one. -> line of the public key in use
 NODE_SSH_ACTIVATE = Call(
-    "node_ssh_activate", (_KIND, _BITS), ResultCodec(ht.NonEmptyString), timeout_s=60, many=True)
+    "node_ssh_activate", (_KIND, _BITS), ResultCodec(ht.NonEmptyString), timeout_s=60, many=True
+)
 #: ``mode``: "add" or "remove"; a line of ``/etc/hosts``.
 ETC_HOSTS_MODIFY = Call(
-    "etc_hosts_modify", (
+    "etc_hosts_modify",
+    (
         Arg("mode", PLAIN, ht.OneOf("mode", ("add", "remove"))),
         Arg("name", PLAIN, ht.NonEmptyString),
         Arg("ip", PLAIN, ht.Maybe(ht.NonEmptyString)),
-    ), timeout_s=900)
+    ),
+    timeout_s=900,
+)

@@ -12,9 +12,14 @@ from ganeti import errors
 from ganeti.hypervisor.kvm import communication, devices, link, nic
 from ganeti.utils import paths
 
-CARD = {"name": "ganeti:communication:web1", "ip": "169.254.3.7", "mac": "52:54:00:00:00:07",
-        "uuid": "nic-uuid-1-2-3", "nicparams": {"mode": "routed", "link": "communication_rt"},
-        "hvinfo": {"driver": "virtio-net-pci", "id": "nic-1", "bus": "pci.0", "addr": "0x8"}}
+CARD = {
+    "name": "ganeti:communication:web1",
+    "ip": "169.254.3.7",
+    "mac": "52:54:00:00:00:07",
+    "uuid": "nic-uuid-1-2-3",
+    "nicparams": {"mode": "routed", "link": "communication_rt"},
+    "hvinfo": {"driver": "virtio-net-pci", "id": "nic-1", "bus": "pci.0", "addr": "0x8"},
+}
 HVPARAMS = {"nic_type": "paravirtual"}
 
 
@@ -24,18 +29,22 @@ def backend(words: list[str]) -> str:
 
 def test_in_a_virtual_cluster_qemu_carries_it(tmp_path: Path) -> None:
     with paths.override(paths.Paths(str(tmp_path / "with space"))):
-        nic.check_mode(CARD, "web1")          # neither root nor the program ip is needed
+        nic.check_mode(CARD, "web1")  # neither root nor the program ip is needed
         forward = communication.forwarder()
         found = backend(devices.nic_argv(CARD, HVPARAMS, None, bootable=False, forward=forward))
     head, _, command = found.partition("guestfwd=")
-    assert head == ("type=user,id=nic-1,net=169.254.0.0/16,host=169.254.255.254,"
-                    "dns=169.254.255.253,dhcpstart=169.254.3.7,restrict=on,")
+    assert head == (
+        "type=user,id=nic-1,net=169.254.0.0/16,host=169.254.255.254,"
+        "dns=169.254.255.253,dhcpstart=169.254.3.7,restrict=on,"
+    )
     rule, _, program = command.partition("-cmd:")
     assert rule == "tcp:169.254.169.254:80"
     # QEMU splits it like a shell, after it has halved the commas.
     words = shlex.split(program.replace(",,", ","))
-    assert words[-2:] == [f"{tmp_path}/with space/var/run/ganeti/socket/ganeti-metad-guests",
-                          "169.254.3.7"]
+    assert words[-2:] == [
+        f"{tmp_path}/with space/var/run/ganeti/socket/ganeti-metad-guests",
+        "169.254.3.7",
+    ]
     assert Path(words[-3]).name == "metad_forward.py" and Path(words[-3]).exists()
 
 
@@ -53,8 +62,9 @@ def test_a_card_needs_an_address(ip: str | None) -> None:
 
 
 def test_other_cards_of_qemus_network_get_no_rule() -> None:
-    words = devices.nic_argv({**CARD, "name": "lan"}, HVPARAMS, None, bootable=False,
-                          forward="forward")
+    words = devices.nic_argv(
+        {**CARD, "name": "lan"}, HVPARAMS, None, bootable=False, forward="forward"
+    )
     assert backend(words) == "type=user,id=nic-1"
 
 

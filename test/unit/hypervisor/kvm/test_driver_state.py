@@ -111,8 +111,10 @@ class SendingQmp(FakeQmp):
         return {}
 
 
-@pytest.mark.parametrize(("status", "begins"), [
-    ("", True), ("completed", True), ("failed", True), ("setup", False), ("active", False)])
+@pytest.mark.parametrize(
+    ("status", "begins"),
+    [("", True), ("completed", True), ("failed", True), ("setup", False), ("active", False)],
+)
 def test_a_guest_is_not_sent_twice(monkeypatch, status, begins):
     """The call may come again when whoever answered it first has died."""
     kvm = driver.KvmHypervisor()
@@ -137,8 +139,10 @@ class ListeningQmp(FakeQmp):
         return {}
 
 
-@pytest.mark.parametrize(("accelerator", "live", "stops"), [
-    ("kvm", True, False), ("kvm", False, True), ("tcg", True, True)])
+@pytest.mark.parametrize(
+    ("accelerator", "live", "stops"),
+    [("kvm", True, False), ("kvm", False, True), ("tcg", True, True)],
+)
 def test_what_a_migration_is_told(monkeypatch, accelerator, live, stops):
     kvm = driver.KvmHypervisor()
     record = runtime.Runtime(("qemu", "-machine", f"pc,accel={accelerator}"), (), {}, ())
@@ -146,11 +150,18 @@ def test_what_a_migration_is_told(monkeypatch, accelerator, live, stops):
     monkeypatch.setattr(driver, "Qmp", ListeningQmp)
     monkeypatch.setattr(driver.runtime, "load", lambda *args: record)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
-    guest = instance("default", "/dir", migration_bandwidth=100, migration_downtime=250,
-                     migration_port=8200, migration_caps="xbzrle")
+    guest = instance(
+        "default",
+        "/dir",
+        migration_bandwidth=100,
+        migration_downtime=250,
+        migration_port=8200,
+        migration_caps="xbzrle",
+    )
     kvm.migrate("cluster", guest, "2001:db8::7", live=live)
     assert ListeningQmp.told == [
         ("migrate-set-parameters", {"max-bandwidth": 100 << 20, "downtime-limit": 250}),
         ("migrate-set-capabilities", {"capabilities": [{"capability": "xbzrle", "state": True}]}),
         *([("stop", {})] if stops else []),
-        ("migrate", {"uri": "tcp:[2001:db8::7]:8200"})]
+        ("migrate", {"uri": "tcp:[2001:db8::7]:8200"}),
+    ]

@@ -17,23 +17,33 @@ def files(tmp_path: Path) -> dict[str, str]:
     """The parameters that name a firmware."""
     (tmp_path / "code.fd").write_bytes(b"code")
     (tmp_path / "vars.fd").write_bytes(TEMPLATE)
-    return {"firmware_path": str(tmp_path / "code.fd"),
-            "firmware_vars_path": str(tmp_path / "vars.fd")}
+    return {
+        "firmware_path": str(tmp_path / "code.fd"),
+        "firmware_vars_path": str(tmp_path / "vars.fd"),
+    }
 
 
 def test_named_firmware_goes_before_the_installed_one(files: dict[str, str]) -> None:
     assert firmware.find_ovmf(files) == argv.Ovmf(
-        files["firmware_path"], files["firmware_vars_path"], 4096)
+        files["firmware_path"], files["firmware_vars_path"], 4096
+    )
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"firmware_path": ""}, "belong together: set both or none"),
-    ({"firmware_vars_path": None}, "belong together"),
-    ({"firmware_path": "/nonexistent/code"}, "firmware_path: /nonexistent/code or .* is no file"),
-    ({"firmware_vars_path": "/nonexistent/vars"}, "or /nonexistent/vars is no file"),
-])
-def test_named_firmware_that_is_not_there(files: dict[str, str], change: dict[str, str],
-                                          words: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"firmware_path": ""}, "belong together: set both or none"),
+        ({"firmware_vars_path": None}, "belong together"),
+        (
+            {"firmware_path": "/nonexistent/code"},
+            "firmware_path: /nonexistent/code or .* is no file",
+        ),
+        ({"firmware_vars_path": "/nonexistent/vars"}, "or /nonexistent/vars is no file"),
+    ],
+)
+def test_named_firmware_that_is_not_there(
+    files: dict[str, str], change: dict[str, str], words: str
+) -> None:
     with pytest.raises(errors.HypervisorError, match=words):
         firmware.find_ovmf({**files, **change})
 
@@ -55,11 +65,16 @@ def test_variables_are_written_once(files: dict[str, str], tmp_path: Path) -> No
     assert disk.read_bytes() == changed
 
 
-@pytest.mark.parametrize(("content", "words"), [
-    (bytes(512), "less than the 4096 bytes"), (b"data" * 2048, "is no UEFI variables"),
-])
-def test_disks_that_are_left_alone(files: dict[str, str], tmp_path: Path, content: bytes,
-                                   words: str) -> None:
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (bytes(512), "less than the 4096 bytes"),
+        (b"data" * 2048, "is no UEFI variables"),
+    ],
+)
+def test_disks_that_are_left_alone(
+    files: dict[str, str], tmp_path: Path, content: bytes, words: str
+) -> None:
     disk = tmp_path / "disk"
     disk.write_bytes(content)
     with pytest.raises(errors.HypervisorError, match=words):
@@ -70,9 +85,22 @@ def test_disks_that_are_left_alone(files: dict[str, str], tmp_path: Path, conten
 
 
 def test_command_of_the_tpm() -> None:
-    common = ["/bin/swtpm", "socket", "--tpmstate", "backend-uri=file:///dev/x", "--ctrl",
-              "type=unixio,path=s,mode=0600", "--pid", "file=p", "--log", "file=l,level=1",
-              "--terminate", "--daemon"]
-    made = [firmware.swtpm_argv("/bin/swtpm", version, "/dev/x", "s", "p", "l")
-            for version in ("1.2", "2.0")]
+    common = [
+        "/bin/swtpm",
+        "socket",
+        "--tpmstate",
+        "backend-uri=file:///dev/x",
+        "--ctrl",
+        "type=unixio,path=s,mode=0600",
+        "--pid",
+        "file=p",
+        "--log",
+        "file=l,level=1",
+        "--terminate",
+        "--daemon",
+    ]
+    made = [
+        firmware.swtpm_argv("/bin/swtpm", version, "/dev/x", "s", "p", "l")
+        for version in ("1.2", "2.0")
+    ]
     assert made == [common, [*common, "--tpm2"]]

@@ -18,10 +18,20 @@ from ganeti.hypervisor.kvm.facts import TCG, QemuFacts
 GOLDEN = Path(__file__).parent / "golden"
 # What these versions print of themselves was kept; see doc/checklists/qemu-version.rst.
 QEMUS = {
-    "7.2": QemuFacts("/usr/bin/qemu", (7, 2, 0), frozenset(
-        ("no-acpi", "runas", "chroot", "display", "audio")), "pc-i440fx-7.2", TCG),
-    "10.0": QemuFacts("/usr/bin/qemu", (10, 0, 0), frozenset(
-        ("run-with", "display", "audio")), "pc-i440fx-10.0", TCG),
+    "7.2": QemuFacts(
+        "/usr/bin/qemu",
+        (7, 2, 0),
+        frozenset(("no-acpi", "runas", "chroot", "display", "audio")),
+        "pc-i440fx-7.2",
+        TCG,
+    ),
+    "10.0": QemuFacts(
+        "/usr/bin/qemu",
+        (10, 0, 0),
+        frozenset(("run-with", "display", "audio")),
+        "pc-i440fx-10.0",
+        TCG,
+    ),
 }
 
 
@@ -46,7 +56,8 @@ def test_command_line(name: str, version: str) -> None:
 
 def test_no_file_without_a_variant() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == {
-        f"{name}.{version}" for name in VARIANTS for version in QEMUS}
+        f"{name}.{version}" for name in VARIANTS for version in QEMUS
+    }
 
 
 def test_our_own_command_lines_are_recognised_in_the_process_list() -> None:

@@ -20,8 +20,18 @@ NAME = "web1.example.com"
 def qemu(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Something that is named as a guest's QEMU, and ends when its standard input does."""
     with paths.override(paths.Paths(root=str(tmp_path))):
-        running = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", "-name",
-                                    f"{NAME},debug-threads=on", "-m", "64"], stdin=subprocess.PIPE)
+        running = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                "import sys; sys.stdin.read()",
+                "-name",
+                f"{NAME},debug-threads=on",
+                "-m",
+                "64",
+            ],
+            stdin=subprocess.PIPE,
+        )
         pid_file = Path(KvmHypervisor.layout(NAME).pid_file)
         pid_file.parent.mkdir(parents=True)
         pid_file.write_text(f"{running.pid}\n")

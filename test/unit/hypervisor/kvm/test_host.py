@@ -11,22 +11,35 @@ from ganeti.hypervisor.kvm import host
 from ganeti.utils import process
 from ganeti.wire import json
 
-ETH0 = [{"ifname": "eth0", "addr_info": [
-    {"family": "inet6", "local": "fe80::1", "scope": "link"},
-    {"family": "inet6", "local": "2001:db8::1", "scope": "global"},
-    {"family": "inet", "local": "192.0.2.1", "scope": "global"},
-    {"family": "inet", "local": "192.0.2.2", "scope": "global"}]}]
+ETH0 = [
+    {
+        "ifname": "eth0",
+        "addr_info": [
+            {"family": "inet6", "local": "fe80::1", "scope": "link"},
+            {"family": "inet6", "local": "2001:db8::1", "scope": "global"},
+            {"family": "inet", "local": "192.0.2.1", "scope": "global"},
+            {"family": "inet", "local": "192.0.2.2", "scope": "global"},
+        ],
+    }
+]
 
 
 def answer(monkeypatch: pytest.MonkeyPatch, exit_code: int, devices: Any) -> None:
-    monkeypatch.setattr(process, "run", lambda argv, **kwargs: process.Completed(
-        tuple(argv), exit_code, json.dumps(devices), "", None))
+    monkeypatch.setattr(
+        process,
+        "run",
+        lambda argv, **kwargs: process.Completed(
+            tuple(argv), exit_code, json.dumps(devices), "", None
+        ),
+    )
 
 
-@pytest.mark.parametrize(("version", "wanted"), [
-    (0, "192.0.2.1"), (4, "192.0.2.1"), (6, "2001:db8::1")])
-def test_the_first_address_of_an_interface(monkeypatch: pytest.MonkeyPatch, version: int,
-                                           wanted: str) -> None:
+@pytest.mark.parametrize(
+    ("version", "wanted"), [(0, "192.0.2.1"), (4, "192.0.2.1"), (6, "2001:db8::1")]
+)
+def test_the_first_address_of_an_interface(
+    monkeypatch: pytest.MonkeyPatch, version: int, wanted: str
+) -> None:
     answer(monkeypatch, 0, ETH0)
     assert host.interface_address("eth0", version) == wanted
 

@@ -23,15 +23,19 @@ def test_unknown_mode() -> None:
         nic.check_mode(card(mode="magic"), "web1")
 
 
-@pytest.mark.parametrize(("params", "flags"), [
-    ({}, 0x0002 | 0x1000 | 0x4000),                         # tap, no header, vnet_hdr
-    ({"vnet_hdr": False}, 0x0002 | 0x1000),
-    ({"nic_type": "e1000"}, 0x0002 | 0x1000),
-    ({"virtio_net_queues": 4}, 0x0002 | 0x1000 | 0x4000 | 0x0100),
-    ({"virtio_net_queues": 4, "nic_type": "e1000"}, 0x0002 | 0x1000),
-])
-def test_what_the_kernel_is_asked_for(monkeypatch: pytest.MonkeyPatch, params: dict[str, Any],
-                                      flags: int) -> None:
+@pytest.mark.parametrize(
+    ("params", "flags"),
+    [
+        ({}, 0x0002 | 0x1000 | 0x4000),  # tap, no header, vnet_hdr
+        ({"vnet_hdr": False}, 0x0002 | 0x1000),
+        ({"nic_type": "e1000"}, 0x0002 | 0x1000),
+        ({"virtio_net_queues": 4}, 0x0002 | 0x1000 | 0x4000 | 0x0100),
+        ({"virtio_net_queues": 4, "nic_type": "e1000"}, 0x0002 | 0x1000),
+    ],
+)
+def test_what_the_kernel_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch, params: dict[str, Any], flags: int
+) -> None:
     asked = []
     monkeypatch.setattr(nic.os, "open", lambda path, mode: 77)
     monkeypatch.setattr(nic.fcntl, "ioctl", lambda fd, what, data: asked.append((what, data)))

@@ -15,8 +15,13 @@ from ganeti.objects import hvparams
 
 LIB = Path(ganeti.__file__).parent
 MAN = LIB.parents[1] / "man/ganeti-kvm.rst"
-QEMU = QemuFacts("/usr/bin/qemu", (7, 2, 0), frozenset(
-    ("no-acpi", "runas", "chroot", "display", "audio")), "pc-i440fx-7.2", TCG)
+QEMU = QemuFacts(
+    "/usr/bin/qemu",
+    (7, 2, 0),
+    frozenset(("no-acpi", "runas", "chroot", "display", "audio")),
+    "pc-i440fx-7.2",
+    TCG,
+)
 NAMES = sorted(hvparams.TABLES["kvm"])
 
 # Which other parameters make it count, and the two values that must differ; else the default and
@@ -24,30 +29,61 @@ NAMES = sorted(hvparams.TABLES["kvm"])
 VNC, SPICE = {"vnc_bind_address": "127.0.0.1"}, {"spice_bind": "127.0.0.1"}
 TLS, SPICE_TLS = {**VNC, "vnc_tls": True}, {**SPICE, "spice_use_tls": True}
 SAMPLES: dict[str, tuple[dict[str, Any], Any]] = {
-    "acpi": ({}, False), "boot_order": ({"kernel_path": ""}, "network"),
-    "cdrom2_image_path": ({}, "/two.iso"), "cdrom_image_path": ({}, "/one.iso"),
-    "cdrom_disk_type": ({"cdrom_image_path": "/one.iso"}, "ide"), "cpu_cores": ({}, 2),
-    "cpu_sockets": ({}, 2), "cpu_threads": ({}, 2), "cpu_type": ({}, "host"),
-    "disk_aio": ({}, "io_uring"), "disk_cache": ({}, "none"), "disk_discard": ({}, "unmap"),
-    "disk_type": ({}, "ide"), "firmware": ({}, "uefi"), "floppy_image_path": ({}, "/f.img"),
-    "initrd_path": ({}, "/initrd"), "kernel_args": ({}, "rw"), "kernel_path": ({}, ""),
-    "keymap": ({}, "de"), "kvm_extra": ({}, "-msg timestamp=on"), "kvm_flag": ({}, "enabled"),
-    "kvm_pci_reservations": ({}, 5), "machine_version": ({}, "q35"),
-    "mem_path": ({}, "/hugepages"), "nic_type": ({}, "e1000"),
-    "reboot_behavior": ({}, "exit"), "root_path": ({}, "/dev/sda"),
+    "acpi": ({}, False),
+    "boot_order": ({"kernel_path": ""}, "network"),
+    "cdrom2_image_path": ({}, "/two.iso"),
+    "cdrom_image_path": ({}, "/one.iso"),
+    "cdrom_disk_type": ({"cdrom_image_path": "/one.iso"}, "ide"),
+    "cpu_cores": ({}, 2),
+    "cpu_sockets": ({}, 2),
+    "cpu_threads": ({}, 2),
+    "cpu_type": ({}, "host"),
+    "disk_aio": ({}, "io_uring"),
+    "disk_cache": ({}, "none"),
+    "disk_discard": ({}, "unmap"),
+    "disk_type": ({}, "ide"),
+    "firmware": ({}, "uefi"),
+    "floppy_image_path": ({}, "/f.img"),
+    "initrd_path": ({}, "/initrd"),
+    "kernel_args": ({}, "rw"),
+    "kernel_path": ({}, ""),
+    "keymap": ({}, "de"),
+    "kvm_extra": ({}, "-msg timestamp=on"),
+    "kvm_flag": ({}, "enabled"),
+    "kvm_pci_reservations": ({}, 5),
+    "machine_version": ({}, "q35"),
+    "mem_path": ({}, "/hugepages"),
+    "nic_type": ({}, "e1000"),
+    "reboot_behavior": ({}, "exit"),
+    "root_path": ({}, "/dev/sda"),
     "scsi_controller_type": ({"disk_type": "scsi-hd"}, "megasas"),
-    "serial_console": ({}, False), "serial_speed": ({}, 9600), "soundhw": ({}, "hda"),
-    "spice_bind": ({}, "127.0.0.1"), "spice_image_compression": (SPICE, "quic"),
-    "spice_ip_version": (SPICE, 6), "spice_jpeg_wan_compression": (SPICE, "never"),
-    "spice_password_file": (SPICE, "/password"), "spice_playback_compression": (SPICE, False),
-    "spice_streaming_video": (SPICE, "all"), "spice_tls_ciphers": (SPICE_TLS, "HIGH"),
-    "spice_use_tls": (SPICE, True), "spice_use_vdagent": (SPICE, False),
-    "spice_zlib_glz_wan_compression": (SPICE, "always"), "tpm_version": ({}, "2.0"),
-    "usb_devices": ({}, "tablet"), "usb_mouse": ({}, "tablet"), "use_guest_agent": ({}, True),
-    "use_localtime": ({}, True), "vga": ({}, "std"), "vhost_net": ({}, False),
-    "virtio_net_queues": ({}, 2), "vnc_bind_address": ({}, "127.0.0.1"),
-    "vnc_password_file": (VNC, "/password"), "vnc_tls": (VNC, True),
-    "vnc_x509_path": (TLS, "/x509"), "vnc_x509_verify": ({**TLS, "vnc_x509_path": "/x509"}, True),
+    "serial_console": ({}, False),
+    "serial_speed": ({}, 9600),
+    "soundhw": ({}, "hda"),
+    "spice_bind": ({}, "127.0.0.1"),
+    "spice_image_compression": (SPICE, "quic"),
+    "spice_ip_version": (SPICE, 6),
+    "spice_jpeg_wan_compression": (SPICE, "never"),
+    "spice_password_file": (SPICE, "/password"),
+    "spice_playback_compression": (SPICE, False),
+    "spice_streaming_video": (SPICE, "all"),
+    "spice_tls_ciphers": (SPICE_TLS, "HIGH"),
+    "spice_use_tls": (SPICE, True),
+    "spice_use_vdagent": (SPICE, False),
+    "spice_zlib_glz_wan_compression": (SPICE, "always"),
+    "tpm_version": ({}, "2.0"),
+    "usb_devices": ({}, "tablet"),
+    "usb_mouse": ({}, "tablet"),
+    "use_guest_agent": ({}, True),
+    "use_localtime": ({}, True),
+    "vga": ({}, "std"),
+    "vhost_net": ({}, False),
+    "virtio_net_queues": ({}, 2),
+    "vnc_bind_address": ({}, "127.0.0.1"),
+    "vnc_password_file": (VNC, "/password"),
+    "vnc_tls": (VNC, True),
+    "vnc_x509_path": (TLS, "/x509"),
+    "vnc_x509_verify": ({**TLS, "vnc_x509_path": "/x509"}, True),
 }
 # Not on the command line: the module that acts on it, and the test that shows what it does.
 ELSEWHERE = {
@@ -83,8 +119,9 @@ def test_it_changes_the_command_line(monkeypatch: pytest.MonkeyPatch, name: str)
     context, value = SAMPLES[name]
     params = {**hvparams.defaults("kvm"), **context}
     assert params[name] != value
-    hvparams.check_parameter_syntax("kvm", {**params, name: value} | (
-        {"boot_order": "disk"} if name == "kernel_path" else {}))
+    hvparams.check_parameter_syntax(
+        "kvm", {**params, name: value} | ({"boot_order": "disk"} if name == "kernel_path" else {})
+    )
     before = command(monkeypatch, context)
     assert command(monkeypatch, {**context, name: value}) != before
 

@@ -32,10 +32,14 @@ q35                  Standard PC (Q35 + ICH9, 2009) (alias of pc-q35-7.2)
 """
 
 
-@pytest.mark.parametrize("text, version", [
-    (HELP, (7, 2, 22)),
-    ("QEMU PC emulator version 0.9.1 (kvm-72), Copyright", (0, 9, 1)),
-    ("QEMU emulator version 10.0 (x)", (10, 0, 0))])
+@pytest.mark.parametrize(
+    "text, version",
+    [
+        (HELP, (7, 2, 22)),
+        ("QEMU PC emulator version 0.9.1 (kvm-72), Copyright", (0, 9, 1)),
+        ("QEMU emulator version 10.0 (x)", (10, 0, 0)),
+    ],
+)
 def test_version(text: str, version: tuple[int, ...]) -> None:
     assert parse.parse_version(text) == version
 
@@ -63,32 +67,46 @@ def test_default_machine() -> None:
     assert parse.parse_default_machine("nothing") == "pc"
 
 
-@pytest.mark.parametrize("words, wanted", [
-    (["qemu", "-name", "web1,debug-threads=on", "-m", "512", "-smp", "2,cores=2"],
-     ("web1", 512, 2)),
-    (["qemu", "-name", "guest=web1", "-m", "64"], ("web1", 64, 1)),
-    (["qemu", "-m", "64"], None),
-    (["vi", "notes"], None),
-    (["qemu", "-name", "web1", "-m", "1G"], None),
-    (["qemu", "-name"], None),
-    ([], None),
-])
+@pytest.mark.parametrize(
+    "words, wanted",
+    [
+        (
+            ["qemu", "-name", "web1,debug-threads=on", "-m", "512", "-smp", "2,cores=2"],
+            ("web1", 512, 2),
+        ),
+        (["qemu", "-name", "guest=web1", "-m", "64"], ("web1", 64, 1)),
+        (["qemu", "-m", "64"], None),
+        (["vi", "notes"], None),
+        (["qemu", "-name", "web1", "-m", "1G"], None),
+        (["qemu", "-name"], None),
+        ([], None),
+    ],
+)
 def test_command_line(words: list[str], wanted: tuple[str, int, int] | None) -> None:
     assert parse.parse_command_line("\0".join(words).encode() + b"\0") == wanted
 
 
-@pytest.mark.parametrize("answer, wanted", [
-    ({"status": "setup"}, MigrationStatus(status="active")),
-    ({"status": "completed", "total-time": 1200, "downtime": 7},
-     MigrationStatus(status="completed", total_time=1200, downtime=7)),
-    ({"status": "active", "ram": {"transferred": 5, "total": 10}},
-     MigrationStatus(status="active", transferred_ram=5, total_ram=10)),
-    ({"status": "device", "ram": None}, MigrationStatus(status="active")),
-    ({"status": "completed"}, MigrationStatus(status="completed")),
-    ({"status": "failed", "error-desc": "x"}, MigrationStatus(status="failed")),
-    ({"status": "postcopy-active"},
-     MigrationStatus(status="postcopy-active", postcopy_status="postcopy-active")),
-])
+@pytest.mark.parametrize(
+    "answer, wanted",
+    [
+        ({"status": "setup"}, MigrationStatus(status="active")),
+        (
+            {"status": "completed", "total-time": 1200, "downtime": 7},
+            MigrationStatus(status="completed", total_time=1200, downtime=7),
+        ),
+        (
+            {"status": "active", "ram": {"transferred": 5, "total": 10}},
+            MigrationStatus(status="active", transferred_ram=5, total_ram=10),
+        ),
+        ({"status": "device", "ram": None}, MigrationStatus(status="active")),
+        ({"status": "completed"}, MigrationStatus(status="completed")),
+        ({"status": "failed", "error-desc": "x"}, MigrationStatus(status="failed")),
+        (
+            {"status": "postcopy-active"},
+            MigrationStatus(status="postcopy-active", postcopy_status="postcopy-active"),
+        ),
+    ],
+)
 def test_migration_status(answer: dict[str, Any], wanted: MigrationStatus) -> None:
     assert parse.parse_migration_status(answer) == wanted
 

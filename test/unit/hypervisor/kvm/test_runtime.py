@@ -14,9 +14,22 @@ HVINFO = {"driver": "virtio-blk-pci", "id": "disk-1", "bus": "pci.0", "addr": "0
 DISK = {"dev_type": "lvm", "uuid": "u", "hvinfo": HVINFO}
 NIC = {"mac": "aa:00:00:00:00:01", "nicparams": {}, "hvinfo": {**HVINFO, "id": "nic-1"}}
 # As an older version wrote it: a number among the words, a URI beside the link.
-FILE = json.dumps([["/usr/bin/kvm", "-name", "web1", "-m", 1024,
-                    "-monitor", "unix:/vc/a/run/web1.monitor,server"],
-                   [NIC], {"acpi": True}, [[DISK, "/vc/a/disks/web1:0", None]]])
+FILE = json.dumps(
+    [
+        [
+            "/usr/bin/kvm",
+            "-name",
+            "web1",
+            "-m",
+            1024,
+            "-monitor",
+            "unix:/vc/a/run/web1.monitor,server",
+        ],
+        [NIC],
+        {"acpi": True},
+        [[DISK, "/vc/a/disks/web1:0", None]],
+    ]
+)
 
 
 def test_round_trip() -> None:
@@ -42,13 +55,26 @@ def test_way_to_another_root() -> None:
     assert "/vc/a" not in travelling.dumps()
     arrived = runtime.to_local(travelling, "/vc/b")
     assert arrived.dumps() == record.dumps().replace("/vc/a/", "/vc/b/")
-    assert runtime.to_virtual(record, "") == record    # real nodes: nothing to change
+    assert runtime.to_virtual(record, "") == record  # real nodes: nothing to change
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "null", "5", "[]", "[[], [], {}, []]", '[["q"], [], [], []]', '[["q"], [], {}, [5]]',
-    '[["q"], [], {}, [[{}, "/d", null]]]', '[["q"], [{"hvinfo": {"id": "x"}}], {}, []]',
-    '[["q"], [{"hvinfo": {"id": "", "driver": "y"}}], {}, []]', '[["q"], [], {}]'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "null",
+        "5",
+        "[]",
+        "[[], [], {}, []]",
+        '[["q"], [], [], []]',
+        '[["q"], [], {}, [5]]',
+        '[["q"], [], {}, [[{}, "/d", null]]]',
+        '[["q"], [{"hvinfo": {"id": "x"}}], {}, []]',
+        '[["q"], [{"hvinfo": {"id": "", "driver": "y"}}], {}, []]',
+        '[["q"], [], {}]',
+    ],
+)
 def test_damaged(text: str) -> None:
     with pytest.raises(errors.HypervisorError, match="runtime data of instance web1 is"):
         runtime.loads(text, "web1")

@@ -25,12 +25,31 @@ def params(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_hardware_and_nothing_else() -> None:
-    assert trial.trial_argv(params(cpu_type="host", soundhw="hda", spice_bind="192.0.2.1",
-                                   usb_devices="tablet"), QEMU) == [
-        "/usr/bin/qemu", "-S", "-nodefaults", "-no-user-config", "-display", "none", "-m", "64",
-        "-machine", "pc-i440fx-7.2,accel=kvm", "-usb",
-        "-audio", "driver=none,model=hda,id=soundhw", "-cpu", "host", "-vga", "qxl",
-        "-usbdevice", "tablet", "-qmp", "stdio"]
+    assert trial.trial_argv(
+        params(cpu_type="host", soundhw="hda", spice_bind="192.0.2.1", usb_devices="tablet"), QEMU
+    ) == [
+        "/usr/bin/qemu",
+        "-S",
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-m",
+        "64",
+        "-machine",
+        "pc-i440fx-7.2,accel=kvm",
+        "-usb",
+        "-audio",
+        "driver=none,model=hda,id=soundhw",
+        "-cpu",
+        "host",
+        "-vga",
+        "qxl",
+        "-usbdevice",
+        "tablet",
+        "-qmp",
+        "stdio",
+    ]
 
 
 def test_what_names_nothing_is_not_tried() -> None:
@@ -38,10 +57,14 @@ def test_what_names_nothing_is_not_tried() -> None:
         trial.check_hardware(params(spice_bind="192.0.2.1", use_localtime=True), QEMU)
 
 
-@pytest.mark.parametrize(("caps", "words"), [
-    ("xbzrle:multifd", None), (":xbzrle:", None),
-    ("xbzrle:warp", "migration_caps: /usr/bin/qemu has no capability warp"),
-])
+@pytest.mark.parametrize(
+    ("caps", "words"),
+    [
+        ("xbzrle:multifd", None),
+        (":xbzrle:", None),
+        ("xbzrle:warp", "migration_caps: /usr/bin/qemu has no capability warp"),
+    ],
+)
 def test_capabilities(monkeypatch: pytest.MonkeyPatch, caps: str, words: str | None) -> None:
     def run(argv: list[str], **kwargs: Any) -> process.Completed:
         assert "query-migrate-capabilities" in kwargs["stdin"]
