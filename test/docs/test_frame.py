@@ -51,8 +51,8 @@ def test_documents_can_be_rendered(path: Path) -> None:
     )
 
 
-def test_rooms_of_the_architecture_page_are_those_of_the_test() -> None:
-    tree = ast.parse((TOP / "test/unit/test_rooms.py").read_text(encoding="utf-8"))
+def test_layers_of_the_architecture_page_are_those_of_the_test() -> None:
+    tree = ast.parse((TOP / "test/unit/test_layers.py").read_text(encoding="utf-8"))
     tested: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -12,8 +12,9 @@ from typing import Any
 from fakes.config import FakeConfig
 from fakes.rpc import FakeRpc
 from ganeti import errors
+from ganeti.cmdlib.processor import MasterContext, Processor
 from ganeti.locking import Level, LockManager, Owner
-from ganeti.mcpu import MasterContext, Processor
+from ganeti.master import queries
 from ganeti.objects import ConfigData
 from ganeti.opcodes.base import OpCode
 
@@ -67,6 +68,7 @@ class Master:
             }
         )
         self.context = MasterContext(self.config, self.locks, self.rpc)  # type: ignore[arg-type]
+        self.context.queries = queries
         self.processor = Processor(self.context)
         self.jobs: list[FakeJob] = []
 

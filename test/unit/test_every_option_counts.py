@@ -38,7 +38,7 @@ def sources(*places: str) -> str:
 
 
 FRONT = sources("client", "cli")
-UNITS = sources("cmdlib", "mcpu.py", "jqueue")
+UNITS = sources("cmdlib", "cmdlib/processor.py", "jqueue")
 OPTIONS = sorted(
     {
         (name, command.name, option.dest)

@@ -1,7 +1,7 @@
 """The copy of the job queue that every master candidate keeps.
 
 The master sends whole files, many times a second. They are written as the master's own: one record
-in a journal, flushed, then, a moment after the answer, the files (:mod:`ganeti.wire.queue_copy`).
+in a journal, flushed, then, a moment after the answer, the files (:mod:`ganeti.jobstore.copy`).
 The process that serves a kept connection holds the directory meanwhile; when no message comes any
 more it flushes the files and removes the journal (:func:`settle`). Only files of the queue can be
 named.
@@ -21,10 +21,11 @@ from typing import Any
 from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.registry import serves
+from ganeti.jobstore import inventory as queue_inventory
+from ganeti.jobstore.copy import QueueCopy
+from ganeti.jobstore.store import VERSION, QueueStore, has_journals
 from ganeti.utils import filelock, fs, master_state, paths, users
-from ganeti.wire import calls, queue_inventory
-from ganeti.wire.queue_copy import QueueCopy
-from ganeti.wire.queue_store import VERSION, QueueStore, has_journals
+from ganeti.wire import calls
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +163,7 @@ def _move(pairs: list[tuple[str, str]]) -> None:
 def inventory(parts: list[int]) -> dict[str, Any]:
     """What lies in the queue directory; takes no lock, each file is whole at every moment.
 
-    What another process writes here may be :data:`~ganeti.wire.queue_copy.APPLY_AFTER_S` ahead.
+    What another process writes here may be :data:`~ganeti.jobstore.copy.APPLY_AFTER_S` ahead.
 
     :raises JobQueueError: it cannot be read.
     """

@@ -15,10 +15,10 @@ from ganeti import errors
 from ganeti.backend import config_file, jobqueue, ssconf
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf as ssconf_const
+from ganeti.jobstore.store import journaled_serial
 from ganeti.objects.transfer import MasterVote
 from ganeti.utils import daemonize, fs, master_state, net, paths
 from ganeti.wire import calls
-from ganeti.wire.queue_store import journaled_serial
 
 _JOB = re.compile(r"job-([0-9]{1,16})")
 #: Added to the name of a configuration that this node gave up.

@@ -35,7 +35,7 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
     #: How the value of one field is written, where the kind alone does not say.
     Formatter = Callable[[Any], str]

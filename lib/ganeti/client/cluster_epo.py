@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode
 
 NODE_FIELDS = ("name", "master", "offline", "powered", "pip", "ndparams")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode
 
 _PREFIX = "TESTMSG="

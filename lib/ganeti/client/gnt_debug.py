@@ -16,7 +16,7 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
 LOCK_FIELDS = ("name", "mode", "owner", "pending")
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
 LIST_FIELDS = ("name", "network", "gateway", "mac_prefix", "group_list", "tags")
 NO_CHANGE = "Please give at least one of the parameters."

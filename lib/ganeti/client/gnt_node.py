@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ganeti import luxi
     from ganeti.cli.output import Pairs
+    from ganeti.luxi import client as luxi
 
 LIST_FIELDS = ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt")
 _FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", "tags")}

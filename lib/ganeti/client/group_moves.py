@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
 TO_GROUP = Option(
     "--to",

@@ -20,7 +20,7 @@ TYPE_CHECKING = False  # the name type checkers look for; importing typing costs
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
 
 def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_command: bool) -> int:

@@ -12,7 +12,7 @@ from ganeti.cli.options import Option
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
     from ganeti.opcodes.base import OpCode
 
 

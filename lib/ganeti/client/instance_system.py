@@ -11,7 +11,7 @@ from ganeti.client import instance_select
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
 
 def _choose_os(client: luxi.Client) -> str:

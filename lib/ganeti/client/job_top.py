@@ -15,10 +15,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from ganeti import errors, luxi
+from ganeti import errors
 from ganeti.cli import failures, jobs, listing, table, terminal
 from ganeti.cli import options as opt
 from ganeti.client import job_explain
+from ganeti.luxi import client as luxi
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

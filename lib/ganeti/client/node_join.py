@@ -8,7 +8,7 @@ from ganeti.cli.command import Values
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
     from ganeti.opcodes.node import OpNodeAdd
     from ganeti.utils import net
 

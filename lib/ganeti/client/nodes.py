@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from ganeti import luxi
+    from ganeti.luxi import client as luxi
 
 
 def ask(question: str, option: str = "--force") -> int | None:

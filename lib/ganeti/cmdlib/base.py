@@ -1,7 +1,7 @@
 """What every logical unit is made of.
 
 A logical unit (LU) executes one kind of opcode in four phases, driven by
-:class:`ganeti.mcpu.Processor`:
+:class:`ganeti.cmdlib.processor.Processor`:
 
 ``expand_names``
     turns the user's names into objects and declares the first locks; holds only the cluster lock.
@@ -72,19 +72,52 @@ class OpCallbacks(Protocol):
         """Submit jobs; one ``[True, job id]`` or ``[False, message]`` for each."""
 
 
+class Queries(Protocol):
+    """Answers about the objects of the cluster; the package :mod:`ganeti.master.queries`.
+
+    The logical units for the query opcodes reach it through their context, because it stands above
+    ``cmdlib`` in the order of the packages.
+    """
+
+    def query(
+        self, context: MasterContext, what: str, fields: Sequence[str], qfilter: Any = None, /
+    ) -> dict[str, Any]:
+        """Answer ``Query``."""
+
+    def query_fields(self, what: str, names: Sequence[str] | None = None, /) -> dict[str, Any]:
+        """Answer ``QueryFields``."""
+
+    def query_values(
+        self,
+        context: MasterContext,
+        what: str,
+        names: Sequence[str | int] | None,
+        fields: Sequence[str],
+        /,
+    ) -> list[list[Any]]:
+        """Answer the older queries: plain values."""
+
+    def cluster_info(self, context: MasterContext, /) -> dict[str, Any]:
+        """Describe the cluster as a whole."""
+
+    def config_values(self, context: MasterContext, names: Sequence[str], /) -> list[Any]:
+        """Read single values about the cluster."""
+
+
 @dataclass(slots=True)
 class MasterContext:
     """Everything the master daemon owns, made once at its start.
 
     ``queue`` is set after construction, because the queue needs the processor and the processor
-    needs this. ``live_seen`` is told what a query has learned of guests: the view with its live
-    data, and the instances these are about.
+    needs this; so is ``queries``. ``live_seen`` is called with what a query has learned of guests:
+    the view with its live data, and the instances these are about.
     """
 
     config: Config
     locks: LockManager
     rpc: RpcRunner
     queue: Any = None
+    queries: Queries | None = None
     live_seen: Callable[[View, Sequence[Instance]], None] | None = None
 
 
@@ -132,6 +165,13 @@ class LuContext:
     @property
     def locks(self) -> LockManager:
         return self.master.locks
+
+    @property
+    def queries(self) -> Queries:
+        """Answers about the objects of the cluster."""
+        if self.master.queries is None:
+            raise errors.ProgrammerError("this context answers no queries")
+        return self.master.queries
 
     @property
     def owner(self) -> Owner:
@@ -206,7 +246,7 @@ class LogicalUnit:
 
         Each is a phrase like "start instance web1 on node2": lower case, names for objects, nothing
         secret. It must not ask nodes or change anything. None (the default) lets
-        :mod:`ganeti.cmdlib.describe` derive a description from the opcode and the plan.
+        :mod:`ganeti.cmdlib.dry_run` derive a description from the opcode and the plan.
         """
         return None
 

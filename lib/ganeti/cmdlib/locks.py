@@ -8,13 +8,15 @@ is already held, and where it had to be guessed from the configuration before th
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
+from ganeti.locking import Level
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import ConfigData
 
 
 def instances_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
@@ -41,3 +43,20 @@ def require_still_same(held: Collection[str], now: Collection[str], what: str) -
         raise errors.OpPrereqError(
             f"{what} changed while the job waited for its locks. Please retry.", errors.ECODE_STATE
         )
+
+
+def lock_label(config: ConfigData, name: str) -> str:
+    """A lock's name for people: ``node/node1.example.com`` for ``node/<uuid>``.
+
+    What has gone meanwhile keeps its uuid.
+    """
+    level, _, key = name.partition("/")
+    tables: dict[str, Mapping[str, Any]] = {
+        Level.INSTANCE.label: config.instances,
+        Level.NODEGROUP.label: config.nodegroups,
+        Level.NODE.label: config.nodes,
+        Level.NODE_RES.label: config.nodes,
+        Level.NETWORK.label: config.networks,
+    }
+    found = tables.get(level, {}).get(key)
+    return name if found is None else f"{level}/{found.name}"

@@ -363,3 +363,6 @@ def require_hvparams_usable(
             ) from answer.failure
         answer.payload()
         note(f"node {answer.node_name} accepts the hypervisor parameters")
+
+
+PING_TIMEOUT_S = 2.0

@@ -1,6 +1,6 @@
 """The job queue: what the master was asked to do, what it does now, what became of it.
 
-Read from the bottom: :mod:`.job` is one job and its states, :mod:`ganeti.wire.queue_store` its file
+Read from the bottom: :mod:`.job` is one job and its states, :mod:`ganeti.jobstore.store` its file
 and the journal, :mod:`.commit` writes what changed, many jobs at a time, :mod:`.replicate` sends it
 to the master candidates, :mod:`.catch_up` finds out what one of them lacks, :mod:`.depend` and
 :mod:`.filters` decide whether a job may start, :mod:`.explain` says why it does not, :mod:`.worker`

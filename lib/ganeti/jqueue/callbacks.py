@@ -20,7 +20,7 @@ Submit = Callable[[Sequence[Sequence[OpCode]]], list[list[Any]]]
 
 
 class Callbacks:
-    """What a running opcode may ask of the queue (``OpCallbacks`` in :mod:`ganeti.mcpu`)."""
+    """What a running opcode may ask of the queue (``cmdlib.base.OpCallbacks``)."""
 
     def __init__(
         self,

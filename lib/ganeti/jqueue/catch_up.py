@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from ganeti import errors
-from ganeti.wire import queue_inventory
-from ganeti.wire.queue_inventory import Inventory
-from ganeti.wire.queue_store import QueueStore, archive_file, job_file
+from ganeti.jobstore import inventory as queue_inventory
+from ganeti.jobstore.inventory import Inventory
+from ganeti.jobstore.store import QueueStore, archive_file, job_file
 
 _log = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ganeti import errors
+from ganeti.jobstore.store import SERIAL, QueueStore, job_file
 from ganeti.jqueue import job as jobs
-from ganeti.wire.queue_store import SERIAL, QueueStore, job_file
 
 _log = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ganeti import errors
 from ganeti.constants import job as const
+from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks, Submit
@@ -33,7 +34,6 @@ from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
-from ganeti.wire.queue_store import QueueStore
 
 _log = logging.getLogger(__name__)
 

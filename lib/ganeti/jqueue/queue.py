@@ -19,6 +19,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import job as const
+from ganeti.jobstore.store import QueueStore
 from ganeti.jqueue import depend
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.commit import Batch, Waiter
@@ -32,7 +33,6 @@ from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock
 from ganeti.wire import json
-from ganeti.wire.queue_store import QueueStore
 
 # How many jobs one commit of an automatic archiving moves, and one look at the jobs reads.
 _CHUNK = 500
@@ -47,7 +47,8 @@ Done = Callable[[Any, Exception | None], None]
 class JobQueue:
     """All jobs of the cluster.
 
-    :param execute: executes one opcode and returns its result (``mcpu.Processor.execute``).
+    :param execute: executes one opcode and returns its result (``Processor.execute`` of
+    :mod:`ganeti.cmdlib.processor`).
     :param transport: how to reach the other master candidates; None when there is nobody to send
     to.
     :param livelock: file which this process keeps locked; names the process in job files.

@@ -23,8 +23,8 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ganeti import errors
+from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up
-from ganeti.wire.queue_inventory import Inventory
 
 _log = logging.getLogger(__name__)
 

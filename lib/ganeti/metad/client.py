@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ganeti import errors, luxi
+from ganeti import errors
+from ganeti.luxi import client as luxi
 from ganeti.utils import paths
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds

@@ -1,8 +1,8 @@
 """The control socket of the metadata daemon: the node daemon says who its guests are.
 
-Requests and answers have the framing of the master's local socket (:mod:`ganeti.wire.luxi`). Only
-root and the daemon's user may open it, because what is said here is shown to guests, and secrets
-pass.
+Requests and answers have the framing of the master's local socket (:mod:`ganeti.luxi.protocol`).
+Only root and the daemon's user may open it, because what is said here is shown to guests, and
+secrets pass.
 
 =================  ==================================================================
 Echo(text)         the text, to see that the daemon lives
@@ -23,9 +23,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ganeti import errors
+from ganeti.luxi import protocol as wire
 from ganeti.metad import guests as guests_module
 from ganeti.metad.guests import Guests
-from ganeti.wire import luxi as wire
 
 _log = logging.getLogger(__name__)
 

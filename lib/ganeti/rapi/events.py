@@ -1,7 +1,7 @@
 """Events: what happens to jobs and instances, for clients that would otherwise ask again and again.
 
 The master keeps its last events in memory and lets us wait for the next
-(:mod:`ganeti.server.luxi_events`). One :class:`Hub` waits for all clients of this daemon, so a
+(:mod:`ganeti.master.events`). One :class:`Hub` waits for all clients of this daemon, so a
 thousand of them cost the master one connection. Each client has a place in the hub's copy of the
 events and is sent what comes after it; one that is too slow, or comes back after too long, is told
 by an event ``reset`` that something is missing, and has to look at the objects again.

@@ -2,9 +2,9 @@
 
 A :class:`Master` keeps connections to the master's local socket and lends each request one of them,
 so requests of different clients never wait for each other here, and a client that waits for a job
-costs a file descriptor. Reading the answer is the same as in :mod:`ganeti.luxi`, and so are the
-errors; what differs is that a master which does not run is reported at once, because an HTTP client
-has its own idea of when to try again.
+costs a file descriptor. Reading the answer is the same as in :mod:`ganeti.luxi.client`, and so are
+the errors; what differs is that a master which does not run is reported at once, because an HTTP
+client has its own idea of when to try again.
 
 A connection kept from before a restart of the master looks alive until it is used. A question sent
 into such a one is asked again on a fresh connection; a request that changes something never is,
@@ -20,11 +20,12 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final
 
-from ganeti import errors, luxi
+from ganeti import errors
 from ganeti.constants import luxi as const
+from ganeti.luxi import client
+from ganeti.luxi import protocol as wire
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import net
-from ganeti.wire import luxi as wire
 
 TIMEOUT_S: Final = float(const.READ_WRITE_TIMEOUT_S)
 _CONNECT_S: Final = 5.0
@@ -108,7 +109,7 @@ class Master:
     """
 
     def __init__(self, address: str | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
-        self._address = luxi.default_address() if address is None else address
+        self._address = client.default_address() if address is None else address
         self._timeout_s = timeout_s
         self._idle: deque[_Link] = deque()
 
@@ -184,7 +185,7 @@ class Master:
         except OSError as err:
             if err.errno in (errno.ENOENT, errno.ECONNREFUSED):
                 # Says who is, when this node is not.
-                luxi.check_master()
+                client.check_master()
                 raise errors.NoMasterError(
                     "the master daemon (ganeti-masterd) does not run"
                 ) from err

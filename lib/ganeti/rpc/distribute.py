@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, DistributionFailure
 from ganeti.constants import job as job_const
+from ganeti.jobstore.inventory import Inventory
 from ganeti.rpc.runner import RpcRunner
 from ganeti.utils import paths
 from ganeti.wire.calls import (
@@ -31,7 +32,6 @@ from ganeti.wire.calls import (
     Call,
     FileDetails,
 )
-from ganeti.wire.queue_inventory import Inventory
 
 if TYPE_CHECKING:
     from collections.abc import Callable

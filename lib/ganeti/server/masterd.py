@@ -29,6 +29,7 @@ from typing import NamedTuple, NoReturn
 
 from ganeti import cmdlib, errors
 from ganeti.cmdlib.base import MasterContext
+from ganeti.cmdlib.processor import Processor
 from ganeti.config import Config, ssconf
 from ganeti.config.members import Members, read_members
 from ganeti.config.role import Outcome
@@ -36,16 +37,16 @@ from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
-from ganeti.mcpu import Processor
+from ganeti.master import queries
+from ganeti.master.events import EventLog, Guests
+from ganeti.master.fence import Fence, FencedQueueStore
+from ganeti.master.luxi_server import Server
+from ganeti.master.luxi_service import Service
 from ganeti.objects import ConfigData
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
 from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
-from ganeti.server.luxi_events import EventLog, Guests
-from ganeti.server.luxi_server import Server
-from ganeti.server.luxi_service import Service
-from ganeti.server.master_fence import Fence, FencedQueueStore
 from ganeti.utils import daemon, filelock, fs, net, paths, users
 
 NAME = "ganeti-masterd"
@@ -167,6 +168,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
         fatal=_die,
     )
     context.queue = queue
+    context.queries = queries
     queue.start()
     events = EventLog()
     queue.when_shown(events.jobs_shown)

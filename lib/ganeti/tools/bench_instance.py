@@ -12,7 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ganeti import errors, luxi
+from ganeti import errors
+from ganeti.luxi import client as luxi
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.instance import (
     OpInstanceCreate,

@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ganeti import errors, luxi
+from ganeti import errors
 from ganeti.config import Config
 from ganeti.config.store import write_config_file
 from ganeti.config.text import Text
+from ganeti.luxi import client as luxi
 from ganeti.tools import bench_config, bench_queue, completion, vcluster
 from ganeti.utils import fs, net, paths, process
 

@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ganeti import errors, luxi
+from ganeti import errors
 from ganeti.constants import job as job_const
+from ganeti.luxi import client as luxi
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.tools import vcluster
 from ganeti.utils import fs, process

@@ -7,10 +7,10 @@ import pytest
 
 from ganeti import errors
 from ganeti.backend import files, jobqueue, master_vote, ssconf
+from ganeti.jobstore.inventory import Inventory
+from ganeti.jobstore.store import QueueStore
 from ganeti.utils import filelock
 from ganeti.wire.calls import FileDetails
-from ganeti.wire.queue_inventory import Inventory
-from ganeti.wire.queue_store import QueueStore
 
 
 def details(path="/var/lib/ganeti/hmac.key", mode=0o440, content="secret"):

@@ -9,10 +9,10 @@ import pytest
 from ganeti import errors, http
 from ganeti.backend import caller, config_file, dispatch, files, jobqueue, master_vote, ssconf
 from ganeti.http.server import Request
+from ganeti.jobstore.store import QueueStore
 from ganeti.utils import master_state, paths
 from ganeti.utils.master_state import NONE, Epoch, StaleEpochError
 from ganeti.wire.calls import FileDetails
-from ganeti.wire.queue_store import QueueStore
 
 E1, E2 = Epoch(1, "uuid-1"), Epoch(2, "uuid-2")
 

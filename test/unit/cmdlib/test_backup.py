@@ -8,7 +8,7 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.backend import exports
-from ganeti.cmdlib.backup import handshake, transfer
+from ganeti.cmdlib.ops.transfer import disk_copy, handshake
 from ganeti.constants.hv import STATE_RUNNING
 from ganeti.objects import Disk
 from ganeti.objects.transfer import ImportExportStatus
@@ -22,7 +22,7 @@ NODE1, NODE2, NODE3 = (f"node{n}.example.com" for n in (1, 2, 3))
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     """Nothing happens between two looks."""
-    monkeypatch.setattr(transfer, "POLL_MIN_S", 0.0)
+    monkeypatch.setattr(disk_copy, "POLL_MIN_S", 0.0)
 
 
 class Nodes:
@@ -248,7 +248,7 @@ def test_a_step_that_fails(call):
 def test_a_node_that_forgets_a_transfer(monkeypatch):
     master, nodes = exporting()
     nodes.outcome["export"] = "silent"
-    monkeypatch.setattr(transfer, "SILENCE_S", 0.05)
+    monkeypatch.setattr(disk_copy, "SILENCE_S", 0.05)
     master.failed(export())
     assert master.job.said("does not know it any more")
     assert master.rpc.where("web") == ["node1"]
@@ -564,7 +564,7 @@ def test_remote_import(secret, certificate):
     assert handshake.check_certificate(secret, told["x509_ca"], "it") == certificate
     ((_node, args),) = master.rpc.of("import_start")
     assert (args["options"].magic, args["options"].key_name) == (magic, "key-2")
-    assert args["options"].connect_timeout == transfer.REMOTE_CONNECT_S + 120
+    assert args["options"].connect_timeout == disk_copy.REMOTE_CONNECT_S + 120
     assert master.rpc.of("x509_cert_remove") == [(NODE1, {"name": "key-2"})]
     assert master.rpc.of("instance_run_rename")[0][1]["old_name"] == "old.example.com"
 
@@ -610,5 +610,5 @@ def test_progress_is_readable():
     status = ImportExportStatus(
         progress_mbytes=512.0, progress_throughput=110.51, progress_percent=25.2, progress_eta=14.4
     )
-    assert transfer.progress_text(status) == "512M, 110.5 MiB/s, 25%, ETA 14 s"
+    assert disk_copy.progress_text(status) == "512M, 110.5 MiB/s, 25%, ETA 14 s"
     assert STATE_RUNNING == 0

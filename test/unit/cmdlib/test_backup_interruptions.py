@@ -21,7 +21,7 @@ from fakes.config import cluster_of, disk_of, instance_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors, storage
 from ganeti.backend import exports
-from ganeti.cmdlib.backup import transfer
+from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.objects import ipolicy
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes import instance as ops
@@ -92,8 +92,8 @@ class TransferWing(node_wing.Wing):
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(node_wing, "Wing", TransferWing)
-    monkeypatch.setattr(transfer, "POLL_MIN_S", 0.0)
-    monkeypatch.setattr(transfer, "SILENCE_S", 0.0)
+    monkeypatch.setattr(disk_copy, "POLL_MIN_S", 0.0)
+    monkeypatch.setattr(disk_copy, "SILENCE_S", 0.0)
 
 
 def fresh(directory: Path, *, up: bool) -> Cluster:

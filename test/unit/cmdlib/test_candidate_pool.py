@@ -7,7 +7,7 @@ import dataclasses
 from fakes.config import FakeConfig, cluster_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.node import candidates
+from ganeti.cmdlib.ops.node import candidates
 from ganeti.opcodes.cluster import OpClusterActivateMasterIp, OpClusterDeactivateMasterIp
 from ganeti.opcodes.node import OpNodeSetParams
 

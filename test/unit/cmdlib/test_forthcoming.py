@@ -11,10 +11,10 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import allocator, errors
 from ganeti.allocator import live
-from ganeti.cmdlib import query as query_room
-from ganeti.cmdlib.instance import space
+from ganeti.cmdlib.ops.disks import capacity
 from ganeti.config import verify
 from ganeti.constants import disk as disk_c
+from ganeti.master.queries import service as query_room
 from ganeti.objects import ConfigData, Network, codec
 from ganeti.opcodes import backup, group, instance, node
 from ganeti.opcodes.cluster import OpClusterVerifyGroup
@@ -464,7 +464,7 @@ def test_others_do_not_take_its_space():
     assert "3072 MiB of them reserved for forthcoming instances" in text
     # It takes it itself, and then it is the node that counts it.
     master.run(commit(start=False))
-    assert space.reserved_mib(master.config.snapshot(), uuid_of("node1"), None) == {}
+    assert capacity.reserved_mib(master.config.snapshot(), uuid_of("node1"), None) == {}
 
 
 # -- what others have written ------------------------------------------------------

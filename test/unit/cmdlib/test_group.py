@@ -10,7 +10,7 @@ import pytest
 from fakes.config import GROUP, cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.group.moves import adapted_jobs
+from ganeti.cmdlib.ops.group.regroup import adapted_jobs
 from ganeti.locking import Level
 from ganeti.objects import Disk
 from ganeti.opcodes.group import (

@@ -11,8 +11,8 @@ from fakes.config import GROUP, cluster_of, disk_of, instance_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.base import LuContext
-from ganeti.cmdlib.instance import helper
 from ganeti.cmdlib.instance.reinstall import LUInstanceReinstall
+from ganeti.cmdlib.ops.guest import helper
 from ganeti.objects import Network, Nic
 from ganeti.objects.address_pool import empty
 from ganeti.opcodes.backup import OpBackupExport

@@ -10,7 +10,8 @@ import pytest
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.instance import migration, mirror, sync
+from ganeti.cmdlib.ops.disks import mirror, sync
+from ganeti.cmdlib.ops.migration import procedure
 from ganeti.constants import disk as disk_c
 from ganeti.objects import BlockDevStatus, Disk, MigrationStatus
 from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate, OpInstanceQueryData
@@ -23,7 +24,7 @@ BROKEN = replace(ALONE, ldisk_status=disk_c.LDS_FAULTY)
 
 @pytest.fixture(autouse=True)
 def no_sleep(monkeypatch):
-    monkeypatch.setattr(migration, "POLL_S", 0)
+    monkeypatch.setattr(procedure, "POLL_S", 0)
     monkeypatch.setattr(mirror, "POLL_S", 0)
     monkeypatch.setattr(sync, "POLL_S", 0)
 

@@ -28,7 +28,7 @@ from fakes.breaking import (
 )
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.node_wing import BREAKS, Cluster
-from ganeti.cmdlib.backup import transfer
+from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.objects import ipolicy
 from ganeti.opcodes import backup
 from ganeti.opcodes import instance as ops
@@ -233,8 +233,8 @@ def breaks(count: int) -> list[tuple[str, int]]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here loses power or takes time; flushing and waiting would be most of the work."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(transfer, "POLL_MIN_S", 0.0)
-    monkeypatch.setattr(transfer, "POLL_MAX_S", 0.0)
+    monkeypatch.setattr(disk_copy, "POLL_MIN_S", 0.0)
+    monkeypatch.setattr(disk_copy, "POLL_MAX_S", 0.0)
 
 
 @pytest.mark.parametrize("name", CASES)

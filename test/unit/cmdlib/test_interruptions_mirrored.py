@@ -35,9 +35,10 @@ from fakes.breaking import (
 from fakes.config import uuid_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
-from ganeti.cmdlib.backup import transfer
-from ganeti.cmdlib.instance import migration, sync
-from ganeti.cmdlib.instance import mirror as mirror_work
+from ganeti.cmdlib.ops.disks import mirror as mirror_work
+from ganeti.cmdlib.ops.disks import sync
+from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 
@@ -50,10 +51,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.install(monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     for name in ("POLL_MIN_S", "POLL_MAX_S"):
-        monkeypatch.setattr(transfer, name, 0.0)
+        monkeypatch.setattr(disk_copy, name, 0.0)
     for name in ("POLL_S", "POLL_MAX_S"):
         monkeypatch.setattr(sync, name, 0.0)
-    for module in (mirror_work, migration):
+    for module in (mirror_work, procedure):
         monkeypatch.setattr(module, "POLL_S", 0.0)
 
 

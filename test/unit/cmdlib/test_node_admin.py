@@ -7,7 +7,7 @@ import pytest
 from fakes.config import cluster_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.node import oob
+from ganeti.cmdlib.node import oob_command
 from ganeti.constants.disk import LDS_FAULTY, LDS_OKAY
 from ganeti.objects import BlockDevStatus, Disk
 from ganeti.opcodes.misc import OpOobCommand, OpRestrictedCommand
@@ -64,7 +64,7 @@ def test_power_status_is_compared():
 
 def test_switching_off_and_on(monkeypatch):
     naps = []
-    monkeypatch.setattr(oob, "_sleep", naps.append)
+    monkeypatch.setattr(oob_command, "_sleep", naps.append)
     master = oob_master(n2=OFFLINE, n3=OFFLINE)
     master.rpc.answers["run_oob"] = ""
     master.run(OpOobCommand(command="power-off"))
@@ -135,7 +135,7 @@ def test_a_helper_that_fails_or_talks_nonsense():
 )
 def test_answers_that_are_none(command, text):
     with pytest.raises(errors.ParseError):
-        oob.parse_answer(command, text)
+        oob_command.parse_answer(command, text)
 
 
 # -- restricted commands, powercycle ---------------------------------------------

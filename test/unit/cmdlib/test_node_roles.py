@@ -9,7 +9,7 @@ import pytest
 from fakes.config import cluster_of, instance_of, node_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.node.roles import TRANSITIONS, Role, Wish, role_of, transition, wanted_role
+from ganeti.cmdlib.ops.node.roles import TRANSITIONS, Role, Wish, role_of, transition, wanted_role
 from ganeti.opcodes.node import OpNodeSetParams
 
 FLAGS = {

@@ -6,8 +6,8 @@ import pytest
 
 from fakes.config import cluster_of, instance_of, uuid_of
 from fakes.master import Master
-from ganeti import errors, ht, mcpu
-from ganeti.cmdlib import base, hooks
+from ganeti import errors, ht
+from ganeti.cmdlib import base, hooks, processor
 from ganeti.cmdlib.base import LogicalUnit, LuContext, ResultWithJobs
 from ganeti.locking import ALL, Level, Owner
 from ganeti.objects import updated
@@ -404,8 +404,8 @@ def test_the_environment_is_the_published_one(master, probe):
 
 
 def test_mcpu_repeats_what_the_queue_needs():
-    assert mcpu.OpCallbacks is base.OpCallbacks
-    assert mcpu.MasterContext is base.MasterContext
+    assert processor.OpCallbacks is base.OpCallbacks
+    assert processor.MasterContext is base.MasterContext
 
 
 def test_nodes_without_hooks_are_asked_once_and_run_nothing(master, probe):

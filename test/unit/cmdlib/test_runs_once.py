@@ -19,8 +19,9 @@ from fakes.breaking import WEB, create, empty
 from fakes.config import uuid_of
 from fakes.node_wing import Cluster
 from ganeti import errors
-from ganeti.cmdlib.instance import migration, sync
-from ganeti.cmdlib.instance import mirror as mirror_work
+from ganeti.cmdlib.ops.disks import mirror as mirror_work
+from ganeti.cmdlib.ops.disks import sync
+from ganeti.cmdlib.ops.migration import procedure
 from ganeti.opcodes import instance as ops
 from ganeti.utils import paths
 
@@ -29,7 +30,7 @@ from ganeti.utils import paths
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror.install(monkeypatch)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    for module in (mirror_work, migration, sync):
+    for module in (mirror_work, procedure, sync):
         monkeypatch.setattr(module, "POLL_S", 0.0)
 
 

@@ -13,8 +13,8 @@ from fakes.config import uuid_of
 from fakes.disks import NODE1, NODE2, cluster_with, drbd_of, plain_of
 from fakes.master import FakeJob, Master
 from ganeti import errors
-from ganeti.cmdlib.group import self_repair
-from ganeti.cmdlib.group.self_repair import Decision, decide
+from ganeti.cmdlib.ops.disks import self_repair
+from ganeti.cmdlib.ops.disks.self_repair import Decision, decide
 from ganeti.opcodes.group import OpGroupVerifyDisks
 from ganeti.utils import paths
 

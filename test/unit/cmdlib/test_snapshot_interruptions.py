@@ -27,7 +27,7 @@ from fakes.breaking import (
 )
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors
-from ganeti.cmdlib.instance import sync
+from ganeti.cmdlib.ops.disks import sync
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 

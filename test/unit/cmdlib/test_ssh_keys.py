@@ -148,7 +148,7 @@ def test_roles_decide(master, lab):
 def test_a_silent_node_keeps_its_place_and_is_told_later(master, lab, monkeypatch):
     """What this node's files say of it is used meanwhile."""
     monkeypatch.setattr(
-        "ganeti.cmdlib.ssh_keys._content",
+        "ganeti.cmdlib.ops.cluster.ssh_keys._content",
         lambda path: (
             f"{uuid_of('node2')} rsa-9 root@{NODE2}\n"
             if path.endswith("pub_keys")

@@ -11,7 +11,7 @@ import pytest
 from fakes.config import disk_of, instance_of
 from fakes.master import FakeJob
 from ganeti import errors
-from ganeti.cmdlib.instance import sync
+from ganeti.cmdlib.ops.disks import sync
 from ganeti.objects import BlockDevStatus, Disk, Instance
 
 

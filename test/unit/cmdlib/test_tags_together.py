@@ -9,7 +9,7 @@ import pytest
 from fakes.config import cluster_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.tags import objects
+from ganeti.cmdlib.ops.tags import objects
 from ganeti.constants import tags as tags_c
 from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
 

@@ -11,7 +11,8 @@ import pytest
 from fakes.config import cluster_of
 from fakes.master import FakeJob, Master
 from ganeti import errors
-from ganeti.cmdlib.test import delay, jqueue, rendezvous
+from ganeti.cmdlib.ops.test import rendezvous
+from ganeti.cmdlib.test import delay, jqueue
 from ganeti.constants.job import LOG_DELAY_TEST, LOG_JQUEUE_TEST
 from ganeti.opcodes.test import OpTestDelay, OpTestJqueue, OpTestOsParams
 from ganeti.utils import net, paths

@@ -10,9 +10,9 @@ import pytest
 from fakes.config import cluster_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.cmdlib.cluster import verify_queue
+from ganeti.cmdlib.ops.verify import queue
+from ganeti.jobstore import inventory
 from ganeti.opcodes.cluster import OpClusterRedistConf, OpClusterVerifyGroup
-from ganeti.wire import queue_inventory
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 
@@ -40,7 +40,7 @@ class Copies:
         path.write_text(text)
 
     def answer(self, node: str, args: dict[str, Any]) -> dict[str, Any]:
-        found = queue_inventory.take(str(self.top / node), args["parts"]).to_wire()
+        found = inventory.take(str(self.top / node), args["parts"]).to_wire()
         if node == NODE3:
             self.looks += 1
             if self.looks in self.after_look:
@@ -57,7 +57,7 @@ def copies(tmp_path: Path) -> Copies:
 def master(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> Master:
     made = Master(cluster_of(3))
     made.rpc.answers["jobqueue_inventory"] = copies.answer
-    monkeypatch.setattr(verify_queue.compare_copies, "__defaults__", (lambda _seconds: None,))
+    monkeypatch.setattr(queue.compare_copies, "__defaults__", (lambda _seconds: None,))
     return made
 
 

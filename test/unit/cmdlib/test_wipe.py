@@ -10,8 +10,8 @@ from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, LuContext
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import wipe
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks import wipe
 from ganeti.objects import Disk
 from ganeti.opcodes.cluster import OpClusterQuery
 

@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from ganeti import errors
+from ganeti.jobstore import inventory as queue_inventory
+from ganeti.jobstore.copy import QueueCopy
+from ganeti.jobstore.inventory import Inventory
+from ganeti.jobstore.store import QueueStore, archive_file
 from ganeti.jqueue import job as jobs
 from ganeti.jqueue.callbacks import Callbacks
 from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.opcodes.base import OpCode
 from ganeti.opcodes.test import OpTestDelay
-from ganeti.wire import queue_inventory
-from ganeti.wire.queue_copy import QueueCopy
-from ganeti.wire.queue_inventory import Inventory
-from ganeti.wire.queue_store import QueueStore, archive_file
 
 CANDIDATE = "candidate"
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.jobstore import inventory
 from ganeti.jqueue import replicate
-from ganeti.wire import queue_inventory
 
 from . import load
 from .load import op_of
@@ -49,7 +49,7 @@ def away() -> Away:
 
 def equal(directory: Path) -> bool:
     try:
-        return queue_inventory.take(str(directory / "queue")) == queue_inventory.take(
+        return inventory.take(str(directory / "queue")) == inventory.take(
             str(directory / load.CANDIDATE)
         )
     except OSError:
@@ -198,15 +198,15 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
     run.stop()
     shutil.rmtree(tmp_path / load.CANDIDATE)
     (tmp_path / load.CANDIDATE).mkdir()
-    real = queue_inventory.take
+    real = inventory.take
     wrong = [True]
 
-    def take(directory: str, parts: object = ()) -> queue_inventory.Inventory:
+    def take(directory: str, parts: object = ()) -> inventory.Inventory:
         if wrong[0] and directory.endswith("/queue"):
             raise OSError(5, "Input/output error")
         return real(directory, parts)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(queue_inventory, "take", take)
+    monkeypatch.setattr(inventory, "take", take)
     run = started(tmp_path, away)
     replicator = run.queue.engine.replicator
     assert replicator is not None

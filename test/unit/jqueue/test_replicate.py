@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from ganeti.jobstore.inventory import Inventory
 from ganeti.jqueue import catch_up, replicate
-from ganeti.wire.queue_inventory import Inventory
 
 
 class _Clock:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ganeti import errors
+from ganeti.luxi import protocol
 from ganeti.metad.control import Control
 from ganeti.metad.guests import Guests
-from ganeti.wire import luxi
 
 DESCRIPTION = {
     "name": "web1",
@@ -23,8 +23,8 @@ def control():
 
 
 def call(control, method, *args):
-    message = luxi.encode_request(method, list(args)).removesuffix(luxi.ETX)
-    return luxi.parse_answer(control.answer(message).removesuffix(luxi.ETX))
+    message = protocol.encode_request(method, list(args)).removesuffix(protocol.ETX)
+    return protocol.parse_answer(control.answer(message).removesuffix(protocol.ETX))
 
 
 def test_echo(control):
@@ -66,5 +66,5 @@ def test_what_is_refused(control, method, args, fragment):
 @pytest.mark.parametrize("message", [b"", b"{", b"[]", b'{"method": "Echo"}', None])
 def test_what_is_no_request(control, message):
     with pytest.raises(errors.RequestError):
-        luxi.parse_answer(control.answer(message).removesuffix(luxi.ETX))
+        protocol.parse_answer(control.answer(message).removesuffix(protocol.ETX))
     assert call(control, "Echo", "still here") == "still here"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from ganeti import errors
+from ganeti.luxi import protocol as wire
 from ganeti.rapi.master import Master
 from ganeti.utils import net, paths
-from ganeti.wire import luxi as wire
 
 
 class Peer:

@@ -17,20 +17,22 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.backup import handshake, transfer, zeroing
-from ganeti.cmdlib.backup.remove import nodes_with_export
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import helper, run, snapshots
-from ganeti.cmdlib.instance.remove import remove_instance
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.guest import helper, power
+from ganeti.cmdlib.ops.guest.removal import remove_instance
+from ganeti.cmdlib.ops.transfer import disk_copy, handshake
+from ganeti.cmdlib.ops.transfer import zero_free_space as zeroing
+from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
 from ganeti.constants import disk as disk_c
 from ganeti.constants.instance import EXPORT_LOCAL, EXPORT_REMOTE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.objects.transfer import ImportExportOptions
-from ganeti.opcodes.backup import OpBackupExport, OpBackupPrepare
-from ganeti.utils import paths, signed
+from ganeti.opcodes.backup import OpBackupExport
+from ganeti.utils import paths
 from ganeti.wire.calls import BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 
@@ -60,37 +62,6 @@ class ExportPlan:
     target: Node | None
     remote: RemoteTarget | None
     zeroing: helper.Work | None = None
-
-
-@executes(OpBackupPrepare)
-class LUBackupPrepare(LogicalUnit):
-    """Prepare an export to another cluster: make a key on the node, and sign what is told."""
-
-    op: OpBackupPrepare
-
-    def expand_names(self) -> None:
-        self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)
-
-    def check_prereq(self) -> Node:
-        assert self.instance is not None
-        prereq.require_not_forthcoming(self.instance, "export")
-        node = self.config.node(self.instance.primary_node)
-        prereq.require_online(node)
-        return node
-
-    def exec(self, plan: Node) -> dict[str, Any] | None:
-        if self.op.mode != EXPORT_REMOTE:
-            return None
-        secret = handshake.domain_secret()
-        name, certificate = self.rpc.call(
-            calls.X509_CERT_CREATE, plan.uuid, validity_s=handshake.CERT_VALIDITY_S
-        ).payload()
-
-        return {
-            "handshake": handshake.greeting(secret),
-            "x509_key_name": handshake.signed_key(secret, name),
-            "x509_ca": signed.sign_certificate(secret, certificate, signed.new_salt()),
-        }
 
 
 @executes(OpBackupExport)
@@ -127,7 +98,7 @@ class LUBackupExport(LogicalUnit):
                 "failures of the removal can only be ignored when the instance is to be removed",
                 errors.ECODE_INVAL,
             )
-        transfer.require_compression(self, op.compress)
+        disk_copy.require_compression(self, op.compress)
 
     def declare_locks(self, level: Level) -> None:
         assert self.instance is not None
@@ -235,7 +206,7 @@ class LUBackupExport(LogicalUnit):
         stopped = plan.running and self.op.shutdown
         if stopped:
             self.feedback(f"Shutting down instance {instance.name}")
-            run.stop(self, instance, self.op.shutdown_timeout)
+            power.stop(self, instance, self.op.shutdown_timeout)
         elif plan.running:
             self.warn(
                 f"instance {instance.name} goes on running: what it writes meanwhile may be"
@@ -273,7 +244,7 @@ class LUBackupExport(LogicalUnit):
         """Start it again; that it does not start must not hide how the export went."""
         self.feedback(f"Starting instance {instance.name}")
         try:
-            run.start(self, self.config.instance(instance.uuid))
+            power.start(self, self.config.instance(instance.uuid))
         except errors.OpExecError as err:
             self.warn(str(err), hint=f"Start it with 'gnt-instance startup {instance.name}'.")
             return False
@@ -353,11 +324,11 @@ class LUBackupExport(LogicalUnit):
         self._best_effort("", calls.EXPORT_REMOVE, target.uuid, export=unfinished)
         complete = False
         try:
-            arrived = transfer.copy_disks(
+            arrived = disk_copy.copy_disks(
                 self,
                 instance,
                 [
-                    transfer.pair(
+                    disk_copy.pair(
                         self,
                         instance,
                         index,
@@ -403,12 +374,12 @@ class LUBackupExport(LogicalUnit):
                 ca_pem=remote.ca_pem,
                 compress=self.op.compress,
                 magic=magic,
-                ipv6=transfer.uses_ipv6(self),
-                connect_timeout=transfer.REMOTE_CONNECT_S,
+                ipv6=disk_copy.uses_ipv6(self),
+                connect_timeout=disk_copy.REMOTE_CONNECT_S,
             )
             ends.append(
-                transfer.End(
-                    transfer.EXPORT,
+                disk_copy.End(
+                    disk_copy.EXPORT,
                     plan.source,
                     instance,
                     f"disk/{index}",
@@ -418,7 +389,7 @@ class LUBackupExport(LogicalUnit):
                     port=port,
                 )
             )
-        transfer.run(self, ends)
+        disk_copy.run(self, ends)
         return [end.ok for end in ends]
 
     def _remove_older(self, name: str, target: Node) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import ClusterHooks
+from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.opcodes.cluster import OpClusterPostInit
 
 

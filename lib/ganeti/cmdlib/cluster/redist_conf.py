@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.cluster.files import distribute_files
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.cluster.common_files import distribute_files
 from ganeti.locking import ALL, Level
 from ganeti.opcodes.cluster import OpClusterRedistConf
 

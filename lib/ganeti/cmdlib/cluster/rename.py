@@ -8,8 +8,8 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.cluster.address import move_address
 from ganeti.cmdlib.hooks import ClusterHooks
+from ganeti.cmdlib.ops.cluster.master_address import move_address
 from ganeti.constants import net as net_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import updated

@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.cluster.files import read_details, shape
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.cluster.common_files import read_details, shape
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.locking import ALL, Level
 from ganeti.objects import Node, updated

@@ -1,8 +1,9 @@
 """Changing the parameters of the cluster.
 
-What the cluster will be is worked out by :mod:`ganeti.cmdlib.cluster.params`; here the nodes are
-asked whether they can do it, the change is committed, and what lives outside of the configuration
-follows: the address of the master, the number of master candidates, the limits of the queue.
+What the cluster will be is worked out by :mod:`ganeti.cmdlib.ops.params.cluster`; here the nodes
+are asked whether they can do it, the change is committed, and what lives outside of the
+configuration follows: the address of the master, the number of master candidates, the limits of the
+queue.
 
 With *force*, what a node has to say against the change is a warning.
 """
@@ -14,15 +15,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import prereq, ssh_keys
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes, why
-from ganeti.cmdlib.cluster import params
-from ganeti.cmdlib.cluster.address import move_address
-from ganeti.cmdlib.cluster.communication import communication_jobs, require_alike
-from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.cmdlib.hooks import ClusterHooks
-from ganeti.cmdlib.instance import policy
-from ganeti.cmdlib.node import candidates
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.cluster.common_files import distribute_files
+from ganeti.cmdlib.ops.cluster.communication_network import communication_jobs, require_alike
+from ganeti.cmdlib.ops.cluster.master_address import move_address
+from ganeti.cmdlib.ops.node import candidates
+from ganeti.cmdlib.ops.params import cluster as params
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants import disk as disk_c
 from ganeti.constants import hv
 from ganeti.constants import node_verify as nv

@@ -8,7 +8,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.cluster.findings import Findings
+from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.objects import ConfigData, fill, hvparams
 from ganeti.opcodes.cluster import OpClusterVerifyConfig

@@ -2,7 +2,8 @@
 
 The unit asks once (:class:`Gathered`), then a function per subject looks at the answers and
 reports to
-:class:`~ganeti.cmdlib.cluster.findings.Findings`. An offline node is not asked and not complained
+:class:`~ganeti.cmdlib.ops.verify.findings.Findings`. An offline node is not asked and not
+complained
     about, except for the instances which should run there.
 """
 
@@ -11,19 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ganeti.cmdlib import locks, prereq, ssh_keys
+from ganeti.cmdlib import locks, prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.cluster import (
-    verify_files,
-    verify_layout,
-    verify_programs,
-    verify_queue,
-    verify_storage,
-    verify_systems,
-)
-from ganeti.cmdlib.cluster.findings import Findings
 from ganeti.cmdlib.hooks import FAILED, ClusterHooks, HookResults
-from ganeti.cmdlib.instance import policy
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.verify import files, layout, os_definitions, programs, queue
+from ganeti.cmdlib.ops.verify import storage as verify_storage
+from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants import node_verify as nv
 from ganeti.constants.cluster import RELEASE_VERSION
 from ganeti.constants.disk import FILE, MIRRORED, SHARED_FILE
@@ -143,9 +139,9 @@ class LUClusterVerifyGroup(LogicalUnit):
         findings.section(f"Asking {len(online)} node(s)")
         gathered = self._gather(plan, online)
         findings.section("Comparing files")
-        verify_files.FileCheck(self, findings, online, gathered.verify).run()
+        files.FileCheck(self, findings, online, gathered.verify).run()
         findings.section("Comparing the copies of the job queue")
-        verify_queue.compare_copies(
+        queue.compare_copies(
             self, findings, [node for node in online if node.uuid in gathered.verify]
         )
         findings.section("Checking nodes")
@@ -153,16 +149,16 @@ class LUClusterVerifyGroup(LogicalUnit):
             findings.report("ENODESSH", "", problem)
         for node in online:
             self._node(findings, node, gathered)
-        verify_layout.exclusion_tags(self, findings, plan.nodes)
+        layout.exclusion_tags(self, findings, plan.nodes)
         storage = verify_storage.StorageCheck(self, findings, online, gathered.verify)
         storage.nodes()
         storage.versions()
         storage.physical_sizes(plan.group)
-        verify_systems.compare(findings, online, gathered.verify)
+        os_definitions.compare(findings, online, gathered.verify)
         findings.section("Checking instances")
         for instance in plan.instances:
             self._instance(findings, instance, gathered)
-        verify_layout.instances(self, findings, plan.instances)
+        layout.instances(self, findings, plan.instances)
         storage.disks(plan.instances)
         findings.section("Looking for unknown volumes")
         storage.volumes()
@@ -182,7 +178,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         cluster = self.config.cluster()
         checks: dict[str, Any] = {
             nv.CLIENT_CERT: None,
-            nv.FILELIST: verify_files.listed(self),
+            nv.FILELIST: files.listed(self),
             nv.HYPERVISOR: list(cluster.enabled_hypervisors),
             nv.NODENETTEST: [[node.name, node.primary_ip, node.secondary_ip] for node in nodes],
             nv.NODESETUP: None,
@@ -198,7 +194,7 @@ class LUClusterVerifyGroup(LogicalUnit):
                 checks[nv.SSH_CLUTTER] = [node.name for node in self.config.nodes()]
         exclusive = bool(cluster.fill_nd_group(plan.group)["exclusive_storage"])
         checks.update(verify_storage.node_checks(cluster, exclusive))
-        checks.update(verify_programs.node_checks(self))
+        checks.update(programs.node_checks(self))
         bridges = self._bridges()
         if bridges:
             checks[nv.BRIDGES] = bridges
@@ -327,7 +323,7 @@ class LUClusterVerifyGroup(LogicalUnit):
         missing = answer.get(nv.BRIDGES) or []
         text = f"does not have the bridges {', '.join(missing)}"
         findings.check(bool(missing), "ENODENET", node.name, text)
-        verify_programs.node(self, findings, node, answer)
+        programs.node(self, findings, node, answer)
         self._client_certificate(findings, node, answer.get(nv.CLIENT_CERT))
 
     @staticmethod

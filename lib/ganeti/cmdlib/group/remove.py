@@ -1,13 +1,13 @@
-"""Removing and renaming a node group."""
+"""Removing a node group."""
 
 from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.group.add import GroupHooks, require_new_name
+from ganeti.cmdlib.ops.group.hooks import GroupHooks
 from ganeti.locking import Level
-from ganeti.objects import NodeGroup, updated
-from ganeti.opcodes.group import OpGroupRemove, OpGroupRename
+from ganeti.objects import NodeGroup
+from ganeti.opcodes.group import OpGroupRemove
 
 
 @executes(OpGroupRemove)
@@ -46,31 +46,3 @@ class LUGroupRemove(LogicalUnit):
 
     def exec(self, plan: NodeGroup) -> None:
         self.config.remove_group(plan.uuid)
-
-
-@executes(OpGroupRename)
-class LUGroupRename(LogicalUnit):
-    """Give a group another name."""
-
-    op: OpGroupRename
-    HOOKS = GroupHooks("group-rename")
-
-    def expand_names(self) -> None:
-        self.group = self.config.expand_group(self.op.group_name)
-        self.need(Level.NODEGROUP, [self.group.uuid])
-
-    def hook_env(self, plan: NodeGroup) -> dict[str, object]:
-        return {"OLD_NAME": self.group.name, "NEW_NAME": self.op.new_name}
-
-    def hook_nodes(self, plan: NodeGroup) -> tuple[list[str], list[str]]:
-        nodes = [node.uuid for node in self.config.group_nodes(self.group.uuid)]
-        everybody = [self.config.master_node().uuid, *nodes]
-        return everybody, everybody
-
-    def check_prereq(self) -> NodeGroup:
-        require_new_name(self.config, self.op.new_name, "node group")
-        return self.config.group(self.group.uuid)
-
-    def exec(self, plan: NodeGroup) -> str:
-        self.config.update_group(updated(plan, name=self.op.new_name))
-        return self.op.new_name

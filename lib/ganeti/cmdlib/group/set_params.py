@@ -7,10 +7,10 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.group import params
-from ganeti.cmdlib.group.add import GroupHooks
-from ganeti.cmdlib.instance import policy
 from ganeti.cmdlib.locks import instances_of_group, require_still_same
+from ganeti.cmdlib.ops.group.hooks import GroupHooks
+from ganeti.cmdlib.ops.params import group as params
+from ganeti.cmdlib.ops.policy import instance
 from ganeti.locking import Level
 from ganeti.objects import NodeGroup, fill, updated
 from ganeti.opcodes.group import OpGroupSetParams
@@ -98,7 +98,7 @@ class LUGroupSetParams(LogicalUnit):
         found = []
         for uuid in self.guessed:
             filled = self.config.filled(self.config.instance(uuid))
-            if policy.of_instance(after, filled) and not policy.of_instance(before, filled):
+            if instance.of_instance(after, filled) and not instance.of_instance(before, filled):
                 found.append(filled.name)
         return sorted(found, key=natural_key)
 

@@ -3,7 +3,7 @@
 Only instances whose disks the cluster keeps in use are looked at. What is found is told, not
 repaired: the caller activates the disks of the instances named, which is what the watcher does
 every few minutes. Only groups which want it repair their volume groups on this occasion, see
-:mod:`ganeti.cmdlib.group.self_repair`.
+:mod:`ganeti.cmdlib.ops.disks.self_repair`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from ganeti.cmdlib import locks
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.group import self_repair
+from ganeti.cmdlib.ops.disks import self_repair
 from ganeti.constants import disk as disk_c
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance

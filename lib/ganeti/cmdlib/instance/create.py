@@ -6,11 +6,11 @@ the OS is installed, then it is started. When a step before the start fails, eve
 back; what cannot be is named in the error. A failing start leaves the complete instance in the
 cluster.
 
-An instance may only be reserved, and be made later; :mod:`~ganeti.cmdlib.instance.forthcoming`
+An instance may only be reserved, and be made later; :mod:`~ganeti.cmdlib.ops.install.forthcoming`
 has what is different then.
 
 Which nodes it gets, and what is locked until that is known, is in
-:mod:`~ganeti.cmdlib.instance.create_place`.
+:mod:`~ganeti.cmdlib.ops.placement.new_instance`.
 """
 
 from __future__ import annotations
@@ -20,26 +20,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors, ht
-from ganeti.cmdlib import placement, prereq
-from ganeti.cmdlib.backup import imports
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, instance_env
-from ganeti.cmdlib.instance import (
-    adopt,
-    communication,
-    forthcoming,
-    new_disks,
-    nics,
-    os_install,
-    os_params,
-    params,
-    policy,
-    run,
-    steps,
-    sync,
-)
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance.create_place import PlacedUnit
+from ganeti.cmdlib.ops.disks import adopt, specs, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import dry_run_steps, power
+from ganeti.cmdlib.ops.install import forthcoming, operating_system
+from ganeti.cmdlib.ops.nics import communication
+from ganeti.cmdlib.ops.nics import specs as nics
+from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.params import os
+from ganeti.cmdlib.ops.placement import allocator
+from ganeti.cmdlib.ops.placement.new_instance import PlacedUnit
+from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.transfer import import_source
+from ganeti.cmdlib.prereq import PING_TIMEOUT_S
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import FILE_BASED
 from ganeti.constants.hv import REQUIRING_PORT
@@ -48,8 +44,6 @@ from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node, fill
 from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.utils import clock, net
-
-PING_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +62,7 @@ class CreatePlan:
     beparams: dict[str, Any]
     beparams_filled: dict[str, Any]
     os_parameters: dict[str, list[str]]
-    os_helper: os_install.Helper | None
+    os_helper: operating_system.Helper | None
 
     @property
     def nodes(self) -> list[Node]:
@@ -89,7 +83,7 @@ class LUInstanceCreate(PlacedUnit):
         anew = not self.op.disks and not self.op.file_storage_dir and not self.op.file_driver
         self.reserved = forthcoming.prepare(self, self.op)
         self.keeps_disks = anew and self.reserved is not None
-        self.imported = imports.prepare(self, self.op)
+        self.imported = import_source.prepare(self, self.op)
         self._check_arguments()
         self.name, self.ip = self._check_name()
         cluster = self.config.cluster()
@@ -100,11 +94,11 @@ class LUInstanceCreate(PlacedUnit):
                 f" {', '.join(cluster.enabled_hypervisors)}",
                 errors.ECODE_STATE,
             )
-        self.template = new_disks.choose_template(self, self.op.disk_template, self.op.disks)
+        self.template = specs.choose_template(self, self.op.disk_template, self.op.disks)
         self.group = None
         if self.op.group_name is not None:
             self.group = self.config.expand_group(self.op.group_name)
-        self.allocator = placement.choose_allocator(
+        self.allocator = allocator.choose_allocator(
             self,
             self.op.iallocator,
             what=f"instance {self.name}",
@@ -137,7 +131,7 @@ class LUInstanceCreate(PlacedUnit):
 
     def _check_arguments(self) -> None:
         op = self.op
-        os_install.timeouts(op.helper_startup_timeout, op.helper_shutdown_timeout)
+        operating_system.timeouts(op.helper_startup_timeout, op.helper_shutdown_timeout)
         if op.no_install and op.start:
             self.info("the OS is not installed, so the instance will not be started")
             op.start = False
@@ -220,13 +214,11 @@ class LUInstanceCreate(PlacedUnit):
         params.require_hv_syntax(self.hypervisor, hvparams_filled)
         os_name = op.os_type or ""
         given_osparams = (op.osparams, op.osparams_private or {}, op.osparams_secret or {})
-        osparams_all = os_params.for_installation(cluster, os_name, *given_osparams)
-        wishes = new_disks.plan_disks(self, self.template, op.disks)
+        osparams_all = os.for_installation(cluster, os_name, *given_osparams)
+        wishes = specs.plan_disks(self, self.template, op.disks)
         directory = None
         if self.template in disk_work.IN_OWN_DIRECTORY:
-            directory = new_disks.file_directory(
-                self, self.template, op.file_storage_dir, self.name
-            )
+            directory = specs.file_directory(self, self.template, op.file_storage_dir, self.name)
         elif op.file_storage_dir or (op.file_driver and self.template not in FILE_BASED):
             raise errors.OpPrereqError(
                 f"disk template {self.template} takes neither file driver nor directory",
@@ -271,7 +263,7 @@ class LUInstanceCreate(PlacedUnit):
             if op.mode == CREATE:
                 prereq.require_allowed_os(self, op.os_type)
             if op.mode == CREATE and not op.forthcoming:
-                helper = os_install.require(
+                helper = operating_system.require(
                     self,
                     node,
                     self.name,
@@ -314,7 +306,7 @@ class LUInstanceCreate(PlacedUnit):
             hvparams_filled=hvparams_filled,
             beparams=beparams,
             beparams_filled=beparams_filled,
-            os_parameters=os_install.visible_parameters(self, os_name, *given_osparams),
+            os_parameters=operating_system.visible_parameters(self, os_name, *given_osparams),
             os_helper=helper,
         )
 
@@ -324,7 +316,7 @@ class LUInstanceCreate(PlacedUnit):
     # -- act -------------------------------------------------------------------
 
     def steps(self, plan: CreatePlan) -> list[str]:
-        return steps.create(self, plan)
+        return dry_run_steps.create(self, plan)
 
     def exec(self, plan: CreatePlan) -> list[str]:
         if self.op.forthcoming:
@@ -469,7 +461,7 @@ class LUInstanceCreate(PlacedUnit):
             and forthcoming.same_place(self, self.reserved, plan.disk_template, nodes)
         ):
             return forthcoming.real(self.config.instance_disks(self.reserved))
-        return new_disks.make_disks(
+        return specs.make_disks(
             self,
             plan.disk_template,
             plan.disk_wishes,
@@ -504,7 +496,7 @@ class LUInstanceCreate(PlacedUnit):
 
     def _run_create_script(self, plan: CreatePlan, instance: Instance) -> None:
         self.feedback("* running the OS's create script")
-        os_install.install(
+        operating_system.install(
             self,
             instance,
             plan.os_parameters,
@@ -517,7 +509,7 @@ class LUInstanceCreate(PlacedUnit):
         self.feedback("* starting the instance")
         self.config.mark_instance(instance.uuid, prereq.ADMIN_UP)
         try:
-            run.start(self, self.config.instance(instance.uuid))
+            power.start(self, self.config.instance(instance.uuid))
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err}. Instance {instance.name} is complete and marked to run: start it again"

@@ -6,10 +6,11 @@ from typing import Any
 
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import failover_any, migration, steps
-from ganeti.cmdlib.instance.failover_any import AnywherePlan
-from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
-from ganeti.cmdlib.instance.moving import MovingUnit
+from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.migration import failover_to_any, procedure
+from ganeti.cmdlib.ops.migration.failover_to_any import AnywherePlan
+from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.migration.unit import MovingUnit
 from ganeti.opcodes.instance import OpInstanceFailover
 
 
@@ -46,11 +47,11 @@ class LUInstanceFailover(MovingUnit):
         if self.op.cleanup:
             return self.plan_cleanup()
         target = self.chosen_target()
-        if failover_any.applies(self, self.instance, target):
-            return failover_any.plan(
+        if failover_to_any.applies(self, self.instance, target):
+            return failover_to_any.plan(
                 self, self.instance, target, ignore_policy=self.op.ignore_ipolicy
             )
-        return migration.plan_move(
+        return procedure.plan_move(
             self,
             self.instance,
             target,
@@ -59,21 +60,21 @@ class LUInstanceFailover(MovingUnit):
         )
 
     def steps(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
-        return steps.move(self, plan)
+        return dry_run_steps.move(self, plan)
 
     def exec(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> None:
         if isinstance(plan, CleanupPlan):
-            migration.clean_up(self, plan)
+            procedure.clean_up(self, plan)
             return
         if isinstance(plan, AnywherePlan):
-            failover_any.carry_out(
+            failover_to_any.carry_out(
                 self,
                 plan,
                 shutdown_timeout_s=self.op.shutdown_timeout,
                 ignore_consistency=self.op.ignore_consistency,
             )
             return
-        migration.move_stopped(
+        procedure.move_stopped(
             self,
             plan,
             shutdown_timeout_s=self.op.shutdown_timeout,

@@ -15,8 +15,11 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import policy, snapshots, space, steps, sync, wipe
+from ganeti.cmdlib.ops.disks import capacity, snapshots, sync, wipe
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks.specs import resized
+from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import DRBD8, GROWABLE, LVM_BASED
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -39,14 +42,6 @@ class GrowPlan:
     def delta_mib(self) -> int:
         """What is added to the recorded size."""
         return self.size_mib - self.disk.size
-
-
-def resized(disk: Disk, size_mib: int) -> Disk:
-    """A disk of another size, with its data volume if it is mirrored."""
-    children = disk.children
-    if disk.dev_type == DRBD8 and children:
-        children = (dataclasses.replace(children[0], size=size_mib), *children[1:])
-    return dataclasses.replace(disk, size=size_mib, children=children)
 
 
 @executes(OpInstanceGrowDisk)
@@ -91,9 +86,9 @@ class LUInstanceGrowDisk(LogicalUnit):
             )
         plan = GrowPlan(instance, disk, self._wanted_mib(instance, disk))
         self._check_policy(plan)
-        grown = space.volumes_mib([resized(disk, plan.size_mib)])
-        before = space.volumes_mib([disk])
-        space.require_free_space(
+        grown = capacity.volumes_mib([resized(disk, plan.size_mib)])
+        before = capacity.volumes_mib([disk])
+        capacity.require_free_space(
             self,
             disk_work.disk_nodes(disk, instance.primary_node),
             {
@@ -134,7 +129,7 @@ class LUInstanceGrowDisk(LogicalUnit):
         policy.refuse(self, plan.instance.name, node, new, ignore=self.op.ignore_ipolicy)
 
     def steps(self, plan: GrowPlan) -> list[str]:
-        return steps.grow(self, plan)
+        return dry_run_steps.grow(self, plan)
 
     def exec(self, plan: GrowPlan) -> None:
         instance, disk = plan.instance, plan.disk

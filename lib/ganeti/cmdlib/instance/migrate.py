@@ -7,9 +7,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import migration, steps
-from ganeti.cmdlib.instance.migration import CleanupPlan, MovePlan
-from ganeti.cmdlib.instance.moving import MovingUnit
+from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.migration.unit import MovingUnit
 from ganeti.constants.hv import MIGRATION_LIVE
 from ganeti.constants.instance import SHUTDOWN_TIMEOUT_S
 from ganeti.opcodes.instance import OpInstanceMigrate
@@ -57,7 +58,7 @@ class LUInstanceMigrate(MovingUnit):
         assert self.instance is not None
         if self.op.cleanup:
             return self.plan_cleanup()
-        return migration.plan_move(
+        return procedure.plan_move(
             self,
             self.instance,
             self.chosen_target(),
@@ -70,14 +71,14 @@ class LUInstanceMigrate(MovingUnit):
         )
 
     def steps(self, plan: MovePlan | CleanupPlan) -> list[str]:
-        return steps.move(self, plan)
+        return dry_run_steps.move(self, plan)
 
     def exec(self, plan: MovePlan | CleanupPlan) -> None:
         if isinstance(plan, CleanupPlan):
-            migration.clean_up(self, plan)
+            procedure.clean_up(self, plan)
         elif plan.failover:
-            migration.move_stopped(
+            procedure.move_stopped(
                 self, plan, shutdown_timeout_s=SHUTDOWN_TIMEOUT_S, ignore_consistency=False
             )
         else:
-            migration.move_running(self, plan)
+            procedure.move_running(self, plan)

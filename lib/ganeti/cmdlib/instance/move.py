@@ -3,7 +3,7 @@
 The new disks are made on the target under their present names and filled while the old ones stay as
 they are. One change of the configuration then says that the instance is on the target, and only
 after it the old disks are destroyed. What is not, or not any more, a disk of the instance carries
-the mark of :mod:`~ganeti.cmdlib.instance.convert_disks`: when the master dies, the next move, or
+the mark of :mod:`~ganeti.cmdlib.ops.disks.convert`: when the master dies, the next move, or
 the removal of the instance, destroys it.
 """
 
@@ -15,11 +15,13 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.backup import transfer
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import convert_disks, policy, run, snapshots, space
-from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.ops.disks import capacity, convert, snapshots
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import power
+from ganeti.cmdlib.ops.policy import instance as policy
+from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import COPYABLE
 from ganeti.locking import Level
@@ -49,7 +51,7 @@ class LUInstanceMove(LogicalUnit):
     def expand_names(self) -> None:
         op = self.op
         self.target = self.config.expand_node(op.target_node_uuid or op.target_node)
-        transfer.require_compression(self, op.compress)
+        disk_copy.require_compression(self, op.compress)
         self.lock_instance(op.instance_name, op.instance_uuid)
 
     def declare_locks(self, level: Level) -> None:
@@ -98,7 +100,7 @@ class LUInstanceMove(LogicalUnit):
                 instance.hypervisor,
                 filled.hvparams,
             )
-        space.require_free_space(self, [target.uuid], space.volumes_mib(filled.disks_info))
+        capacity.require_free_space(self, [target.uuid], capacity.volumes_mib(filled.disks_info))
         return CopyPlan(instance, source, target, up)
 
     # -- act -------------------------------------------------------------------
@@ -153,26 +155,22 @@ class LUInstanceMove(LogicalUnit):
         """The disks on the target are the instance's now, those on the source are not any more."""
         instance = plan.instance
         with self.config.transaction() as change:
-            for loose in convert_disks.marked(self, instance):
+            for loose in convert.marked(self, instance):
                 change.drop_loose_disk(loose.uuid)
             for disk in disks:
-                change.add_loose_disk(
-                    convert_disks.loose_part(self, instance, disk, plan.source.uuid)
-                )
+                change.add_loose_disk(convert.loose_part(self, instance, disk, plan.source.uuid))
             change.set_instance_primary(instance.uuid, plan.target.uuid)
 
     def _start_again(self, instance: Instance) -> None:
-        run.start(self, self.config.instance(instance.uuid))
+        power.start(self, self.config.instance(instance.uuid))
 
     def _copy(self, plan: CopyPlan, disks: Sequence[Disk], undo: Undo) -> None:
         instance, target = plan.instance, plan.target
-        undo.add(
-            f"disks of {instance.name} on node {target.name}", convert_disks.clear, self, instance
-        )
-        convert_disks.clear(self, instance)
+        undo.add(f"disks of {instance.name} on node {target.name}", convert.clear, self, instance)
+        convert.clear(self, instance)
         with self.config.transaction() as change:
             for disk in disks:
-                change.add_loose_disk(convert_disks.loose_part(self, instance, disk, target.uuid))
+                change.add_loose_disk(convert.loose_part(self, instance, disk, target.uuid))
         disk_work.create_storage_dir(self, instance, disks, target.uuid)
         for index, disk in enumerate(disks):
             self.feedback(f"* making disk {index} on node {target.name}")
@@ -200,7 +198,7 @@ class LUInstanceMove(LogicalUnit):
                 ) from answer.failure
             io = (RAW, (disk, instance))
             pairs.append(
-                transfer.pair(
+                disk_copy.pair(
                     self,
                     instance,
                     index,
@@ -209,7 +207,7 @@ class LUInstanceMove(LogicalUnit):
                     compress=self.op.compress,
                 )
             )
-        arrived = transfer.copy_disks(self, instance, pairs)
+        arrived = disk_copy.copy_disks(self, instance, pairs)
         failed = [str(index) for index, ok in enumerate(arrived) if not ok]
         if failed:
             raise errors.OpExecError(
@@ -224,7 +222,7 @@ class LUInstanceMove(LogicalUnit):
                 self.rpc.call(
                     BLOCKDEV_SHUTDOWN, plan.source.uuid, disk=(disk, plan.instance)
                 ).payload()
-            convert_disks.clear(self, self.config.instance(plan.instance.uuid))
+            convert.clear(self, self.config.instance(plan.instance.uuid))
         except errors.RpcError as err:
             self.warn(
                 f"disks of instance {plan.instance.name} stay on node {plan.source.name}:"
@@ -236,7 +234,7 @@ class LUInstanceMove(LogicalUnit):
         instance = self.config.instance(plan.instance.uuid)
         self.feedback(f"* starting the instance on the target node {plan.target.name}")
         try:
-            run.start(self, instance)
+            power.start(self, instance)
         except errors.OpExecError as err:
             raise errors.OpExecError(
                 f"{err}. Instance {instance.name} is on node {plan.target.name} now, marked to run:"

@@ -10,9 +10,11 @@ import copy
 from typing import Any
 
 from ganeti import allocator, errors, opcodes
-from ganeti.cmdlib import placement
 from ganeti.cmdlib.base import LogicalUnit, ResultWithJobs, executes
-from ganeti.cmdlib.instance import new_disks, nics, params
+from ganeti.cmdlib.ops.disks import specs as disk_specs
+from ganeti.cmdlib.ops.nics import specs as nic_specs
+from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.instance import CREATE
 from ganeti.locking import ALL, Level
 from ganeti.objects import fill
@@ -95,10 +97,10 @@ class LUInstanceMultiAlloc(LogicalUnit):
 
     def _request(self, op: OpInstanceCreate, usable: frozenset[str]) -> allocator.Allocate:
         cluster = self.config.cluster()
-        template = new_disks.choose_template(self, op.disk_template, op.disks)
+        template = disk_specs.choose_template(self, op.disk_template, op.disks)
         beparams = fill.fill_be(cluster, params.checked_beparams(op.beparams))
         group = None if op.group_name is None else self.config.expand_group(op.group_name).uuid
-        planned = nics.plan_nics(self, op.nics, None)
+        planned = nic_specs.plan_nics(self, op.nics, None)
         return allocator.Allocate(
             name=op.instance_name,
             hypervisor=op.hypervisor or cluster.enabled_hypervisors[0],
@@ -107,7 +109,7 @@ class LUInstanceMultiAlloc(LogicalUnit):
             vcpus=beparams["vcpus"],
             spindle_use=beparams["spindle_use"],
             disk_template=template,
-            disks=tuple(new_disks.plan_disks(self, template, op.disks)),
+            disks=tuple(disk_specs.plan_disks(self, template, op.disks)),
             nics=tuple(allocator.allocate_nic(p.nic, p.filled) for p in planned),
             tags=tuple(op.tags),
             group=group,

@@ -9,7 +9,8 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import elsewhere, run, snapshots, steps
+from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.guest import dry_run_steps, location, power
 from ganeti.constants.instance import REBOOT_FULL, REBOOT_HARD, REBOOT_SOFT
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -61,7 +62,7 @@ class LUInstanceReboot(LogicalUnit):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
-        running = prereq.is_running(elsewhere.require_only_on_primary(self, instance))
+        running = prereq.is_running(location.require_only_on_primary(self, instance))
         if not running:
             snapshots.require_whole(self, instance)
         return RebootPlan(
@@ -69,7 +70,7 @@ class LUInstanceReboot(LogicalUnit):
         )
 
     def steps(self, plan: RebootPlan) -> list[str]:
-        return steps.reboot(self, plan)
+        return dry_run_steps.reboot(self, plan)
 
     def exec(self, plan: RebootPlan) -> None:
         self.config.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)
@@ -89,11 +90,11 @@ class LUInstanceReboot(LogicalUnit):
                 ) from answer.failure
             return
         if plan.running:
-            run.stop(self, instance, self.op.shutdown_timeout)
-            run.deactivate_disks(self, instance)
+            power.stop(self, instance, self.op.shutdown_timeout)
+            power.deactivate_disks(self, instance)
         else:
             self.info(f"instance {instance.name} did not run and is started now")
-        run.start(
+        power.start(
             self,
             self.config.instance(instance.uuid),
             ignore_secondaries=self.op.ignore_secondaries,

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import allocator, errors
-from ganeti.cmdlib import placement, prereq
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import new_disks, policy, snapshots, space, sync
-from ganeti.cmdlib.instance.grow_disk import resized
+from ganeti.cmdlib.ops.disks import capacity, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks.specs import resized
+from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import DRBD8, FILE_BASED, INT_MIRRORED, MUST_ADOPT, PLAIN
 from ganeti.locking import Level
@@ -52,9 +54,9 @@ def with_changes(index: int, disk: Disk, changes: Mapping[str, Any]) -> Disk:
             errors.ECODE_INVAL,
         )
     if "size" in changes:
-        disk = resized(disk, new_disks.checked_size(what, changes["size"]))
+        disk = resized(disk, specs.checked_size(what, changes["size"]))
     if "mode" in changes:
-        disk = dataclasses.replace(disk, mode=new_disks.checked_mode(what, changes["mode"]))
+        disk = dataclasses.replace(disk, mode=specs.checked_mode(what, changes["mode"]))
     if "spindles" in changes:
         disk = dataclasses.replace(disk, spindles=int(changes["spindles"]))
     return disk
@@ -199,7 +201,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
         uuids = [node.uuid for node in nodes] or list(self.config.instance_nodes(instance))
         for uuid in uuids:
             prereq.require_online(self.config.node(uuid))
-        space.require_free_space(self, uuids, space.volumes_mib(disks))
+        capacity.require_free_space(self, uuids, capacity.volumes_mib(disks))
 
     # -- act -------------------------------------------------------------------
 
@@ -349,8 +351,8 @@ class LUInstanceRecreateDisks(LogicalUnit):
             wish = {"vg": data.logical_id[0], "metavg": meta.logical_id[0], "size": disk.size}
             return dataclasses.replace(
                 disk,
-                logical_id=(*uuids, disk.logical_id[2], *minors, new_disks.new_secret()),
-                children=new_disks.mirror_children(self, wish, index, uuids),
+                logical_id=(*uuids, disk.logical_id[2], *minors, specs.new_secret()),
+                children=specs.mirror_children(self, wish, index, uuids),
                 nodes=uuids,
             )
         if disk.nodes:

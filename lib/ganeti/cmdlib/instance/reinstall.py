@@ -13,8 +13,10 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import helper, os_install, os_params
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import helper
+from ganeti.cmdlib.ops.install import operating_system
+from ganeti.cmdlib.ops.params import os
 from ganeti.cmdlib.undo import Undo
 from ganeti.locking import Level
 from ganeti.objects import Instance
@@ -31,7 +33,7 @@ class ReinstallPlan:
     instance: Instance
     os_name: str
     parameters: dict[str, list[str]]
-    how: os_install.Helper | None
+    how: operating_system.Helper | None
     left: bool
 
 
@@ -68,12 +70,12 @@ class LUInstanceReinstall(LogicalUnit):
                 errors.ECODE_INVAL,
             )
         given = (
-            os_params.merged(instance.osparams, self.op.osparams),
-            os_params.merged(instance.osparams_private, self.op.osparams_private),
+            os.merged(instance.osparams, self.op.osparams),
+            os.merged(instance.osparams_private, self.op.osparams_private),
             self.op.osparams_secret or {},
         )
-        osparams = os_params.for_installation(self.config.cluster(), os_name, *given)
-        how = os_install.require(
+        osparams = os.for_installation(self.config.cluster(), os_name, *given)
+        how = operating_system.require(
             self,
             self.config.node(instance.primary_node),
             instance.name,
@@ -83,7 +85,7 @@ class LUInstanceReinstall(LogicalUnit):
             hypervisor=instance.hypervisor,
             present=instance.nics,
         )
-        parameters = os_install.visible_parameters(self, os_name, *given)
+        parameters = operating_system.visible_parameters(self, os_name, *given)
         return ReinstallPlan(instance, os_name, parameters, how, left)
 
     def steps(self, plan: ReinstallPlan) -> list[str]:
@@ -107,7 +109,7 @@ class LUInstanceReinstall(LogicalUnit):
             undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, self, instance)
             disk_work.assemble_disks(self, instance)
             self.info("Running the OS's create script...")
-            os_install.install(
+            operating_system.install(
                 self,
                 instance,
                 plan.parameters,

@@ -8,8 +8,8 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import convert_disks, run, steps
-from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.ops.guest import dry_run_steps
+from ganeti.cmdlib.ops.guest.removal import remove_instance
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceRemove
@@ -60,7 +60,7 @@ class LUInstanceRemove(LogicalUnit):
         return self.instance
 
     def steps(self, plan: Instance) -> list[str]:
-        return steps.remove(self, plan)
+        return dry_run_steps.remove(self, plan)
 
     def exec(self, plan: Instance) -> None:
         remove_instance(
@@ -69,63 +69,3 @@ class LUInstanceRemove(LogicalUnit):
             timeout_s=self.op.shutdown_timeout,
             ignore_failures=self.op.ignore_failures,
         )
-
-
-def remove_instance(
-    unit: LogicalUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
-) -> None:
-    """Stop an instance, remove its disks, forget it.
-
-    :param timeout_s: how long the guest has to stop by itself.
-    :param ignore_failures: go on when something cannot be removed, and only say so.
-    :raises errors.OpExecError: the instance is still in the configuration, marked down.
-    """
-    # Marked down first, so that nobody starts it again while it disappears.
-    if instance.admin_state == prereq.ADMIN_UP:
-        unit.config.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
-    fresh = unit.config.instance(instance.uuid)
-    if not fresh.forthcoming:
-        try:
-            run.stop(unit, fresh, timeout_s)
-        except errors.OpExecError as err:
-            _tolerate(unit, str(err), fresh, ignore=ignore_failures)
-        _remove_disks(unit, fresh, ignore=ignore_failures)
-    unit.config.remove_instance(fresh.uuid)
-
-
-def _remove_disks(unit: LogicalUnit, instance: Instance, *, ignore: bool) -> None:
-    disks = unit.config.instance_disks(instance)
-    for index, disk in enumerate(disks):
-        try:
-            disk_work.remove_disk(unit, instance, disk)
-        except errors.RpcError as err:
-            _tolerate(
-                unit,
-                f"disk {index} of instance {instance.name} was not removed: {err}",
-                instance,
-                ignore=ignore,
-            )
-    try:
-        convert_disks.clear(unit, instance)
-    except errors.RpcError as err:
-        _tolerate(unit, f"disks of a former kind were not removed: {err}", instance, ignore=ignore)
-    try:
-        disk_work.remove_storage_dir(unit, instance, disks)
-    except errors.RpcError as err:
-        _tolerate(
-            unit,
-            f"the disk directory of instance {instance.name} was not removed: {err}",
-            instance,
-            ignore=ignore,
-        )
-
-
-def _tolerate(unit: LogicalUnit, problem: str, instance: Instance, *, ignore: bool) -> None:
-    if ignore:
-        unit.warn(problem)
-        return
-    raise errors.OpExecError(
-        f"{problem}; the instance is still in the configuration, marked down. Repeat the"
-        " command when the cause is gone, or use 'gnt-instance remove --ignore-failures"
-        f" {instance.name}'."
-    )

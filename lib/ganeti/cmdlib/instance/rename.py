@@ -16,8 +16,8 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance.create import PING_TIMEOUT_S
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.prereq import PING_TIMEOUT_S
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level

@@ -5,7 +5,7 @@ secondary. In both cases the half which stays has the only copy until the new on
 nothing begins before that half is known to be good.
 
 Every volume which is made, and every one which is about to be destroyed, is in the configuration
-with a mark (:mod:`~ganeti.cmdlib.instance.convert_disks`) as long as it belongs to no disk. The
+with a mark (:mod:`~ganeti.cmdlib.ops.disks.convert`) as long as it belongs to no disk. The
 same command run again destroys what an interrupted run has left, and makes anew what is missing.
 """
 
@@ -16,19 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import allocator, errors
-from ganeti.cmdlib import placement, prereq
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import (
-    convert_disks,
-    mirror,
-    new_disks,
-    policy,
-    snapshots,
-    space,
-    sync,
-)
-from ganeti.cmdlib.instance import disks as disk_work
+from ganeti.cmdlib.ops.disks import capacity, convert, mirror, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import (
     DRBD8,
     LDS_FAULTY,
@@ -183,8 +177,8 @@ class LUInstanceReplaceDisks(LogicalUnit):
             nodes=[node.uuid],
             disks=[index for index, _disk in chosen],
         )
-        space.require_free_space(
-            self, [node.uuid], space.volumes_mib([disk for _index, disk in chosen])
+        capacity.require_free_space(
+            self, [node.uuid], capacity.volumes_mib([disk for _index, disk in chosen])
         )
         return ReplacePlan(instance, tuple(chosen), node, other, False)
 
@@ -220,8 +214,8 @@ class LUInstanceReplaceDisks(LogicalUnit):
             policy.require_policy(
                 self, self.config.filled(instance), node, ignore=self.op.ignore_ipolicy
             )
-        space.require_free_space(
-            self, [node.uuid], space.volumes_mib([disk for _index, disk in chosen])
+        capacity.require_free_space(
+            self, [node.uuid], capacity.volumes_mib([disk for _index, disk in chosen])
         )
         return ReplacePlan(instance, tuple(chosen), node, primary, True)
 
@@ -292,7 +286,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
 
     def _clear(self, instance: Instance) -> None:
         try:
-            convert_disks.clear(self, instance)
+            convert.clear(self, instance)
         except errors.RpcError as err:
             self.warn(
                 f"volumes of an earlier replacement were not removed: {err}",
@@ -382,7 +376,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
         """Note volumes which belong to no disk, so that they are not lost track of."""
         with self.config.transaction() as change:
             for device in devices:
-                change.add_loose_disk(convert_disks.loose_part(self, instance, device, node.uuid))
+                change.add_loose_disk(convert.loose_part(self, instance, device, node.uuid))
 
     def _create(self, instance: Instance, index: int, device: Disk, node: Node) -> None:
         try:
@@ -456,9 +450,9 @@ class LUInstanceReplaceDisks(LogicalUnit):
                 " them again."
             ) from answer.failure
         # From here on the new node has the other half, also if we die before they have met.
-        mark = convert_disks.mark(instance.uuid)
+        mark = convert.mark(instance.uuid)
         with self.config.transaction() as change:
-            for loose in convert_disks.marked(self, instance):
+            for loose in convert.marked(self, instance):
                 if loose.name == mark and loose.nodes == (node.uuid,):
                     change.drop_loose_disk(loose.uuid)
             for disk in new:
@@ -466,7 +460,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
             for disk in old:
                 for child in disk.children:
                     change.add_loose_disk(
-                        convert_disks.loose_part(self, instance, child, old_secondary.uuid)
+                        convert.loose_part(self, instance, child, old_secondary.uuid)
                     )
         fresh = [self.config.disk(disk.uuid) for disk in new]
         answers = self.rpc.call_many(
@@ -495,7 +489,7 @@ def _mirrored_to(disk: Disk, primary: str, secondary: str, minor: int) -> Disk:
     children = tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children)
     return dataclasses.replace(
         disk,
-        logical_id=(*nodes, port, own, minor, secret or new_disks.new_secret()),
+        logical_id=(*nodes, port, own, minor, secret or specs.new_secret()),
         children=children,
         nodes=nodes,
     )

@@ -15,23 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors, ht
-from ganeti.cmdlib import placement, prereq
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
-from ganeti.cmdlib.instance import (
-    communication,
-    convert_disks,
-    device_changes,
-    disk_changes,
-    new_disks,
-    nic_changes,
-    os_params,
-    params,
-    policy,
-    secondary,
-)
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance.hotplug import Plug
+from ganeti.cmdlib.ops.disks import convert, specs
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks import modify as disk_modify
+from ganeti.cmdlib.ops.guest.hotplug import Plug
+from ganeti.cmdlib.ops.nics import communication
+from ganeti.cmdlib.ops.nics import modify as nic_modify
+from ganeti.cmdlib.ops.params import devices, os
+from ganeti.cmdlib.ops.params import instance as params
+from ganeti.cmdlib.ops.placement import allocator, secondary
+from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants.disk import INT_MIRRORED, MOD_ADD, MOD_MODIFY, MOD_REMOVE
 from ganeti.constants.instance import BE_PARAM_TYPES
 from ganeti.constants.net import (
@@ -57,9 +53,9 @@ class ModifyPlan:
 
     instance: Instance
     planned: Instance
-    nics: nic_changes.NicPlan | None
-    disks: disk_changes.DiskPlan | None
-    conversion: convert_disks.ConversionPlan | None
+    nics: nic_modify.NicPlan | None
+    disks: disk_modify.DiskPlan | None
+    conversion: convert.ConversionPlan | None
     new_primary: Node | None
     plug: Plug | None
     results: tuple[tuple[str, Any], ...]
@@ -95,8 +91,8 @@ class LUInstanceSetParams(LogicalUnit):
 
     def expand_names(self) -> None:
         op = self.op
-        self.nic_mods = device_changes.changes_of(op.nics)
-        self.disk_mods = device_changes.changes_of(op.disks)
+        self.nic_mods = devices.changes_of(op.nics)
+        self.disk_mods = devices.changes_of(op.disks)
         wanted = (
             self.nic_mods,
             self.disk_mods,
@@ -145,7 +141,7 @@ class LUInstanceSetParams(LogicalUnit):
             self.need(level, {self.config.node(uuid).group for uuid in nodes}, shared=True)
         elif level in (Level.NODE, Level.NODE_RES):
             if self.op.iallocator:
-                nodes |= placement.candidates(self.config.snapshot())
+                nodes |= allocator.candidates(self.config.snapshot())
             if level is Level.NODE:
                 self.need(level, nodes, shared=True)
             elif self.disk_mods or self.op.disk_template or self.op.runtime_mem:
@@ -254,7 +250,7 @@ class LUInstanceSetParams(LogicalUnit):
             values["os"] = os_name
             results.append(("os", os_name))
         if op.hvparams:
-            values["hvparams"] = device_changes.updated_params(
+            values["hvparams"] = devices.updated_params(
                 f"parameters of hypervisor {instance.hypervisor}",
                 instance.hvparams,
                 op.hvparams,
@@ -264,7 +260,7 @@ class LUInstanceSetParams(LogicalUnit):
             results += [(f"hv/{key}", value) for key, value in sorted(op.hvparams.items())]
         if op.beparams:
             given = params.split_memory(op.beparams)
-            values["beparams"] = device_changes.updated_params(
+            values["beparams"] = devices.updated_params(
                 "backend parameters",
                 instance.beparams,
                 given,
@@ -275,7 +271,7 @@ class LUInstanceSetParams(LogicalUnit):
         for name, label in (("osparams", "os"), ("osparams_private", "os_private")):
             changes = getattr(op, name)
             if changes:
-                merged = os_params.merged(getattr(instance, name), changes)
+                merged = os.merged(getattr(instance, name), changes)
                 private = name == "osparams_private"
                 values[name] = ht.PrivateDict(merged) if private else merged
                 results += [
@@ -301,7 +297,7 @@ class LUInstanceSetParams(LogicalUnit):
             raise errors.OpPrereqError(
                 f"instance {planned.name} has no operating system", errors.ECODE_INVAL
             )
-        osparams = os_params.for_installation(
+        osparams = os.for_installation(
             self.config.cluster(), os_name, planned.osparams, planned.osparams_private, {}
         )
         prereq.require_online(primary)
@@ -374,14 +370,14 @@ class LUInstanceSetParams(LogicalUnit):
 
     def _interfaces(
         self, planned: Instance, primary: Node, results: list[tuple[str, Any]]
-    ) -> tuple[nic_changes.NicPlan | None, Instance]:
+    ) -> tuple[nic_modify.NicPlan | None, Instance]:
         changes = list(self.nic_mods)
         if self.op.instance_communication is not None:
             changes += communication.changes(self, planned, self.op.instance_communication)
             results.append(("instance_communication", str(self.op.instance_communication)))
         if not changes:
             return None, planned
-        nic_plan = nic_changes.plan(
+        nic_plan = nic_modify.plan(
             self, planned, primary, changes, conflicts_check=self.op.conflicts_check
         )
         for step in nic_plan.steps:
@@ -400,10 +396,10 @@ class LUInstanceSetParams(LogicalUnit):
 
     def _disks(
         self, instance: Instance, results: list[tuple[str, Any]]
-    ) -> tuple[disk_changes.DiskPlan | None, convert_disks.ConversionPlan | None]:
+    ) -> tuple[disk_modify.DiskPlan | None, convert.ConversionPlan | None]:
         op = self.op
         if op.disk_template:
-            conversion = convert_disks.plan(
+            conversion = convert.plan(
                 self,
                 instance,
                 op.disk_template,
@@ -418,8 +414,8 @@ class LUInstanceSetParams(LogicalUnit):
             return None, None
         for uuid in self.config.secondary_nodes(instance):
             prereq.require_online(self.config.node(uuid))
-        disk_plan = disk_changes.plan(self, instance, self.disk_mods, op.ext_params)
-        disk_changes.check_room(self, instance, disk_plan)
+        disk_plan = disk_modify.plan(self, instance, self.disk_mods, op.ext_params)
+        disk_modify.check_room(self, instance, disk_plan)
         for step in disk_plan.steps:
             results += step.result
         return disk_plan, None
@@ -430,7 +426,7 @@ class LUInstanceSetParams(LogicalUnit):
         return secondary.by_allocator(self, instance, self.op.iallocator)
 
     def _check_firmware(
-        self, instance: Instance, planned: Instance, disk_plan: disk_changes.DiskPlan | None
+        self, instance: Instance, planned: Instance, disk_plan: disk_modify.DiskPlan | None
     ) -> None:
         """Neither the wish for a disk of the firmware comes without it, nor goes that alone."""
         names = [disk.name for disk in self.config.instance_disks(instance)]
@@ -449,7 +445,7 @@ class LUInstanceSetParams(LogicalUnit):
         self,
         instance: Instance,
         planned: Instance,
-        disk_plan: disk_changes.DiskPlan | None,
+        disk_plan: disk_modify.DiskPlan | None,
         primary: Node,
     ) -> None:
         """New violations of the group's policy are refused, old ones are not our business."""
@@ -508,7 +504,7 @@ class LUInstanceSetParams(LogicalUnit):
         if plan.new_primary is not None:
             self.config.set_instance_primary(instance.uuid, plan.new_primary.uuid)
         if plan.disks is not None:
-            disk_changes.carry_out(
+            disk_modify.carry_out(
                 self,
                 instance.uuid,
                 plan.disks,
@@ -518,7 +514,7 @@ class LUInstanceSetParams(LogicalUnit):
                 wait_for_sync=self.op.wait_for_sync,
             )
         if plan.conversion is not None:
-            convert_disks.carry_out(
+            convert.carry_out(
                 self,
                 self.config.instance(instance.uuid),
                 plan.conversion,
@@ -533,7 +529,7 @@ class LUInstanceSetParams(LogicalUnit):
         assert plan.disks is not None
         if plan.disks.template not in disk_work.IN_OWN_DIRECTORY:
             return None
-        return new_disks.file_directory(
+        return specs.file_directory(
             self, plan.disks.template, self.op.file_storage_dir, plan.instance.name
         )
 

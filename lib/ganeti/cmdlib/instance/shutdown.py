@@ -9,7 +9,7 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import run, steps
+from ganeti.cmdlib.ops.guest import dry_run_steps, power
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceShutdown
@@ -57,7 +57,7 @@ class LUInstanceShutdown(LogicalUnit):
         return StopPlan(instance, False)
 
     def steps(self, plan: StopPlan) -> list[str]:
-        return steps.shutdown(self, plan)
+        return dry_run_steps.shutdown(self, plan)
 
     def exec(self, plan: StopPlan) -> None:
         instance = plan.instance
@@ -74,8 +74,8 @@ class LUInstanceShutdown(LogicalUnit):
             return
         instance = self.config.instance(instance.uuid)
         try:
-            run.stop(self, instance, self.op.timeout)
-            run.deactivate_disks(self, instance)
+            power.stop(self, instance, self.op.timeout)
+            power.deactivate_disks(self, instance)
         except errors.OpExecError as err:
             if self.op.no_remember:
                 raise

@@ -14,9 +14,10 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import disks as disk_work
-from ganeti.cmdlib.instance import elsewhere, snapshots
-from ganeti.cmdlib.instance.snapshot_list import named
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.disks.snapshots import named
+from ganeti.cmdlib.ops.guest import location
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
 from ganeti.objects import snapshots as naming
@@ -65,7 +66,7 @@ class LUInstanceSnapshotRestore(LogicalUnit):
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
         prereq.require_stopped(self, instance, "restore a snapshot of")
-        elsewhere.require_only_on_primary(self, instance)
+        location.require_only_on_primary(self, instance)
         found = named(self, instance, name)
         kept = [one for one in found if one.node_uuid == node.uuid]
         distant = [one for one in found if one.index not in {here.index for here in kept}]

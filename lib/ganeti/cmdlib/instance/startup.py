@@ -9,8 +9,9 @@ from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import InstanceHooks
-from ganeti.cmdlib.instance import elsewhere, run, snapshots, steps
-from ganeti.cmdlib.instance.params import checked_overrides
+from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.guest import dry_run_steps, location, power
+from ganeti.cmdlib.ops.params.instance import checked_overrides
 from ganeti.locking import Level
 from ganeti.objects import Instance
 from ganeti.opcodes.instance import OpInstanceStartup
@@ -71,7 +72,7 @@ class LUInstanceStartup(LogicalUnit):
         if hvparams:
             prereq.require_hvparams_usable(self, [node.uuid], instance.hypervisor, filled.hvparams)
         prereq.require_instance_bridges(self, filled, node.uuid)
-        info = elsewhere.require_only_on_primary(self, instance)
+        info = location.require_only_on_primary(self, instance)
         running = prereq.is_running(info)
         if not running:
             prereq.require_free_memory(
@@ -86,7 +87,7 @@ class LUInstanceStartup(LogicalUnit):
         return StartPlan(instance, False, running, ended, hvparams, beparams)
 
     def steps(self, plan: StartPlan) -> list[str]:
-        return steps.startup(self, plan)
+        return dry_run_steps.startup(self, plan)
 
     def exec(self, plan: StartPlan) -> None:
         instance = plan.instance
@@ -103,8 +104,8 @@ class LUInstanceStartup(LogicalUnit):
         try:
             if plan.ended:
                 self.info(f"instance {instance.name} was shut down from inside; tidying up first")
-                run.stop(self, instance, self.op.shutdown_timeout)
-            run.start(
+                power.stop(self, instance, self.op.shutdown_timeout)
+            power.start(
                 self,
                 self.config.instance(instance.uuid),
                 paused=self.op.startup_paused,

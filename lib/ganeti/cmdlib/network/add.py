@@ -1,4 +1,4 @@
-"""Adding, removing and renaming a network."""
+"""Adding a network."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import ipaddress
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.group.add import require_new_name
-from ganeti.cmdlib.network import checks
-from ganeti.cmdlib.network.checks import NetworkHooks
+from ganeti.cmdlib.ops.group.hooks import require_new_name
+from ganeti.cmdlib.ops.network import checks
+from ganeti.cmdlib.ops.network.checks import NetworkHooks
 from ganeti.locking import Level
-from ganeti.objects import Network, NodeGroup, updated
+from ganeti.objects import Network
 from ganeti.objects.address_pool import AddressPool, empty
-from ganeti.opcodes.network import OpNetworkAdd, OpNetworkRemove, OpNetworkRename
+from ganeti.opcodes.network import OpNetworkAdd
 
 
 @executes(OpNetworkAdd)
@@ -78,88 +78,3 @@ class LUNetworkAdd(LogicalUnit):
 
     def exec(self, plan: Network) -> None:
         self.config.add_network(plan, self.ctx.ec_id)
-
-
-@executes(OpNetworkRemove)
-class LUNetworkRemove(LogicalUnit):
-    """Remove a network; with ``force`` it is disconnected from all groups first."""
-
-    op: OpNetworkRemove
-    HOOKS = NetworkHooks("network-remove")
-
-    def expand_names(self) -> None:
-        self.network = self.config.expand_network(self.op.network_name)
-        if self.op.force:
-            self.need(Level.NODEGROUP, [group.uuid for group in self._groups()])
-        self.need(Level.NETWORK, [self.network.uuid])
-
-    def _groups(self) -> list[NodeGroup]:
-        return [g for g in self.config.groups() if self.network.uuid in g.networks]
-
-    def hook_env(self, plan: Network) -> dict[str, object]:
-        return {"NETWORK_NAME": self.network.name}
-
-    def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
-        return checks.master_only(self)
-
-    def check_prereq(self) -> Network:
-        network = self.config.network(self.network.uuid)
-        users = checks.users(self, network.uuid)
-        if users:
-            raise errors.OpPrereqError(
-                f"network {network.name} is used by instances {checks.listed(users)}",
-                errors.ECODE_STATE,
-            )
-        groups = self._groups()
-        if groups and not self.op.force:
-            names = ", ".join(group.name for group in groups)
-            raise errors.OpPrereqError(
-                f"network {network.name} is connected to node groups {names}. Disconnect it, or"
-                " use --force.",
-                errors.ECODE_STATE,
-            )
-        if groups and not {g.uuid for g in groups} <= self.owned(Level.NODEGROUP):
-            raise errors.OpPrereqError(
-                f"network {network.name} was connected to another node group while the job"
-                " waited. Please retry.",
-                errors.ECODE_STATE,
-            )
-        return network
-
-    def exec(self, plan: Network) -> None:
-        with self.config.transaction() as change:
-            for group in self._groups():
-                networks = {
-                    uuid: params for uuid, params in group.networks.items() if uuid != plan.uuid
-                }
-                change.update_group(updated(group, networks=networks))
-            change.remove_network(plan.uuid)
-
-
-@executes(OpNetworkRename)
-class LUNetworkRename(LogicalUnit):
-    """Give a network another name."""
-
-    op: OpNetworkRename
-    HOOKS = NetworkHooks("network-rename")
-
-    def expand_names(self) -> None:
-        self.network = self.config.expand_network(self.op.network_name)
-        self.need(Level.NETWORK, [self.network.uuid])
-
-    def hook_env(self, plan: Network) -> dict[str, object]:
-        return {"OLD_NAME": self.network.name, "NEW_NAME": self.op.new_name}
-
-    def hook_nodes(self, plan: Network) -> tuple[list[str], list[str]]:
-        groups = {g.uuid for g in self.config.groups() if self.network.uuid in g.networks}
-        nodes = [node.uuid for node in self.config.nodes() if node.group in groups]
-        everybody = [self.config.master_node().uuid, *nodes]
-        return everybody, everybody
-
-    def check_prereq(self) -> Network:
-        require_new_name(self.config, self.op.new_name, "network")
-        return self.config.network(self.network.uuid)
-
-    def exec(self, plan: Network) -> str:
-        self.config.update_network(updated(plan, name=self.op.new_name))
-        return self.op.new_name

@@ -1,64 +1,21 @@
-"""Connecting a network to a node group, and disconnecting it.
-
-The connection says how the interfaces of instances in this group are attached: mode, link, VLAN.
-While a network is connected, its addresses are for interfaces in it only.
-"""
+"""Connecting a network to a node group."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.instance import nics
-from ganeti.cmdlib.locks import instances_of_group, require_still_same
-from ganeti.cmdlib.network import checks
-from ganeti.cmdlib.network.checks import NetworkHooks
-from ganeti.locking import Level
+from ganeti.cmdlib.base import executes
+from ganeti.cmdlib.ops.network import checks
+from ganeti.cmdlib.ops.network.checks import NetworkHooks
+from ganeti.cmdlib.ops.network.connection import ConnectionPlan, ConnectionUnit
+from ganeti.cmdlib.ops.nics import specs
 from ganeti.objects import Network, NodeGroup, updated
 from ganeti.objects.address_pool import AddressPool
-from ganeti.opcodes.network import OpNetworkConnect, OpNetworkDisconnect
+from ganeti.opcodes.network import OpNetworkConnect
 from ganeti.utils import net
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionPlan:
-    """The group with its new connections; None when nothing has to be done."""
-
-    new: NodeGroup | None
-
-
-class _ConnectionUnit(LogicalUnit):
-    """Locks and hooks of both units."""
-
-    def _prepare(self, network_name: str, group_name: str, *, instances: bool) -> None:
-        self.network = self.config.expand_network(network_name)
-        self.group = self.config.expand_group(group_name)
-        self.guessed: frozenset[str] | None = None
-        if instances:
-            self.guessed = instances_of_group(self, self.group.uuid)
-            self.need(Level.INSTANCE, self.guessed, shared=True)
-        self.need(Level.NODEGROUP, [self.group.uuid])
-        self.need(Level.NETWORK, [self.network.uuid], shared=True)
-
-    def hook_nodes(self, plan: ConnectionPlan) -> tuple[list[str], list[str]]:
-        nodes = [node.uuid for node in self.config.group_nodes(self.group.uuid)]
-        return nodes, nodes
-
-    def _present(self) -> tuple[Network, NodeGroup]:
-        """Both as they are, after the look whether the right instances are locked."""
-        if self.guessed is not None:
-            now = instances_of_group(self, self.group.uuid)
-            require_still_same(self.guessed, now, f"instances of node group {self.group.name}")
-        return self.config.network(self.network.uuid), self.config.group(self.group.uuid)
-
-    def exec(self, plan: ConnectionPlan) -> None:
-        if plan.new is not None:
-            self.config.update_group(plan.new)
-
-
 @executes(OpNetworkConnect)
-class LUNetworkConnect(_ConnectionUnit):
+class LUNetworkConnect(ConnectionUnit):
     """Connect a network to a group."""
 
     op: OpNetworkConnect
@@ -66,7 +23,7 @@ class LUNetworkConnect(_ConnectionUnit):
 
     def expand_names(self) -> None:
         op = self.op
-        self.connection = nics.connection(
+        self.connection = specs.connection(
             op.network_name, mode=op.network_mode, link=op.network_link, vlan=op.network_vlan
         )
         self._prepare(op.network_name, op.group_name, instances=op.conflicts_check)
@@ -108,37 +65,3 @@ class LUNetworkConnect(_ConnectionUnit):
                 " connect it all the same.",
                 errors.ECODE_STATE,
             )
-
-
-@executes(OpNetworkDisconnect)
-class LUNetworkDisconnect(_ConnectionUnit):
-    """Disconnect a network which no instance of the group uses."""
-
-    op: OpNetworkDisconnect
-    HOOKS = NetworkHooks("network-disconnect")
-
-    def expand_names(self) -> None:
-        self._prepare(self.op.network_name, self.op.group_name, instances=True)
-
-    def hook_env(self, plan: ConnectionPlan) -> dict[str, object]:
-        # Told before and after; afterwards the group itself does not know any more.
-        connection = self.group.networks.get(self.network.uuid)
-        return {"GROUP_NAME": self.group.name, **checks.connection_env(connection)}
-
-    def check_prereq(self) -> ConnectionPlan:
-        network, group = self._present()
-        if network.uuid not in group.networks:
-            self.warn(
-                f"network {network.name} is not connected to node group {group.name}; nothing is"
-                " changed"
-            )
-            return ConnectionPlan(None)
-        users = checks.users(self, network.uuid, group.uuid)
-        if users:
-            raise errors.OpPrereqError(
-                f"network {network.name} is used in node group {group.name} by instances"
-                f" {checks.listed(users)}",
-                errors.ECODE_STATE,
-            )
-        networks = {uuid: params for uuid, params in group.networks.items() if uuid != network.uuid}
-        return ConnectionPlan(updated(group, networks=networks))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.network import checks
-from ganeti.cmdlib.network.checks import NetworkHooks
+from ganeti.cmdlib.ops.network import checks
+from ganeti.cmdlib.ops.network.checks import NetworkHooks
 from ganeti.locking import Level
 from ganeti.objects import Network, updated
 from ganeti.objects.address_pool import AddressPool

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import prereq, ssh_keys
+from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.cluster.files import distribute_files
-from ganeti.cmdlib.group.params import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.hooks import NodeHooks
-from ganeti.cmdlib.node import candidates
-from ganeti.cmdlib.node.params import checked_ndparams
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.cluster.common_files import distribute_files
+from ganeti.cmdlib.ops.node import candidates
+from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
+from ganeti.cmdlib.ops.params.node import checked_ndparams
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.objects import Node, NodeGroup, updated

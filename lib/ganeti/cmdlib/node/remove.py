@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.cluster.files import distribute_files
 from ganeti.cmdlib.hooks import NodeHooks
-from ganeti.cmdlib.node import candidates
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.cluster.common_files import distribute_files
+from ganeti.cmdlib.ops.node import candidates
 from ganeti.objects import Node
 from ganeti.opcodes.node import OpNodeRemove
 from ganeti.wire.calls import NODE_LEAVE_CLUSTER

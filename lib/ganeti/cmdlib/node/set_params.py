@@ -1,7 +1,7 @@
 """Changing the role, the flags and the parameters of a node.
 
 Which role follows from which flags, and what the change takes, says
-:mod:`ganeti.cmdlib.node.roles`; this unit asks the nodes and writes.
+:mod:`ganeti.cmdlib.ops.node.roles`; this unit asks the nodes and writes.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import errors
-from ganeti.cmdlib import ssh_keys
 from ganeti.cmdlib.base import LogicalUnit, executes, why
-from ganeti.cmdlib.group.params import merged_disk_state, merged_hv_state
 from ganeti.cmdlib.hooks import NodeHooks
-from ganeti.cmdlib.node import candidates, roles
-from ganeti.cmdlib.node.params import checked_ndparams
-from ganeti.cmdlib.node.roles import FLAG_OF, Role
+from ganeti.cmdlib.ops.cluster import ssh_keys
+from ganeti.cmdlib.ops.node import candidates, roles
+from ganeti.cmdlib.ops.node.roles import FLAG_OF, Role
+from ganeti.cmdlib.ops.params.group import merged_disk_state, merged_hv_state
+from ganeti.cmdlib.ops.params.node import checked_ndparams
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.locking import ALL, Level
 from ganeti.objects import Node, updated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.tags import objects
+from ganeti.cmdlib.ops.tags import objects
 from ganeti.opcodes.tags import OpTagsGet
 
 

@@ -6,7 +6,7 @@ import re
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.tags import objects
+from ganeti.cmdlib.ops.tags import objects
 from ganeti.opcodes.tags import OpTagsSearch
 
 

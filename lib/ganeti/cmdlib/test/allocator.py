@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ganeti import allocator, errors
-from ganeti.cmdlib import placement
 from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants import disk as disk_c
 from ganeti.objects import ConfigData, fill
 from ganeti.opcodes.test import OpTestAllocator

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.test.rendezvous import Rendezvous
+from ganeti.cmdlib.ops.test.rendezvous import Rendezvous
 from ganeti.constants.job import LOG_DELAY_TEST
 from ganeti.locking import Level
 from ganeti.opcodes.test import OpTestDelay

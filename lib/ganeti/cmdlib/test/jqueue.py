@@ -6,7 +6,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.test.rendezvous import Rendezvous
+from ganeti.cmdlib.ops.test.rendezvous import Rendezvous
 from ganeti.constants.job import LOG_JQUEUE_TEST
 from ganeti.opcodes.test import OpTestJqueue
 

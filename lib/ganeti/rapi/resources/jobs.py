@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from ganeti import ht
 from ganeti.http.messages import Refused
+from ganeti.luxi import protocol as wire
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import DELETE, GET, POST, PUT, Change, Field, Read, Resource, Result
 from ganeti.rapi.resources.common import NULL, uris
-from ganeti.wire import luxi as wire
 
 _BULK_FIELDS: Final = (
     "id",

@@ -85,7 +85,7 @@ JOBQUEUE_RENAME = Call(
     lane=QUEUE_LANE,
 )
 #: What the node's copy of the queue holds, for comparison with the master's; see
-#: ``wire/queue_inventory.py``. ``parts``: numbers of those parts of the archive whose jobs shall be
+#: ``jobstore/inventory.py``. ``parts``: numbers of those parts of the archive whose jobs shall be
 #: named. Ours alone; it is not among the published calls.
 JOBQUEUE_INVENTORY = Call(
     "jobqueue_inventory",

@@ -1,7 +1,7 @@
 """Calls by which the master learns and distributes the nodes' SSH keys. Ours alone.
 
-Each can be made again; :mod:`ganeti.cmdlib.ssh_keys` has the order, ``doc/design-ssh-keys.rst``
-the reasons.
+Each can be made again; :mod:`ganeti.cmdlib.ops.cluster.ssh_keys` has the order,
+``doc/design-ssh-keys.rst`` the reasons.
 """
 
 from __future__ import annotations

@@ -1,0 +1,45 @@
+"""Preparing an export to another cluster: the credentials of the source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.ops.transfer import handshake
+from ganeti.constants.instance import EXPORT_REMOTE
+from ganeti.objects import Node
+from ganeti.opcodes.backup import OpBackupPrepare
+from ganeti.utils import signed
+from ganeti.wire.calls import backup as calls
+
+
+@executes(OpBackupPrepare)
+class LUBackupPrepare(LogicalUnit):
+    """Prepare an export to another cluster: make a key on the node, and sign what is told."""
+
+    op: OpBackupPrepare
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)
+
+    def check_prereq(self) -> Node:
+        assert self.instance is not None
+        prereq.require_not_forthcoming(self.instance, "export")
+        node = self.config.node(self.instance.primary_node)
+        prereq.require_online(node)
+        return node
+
+    def exec(self, plan: Node) -> dict[str, Any] | None:
+        if self.op.mode != EXPORT_REMOTE:
+            return None
+        secret = handshake.domain_secret()
+        name, certificate = self.rpc.call(
+            calls.X509_CERT_CREATE, plan.uuid, validity_s=handshake.CERT_VALIDITY_S
+        ).payload()
+
+        return {
+            "handshake": handshake.greeting(secret),
+            "x509_key_name": handshake.signed_key(secret, name),
+            "x509_ca": signed.sign_certificate(secret, certificate, signed.new_salt()),
+        }

@@ -1,0 +1,18 @@
+"""Reading single values about the cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.opcodes.cluster import OpClusterConfigQuery
+
+
+@executes(OpClusterConfigQuery)
+class LUClusterConfigQuery(LogicalUnit):
+    """Read single values."""
+
+    op: OpClusterConfigQuery
+
+    def exec(self, plan: Any) -> list[Any]:
+        return self.ctx.queries.config_values(self.ctx.master, self.op.output_fields)

@@ -1,0 +1,56 @@
+"""Activating the disks of an instance by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import executes
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks import sync
+from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
+from ganeti.cmdlib.undo import Undo
+from ganeti.objects import Disk, Instance
+from ganeti.opcodes.instance import OpInstanceActivateDisks
+
+
+@executes(OpInstanceActivateDisks)
+class LUInstanceActivateDisks(DiskActivationUnit):
+    """Make the disks usable on the primary node; what is active already stays so."""
+
+    op: OpInstanceActivateDisks
+
+    def check_prereq(self) -> Instance:
+        assert self.instance is not None
+        prereq.require_not_forthcoming(self.instance, "activate disks of")
+        prereq.require_online(self.config.node(self.instance.primary_node))
+        return self.instance
+
+    def exec(self, plan: Instance) -> list[list[Any]]:
+        disks = self.config.instance_disks(plan)
+        if self.op.ignore_size:
+            disks = tuple(_without_size(disk) for disk in disks)
+        was_active = plan.disks_active
+        with Undo(self.warn) as undo:
+            if not was_active:
+                undo.add(f"active disks of {plan.name}", disk_work.shutdown_disks, self, plan)
+            found = disk_work.assemble_disks(self, plan, disks=disks)
+            undo.commit()
+        self.config.set_disks_active(plan.uuid, True)
+        if self.op.wait_for_sync:
+            try:
+                sync.require_in_step(self, plan, disks)
+            except errors.OpExecError:
+                if not was_active:
+                    self.config.set_disks_active(plan.uuid, False)
+                raise
+        return [list(row) for row in found]
+
+
+def _without_size(disk: Disk) -> Disk:
+    """A disk whose recorded size is not compared with what is there."""
+    return dataclasses.replace(
+        disk, size=0, children=tuple(_without_size(child) for child in disk.children)
+    )

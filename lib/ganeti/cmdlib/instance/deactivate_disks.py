@@ -1,0 +1,31 @@
+"""Deactivating the disks of an instance by hand."""
+
+from __future__ import annotations
+
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import executes
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.disks.activation_unit import DiskActivationUnit
+from ganeti.objects import Instance
+from ganeti.opcodes.instance import OpInstanceDeactivateDisks
+
+
+@executes(OpInstanceDeactivateDisks)
+class LUInstanceDeactivateDisks(DiskActivationUnit):
+    """Give the disks of a stopped instance back to the system."""
+
+    op: OpInstanceDeactivateDisks
+
+    def check_prereq(self) -> Instance:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "deactivate disks of")
+        if self.op.force:
+            return instance
+        prereq.require_online(self.config.node(instance.primary_node))
+        prereq.require_stopped(self, instance, "deactivate disks of")
+        return instance
+
+    def exec(self, plan: Instance) -> None:
+        disk_work.shutdown_disks(self, plan)
+        self.config.set_disks_active(plan.uuid, False)

@@ -1,0 +1,274 @@
+"""Making a snapshot of some or all disks of an instance.
+
+LVM, or the file system, makes a picture of one disk in a moment, as after a loss of power. Of
+several disks of a running guest each is such a picture, but of moments that differ; who wants them
+of one moment lets the guest be stopped. ``admin_state`` stays *up* then: if the master dies in
+between, the watcher starts the instance again.
+
+When a disk fails, the snapshots of those before it are removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.ops.disks import capacity, snapshots
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import location, power
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY, LVM_BASED
+from ganeti.locking import Level
+from ganeti.objects import Disk, Instance, Node
+from ganeti.objects import snapshots as naming
+from ganeti.opcodes.instance import OpInstanceSnapshot
+from ganeti.utils import clock
+from ganeti.wire.calls import (
+    BLOCKDEV_FIND,
+    BLOCKDEV_REMOVE,
+    BLOCKDEV_SHUTDOWN,
+    BLOCKDEV_SNAPSHOT_KEEP,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlan:
+    """Number and disk of each; ``stop``: the instance runs, and is stopped meanwhile."""
+
+    instance: Instance
+    node: Node
+    name: str
+    disks: tuple[tuple[int, Disk], ...]
+    running: bool
+    stop: bool
+
+
+@executes(OpInstanceSnapshot)
+class LUInstanceSnapshot(LogicalUnit):
+    """Make a snapshot of disks on the primary node."""
+
+    op: OpInstanceSnapshot
+    HOOKS = InstanceHooks("instance-snapshot")
+
+    def expand_names(self) -> None:
+        self.name = self.op.snapshot_name or naming.default_name(clock.now())
+        problem = naming.wrong_name(self.name)
+        if problem is not None:
+            raise errors.OpPrereqError(problem, errors.ECODE_INVAL)
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        assert self.instance is not None
+        if level is Level.NODE:
+            self.lock_nodes_of(self.instance, shared=True)
+        elif level is Level.NODE_RES and self._lvm_based():
+            # The room that was counted must still be there.
+            self.need(level, [self.instance.primary_node])
+
+    def _lvm_based(self) -> bool:
+        assert self.instance is not None
+        disks = self.config.instance_disks(self.config.instance(self.instance.uuid))
+        return any(disk.dev_type in LVM_BASED for disk in disks)
+
+    def hook_env(self, plan: SnapshotPlan) -> dict[str, object]:
+        return {
+            "SNAPSHOT_NAME": self.name,
+            "SNAPSHOT_DISKS": " ".join(str(index) for index, _disk in plan.disks),
+            "SNAPSHOT_DO_SHUTDOWN": self.op.shutdown,
+            "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout,
+        }
+
+    def dry_run_result(self, plan: SnapshotPlan) -> str:
+        return plan.name
+
+    # -- check -----------------------------------------------------------------
+
+    def check_prereq(self) -> SnapshotPlan:
+        assert self.instance is not None
+        instance = self.instance
+        prereq.require_not_forthcoming(instance, "make a snapshot of")
+        prereq.require_whole_disks(self, instance)
+        node = self.config.node(instance.primary_node)
+        prereq.require_online(node)
+        snapshots.require_whole(self, instance, force=True)
+        disks = self.config.instance_disks(instance)
+        if not disks:
+            raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
+        chosen = [
+            (index, prereq.disk_by_index(self, instance, index))
+            for index in sorted(set(self.op.disks) or range(len(disks)))
+        ]
+        for index, disk in chosen:
+            self._require_kind(instance, index, disk, node)
+        taken = [
+            one for one in snapshots.of_instance(self, instance) if one.found.name == self.name
+        ]
+        if taken:
+            numbers = ", ".join(str(number) for number in sorted({one.index for one in taken}))
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has a snapshot {self.name} already (disk {numbers})."
+                " Choose another name, or remove it with 'gnt-instance remove-snapshot"
+                f" {instance.name} {self.name}'.",
+                errors.ECODE_EXISTS,
+            )
+        needed: dict[str, int] = {}
+        for _index, disk in chosen:
+            if disk.dev_type in LVM_BASED:
+                group = str(naming.stored(disk).logical_id[0])
+                needed[group] = needed.get(group, 0) + naming.room_mib(disk.size)
+        capacity.require_free_space(self, [node.uuid], needed)
+        running = prereq.is_running(location.require_only_on_primary(self, instance))
+        return SnapshotPlan(
+            instance, node, self.name, tuple(chosen), running, running and self.op.shutdown
+        )
+
+    def _require_kind(self, instance: Instance, index: int, disk: Disk, node: Node) -> None:
+        what = f"disk {index} of instance {instance.name} is of kind {disk.dev_type}"
+        if disk.dev_type in snapshots.REFUSED:
+            raise errors.OpPrereqError(
+                f"{what}, of which no snapshots are made here: {snapshots.REFUSED[disk.dev_type]}",
+                errors.ECODE_STATE,
+            )
+        if disk.dev_type in LVM_BASED and disk_work.exclusive_storage(self, node.uuid):
+            raise errors.OpPrereqError(
+                f"{what}, and node {node.name} has exclusive storage: a snapshot would share"
+                " physical volumes with other disks",
+                errors.ECODE_STATE,
+            )
+
+    # -- act -------------------------------------------------------------------
+
+    def steps(self, plan: SnapshotPlan) -> list[str]:
+        steps = [
+            f"make snapshot {plan.name} of disk {index} ({disk.dev_type}, {disk.size} MiB) on"
+            f" {plan.node.name}"
+            for index, disk in plan.disks
+        ]
+        if not plan.stop:
+            return steps
+        name = plan.instance.name
+        return [
+            f"stop instance {name} on {plan.node.name}, at the latest after"
+            f" {self.op.shutdown_timeout} s",
+            *steps,
+            f"start instance {name} on {plan.node.name}",
+        ]
+
+    def exec(self, plan: SnapshotPlan) -> str:
+        instance = plan.instance
+        if plan.stop:
+            self.feedback(f"Shutting down instance {instance.name}")
+            power.stop(self, instance, self.op.shutdown_timeout)
+        elif plan.running and len(plan.disks) > 1:
+            self.warn(
+                f"instance {instance.name} goes on running: the snapshot of each disk is as after"
+                " a loss of power, but they are not of the same moment",
+                hint="To have that, stop the instance meanwhile with --shutdown.",
+            )
+        made = False
+        try:
+            self._make_of_active(plan)
+            made = True
+        finally:
+            if plan.stop:
+                self._start_again(plan, made=made)
+        return plan.name
+
+    def _make_of_active(self, plan: SnapshotPlan) -> None:
+        instance = plan.instance
+        mirrored = [disk for _index, disk in plan.disks if disk.dev_type in INT_MIRRORED]
+        if not mirrored:
+            self._make(plan)
+            return
+        try:
+            if not instance.disks_active:
+                disk_work.assemble_disks(self, instance, disks=mirrored, ignore_secondaries=True)
+            self._make(plan)
+        finally:
+            if not instance.disks_active:
+                try:
+                    disk_work.shutdown_disks(self, instance, disks=mirrored)
+                except errors.OpExecError as err:
+                    self.warn(
+                        str(err), hint=f"Repeat 'gnt-instance deactivate-disks {instance.name}'."
+                    )
+
+    def _make(self, plan: SnapshotPlan) -> None:
+        instance, node = plan.instance, plan.node
+        hint = (
+            f"Remove it with 'gnt-instance remove-snapshot {instance.name} {plan.name}' when"
+            " the cause is gone."
+        )
+        with Undo(self.warn, hint=hint) as undo:
+            for index, disk in plan.disks:
+                self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
+                if disk.dev_type in snapshots.ONLY_MADE:
+                    self.warn(
+                        f"snapshot {naming.volume_name(str(disk.logical_id[1]), plan.name)} of"
+                        f" disk {index} belongs to its storage provider from now on",
+                        hint="It is listed, restored and removed with the provider's own tools.",
+                    )
+                else:
+                    undo.add(
+                        f"snapshot {plan.name} of disk {index} on node {node.name}",
+                        self._remove,
+                        plan,
+                        disk,
+                    )
+                self._keep(plan, index, disk)
+            undo.commit()
+
+    def _keep(self, plan: SnapshotPlan, index: int, disk: Disk) -> None:
+        instance = plan.instance
+        if disk.dev_type in INT_MIRRORED:
+            self._require_complete(plan, index, disk)
+        answer = self.rpc.call(
+            BLOCKDEV_SNAPSHOT_KEEP,
+            plan.node.uuid,
+            disk=(naming.stored(disk), instance),
+            name=plan.name,
+            size_mib=naming.room_mib(disk.size),
+            at_rest=plan.stop or not plan.running,
+        )
+        if disk.dev_type in snapshots.ONLY_MADE and not instance.disks_active:
+            # Looking at it has attached it.
+            self.rpc.call(BLOCKDEV_SHUTDOWN, plan.node.uuid, disk=(disk, instance))
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"could not make a snapshot of disk {index} of instance {instance.name} on node"
+                f" {plan.node.name}: {why(answer.failure)}"
+            ) from answer.failure
+
+    def _require_complete(self, plan: SnapshotPlan, index: int, disk: Disk) -> None:
+        """This half of a mirror has all data; only while it is active does it know."""
+        answer = self.rpc.call(BLOCKDEV_FIND, plan.node.uuid, disk=(disk, plan.instance))
+        what = f"disk {index} of instance {plan.instance.name} on node {plan.node.name}"
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"the state of {what} is not known: {why(answer.failure)}"
+            ) from answer.failure
+        if answer.data is None or answer.data.ldisk_status != LDS_OKAY:
+            raise errors.OpExecError(
+                f"{what} has no complete copy of the data, so a snapshot would have none. Wait"
+                " until it is in step, or replace it."
+            )
+
+    def _remove(self, plan: SnapshotPlan, disk: Disk) -> None:
+        self.rpc.call(
+            BLOCKDEV_REMOVE, plan.node.uuid, disk=(naming.as_disk(disk, plan.name), plan.instance)
+        ).payload()
+
+    def _start_again(self, plan: SnapshotPlan, *, made: bool) -> None:
+        name = plan.instance.name
+        self.feedback(f"Starting instance {name}")
+        try:
+            power.start(self, self.config.instance(plan.instance.uuid))
+        except errors.OpExecError as err:
+            hint = f"Start it with 'gnt-instance startup {name}'."
+            if made:
+                raise errors.OpExecError(f"{err}; snapshot {plan.name} was made. {hint}") from err
+            # That it does not start must not hide why there is no snapshot.
+            self.warn(str(err), hint=hint)

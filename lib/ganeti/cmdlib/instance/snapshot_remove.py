@@ -1,0 +1,77 @@
+"""Removing a snapshot of an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.hooks import InstanceHooks
+from ganeti.cmdlib.ops.disks import snapshots
+from ganeti.cmdlib.ops.disks.snapshots import named
+from ganeti.constants.disk import LVM_BASED
+from ganeti.locking import Level
+from ganeti.objects import Instance
+from ganeti.objects import snapshots as naming
+from ganeti.opcodes.instance import OpInstanceSnapshotRemove
+from ganeti.wire.calls import BLOCKDEV_REMOVE
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalPlan:
+    """The snapshots to be removed, each on its node."""
+
+    instance: Instance
+    kept: tuple[snapshots.Kept, ...]
+
+
+@executes(OpInstanceSnapshotRemove)
+class LUInstanceSnapshotRemove(LogicalUnit):
+    """Remove a snapshot of all disks which have it; repeated, it removes what is left."""
+
+    op: OpInstanceSnapshotRemove
+    HOOKS = InstanceHooks("instance-snapshot-remove")
+
+    def expand_names(self) -> None:
+        self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+
+    def declare_locks(self, level: Level) -> None:
+        assert self.instance is not None
+        if level is Level.NODE:
+            self.lock_nodes_of(self.instance, shared=True)
+        elif level is Level.NODE_RES:
+            disks = self.config.instance_disks(self.config.instance(self.instance.uuid))
+            if any(disk.dev_type in LVM_BASED for disk in disks):
+                self.need(level, self.config.instance_nodes(self.instance))
+
+    def hook_env(self, plan: RemovalPlan) -> dict[str, object]:
+        return {"SNAPSHOT_NAME": self.op.snapshot_name}
+
+    def check_prereq(self) -> RemovalPlan:
+        assert self.instance is not None
+        kept = named(self, self.instance, self.op.snapshot_name)
+        return RemovalPlan(self.instance, tuple(kept))
+
+    def steps(self, plan: RemovalPlan) -> list[str]:
+        return [
+            f"remove snapshot {one.found.name} of disk {one.index} from"
+            f" {self.config.node(one.node_uuid).name}"
+            for one in plan.kept
+        ]
+
+    def exec(self, plan: RemovalPlan) -> None:
+        left = []
+        for one in plan.kept:
+            answer = self.rpc.call(
+                BLOCKDEV_REMOVE,
+                one.node_uuid,
+                disk=(naming.as_disk(one.disk, one.found.name), plan.instance),
+            )
+            if answer.failure is not None:
+                left.append(f"disk {one.index} on node {answer.node_name}: {why(answer.failure)}")
+        if left:
+            raise errors.OpExecError(
+                f"snapshot {self.op.snapshot_name} of instance {plan.instance.name} was not"
+                f" removed everywhere: {'; '.join(left)}. Repeat the command when the cause is"
+                " gone."
+            )

@@ -1,0 +1,99 @@
+"""Migrating all primary instances of a node, each in a job of its own."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import ResultWithJobs, executes
+from ganeti.cmdlib.hooks import NodeHooks
+from ganeti.cmdlib.ops.node.evacuation import EvacuationUnit, check_target, evacuation_target
+from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.constants import disk as disk_c
+from ganeti.objects import Instance
+from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.instance import OpInstanceMigrate
+from ganeti.opcodes.node import OpNodeMigrate
+
+
+@executes(OpNodeMigrate)
+class LUNodeMigrate(EvacuationUnit):
+    """Migrate all primary instances of a node."""
+
+    op: OpNodeMigrate
+    HOOKS = NodeHooks("node-migrate")
+
+    def expand_names(self) -> None:
+        op = self.op
+        if op.live is not None and op.mode is not None:
+            raise errors.OpPrereqError(
+                "parameters live and mode say the same thing, only one may be given",
+                errors.ECODE_INVAL,
+            )
+        node = self._find_node()
+        target = evacuation_target(self, op.target_node, op.target_node_uuid)
+        instances = self.config.node_instances(node.uuid)[0]
+        if any(self._is_free(instance) for instance in instances):
+            # It is asked by each of the jobs, so only its name is needed here.
+            placement.choose_allocator(
+                self,
+                op.iallocator,
+                what=f"what runs on node {node.name}",
+                node_option="--target-node",
+                node_given=target is not None,
+            )
+        self._lock(node, instances, target)
+
+    def _is_free(self, instance: Instance) -> bool:
+        """May it go to any node? A disk with a partner has its target already."""
+        return self.config.disk_template(instance) in disk_c.EXT_MIRRORED
+
+    def hook_env(self, plan: list[Instance]) -> dict[str, object]:
+        return {
+            "NODE_NAME": self.node.name,
+            "ALLOW_RUNTIME_CHANGES": self.op.allow_runtime_changes,
+        }
+
+    def hook_nodes(self, plan: list[Instance]) -> tuple[list[str], list[str]]:
+        master = [self.config.master_node().uuid]
+        return master, master
+
+    def check_prereq(self) -> list[Instance]:
+        if self.target is not None:
+            check_target(self.node, self.config.node(self.target.uuid))
+        primaries = self.config.node_instances(self.node.uuid)[0]
+        self._still(primaries)
+        instances = prereq.without_forthcoming(self, primaries, f"node {self.node.name}")
+        stuck = [
+            f"{instance.name} (its disks exist on one node only)"
+            for instance in instances
+            if self.config.disk_template(instance) not in disk_c.MIRRORED
+        ]
+        if stuck:
+            raise errors.OpPrereqError(
+                f"instances cannot be migrated away from node {self.node.name}:"
+                f" {', '.join(stuck)}. Nothing was moved.",
+                errors.ECODE_STATE,
+            )
+        return instances
+
+    def exec(self, plan: list[Instance]) -> ResultWithJobs:
+        op = self.op
+        target = None if self.target is None else self.target.name
+        jobs: list[list[OpCode]] = []
+        for instance in plan:
+            free = self._is_free(instance)
+            jobs.append(
+                [
+                    OpInstanceMigrate(
+                        instance_name=instance.name,
+                        mode=op.mode,
+                        live=op.live,
+                        cleanup=False,
+                        target_node=target if free else None,
+                        iallocator=op.iallocator if free else None,
+                        ignore_ipolicy=op.ignore_ipolicy,
+                        allow_runtime_changes=op.allow_runtime_changes,
+                    )
+                ]
+            )
+        return ResultWithJobs(jobs)

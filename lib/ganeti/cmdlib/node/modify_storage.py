@@ -1,0 +1,57 @@
+"""Changing a storage unit of a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.ops.node.storage_query import storage_arguments
+from ganeti.constants import disk as disk_c
+from ganeti.opcodes.node import (
+    OpNodeModifyStorage,
+)
+from ganeti.wire.calls import (
+    STORAGE_MODIFY,
+)
+
+MODIFIABLE = {disk_c.ST_LVM_PV: frozenset(("allocatable",))}
+
+
+@executes(OpNodeModifyStorage)
+class LUNodeModifyStorage(LogicalUnit):
+    """Change a storage unit: open or close a physical volume for new volumes."""
+
+    op: OpNodeModifyStorage
+
+    def expand_names(self) -> None:
+        op = self.op
+        allowed = MODIFIABLE.get(op.storage_type)
+        if allowed is None:
+            raise errors.OpPrereqError(
+                f"storage of type {op.storage_type!r} cannot be changed", errors.ECODE_INVAL
+            )
+        unknown = sorted(set(op.changes) - allowed)
+        if unknown or not op.changes or not op.name:
+            raise errors.OpPrereqError(
+                f"of storage of type {op.storage_type!r} only {', '.join(sorted(allowed))} can be"
+                f" changed, not {', '.join(unknown) or 'nothing'}",
+                errors.ECODE_INVAL,
+            )
+        self.node = self.lock_node(op.node_name, op.node_uuid)
+
+    def exec(self, plan: Any) -> None:
+        op = self.op
+        answer = self.rpc.call(
+            STORAGE_MODIFY,
+            self.node.uuid,
+            su_name=op.storage_type,
+            su_args=storage_arguments(self, op.storage_type),
+            name=op.name,
+            changes=dict(op.changes),
+        )
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"storage unit {op.name} of node {self.node.name} was not changed:"
+                f" {why(answer.failure)}"
+            ) from answer.failure

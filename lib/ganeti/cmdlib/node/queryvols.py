@@ -1,0 +1,73 @@
+"""Listing the logical volumes of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.ops.node.storage_query import NAME, NODE, NodeQueryUnit
+from ganeti.constants import disk as disk_c
+from ganeti.objects import Disk, snapshots
+from ganeti.opcodes.node import (
+    OpNodeQueryvols,
+)
+from ganeti.wire.calls import (
+    NODE_VOLUMES,
+)
+
+VOLUME_FIELDS = ("instance", NAME, NODE, "phys", "size", "vg")
+
+
+def volume_owners(unit: LogicalUnit) -> dict[tuple[str, str], str]:
+    """(node uuid, "vg/lv") to the name of the instance whose disk it is."""
+    owners = {}
+    for instance in unit.config.instances():
+        for disk in unit.config.instance_disks(instance):
+            for node_uuid in unit.config.instance_nodes(instance):
+                for volume in _volumes_of(disk):
+                    owners[node_uuid, volume] = instance.name
+    return owners
+
+
+def _volumes_of(disk: Disk) -> list[str]:
+    return [
+        f"{device.logical_id[0]}/{device.logical_id[1]}"
+        for device in disk.walk()
+        if device.dev_type == disk_c.PLAIN
+    ]
+
+
+@executes(OpNodeQueryvols)
+class LUNodeQueryvols(NodeQueryUnit):
+    """List logical volumes, with the instances they belong to."""
+
+    op: OpNodeQueryvols
+    FIELDS = VOLUME_FIELDS
+
+    def exec(self, plan: Any) -> list[list[Any]]:
+        if not self.config.cluster().volume_group_name:
+            # No node needs to have LVM.
+            return []
+        nodes = [self.config.node(uuid) for uuid in self.node_uuids]
+        answers = self._ask(NODE_VOLUMES, nodes)
+        owners = volume_owners(self)
+        rows = []
+        for node in nodes:
+            found = sorted(answers.get(node.uuid, ()), key=lambda v: (v["dev"], v["vg"], v["name"]))
+            for volume in found:
+                full = f"{volume['vg']}/{volume['name']}"
+                owner = owners.get((node.uuid, full))
+                parts = snapshots.split(full)
+                if owner is None and parts is not None:
+                    # A snapshot belongs to whoever has the volume.
+                    owner = owners.get((node.uuid, parts[0]))
+                values = {
+                    NODE: node.name,
+                    "phys": volume["dev"],
+                    "vg": volume["vg"],
+                    NAME: volume["name"],
+                    "size": volume["size"],
+                    "instance": owner or "-",
+                }
+                rows.append([values[field] for field in self.op.output_fields])
+        return rows

@@ -1,0 +1,1 @@
+"""Parts of the operations on the cluster as a whole."""

@@ -1,0 +1,1 @@
+"""Disks of instances: specifications, devices on nodes, replicas, snapshots, conversion."""

@@ -1,0 +1,90 @@
+"""Is there room for disks? Asked before anything is made.
+
+Only volume groups are asked: they are the one kind of storage whose free space is taken when a disk
+is made. Files are sparse, and external storage has its own rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib.ops.disks.devices import exclusive_storage
+from ganeti.constants.disk import PLAIN, ST_LVM_VG
+from ganeti.objects import fill
+from ganeti.wire.calls import NODE_INFO
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import ConfigData, Disk, Instance
+
+
+def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
+    """What disks take of each volume group."""
+    needed: dict[str, int] = {}
+    for disk in disks:
+        for device in disk.walk():
+            if device.dev_type == PLAIN:
+                group = str(device.logical_id[0])
+                needed[group] = needed.get(group, 0) + device.size
+    return needed
+
+
+def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) -> dict[str, int]:
+    """What forthcoming instances will take of the volume groups of a node."""
+    return volumes_mib(
+        part
+        for instance in config.instances.values()
+        if instance.forthcoming and (reserved is None or instance.uuid != reserved.uuid)
+        for disk in fill.instance_disks(config, instance)
+        for part in disk.walk()
+        if part.dev_type == PLAIN and part.logical_id and node_uuid in part.nodes
+    )
+
+
+def require_free_space(
+    unit: LogicalUnit,
+    node_uuids: Collection[str],
+    needed_mib: Mapping[str, int],
+    reserved: Instance | None = None,
+) -> None:
+    """Every node has so much free in these volume groups, beside what is reserved there.
+
+    :param reserved: the instance for which it is; what is reserved for that is free.
+    :raises errors.OpPrereqError: names node, group, what is needed and what there is.
+    """
+    if not needed_mib:
+        return
+    groups = sorted(needed_mib)
+    answers = unit.rpc.call_many(
+        NODE_INFO,
+        list(node_uuids),
+        hv_specs=[],
+        per_node={
+            uuid: {
+                "storage_units": [
+                    [ST_LVM_VG, group, [exclusive_storage(unit, uuid)]] for group in groups
+                ]
+            }
+            for uuid in node_uuids
+        },
+    )
+    for node_uuid, answer in answers.items():
+        _boot_id, units, _facts = answer.payload()
+        found = {unit_["name"]: unit_.get("storage_free") for unit_ in units if unit_}
+        for group in groups:
+            free = found.get(group)
+            if not isinstance(free, int):
+                raise errors.OpPrereqError(
+                    f"node {answer.node_name} does not tell what is free in volume group {group}",
+                    errors.ECODE_ENVIRON,
+                )
+            taken = reserved_mib(unit.config.snapshot(), node_uuid, reserved).get(group, 0)
+            if free < needed_mib[group] + taken:
+                besides = f", {taken} MiB of them reserved for forthcoming instances" * (taken > 0)
+                raise errors.OpPrereqError(
+                    f"not enough space on node {answer.node_name}: {needed_mib[group]} MiB needed"
+                    f" in volume group {group}, {free} MiB free{besides}",
+                    errors.ECODE_NORES,
+                )

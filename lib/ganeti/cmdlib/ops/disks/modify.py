@@ -1,0 +1,438 @@
+"""Changes to the disks of an instance: planned one after the other, then carried out.
+
+Order of the work, chosen so that nothing is lost track of when it breaks off: a disk which is added
+goes into the configuration before it is made, one which is removed leaves it after it was
+destroyed. In between it is a disk whose device is missing, which ``remove`` or ``recreate-disks``
+sets right.
+
+A disk that is *detached* keeps its content and its place in the configuration, belongs to no
+instance, and can be attached again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import why
+from ganeti.cmdlib.ops.disks import capacity, specs, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.params import devices
+from ganeti.cmdlib.ops.params.devices import Change
+from ganeti.cmdlib.undo import Undo
+from ganeti.constants.disk import (
+    DISKLESS,
+    EXT,
+    FILE_BASED,
+    HAVE_ACCESS,
+    INT_MIRRORED,
+    MAX_DISKS,
+    MIXED,
+    MOD_ADD,
+    MOD_ATTACH,
+    MOD_DETACH,
+    MOD_REMOVE,
+)
+from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.ops.guest.hotplug import Plug
+    from ganeti.objects import Disk, Instance
+
+WHAT = "disk"
+_MODIFIABLE = frozenset(("mode", "name", "access"))
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStep:
+    """One change.
+
+    :ivar index: number of the disk at the moment of the change.
+    :ivar disk: the disk as it is, or as it will be when it is changed; None when it is added.
+    :ivar wish: of a disk to be added.
+    """
+
+    action: str
+    index: int
+    disk: Disk | None
+    wish: Mapping[str, Any]
+    result: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskPlan:
+    """All changes, and what the instance's disks will be: names, sizes in MiB and kind."""
+
+    steps: tuple[DiskStep, ...]
+    names: tuple[str | None, ...]
+    sizes_mib: tuple[int, ...]
+    template: str
+
+
+class _Planned:
+    """Stands for a disk that is not made yet, while further changes are planned."""
+
+    def __init__(self, wish: Mapping[str, Any]) -> None:
+        self.name: str | None = wish["name"]
+        self.uuid = ""
+        self.size: int = wish["size"]
+
+
+def plan(
+    unit: LogicalUnit, instance: Instance, changes: Sequence[Change], ext_params: Mapping[str, Any]
+) -> DiskPlan:
+    """Check the changes, in order, each on what the ones before leave.
+
+    :param ext_params: parameters for disks of an external provider which are added.
+    :raises errors.OpPrereqError: names the disk and what is wrong with it.
+    """
+    current: list[Any] = list(unit.config.instance_disks(instance))
+    template = unit.config.disk_template(instance)
+    steps = []
+    for change in changes:
+        if change.action == MOD_ADD:
+            template = _template_of_new(unit, instance, template, change.params)
+            step = _add(unit, template, current, change, ext_params)
+            current.insert(step.index, _Planned(step.wish))
+        elif change.action == MOD_ATTACH:
+            step = _attach(unit, instance, current, change)
+            current.insert(step.index, step.disk)
+            assert step.disk is not None
+            template = step.disk.dev_type if template == DISKLESS else template
+        else:
+            index = devices.find(WHAT, current, change.ident)
+            if isinstance(current[index], _Planned):
+                raise errors.OpPrereqError(
+                    f"disk {index} is only added by the same command, it cannot be changed too",
+                    errors.ECODE_INVAL,
+                )
+            if change.action in (MOD_REMOVE, MOD_DETACH):
+                devices.require_no_params(WHAT, change)
+                result = ((f"disk/{index}", change.action),)
+                step = DiskStep(change.action, index, current.pop(index), {}, result)
+            else:
+                step = _modify(index, current[index], change.params)
+                current[index] = step.disk
+        steps.append(step)
+    names = tuple(disk.name for disk in current)
+    specs.require_unique_names(names)
+    sizes = tuple(disk.size for disk in current)
+    return DiskPlan(tuple(steps), names, sizes, template if current else DISKLESS)
+
+
+def _template_of_new(
+    unit: LogicalUnit, instance: Instance, template: str, params: Mapping[str, Any]
+) -> str:
+    wanted = params.get("dev_type")
+    if template == DISKLESS:
+        enabled = unit.config.cluster().enabled_disk_templates
+        wanted = wanted or next((kind for kind in enabled if kind != DISKLESS), None)
+        if wanted is None or wanted == DISKLESS:
+            raise errors.OpPrereqError(
+                "no kind of disks is enabled in this cluster", errors.ECODE_STATE
+            )
+        if wanted in INT_MIRRORED:
+            raise errors.OpPrereqError(
+                f"instance {instance.name} has no secondary node, which disks of kind {wanted}"
+                " need",
+                errors.ECODE_INVAL,
+            )
+        specs.require_enabled(unit, wanted)
+        return str(wanted)
+    if template == MIXED:
+        raise errors.OpPrereqError(
+            f"instance {instance.name} has disks of different kinds, none can be added",
+            errors.ECODE_STATE,
+        )
+    if wanted not in (None, template):
+        raise errors.OpPrereqError(
+            f"instance {instance.name} has disks of kind {template}, one of kind {wanted} cannot be"
+            " added",
+            errors.ECODE_INVAL,
+        )
+    return template
+
+
+def _add(
+    unit: LogicalUnit,
+    template: str,
+    current: Sequence[Any],
+    change: Change,
+    ext_params: Mapping[str, Any],
+) -> DiskStep:
+    index = devices.place(WHAT, current, change.ident, MAX_DISKS)
+    params = {**(ext_params if template == EXT else {}), **change.params}
+    wish = specs.plan_disk(unit, template, f"disk {index}", params)
+    if wish.get("adopt"):
+        raise errors.OpPrereqError(
+            f"disk {index}: devices are adopted when an instance is made, not later",
+            errors.ECODE_INVAL,
+        )
+    text = f"add:size={wish['size']},mode={wish['mode']}"
+    return DiskStep(MOD_ADD, index, None, wish, ((f"disk/{index}", text),))
+
+
+def _attach(
+    unit: LogicalUnit, instance: Instance, current: Sequence[Any], change: Change
+) -> DiskStep:
+    index = devices.place(WHAT, current, change.ident, MAX_DISKS)
+    uuid, name = change.params.get("uuid"), change.params.get("name")
+    if bool(uuid) == bool(name) or len(change.params) != 1:
+        raise errors.OpPrereqError(
+            "a disk is attached by name or by UUID: --disk attach:uuid=..., or attach:name=...",
+            errors.ECODE_INVAL,
+        )
+    data = unit.config.snapshot()
+    owned = {one for other in data.instances.values() for one in other.disks}
+    found = [
+        disk for disk in data.disks.values() if disk.uuid == uuid or (name and disk.name == name)
+    ]
+    free = [disk for disk in found if disk.uuid not in owned]
+    if len(free) != 1:
+        problem = "does not exist" if not found else "belongs to an instance"
+        if len(free) > 1:
+            problem = "is the name of several disks. Use the UUID."
+        raise errors.OpPrereqError(f"disk {uuid or name} {problem}", errors.ECODE_NOENT)
+    disk = free[0]
+    if disk.uuid in {one.uuid for one in current}:
+        raise errors.OpPrereqError(f"disk {uuid or name} is given twice", errors.ECODE_INVAL)
+    _require_same_place(unit, instance, disk)
+    return DiskStep(MOD_ATTACH, index, disk, {}, ((f"disk/{index}", "attach"),))
+
+
+def _require_same_place(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
+    """The disk is where the instance is, and of the same kind as its other disks."""
+    if disk.nodes and disk.nodes[0] != instance.primary_node:
+        raise errors.OpPrereqError(
+            f"disk {disk.uuid} is on node {unit.config.node(disk.nodes[0]).name}, instance"
+            f" {instance.name} on {unit.config.node(instance.primary_node).name}",
+            errors.ECODE_INVAL,
+        )
+    secondaries = unit.config.secondary_nodes(instance)
+    if secondaries and set(disk.secondary_nodes(instance.primary_node)) != set(secondaries):
+        raise errors.OpPrereqError(
+            f"disk {disk.uuid} is not mirrored to the secondary node of instance {instance.name}",
+            errors.ECODE_INVAL,
+        )
+    template = unit.config.disk_template(instance)
+    if template not in (DISKLESS, disk.dev_type):
+        raise errors.OpPrereqError(
+            f"disk {disk.uuid} is of kind {disk.dev_type}, those of instance {instance.name} of"
+            f" kind {template}",
+            errors.ECODE_INVAL,
+        )
+
+
+def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
+    what = f"disk {index}"
+    if not changes:
+        raise errors.OpPrereqError(f"{what}: nothing to change is given", errors.ECODE_INVAL)
+    access = changes.get("access")
+    if access in ("r", "w"):
+        changes = {
+            **{k: v for k, v in changes.items() if k != "access"},
+            "mode": {"r": "ro", "w": "rw"}[access],
+        }
+    if "size" in changes:
+        raise errors.OpPrereqError(
+            f"{what}: the size is changed by 'gnt-instance grow-disk'", errors.ECODE_INVAL
+        )
+    wrong = sorted(set(changes) - _MODIFIABLE)
+    if wrong and disk.dev_type != EXT:
+        raise errors.OpPrereqError(
+            f"{what}: {', '.join(wrong)} cannot be changed, only {', '.join(sorted(_MODIFIABLE))}",
+            errors.ECODE_INVAL,
+        )
+    values: dict[str, Any] = {}
+    params = dict(disk.params or {})
+    if "mode" in changes:
+        values["mode"] = specs.checked_mode(what, changes["mode"])
+    if "name" in changes:
+        values["name"] = specs.checked_name(changes["name"])
+    if "access" in changes:
+        if disk.dev_type not in HAVE_ACCESS:
+            raise errors.OpPrereqError(
+                f"{what}: access cannot be given for disks of kind {disk.dev_type}",
+                errors.ECODE_INVAL,
+            )
+        params["access"] = changes["access"]
+    for key in wrong:
+        params[key] = changes[key]
+    if params != (disk.params or {}):
+        values["params"] = params
+    shown: dict[str, Any] = {key: changes[key] for key in wrong}
+    for key in sorted(_MODIFIABLE & set(changes)):
+        shown[key] = values.get(key, changes[key])
+    result = tuple((f"disk.{key}/{index}", value) for key, value in shown.items())
+    return DiskStep("modify", index, dataclasses.replace(disk, **values), {}, result)
+
+
+def check_room(unit: LogicalUnit, instance: Instance, disk_plan: DiskPlan) -> None:
+    """There is room for the disks which are added."""
+    needed: dict[str, int] = {}
+    for step in disk_plan.steps:
+        for group in (step.wish.get("vg"),) if step.action == MOD_ADD else ():
+            if group:
+                needed[group] = needed.get(group, 0) + step.wish["size"]
+    capacity.require_free_space(unit, unit.config.instance_nodes(instance), needed)
+
+
+# -- carrying out ----------------------------------------------------------------
+
+
+def carry_out(
+    unit: LogicalUnit,
+    instance_uuid: str,
+    disk_plan: DiskPlan,
+    plug: Plug | None,
+    *,
+    directory: str | None,
+    driver: str | None,
+    wait_for_sync: bool,
+) -> None:
+    """Do the changes, in order; what one of them leaves when it fails is named in the error.
+
+    :param plug: of the running guest; None when it is stopped.
+    :param directory: for the files of disks which are added.
+    """
+    for step in disk_plan.steps:
+        instance = unit.config.instance(instance_uuid)
+        if step.action == MOD_ADD:
+            _make(unit, instance, disk_plan.template, step, plug, directory, driver, wait_for_sync)
+        elif step.action == MOD_ATTACH:
+            assert step.disk is not None
+            with unit.config.transaction() as change:
+                change.attach_disk(instance.uuid, step.disk.uuid, step.index)
+            _join(unit, instance, unit.config.disk(step.disk.uuid), step.index, plug)
+        elif step.action in (MOD_REMOVE, MOD_DETACH):
+            assert step.disk is not None
+            _leave(unit, instance, step, plug)
+        else:
+            assert step.disk is not None
+            present = unit.config.disk(step.disk.uuid)
+            unit.config.update_disk(
+                dataclasses.replace(
+                    present, mode=step.disk.mode, name=step.disk.name, params=step.disk.params
+                )
+            )
+
+
+def _make(
+    unit: LogicalUnit,
+    instance: Instance,
+    template: str,
+    step: DiskStep,
+    plug: Plug | None,
+    directory: str | None,
+    driver: str | None,
+    wait_for_sync: bool,
+) -> None:
+    secondaries = unit.config.secondary_nodes(instance)
+    existing = unit.config.instance_disks(instance)
+    # Beside the instance's other files, wherever those are.
+    directory = disk_work.storage_dir(existing) or directory
+    (disk,) = specs.make_disks(
+        unit,
+        template,
+        [step.wish],
+        primary_node=instance.primary_node,
+        secondary_node=secondaries[0] if secondaries else None,
+        directory=directory,
+        driver=driver or _driver_of(existing),
+        first_index=step.index,
+    )
+    unit.feedback(f"* disk {step.index}, size {disk.size} MiB")
+    hint = f"Remove it with 'gnt-instance modify --disk {step.index}:remove {instance.name}'."
+    with Undo(unit.warn, hint=hint) as undo:
+        undo.add(f"disk {step.index} in the configuration", _forget, unit, instance, disk)
+        unit.config.add_disk(instance.uuid, disk, step.index)
+        undo.add(f"disk {step.index}", disk_work.remove_disk, unit, instance, disk)
+        try:
+            disk_work.create_storage_dir(unit, instance, [disk])
+            disk_work.create_disk(unit, instance, disk)
+        except errors.RpcError as err:
+            raise errors.OpExecError(
+                f"could not create disk {step.index} of instance {instance.name}: {why(err)}"
+            ) from err
+        undo.commit()
+    disk = unit.config.disk(disk.uuid)
+    instance = unit.config.instance(instance.uuid)
+    if disk.dev_type in INT_MIRRORED:
+        disk_work.activate_disk(unit, instance, disk)
+        if not sync.wait_for_sync(unit, instance, [disk], once=not wait_for_sync):
+            unit.warn(f"disk {step.index} is not in step yet")
+    _join(unit, instance, disk, step.index, plug)
+
+
+def _driver_of(disks: Sequence[Disk]) -> str | None:
+    """The file driver of disks which are files."""
+    for disk in disks:
+        if disk.dev_type in FILE_BASED:
+            return str(disk.logical_id[0])
+    return None
+
+
+def _forget(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
+    if disk.uuid in unit.config.instance(instance.uuid).disks:
+        unit.config.remove_disk(instance.uuid, disk.uuid)
+
+
+def _join(unit: LogicalUnit, instance: Instance, disk: Disk, index: int, plug: Plug | None) -> None:
+    """Let a disk be used as the others are: active, and plugged into a running guest."""
+    instance = unit.config.instance(instance.uuid)
+    if not instance.disks_active:
+        disk_work.shutdown_disks(unit, instance, disks=[disk])
+        return
+    found = disk_work.activate_disk(unit, instance, disk)
+    _renew_links(unit, instance, index + 1)
+    if plug is not None and plug.running:
+        plug.disk(HOTPLUG_ACTION_ADD, disk, index, found[1:])
+
+
+def _leave(unit: LogicalUnit, instance: Instance, step: DiskStep, plug: Plug | None) -> None:
+    """Take a disk out of a guest and of the instance; destroy it unless it is only detached."""
+    disk = step.disk
+    assert disk is not None
+    if plug is not None and plug.running:
+        if not plug.disk(HOTPLUG_ACTION_REMOVE, disk, step.index):
+            raise errors.OpExecError(
+                f"disk {step.index} stays, because the running instance {instance.name} uses it."
+                " Stop the instance first."
+            )
+    try:
+        disk_work.shutdown_disks(unit, instance, disks=[disk])
+        if step.action == MOD_REMOVE:
+            disk_work.remove_disk(unit, instance, disk)
+    except errors.RpcError as err:
+        raise errors.OpExecError(
+            f"disk {step.index} of instance {instance.name} was not removed: {why(err)}; it is"
+            " still one of its disks. Repeat the command when the cause is gone."
+        ) from err
+    if step.action == MOD_REMOVE:
+        unit.config.remove_disk(instance.uuid, disk.uuid)
+    else:
+        with unit.config.transaction() as change:
+            change.detach_disk(instance.uuid, disk.uuid)
+    instance = unit.config.instance(instance.uuid)
+    if not instance.disks and step.action == MOD_REMOVE:
+        _remove_directory(unit, instance, disk)
+    if instance.disks_active:
+        _renew_links(unit, instance, step.index)
+
+
+def _remove_directory(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
+    try:
+        disk_work.remove_storage_dir(unit, instance, [disk])
+    except errors.RpcError as err:
+        unit.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
+
+
+def _renew_links(unit: LogicalUnit, instance: Instance, first: int) -> None:
+    """Disks from this number on have another number now: let their links follow."""
+    disks = unit.config.instance_disks(instance)[first:]
+    if disks:
+        disk_work.assemble_disks(unit, instance, disks=disks)

@@ -1,0 +1,43 @@
+"""Hooks of the operations on node groups, and the check of a new name."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib.hooks import Hooks
+
+if TYPE_CHECKING:
+    from ganeti.config import Config
+
+_NAME = re.compile(r"^[^\s/-][^\s/]*$")
+
+
+class GroupHooks(Hooks):
+    """Hooks of an operation on a node group."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory, "GROUP")
+
+
+def require_new_name(config: Config, name: str, what: str) -> None:
+    """A name which an object may get.
+
+    :param what: ``node group`` or ``network``.
+    :raises errors.OpPrereqError: it has a form which cannot be handled, or is taken.
+    """
+    if not _NAME.match(name):
+        raise errors.OpPrereqError(
+            f"{name!r} cannot be the name of a {what}: it must not contain blanks or slashes, nor"
+            " begin with a dash",
+            errors.ECODE_INVAL,
+        )
+    expand = config.expand_group if what == "node group" else config.expand_network
+    try:
+        taken = expand(name)
+    except errors.OpPrereqError:
+        return
+    raise errors.OpPrereqError(
+        f"{what} {name} already exists (uuid {taken.uuid})", errors.ECODE_EXISTS
+    )

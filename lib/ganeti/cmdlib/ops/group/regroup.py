@@ -1,0 +1,164 @@
+"""Moving instances from node group to node group, as an allocator decides.
+
+The allocator answers with jobs; this unit checks them, adds the options of the user (early release,
+failover instead of migration, one after the other) and submits them. It moves nothing itself, so it
+holds its locks shared, and only while the allocator works.
+
+Which instances, groups and nodes are concerned is guessed from the configuration, because
+instances are locked before groups and groups before nodes; once all locks are held, the guess is
+compared with the configuration of that moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ganeti import allocator, errors
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.locks import require_still_same
+from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
+from ganeti.locking import ALL, Level
+from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.instance import (
+    OpInstanceFailover,
+    OpInstanceMigrate,
+    OpInstanceReplaceDisks,
+)
+
+
+class RegroupingUnit(LogicalUnit):
+    """Locks and question of both units."""
+
+    def _prepare(self, iallocator: str | None, target_groups: Sequence[str] | None) -> None:
+        self.allocator = chosen_allocator(self, iallocator)
+        self.targets = tuple(
+            dict.fromkeys(self.config.expand_group(name).uuid for name in target_groups or ())
+        )
+
+    def _instances(self) -> frozenset[str]:
+        """Uuids of the instances which are to move, as configured now."""
+        raise errors.ProgrammerError(f"{type(self).__name__} does not say what moves")
+
+    def _groups(self) -> frozenset[str]:
+        """Uuids of the groups in which these instances are now."""
+        data = self.config.snapshot()
+        return frozenset(data.nodes[uuid].group for uuid in self._nodes())
+
+    def _nodes(self) -> frozenset[str]:
+        return frozenset(
+            node
+            for uuid in self.guessed
+            for node in self.config.instance_nodes(self.config.instance(uuid))
+        )
+
+    def _lock(self) -> None:
+        self.guessed = self._instances()
+        self.need(Level.INSTANCE, self.guessed, shared=True)
+
+    def declare_locks(self, level: Level) -> None:
+        if level is Level.NODEGROUP:
+            wanted = None if not self.targets else self._groups() | set(self.targets)
+            self.need(Level.NODEGROUP, ALL if wanted is None else wanted, shared=True)
+        elif level is Level.NODE:
+            held = self.owned(Level.NODEGROUP)
+            self.members = frozenset(
+                node.uuid for node in self.config.nodes() if node.group in held
+            )
+            self.need(Level.NODE, self.members | self._nodes(), shared=True)
+
+    def hook_env(self, plan: list[list[OpCode]]) -> dict[str, object]:
+        return {"TARGET_GROUPS": " ".join(self.targets)}
+
+    def _ask(self, what: str) -> tuple[allocator.Moves, list[str]]:
+        """The allocator's answer, and names of the groups which it may choose.
+
+        :raises errors.OpPrereqError: things changed meanwhile, there is no other group, or an
+            instance cannot move.
+        """
+        require_still_same(self.guessed, self._instances(), f"instances of {what}")
+        held = self.owned(Level.NODEGROUP)
+        require_still_same(
+            self.members,
+            {n.uuid for n in self.config.nodes() if n.group in held},
+            "nodes of the groups concerned",
+        )
+        now = self._groups()
+        targets = self.targets or tuple(
+            group.uuid
+            for group in self.config.groups()
+            if group.uuid in held and group.uuid not in now
+        )
+        if not targets:
+            raise errors.OpPrereqError(
+                f"there is no other node group to which {what} could go", errors.ECODE_NORES
+            )
+        moves = placement.ask_allocator(
+            self,
+            self.allocator,
+            self.config.snapshot(),
+            allocator.ChangeGroup(instances=tuple(sorted(self.guessed)), target_groups=targets),
+        )
+        if moves.failed:
+            stuck = ", ".join(
+                f"{name} ({reason or 'no reason given'})" for name, reason in moves.failed
+            )
+            raise errors.OpPrereqError(
+                f"instance allocator {self.allocator} finds no place for {stuck}. Nothing was"
+                " moved.",
+                errors.ECODE_NORES,
+            )
+        return moves, [self.config.group(uuid).name for uuid in targets]
+
+    def _announce(self, moves: allocator.Moves) -> None:
+        groups = {group.uuid: group.name for group in self.config.groups()}
+        for name, group, nodes in moves.moved:
+            self.info(
+                f"instance {name} moves to group {groups.get(group, group)} ({', '.join(nodes)})"
+            )
+
+
+def adapted_jobs(
+    jobs: Iterable[Sequence[OpCode]],
+    *,
+    early_release: bool = False,
+    force_failover: bool = False,
+    sequential: bool = False,
+) -> list[list[OpCode]]:
+    """The jobs of an allocator with what the user wants of them.
+
+    :param sequential: each job begins when the one before it has succeeded.
+    """
+    adapted: list[list[OpCode]] = []
+    for job in jobs:
+        ops = [_adapted(op, early_release, force_failover) for op in job]
+        if sequential and adapted and ops:
+            ops[0].depends = [*(ops[0].depends or []), [-1, ["success"]]]
+        adapted.append(ops)
+    return adapted
+
+
+def _adapted(op: OpCode, early_release: bool, force_failover: bool) -> OpCode:
+    if isinstance(op, OpInstanceReplaceDisks):
+        op.early_release = early_release
+    if force_failover and isinstance(op, OpInstanceMigrate):
+        return OpInstanceFailover(
+            instance_name=op.instance_name,
+            target_node=op.target_node,
+            iallocator=op.iallocator,
+            ignore_ipolicy=op.ignore_ipolicy,
+            depends=op.depends,
+        )
+    return op
+
+
+def chosen_allocator(unit: LogicalUnit, given: str | None) -> str:
+    default = unit.config.cluster().default_iallocator
+    chosen = default if given in (None, "", IALLOCATOR_DEFAULT_SHORTCUT) else given
+    if not chosen:
+        raise errors.OpPrereqError(
+            "no instance allocator is given, and the cluster has no default one. Name one with"
+            " --iallocator.",
+            errors.ECODE_STATE,
+        )
+    return chosen

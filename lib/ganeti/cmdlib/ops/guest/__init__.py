@@ -1,0 +1,1 @@
+"""Running guests: power, location, console, hot-plugging, helper guests."""

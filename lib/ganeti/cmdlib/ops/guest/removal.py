@@ -1,0 +1,71 @@
+"""Removing an instance and its disks; also used at the end of an export."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.ops.disks import convert
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import power
+from ganeti.objects import Instance
+
+
+def remove_instance(
+    unit: LogicalUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
+) -> None:
+    """Stop an instance, remove its disks, forget it.
+
+    :param timeout_s: how long the guest has to stop by itself.
+    :param ignore_failures: go on when something cannot be removed, and only say so.
+    :raises errors.OpExecError: the instance is still in the configuration, marked down.
+    """
+    # Marked down first, so that nobody starts it again while it disappears.
+    if instance.admin_state == prereq.ADMIN_UP:
+        unit.config.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
+    fresh = unit.config.instance(instance.uuid)
+    if not fresh.forthcoming:
+        try:
+            power.stop(unit, fresh, timeout_s)
+        except errors.OpExecError as err:
+            _tolerate(unit, str(err), fresh, ignore=ignore_failures)
+        _remove_disks(unit, fresh, ignore=ignore_failures)
+    unit.config.remove_instance(fresh.uuid)
+
+
+def _remove_disks(unit: LogicalUnit, instance: Instance, *, ignore: bool) -> None:
+    disks = unit.config.instance_disks(instance)
+    for index, disk in enumerate(disks):
+        try:
+            disk_work.remove_disk(unit, instance, disk)
+        except errors.RpcError as err:
+            _tolerate(
+                unit,
+                f"disk {index} of instance {instance.name} was not removed: {err}",
+                instance,
+                ignore=ignore,
+            )
+    try:
+        convert.clear(unit, instance)
+    except errors.RpcError as err:
+        _tolerate(unit, f"disks of a former kind were not removed: {err}", instance, ignore=ignore)
+    try:
+        disk_work.remove_storage_dir(unit, instance, disks)
+    except errors.RpcError as err:
+        _tolerate(
+            unit,
+            f"the disk directory of instance {instance.name} was not removed: {err}",
+            instance,
+            ignore=ignore,
+        )
+
+
+def _tolerate(unit: LogicalUnit, problem: str, instance: Instance, *, ignore: bool) -> None:
+    if ignore:
+        unit.warn(problem)
+        return
+    raise errors.OpExecError(
+        f"{problem}; the instance is still in the configuration, marked down. Repeat the"
+        " command when the cause is gone, or use 'gnt-instance remove --ignore-failures"
+        f" {instance.name}'."
+    )

@@ -1,0 +1,1 @@
+"""Installation of operating systems, and instances which are only reserved."""

@@ -1,0 +1,179 @@
+"""Installing the operating system of an instance: by a script on the node, or in a helper guest.
+
+Which of the two the OS definition decides: what has a script ``create`` only is trusted and runs as
+root on the node; what has ``create_untrusted`` never runs there, see
+:mod:`ganeti.cmdlib.ops.guest.helper`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import why
+from ganeti.cmdlib.ops.guest import helper
+from ganeti.constants import metad as const
+from ganeti.constants.hv import FAKE
+from ganeti.objects import fill
+from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance, Nic, Node
+
+#: Asks the node to refuse an OS which is not trusted.
+_TRUSTED = "trusted"
+
+
+class Helper(NamedTuple):
+    """How an untrusted OS will be installed; ``nic`` as in :class:`helper.Work`."""
+
+    image: str
+    nic: Nic | None
+    startup_s: int
+    shutdown_s: int
+
+
+def timeouts(startup_s: int | None, shutdown_s: int | None) -> tuple[int, int]:
+    """The times for a helper guest, as given or the usual ones.
+
+    :raises errors.OpPrereqError: one is not above 0.
+    """
+    for value, name in ((startup_s, "startup"), (shutdown_s, "shutdown")):
+        if value is not None and value <= 0:
+            raise errors.OpPrereqError(
+                f"the {name} time of the helper guest must be at least 1 s, not {value}",
+                errors.ECODE_INVAL,
+            )
+    return (
+        const.HELPER_STARTUP_S if startup_s is None else startup_s,
+        const.HELPER_SHUTDOWN_S if shutdown_s is None else shutdown_s,
+    )
+
+
+def require(
+    unit: LogicalUnit,
+    node: Node,
+    instance_name: str,
+    os_name: str,
+    osparams: Mapping[str, Any],
+    *,
+    force_variant: bool,
+    hypervisor: str,
+    present: Any,
+    startup_s: int | None = None,
+    shutdown_s: int | None = None,
+) -> Helper | None:
+    """As :func:`prereq.require_os`, and what an untrusted OS needs is there.
+
+    :param present: the interfaces of the instance.
+    :returns: how it will be installed when it is not trusted, else None.
+    :raises errors.OpPrereqError: it cannot be installed.
+    """
+    started, ended = timeouts(startup_s, shutdown_s)
+    answer = unit.rpc.call_many(
+        OS_VALIDATE,
+        [node.uuid],
+        required=True,
+        name=os_name,
+        checks=[*prereq.os_checks(hypervisor), _TRUSTED],
+        params=dict(osparams),
+        force_variant=force_variant,
+    )[node.uuid]
+    if answer.failure is None:
+        prereq.note(f"node {node.name} can install {os_name}")
+        return None
+    # Either it is not trusted, and this passes; or this says what else is wrong.
+    prereq.require_os(
+        unit, node.uuid, os_name, osparams, force_variant=force_variant, hypervisor=hypervisor
+    )
+    if hypervisor == FAKE:
+        raise errors.OpPrereqError(
+            f"OS {os_name} is not trusted, so it is installed in a helper guest, and hypervisor"
+            f" {FAKE} only pretends to run guests. Use another one.",
+            errors.ECODE_INVAL,
+        )
+    image = unit.config.cluster().install_image
+    if not image:
+        raise errors.OpPrereqError(
+            f"OS {os_name} is not trusted, so it is installed in a helper guest, and the cluster"
+            " has no image for that. Name one with 'gnt-cluster modify --install-image'.",
+            errors.ECODE_STATE,
+        )
+    try:
+        nic = helper.plan_nic(unit, instance_name, node, present)
+    except errors.OpPrereqError as err:
+        raise errors.OpPrereqError(
+            f"OS {os_name} is not trusted, so it is installed in a helper guest: {err.args[0]}",
+            errors.ECODE_STATE,
+        ) from err
+    return Helper(image, nic, started, ended)
+
+
+def visible_parameters(
+    unit: LogicalUnit,
+    os_name: str,
+    public: Mapping[str, Any],
+    private: Mapping[str, Any],
+    secret: Mapping[str, Any],
+) -> dict[str, list[str]]:
+    """All parameters of an installation with their visibility: name -> [value, visibility]."""
+    cluster = unit.config.cluster()
+    tables = (
+        (const.PUBLIC, fill.fill_osparams(cluster, os_name, public)),
+        (const.PRIVATE, fill.fill_osparams_private(cluster, os_name, private)),
+        (const.SECRET, dict(secret)),
+    )
+    return {
+        name: [str(value), visibility]
+        for visibility, table in tables
+        for name, value in table.items()
+    }
+
+
+def install(
+    unit: LogicalUnit,
+    instance: Instance,
+    parameters: Mapping[str, list[str]],
+    how: Helper | None,
+    *,
+    reinstall: bool,
+    debug_level: int,
+) -> None:
+    """Install; the disks are active.
+
+    :param parameters: see :func:`visible_parameters`.
+    :param how: what :func:`require` said.
+    :raises errors.OpExecError: it failed; with the last lines of what the script wrote.
+    """
+    if how is not None:
+        helper.run(
+            unit,
+            instance,
+            helper.Work(
+                const.TASK_INSTALL,
+                f"install OS {instance.os}",
+                how.image,
+                how.nic,
+                how.startup_s,
+                how.shutdown_s,
+                parameters,
+                reinstall,
+                debug_level,
+            ),
+        )
+        return
+    answer = unit.rpc.call(
+        INSTANCE_OS_ADD,
+        instance.primary_node,
+        instance=(instance, None, None, {name: pair[0] for name, pair in parameters.items()}),
+        reinstall=reinstall,
+        debug_level=debug_level,
+    )
+    if answer.failure is not None:
+        raise errors.OpExecError(
+            f"could not install OS {instance.os} for instance {instance.name} on node"
+            f" {answer.node_name}: {why(answer.failure)}"
+        ) from answer.failure

@@ -1,0 +1,1 @@
+"""Moving an instance to another node: migration and failover."""

@@ -1,0 +1,326 @@
+"""Failing a mirrored instance over to a node which has nothing of it yet.
+
+Seed 001 *Failover to any node*. P1 and S1 are the present primary and secondary node, P2 is the one
+which the user names. One of P1 and S1 stays as the partner of P2 (it is S2): S1 as long as its half
+is good, else P1. In this order:
+
+1. the half on S2 is known to be good, and P2 has room; until here nothing is changed;
+2. an empty half is made on P2;
+3. the instance is stopped, and its disks are given up on P1;
+4. in one step the configuration says that the instance is on P2, mirrored to S2;
+5. P2 and S2 meet; as soon as P2 is being filled from S2, the instance starts there: what has not
+   arrived is read over the network;
+6. when all is in step, the old half on the node that was left is destroyed.
+
+While it is being filled, the instance depends on S2 and the network between the two; with
+``--ignore-consistency`` not given, nothing begins while S2 is not known to have all data. What an
+interruption leaves is in the configuration with a mark, as after a replacement of disks, and goes
+with the next one, or with the instance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import why
+from ganeti.cmdlib.ops.disks import capacity, convert, mirror, snapshots, specs, sync
+from ganeti.cmdlib.ops.disks import devices as disk_work
+from ganeti.cmdlib.ops.guest import location, power
+from ganeti.cmdlib.ops.policy.instance import require_policy
+from ganeti.constants.disk import INT_MIRRORED
+from ganeti.wire.calls import (
+    BLOCKDEV_CLOSE,
+    BLOCKDEV_FIND,
+    BLOCKDEV_SHUTDOWN,
+    DRBD_ATTACH_NET,
+    DRBD_DISCONNECT_NET,
+    DRBD_WAIT_SYNC,
+)
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Disk, Instance, Node
+
+
+@dataclass(frozen=True, slots=True)
+class AnywherePlan:
+    """Where the instance goes.
+
+    :ivar source: P1, the present primary node.
+    :ivar target: P2, the node to go to.
+    :ivar partner: S2, which has the good half and keeps it.
+    :ivar left: the node which loses its half.
+    """
+
+    instance: Instance
+    source: Node
+    target: Node
+    partner: Node
+    left: Node
+
+    def env(self) -> dict[str, object]:
+        """Variables for hooks."""
+        other = self.left if self.partner.uuid == self.source.uuid else self.partner
+        return {
+            "OLD_PRIMARY": self.source.name,
+            "NEW_PRIMARY": self.target.name,
+            "OLD_SECONDARY": other.name,
+            "NEW_SECONDARY": self.partner.name,
+        }
+
+
+def applies(unit: LogicalUnit, instance: Instance, target: Node) -> bool:
+    """Whether the instance's disks are mirrored, and the target has no half of them."""
+    return unit.config.disk_template(
+        instance
+    ) in INT_MIRRORED and target.uuid not in unit.config.instance_nodes(instance)
+
+
+def plan(
+    unit: LogicalUnit, instance: Instance, target: Node, *, ignore_policy: bool
+) -> AnywherePlan:
+    """Check everything and decide which of the present nodes stays.
+
+    :raises errors.OpPrereqError: it cannot go there, or neither node can stay.
+    """
+    config = unit.config
+    prereq.require_not_forthcoming(instance, "fail over")
+    prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "fail over")
+    prereq.require_target(target)
+    source = config.node(instance.primary_node)
+    (secondary_uuid,) = config.secondary_nodes(instance)
+    secondary = config.node(secondary_uuid)
+    if target.group != source.group:
+        raise errors.OpPrereqError(
+            f"node {target.name} is not in the group of instance {instance.name}",
+            errors.ECODE_INVAL,
+        )
+    location.require_only_on_primary(unit, instance, primary_may_be_dead=True)
+    filled = config.filled(instance)
+    require_policy(unit, filled, target, ignore=ignore_policy)
+    disks = mirror.mirrored_disks(unit, instance)
+    capacity.require_free_space(unit, [target.uuid], capacity.volumes_mib(disks))
+    if instance.admin_state == prereq.ADMIN_UP:
+        prereq.require_instance_bridges(unit, filled, target.uuid)
+        prereq.require_free_memory(
+            unit,
+            target.uuid,
+            f"running instance {instance.name}",
+            filled.beparams["minmem"],
+            instance.hypervisor,
+            filled.hvparams,
+        )
+    partner, left = secondary, source
+    if secondary.offline:
+        if source.offline:
+            raise errors.OpPrereqError(
+                f"both nodes of instance {instance.name} ({source.name}, {secondary.name}) are"
+                " offline, nobody has its data",
+                errors.ECODE_STATE,
+            )
+        partner, left = source, secondary
+    _require_no_snapshots(unit, instance, left)
+    return AnywherePlan(instance, source, target, partner, left)
+
+
+def carry_out(
+    unit: LogicalUnit, chosen: AnywherePlan, *, shutdown_timeout_s: int, ignore_consistency: bool
+) -> None:
+    """Do it.
+
+    :raises errors.OpExecError: the text says on which node the instance belongs now.
+    """
+    instance, source, target = chosen.instance, chosen.source, chosen.target
+    was_active = instance.disks_active
+    convert.clear(unit, instance)
+    if not was_active:
+        # Only together the halves can say whether they are the same.
+        disk_work.assemble_disks(unit, instance, ignore_secondaries=True)
+    try:
+        chosen = _best_partner(unit, chosen)
+        mirror.require_good_copy_now(
+            unit,
+            instance,
+            chosen.partner,
+            alone=chosen.left.offline,
+            ignore=ignore_consistency,
+        )
+        unit.feedback(
+            f"Failing instance {instance.name} over from {source.name} to {target.name}, mirrored"
+            f" to {chosen.partner.name}"
+        )
+        old = mirror.mirrored_disks(unit, instance)
+        new = _make_halves(unit, chosen, old)
+    except errors.GenericError:
+        if not was_active:
+            disk_work.shutdown_disks(unit, instance)
+        raise
+    if source.offline:
+        unit.warn(f"node {source.name} is offline: not stopping the instance there")
+    else:
+        unit.feedback(f"* stopping it on {source.name}")
+        power.stop(unit, instance, shutdown_timeout_s)
+    _leave(unit, chosen, old)
+    _change_config(unit, chosen, old, new)
+    moved = unit.config.instance(instance.uuid)
+    disks = mirror.mirrored_disks(unit, moved)
+    _meet(unit, chosen, moved, disks)
+    if instance.admin_state == prereq.ADMIN_UP:
+        unit.feedback(f"* starting it on {target.name}")
+        try:
+            power.start(unit, moved)
+        except errors.OpExecError as err:
+            raise errors.OpExecError(
+                f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
+                f" with 'gnt-instance startup {instance.name}' when the cause is gone."
+            ) from err
+    sync.require_in_step(unit, moved, disks)
+    _forget_old(unit, chosen, moved)
+    if not was_active and instance.admin_state != prereq.ADMIN_UP:
+        disk_work.shutdown_disks(unit, moved)
+
+
+def _best_partner(unit: LogicalUnit, chosen: AnywherePlan) -> AnywherePlan:
+    """Keep the secondary; but rather the primary when the secondary's half is broken."""
+    if chosen.left.offline or chosen.partner.uuid == chosen.source.uuid:
+        return chosen
+    for disk in mirror.mirrored_disks(unit, chosen.instance):
+        which = (disk, chosen.instance)
+        here = unit.rpc.call(BLOCKDEV_FIND, chosen.partner.uuid, disk=which)
+        if here.failure is None and here.data is not None and not here.data.is_degraded:
+            continue
+        _require_no_snapshots(unit, chosen.instance, chosen.partner)
+        unit.warn(
+            f"{disk.iv_name} is not in order on node {chosen.partner.name}, so node"
+            f" {chosen.source.name} keeps its half"
+        )
+        return dataclasses.replace(chosen, partner=chosen.source, left=chosen.partner)
+    return chosen
+
+
+def _require_no_snapshots(unit: LogicalUnit, instance: Instance, left: Node) -> None:
+    snapshots.require_none(
+        unit,
+        instance,
+        f"take the half of its disks from {left.name} of",
+        nodes=[left.uuid],
+        may_be_dead=True,
+    )
+
+
+def _make_halves(
+    unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...]
+) -> tuple[Disk, ...]:
+    """Make volumes and metadata on the target; the mirrors there are active, and alone."""
+    instance, target = chosen.instance, chosen.target
+    minors = unit.config.allocate_minors([target.uuid] * len(old), unit.ctx.ec_id)
+    new = tuple(_mirrored_to(disk, chosen, minor) for disk, minor in zip(old, minors, strict=True))
+    with unit.config.transaction() as change:
+        for disk in new:
+            for child in disk.children:
+                change.add_loose_disk(convert.loose_part(unit, instance, child, target.uuid))
+    for disk in new:
+        unit.feedback(f"* making {disk.iv_name} on node {target.name}")
+        try:
+            disk_work.create_device(unit, instance, disk, target.uuid, on_primary=False)
+        except errors.RpcError as err:
+            convert.clear(unit, instance)
+            raise errors.OpExecError(
+                f"could not make {disk.iv_name} of instance {instance.name} on node"
+                f" {target.name}: {why(err)}; nothing was changed"
+            ) from err
+    return new
+
+
+def _mirrored_to(disk: Disk, chosen: AnywherePlan, minor: int) -> Disk:
+    node_a, _node_b, port, minor_a, minor_b, _secret = disk.logical_id
+    kept = minor_a if node_a == chosen.partner.uuid else minor_b
+    nodes = (chosen.target.uuid, chosen.partner.uuid)
+    return dataclasses.replace(
+        disk,
+        # A secret of its own: the half that is left can never come back by mistake.
+        logical_id=(*nodes, port, minor, kept, specs.new_secret()),
+        children=tuple(dataclasses.replace(child, nodes=nodes) for child in disk.children),
+        nodes=nodes,
+    )
+
+
+def _leave(unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> None:
+    """Deactivate the disks on the node that is left; the partner's stay, read-only and alone."""
+    instance, partner, left = chosen.instance, chosen.partner, chosen.left
+    if not left.offline:
+        for disk in old:
+            answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, left.uuid, disk=(disk, instance))
+            if answer.failure is not None:
+                unit.warn(
+                    f"{disk.iv_name} stays active on node {left.name}: {why(answer.failure)}",
+                    hint="Look at that node when it is over.",
+                )
+    for call, args in (
+        (BLOCKDEV_CLOSE, {"instance_name": instance.name}),
+        (DRBD_DISCONNECT_NET, {}),
+    ):
+        answer = unit.rpc.call(call, partner.uuid, disks=(old, instance), **args)
+        if answer.failure is not None:
+            raise errors.OpExecError(
+                f"disks of instance {instance.name} cannot be separated on node {partner.name}:"
+                f" {why(answer.failure)}. The instance is stopped and belongs to node"
+                f" {chosen.source.name} still."
+            ) from answer.failure
+
+
+def _change_config(
+    unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...], new: tuple[Disk, ...]
+) -> None:
+    instance = chosen.instance
+    mark = convert.mark(instance.uuid)
+    with unit.config.transaction() as change:
+        for loose in convert.marked(unit, instance):
+            if loose.name == mark and loose.nodes == (chosen.target.uuid,):
+                change.drop_loose_disk(loose.uuid)
+        for disk in new:
+            change.update_disk(disk)
+        for disk in old:
+            for child in disk.children:
+                change.add_loose_disk(convert.loose_part(unit, instance, child, chosen.left.uuid))
+        change.set_instance_primary(instance.uuid, chosen.target.uuid)
+
+
+def _meet(
+    unit: LogicalUnit, chosen: AnywherePlan, moved: Instance, disks: tuple[Disk, ...]
+) -> None:
+    """Let target and partner find each other; the target is then being filled."""
+    nodes = [chosen.target.uuid, chosen.partner.uuid]
+    which = (disks, moved)
+    for answers in (
+        unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=False),
+        unit.rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=which),
+    ):
+        for answer in answers.values():
+            if answer.failure is not None:
+                raise errors.OpExecError(
+                    f"disks of instance {moved.name} do not meet on node {answer.node_name}:"
+                    f" {why(answer.failure)}. The instance is stopped and belongs to node"
+                    f" {chosen.target.name} now; its data are on node {chosen.partner.name}. Use"
+                    f" 'gnt-instance activate-disks {moved.name}' when the cause is gone."
+                ) from answer.failure
+
+
+def _forget_old(unit: LogicalUnit, chosen: AnywherePlan, moved: Instance) -> None:
+    if chosen.left.offline:
+        unit.warn(
+            f"node {chosen.left.name} is offline and keeps the old half of the disks",
+            hint="It is removed with the next replacement of disks after the node came back.",
+        )
+        return
+    try:
+        convert.clear(unit, moved)
+    except errors.RpcError as err:
+        unit.warn(
+            f"the old half of the disks was not removed: {err}",
+            hint="The next replacement of disks, or the removal of the instance, tries again.",
+        )

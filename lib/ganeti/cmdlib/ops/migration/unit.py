@@ -1,0 +1,200 @@
+"""What the units of migrate and failover have in common: where to, locks, and who hears of it.
+
+Where an instance goes depends on its disks. Those which we mirror have one other node, their
+secondary; those which several nodes see can go to any node, which the user names or an allocator
+chooses (manual page **ganeti-iallocator**, mode ``relocate``).
+
+Locks: the instance; then source and target, the nodes themselves shared and their resources
+exclusively. While an allocator chooses there are more of them: all nodes of the instance's group
+that could take it, because what the allocator is told must stay true until the instance is there.
+Those which were not chosen are given back at once (``doc/design-placement.rst``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ganeti import allocator, errors
+from ganeti.cmdlib import prereq
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.ops.migration import procedure
+from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
+from ganeti.cmdlib.ops.placement import allocator as placement
+from ganeti.constants.disk import EXT_MIRRORED, INT_MIRRORED
+from ganeti.locking import Level
+
+if TYPE_CHECKING:
+    from ganeti.objects import Instance, Node
+
+
+class MovingUnit(LogicalUnit):
+    """A unit which brings one instance to another node.
+
+    The opcode has ``instance_name``, ``instance_uuid``, ``target_node``, ``target_node_uuid``,
+    ``iallocator`` and ``cleanup``.
+
+    :ivar target: the node to go to; None in clean-up mode, and until the allocator has chosen.
+    :ivar allocator: who chooses; None when the node is known.
+    """
+
+    #: What is done, for messages.
+    ACTION = "move"
+    #: Whether a mirrored instance may go to a node which has nothing of it yet.
+    ANYWHERE = False
+
+    target: Node | None
+    allocator: str | None
+
+    def expand_names(self) -> None:
+        instance = self.lock_instance(self.op.instance_name, self.op.instance_uuid)
+        self._find_target(instance)
+
+    def declare_locks(self, level: Level) -> None:
+        assert self.instance is not None
+        if level is Level.NODEGROUP:
+            # Nobody can change the disks any more; until now somebody could.
+            self._find_target(self.instance)
+            if self.allocator is not None:
+                self.need(level, [self._group()], shared=True)
+        elif level is Level.NODE:
+            self.need(level, self._nodes(self.instance), shared=True)
+        elif level is Level.NODE_RES:
+            # Memory and disks of the nodes are what is worked on, the nodes stay as they are.
+            self.need(level, self.owned(Level.NODE))
+
+    def locks_acquired(self, level: Level) -> None:
+        super().locks_acquired(level)
+        if level is Level.NODE and self.allocator is not None:
+            group = self._group()
+            if group not in self.owned(Level.NODEGROUP):
+                raise errors.OpPrereqError(
+                    "the node of the instance changed its group while the job waited for its"
+                    " locks. Please retry.",
+                    errors.ECODE_STATE,
+                )
+
+    def _group(self) -> str:
+        assert self.instance is not None
+        return self.config.node(self.instance.primary_node).group
+
+    def _find_target(self, instance: Instance) -> None:
+        """Fill in ``target`` and ``allocator``.
+
+        :raises errors.OpPrereqError: the wish and the disks do not go together.
+        """
+        op = self.op
+        self.target = self.allocator = None
+        prereq.require_not_forthcoming(instance, self.ACTION)
+        if op.cleanup:
+            return
+        named = self._named_target()
+        template = self.config.disk_template(instance)
+        procedure.require_mirrored(self, instance, self.ACTION)
+        if template in INT_MIRRORED:
+            if named is not None and self.ANYWHERE and not op.iallocator:
+                self.target = named
+                return
+            if named is not None or op.iallocator:
+                raise errors.OpPrereqError(
+                    f"instance {instance.name} can go to its secondary node only, its disks"
+                    f" ({template}) are nowhere else. Name neither a node nor an allocator.",
+                    errors.ECODE_STATE,
+                )
+            (uuid,) = self.config.secondary_nodes(instance)
+            self.target = self.config.node(uuid)
+            return
+        self.target = named or self._only_other(instance)
+        self.allocator = placement.choose_allocator(
+            self,
+            op.iallocator,
+            what=f"instance {instance.name}",
+            node_option="--target-node",
+            node_given=self.target is not None,
+        )
+
+    def _only_other(self, instance: Instance) -> Node | None:
+        """The node to go to when nobody says which, and there is just one to choose."""
+        if self.op.iallocator or self.config.cluster().default_iallocator:
+            return None
+        primary = self.config.node(instance.primary_node)
+        others = placement.candidates(self.config.snapshot(), primary.group) - {primary.uuid}
+        return self.config.node(*others) if len(others) == 1 else None
+
+    def _named_target(self) -> Node | None:
+        """:raises errors.OpPrereqError: unknown node, or name and uuid are those of two."""
+        name, uuid = self.op.target_node, self.op.target_node_uuid
+        if not name and not uuid:
+            return None
+        node = self.config.expand_node(uuid or name)
+        if name and uuid and self.config.expand_node(name).uuid != uuid:
+            raise errors.OpPrereqError(
+                f"target node {name} does not have uuid {uuid}", errors.ECODE_INVAL
+            )
+        return node
+
+    def _nodes(self, instance: Instance) -> set[str]:
+        primary = self.config.node(instance.primary_node)
+        if self.allocator is not None:
+            return {primary.uuid, *placement.candidates(self.config.snapshot(), primary.group)}
+        if self.target is not None:
+            return {*self.config.instance_nodes(instance), self.target.uuid}
+        return {node.uuid for node in self.config.nodes() if node.group == primary.group}
+
+    def chosen_target(self) -> Node:
+        """The node to go to, as it is now; the allocator is asked if it has to choose.
+
+        :raises errors.OpPrereqError: it found none.
+        """
+        assert self.instance is not None
+        if self.allocator is None:
+            assert self.target is not None
+            return self.config.node(self.target.uuid)
+        procedure.require_mirrored(self, self.instance, self.ACTION)
+        primary = self.instance.primary_node
+        request = allocator.Relocate(self.instance.uuid, relocate_from=(primary,))
+        (uuid,) = placement.ask_allocator(self, self.allocator, self.config.snapshot(), request)
+        self.target = self.config.node(uuid)
+        if uuid not in self.owned(Level.NODE_RES):
+            raise errors.OpPrereqError(
+                f"instance allocator {self.allocator} chose node {self.target.name}, which was not"
+                " there when the job asked for its locks. Please retry.",
+                errors.ECODE_STATE,
+            )
+        for level in (Level.NODE_RES, Level.NODE):
+            self.release_locks(level, self.owned(level) - {primary, uuid})
+        self.info(
+            f"Selected nodes for instance {self.instance.name} via iallocator"
+            f" {self.allocator}: {self.target.name}"
+        )
+        return self.target
+
+    def move_env(self, plan: MovePlan | CleanupPlan) -> dict[str, object]:
+        """Variables for hooks: where it is and where it will be."""
+        assert self.instance is not None
+        present = self.config.instance(self.instance.uuid)
+        primary = self.config.node(present.primary_node)
+        target = primary if isinstance(plan, CleanupPlan) else plan.target
+        mirrored = self.config.disk_template(present) not in EXT_MIRRORED and target != primary
+        return {
+            "OLD_PRIMARY": primary.name,
+            "NEW_PRIMARY": target.name,
+            # The two change places.
+            "OLD_SECONDARY": target.name if mirrored else "",
+            "NEW_SECONDARY": primary.name if mirrored else "",
+        }
+
+    def nodes_told(self) -> list[str]:
+        """Uuids of the nodes whose hooks run: the master, those of the instance, the target."""
+        assert self.instance is not None
+        nodes = [self.config.master_node().uuid, *self.config.instance_nodes(self.instance)]
+        if self.target is not None:
+            nodes.append(self.target.uuid)
+        return list(dict.fromkeys(nodes))
+
+    def plan_cleanup(self) -> CleanupPlan:
+        """As :func:`ganeti.cmdlib.ops.migration.procedure.plan_cleanup`."""
+        assert self.instance is not None
+        return procedure.plan_cleanup(self, self.instance)
+
+    def hook_env(self, plan: Any) -> dict[str, object]:
+        return self.move_env(plan)

@@ -1,0 +1,46 @@
+"""What connecting and disconnecting a network have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.locks import instances_of_group, require_still_same
+from ganeti.locking import Level
+from ganeti.objects import Network, NodeGroup
+
+
+class ConnectionUnit(LogicalUnit):
+    """Locks and hooks of both units."""
+
+    def _prepare(self, network_name: str, group_name: str, *, instances: bool) -> None:
+        self.network = self.config.expand_network(network_name)
+        self.group = self.config.expand_group(group_name)
+        self.guessed: frozenset[str] | None = None
+        if instances:
+            self.guessed = instances_of_group(self, self.group.uuid)
+            self.need(Level.INSTANCE, self.guessed, shared=True)
+        self.need(Level.NODEGROUP, [self.group.uuid])
+        self.need(Level.NETWORK, [self.network.uuid], shared=True)
+
+    def hook_nodes(self, plan: ConnectionPlan) -> tuple[list[str], list[str]]:
+        nodes = [node.uuid for node in self.config.group_nodes(self.group.uuid)]
+        return nodes, nodes
+
+    def _present(self) -> tuple[Network, NodeGroup]:
+        """Both as they are, after the look whether the right instances are locked."""
+        if self.guessed is not None:
+            now = instances_of_group(self, self.group.uuid)
+            require_still_same(self.guessed, now, f"instances of node group {self.group.name}")
+        return self.config.network(self.network.uuid), self.config.group(self.group.uuid)
+
+    def exec(self, plan: ConnectionPlan) -> None:
+        if plan.new is not None:
+            self.config.update_group(plan.new)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionPlan:
+    """The group with its new connections; None when nothing has to be done."""
+
+    new: NodeGroup | None

@@ -1,0 +1,1 @@
+"""Network interfaces of instances: specifications and changes."""

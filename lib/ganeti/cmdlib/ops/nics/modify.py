@@ -1,0 +1,183 @@
+"""Changes to the network interfaces of an instance: planned one after the other, then plugged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.ops.nics import specs as nics
+from ganeti.cmdlib.ops.nics.specs import PlannedNic
+from ganeti.cmdlib.ops.params import devices
+from ganeti.cmdlib.ops.params.devices import Change
+from ganeti.constants.disk import MOD_ADD, MOD_MODIFY, MOD_REMOVE
+from ganeti.constants.net import (
+    INIC_PARAMS,
+    MAX_NICS,
+    NIC_MODE_ROUTED,
+    NIC_PARAM_TYPES,
+    VALUE_DEFAULT,
+    VALUE_NONE,
+)
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance, Nic, Node
+
+WHAT = "network interface"
+
+
+@dataclass(frozen=True, slots=True)
+class NicStep:
+    """One change: the interface at ``index`` as it is afterwards (or was, when removed)."""
+
+    action: str
+    index: int
+    nic: Nic
+    result: tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NicPlan:
+    """All interfaces after the changes, and the changes one by one."""
+
+    nics: tuple[Nic, ...]
+    steps: tuple[NicStep, ...]
+
+
+def plan(
+    unit: LogicalUnit,
+    instance: Instance,
+    node: Node,
+    changes: Sequence[Change],
+    *,
+    conflicts_check: bool,
+) -> NicPlan:
+    """Check the changes, in order, each on what the ones before leave.
+
+    :raises errors.OpPrereqError: names the interface and what is wrong with it.
+    """
+    current = list(instance.nics)
+    steps = []
+    for change in changes:
+        if change.action == MOD_ADD:
+            step = _add(unit, node, current, change, conflicts_check)
+            current.insert(step.index, step.nic)
+        elif change.action == MOD_REMOVE:
+            devices.require_no_params(WHAT, change)
+            index = devices.find(WHAT, current, change.ident)
+            step = NicStep(MOD_REMOVE, index, current.pop(index), ((f"NIC/{index}", "remove"),))
+        elif change.action == MOD_MODIFY:
+            index = devices.find(WHAT, current, change.ident)
+            step = _modify(unit, node, index, current[index], change.params, conflicts_check)
+            current[index] = step.nic
+        else:
+            raise errors.OpPrereqError(
+                f"a {WHAT} cannot be {change.action}ed, only added, changed and removed",
+                errors.ECODE_INVAL,
+            )
+        steps.append(step)
+    names = [nic.name for nic in current if nic.name]
+    for name in names:
+        if names.count(name) > 1:
+            raise errors.OpPrereqError(f"two {WHAT}s are named {name!r}", errors.ECODE_NOTUNIQUE)
+    return NicPlan(tuple(current), tuple(steps))
+
+
+def _add(
+    unit: LogicalUnit, node: Node, current: Sequence[Nic], change: Change, conflicts_check: bool
+) -> NicStep:
+    index = devices.place(WHAT, current, change.ident, MAX_NICS)
+    planned = nics.plan_nics(unit, [change.params], None)[0]
+    planned = nics.settled(unit, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check)
+    nic, filled = planned.nic, planned.filled
+    text = (
+        f"add:mac={nic.mac},ip={nic.ip},mode={filled['mode']},link={filled['link']},"
+        f"network={nic.network}"
+    )
+    return NicStep(MOD_ADD, index, nic, ((f"nic.{index}", text),))
+
+
+def _modify(
+    unit: LogicalUnit,
+    node: Node,
+    index: int,
+    present: Nic,
+    changes: dict[str, Any],
+    conflicts_check: bool,
+) -> NicStep:
+    unknown = sorted(set(changes) - set(INIC_PARAMS))
+    if unknown:
+        raise errors.OpPrereqError(
+            f"{WHAT} {index}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
+        )
+    if not changes:
+        raise errors.OpPrereqError(
+            f"{WHAT} {index}: nothing to change is given", errors.ECODE_INVAL
+        )
+    planned = _changed(unit, f"{WHAT} {index}", present, changes)
+    moved = (planned.nic.network, planned.nic.ip) != (present.network, present.ip)
+    if moved:
+        planned = nics.settled(
+            unit, f"{WHAT} {index}", planned, node, conflicts_check=conflicts_check
+        )
+    values = {
+        "mac": planned.nic.mac,
+        "ip": planned.nic.ip,
+        "name": planned.nic.name,
+        "network": planned.nic.network,
+        **{key: planned.filled.get(key) for key in NIC_PARAM_TYPES},
+    }
+    shown = ["link" if key == "bridge" else key for key in changes]
+    result = tuple((f"nic.{key}/{index}", values[key]) for key in shown)
+    return NicStep(MOD_MODIFY, index, planned.nic, result)
+
+
+def _changed(unit: LogicalUnit, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
+    """An interface with changes, before it is settled in its network."""
+    network = (
+        nics.wished_network(unit, what, changes)
+        if "network" in changes
+        else None
+        if present.network is None
+        else unit.config.network(present.network)
+    )
+    own = dict(present.nicparams)
+    if network is None:
+        own = {k: v for k, v in own.items() if changes.get(k) != VALUE_DEFAULT}
+        own.update(nics.own_parameters(what, changes))
+    else:
+        contradicting = sorted({*NIC_PARAM_TYPES, "bridge"} & set(changes))
+        if contradicting:
+            raise errors.OpPrereqError(
+                f"{what}: {', '.join(contradicting)} cannot be changed while it is in network"
+                f" {network.name}, whose connection to the node group says them",
+                errors.ECODE_INVAL,
+            )
+    filled = unit.config.cluster().fill_nic(own)
+    ip = present.ip
+    if "ip" in changes:
+        ip = nics.checked_address(what, changes["ip"], None, network)
+    if network is None:
+        nics.require_mode(what, filled)
+        if filled["mode"] == NIC_MODE_ROUTED and ip is None:
+            raise errors.OpPrereqError(
+                f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
+            )
+    mac = present.mac
+    if "mac" in changes and changes["mac"] != mac:
+        mac = nics.checked_mac(unit, what, changes["mac"], network)
+    name = present.name
+    if "name" in changes:
+        name = None if changes["name"] in (None, VALUE_NONE, "") else str(changes["name"])
+    nic = dataclasses.replace(
+        present,
+        mac=mac,
+        ip=ip,
+        name=name,
+        network=None if network is None else network.uuid,
+        nicparams=own,
+    )
+    return PlannedNic(nic, filled)

@@ -1,0 +1,1 @@
+"""Parts of the operations on nodes: roles, candidates, evacuation, storage queries."""

@@ -1,0 +1,60 @@
+"""What the lists of storage units and of logical volumes have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ganeti import errors
+from ganeti.cmdlib.base import LogicalUnit, why
+from ganeti.constants import disk as disk_c
+from ganeti.objects import Node
+
+NODE, TYPE, NAME = "node", "type", "name"
+
+
+def storage_arguments(unit: LogicalUnit, storage_type: str) -> list[Any]:
+    """What a node needs to know about a kind of storage."""
+    cluster = unit.config.cluster()
+    directories = {
+        disk_c.ST_FILE: cluster.file_storage_dir,
+        disk_c.ST_SHARED_FILE: cluster.shared_file_storage_dir,
+        disk_c.ST_GLUSTER: cluster.gluster_storage_dir,
+    }
+    if storage_type not in directories:
+        return []
+    directory = directories[storage_type]
+    return [[directory] if directory else []]
+
+
+class NodeQueryUnit(LogicalUnit):
+    """What the two lists share: which fields, which nodes."""
+
+    FIELDS: tuple[str, ...] = ()
+    op: Any
+
+    def expand_names(self) -> None:
+        unknown = sorted(set(self.op.output_fields) - set(self.FIELDS))
+        if unknown:
+            raise errors.OpPrereqError(
+                f"unknown fields {', '.join(unknown)}. There are: {', '.join(self.FIELDS)}.",
+                errors.ECODE_INVAL,
+            )
+        names = list(self.op.nodes)
+        nodes = [self.config.expand_node(n) for n in names] if names else self.config.nodes()
+        self.node_uuids = [node.uuid for node in nodes]
+        self.lock_nodes(self.node_uuids, shared=True)
+
+    def _ask(self, call: Any, nodes: Sequence[Node], **args: Any) -> dict[str, Any]:
+        """Answers of the nodes that gave one; the others are pointed out."""
+        found = {}
+        for uuid, answer in self.rpc.call_many(call, [n.uuid for n in nodes], **args).items():
+            if answer.offline:
+                continue
+            if answer.failure is not None:
+                self.warn(
+                    f"node {answer.node_name} does not tell its storage: {why(answer.failure)}"
+                )
+                continue
+            found[uuid] = answer.data
+        return found

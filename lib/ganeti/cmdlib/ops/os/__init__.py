@@ -1,0 +1,1 @@
+"""What the nodes say about their OS definitions."""

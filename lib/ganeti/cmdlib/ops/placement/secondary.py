@@ -1,0 +1,30 @@
+"""Choosing a secondary node for an instance which has none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ganeti import allocator
+from ganeti.cmdlib.ops.placement import allocator as placement
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance, Node
+
+
+def by_allocator(unit: LogicalUnit, instance: Instance, given: str) -> Node:
+    """Let an allocator choose."""
+    name = placement.choose_allocator(
+        unit,
+        given,
+        what=f"a secondary node of instance {instance.name}",
+        node_option="--node",
+        node_given=False,
+    )
+    request = allocator.AllocateSecondary(instance.uuid)
+    uuid = placement.ask_allocator(unit, name or "", unit.config.snapshot(), request)
+    node = unit.config.node(uuid)
+    unit.info(
+        f"Selected secondary node for instance {instance.name} via iallocator {name}: {node.name}"
+    )
+    return node

@@ -1,0 +1,88 @@
+"""Overwriting free space inside an instance's disks before they are exported.
+
+What file systems have freed still lies on the disks: it makes the export large, and shows who gets
+it what was deleted. A helper guest (:mod:`ganeti.cmdlib.ops.guest.helper`) boots from the cluster's
+zeroing image while the instance is down, overwrites it with zeros and switches itself off. With a
+communication network it tells how that went; without one, switching itself off in time is all that
+is wanted of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ganeti import errors
+from ganeti.cmdlib.ops.guest import helper
+from ganeti.constants import metad as const
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.objects import Instance, Node
+    from ganeti.opcodes.backup import OpBackupExport
+
+
+def check_arguments(op: OpBackupExport) -> None:
+    """Refuse what contradicts itself.
+
+    :raises errors.OpPrereqError: says what.
+    """
+    times = (op.zeroing_timeout_fixed, op.zeroing_timeout_per_mib)
+    if not op.zero_free_space:
+        if times != (None, None):
+            raise errors.OpPrereqError(
+                "a time for overwriting is given, but nothing is to be overwritten",
+                errors.ECODE_INVAL,
+            )
+        return
+    if any(time is not None and time < 0 for time in times):
+        raise errors.OpPrereqError(
+            "a time for overwriting free space is less than 0", errors.ECODE_INVAL
+        )
+
+
+def plan(
+    unit: LogicalUnit, op: OpBackupExport, instance: Instance, node: Node, *, running: bool
+) -> helper.Work | None:
+    """The work of the helper guest; None when nothing is to be overwritten.
+
+    :raises errors.OpPrereqError: it cannot be done.
+    """
+    if not op.zero_free_space:
+        return None
+    if running and not op.shutdown:
+        raise errors.OpPrereqError(
+            f"free space of instance {instance.name} can only be overwritten while it is shut down",
+            errors.ECODE_STATE,
+        )
+    cluster = unit.config.cluster()
+    if not cluster.zeroing_image:
+        raise errors.OpPrereqError(
+            "the cluster has no image of a helper guest that overwrites free space. Name one with"
+            " 'gnt-cluster modify --zeroing-image'.",
+            errors.ECODE_STATE,
+        )
+    size_mib = sum(disk.size for disk in unit.config.instance_disks(instance))
+    if not size_mib:
+        raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
+    nic, talks = None, True
+    if cluster.instance_communication_network:
+        nic = helper.plan_nic(unit, instance.name, node, instance.nics)
+    else:
+        talks = any((nic.name or "").startswith(const.NIC_PREFIX) for nic in instance.nics)
+    fixed_s = (
+        const.HELPER_STARTUP_S if op.zeroing_timeout_fixed is None else op.zeroing_timeout_fixed
+    )
+    per_mib_s = (
+        const.ZEROING_PER_MIB_S
+        if op.zeroing_timeout_per_mib is None
+        else op.zeroing_timeout_per_mib
+    )
+    return helper.Work(
+        const.TASK_ZERO,
+        "overwrite free space",
+        cluster.zeroing_image,
+        nic,
+        startup_s=fixed_s,
+        shutdown_s=fixed_s + per_mib_s * size_mib,
+        says_how=talks,
+    )

@@ -1,0 +1,1 @@
+"""Checks of cluster verification, a module for each subject."""

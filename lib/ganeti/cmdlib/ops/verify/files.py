@@ -1,0 +1,168 @@
+"""Verification of files: those which all nodes share, the configuration, and the facts for all.
+
+The master writes while it verifies. A file that changes in these moments may be seen in two
+versions, so what differs is looked at again before it is reported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti.cmdlib.ops.cluster.common_files import common_files
+from ganeti.config import ssconf
+from ganeti.constants import node_verify as nv
+from ganeti.utils import paths
+from ganeti.utils.text import comma_join
+from ganeti.wire.calls import NODE_VERIFY
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.objects import Node
+
+# So often a fact which differs is looked at again, with the configuration as it is then.
+_LOOKS = 3
+
+Sums = dict[str, dict[str, str]]
+"""Node uuid -> path -> checksum; a file that is missing there has none."""
+
+
+def _shared(unit: LogicalUnit) -> list[str]:
+    here = paths.current()
+    found = common_files(etc_hosts=unit.config.cluster().modify_etc_hosts)
+    return [here.to_virtual(path) for path in found]
+
+
+def _configuration() -> str:
+    here = paths.current()
+    return here.to_virtual(here.cluster_conf_file)
+
+
+def _facts(unit: LogicalUnit) -> dict[str, str]:
+    """Path and checksum of the ssconf files, as the configuration wants them now."""
+    here = paths.current()
+    return {
+        here.to_virtual(here.ssconf_file(key)): hashlib.sha1(
+            text.encode("utf-8"), usedforsecurity=False
+        ).hexdigest()
+        for key, text in ssconf.values(unit.config.snapshot()).items()
+    }
+
+
+def listed(unit: LogicalUnit) -> list[str]:
+    """Files whose checksums nodes are asked for."""
+    return [*_shared(unit), _configuration(), *_facts(unit)]
+
+
+class FileCheck:
+    """Compares the checksums of a group's nodes.
+
+    :param nodes: those which were asked.
+    """
+
+    def __init__(
+        self,
+        unit: LogicalUnit,
+        findings: Findings,
+        nodes: Sequence[Node],
+        answers: Mapping[str, Mapping[str, Any]],
+    ) -> None:
+        self._unit = unit
+        self._findings = findings
+        self._sums: Sums = {}
+        for node in nodes:
+            if node.uuid not in answers:
+                continue
+            told = answers[node.uuid].get(nv.FILELIST)
+            if isinstance(told, dict):
+                self._sums[node.uuid] = told
+            else:
+                findings.report(
+                    "ENODEFILECHECK", node.name, "does not tell the checksums of its files"
+                )
+        self._nodes = [node for node in nodes if node.uuid in self._sums]
+
+    def run(self) -> None:
+        """Compare everything."""
+        for path in _shared(self._unit):
+            self._compare(path, self._nodes)
+        configuration = _configuration()
+        candidates = [node for node in self._nodes if node.master_candidate]
+        if len(self._variants(configuration, candidates)) > 1:
+            self._look_again(candidates, [configuration])
+        self._compare(configuration, candidates)
+        self._compare_facts()
+
+    def _look_again(self, nodes: Sequence[Node], files: Collection[str]) -> None:
+        answers = self._unit.rpc.call_many(
+            NODE_VERIFY,
+            [node.uuid for node in nodes],
+            checks={nv.FILELIST: sorted(files)},
+            cluster_name=self._unit.config.cluster_name,
+            all_hvparams={},
+        )
+        for uuid, answer in answers.items():
+            if answer.failure is None:
+                kept = {
+                    path: checksum
+                    for path, checksum in self._sums[uuid].items()
+                    if path not in files
+                }
+                self._sums[uuid] = {**kept, **answer.data[nv.FILELIST]}
+
+    def _variants(self, path: str, nodes: Sequence[Node]) -> dict[str, list[str]]:
+        """Checksum to the names of the nodes which have it."""
+        found: dict[str, list[str]] = {}
+        for node in nodes:
+            checksum = self._sums[node.uuid].get(path)
+            if checksum is not None:
+                found.setdefault(checksum, []).append(node.name)
+        return found
+
+    def _compare(self, path: str, nodes: Sequence[Node]) -> None:
+        """All nodes have a file, in the same version."""
+        missing = [node.name for node in nodes if path not in self._sums[node.uuid]]
+        self._findings.check(
+            bool(missing),
+            "ECLUSTERFILECHECK",
+            "",
+            f"file {path} is missing on {comma_join(missing)}",
+        )
+        variants = self._variants(path, nodes)
+        shown = "; ".join(
+            f"version {number} on {comma_join(names)}"
+            for number, names in enumerate(variants.values(), 1)
+        )
+        self._findings.check(
+            len(variants) > 1,
+            "ECLUSTERFILECHECK",
+            "",
+            f"file {path} differs between nodes: {shown}",
+        )
+
+    def _wrong_facts(self) -> dict[str, list[Node]]:
+        wanted = _facts(self._unit)
+        wrong = {
+            path: [node for node in self._nodes if self._sums[node.uuid].get(path) != checksum]
+            for path, checksum in wanted.items()
+        }
+        return {path: nodes for path, nodes in wrong.items() if nodes}
+
+    def _compare_facts(self) -> None:
+        """What nodes are told of the cluster is what the configuration says."""
+        wrong = self._wrong_facts()
+        for _ in range(_LOOKS):
+            if not wrong:
+                return
+            nodes = {node.uuid: node for found in wrong.values() for node in found}
+            self._look_again(list(nodes.values()), set(wrong))
+            wrong = self._wrong_facts()
+        for path, found in wrong.items():
+            self._findings.report(
+                "ECLUSTERFILECHECK",
+                "",
+                f"file {path} is missing or old on {comma_join(node.name for node in found)}."
+                " 'gnt-cluster redist-conf' writes it again.",
+            )

@@ -1,0 +1,56 @@
+"""Verification of what an administrator has to provide on nodes: programs, and the master's
+address."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ganeti.constants import node_verify as nv
+from ganeti.objects import fill
+from ganeti.utils import paths
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.objects import Node
+
+MASTER_IP_SCRIPT = "master-ip-setup"
+
+
+def node_checks(unit: LogicalUnit) -> dict[str, Any]:
+    """What nodes are asked."""
+    data = unit.config.snapshot()
+    cluster, master = data.cluster, unit.config.master_node()
+    checks: dict[str, Any] = {nv.MASTERIP: [master.name, cluster.master_ip]}
+    if cluster.use_external_mip_script:
+        here = paths.current()
+        checks[nv.USERSCRIPTS] = [here.to_virtual(f"{here.user_scripts_dir}/{MASTER_IP_SCRIPT}")]
+    # A group which does not exist is a finding of its own.
+    programs = {
+        fill.fill_nd(cluster, data.nodegroups.get(node.group), node)["oob_program"]
+        for node in data.nodes.values()
+    } - {""}
+    if programs:
+        checks[nv.OOB_PATHS] = sorted(programs)
+    return checks
+
+
+def node(unit: LogicalUnit, findings: Findings, one: Node, answer: Mapping[str, Any]) -> None:
+    """Look at the answer of a node."""
+    address = unit.config.cluster().master_ip
+    if one.uuid == unit.config.cluster().master_node:
+        text = f"does not have the address {address} of the master, whose role it has"
+    else:
+        text = f"cannot reach the address {address} of the master"
+    findings.check(answer.get(nv.MASTERIP) is False, "ENODENET", one.name, text)
+    for script in answer.get(nv.USERSCRIPTS) or ():
+        findings.report(
+            "ENODEUSERSCRIPTS", one.name, f"script {script} is missing or not executable"
+        )
+    # Whoever is or may become the master switches the others.
+    if one.master_candidate or one.master_capable:
+        for problem in answer.get(nv.OOB_PATHS) or ():
+            findings.check(
+                problem is not None, "ENODEOOBPATH", one.name, f"out-of-band helper: {problem}"
+            )

@@ -1,0 +1,382 @@
+"""Verification of storage: LVM, DRBD, and the disks of instances.
+
+What a node says of itself comes with the answer of ``node_verify``; where it could not look, a text
+stands in the place of the facts. Only the states of mirrors are asked for here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti.cmdlib.base import why
+from ganeti.constants import disk as disk_c
+from ganeti.constants import node_verify as nv
+from ganeti.objects import snapshots
+from ganeti.utils.text import comma_join
+from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_GETMIRRORSTATUS_MULTI
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.ops.verify.findings import Findings
+    from ganeti.objects import Cluster, Disk, Instance, Node, NodeGroup
+
+MIN_VG_MIB = 20 * 1024
+# Physical volumes of the same make may differ a little.
+_PV_TOLERANCE = 0.02
+# Third letter of the attributes of a physical volume which is not there.
+_MISSING = "m"
+
+Answers = Mapping[str, Mapping[str, Any]]
+
+
+def uses_lvm(cluster: Cluster) -> bool:
+    """Whether disks may be logical volumes."""
+    return bool(disk_c.LVM_BASED & set(cluster.enabled_disk_templates))
+
+
+def node_checks(cluster: Cluster, exclusive: bool) -> dict[str, Any]:
+    """What nodes are asked about their storage.
+
+    :param exclusive: a node of the group must not share physical volumes between logical ones.
+    """
+    checks: dict[str, Any] = {}
+    if uses_lvm(cluster):
+        name = cluster.volume_group_name or ""
+        checks.update({nv.VGLIST: None, nv.LVLIST: None, nv.PVLIST: [name] if name else []})
+        if exclusive and name:
+            checks[nv.EXCLUSIVEPVS] = [name]
+    if disk_c.DRBD8 in cluster.enabled_disk_templates:
+        checks.update({nv.DRBDVERSION: None, nv.DRBDLIST: None})
+        if cluster.drbd_usermode_helper:
+            checks[nv.DRBDHELPER] = cluster.drbd_usermode_helper
+    if disk_c.GLUSTER in cluster.enabled_disk_templates and cluster.gluster_storage_dir:
+        checks[nv.GLUSTER_STORAGE_PATH] = cluster.gluster_storage_dir
+    return checks
+
+
+def lost_volumes(physical: Sequence[Sequence[Any]]) -> dict[str, list[str]]:
+    """Incomplete volume groups, with the logical volumes on what they lost.
+
+    :param physical: physical volumes as ``node_verify`` tells them.
+    """
+    found: dict[str, set[str]] = {}
+    for _name, vg_name, _size, _free, attributes, volumes in physical:
+        if attributes[2:3] == _MISSING:
+            found.setdefault(vg_name, set()).update(volumes)
+    return {vg_name: sorted(volumes) for vg_name, volumes in found.items()}
+
+
+class StorageCheck:
+    """Looks at the answers of the nodes of a group.
+
+    :param nodes: those which were asked, and may run instances.
+    """
+
+    def __init__(
+        self, unit: LogicalUnit, findings: Findings, nodes: Sequence[Node], answers: Answers
+    ) -> None:
+        self._unit = unit
+        self._config = unit.config
+        self._data = unit.config.snapshot()
+        self._findings = findings
+        self._nodes = [node for node in nodes if node.uuid in answers and node.vm_capable]
+        self._answers = answers
+
+    # -- nodes -----------------------------------------------------------------
+
+    def nodes(self) -> None:
+        """LVM and DRBD of each node."""
+        cluster = self._data.cluster
+        minors = self._minors() if disk_c.DRBD8 in cluster.enabled_disk_templates else {}
+        for node in self._nodes:
+            answer = self._answers[node.uuid]
+            if uses_lvm(cluster):
+                self._lvm(node, answer, cluster.volume_group_name or "")
+            problem = answer.get(nv.GLUSTER_STORAGE_PATH)
+            self._findings.check(
+                bool(problem),
+                "ENODEGLUSTERSTORAGEPATHUNUSABLE",
+                node.name,
+                f"its directory for Gluster is not usable: {problem}",
+            )
+            if disk_c.DRBD8 in cluster.enabled_disk_templates:
+                self._drbd(node, answer, cluster, minors.get(node.uuid, {}))
+
+    def _lvm(self, node: Node, answer: Mapping[str, Any], group_name: str) -> None:
+        report = self._findings.report
+        groups, physical = answer.get(nv.VGLIST), answer.get(nv.PVLIST)
+        if not isinstance(groups, dict):
+            report("ENODELVM", node.name, f"does not tell its volume groups: {groups}")
+            return
+        if not isinstance(answer.get(nv.LVLIST), dict):
+            report(
+                "ENODELVM", node.name, f"does not tell its logical volumes: {answer.get(nv.LVLIST)}"
+            )
+        if group_name not in groups:
+            report("ENODELVM", node.name, f"has no volume group {group_name}")
+        elif groups[group_name] < MIN_VG_MIB:
+            report(
+                "ENODELVM",
+                node.name,
+                f"its volume group {group_name} has {groups[group_name]:.0f} MiB only, at least"
+                f" {MIN_VG_MIB} are needed",
+            )
+        if not isinstance(physical, list):
+            report("ENODELVM", node.name, f"does not tell its physical volumes: {physical}")
+        else:
+            for vg_name, lost in sorted(lost_volumes(physical).items()):
+                report(
+                    "ENODELVM",
+                    node.name,
+                    f"volume group {vg_name} lacks physical volumes, on which"
+                    f" {comma_join(lost) or 'nothing'} was. Use 'gnt-node repair-storage' when"
+                    " they do not come back.",
+                )
+            for name, *_rest in physical:
+                self._findings.check(
+                    ":" in name,
+                    "ENODELVM",
+                    node.name,
+                    f"physical volume {name} has a colon in its name, which LVM takes for a list",
+                )
+        shared = answer.get(nv.EXCLUSIVEPVS)
+        if isinstance(shared, str):
+            report("ENODELVM", node.name, f"does not tell its physical volumes: {shared}")
+            return
+        for name, volumes in shared or ():
+            report(
+                "ENODELVM",
+                node.name,
+                f"physical volume {name} holds several volumes ({comma_join(volumes)}), though"
+                " storage is exclusive",
+            )
+
+    def _drbd(
+        self,
+        node: Node,
+        answer: Mapping[str, Any],
+        cluster: Cluster,
+        wanted: Mapping[int, tuple[str, bool]],
+    ) -> None:
+        report = self._findings.report
+        if nv.DRBDHELPER in answer:
+            known, helper = answer[nv.DRBDHELPER] or (False, "no answer")
+            if not known:
+                report(
+                    "ENODEDRBDHELPER", node.name, f"its DRBD usermode helper is not known: {helper}"
+                )
+            else:
+                self._findings.check(
+                    helper != cluster.drbd_usermode_helper,
+                    "ENODEDRBDHELPER",
+                    node.name,
+                    f"its DRBD usermode helper is {helper}, not {cluster.drbd_usermode_helper}",
+                )
+        used = answer.get(nv.DRBDLIST)
+        if not isinstance(used, list):
+            report("ENODEDRBD", node.name, f"does not tell its DRBD minors: {used}")
+            return
+        for minor, (instance, must_exist) in sorted(wanted.items()):
+            self._findings.check(
+                must_exist and minor not in used,
+                "ENODEDRBD",
+                node.name,
+                f"DRBD minor {minor} of instance {instance} is not active",
+            )
+        reserved = self._config.reserved_minors(node.uuid)
+        for minor in used:
+            self._findings.check(
+                minor not in wanted and minor not in reserved,
+                "ENODEDRBD",
+                node.name,
+                f"DRBD minor {minor} is in use, but belongs to no disk",
+            )
+
+    def _minors(self) -> dict[str, dict[int, tuple[str, bool]]]:
+        """Minors which the configuration gives to nodes: instance, whether it must be active."""
+        found: dict[str, dict[int, tuple[str, bool]]] = {}
+        for instance in self._data.instances.values():
+            for uuid in instance.disks:
+                for device in self._data.disks[uuid].walk():
+                    if device.dev_type != disk_c.DRBD8 or len(device.logical_id) < 5:
+                        continue
+                    node_a, node_b, _port, minor_a, minor_b = device.logical_id[:5]
+                    for owner, minor in ((node_a, minor_a), (node_b, minor_b)):
+                        found.setdefault(owner, {})[minor] = instance.name, instance.disks_active
+        return found
+
+    def versions(self) -> None:
+        """All nodes should have the same DRBD, or mirrors may not understand each other."""
+        found: dict[str, list[str]] = {}
+        for node in self._nodes:
+            version = self._answers[node.uuid].get(nv.DRBDVERSION)
+            if isinstance(version, list) and version:
+                found.setdefault(".".join(map(str, version)), []).append(node.name)
+            elif isinstance(version, str):
+                self._findings.report(
+                    "ENODEDRBDVERSION", node.name, f"does not tell its version of DRBD: {version}"
+                )
+        for version, names in found.items():
+            for name in names:
+                self._findings.check(
+                    len(found) > 1,
+                    "ENODEDRBDVERSION",
+                    name,
+                    f"has DRBD {version}, but others have"
+                    f" {comma_join(other for other in sorted(found) if other != version)}",
+                    warning=True,
+                )
+
+    def physical_sizes(self, group: NodeGroup) -> None:
+        """With exclusive storage a disk must fit everywhere: physical volumes are of one size."""
+        sizes: list[tuple[float, str, str]] = []
+        for node in self._nodes:
+            if not self._exclusive(node):
+                continue
+            physical = self._answers[node.uuid].get(nv.PVLIST)
+            if isinstance(physical, list):
+                sizes += [(size, name, node.name) for name, _vg, size, *_rest in physical]
+        if not sizes:
+            return
+        smallest, largest = min(sizes), max(sizes)
+        self._findings.check(
+            smallest[0] < largest[0] * (1 - _PV_TOLERANCE),
+            "EGROUPDIFFERENTPVSIZE",
+            group.name,
+            f"physical volumes differ in size: {smallest[1]} on {smallest[2]} has"
+            f" {smallest[0]:.0f} MiB, {largest[1]} on {largest[2]} has {largest[0]:.0f} MiB",
+        )
+
+    def _exclusive(self, node: Node) -> bool:
+        group = self._data.nodegroups[node.group]
+        return bool(self._data.cluster.fill_nd(node, group)["exclusive_storage"])
+
+    # -- volumes ---------------------------------------------------------------
+
+    def volumes(self) -> None:
+        """Volumes which should be there and are not, and those nobody knows."""
+        if not uses_lvm(self._data.cluster):
+            return
+        ours = {self._data.cluster.volume_group_name or ""}
+        wanted: dict[str, dict[str, str]] = {}
+        for instance in self._data.instances.values():
+            for uuid in instance.disks:
+                disk = self._data.disks[uuid]
+                if disk.forthcoming or disk.dev_type not in disk_c.LVM_BASED:
+                    continue
+                names = [
+                    "/".join(map(str, device.logical_id))
+                    for device in disk.walk()
+                    if device.dev_type == disk_c.PLAIN
+                ]
+                ours.update(name.partition("/")[0] for name in names)
+                for node_uuid in disk.all_node_uuids() or (instance.primary_node,):
+                    wanted.setdefault(node_uuid, {}).update(dict.fromkeys(names, instance.name))
+        foreign = [re.compile(pattern) for pattern in self._data.cluster.reserved_lvs]
+        reserved = self._config.reserved_volumes()
+        for node in self._nodes:
+            listed = self._answers[node.uuid].get(nv.LVLIST)
+            if not isinstance(listed, dict):
+                continue
+            expected = wanted.get(node.uuid, {})
+            for name, instance_name in sorted(expected.items()):
+                self._findings.check(
+                    name not in listed,
+                    "EINSTANCEMISSINGDISK",
+                    instance_name,
+                    f"volume {name} is missing on node {node.name}",
+                )
+            for name in sorted(set(listed) - set(expected)):
+                parts = snapshots.split(name)
+                # A snapshot belongs to whoever has the volume.
+                belongs = parts is not None and (parts[0] in expected or parts[0] in reserved)
+                known = belongs or name in reserved or any(one.fullmatch(name) for one in foreign)
+                self._findings.check(
+                    name.partition("/")[0] in ours and not known,
+                    "ENODEORPHANLV",
+                    node.name,
+                    f"has volume {name}, which belongs to no disk",
+                )
+
+    # -- disks of instances ----------------------------------------------------
+
+    def disks(self, instances: Sequence[Instance]) -> None:
+        """Every disk exists where it should; mirrors are in step."""
+        files: dict[str, list[tuple[Disk, Instance]]] = {}
+        mirrors: dict[str, list[tuple[Disk, Instance]]] = {}
+        for instance in instances:
+            if instance.forthcoming:
+                continue
+            for disk in self._config.instance_disks(instance):
+                if disk.dev_type == disk_c.DRBD8:
+                    if instance.disks_active:
+                        for uuid in disk.all_node_uuids():
+                            mirrors.setdefault(uuid, []).append((disk, instance))
+                elif disk.dev_type != disk_c.PLAIN:
+                    files.setdefault(instance.primary_node, []).append((disk, instance))
+        self._files(files)
+        self._mirrors(mirrors)
+
+    def _ask(self, call: Any, asked: dict[str, list[tuple[Disk, Instance]]]) -> dict[str, Any]:
+        online = {
+            uuid: pairs for uuid, pairs in asked.items() if not self._data.nodes[uuid].offline
+        }
+        if not online:
+            return {}
+        answers = self._unit.rpc.call_many(
+            call, list(online), per_node={uuid: {"disks": pairs} for uuid, pairs in online.items()}
+        )
+        found = {}
+        for uuid, answer in answers.items():
+            self._findings.check(
+                answer.failure is not None,
+                "ENODERPC",
+                answer.node_name,
+                f"could not be asked about disks: {why(answer.failure)}",
+            )
+            if answer.failure is None:
+                found[uuid] = answer.data
+        return found
+
+    def _files(self, asked: dict[str, list[tuple[Disk, Instance]]]) -> None:
+        for uuid, dimensions in self._ask(BLOCKDEV_GETDIMENSIONS, asked).items():
+            name = self._data.nodes[uuid].name
+            for (disk, instance), found in zip(asked[uuid], dimensions, strict=True):
+                self._findings.check(
+                    found is None,
+                    "EINSTANCEMISSINGDISK",
+                    instance.name,
+                    f"{disk.iv_name} does not exist on node {name}",
+                )
+
+    def _mirrors(self, asked: dict[str, list[tuple[Disk, Instance]]]) -> None:
+        for uuid, states in self._ask(BLOCKDEV_GETMIRRORSTATUS_MULTI, asked).items():
+            name = self._data.nodes[uuid].name
+            for (disk, instance), (known, state) in zip(asked[uuid], states, strict=True):
+                what = f"{disk.iv_name} on node {name}"
+                if not known:
+                    self._findings.report(
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
+                        f"state of {what} is not known: {state}",
+                    )
+                elif state.ldisk_status == disk_c.LDS_FAULTY:
+                    self._findings.report(
+                        "EINSTANCEFAULTYDISK", instance.name, f"{what} has lost its storage"
+                    )
+                elif state.sync_percent is not None:
+                    self._findings.report(
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
+                        f"{what} is being brought into step, {state.sync_percent:.0f} % are done",
+                        warning=True,
+                    )
+                else:
+                    self._findings.check(
+                        bool(state.is_degraded),
+                        "EINSTANCEFAULTYDISK",
+                        instance.name,
+                        f"{what} is not in step with its other half",
+                    )

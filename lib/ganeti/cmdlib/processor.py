@@ -1,0 +1,227 @@
+"""The processor: walks one opcode through its logical unit.
+
+The job queue calls :meth:`Processor.execute` on a worker thread, one call per opcode. The
+processor takes the locks level by level, tells the queue that the opcode runs, lets the unit
+check, asks the pre hooks, lets the unit act, tells the post hooks, submits the jobs which the unit
+asked for and checks the shape of the result. Whatever happens on the way, locks and reservations
+of the run are gone when the call returns or raises.
+
+What it raises is meant for the user: :class:`~ganeti.errors.OpPrereqError` when nothing was
+changed, :class:`~ganeti.errors.OpExecError` when something may have been, the hook and queue errors
+as they are.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ganeti import cmdlib, errors
+from ganeti.cmdlib import dry_run, prereq
+from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
+from ganeti.cmdlib.hooks import HookRunner
+from ganeti.config.history import Author
+from ganeti.constants import job as job_const
+from ganeti.locking import ALL, BGL, EXCLUSIVE, Level
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ganeti.opcodes.base import OpCode
+
+__all__ = ["MasterContext", "OpCallbacks", "Processor"]
+
+log = logging.getLogger(__name__)
+
+
+def _author(op: OpCode, callbacks: OpCallbacks) -> Author:
+    """Who changes the configuration while this opcode runs, for its history."""
+    trail = op.reason or []
+    # What the user gave as a reason, and the program through which it came.
+    given = next((text for source, text, _ in trail if source == job_const.REASON_USER), "")
+    source = next((source for source, _, _ in trail if source != job_const.REASON_USER), "")
+    return Author(callbacks.owner.job_id, op.OP_ID, source, given)
+
+
+class Processor:
+    """Executes opcodes; has no state of its own, so one serves all workers."""
+
+    def __init__(self, context: MasterContext) -> None:
+        self._context = context
+
+    def execute(self, op: OpCode, callbacks: OpCallbacks) -> Any:
+        """Execute one opcode and return its result.
+
+        :raises errors.OpPrereqError: refused, nothing was changed.
+        :raises errors.OpExecError: failed while acting; the text says what is left.
+        :raises errors.HooksAbort: a pre hook said no.
+        :raises errors.OpResultError: the unit returned something which its declaration does not
+            allow.
+        :raises errors.JobCanceled: cancelled while it waited for locks.
+        """
+        unit_class = cmdlib.lookup(op.OP_ID)
+        op.validate()
+        ctx = LuContext(self._context, callbacks, author=_author(op, callbacks))
+        unit = unit_class(op, ctx)
+        try:
+            self._acquire_big_lock(unit)
+            unit.expand_names()
+            for level in Level:
+                if level is not Level.CLUSTER:
+                    self._acquire_level(unit, level)
+            callbacks.check_cancel()
+            callbacks.notify_start()
+            result = self._run(unit)
+        finally:
+            self._clean_up(unit)
+        if isinstance(result, ResultWithJobs):
+            # Only now: the new jobs must not wait for locks which this one still holds.
+            result = self._submit(op, callbacks, result)
+        self._check_result(op, result)
+        return result
+
+    # -- locks -----------------------------------------------------------------
+
+    def _acquire_big_lock(self, unit: LogicalUnit) -> None:
+        self._acquire(unit, Level.CLUSTER, [BGL], shared=not unit.REQ_BGL)
+
+    def _acquire_level(self, unit: LogicalUnit, level: Level) -> None:
+        unit.ctx.callbacks.check_cancel()
+        unit.declare_locks(level)
+        if level not in unit.needed_locks:
+            return
+        wanted = unit.needed_locks[level]
+        added = unit.added_locks.get(level, [])
+        if added:
+            self._context.locks.add(level, added)
+        if wanted is ALL or wanted:
+            self._acquire(unit, level, wanted, shared=level in unit.shared_levels)
+        unit.locks_acquired(level)
+
+    def _acquire(
+        self, unit: LogicalUnit, level: Level, keys: Collection[str] | None, *, shared: bool
+    ) -> None:
+        callbacks = unit.ctx.callbacks
+        try:
+            self._context.locks.acquire(
+                callbacks.owner,
+                level,
+                keys,
+                shared=shared,
+                opportunistic=level in unit.opportunistic_levels,
+                priority=callbacks.priority,
+                cancelled=callbacks.check_cancel,
+            )
+        except errors.LockError as err:
+            gone = (
+                [] if keys is ALL else [key for key in keys or () if not self._exists(level, key)]
+            )
+            if not gone:
+                raise
+            raise errors.OpPrereqError(
+                f"{level.label} {', '.join(sorted(gone))} was removed while the job waited for it",
+                errors.ECODE_NOENT,
+            ) from err
+
+    def _exists(self, level: Level, key: str) -> bool:
+        """Is there an object behind a lock?"""
+        data = self._context.config.snapshot()
+        if level is Level.INSTANCE:
+            return key in data.instances
+        if level in (Level.NODE, Level.NODE_RES):
+            return key in data.nodes
+        if level is Level.NODEGROUP:
+            return key in data.nodegroups
+        if level is Level.NETWORK:
+            return key in data.networks
+        return True
+
+    def _clean_up(self, unit: LogicalUnit) -> None:
+        """Forget reservations, locks of objects which are not there (any more), all other locks."""
+        locks, owner = self._context.locks, unit.ctx.owner
+        try:
+            self._context.config.release_reservations(unit.ctx.ec_id)
+        finally:
+            try:
+                for level in reversed(Level):
+                    self._remove_stale(unit, level)
+            finally:
+                locks.release(owner)
+        for level, keys in unit.added_locks.items():
+            self._remove_unused(unit, level, keys)
+
+    def _remove_stale(self, unit: LogicalUnit, level: Level) -> None:
+        """Remove the locks which this run asked for by key and whose object is gone.
+
+        Not those which it holds through the lock of the whole level: they may belong to an object
+        which another job is about to add.
+        """
+        locks, owner = self._context.locks, unit.ctx.owner
+        held = locks.owned(owner, level)
+        gone = [
+            key
+            for key in unit.needed_locks.get(level) or ()
+            if held.get(key) == EXCLUSIVE and not self._exists(level, key)
+        ]
+        if gone:
+            locks.remove(level, gone, owner)
+
+    def _remove_unused(self, unit: LogicalUnit, level: Level, keys: list[str]) -> None:
+        """Remove added locks which were never acquired, because the run ended before."""
+        locks, owner = self._context.locks, unit.ctx.owner
+        unused = [k for k in keys if k in locks.keys(level) and not self._exists(level, k)]
+        if not unused:
+            return
+        if locks.acquire(owner, level, unused, shared=False, timeout_s=0) is None:
+            log.warning("locks %s were added in vain and are still in use", ", ".join(unused))
+            return
+        try:
+            locks.remove(level, unused, owner)
+        finally:
+            locks.release(owner)
+
+    # -- phases ----------------------------------------------------------------
+
+    def _run(self, unit: LogicalUnit) -> Any:
+        config = self._context.config
+        serial_before = config.snapshot().serial_no
+        try:
+            with prereq.recorded() as passed:
+                plan = unit.check_prereq()
+        except errors.RpcError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_ENVIRON) from err
+        hooks = unit.hooks = HookRunner(unit, plan)
+        hooks.pre()
+        if unit.op.dry_run:
+            unit.info("dry run: everything is checked, nothing is done")
+            unit.feedback(dry_run.plan_text(unit, plan, passed))
+            return unit.dry_run_result(plan)
+        # The last moment at which nothing has been changed.
+        unit.ctx.callbacks.check_cancel()
+        try:
+            result = unit.exec(plan)
+            result = hooks.post(result)
+        except errors.RpcError as err:
+            raise errors.OpExecError(str(err)) from err
+        finally:
+            if config.snapshot().serial_no != serial_before:
+                hooks.config_update()
+        return result
+
+    @staticmethod
+    def _submit(op: OpCode, callbacks: OpCallbacks, wanted: ResultWithJobs) -> dict[str, Any]:
+        """Submit the jobs which the unit asked for; they inherit why they are there."""
+        for job in wanted.jobs:
+            for new in job:
+                new.reason = [*(op.reason or []), *(new.reason or [])]
+                new.priority = op.priority
+                new.debug_level = op.debug_level
+                if new.comment is None:
+                    new.comment = f"Submitted by {op.OP_ID}"
+        return {"jobs": callbacks.submit_jobs(wanted.jobs), **wanted.others}
+
+    def _check_result(self, op: OpCode, result: Any) -> None:
+        check = type(op).RESULT
+        if op.dry_run or check is None or check(result):
+            return
+        raise errors.OpResultError(f"{op.OP_ID} returned {result!r}, which is not {check}")

@@ -1,0 +1,1 @@
+"""Logical units which answer queries as jobs."""

@@ -1,0 +1,18 @@
+"""Describing the fields of a kind of object as a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.opcodes.query import OpQueryFields
+
+
+@executes(OpQueryFields)
+class LUQueryFields(LogicalUnit):
+    """Describe the fields of a kind of object as a job."""
+
+    op: OpQueryFields
+
+    def exec(self, plan: Any) -> dict[str, Any]:
+        return self.ctx.queries.query_fields(self.op.what, self.op.fields)

@@ -1,0 +1,20 @@
+"""Answering a query as a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.opcodes.query import OpQuery
+
+
+@executes(OpQuery)
+class LUQuery(LogicalUnit):
+    """Answer a query as a job."""
+
+    op: OpQuery
+
+    def exec(self, plan: Any) -> dict[str, Any]:
+        return self.ctx.queries.query(
+            self.ctx.master, self.op.what, self.op.fields, self.op.qfilter
+        )

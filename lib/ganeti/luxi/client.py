@@ -1,0 +1,410 @@
+"""Talking to the master: the client every front door uses.
+
+A :class:`Client` is one connection to the master's local socket. It connects when the first request
+is sent, waits for a master that is just starting, and raises the master's errors as what they were
+(:class:`~ganeti.errors.OpPrereqError` and so on). Requests may be pipelined; the master answers in
+order. Values come back as JSON gave them: lists and dictionaries.
+
+Importing this file is cheap; every ``gnt-*`` command does it before its first request.
+
+Source: seed 001 *The LUXI protocol*, seed 003 *Master Daemon Scaling* (``nochange``).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import time
+
+from ganeti import errors
+from ganeti.constants import luxi as const
+from ganeti.luxi import protocol as wire
+from ganeti.utils import fs, net, paths
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, Self
+
+    from ganeti.opcodes.base import OpCode
+
+# The longest the master holds a wait before it answers "nochange".
+WAIT_FOR_CHANGE_S = const.WAIT_FOR_JOB_CHANGE_S
+
+_RECEIVE_BYTES = 1 << 16
+
+
+def default_address() -> str:
+    """The socket to talk to, with ``FORCE_LUXI_SOCKET`` honoured: "master", "query" or a path."""
+    here = paths.current()
+    override = os.environ.get(const.OVERRIDE_VARIABLE, "")
+    if override in ("", const.OVERRIDE_MASTER):
+        return here.master_socket
+    return here.query_socket if override == const.OVERRIDE_QUERY else override
+
+
+class Client:
+    """A connection to the master.
+
+    Not for use by several threads at once. A connection that broke is closed and a later request
+    opens a new one; a request is never sent twice by itself, because the first may have been heard.
+
+    :param address: path of the socket; None for the usual one.
+    :param clock: with `sleep`, how time passes while the master is awaited.
+    """
+
+    def __init__(
+        self,
+        address: str | None = None,
+        *,
+        connect_timeout_s: float = const.CONNECT_TIMEOUT_S,
+        timeout_s: float = const.READ_WRITE_TIMEOUT_S,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.address = default_address() if address is None else address
+        self._connect_timeout_s = connect_timeout_s
+        self._timeout_s = timeout_s
+        self._clock = clock
+        self._sleep = sleep
+        self._socket: socket.socket | None = None
+        self._splitter = wire.Splitter(limit_bytes=1 << 40)  # the master is trusted
+        self._ready: list[bytes | None] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, if there is one."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+        self._splitter = wire.Splitter(limit_bytes=1 << 40)
+        self._ready = []
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def call(self, method: str, *args: Any) -> Any:
+        """Send one request and return its result.
+
+        :raises errors.NoMasterError: no master runs here.
+        :raises errors.LuxiPermissionError: this user may not open the socket.
+        :raises errors.LuxiTimeout: no answer in time.
+        :raises errors.ConnectionClosedError: the master went away before it answered.
+        :raises errors.GenericError: what the master reported.
+        """
+        self._send(wire.encode_request(method, args))
+        return wire.parse_answer(self._receive())
+
+    def pipeline(self, requests: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Send several requests at once; a result, or the error, for each in order.
+
+        :raises errors.LuxiError: the connection failed; some requests may have been done.
+        """
+        data = b"".join(wire.encode_request(method, list(args)) for method, args in requests)
+        results: list[Any] = []
+        self._send(data)
+        for _ in requests:
+            message = self._receive()
+            try:
+                results.append(wire.parse_answer(message))
+            except errors.GenericError as err:
+                results.append(err)
+        return results
+
+    def submit_job(self, ops: Sequence[OpCode], *, drained_ok: bool = False) -> int:
+        """Submit a job and return its id; it is on disk then.
+
+        :param drained_ok: also when the queue is drained (``SubmitJobToDrainedQueue``).
+        :raises errors.JobQueueDrainError: the queue takes no jobs now.
+        :raises errors.JobQueueFull: too many jobs wait.
+        """
+        method = "SubmitJobToDrainedQueue" if drained_ok else "SubmitJob"
+        return int(self.call(method, [_op_dict(op) for op in ops]))
+
+    def submit_many_jobs(self, jobs: Iterable[Sequence[OpCode]]) -> list[list[Any]]:
+        """Submit several jobs in one request: ``[True, id]`` or ``[False, message]`` for each."""
+        return list(self.call("SubmitManyJobs", [[_op_dict(op) for op in ops] for ops in jobs]))
+
+    def cancel_job(self, job_id: int, *, kill: bool = False) -> tuple[bool, str]:
+        """Ask a job to stop: whether it will, and a sentence for the user."""
+        success, message = self.call("CancelJob", job_id, kill)
+        return bool(success), str(message)
+
+    def change_job_priority(self, job_id: int, priority: int) -> tuple[bool, str]:
+        """Give the unfinished part of a job another priority (-20 first, 19 last)."""
+        success, message = self.call("ChangeJobPriority", job_id, priority)
+        return bool(success), str(message)
+
+    def archive_job(self, job_id: int) -> bool:
+        """Move a finished job to the archive; False when it is not finished or unknown."""
+        return bool(self.call("ArchiveJob", job_id))
+
+    def auto_archive_jobs(self, age_s: int, timeout_s: int = WAIT_FOR_CHANGE_S) -> tuple[int, int]:
+        """Archive what ended more than `age_s` ago (-1: all): ``(archived, left to look at)``."""
+        archived, left = self.call("AutoArchiveJobs", age_s, timeout_s)
+        return int(archived), int(left)
+
+    def wait_for_job_change_once(
+        self,
+        job_id: int,
+        fields: Sequence[str],
+        prev_info: list[Any] | None,
+        prev_log_serial: int | None,
+        timeout_s: int = WAIT_FOR_CHANGE_S,
+    ) -> tuple[list[Any], list[list[Any]]] | None:
+        """Wait until something differs from what the caller knows.
+
+        :returns: ``(values of the fields, new log entries)``, or None when the time was over.
+        :raises errors.JobLost: no such job.
+        """
+        wait_s = max(0, min(int(timeout_s), WAIT_FOR_CHANGE_S))
+        result = self.call(
+            "WaitForJobChange", job_id, list(fields), prev_info, prev_log_serial, wait_s
+        )
+        if result == wire.NO_CHANGE:
+            return None
+        info, entries = result
+        return info, entries or []
+
+    def wait_for_job_change(
+        self,
+        job_id: int,
+        fields: Sequence[str],
+        prev_info: list[Any] | None,
+        prev_log_serial: int | None,
+        timeout_s: int = WAIT_FOR_CHANGE_S,
+    ) -> tuple[list[Any], list[list[Any]]]:
+        """As :meth:`wait_for_job_change_once`, asking again as long as nothing changes."""
+        while True:
+            change = self.wait_for_job_change_once(
+                job_id, fields, prev_info, prev_log_serial, timeout_s
+            )
+            if change is not None:
+                return change
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def query(
+        self, what: str, fields: Sequence[str], qfilter: list[Any] | None = None
+    ) -> dict[str, Any]:
+        """``{"fields": [definition, ...], "data": [[[status, value], ...], ...]}``."""
+        return dict(self.call("Query", what, list(fields), qfilter))
+
+    def query_fields(self, what: str, fields: Sequence[str] | None = None) -> dict[str, Any]:
+        """``{"fields": [definition, ...]}``; all fields when none is named."""
+        return dict(self.call("QueryFields", what, list(fields) if fields else None))
+
+    def query_jobs(self, job_ids: Sequence[int] | None, fields: Sequence[str]) -> list[Any]:
+        """Values of the fields for each job; None stands for values of an unknown one."""
+        return list(self.call("QueryJobs", list(job_ids) if job_ids else None, list(fields)))
+
+    def query_instances(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
+        """Values in the order of the fields."""
+        return list(self.call("QueryInstances", list(names), list(fields), use_locking))
+
+    def query_nodes(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
+        """Values in the order of the fields."""
+        return list(self.call("QueryNodes", list(names), list(fields), use_locking))
+
+    def query_groups(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
+        """Values in the order of the fields."""
+        return list(self.call("QueryGroups", list(names), list(fields), use_locking))
+
+    def query_networks(
+        self, names: Sequence[str], fields: Sequence[str], use_locking: bool = False
+    ) -> list[list[Any]]:
+        """Values in the order of the fields."""
+        return list(self.call("QueryNetworks", list(names), list(fields), use_locking))
+
+    def query_exports(self, nodes: Sequence[str], use_locking: bool = False) -> list[list[Any]]:
+        """``[node, export]`` for each export on these nodes (all, when none is named)."""
+        return list(self.call("QueryExports", list(nodes), use_locking))
+
+    def query_filters(self, uuids: Sequence[str] | None, fields: Sequence[str]) -> list[list[Any]]:
+        """Values of the queue's filter rules, in the order of the fields."""
+        return list(self.call("QueryFilters", list(uuids) if uuids else None, list(fields)))
+
+    def query_cluster_info(self) -> dict[str, Any]:
+        """Everything about the cluster as a whole, in one dictionary."""
+        return dict(self.call("QueryClusterInfo"))
+
+    def query_config_values(self, fields: Sequence[str]) -> list[Any]:
+        """A few single values; None for an unknown name."""
+        return list(self.call("QueryConfigValues", list(fields)))
+
+    def query_config_history(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """The newest commits of the configuration (:mod:`ganeti.master.history`).
+
+        A method of ours, as the next two; a point is a serial number or a list of one time.
+        """
+        return list(self.call("QueryConfigHistory", limit))
+
+    def query_config_changes(
+        self,
+        first: int | list[float],
+        last: int | list[float],
+    ) -> dict[str, Any]:
+        """What is different between two states of the configuration."""
+        return dict(self.call("QueryConfigChanges", first, last))
+
+    def query_config_at(self, point: int | list[float]) -> dict[str, Any]:
+        """The whole configuration as it was."""
+        return dict(self.call("QueryConfigAt", point))
+
+    def query_tags(self, kind: str, name: str = "") -> list[str]:
+        """The tags of one object, or of the cluster."""
+        return list(self.call("QueryTags", kind, name))
+
+    # -- switches --------------------------------------------------------------------------------
+
+    def set_queue_drain_flag(self, drained: bool) -> bool:
+        """Refuse new jobs, or accept them again."""
+        return bool(self.call("SetDrainFlag", drained))
+
+    def set_watcher_pause(self, until: float | None) -> float | None:
+        """Keep the watcher quiet until a time in seconds since 1970; None wakes it."""
+        result: float | None = self.call("SetWatcherPause", until)
+        return result
+
+    def replace_filter(
+        self,
+        uuid: str | None,
+        priority: int,
+        predicates: list[Any],
+        action: str | list[Any],
+        reason: list[Any],
+    ) -> str:
+        """Add (uuid None) or replace a filter rule of the queue; its uuid."""
+        return str(self.call("ReplaceFilter", uuid, priority, predicates, action, reason))
+
+    def explain_job(self, job_id: int) -> dict[str, Any]:
+        """What a job waits for, and the chain behind it (:mod:`ganeti.jqueue.explain`).
+
+        :raises errors.JobLost: there is no such job.
+        """
+        return dict(self.call("ExplainJob", job_id))
+
+    def explain_jobs(self, job_ids: Sequence[int]) -> list[dict[str, Any] | None]:
+        """What each of these jobs waits for, without chains; None for an unknown one."""
+        return list(self.call("ExplainJob", list(job_ids)))
+
+    def explain_queue(self) -> dict[str, Any]:
+        """How much the queue does and has to do (:func:`ganeti.jqueue.explain.explain_queue`)."""
+        return dict(self.call("ExplainJob", None))
+
+    def delete_filter(self, uuid: str) -> None:
+        """Remove a filter rule of the queue."""
+        self.call("DeleteFilter", uuid)
+
+    # -- transport -------------------------------------------------------------------------------
+
+    def _connect(self) -> socket.socket:
+        deadline = self._clock() + self._connect_timeout_s
+        while True:
+            left = max(0.1, deadline - self._clock())
+            try:
+                sock = net.unix_connect(self.address, left)
+            except PermissionError as err:
+                raise errors.LuxiPermissionError(
+                    f"no permission to talk to the master at {self.address}. Only members of the"
+                    " daemon's group may."
+                ) from err
+            except TimeoutError as err:
+                raise errors.LuxiTimeout(
+                    f"the master at {self.address} accepts no connection"
+                    f" within {self._connect_timeout_s:g} s"
+                ) from err
+            except OSError as err:
+                if err.errno not in (errno.ENOENT, errno.ECONNREFUSED):
+                    raise errors.LuxiError(
+                        f"cannot connect to the master at {self.address}: {err.strerror}"
+                    ) from err
+                check_master()
+                if self._clock() + const.CONNECT_RETRY_S > deadline:
+                    raise errors.NoMasterError(
+                        f"the master daemon (ganeti-masterd) does not answer at {self.address}"
+                    ) from err
+                self._sleep(const.CONNECT_RETRY_S)
+            else:
+                sock.settimeout(self._timeout_s)
+                return sock
+
+    def _send(self, data: bytes) -> None:
+        if self._socket is None:
+            self._socket = self._connect()
+        try:
+            self._socket.sendall(data)
+        except TimeoutError as err:
+            self.close()
+            raise errors.LuxiTimeout(
+                f"the master took no request for {self._timeout_s:g} s"
+            ) from err
+        except OSError as err:
+            self.close()
+            raise errors.ConnectionClosedError(
+                f"the master closed the connection: {err.strerror}"
+            ) from err
+
+    def _receive(self) -> bytes:
+        sock = self._socket
+        if sock is None:
+            raise errors.ConnectionClosedError("the connection to the master is closed")
+        while not self._ready:
+            try:
+                data = sock.recv(_RECEIVE_BYTES)
+            except TimeoutError as err:
+                self.close()
+                raise errors.LuxiTimeout(
+                    f"no answer from the master for {self._timeout_s:g} s"
+                ) from err
+            except OSError as err:
+                self.close()
+                raise errors.ConnectionClosedError(
+                    f"the connection to the master broke: {err.strerror}"
+                ) from err
+            except BaseException:
+                # Interrupted while an answer is under way: the next request must not read it.
+                self.close()
+                raise
+            if not data:
+                self.close()
+                raise errors.ConnectionClosedError(
+                    "the master closed the connection before it answered"
+                )
+            self._ready.extend(self._splitter.feed(data))
+        return self._ready.pop(0) or b""
+
+
+def check_master() -> None:
+    """Make sure that this node can have a master at all.
+
+    :raises errors.NoMasterError: this machine is in no cluster, or not its master.
+    """
+    try:
+        master = fs.read_file(paths.current().ssconf_file("master_node")).strip()
+    except FileNotFoundError:
+        raise errors.NoMasterError(
+            "this machine is not part of a cluster. Create one with 'gnt-cluster init'."
+        ) from None
+    except OSError as err:
+        raise errors.NoMasterError(f"cannot read who is the master: {err}") from err
+    if master and master.lower() != net.hostname():
+        raise errors.NoMasterError(
+            f"this is not the master node. Please connect to node '{master}' and run the command"
+            " again."
+        )
+
+
+def _op_dict(op: OpCode | dict[str, Any]) -> dict[str, Any]:
+    return op if isinstance(op, dict) else op.to_dict()

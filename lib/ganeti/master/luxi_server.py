@@ -1,0 +1,640 @@
+"""Serving the master's local socket: one thread for every connection.
+
+The loop owns all connections; an idle client costs a file descriptor and no thread. Complete
+messages go to a pool of threads which parse them and begin the work; the answer comes back from
+whatever thread finishes it, and the loop sends it. Answers leave in the order of the requests of
+their connection (seed 003 *Master Daemon Scaling*).
+
+Requests of one connection are begun one after the other, each when the one before is answered, so a
+client sees the effects of its own earlier requests. Only those that say so (``overlaps``:
+submissions) may be under way together, so that a pipeline of them shares the commits.
+
+What a client can do to us is bounded: a message above the size limit is dropped and answered with
+an error, further requests are not read while many wait or while answers are not taken, and a client
+that neither sends the rest of a message nor takes its answer for minutes is disconnected.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import errno
+import heapq
+import itertools
+import logging
+import os
+import queue
+import selectors
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ganeti import errors
+from ganeti.constants import luxi as const
+from ganeti.luxi import protocol as wire
+
+_log = logging.getLogger(__name__)
+
+# Threads for requests that are answered from memory, and for those that ask nodes or read archives.
+# A few of the second kind, all waiting for a node that hangs, leave the first kind alone.
+QUICK_THREADS = 4
+SLOW_THREADS = 16
+
+_RECEIVE_BYTES = 1 << 16
+# Beyond these a connection is not read, and no further request of it is begun.
+_INBOX_MESSAGES = 100
+_OUTBOX_BYTES = 1 << 20
+_SWEEP_S = 10.0
+_NO_FD_PAUSE_S = 1.0
+
+
+class Handler(NamedTuple):
+    """How a method is served.
+
+    :ivar begin: called in a thread of the pool; answers through the request, now or later, or
+        raises.
+    :ivar slow: may wait for nodes or for much of the disk.
+    :ivar overlaps: may be under way together with neighbours of its kind.
+    """
+
+    begin: Callable[[Request], None]
+    slow: bool = False
+    overlaps: bool = False
+
+
+class Service(Protocol):
+    """What is served."""
+
+    def handler(self, method: str) -> Handler | None:
+        """How to serve a method; None when there is no such method."""
+
+
+_CREDENTIALS = struct.Struct("3i")
+
+
+class Request:
+    """One request, until it is answered. Answers from any thread; the first one counts."""
+
+    __slots__ = ("_answered", "_on_timeout", "_server", "args", "connection", "method", "slot")
+
+    def __init__(
+        self, server: Server, connection: _Connection, slot: _Slot, method: str, args: list[Any]
+    ) -> None:
+        self.method = method
+        self.args = args
+        self._server = server
+        self.connection = connection
+        self.slot = slot
+        self._answered = False
+        self._on_timeout: Callable[[], None] | None = None
+
+    def peer_uid(self) -> int | None:
+        """The user who runs the client, as the kernel says; None when it is gone."""
+        try:
+            found = self.connection.sock.getsockopt(
+                socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size
+            )
+        except OSError:
+            return None
+        _pid, uid, _gid = _CREDENTIALS.unpack(found)
+        return int(uid)
+
+    def answer(self, result: Any) -> None:
+        """Answer with a result."""
+        try:
+            data = wire.encode_answer(result)
+        except errors.ProgrammerError as err:
+            _log.error("%s: result %s", self.method, err)
+            data = wire.encode_error(errors.GenericError(f"internal error: result {err}"))
+        self._send(data)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error."""
+        self._send(wire.encode_error(error))
+
+    def refuse(self, reason: str) -> None:
+        """Answer that this is no proper request."""
+        self._send(wire.encode_refusal(reason))
+
+    def done(self, result: Any, error: Exception | None) -> None:
+        """Answer with either."""
+        if error is None:
+            self.answer(result)
+        else:
+            self.fail(error)
+
+    def wait(self, seconds: float, on_timeout: Callable[[], None]) -> None:
+        """The answer comes later.
+
+        :param on_timeout: called in the loop after this time, and also when the client is gone or
+            the server stops; gives the answer unless somebody else did.
+        """
+        self._on_timeout = on_timeout
+        self._server.post(lambda: self._server.hold(self, seconds))
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer was given."""
+        return self._answered
+
+    def time_out(self) -> None:
+        """There is no more time (in the loop)."""
+        if not self._answered and self._on_timeout is not None:
+            self._on_timeout()
+
+    def _send(self, data: bytes) -> None:
+        if not self._answered:
+            self._answered = True
+            self._server.post(lambda: self._server.answered(self.connection, self.slot, data, self))
+
+
+class _Slot:
+    """The place of one answer in the order of a connection."""
+
+    __slots__ = ("answer", "parked")
+
+    def __init__(self) -> None:
+        self.answer: bytes | None = None
+        self.parked: Callable[[], None] | None = None
+
+
+class _Connection:
+    """A client. Belongs to the loop.
+
+    :ivar beginning: place of the request after which no other one may be begun yet.
+    :ivar ended: the client sends nothing more.
+    """
+
+    __slots__ = (
+        "beginning",
+        "closed",
+        "ended",
+        "events",
+        "held",
+        "inbox",
+        "moved",
+        "outbox",
+        "outbox_bytes",
+        "slots",
+        "sock",
+        "splitter",
+    )
+
+    def __init__(self, sock: socket.socket, limit_bytes: int, now: float) -> None:
+        self.sock = sock
+        self.splitter = wire.Splitter(limit_bytes)
+        self.inbox: collections.deque[bytes | None] = collections.deque()
+        self.slots: collections.deque[_Slot] = collections.deque()
+        self.held: set[Request] = set()
+        self.outbox: collections.deque[memoryview] = collections.deque()
+        self.outbox_bytes = 0
+        self.beginning: _Slot | None = None
+        self.ended = False
+        self.closed = False
+        self.events = selectors.EVENT_READ
+        self.moved = now
+
+    @property
+    def stuck(self) -> bool:
+        """Whether the client owes us something."""
+        return bool(self.outbox) or (self.splitter.partial and not self.inbox)
+
+
+class _Pool:
+    """Threads which run what they are given; started when needed, up to a number."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        self._name = name
+        self._limit = limit
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+
+    def run(self, task: Callable[[], None]) -> None:
+        with self._lock:
+            self._idle -= 1
+            if self._idle < 0 and len(self._threads) < self._limit:
+                self._idle += 1
+                thread = threading.Thread(
+                    target=self._loop, daemon=True, name=f"{self._name}-{len(self._threads) + 1}"
+                )
+                self._threads.append(thread)
+                thread.start()
+        self._work.put(task)
+
+    def stop(self) -> None:
+        for _ in self._threads:
+            self._work.put(None)
+
+    def _loop(self) -> None:
+        while (task := self._work.get()) is not None:
+            task()
+            with self._lock:
+                self._idle += 1
+
+
+class Server:
+    """The loop.
+
+    :param listeners: sockets that listen; closed by :meth:`serve`.
+    :param limit_bytes: the largest message.
+    :param patience_s: how long a client may leave a message unfinished or an answer untaken.
+    """
+
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        service: Service,
+        *,
+        limit_bytes: int = wire.MAX_MESSAGE_BYTES,
+        patience_s: float = const.READ_WRITE_TIMEOUT_S,
+        quick_threads: int = QUICK_THREADS,
+        slow_threads: int = SLOW_THREADS,
+    ) -> None:
+        self._listeners = list(listeners)
+        self._service = service
+        self._limit_bytes = limit_bytes
+        self._patience_s = patience_s
+        self._selector = selectors.DefaultSelector()
+        self._connections: set[_Connection] = set()
+        self._quick = _Pool("luxi", quick_threads)
+        self._slow = _Pool("luxi-slow", slow_threads)
+        self._posted: collections.deque[Callable[[], None]] = collections.deque()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._wake_pending = False
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._timer_number = itertools.count()
+        self._stop_at: float | None = None
+        self._accepting = True
+        self._closed = False
+        self._close_lock = threading.Lock()
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return len(self._connections)
+
+    # -- called from any thread ------------------------------------------------------------------
+
+    def post(self, action: Callable[[], None]) -> None:
+        """Run `action` in the loop."""
+        self._posted.append(action)
+        if not self._wake_pending:
+            self._wake_pending = True
+            with self._close_lock:
+                if not self._closed:
+                    os.eventfd_write(self._wake_fd, 1)
+
+    def stop(self, grace_s: float = 5.0) -> None:
+        """Accept nothing more; end when what was begun is answered, or after the grace."""
+        self.post(lambda: self._begin_stop(grace_s))
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def serve(
+        self, signal_fd: int | None = None, on_signal: Callable[[], None] = lambda: None
+    ) -> None:
+        """Serve until :meth:`stop`.
+
+        :param signal_fd: `on_signal` is called in the loop whenever this can be read.
+        """
+        for listener in self._listeners:
+            listener.setblocking(False)
+            self._selector.register(listener, selectors.EVENT_READ, self._accept)
+        self._selector.register(self._wake_fd, selectors.EVENT_READ, None)
+        if signal_fd is not None:
+            self._selector.register(signal_fd, selectors.EVENT_READ, on_signal)
+        self._later(min(_SWEEP_S, self._patience_s), self._sweep)
+        try:
+            while not self._finished():
+                for key, events in self._selector.select(self._timeout()):
+                    if isinstance(key.data, _Connection):
+                        self._ready(key.data, events)
+                    elif key.data is not None:
+                        if key.fileobj in self._listeners:
+                            key.data(key.fileobj)
+                        else:
+                            key.data()
+                self._run_posted()
+                self._run_timers()
+        finally:
+            self._close_all()
+
+    def _finished(self) -> bool:
+        if self._stop_at is None:
+            return False
+        busy = any(connection.slots or connection.outbox for connection in self._connections)
+        return not busy or time.monotonic() >= self._stop_at
+
+    def _timeout(self) -> float | None:
+        if self._posted:
+            return 0.0
+        until = self._timers[0][0] if self._timers else None
+        if self._stop_at is not None:
+            until = self._stop_at if until is None else min(until, self._stop_at)
+        return None if until is None else max(0.0, until - time.monotonic())
+
+    def _run_posted(self) -> None:
+        if self._wake_pending:
+            with contextlib.suppress(BlockingIOError):
+                os.eventfd_read(self._wake_fd)
+            # What is posted after this line writes again; what was posted before is run below.
+            self._wake_pending = False
+        for _ in range(len(self._posted)):
+            self._posted.popleft()()
+
+    def _run_timers(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+
+    def _later(self, seconds: float, action: Callable[[], None]) -> None:
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._timer_number), action))
+
+    def _begin_stop(self, grace_s: float) -> None:
+        if self._stop_at is None:
+            self._stop_at = time.monotonic() + grace_s
+            self._set_accepting(False)
+            for connection in list(self._connections):
+                self._update_events(connection)
+                for request in list(connection.held):
+                    request.time_out()
+
+    def _close_all(self) -> None:
+        for connection in list(self._connections):
+            self._close(connection)
+        for listener in self._listeners:
+            listener.close()
+        self._quick.stop()
+        self._slow.stop()
+        self._selector.close()
+        with self._close_lock:
+            self._closed = True
+            os.close(self._wake_fd)
+
+    # -- connections -----------------------------------------------------------------------------
+
+    def _accept(self, listener: socket.socket) -> None:
+        # A bounded number at once, so that a flood of clients does not starve those served.
+        for _ in range(64):
+            try:
+                sock, _address = listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError as err:
+                if err.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                _log.warning(
+                    "%d clients are connected, no further one can be: %s",
+                    len(self._connections),
+                    err.strerror,
+                )
+                self._set_accepting(False)
+                self._later(_NO_FD_PAUSE_S, lambda: self._set_accepting(self._stop_at is None))
+                return
+            sock.setblocking(False)
+            connection = _Connection(sock, self._limit_bytes, time.monotonic())
+            self._connections.add(connection)
+            self._selector.register(sock, selectors.EVENT_READ, connection)
+
+    def _set_accepting(self, accepting: bool) -> None:
+        if accepting != self._accepting:
+            self._accepting = accepting
+            for listener in self._listeners:
+                if accepting:
+                    self._selector.register(listener, selectors.EVENT_READ, self._accept)
+                else:
+                    self._selector.unregister(listener)
+
+    def _ready(self, connection: _Connection, events: int) -> None:
+        if events & selectors.EVENT_WRITE:
+            self._flush(connection)
+        if events & selectors.EVENT_READ and not connection.closed:
+            self._receive(connection)
+
+    def _receive(self, connection: _Connection) -> None:
+        try:
+            data = connection.sock.recv(_RECEIVE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as err:
+            _log.debug("client lost: %s", err)
+            self._close(connection)
+            return
+        connection.moved = time.monotonic()
+        if not data:
+            connection.ended = True
+            # Nobody waits for a change any more; what was asked before is still done.
+            for request in list(connection.held):
+                request.time_out()
+            self._update_events(connection)
+            self._close_if_done(connection)
+            return
+        connection.inbox.extend(connection.splitter.feed(data))
+        self._begin_next(connection)
+        self._update_events(connection)
+
+    def _update_events(self, connection: _Connection) -> None:
+        """Wait for what this connection can use now."""
+        if connection.closed:
+            return
+        events = 0
+        if (
+            not connection.ended
+            and self._stop_at is None
+            and len(connection.inbox) < _INBOX_MESSAGES
+            and connection.outbox_bytes < _OUTBOX_BYTES
+        ):
+            events |= selectors.EVENT_READ
+        if connection.outbox:
+            events |= selectors.EVENT_WRITE
+        if events == connection.events:
+            return
+        if connection.events == 0:
+            self._selector.register(connection.sock, events, connection)
+        elif events == 0:
+            self._selector.unregister(connection.sock)
+        else:
+            self._selector.modify(connection.sock, events, connection)
+        connection.events = events
+
+    def _close_if_done(self, connection: _Connection) -> None:
+        if connection.ended and not (connection.inbox or connection.slots or connection.outbox):
+            self._close(connection)
+
+    def _close(self, connection: _Connection) -> None:
+        if connection.closed:
+            return
+        connection.closed = True
+        self._connections.discard(connection)
+        if connection.events:
+            self._selector.unregister(connection.sock)
+        connection.sock.close()
+        connection.inbox.clear()
+        connection.outbox.clear()
+        for request in list(connection.held):
+            request.time_out()
+
+    def _sweep(self) -> None:
+        """Disconnect clients that owe us something for too long."""
+        now = time.monotonic()
+        for connection in list(self._connections):
+            if connection.stuck and now - connection.moved > self._patience_s:
+                _log.info(
+                    "disconnecting a client that made no progress for %d s", now - connection.moved
+                )
+                self._close(connection)
+        self._later(min(_SWEEP_S, self._patience_s), self._sweep)
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def _begin_next(self, connection: _Connection) -> None:
+        """Begin the next request, when there is one and its turn has come."""
+        if (
+            connection.inbox
+            and connection.beginning is None
+            and connection.outbox_bytes < _OUTBOX_BYTES
+        ):
+            message = connection.inbox.popleft()
+            slot = _Slot()
+            connection.slots.append(slot)
+            connection.beginning = slot
+            if message is None:
+                self.post(self._refuser(connection, slot))
+            else:
+                self._quick.run(self._opener(connection, slot, message))
+
+    def _refuser(self, connection: _Connection, slot: _Slot) -> Callable[[], None]:
+        data = wire.encode_refusal(f"the message is larger than {self._limit_bytes} bytes")
+        return lambda: self._refused(connection, slot, data)
+
+    def _opener(self, connection: _Connection, slot: _Slot, message: bytes) -> Callable[[], None]:
+        return lambda: self._open(connection, slot, message)
+
+    def _open(self, connection: _Connection, slot: _Slot, message: bytes) -> None:
+        """Read a message and find out how to serve it (in the pool)."""
+        try:
+            method, args = wire.parse_request(message)
+        except errors.ParseError as err:
+            data = wire.encode_refusal(str(err))
+            self.post(lambda: self._refused(connection, slot, data))
+            return
+        request = Request(self, connection, slot, method, args)
+        handler = self._service.handler(method)
+        if handler is None:
+            data = wire.encode_refusal(f"there is no method {method!r}")
+            self.post(lambda: self._refused(connection, slot, data))
+        elif handler.overlaps or connection.slots[0] is slot:
+            self._dispatch(connection, handler, request)
+        else:
+            # An earlier one is under way; the loop begins this one after it.
+            self.post(lambda: self._park(connection, slot, handler, request))
+
+    def _refused(self, connection: _Connection, slot: _Slot, data: bytes) -> None:
+        if connection.beginning is slot:
+            connection.beginning = None
+        self.answered(connection, slot, data)
+
+    def _park(
+        self, connection: _Connection, slot: _Slot, handler: Handler, request: Request
+    ) -> None:
+        def begin() -> None:
+            self._dispatch(connection, handler, request, hop=True)
+
+        if connection.slots[0] is slot:
+            begin()
+        else:
+            slot.parked = begin
+
+    def _dispatch(
+        self, connection: _Connection, handler: Handler, request: Request, *, hop: bool = False
+    ) -> None:
+        if handler.slow:
+            self._slow.run(lambda: self._begin(connection, handler, request))
+        elif hop:
+            self._quick.run(lambda: self._begin(connection, handler, request))
+        else:
+            self._begin(connection, handler, request)
+
+    def _begin(self, connection: _Connection, handler: Handler, request: Request) -> None:
+        try:
+            handler.begin(request)
+        except errors.GenericError as err:
+            request.fail(err)
+        except Exception as err:  # noqa: BLE001 -- the door of a LUXI request
+            _log.exception("internal error in request %s", request.method)
+            request.fail(
+                errors.GenericError(
+                    f"internal error: {type(err).__name__}: {err}."
+                    " The master's log has the details."
+                )
+            )
+        if handler.overlaps:
+            self.post(lambda: self._begun(connection, request.slot))
+
+    def _begun(self, connection: _Connection, slot: _Slot) -> None:
+        """The next request may be begun, even if this one is not answered."""
+        if connection.beginning is slot and not connection.closed:
+            connection.beginning = None
+            self._begin_next(connection)
+            self._update_events(connection)
+
+    def hold(self, request: Request, seconds: float) -> None:
+        """A request waits for something (in the loop); see :meth:`Request.wait`."""
+        if request.answered:
+            return
+        if request.connection.closed or request.connection.ended or self._stop_at is not None:
+            request.time_out()
+        else:
+            request.connection.held.add(request)
+            self._later(seconds, request.time_out)
+
+    def answered(
+        self, connection: _Connection, slot: _Slot, data: bytes, request: Request | None = None
+    ) -> None:
+        """An answer is there (in the loop); send what is in order."""
+        if request is not None:
+            connection.held.discard(request)
+        slot.answer = data
+        if not connection.closed:
+            self._send_answers(connection)
+
+    def _send_answers(self, connection: _Connection) -> None:
+        while connection.slots and connection.slots[0].answer is not None:
+            slot = connection.slots.popleft()
+            data = slot.answer
+            assert data is not None
+            if not connection.outbox:
+                connection.moved = time.monotonic()
+            connection.outbox.append(memoryview(data))
+            connection.outbox_bytes += len(data)
+            if connection.beginning is slot:
+                connection.beginning = None
+        if connection.slots and connection.slots[0].parked is not None:
+            parked, connection.slots[0].parked = connection.slots[0].parked, None
+            parked()
+        self._flush(connection)
+
+    def _flush(self, connection: _Connection) -> None:
+        while connection.outbox:
+            try:
+                sent = connection.sock.send(connection.outbox[0])
+            except BlockingIOError:
+                break
+            except OSError as err:
+                _log.debug("client lost: %s", err)
+                self._close(connection)
+                return
+            connection.moved = time.monotonic()
+            connection.outbox_bytes -= sent
+            if sent == len(connection.outbox[0]):
+                connection.outbox.popleft()
+            else:
+                connection.outbox[0] = connection.outbox[0][sent:]
+        self._begin_next(connection)
+        self._update_events(connection)
+        self._close_if_done(connection)

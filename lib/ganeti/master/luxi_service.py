@@ -1,0 +1,463 @@
+"""What the master's local socket offers: one entry per method (seed 001 *The LUXI protocol*).
+
+Each method is a line in a table: the shapes of its arguments, whether it may wait for nodes, and
+the
+function that begins it. Arguments are checked here, so that a wrong request is refused in words and
+never reaches the queue. Nothing is decided here; the queue, the configuration and the queries do
+the
+work.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ganeti import errors, ht, opcodes
+from ganeti.cmdlib import locks as cmdlib_locks
+from ganeti.config.history import Author
+from ganeti.constants import luxi as const
+from ganeti.constants import query as query_const
+from ganeti.jqueue import explain
+from ganeti.luxi import protocol as wire
+from ganeti.master import history
+from ganeti.master.events import EventLog
+from ganeti.master.luxi_server import Handler, Request
+from ganeti.master.queries import cluster, service
+from ganeti.objects import FilterRule
+from ganeti.opcodes.base import OpCode
+from ganeti.query import job_rules
+from ganeti.utils import clock, text
+from ganeti.wire.calls import SET_WATCHER_PAUSE
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import MasterContext
+    from ganeti.config import Config
+    from ganeti.jqueue.queue import JobQueue
+    from ganeti.jqueue.watch import Watch
+
+_log = logging.getLogger(__name__)
+
+_Begin = Callable[..., None]
+
+_NAMES = ht.Maybe(ht.ListOf(ht.Str))
+_FIELDS = ht.ListOf(ht.Str)
+_OPS = ht.ListOf(ht.Dict)
+_NUMBER = ht.Or(ht.Int, ht.Float)
+_TAG_KINDS = ("cluster", "nodegroup", "node", "instance", "network")
+
+
+class _Method(NamedTuple):
+    """:ivar args: name and shape of each argument; :ivar required: how many must be given."""
+
+    begin: _Begin
+    args: tuple[tuple[str, ht.Type], ...] = ()
+    required: int | None = None
+    slow: bool = False
+    overlaps: bool = False
+
+
+class Service:
+    """Answers requests with what the master owns.
+
+    :param context: configuration, node calls and queue.
+    :param events: what happens; whoever makes it must also see to it that it is told.
+    """
+
+    def __init__(self, context: MasterContext, events: EventLog | None = None) -> None:
+        self._context = context
+        self._events = events or EventLog()
+        # The queue must end up with the rules of the last change.
+        self._filter_lock = threading.Lock()
+        self._handlers = {
+            name: self._handler(name, method) for name, method in self._methods().items()
+        }
+
+    @property
+    def _queue(self) -> JobQueue:
+        queue: JobQueue = self._context.queue
+        return queue
+
+    def handler(self, method: str) -> Handler | None:
+        """How to serve a method; None when there is no such method."""
+        return self._handlers.get(method)
+
+    def _methods(self) -> dict[str, _Method]:
+        ids = ("job", ht.JobId)
+        legacy = (("names", _NAMES), ("fields", _FIELDS), ("use_locking", ht.Bool))
+        return {
+            "SubmitJob": _Method(self._submit_job, (("ops", _OPS),), overlaps=True),
+            "SubmitJobToDrainedQueue": _Method(
+                self._submit_to_drained, (("ops", _OPS),), overlaps=True
+            ),
+            "SubmitManyJobs": _Method(
+                self._submit_many, (("jobs", ht.ListOf(_OPS)),), overlaps=True
+            ),
+            "PickupJob": _Method(self._pickup, (("job", ht.Any),)),
+            "WaitForJobChange": _Method(
+                self._wait_for_change,
+                (
+                    ids,
+                    ("fields", _FIELDS),
+                    ("prev_job_info", ht.Maybe(ht.List)),
+                    ("prev_log_serial", ht.Maybe(ht.Int)),
+                    ("timeout", _NUMBER),
+                ),
+            ),
+            "WaitForEvents": _Method(
+                self._wait_for_events,
+                (("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), ("timeout", _NUMBER)),
+            ),
+            "CancelJob": _Method(self._cancel, (ids, ("kill", ht.Bool)), required=1),
+            "ChangeJobPriority": _Method(self._change_priority, (ids, ("priority", ht.Int))),
+            "ArchiveJob": _Method(self._archive, (ids,)),
+            "AutoArchiveJobs": _Method(
+                self._auto_archive, (("age", _NUMBER), ("timeout", _NUMBER)), slow=True
+            ),
+            "QueryJobs": _Method(
+                self._query_jobs,
+                (("ids", ht.Maybe(ht.ListOf(ht.JobId))), ("fields", _FIELDS)),
+                slow=True,
+            ),
+            "Query": _Method(
+                self._query, (("what", ht.Str), ("fields", _FIELDS), ("qfilter", ht.Any)), slow=True
+            ),
+            "QueryFields": _Method(
+                self._query_fields, (("what", ht.Str), ("fields", ht.Maybe(_FIELDS)))
+            ),
+            "QueryInstances": _Method(self._legacy(query_const.INSTANCE), legacy, slow=True),
+            "QueryNodes": _Method(self._legacy(query_const.NODE), legacy, slow=True),
+            "QueryGroups": _Method(self._legacy(query_const.GROUP), legacy, slow=True),
+            "QueryNetworks": _Method(self._legacy(query_const.NETWORK), legacy, slow=True),
+            "QueryExports": _Method(
+                self._query_exports, (("nodes", _NAMES), ("use_locking", ht.Bool)), slow=True
+            ),
+            "QueryFilters": _Method(self._query_filters, (("uuids", _NAMES), ("fields", _FIELDS))),
+            "ReplaceFilter": _Method(
+                self._replace_filter,
+                (
+                    ("uuid", ht.Maybe(ht.Str)),
+                    ("priority", ht.NonNegInt),
+                    ("predicates", ht.List),
+                    ("action", ht.Or(ht.Str, ht.List)),
+                    ("reason", ht.List),
+                ),
+                slow=True,
+            ),
+            "DeleteFilter": _Method(self._delete_filter, (("uuid", ht.Str),), slow=True),
+            "ExplainJob": _Method(
+                self._explain_job,
+                (("job", ht.Maybe(ht.Or(ht.JobId, ht.ListOf(ht.JobId)))),),
+                slow=True,
+            ),
+            "QueryClusterInfo": _Method(self._cluster_info),
+            "QueryConfigValues": _Method(self._config_values, (("fields", _FIELDS),)),
+            "QueryConfigHistory": _Method(
+                self._config_history, (("limit", ht.Maybe(ht.NonNegInt)),), slow=True
+            ),
+            "QueryConfigChanges": _Method(
+                self._config_changes,
+                (("first", history.POINT), ("last", history.POINT)),
+                slow=True,
+            ),
+            "QueryConfigAt": _Method(self._config_at, (("point", history.POINT),), slow=True),
+            "QueryTags": _Method(
+                self._tags, (("kind", ht.OneOf("kind", _TAG_KINDS)), ("name", ht.Str))
+            ),
+            "SetDrainFlag": _Method(self._set_drain, (("flag", ht.Bool),), slow=True),
+            "SetWatcherPause": _Method(
+                self._set_watcher_pause, (("until", ht.Maybe(_NUMBER)),), slow=True
+            ),
+        }
+
+    def _handler(self, name: str, method: _Method) -> Handler:
+        required = len(method.args) if method.required is None else method.required
+
+        def begin(request: Request) -> None:
+            # Clients may send more than a method takes where it takes nothing.
+            given = request.args if method.args else []
+            if not required <= len(given) <= len(method.args):
+                wanted = ", ".join(arg for arg, _shape in method.args)
+                request.refuse(
+                    f"{name} takes {len(method.args)} arguments ({wanted}), not {len(given)}"
+                )
+                return
+            for (arg, shape), value in zip(method.args, given, strict=False):
+                if not shape.check(value):
+                    request.refuse(
+                        f"{name}: argument '{arg}' must be {ht.in_words(shape)}, not {value!r:.200}"
+                    )
+                    return
+            method.begin(request, *given)
+
+        return Handler(begin, method.slow, method.overlaps)
+
+    # -- jobs ------------------------------------------------------------------------------------
+
+    def _submit_job(self, request: Request, ops: list[dict[str, Any]]) -> None:
+        self._queue.submit_async(_opcodes(ops), request.done)
+
+    def _submit_to_drained(self, request: Request, ops: list[dict[str, Any]]) -> None:
+        self._queue.submit_async(_opcodes(ops), request.done, drained_ok=True)
+
+    def _submit_many(self, request: Request, wanted: list[list[dict[str, Any]]]) -> None:
+        given: list[list[OpCode] | errors.GenericError] = []
+        for ops in wanted:
+            try:
+                given.append(_opcodes(ops))
+            except errors.GenericError as err:
+                given.append(err)
+
+        def done(results: Any, error: Exception | None) -> None:
+            if error is not None:
+                request.fail(error)
+            else:
+                request.answer(
+                    [
+                        [False, str(result)] if isinstance(result, Exception) else [True, result]
+                        for result in results
+                    ]
+                )
+
+        self._queue.submit_many_async(given, done)
+
+    def _pickup(self, request: Request, _job_id: Any) -> None:
+        raise errors.GenericError("method PickupJob is for the master's own use")
+
+    def _wait_for_change(
+        self,
+        request: Request,
+        job: Any,
+        fields: list[str],
+        prev_info: list[Any] | None,
+        prev_serial: int | None,
+        timeout_s: float,
+    ) -> None:
+        watches: list[Watch] = []
+
+        def nothing_changed() -> None:
+            if not watches or self._queue.unwatch(watches[0]):
+                request.answer(wire.NO_CHANGE)
+
+        watch = self._queue.watch(int(job), fields, prev_info, prev_serial, request.answer)
+        if watch is not None:
+            watches.append(watch)
+            request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
+
+    def _wait_for_events(self, request: Request, place: list[Any] | None, timeout_s: float) -> None:
+        # An extension of ours: what happened after a place, at once or when it happens.
+        if place is None:
+            request.answer(self._events.after(None))
+            return
+        epoch, number = place
+
+        def nothing_happened() -> None:
+            if self._events.stop_waiting(request.answer):
+                request.answer(self._events.after((epoch, number)))
+
+        if self._events.wait((epoch, number), request.answer):
+            request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
+
+    def _cancel(self, request: Request, job: Any, _kill: bool = False) -> None:
+        # Jobs are threads of the master and cannot be killed; "kill" asks no more than the rest.
+        self._queue.cancel_async(int(job), request.done)
+
+    def _change_priority(self, request: Request, job: Any, priority: int) -> None:
+        self._queue.change_priority_async(int(job), priority, request.done)
+
+    def _archive(self, request: Request, job: Any) -> None:
+        def done(count: Any, error: Exception | None) -> None:
+            request.done(bool(count), error)
+
+        self._queue.archive_async([int(job)], done)
+
+    def _auto_archive(self, request: Request, age_s: float, timeout_s: float) -> None:
+        if age_s < -1:
+            raise errors.OpPrereqError(f"age must be -1 or more, not {age_s:g}", errors.ECODE_INVAL)
+        request.answer(self._queue.auto_archive(age_s, timeout_s))
+
+    def _query_jobs(self, request: Request, ids: list[Any] | None, fields: list[str]) -> None:
+        wanted = [int(job) for job in ids] if ids else None
+        request.answer(self._queue.query(wanted, fields))
+
+    def _explain_job(self, request: Request, job: Any) -> None:
+        # An extension of ours: one job with the chain behind it, many without, or the queue.
+        scene = self._scene()
+        if job is None:
+            request.answer(explain.explain_queue(scene.queue))
+            return
+        if isinstance(job, list):
+            request.answer(explain.explain_briefly(scene, [int(job_id) for job_id in job]))
+            return
+        found = explain.explain(scene, int(job))
+        if found is None:
+            raise errors.JobLost(f"job {job} does not exist")
+        request.answer(found)
+
+    def _scene(self) -> explain.Scene:
+        queue, locks = self._queue, self._context.locks
+        data = self._context.config.snapshot()
+        return explain.Scene(
+            queue.look(),
+            queue.facts,
+            lambda job_id: locks.waiting(queue.owner(job_id)),
+            lambda job_id: {
+                str(lock): mode for lock, mode in locks.list_locks(queue.owner(job_id)).items()
+            },
+            queue.kept_back,
+            queue.at_work_under,
+            lambda name: cmdlib_locks.lock_label(data, name),
+        )
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def _query(self, request: Request, what: str, fields: list[str], qfilter: Any) -> None:
+        request.answer(service.query(self._context, what, fields, qfilter))
+
+    def _query_fields(self, request: Request, what: str, fields: list[str] | None) -> None:
+        request.answer(service.query_fields(what, fields or None))
+
+    def _legacy(self, what: str) -> _Begin:
+        def begin(
+            request: Request, names: list[str] | None, fields: list[str], use_locking: bool
+        ) -> None:
+            _refuse_locking(use_locking)
+            request.answer(service.query_values(self._context, what, names, fields))
+
+        return begin
+
+    def _query_exports(self, request: Request, nodes: list[str] | None, use_locking: bool) -> None:
+        _refuse_locking(use_locking)
+        rows = service.query_values(self._context, query_const.EXPORT, None, ["node", "export"])
+        wanted = {self._context.config.expand_node(name).name for name in nodes or ()}
+        request.answer([row for row in rows if not wanted or row[0] in wanted])
+
+    def _query_filters(self, request: Request, uuids: list[str] | None, fields: list[str]) -> None:
+        request.answer(service.query_values(self._context, query_const.FILTER, uuids, fields))
+
+    def _replace_filter(
+        self,
+        request: Request,
+        uuid: str | None,
+        priority: int,
+        predicates: list[Any],
+        action: str | list[Any],
+        reason: list[Any],
+    ) -> None:
+        try:
+            job_rules.check_rule(priority, predicates, action, reason)
+        except errors.ParameterError as err:
+            raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+        with self._filter_lock:
+            self._check_filter_uuid(uuid)
+            rule = FilterRule(
+                uuid=uuid or text.new_uuid(),
+                priority=priority,
+                watermark=self._queue.last_job_id,
+                predicates=tuple(job_rules.normalised(predicates)),
+                action=action,
+                reason_trail=(*reason, ["luxid", "", clock.now_ns()]),
+            )
+            self._config_of("ReplaceFilter", reason).put_filter(rule)
+            self._queue.set_filters(self._context.config.filters())
+        request.answer(rule.uuid)
+
+    def _config_of(self, method: str, reason: list[Any]) -> Config:
+        """The configuration, for a change which is not made by a job."""
+        texts = [str(entry[1]) for entry in reason]
+        return self._context.config.acting_for(
+            Author(None, method, "luxid", next(filter(None, texts), ""))
+        )
+
+    def _check_filter_uuid(self, uuid: str | None) -> None:
+        """Refuse what cannot name a rule; a rule that does not exist yet may be made by name."""
+        if uuid is None:
+            return
+        if not text.is_uuid(uuid):
+            raise errors.OpPrereqError(f"'{uuid}' is not a uuid", errors.ECODE_INVAL)
+        data = self._context.config.snapshot()
+        if uuid == data.cluster.uuid or any(
+            uuid in table
+            for table in (data.nodes, data.nodegroups, data.instances, data.networks, data.disks)
+        ):
+            raise errors.OpPrereqError(
+                f"uuid {uuid} belongs to something else than a filter rule", errors.ECODE_NOTUNIQUE
+            )
+
+    def _delete_filter(self, request: Request, uuid: str) -> None:
+        with self._filter_lock:
+            if uuid not in self._context.config.snapshot().filters:
+                raise errors.OpPrereqError(f"filter rule {uuid} does not exist", errors.ECODE_NOENT)
+            self._config_of("DeleteFilter", []).remove_filter(uuid)
+            self._queue.set_filters(self._context.config.filters())
+        request.answer(None)
+
+    # -- the cluster -----------------------------------------------------------------------------
+
+    def _cluster_info(self, request: Request) -> None:
+        request.answer(cluster.cluster_info(self._context))
+
+    def _config_values(self, request: Request, fields: list[str]) -> None:
+        request.answer(cluster.config_values(self._context, fields))
+
+    def _config_history(self, request: Request, limit: int | None) -> None:
+        request.answer(history.commits(self._context.config, limit))
+
+    def _config_changes(self, request: Request, first: Any, last: Any) -> None:
+        history.require_administrator(request)
+        request.answer(history.changes(self._context.config, first, last))
+
+    def _config_at(self, request: Request, point: Any) -> None:
+        history.require_administrator(request)
+        request.answer(history.at(self._context.config, point))
+
+    def _tags(self, request: Request, kind: str, name: str) -> None:
+        config = self._context.config
+        tags: Sequence[str]
+        if kind == "cluster":
+            tags = config.cluster().tags
+        elif kind == "nodegroup":
+            tags = config.expand_group(name).tags
+        elif kind == "node":
+            tags = config.expand_node(name).tags
+        elif kind == "instance":
+            tags = config.expand_instance(name).tags
+        else:
+            tags = config.expand_network(name).tags
+        request.answer(sorted(tags))
+
+    # -- switches --------------------------------------------------------------------------------
+
+    def _set_drain(self, request: Request, drained: bool) -> None:
+        self._queue.set_drain(drained)
+        request.answer(True)
+
+    def _set_watcher_pause(self, request: Request, until: float | None) -> None:
+        config = self._context.config
+        nodes = [node.uuid for node in config.master_candidates() if not node.offline]
+        answers = self._context.rpc.call_many(SET_WATCHER_PAUSE, nodes, until=until)
+        # The watcher that acts runs on the master; the others matter after a failover.
+        answers[config.cluster().master_node].payload()
+        failed = [answer.node_name for answer in answers.values() if answer.failure is not None]
+        if failed:
+            _log.warning("the watcher's pause was not set on %s", ", ".join(failed))
+        request.answer(until)
+
+
+def _opcodes(ops: Sequence[dict[str, Any]]) -> list[OpCode]:
+    """Build opcodes; the queue checks their parameters.
+
+    :raises errors.GenericError: there is none, or one or one of its parameters is unknown.
+    """
+    if not ops:
+        raise errors.GenericError("a job needs at least one opcode")
+    return [opcodes.from_dict(values) for values in ops]
+
+
+def _refuse_locking(use_locking: bool) -> None:
+    if use_locking:
+        raise errors.OpPrereqError(
+            "queries take no locks; ask with use_locking false", errors.ECODE_INVAL
+        )

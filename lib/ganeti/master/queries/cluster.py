@@ -1,0 +1,111 @@
+"""What the master tells about the cluster as a whole.
+
+``QueryClusterInfo`` and ``QueryConfigValues`` of the master's socket and the opcodes of the older
+names answer from here. Names and shapes are published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti.constants import cluster as cluster_const
+from ganeti.constants import net as net_c
+from ganeti.master.queries import service
+from ganeti.objects import codec
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import MasterContext
+
+_STORED = (
+    "enabled_hypervisors",
+    "hvparams",
+    "os_hvp",
+    "beparams",
+    "osparams",
+    "ipolicy",
+    "nicparams",
+    "ndparams",
+    "diskparams",
+    "candidate_pool_size",
+    "max_running_jobs",
+    "max_tracked_jobs",
+    "mac_prefix",
+    "master_netdev",
+    "master_netmask",
+    "use_external_mip_script",
+    "volume_group_name",
+    "drbd_usermode_helper",
+    "file_storage_dir",
+    "shared_file_storage_dir",
+    "gluster_storage_dir",
+    "maintain_node_health",
+    "ctime",
+    "mtime",
+    "uuid",
+    "tags",
+    "uid_pool",
+    "default_iallocator",
+    "default_iallocator_params",
+    "reserved_lvs",
+    "prealloc_wipe_disks",
+    "hidden_os",
+    "blacklisted_os",
+    "enabled_disk_templates",
+    "install_image",
+    "instance_communication_network",
+    "zeroing_image",
+    "compression_tools",
+    "enabled_user_shutdown",
+    "modify_ssh_setup",
+    "ssh_key_type",
+    "ssh_key_bits",
+)
+
+
+def cluster_info(context: MasterContext) -> dict[str, Any]:
+    """Everything about the cluster that is no secret."""
+    config = context.config
+    cluster = config.cluster()
+    state = codec.to_dict(cluster)
+    collectors = cluster.data_collectors
+    info = {name: state.get(name) for name in _STORED}
+    info.update(
+        software_version=cluster_const.RELEASE_VERSION,
+        protocol_version=cluster_const.PROTOCOL_VERSION,
+        config_version=cluster_const.CONFIG_VERSION,
+        os_api_version=cluster_const.OS_API_VERSION,
+        export_version=cluster_const.EXPORT_VERSION,
+        vcs_version=f"(ganeti) version {cluster_const.RELEASE_VERSION}",
+        architecture=service.architecture(),
+        name=cluster.cluster_name,
+        master=config.master_node().name,
+        default_hypervisor=cluster.primary_hypervisor,
+        primary_ip_version=net_c.IP6_VERSION
+        if cluster.primary_ip_family == net_c.IP6_FAMILY
+        else net_c.IP4_VERSION,
+        enabled_data_collectors={
+            name: values.get("active", True) for name, values in collectors.items()
+        },
+        hv_state=cluster.hv_state_static,
+        disk_state=cluster.disk_state_static,
+        data_collector_interval={
+            name: values.get("interval") for name, values in collectors.items()
+        },
+    )
+    return info
+
+
+def config_values(context: MasterContext, names: Sequence[str]) -> list[Any]:
+    """Single values, in the order asked; None for one that nobody knows."""
+    cluster = context.config.cluster()
+    values: dict[str, Callable[[], Any]] = {
+        "cluster_name": lambda: cluster.cluster_name,
+        "master_node": lambda: context.config.master_node().name,
+        "drain_flag": lambda: context.queue.drained,
+        "watcher_pause": service.watcher_pause,
+        "modify_ssh_setup": lambda: cluster.modify_ssh_setup,
+        "ssh_key_type": lambda: cluster.ssh_key_type,
+        "ssh_key_bits": lambda: cluster.ssh_key_bits,
+    }
+    return [values[name]() if name in values else None for name in names]

@@ -1,0 +1,441 @@
+"""Queries on the master: the configuration, and live data from the nodes where a field needs it.
+
+The tables of fields and the filter language are in :mod:`ganeti.query` and ask nobody; this module
+brings what they work on. All nodes concerned are asked in one fan-out, and only when a wanted field
+(or the filter) needs it. No locks are taken: a query shows what is so at this moment.
+
+:func:`query` and :func:`query_fields` answer ``Query`` and ``QueryFields`` of the master's socket
+and the opcodes of the same names; :func:`query_values` answers the older ``QueryInstances``,
+``QueryNodes`` and so on, which give plain values.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ganeti import errors
+from ganeti.cmdlib.ops.guest import console as guest_console
+from ganeti.cmdlib.ops.os import definitions
+from ganeti.constants import disk as disk_c
+from ganeti.constants import query as query_c
+from ganeti.objects import storage_units as units
+from ganeti.query import engine, resources
+from ganeti.query import filter as filter_room
+from ganeti.query.field import HOSTNAME, NODATA, OFFLINE, Mark, Resource
+from ganeti.query.resources import instance as instance_fields
+from ganeti.query.resources import node as node_fields
+from ganeti.query.view import View, prefixes
+from ganeti.utils import clock, fs, near, paths
+from ganeti.utils.text import natural_key
+from ganeti.wire.calls import (
+    ALL_INSTANCES_INFO,
+    EXPORT_LIST,
+    EXTSTORAGE_DIAGNOSE,
+    NODE_INFO,
+    OS_DIAGNOSE,
+)
+
+if TYPE_CHECKING:
+    from ganeti.cmdlib.base import MasterContext
+    from ganeti.objects import Cluster, ConfigData, Instance, Node
+    from ganeti.rpc import Result
+
+log = logging.getLogger(__name__)
+
+# Kinds of objects people name; jobs and locks come and go by themselves.
+_NAMED = (query_c.INSTANCE, query_c.NODE, query_c.GROUP, query_c.NETWORK)
+
+
+def query(
+    context: MasterContext,
+    what: str,
+    fields: Sequence[str],
+    qfilter: Any = None,
+) -> dict[str, Any]:
+    """Answer ``Query``.
+
+    :param what: kind of object, one of ``constants.query.RESOURCES``.
+    :param fields: names of fields; an unknown one gives cells of status unknown.
+    :param qfilter: the JSON form of a filter; None for everything.
+    :returns: ``{"fields": definitions, "data": rows of [status, value]}``.
+    :raises errors.OpPrereqError: no such kind of object, or the filter is nothing but a choice of
+        names of which one is unknown (unknown_entity).
+    :raises errors.ParameterError: the filter is malformed.
+    """
+    resource = resources.lookup(what)
+    _check_names(fields)
+    view = _view(context, resource, fields, qfilter)
+    if resource.name in _NAMED:
+        names = filter_room.requested_names(qfilter, resource.name_field)
+        if names:
+            # Who names an object wants to hear that there is none; other filters may find nothing.
+            items, _ = engine.select(resource, view, (), qfilter, LiveData(context))
+            _refuse_unknown(resource, view, items, names)
+    return engine.run(resource, view, fields, qfilter, LiveData(context))
+
+
+def query_fields(what: str, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """Answer ``QueryFields``: ``{"fields": definitions}`` of these fields, or of all.
+
+    :raises errors.OpPrereqError: no such kind of object.
+    """
+    _check_names(names or ())
+    return engine.definitions(resources.lookup(what), names)
+
+
+def _check_names(names: Any) -> None:
+    """Refuse what cannot be a list of field names; the old socket calls check no types."""
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise errors.OpPrereqError("fields must be a list of names", errors.ECODE_INVAL)
+
+
+def query_values(
+    context: MasterContext, what: str, names: Sequence[str | int] | None, fields: Sequence[str]
+) -> list[list[Any]]:
+    """Answer the older queries: plain values, null where there is none.
+
+    :param names: objects wanted; none means all.
+    :raises errors.OpPrereqError: no such kind of object (wrong_input), an unknown field
+        (wrong_input), or an unknown name (unknown_entity).
+    """
+    resource = resources.lookup(what)
+    _check_names(fields)
+    unknown = [name for name in fields if name not in resource.fields]
+    if unknown:
+        raise errors.OpPrereqError(
+            f"unknown fields of {what}: {', '.join(unknown)}", errors.ECODE_INVAL
+        )
+    qfilter = filter_room.names_filter(names or (), resource.name_field)
+    view = _view(context, resource, fields, qfilter)
+    items, columns = engine.select(resource, view, fields, qfilter, LiveData(context))
+    if names:
+        _refuse_unknown(resource, view, items, names)
+    getters = [column.get for column in columns if column is not None]
+    rows = []
+    for item in items:
+        values = [get(view, item) for get in getters]
+        rows.append([None if isinstance(value, Mark) else value for value in values])
+    return rows
+
+
+def _refuse_unknown(
+    resource: Resource, view: View, items: Sequence[Any], names: Sequence[str | int]
+) -> None:
+    field = resource.fields[resource.name_field]
+    found = set()
+    for item in items:
+        value = str(field.get(view, item))
+        found.add(value)
+        if field.compare == HOSTNAME:
+            found.update(prefixes(value))
+    for name in names:
+        if str(name) not in found:
+            known = [str(field.get(view, item)) for item in resource.items(view)]
+            hint = near.did_you_mean(str(name), known)
+            raise errors.OpPrereqError(
+                f"{resource.name} {name!r} is not known{'.' if hint else ''}{hint}",
+                errors.ECODE_NOENT,
+            )
+
+
+# -- what a query works on -----------------------------------------------------------------------
+
+
+def _view(context: MasterContext, resource: Resource, fields: Sequence[str], qfilter: Any) -> View:
+    """A view of the present configuration, with rows from elsewhere for resources made of rows."""
+    # A malformed filter must be refused before anybody is asked for rows.
+    condition = filter_room.compile_filter(qfilter, resource)
+    wanted = set(fields) | (condition.field_names if condition is not None else frozenset())
+    wanted &= set(resource.fields)
+    view = View(context.config.snapshot())
+    collect = _ROWS.get(resource.name)
+    if collect is not None:
+        view.facts["rows"] = collect(context, wanted, qfilter)
+    elif resource.name == query_c.CLUSTER:
+        view.facts.update(
+            drain_flag=bool(context.queue.drained),
+            watcher_pause=watcher_pause(),
+            architecture=architecture(),
+        )
+    return view
+
+
+def watcher_pause() -> float | None:
+    """Until when the watcher pauses (seconds since the epoch); None when it does not."""
+    try:
+        until = float(fs.read_file(paths.current().watcher_pausefile))
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        log.warning("the watcher's pause file holds no time")
+        return None
+    return until if until > clock.now() else None
+
+
+def architecture() -> list[str]:
+    """Word size and machine, as ``["64bits", "x86_64"]``."""
+    return [f"{struct.calcsize('P') * 8}bits", os.uname().machine]
+
+
+def _job_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
+    fields = sorted(wanted | {"id"})
+    names = filter_room.requested_names(qfilter, "id")
+    ids = None if names is None else sorted({int(name) for name in names})
+    rows = context.queue.query(ids, fields, archived="archived" in wanted)
+    return [dict(zip(fields, row, strict=True)) for row in rows if row is not None]
+
+
+def _lock_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
+    rows = [
+        {
+            "name": row.name,
+            "mode": row.mode,
+            "owner": [owner.label for owner in row.owners] or None,
+            "pending": [[mode, [owner.label for owner in owners]] for mode, owners in row.pending]
+            or None,
+        }
+        for row in context.locks.table()
+    ]
+    return sorted(rows, key=lambda row: natural_key(str(row["name"])))
+
+
+def _askable_nodes(config: ConfigData) -> list[Node]:
+    nodes = [node for node in config.nodes.values() if node.vm_capable and not node.offline]
+    return sorted(nodes, key=lambda node: natural_key(node.name))
+
+
+def _os_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
+    config = context.config.snapshot()
+    cluster = config.cluster
+    answers = context.rpc.call_many(OS_DIAGNOSE, [node.uuid for node in _askable_nodes(config)])
+    return [
+        {
+            "name": found.name,
+            "valid": found.valid,
+            "hidden": found.hidden,
+            "blacklisted": found.blacklisted,
+            "variants": found.variants,
+            "parameters": [list(pair) for pair in found.parameters],
+            "api_versions": found.api_versions,
+            "trusted": found.trusted,
+            "node_status": {
+                config.nodes[uuid].name: state
+                for uuid, state in found.node_status.items()
+                if uuid in config.nodes
+            },
+            "os_hvp": found.os_hvp,
+            "osparams": found.osparams,
+        }
+        for found in definitions.collect(cluster, answers)
+    ]
+
+
+def _export_rows(context: MasterContext, wanted: set[str], qfilter: Any) -> list[dict[str, Any]]:
+    config = context.config.snapshot()
+    nodes = sorted(config.nodes.values(), key=lambda node: natural_key(node.name))
+    answers = context.rpc.call_many(EXPORT_LIST, [node.uuid for node in nodes])
+    rows: list[dict[str, Any]] = []
+    for node in nodes:
+        answer = answers[node.uuid]
+        if answer.failure is not None:
+            rows.append({"node": node.name, "export": _mark(answer)})
+        else:
+            rows.extend(
+                {"node": node.name, "export": name} for name in sorted(answer.data, key=natural_key)
+            )
+    return rows
+
+
+def _extstorage_rows(
+    context: MasterContext,
+    wanted: set[str],
+    qfilter: Any,
+) -> list[dict[str, Any]]:
+    config = context.config.snapshot()
+    nodes = _askable_nodes(config)
+    answers = context.rpc.call_many(EXTSTORAGE_DIAGNOSE, [node.uuid for node in nodes])
+    answered = [node for node in nodes if answers[node.uuid].failure is None]
+    found: dict[str, dict[str, list[Any]]] = {}
+    for node in answered:
+        for name, *state in answers[node.uuid].data:
+            found.setdefault(name, {}).setdefault(node.uuid, []).append(state)
+    rows = []
+    for name in sorted(found, key=natural_key):
+        by_node = found[name]
+        # A state is [path, valid, message, parameters]; the first one of a node is what it uses.
+        firsts = [by_node[node.uuid][0] for node in answered if node.uuid in by_node]
+        groups: dict[str, bool] = {}
+        for node in answered:
+            group = config.nodegroups[node.group].name
+            good = node.uuid in by_node and bool(by_node[node.uuid][0][1])
+            groups[group] = groups.get(group, True) and good
+        rows.append(
+            {
+                "name": name,
+                "node_status": {node.name: by_node.get(node.uuid, []) for node in answered},
+                "nodegroup_status": groups,
+                "parameters": [
+                    parameter
+                    for parameter in firsts[0][3]
+                    if all(parameter in state[3] for state in firsts)
+                ],
+            }
+        )
+    return rows
+
+
+_ROWS: dict[str, Callable[[Any, set[str], Any], list[dict[str, Any]]]] = {
+    query_c.JOB: _job_rows,
+    query_c.LOCK: _lock_rows,
+    query_c.OS: _os_rows,
+    query_c.EXPORT: _export_rows,
+    query_c.EXTSTORAGE: _extstorage_rows,
+}
+
+
+# -- live data -----------------------------------------------------------------------------------
+
+
+def _mark(answer: Result) -> Mark:
+    return OFFLINE if answer.offline else NODATA
+
+
+class LiveData:
+    """Asks the nodes; see :class:`ganeti.query.field.Source`."""
+
+    def __init__(self, context: MasterContext) -> None:
+        self._context = context
+
+    def collect(self, view: View, kinds: frozenset[str], items: list[Any]) -> None:
+        """Put the live data of `kinds` for `items` into the view."""
+        if node_fields.LIVE in kinds:
+            view.live[node_fields.LIVE] = self._nodes(view, items)
+        if instance_fields.LIVE in kinds:
+            view.live[instance_fields.LIVE] = self._instances(view, items)
+            if self._context.live_seen is not None:
+                self._context.live_seen(view, items)
+        if instance_fields.CONSOLES in kinds:
+            view.live[instance_fields.CONSOLES] = self._consoles(view, items)
+
+    def _nodes(self, view: View, nodes: list[Node]) -> dict[str, Any]:
+        cluster = view.cluster
+        hypervisor = cluster.primary_hypervisor
+        specs = [[hypervisor, cluster.hvparams.get(hypervisor, {})]]
+        asked = [node for node in nodes if node.vm_capable]
+        groups = units.volume_groups(cluster, view.config.disks.values())
+        wanted, questions = {}, {}
+        for node in asked:
+            ndparams = view.filled_nd(node)
+            exclusive = bool(ndparams.get("exclusive_storage", False))
+            first = storage_units(cluster, ndparams)
+            wanted[node.uuid] = units.units(cluster, groups, exclusive=exclusive)
+            more = units.questions(wanted[node.uuid], exclusive=exclusive)
+            questions[node.uuid] = [*first, *(unit for unit in more if unit not in first)]
+        answers = self._context.rpc.call_many(
+            NODE_INFO,
+            [node.uuid for node in asked],
+            per_node={
+                uuid: {"storage_units": questions[uuid], "hv_specs": specs} for uuid in questions
+            },
+        )
+        return {uuid: _node_facts(answer, wanted[uuid]) for uuid, answer in answers.items()}
+
+    def _instances(
+        self,
+        view: View,
+        instances: list[Instance],
+    ) -> dict[str, instance_fields.LiveInstance]:
+        cluster = view.cluster
+        concerned = {
+            uuid
+            for instance in instances
+            if not instance.forthcoming
+            for uuid in (instance.primary_node, *view.secondary_nodes(instance))
+            if uuid in view.config.nodes
+        }
+        answers = self._context.rpc.call_many(
+            ALL_INSTANCES_INFO,
+            sorted(concerned),
+            hypervisors=list(cluster.enabled_hypervisors),
+            hvparams={name: cluster.hvparams.get(name, {}) for name in cluster.enabled_hypervisors},
+        )
+        found: dict[str, dict[str, dict[str, Any]]] = {}
+        for uuid, answer in answers.items():
+            if answer.failure is None:
+                for name, info in answer.data.items():
+                    found.setdefault(name, {})[uuid] = info
+        return {
+            instance.uuid: _live_instance(instance, answers, found.get(instance.name, {}))
+            for instance in instances
+        }
+
+    def _consoles(self, view: View, instances: list[Instance]) -> dict[str, Any]:
+        return {
+            instance.uuid: guest_console.describe(view.config, instance)
+            for instance in instances
+            if not instance.forthcoming and instance.primary_node in view.config.nodes
+        }
+
+
+def _live_instance(
+    instance: Instance, answers: dict[str, Result], found: dict[str, dict[str, Any]]
+) -> instance_fields.LiveInstance:
+    primary = answers.get(instance.primary_node)
+    if instance.forthcoming:
+        return instance_fields.LiveInstance()
+    if primary is not None and primary.offline:
+        return instance_fields.LiveInstance(offline=True)
+    if primary is None or primary.failure is not None:
+        return instance_fields.LiveInstance(failed=True)
+    if instance.primary_node in found:
+        return instance_fields.LiveInstance(info=found[instance.primary_node])
+    for info in found.values():
+        return instance_fields.LiveInstance(info=info, wrong_node=True)
+    return instance_fields.LiveInstance()
+
+
+def storage_units(cluster: Cluster, ndparams: dict[str, Any]) -> list[list[Any]]:
+    """What to ask a node about its storage: ``[type, key, arguments]`` each.
+
+    The first is the one whose size and free space stand for the node: where the first enabled disk
+    template keeps its disks. Spindles are asked for where disks are LVM volumes.
+    """
+    units: list[list[Any]] = []
+    exclusive = bool(ndparams.get("exclusive_storage", False))
+    keys: dict[str, tuple[str | None, list[Any]]] = {
+        disk_c.ST_LVM_VG: (cluster.volume_group_name, [exclusive]),
+        disk_c.ST_FILE: (cluster.file_storage_dir, []),
+        disk_c.ST_SHARED_FILE: (cluster.shared_file_storage_dir, []),
+        disk_c.ST_GLUSTER: (cluster.gluster_storage_dir, []),
+    }
+    for template in cluster.enabled_disk_templates:
+        kind = disk_c.STORAGE_TYPE_OF[template]
+        key, arguments = keys.get(kind, (None, []))
+        if key:
+            units.append([kind, key, arguments])
+            break
+    if cluster.volume_group_name and disk_c.LVM_BASED & set(cluster.enabled_disk_templates):
+        units.append([disk_c.ST_LVM_PV, cluster.volume_group_name, [exclusive]])
+    return units
+
+
+def _node_facts(answer: Result, wanted: list[list[Any]]) -> Any:
+    """The answer of ``node_info`` by the names which the fields use, or a mark."""
+    if answer.failure is not None:
+        return _mark(answer)
+    boot_id, storage, hypervisors = answer.data
+    facts: dict[str, Any] = dict(hypervisors[0]) if hypervisors and hypervisors[0] else {}
+    facts["bootid"] = boot_id
+    facts["storage"] = units.described(wanted, storage or ())
+    for place, unit in enumerate(storage or ()):
+        if unit.get("type") == disk_c.ST_LVM_PV:
+            facts["spindles_free"] = unit.get("storage_free")
+            facts["spindles_total"] = unit.get("storage_size")
+        elif place == 0:
+            facts["storage_free"] = unit.get("storage_free")
+            facts["storage_size"] = unit.get("storage_size")
+    return facts

@@ -1,0 +1,76 @@
+"""A master whose time is over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti.master.fence import Fence, FencedQueueStore
+from ganeti.utils import master_state, paths
+from ganeti.utils.master_state import Epoch
+
+E1, E2 = Epoch(1, "u1"), Epoch(2, "u2")
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[paths.Paths]:
+    with paths.override(paths.Paths(str(tmp_path))) as found:
+        for directory in (found.data_dir, found.lock_dir, found.queue_dir):
+            os.makedirs(directory)
+        yield found
+
+
+@pytest.fixture
+def ends() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def fence(here: paths.Paths, ends: list[str]) -> Fence:
+    master_state.claim(E1)
+    return Fence(E1, lambda: ends.append("end"))
+
+
+def test_it_writes_while_it_is_master(fence: Fence, here: paths.Paths, ends: list[str]) -> None:
+    fence.write_config(here.cluster_conf_file, b"text")
+    assert Path(here.cluster_conf_file).read_text() == "text"
+    assert master_state.read().config == E1
+    fence.look()
+    assert ends == []
+
+
+def test_no_write_after_it(
+    fence: Fence, here: paths.Paths, ends: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    master_state.claim(E2)
+    with pytest.raises(OSError, match="epoch 1 is over"):
+        fence.write_config(here.cluster_conf_file, b"text")
+    assert not os.path.exists(here.cluster_conf_file)
+    assert ends == ["end"]
+    assert "obeys master epoch 2 u2, ours is 1 u1: another master has taken over" in caplog.text
+
+
+def test_it_looks(fence: Fence, ends: list[str]) -> None:
+    master_state.claim(E2)
+    fence.look()
+    assert ends == ["end"]
+
+
+def test_jobs_are_fenced(fence: Fence, here: paths.Paths, ends: list[str]) -> None:
+    store = FencedQueueStore(here.queue_dir)
+    store.open()
+    store.open()
+    with pytest.raises(errors.ProgrammerError):
+        store.commit({"job-1": "{}"})
+    store.use_fence(fence)
+    assert master_state.read().queue == E1
+    store.commit({"job-1": "{}"})
+    master_state.claim(E2)
+    with pytest.raises(errors.JobQueueError, match="epoch 1 is over"):
+        store.commit({"job-2": "{}"})
+    assert ends == ["end"]
+    store.close()

@@ -1,0 +1,383 @@
+"""The master asks nodes, queue and lock manager for what a query needs, and for no more."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ganeti import errors, objects
+from ganeti.jqueue import job as jobs
+from ganeti.locking import Level, LockManager, Owner
+from ganeti.master.queries import service as query_room
+from ganeti.objects import codec
+from ganeti.utils import fs, paths
+
+DATA = Path(__file__).parents[2] / "data"
+CONFIG_TEXT = (DATA / "query_cluster.json").read_text()
+QUEUE = {2: "success", 3: "error", 10: "running"}
+
+
+class FakeRpc:
+    """Answers from a table of (call name, node name); an exception there is a failure."""
+
+    def __init__(self, config):
+        self.config = config
+        self.answers = {}
+        self.calls = []
+
+    def call_many(self, call, node_uuids, *, per_node=None, **args):
+        results = {}
+        for uuid in node_uuids:
+            name = self.config.nodes[uuid].name
+            answer = self.answers.get((call.name, name))
+            sent = {**args, **(per_node or {}).get(uuid, {})}
+            if self.config.nodes[uuid].offline:
+                answer = errors.NodeOffline(name, call.name)
+            else:
+                self.calls.append((call.name, name, sent))
+            failed = isinstance(answer, Exception)
+            results[uuid] = SimpleNamespace(
+                data=None if failed else answer,
+                failure=answer if failed else None,
+                offline=isinstance(answer, errors.NodeOffline),
+                node_name=name,
+            )
+        return results
+
+
+class FakeQueue:
+    drained = False
+
+    def __init__(self):
+        self.asked = []
+
+    def query(self, ids, fields, *, archived=False):
+        jobs.check_fields(fields)
+        self.asked.append((ids, list(fields), archived))
+        rows = []
+        for job_id in sorted(QUEUE) if ids is None else ids:
+            values = {
+                "id": job_id,
+                "status": QUEUE.get(job_id),
+                "archived": False,
+                "start_ts": None,
+                "summary": ["X"],
+            }
+            rows.append([values[name] for name in fields] if job_id in QUEUE else None)
+        return rows
+
+
+@pytest.fixture
+def context():
+    config = codec.from_dict(objects.ConfigData, json.loads(CONFIG_TEXT))
+    made = SimpleNamespace(
+        locks=LockManager(), queue=FakeQueue(), rpc=FakeRpc(config), live_seen=None
+    )
+    made.config = SimpleNamespace(snapshot=lambda: made.rpc.config)
+    return made
+
+
+def change_node(context, name, **changes):
+    config = context.rpc.config
+    node = next(n for n in config.nodes.values() if n.name == name)
+    context.rpc.config = dataclasses.replace(
+        config, nodes={**config.nodes, node.uuid: dataclasses.replace(node, **changes)}
+    )
+
+
+def test_configuration_alone_asks_nobody(context):
+    answer = query_room.query(context, "node", ["name", "role"])
+    assert [row[0][1] for row in answer["data"]] == [f"node{n}.example.com" for n in range(1, 5)]
+    assert context.rpc.calls == []
+
+
+def test_status_of_instances_in_one_fan_out(context):
+    up = {"memory": 64, "state": 0, "vcpus": 1, "time": 1.0}
+    change_node(context, "node3.example.com", offline=True)
+    context.rpc.answers = {
+        ("all_instances_info", "node1.example.com"): {},
+        ("all_instances_info", "node2.example.com"): errors.NodeUnreachable("n", "c", "gone"),
+        ("all_instances_info", "node4.example.com"): {"instance1.example.com": up},
+    }
+    answer = query_room.query(context, "instance", ["name", "status", "oper_ram"])
+    found = {row[0][1].split(".")[0]: (row[1], row[2]) for row in answer["data"]}
+    assert found["instance1"] == ([0, "running"], [0, 64])
+    assert found["instance4"] == ([0, "ERROR_down"], [3, None])
+    assert found["instance2"] == ([0, "ERROR_nodedown"], [2, None])
+    assert found["instance7"] == ([0, "ERROR_nodeoffline"], [4, None])
+    asked = [(name, node) for name, node, _ in context.rpc.calls]
+    assert asked == sorted(set(asked)) or len(asked) == len(set(asked))
+    assert {node for _, node in asked} == {"node2.example.com", "node4.example.com"}
+    assert context.rpc.calls[0][2]["hypervisors"] == ["fake"]
+    assert list(context.rpc.calls[0][2]["hvparams"]) == ["fake"]
+
+
+def test_an_instance_found_on_its_secondary_is_on_the_wrong_node(context):
+    config = context.rpc.config
+    nodes = {node.name: node.uuid for node in config.nodes.values()}
+    one, two = nodes["node1.example.com"], nodes["node2.example.com"]
+    disk = objects.Disk(dev_type="drbd", logical_id=(one, two, 1, 0, 0, "s"), size=1, uuid="d")
+    instance = next(i for i in config.instances.values() if i.name == "instance8.example.com")
+    instance = dataclasses.replace(instance, primary_node=one, disks=("d",))
+    context.rpc.config = dataclasses.replace(
+        config, disks={"d": disk}, instances={instance.uuid: instance}
+    )
+    context.rpc.answers = {
+        ("all_instances_info", "node1.example.com"): {},
+        ("all_instances_info", "node2.example.com"): {instance.name: {"state": 0}},
+    }
+    answer = query_room.query(context, "instance", ["status", "snodes"])
+    assert answer["data"] == [[[0, "ERROR_wrongnode"], [0, ["node2.example.com"]]]]
+
+
+def test_facts_of_nodes(context):
+    for number in range(1, 5):
+        context.rpc.answers["node_info", f"node{number}.example.com"] = [
+            "boot-id",
+            [
+                {
+                    "type": "file",
+                    "name": "/srv/ganeti-peer/storage/file",
+                    "storage_free": 10,
+                    "storage_size": 20,
+                }
+            ],
+            [{"memory_total": 100, "memory_free": 40, "memory_dom0": 7, "cpu_total": 2}],
+        ]
+    units = query_room.query(context, "node", ["storage"])["data"][0][0]
+    assert units == [
+        0,
+        [{"sunit": ["file", "/srv/ganeti-peer/storage/file", []], "free": 10, "total": 20}],
+    ]
+    context.rpc.calls.clear()
+    context.rpc.answers["node_info", "node2.example.com"] = errors.NodeCallFailed("n", "c", "bad")
+    change_node(context, "node3.example.com", offline=True)
+    change_node(context, "node4.example.com", vm_capable=False)
+    answer = query_room.query(
+        context,
+        "node",
+        ["mtotal", "mfree", "mnode", "dtotal", "dfree", "ctotal", "bootid", "spfree"],
+    )
+    assert answer["data"] == [
+        [[0, 100], [0, 40], [0, 7], [0, 20], [0, 10], [0, 2], [0, "boot-id"], [2, None]],
+        [[2, None]] * 8,
+        [[4, None]] * 8,
+        [[2, None]] * 8,
+    ]
+    sent = context.rpc.calls[0][2]
+    # The first stands for the node; the others only fill its list of storage units.
+    assert sent["storage_units"] == [
+        ["file", "/srv/ganeti-peer/storage/file", []],
+        ["sharedfile", "/srv/ganeti-peer/storage/shared", []],
+    ]
+    assert sent["hv_specs"] == [["fake", {"migration_mode": "live"}]]
+
+
+def test_storage_units(context):
+    cluster = dataclasses.replace(
+        context.rpc.config.cluster,
+        volume_group_name="xenvg",
+        enabled_disk_templates=("drbd", "file"),
+    )
+    assert query_room.storage_units(cluster, {"exclusive_storage": True}) == [
+        ["lvm-vg", "xenvg", [True]],
+        ["lvm-pv", "xenvg", [True]],
+    ]
+    cluster = dataclasses.replace(
+        cluster, enabled_disk_templates=("diskless", "sharedfile"), shared_file_storage_dir="/s"
+    )
+    assert query_room.storage_units(cluster, {}) == [["sharedfile", "/s", []]]
+    cluster = dataclasses.replace(cluster, enabled_disk_templates=("diskless",))
+    assert query_room.storage_units(cluster, {}) == []
+
+
+def test_jobs(context):
+    answer = query_room.query(context, "job", ["id", "status", "start_ts", "nosuch"])
+    assert [row[:2] for row in answer["data"]] == [
+        [[0, 2], [0, "success"]],
+        [[0, 3], [0, "error"]],
+        [[0, 10], [0, "running"]],
+    ]
+    assert answer["data"][0][2:] == [[3, None], [1, None]]
+    assert context.queue.asked == [(None, ["id", "start_ts", "status"], False)]
+
+
+def test_a_choice_of_jobs_reads_no_others(context):
+    answer = query_room.query(
+        context,
+        "job",
+        ["status", "archived"],
+        ["|", ["==", "id", 10], ["==", "id", "2"], ["==", "id", 99]],
+    )
+    assert [row[0][1] for row in answer["data"]] == ["success", "running"]
+    assert context.queue.asked == [([2, 10, 99], ["archived", "id", "status"], True)]
+
+
+def test_filter_on_a_field_nobody_wants_to_see(context):
+    answer = query_room.query(context, "job", ["id"], ["==", "status", "error"])
+    assert answer["data"] == [[[0, 3]]]
+
+
+@pytest.mark.parametrize("qfilter", [["bogus"], ["==", "id", "x"], "text"])
+def test_a_bad_filter_is_refused_before_the_queue_is_asked(context, qfilter):
+    with pytest.raises(errors.ParameterError):
+        query_room.query(context, "job", ["id"], qfilter)
+    assert context.queue.asked == []
+
+
+def test_locks(context):
+    owner = Owner(7, "job-7")
+    context.locks.add(Level.NODE, ["n2", "n10"])
+    context.locks.acquire(owner, Level.NODE, ["n2", "n10"], shared=False)
+    answer = query_room.query(context, "lock", ["name", "mode", "owner", "pending"])
+    rows = {row[0][1]: row[1:] for row in answer["data"]}
+    assert rows["node/n10"] == [[0, "exclusive"], [0, ["7"]], [0, None]]
+    names = list(rows)
+    assert names.index("node/n2") < names.index("node/n10")
+
+
+def test_operating_systems(context):
+    row = ["tiny", "/os/tiny", True, "", ["plain"], [["size", "text"]], [20], True]
+    for number in range(1, 5):
+        context.rpc.answers["os_diagnose", f"node{number}.example.com"] = [row]
+    context.rpc.answers["os_diagnose", "node4.example.com"] = []
+    answer = query_room.query(
+        context, "os", ["name", "valid", "api_versions", "os_hvp", "node_status"]
+    )
+    assert answer["data"][0][:4] == [[0, "tiny"], [0, False], [0, [20]], [0, {}]]
+    assert sorted(answer["data"][0][4][1]) == [f"node{n}.example.com" for n in range(1, 5)]
+
+
+def test_cluster(context, tmp_path):
+    with paths.override(paths.Paths(root=str(tmp_path))):
+        where = paths.current().watcher_pausefile
+        fs.make_dirs(str(Path(where).parent), 0o755)
+        ask = [
+            "name",
+            "master_node",
+            "drain_flag",
+            "watcher_pause",
+            "config_version",
+            "volume_group_name",
+        ]
+        answer = query_room.query(context, "cluster", ask, ["==", "name", "cluster"])
+        assert answer["data"] == [
+            [
+                [0, "cluster.example.com"],
+                [0, "node1.example.com"],
+                [0, False],
+                [3, None],
+                [0, 3010000],
+                [3, None],
+            ]
+        ]
+        fs.write_file(where, "4000000000.5\n")
+        assert query_room.watcher_pause() == 4000000000.5
+        fs.write_file(where, "5\n")
+        assert query_room.watcher_pause() is None
+        fs.write_file(where, "soon\n")
+        assert query_room.watcher_pause() is None
+
+
+def test_exports(context):
+    for number in (1, 2):
+        context.rpc.answers["export_list", f"node{number}.example.com"] = ["web10", "web2"]
+    context.rpc.answers["export_list", "node3.example.com"] = errors.NodeCallFailed("n", "c", "x")
+    context.rpc.answers["export_list", "node4.example.com"] = []
+    answer = query_room.query(context, "export", ["node", "export"], ["!=", "node", "node1"])
+    assert answer["data"] == [
+        [[0, "node2.example.com"], [0, "web2"]],
+        [[0, "node2.example.com"], [0, "web10"]],
+        [[0, "node3.example.com"], [2, None]],
+    ]
+
+
+def test_external_storage(context):
+    row = ["prov", "/ext/prov", True, "", [["pool", "doc"]]]
+    for number in range(1, 5):
+        context.rpc.answers["extstorage_diagnose", f"node{number}.example.com"] = [row]
+    answer = query_room.query(context, "extstorage", ["name", "nodegroup_status", "parameters"])
+    assert answer["data"] == [[[0, "prov"], [0, {"default": True}], [0, [["pool", "doc"]]]]]
+    context.rpc.answers["extstorage_diagnose", "node4.example.com"] = []
+    answer = query_room.query(context, "extstorage", ["nodegroup_status"])
+    assert answer["data"] == [[[0, {"default": False}]]]
+
+
+def test_consoles(context):
+    answer = query_room.query(context, "instance", ["console"], ["==", "name", "instance4"])
+    status, console = answer["data"][0][0]
+    assert (status, console["instance"], console["kind"]) == (0, "instance4.example.com", "msg")
+    assert context.rpc.calls == []
+
+
+def test_older_queries_give_plain_values(context):
+    assert query_room.query_values(
+        context,
+        "instance",
+        ["instance4", "instance2.example.com"],
+        ["name", "disk.count", "ip", "disk.name/1"],
+    ) == [
+        ["instance2.example.com", 0, None, None],
+        ["instance4.example.com", 3, "203.0.113.3", None],
+    ]
+    assert len(query_room.query_values(context, "node", [], ["name"])) == 4
+    assert query_room.query_values(context, "job", [10], ["id", "status"]) == [[10, "running"]]
+    assert query_room.query_values(context, "job", ["10"], ["id"]) == [[10]]
+
+
+@pytest.mark.parametrize(
+    ("names", "fields", "ecode"),
+    [
+        (["nosuch"], ["name"], errors.ECODE_NOENT),
+        (["instance"], ["name"], errors.ECODE_NOENT),
+        (["instance4", "instance99"], ["name"], errors.ECODE_NOENT),
+        ([], ["nosuch"], errors.ECODE_INVAL),
+    ],
+)
+def test_older_queries_refuse_what_is_unknown(context, names, fields, ecode):
+    with pytest.raises(errors.OpPrereqError) as caught:
+        query_room.query_values(context, "instance", names, fields)
+    assert caught.value.ecode == ecode
+
+
+def test_fields_and_unknown_resources(context):
+    assert query_room.query_fields("lock")["fields"][0]["name"] == "mode"
+    assert len(query_room.query_fields("instance", [])["fields"]) >= 292
+    for ask in (
+        lambda: query_room.query_fields("tape"),
+        lambda: query_room.query(context, "tape", ["name"]),
+    ):
+        with pytest.raises(errors.OpPrereqError, match="tape"):
+            ask()
+
+
+@pytest.mark.parametrize("fields", ["name", [["name"]], [None], {"name": 1}])
+def test_fields_must_be_names(context, fields):
+    for ask in (
+        lambda: query_room.query_fields("node", fields),
+        lambda: query_room.query(context, "node", fields),
+        lambda: query_room.query_values(context, "node", [], fields),
+    ):
+        with pytest.raises(errors.OpPrereqError, match="fields must be"):
+            ask()
+
+
+@pytest.mark.parametrize("what", ["instance", "node", "group"])
+def test_a_choice_of_names_refuses_an_unknown_one(context, what):
+    """``gnt-instance list nosuch`` is a slip; a filter that finds nothing is an answer."""
+    known = query_room.query(context, what, ["name"])["data"][0][0][1]
+    both = ["|", ["==", "name", known], ["==", "name", "nosuch"]]
+    with pytest.raises(errors.OpPrereqError, match="'nosuch' is not known") as caught:
+        query_room.query(context, what, ["name"], both)
+    assert caught.value.ecode == errors.ECODE_NOENT
+    assert not context.rpc.calls
+    nothing = ["&", ["==", "name", "nosuch"], ["==", "name", "nosuch"]]
+    assert query_room.query(context, what, ["name"], nothing)["data"] == []
+
+
+def test_jobs_that_are_gone_are_no_slip(context):
+    assert query_room.query(context, "job", ["id"], ["|", ["==", "id", 99]])["data"] == []
