@@ -36,7 +36,7 @@ def test_every_command_with_formats_is_documented() -> None:
 
 def test_no_command_knows_only_some_of_the_formats() -> None:
     """Commands ask for DATA_FORMATS; a list of their own would miss the next one."""
-    for path in (DOC.parent / "lib/ganeti/client").glob("*.py"):
+    for path in (DOC.parent / "lib/ganeti/client").rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         assert not re.search(r"""\(["']json["'], ["']yaml["']""", source), path
     assert set(DATA_FORMATS) < set(FORMATS)

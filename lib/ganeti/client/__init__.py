@@ -9,15 +9,15 @@ from __future__ import annotations
 
 #: Programs that exist, by module.
 PROGRAMS = {
-    "gnt-backup": "ganeti.client.gnt_backup",
-    "gnt-cluster": "ganeti.client.gnt_cluster",
-    "gnt-debug": "ganeti.client.gnt_debug",
-    "gnt-filter": "ganeti.client.gnt_filter",
-    "gnt-group": "ganeti.client.gnt_group",
-    "gnt-instance": "ganeti.client.gnt_instance",
-    "gnt-job": "ganeti.client.gnt_job",
-    "gnt-network": "ganeti.client.gnt_network",
-    "gnt-node": "ganeti.client.gnt_node",
-    "gnt-os": "ganeti.client.gnt_os",
-    "gnt-storage": "ganeti.client.gnt_storage",
+    "gnt-backup": "ganeti.client.gnt_backup.program",
+    "gnt-cluster": "ganeti.client.gnt_cluster.program",
+    "gnt-debug": "ganeti.client.gnt_debug.program",
+    "gnt-filter": "ganeti.client.gnt_filter.program",
+    "gnt-group": "ganeti.client.gnt_group.program",
+    "gnt-instance": "ganeti.client.gnt_instance.program",
+    "gnt-job": "ganeti.client.gnt_job.program",
+    "gnt-network": "ganeti.client.gnt_network.program",
+    "gnt-node": "ganeti.client.gnt_node.program",
+    "gnt-os": "ganeti.client.gnt_os.program",
+    "gnt-storage": "ganeti.client.gnt_storage.program",
 }

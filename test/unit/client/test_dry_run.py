@@ -62,9 +62,9 @@ ALL = [(name, command) for name in client.PROGRAMS for command in program(name).
 def mentions() -> dict[Name, set[Name]]:
     """For each top-level function and class of commands: what it mentions."""
     found: dict[Name, set[Name]] = {}
-    for room in ("cli", "client"):
-        for path in (LIB / room).glob("*.py"):
-            module = f"ganeti.{room}.{path.stem}"
+    for package in ("cli", "client"):
+        for path in (LIB / package).rglob("*.py"):
+            module = ".".join(("ganeti", *path.relative_to(LIB).with_suffix("").parts))
             tree = ast.parse(path.read_text(encoding="utf-8"))
             imported = {
                 alias.asname or alias.name: (node.module, alias.name)

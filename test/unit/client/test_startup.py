@@ -49,8 +49,8 @@ HEAVY = (
     "uuid",
     "yaml",
 )
-#: Rooms of the master and of nodes.
-ROOMS = (
+#: Packages of the master and of nodes.
+PACKAGES = (
     "allocator",
     "backend",
     "bootstrap",
@@ -59,7 +59,7 @@ ROOMS = (
     "hypervisor",
     "jqueue",
     "locking",
-    "mcpu",
+    "master",
     "objects",
     "query",
     "rapi",
@@ -86,4 +86,4 @@ def test_programs_import_nothing_heavy() -> None:
     )
     loaded = set(done.stdout.split())
     assert not loaded & set(HEAVY)
-    assert not loaded & {f"ganeti.{room}" for room in ROOMS}
+    assert not loaded & {f"ganeti.{package}" for package in PACKAGES}

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from ganeti.cli.command import Command, Program
 from ganeti.cli.listing import ALL_FIELDS
 from ganeti.cli.options import COMMON, FORMATS, Option
-from ganeti.client import PROGRAMS, instance_snapshots
+from ganeti.client import PROGRAMS
+from ganeti.client.gnt_instance import snapshots
 from ganeti.constants import instance as instance_c
 from ganeti.constants import node as node_c
 from ganeti.constants import query as query_c
@@ -93,7 +94,7 @@ def argument_kinds(program: Program, command: Command) -> list[str]:
 def field_names(program: Program, command: Command) -> list[str]:
     """Fields which a list command can show; none when it shows no resource."""
     if (program.name, command.name) == ("gnt-instance", "list-snapshots"):
-        return sorted(instance_snapshots.FIELDS)
+        return sorted(snapshots.FIELDS)
     what = _RESOURCES.get(program.name) if command.name in _LISTS else None
     if (program.name, command.name) == ("gnt-debug", "locks"):
         what = query_c.LOCK

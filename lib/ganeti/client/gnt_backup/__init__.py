@@ -1,0 +1,1 @@
+"""The program ``gnt-backup``: commands about exports of instances."""

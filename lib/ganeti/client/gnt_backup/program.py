@@ -1,0 +1,237 @@
+"""``gnt-backup``: exports of instances, and instances made from them."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, instance_creation, jobs, listing, main, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+
+LIST_FIELDS = ("node", "export")
+
+
+def list_exports(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    return listing.run_list(
+        "export",
+        LIST_FIELDS,
+        values,
+        arguments,
+        name_field="export",
+        extra_filter=listing.simple_filter("node", values.nodes),
+    )
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("export", values, arguments)
+
+
+def export(values: Values, arguments: list[str]) -> int:
+    """``export``."""
+    from ganeti.cli import nodes
+    from ganeti.constants import instance as const
+    from ganeti.opcodes.backup import OpBackupExport
+
+    if values.node is None:
+        raise errors.OpPrereqError(
+            "no node is given to which to export. Write --node NODE.", errors.ECODE_INVAL
+        )
+    name = arguments[0]
+    client = jobs.connect()
+    if values.remove_instance and not values.force:
+        # A wrong name is said before the question, not after it.
+        client.query_instances([name], ["name"], False)
+        code = nodes.ask(f"This removes instance {name} after its export. Go on?")
+        if code is not None:
+            return code
+    result, disks = jobs.run_opcode(
+        OpBackupExport(
+            instance_name=name,
+            target_node=values.node,
+            mode=const.EXPORT_LOCAL,
+            compress=values.transport_compression,
+            shutdown=values.shutdown,
+            shutdown_timeout=values.shutdown_timeout,
+            remove_instance=values.remove_instance,
+            ignore_remove_failures=values.ignore_remove_failures,
+            zero_free_space=values.zero_free_space,
+            zeroing_timeout_fixed=values.zeroing_timeout_fixed,
+            zeroing_timeout_per_mib=values.zeroing_timeout_per_mib,
+            long_sleep=values.long_sleep,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    ) or (True, [])
+    lost = [str(index) for index, arrived in enumerate(disks) if not arrived]
+    if lost:
+        terminal.err(f"These disks were not exported: {', '.join(lost)}")
+    return failures.EXIT_SUCCESS if result and not lost else failures.EXIT_FAILURE
+
+
+def import_instance(values: Values, arguments: list[str]) -> int:
+    """``import``."""
+    from ganeti.constants import instance as const
+
+    return instance_creation.create(
+        values,
+        arguments[0],
+        mode=const.IMPORT,
+        start=False,
+        src_node=values.src_node,
+        src_path=values.src_dir,
+        identify_defaults=values.identify_defaults,
+        compress=values.compress,
+    )
+
+
+def remove(values: Values, arguments: list[str]) -> int:
+    """``remove``."""
+    from ganeti.opcodes.backup import OpBackupRemove
+
+    jobs.run_opcode(
+        OpBackupRemove(instance_name=arguments[0], **jobs.common_params(values)), values
+    )
+    return failures.EXIT_SUCCESS
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+_JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
+
+
+def _node(help_text: str, *names: str, action: str | None = None, dest: str = "node") -> Option:
+    return Option(
+        *names,
+        kind="string",
+        action=action,
+        dest=dest,
+        metavar="<node>",
+        completion="node",
+        help=help_text,
+    )
+
+
+PROGRAM = Program(
+    "gnt-backup",
+    "Exports of instances, and instances made from them.",
+    [
+        Command(
+            "list",
+            list_exports,
+            [Argument("unknown")],
+            [
+                _node(
+                    "only exports on this node; may be given several times",
+                    "-n",
+                    "--node",
+                    action="append",
+                    dest="nodes",
+                ),
+                *opt.LIST_OPTIONS,
+            ],
+            "List the exports on the nodes",
+            usage="[<options>] [<export>...|<filter>]",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "export",
+            export,
+            [Argument("instance", 1, 1)],
+            [
+                _node("node which gets the export", "-n", "--node"),
+                opt.flag(
+                    "--noshutdown",
+                    dest="shutdown",
+                    default=True,
+                    value=False,
+                    help="leave the guest running",
+                ),
+                opt.SHUTDOWN_TIMEOUT,
+                opt.flag(
+                    "--long-sleep", help="the instance may stay down until everything is exported"
+                ),
+                opt.flag("--remove-instance", help="remove the instance once it is exported"),
+                opt.flag(
+                    "--ignore-remove-failures", help="go on when parts of it cannot be removed"
+                ),
+                opt.FORCE,
+                Option(
+                    "--transport-compression",
+                    kind="string",
+                    default="none",
+                    metavar="TOOL",
+                    help="compress data on their way, with one of the cluster's tools",
+                ),
+                opt.flag("--zero-free-space", help="overwrite free space inside the disks before"),
+                Option(
+                    "--zeroing-timeout-fixed",
+                    kind="int",
+                    metavar="SECONDS",
+                    help="how long overwriting may take in any case",
+                ),
+                Option(
+                    "--zeroing-timeout-per-mib",
+                    kind="float",
+                    metavar="SECONDS",
+                    help="how long it may take in addition, for each MiB",
+                ),
+                opt.DRY_RUN,
+                *_JOB,
+            ],
+            "Export an instance to a node",
+        ),
+        Command(
+            "import",
+            import_instance,
+            [Argument("instance", 1, 1)],
+            [
+                *instance_creation.OPTIONS,
+                _node(
+                    "node which has the export; where it is, if not given",
+                    "--src-node",
+                    dest="src_node",
+                ),
+                Option(
+                    "--src-dir",
+                    kind="string",
+                    metavar="<dir>",
+                    help="name of the export; the instance's, if not given",
+                ),
+                opt.flag(
+                    "--identify-defaults", help="what is the cluster's default anyway stays so"
+                ),
+                Option(
+                    "--compress",
+                    kind="string",
+                    default="none",
+                    metavar="TOOL",
+                    help="compress data on their way, with one of the cluster's tools",
+                ),
+            ],
+            "Make an instance from an export",
+        ),
+        Command(
+            "remove",
+            remove,
+            [Argument("unknown", 1, 1)],
+            [opt.DRY_RUN, *_JOB],
+            "Remove the exports of an instance",
+            usage="[<options>] <instance>",
+        ),
+    ],
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

@@ -1,0 +1,1 @@
+"""The program ``gnt-cluster``: commands about the cluster as a whole."""

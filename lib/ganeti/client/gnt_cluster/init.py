@@ -1,0 +1,229 @@
+"""From the options of ``gnt-cluster init`` to the parameters of a new cluster.
+
+Texts get their types here, so that a slip is found before anything is written; what makes sense
+together is judged by :mod:`ganeti.bootstrap`.
+"""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import values as value_types
+from ganeti.cli.command import Values
+from ganeti.cli.policy_options import SPEC_TYPES
+from ganeti.cli.policy_options import bounds as typed_bounds
+from ganeti.constants import instance as instance_const
+from ganeti.constants import net as net_const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from ganeti.bootstrap import InitParams
+
+
+# Option of one bound -> its name in a policy.
+_SPECS = (
+    ("ispecs_mem_size", "memory-size"),
+    ("ispecs_disk_size", "disk-size"),
+    ("ispecs_cpu_count", "cpu-count"),
+    ("ispecs_disk_count", "disk-count"),
+    ("ispecs_nic_count", "nic-count"),
+)
+
+
+def parameters(values: Values, cluster_name: str) -> InitParams:
+    """Everything ``init`` was told.
+
+    :raises OpPrereqError: an option that contradicts another or names something unknown.
+    :raises TypeEnforcementError: a parameter of the wrong type.
+    """
+    from ganeti.bootstrap import InitParams
+    from ganeti.cli import node_params
+    from ganeti.constants import disk
+    from ganeti.objects import hvparams
+
+    if values.defaults:
+        from ganeti.client.gnt_cluster import defaults
+
+        # Without a list it is the only one.
+        defaults.apply(values, lambda: [values.defaults["hypervisor"]])
+    if str(values.primary_ip_version) not in ("4", "6"):
+        raise errors.OpPrereqError(
+            f"IP version '{values.primary_ip_version}' is neither 4 nor 6", errors.ECODE_INVAL
+        )
+    hv_types = {
+        name: {key: parameter.type for key, parameter in table.items()}
+        for name, table in hvparams.TABLES.items()
+    }
+    return InitParams(
+        cluster_name=cluster_name,
+        secondary_ip=values.secondary_ip,
+        primary_ip_version=int(values.primary_ip_version),
+        master_netdev=values.master_netdev,
+        master_netmask=netmask(values.master_netmask),
+        use_external_mip_script=bool(values.use_external_mip_script),
+        mac_prefix=values.mac_prefix,
+        vg_name=values.vg_name,
+        drbd_helper=values.drbd_helper,
+        enabled_hypervisors=names(values.enabled_hypervisors),
+        enabled_disk_templates=names(values.enabled_disk_templates),
+        hvparams=typed_groups(values.hvparams, hv_types, "hypervisor"),
+        beparams=backend_params(values.beparams),
+        nicparams=nic_params(values.nicparams),
+        ndparams=node_params.node_params(values.ndparams),
+        diskparams=typed_groups(
+            values.diskparams,
+            dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
+            "disk template",
+        ),
+        ipolicy=policy(values),
+        hv_state=node_params.hv_state(values.hv_state),
+        disk_state=node_params.disk_state(values.disk_state),
+        file_storage_dir=values.file_storage_dir,
+        shared_file_storage_dir=values.shared_file_storage_dir,
+        gluster_storage_dir=values.gluster_storage_dir,
+        candidate_pool_size=values.candidate_pool_size,
+        modify_etc_hosts=values.modify_etc_hosts,
+        modify_ssh_setup=values.modify_ssh_setup,
+        maintain_node_health=bool(values.maintain_node_health),
+        uid_pool=uid_pool(values.uid_pool),
+        default_iallocator=values.default_iallocator,
+        default_iallocator_params=values.default_iallocator_params or {},
+        prealloc_wipe_disks=bool(values.prealloc_wipe_disks),
+        install_image=values.install_image or "",
+        zeroing_image=values.zeroing_image or "",
+        compression_tools=names(values.compression_tools),
+        enabled_user_shutdown=bool(values.enabled_user_shutdown),
+        ssh_key_type=values.ssh_key_type,
+        ssh_key_bits=values.ssh_key_bits,
+    )
+
+
+def netmask(text: str | None) -> int | None:
+    """Bits of a netmask.
+
+    :raises OpPrereqError: not a number.
+    """
+    if text is None:
+        return None
+    try:
+        return value_types.parse_int(text)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(f"netmask: {err}", errors.ECODE_INVAL) from err
+
+
+def names(text: str | None) -> list[str] | None:
+    """``a,b`` as a list; None stays None."""
+    return None if text is None else [name for name in text.split(",") if name]
+
+
+def typed_groups(
+    given: Sequence[tuple[str, Any]], types: dict[str, dict[str, str]], what: str
+) -> dict[str, dict[str, Any]]:
+    """``kvm:a=b`` options as a dictionary of dictionaries, values in their types.
+
+    :param types: group name -> parameter -> type.
+    :raises OpPrereqError: unknown group, or a removal.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for group, params in given:
+        if group not in types:
+            raise errors.OpPrereqError(
+                f"unknown {what} '{group}'. Known are: {', '.join(sorted(types))}.",
+                errors.ECODE_INVAL,
+            )
+        if not isinstance(params, dict):
+            raise errors.OpPrereqError(
+                f"parameters of {what} '{group}' cannot be removed here", errors.ECODE_INVAL
+            )
+        found.setdefault(group, {}).update(value_types.typed_params(params, types[group]))
+    return found
+
+
+def backend_params(given: dict[str, Any]) -> dict[str, Any]:
+    """Backend parameters in their types; ``memory`` sets both bounds."""
+    params = value_types.typed_params(given, instance_const.BE_PARAM_TYPES_WITH_MEMORY)
+    memory = params.pop(instance_const.BE_MEMORY, None)
+    if memory is not None:
+        if instance_const.BE_MINMEM in params or instance_const.BE_MAXMEM in params:
+            raise errors.OpPrereqError(
+                "give either memory, or minmem and maxmem", errors.ECODE_INVAL
+            )
+        params[instance_const.BE_MINMEM] = params[instance_const.BE_MAXMEM] = memory
+    return params
+
+
+def nic_params(given: dict[str, Any]) -> dict[str, Any]:
+    """Parameters of network interfaces in their types."""
+    return value_types.typed_params(given, net_const.NIC_PARAM_TYPES)
+
+
+def uid_pool(text: str | None) -> list[tuple[int, int]]:
+    """``1000-1010,2000`` as ranges.
+
+    :raises OpPrereqError: not a range, or an empty one.
+    """
+    ranges: list[tuple[int, int]] = []
+    for part in (text or "").split(","):
+        if not part:
+            continue
+        low, dash, high = part.strip().partition("-")
+        try:
+            first, last = int(low), int(high) if dash else int(low)
+        except ValueError as err:
+            raise errors.OpPrereqError(
+                f"uid pool: '{part}' is not a range of user ids", errors.ECODE_INVAL
+            ) from err
+        if not 0 <= first <= last:
+            raise errors.OpPrereqError(f"uid pool: range '{part}' is empty", errors.ECODE_INVAL)
+        ranges.append((first, last))
+    return ranges
+
+
+def policy(values: Values) -> dict[str, Any]:
+    """The parts of an instance policy that were given; the rest is the default.
+
+    :raises OpPrereqError: both forms of bounds, or bounds that are neither min, max nor std.
+    """
+    found: dict[str, Any] = {}
+    split = {name: values.get(dest) for dest, name in _SPECS if values.get(dest)}
+    if split and (values.ipolicy_bounds_specs is not None or values.ipolicy_std_specs is not None):
+        raise errors.OpPrereqError(
+            "give either --ipolicy-bounds-specs and --ipolicy-std-specs, or --specs-...",
+            errors.ECODE_INVAL,
+        )
+    if values.ipolicy_bounds_specs is not None:
+        found["minmax"] = [typed_bounds(section) for section in values.ipolicy_bounds_specs]
+    if values.ipolicy_std_specs is not None:
+        found["std"] = value_types.typed_params(values.ipolicy_std_specs, SPEC_TYPES)
+    if split:
+        found.update(_from_split(split))
+    if values.ipolicy_disk_templates is not None:
+        found["disk-templates"] = list(values.ipolicy_disk_templates)
+    for dest, name in (
+        ("ipolicy_vcpu_ratio", "vcpu-ratio"),
+        ("ipolicy_spindle_ratio", "spindle-ratio"),
+    ):
+        value = getattr(values, dest)
+        if value is not None and value != "default":
+            found[name] = value
+    return found
+
+
+def _from_split(split: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """``--specs-mem-size min=1,max=2`` options, turned from per value to per bound.
+
+    What is not given keeps its default.
+    """
+    from ganeti.objects import ipolicy
+
+    default = ipolicy.defaults()
+    bounds = {kind: dict(params) for kind, params in default["minmax"][0].items()}
+    bounds["std"] = dict(default["std"])
+    for name, given in split.items():
+        typed = value_types.typed_params(given, dict.fromkeys(bounds, SPEC_TYPES[name]))
+        for kind, value in typed.items():
+            bounds[kind][name] = value
+    std = bounds.pop("std")
+    return {"minmax": [bounds], "std": std}

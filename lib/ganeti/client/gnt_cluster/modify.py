@@ -1,0 +1,209 @@
+"""``gnt-cluster modify`` and ``show-ispecs-cmd``."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import values as value_types
+from ganeti.cli.command import Command, Values
+from ganeti.client.gnt_cluster import options
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+_NO_CHANGE = "Please give at least one of the parameters."
+
+# Options that go to the master as they are.
+_PLAIN = (
+    "vg_name",
+    "drbd_helper",
+    "candidate_pool_size",
+    "max_running_jobs",
+    "max_tracked_jobs",
+    "maintain_node_health",
+    "prealloc_wipe_disks",
+    "default_iallocator",
+    "default_iallocator_params",
+    "mac_prefix",
+    "master_netdev",
+    "use_external_mip_script",
+    "file_storage_dir",
+    "shared_file_storage_dir",
+    "install_image",
+    "zeroing_image",
+    "instance_communication_network",
+    "enabled_user_shutdown",
+    "modify_etc_hosts",
+)
+_LISTS = ("enabled_hypervisors", "enabled_disk_templates", "compression_tools")
+_UID_POOLS = ("uid_pool", "add_uids", "remove_uids")
+
+
+def modify(values: Values, arguments: list[str]) -> int:
+    """``modify``."""
+    from ganeti.opcodes.cluster import OpClusterSetParams
+
+    params = parameters(values)
+    if not params:
+        terminal.err(_NO_CHANGE)
+        return failures.EXIT_FAILURE
+    client = jobs.connect()
+    result = jobs.run_opcode(
+        OpClusterSetParams(force=values.force, **params, **jobs.common_params(values)),
+        values,
+        client=client,
+    )
+    if not result:
+        return failures.EXIT_SUCCESS
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"])
+    succeeded = all(outcome.success for outcome in job_set.wait())
+    return failures.EXIT_SUCCESS if succeeded else failures.EXIT_FAILURE
+
+
+def parameters(values: Values) -> dict[str, Any]:
+    """The opcode's parameters, only those which were given.
+
+    :raises OpPrereqError: an option that contradicts another or names something unknown.
+    :raises TypeEnforcementError: a parameter of the wrong type.
+    """
+    from ganeti.cli import node_params
+    from ganeti.client.gnt_cluster import init
+
+    if values.defaults:
+        from ganeti.client.gnt_cluster import defaults
+
+        defaults.apply(values, lambda: jobs.connect().query_cluster_info()["enabled_hypervisors"])
+    found: dict[str, Any] = {
+        name: values.get(name) for name in _PLAIN if values.get(name) is not None
+    }
+    found.update(
+        (name, init.names(values.get(name))) for name in _LISTS if values.get(name) is not None
+    )
+    _require_known(found)
+    found.update(
+        (name, [list(part) for part in init.uid_pool(values.get(name))])
+        for name in _UID_POOLS
+        if values.get(name) is not None
+    )
+    if values.reserved_lvs is not None:
+        found["reserved_lvs"] = value_types.parse_list(values.reserved_lvs)
+    if values.master_netmask is not None:
+        found["master_netmask"] = init.netmask(values.master_netmask)
+    if values.hvparams or values.diskparams:
+        from ganeti.constants import disk
+        from ganeti.objects import hvparams
+
+        if values.hvparams:
+            types = {
+                name: {key: parameter.type for key, parameter in table.items()}
+                for name, table in hvparams.TABLES.items()
+            }
+            found["hvparams"] = init.typed_groups(values.hvparams, types, "hypervisor")
+        if values.diskparams:
+            found["diskparams"] = init.typed_groups(
+                values.diskparams,
+                dict.fromkeys(disk.TEMPLATES, disk.TEMPLATE_PARAM_TYPES),
+                "disk template",
+            )
+    if values.beparams:
+        found["beparams"] = init.backend_params(values.beparams)
+    if values.nicparams:
+        found["nicparams"] = init.nic_params(values.nicparams)
+    if values.ndparams:
+        found["ndparams"] = node_params.node_params(values.ndparams)
+    if values.hv_state:
+        found["hv_state"] = node_params.hv_state(values.hv_state)
+    if values.disk_state:
+        found["disk_state"] = node_params.disk_state(values.disk_state)
+    policy = {**init.policy(values), **_default_ratios(values)}
+    if policy:
+        found["ipolicy"] = policy
+    if values.enabled_data_collectors:
+        found["enabled_data_collectors"] = {
+            name: _switch(name, value) for name, value in values.enabled_data_collectors.items()
+        }
+    if values.data_collector_interval:
+        found["data_collector_interval"] = {
+            name: _microseconds(name, value)
+            for name, value in values.data_collector_interval.items()
+        }
+    return found
+
+
+def _require_known(params: dict[str, Any]) -> None:
+    """Catch a slip here; the master knows opcodes by their types only."""
+    from ganeti.constants import disk, hv
+
+    for name, what, known in (
+        ("enabled_hypervisors", "hypervisor", hv.ALL),
+        ("enabled_disk_templates", "disk template", disk.TEMPLATES),
+    ):
+        for word in params.get(name) or ():
+            if word not in known:
+                raise errors.OpPrereqError(
+                    f"there is no {what} '{word}'. Known are: {', '.join(sorted(known))}.",
+                    errors.ECODE_INVAL,
+                )
+
+
+def _default_ratios(values: Values) -> dict[str, str]:
+    return {
+        name: "default"
+        for dest, name in (
+            ("ipolicy_vcpu_ratio", "vcpu-ratio"),
+            ("ipolicy_spindle_ratio", "spindle-ratio"),
+        )
+        if values.get(dest) == "default"
+    }
+
+
+def _switch(name: str, value: object) -> bool:
+    """``NAME`` and ``no_NAME``, or a word; other programs also write 0 and 1."""
+    if isinstance(value, bool):
+        return value
+    word = str(value)
+    try:
+        return value_types.parse_bool({"0": "no", "1": "yes"}.get(word, word))
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(f"data collector {name}: {err}", errors.ECODE_INVAL) from err
+
+
+def _microseconds(name: str, value: object) -> int:
+    try:
+        return round(value_types.parse_float(str(value)) * 1_000_000)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(f"data collector {name}: {err}", errors.ECODE_INVAL) from err
+
+
+def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
+    """``show-ispecs-cmd``: the policy as options of the command that would make it again."""
+    from ganeti.cli import policy_options
+    from ganeti.utils import text
+
+    info = jobs.connect().query_cluster_info()
+    policy = info["ipolicy"]
+    words = [
+        "gnt-cluster",
+        "init",
+        "--ipolicy-std-specs",
+        policy_options.specs_text(policy["std"]),
+        *policy_options.bounds_words(policy["minmax"]),
+        info["name"],
+    ]
+    terminal.out(" ".join(text.shell_quote(word) for word in words))
+    return failures.EXIT_SUCCESS
+
+
+#: Rows of the table of ``gnt-cluster``.
+COMMANDS = (
+    Command("modify", modify, [], options.MODIFY, "Change the parameters of the cluster"),
+    Command(
+        "show-ispecs-cmd",
+        show_ispecs_cmd,
+        [],
+        [],
+        "Show the command that makes a cluster with the sizes of this policy",
+    ),
+)

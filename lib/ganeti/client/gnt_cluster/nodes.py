@@ -1,0 +1,134 @@
+"""``gnt-cluster``: a file or a command on all nodes."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.cli.remote import Node
+    from ganeti.utils.process import Completed
+
+RULER = "-" * 48
+
+
+def _nodes(values: Values, field: str = "pip") -> tuple[list[Node], list[Node]]:
+    """The nodes chosen by the options that are not offline: the others, and the master."""
+    from ganeti.cli import nodes
+    from ganeti.cli.remote import Node
+
+    found = nodes.online_nodes(jobs.connect(), values.nodes, values.nodegroup, field)
+    return (
+        [Node(name, address) for name, address, is_master in found if not is_master],
+        [Node(name, address) for name, address, is_master in found if is_master],
+    )
+
+
+def copyfile(values: Values, arguments: list[str]) -> int:
+    """``copyfile``: from this node to the others."""
+    from ganeti.cli import remote
+
+    path = remote.local_file(arguments[0])
+    field = "sip" if values.use_replication_network else "pip"
+    others, masters = _nodes(values, field)
+    targets = [node for node in [*others, *masters] if not node.here]
+
+    def copy(node: Node) -> str:
+        try:
+            node.copy(path)
+        except errors.CommandError as err:
+            return str(err)
+        return ""
+
+    code = failures.EXIT_SUCCESS
+    for node, problem in remote.on_each(targets, copy):
+        if problem:
+            code = failures.EXIT_FAILURE
+            terminal.err(f"Copy of file {arguments[0]} to node {node.name} failed: {problem}")
+    return code
+
+
+def command(values: Values, arguments: list[str]) -> int:
+    """``command``: the master comes last, it may be a command that hurts."""
+    from ganeti.cli import remote
+
+    line = " ".join(arguments)
+    others, masters = _nodes(values)
+
+    def run(node: Node) -> Completed | str:
+        try:
+            return node.run(line)
+        except errors.CommandError as err:
+            return str(err)
+
+    for group in (others, masters):
+        for node, done in remote.on_each(group, run):
+            _show(node.name, done, values)
+    return failures.EXIT_SUCCESS
+
+
+def _show(name: str, done: Completed | str, values: Values) -> None:
+    failed = isinstance(done, str) or done.exit_code != 0
+    if values.failure_only and not failed:
+        return
+    text = done if isinstance(done, str) else done.output
+    terminal.out(RULER)
+    if values.show_machine_names:
+        for line in text.splitlines():
+            terminal.out(f"{name}: {line}")
+    else:
+        terminal.out(f"node: {name}")
+        terminal.out(text)
+    if not isinstance(done, str):
+        # As a shell counts a program which a signal ended.
+        code = done.exit_code if done.signal is None else 128 + done.signal
+        terminal.out(f"return code = {code}")
+
+
+_NODES = Option(
+    "-n",
+    "--node",
+    kind="string",
+    action="append",
+    dest="nodes",
+    metavar="<node>",
+    completion="node",
+    help="only this node; may be given several times",
+)
+
+#: Rows of the table of ``gnt-cluster``.
+COMMANDS = (
+    Command(
+        "copyfile",
+        copyfile,
+        [Argument("file", 1, 1)],
+        [
+            _NODES,
+            opt.NODE_GROUP,
+            opt.flag(
+                "--use-replication-network",
+                help="send it over the secondary addresses of the nodes",
+            ),
+        ],
+        "Copy a file of this node to the other nodes",
+    ),
+    Command(
+        "command",
+        command,
+        [Argument("command", 1)],
+        [
+            _NODES,
+            opt.NODE_GROUP,
+            opt.flag(
+                "-M", "--show-machine-names", help="put the name of the node before each line"
+            ),
+            opt.flag("--failure-only", help="show only the nodes where it failed"),
+        ],
+        "Run a command on all nodes",
+        usage="[<options>] <command>...",
+    ),
+)

@@ -1,0 +1,246 @@
+"""``gnt-cluster``: make and destroy the cluster, look at it, check it."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, main, tags, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_cluster import (
+    admin,
+    disks,
+    epo,
+    history,
+    modify,
+    nodes,
+    options,
+    renew_crypto,
+)
+from ganeti.client.gnt_cluster import master as cluster_master
+from ganeti.constants import verify as verify_const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    pass
+
+
+def init(values: Values, arguments: list[str]) -> int:
+    """``init``: write the first configuration and start the daemons; then the master takes over."""
+    from ganeti import bootstrap
+    from ganeti.client.gnt_cluster import init as cluster_init
+    from ganeti.opcodes.cluster import OpClusterPostInit
+
+    bootstrap.init_cluster(cluster_init.parameters(values, arguments[0]))
+    jobs.run_opcode(OpClusterPostInit(**jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def destroy(values: Values, arguments: list[str]) -> int:
+    """``destroy``."""
+    if not values.yes_do_it and not values.dry_run:
+        terminal.err(
+            "Destroying a cluster is irreversible. If you really want destroy this"
+            " cluster, supply the --yes-do-it option."
+        )
+        return failures.EXIT_FAILURE
+    from ganeti import bootstrap
+    from ganeti.opcodes.cluster import OpClusterDestroy
+
+    jobs.run_opcode(OpClusterDestroy(**jobs.common_params(values)), values)
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
+    # From here on there is no configuration any more; this node is taken apart locally.
+    bootstrap.finalize_destroy()
+    return failures.EXIT_SUCCESS
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    from ganeti.cli import output
+
+    info = jobs.connect().query_cluster_info()
+    if values.output_format in opt.DATA_FORMATS:
+        output.write_data(info, values.output_format)
+        return failures.EXIT_SUCCESS
+    from ganeti.client.gnt_cluster import info as cluster_info
+
+    output.write_info(
+        cluster_info.describe(info, output.roman if values.roman_integers else output.plain)
+    )
+    return failures.EXIT_SUCCESS
+
+
+_VERSIONS = (
+    ("Software version", "software_version"),
+    ("Internode protocol", "protocol_version"),
+    ("Configuration format", "config_version"),
+    ("OS api version", "os_api_version"),
+    ("Export interface", "export_version"),
+    ("VCS version", "vcs_version"),
+)
+
+
+def show_version(values: Values, arguments: list[str]) -> int:
+    """``version``."""
+    info = jobs.connect().query_cluster_info()
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data({key: info[key] for _, key in _VERSIONS}, values.output_format)
+        return failures.EXIT_SUCCESS
+    for title, key in _VERSIONS:
+        terminal.out(f"{title}: {info[key]}")
+    return failures.EXIT_SUCCESS
+
+
+def get_master(values: Values, arguments: list[str]) -> int:
+    """``getmaster``: what this node believes; needs no daemon and works on every node."""
+    from ganeti.utils import fs, paths
+
+    path = paths.current().ssconf_file("master_node")
+    try:
+        master = fs.read_file(path).strip()
+    except FileNotFoundError:
+        raise failures.NotClusterError("no cluster here: this node does not know of any") from None
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data({"master": master}, values.output_format)
+    else:
+        terminal.out(master)
+    return failures.EXIT_SUCCESS
+
+
+def verify(values: Values, arguments: list[str]) -> int:
+    """``verify``: a job that makes jobs, one for the configuration and one for each group."""
+    from ganeti.opcodes.cluster import OpClusterVerify
+
+    skip = []
+    if values.skip_nplusone_mem:
+        skip.append(verify_const.CHECK_NPLUSONE_MEM)
+    if values.skip_hvparam_assessment:
+        skip.append(verify_const.CHECK_HVPARAM_ASSESSMENT)
+    client = jobs.connect()
+    result = jobs.run_opcode(
+        OpClusterVerify(
+            verbose=values.verbose,
+            error_codes=values.error_codes,
+            debug_simulate_errors=values.simulate_errors,
+            skip_checks=skip,
+            ignore_errors=values.ignore_errors,
+            group_name=values.nodegroup,
+            verify_clutter=values.verify_clutter,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    if result is None:
+        # --dry-run: nothing was looked at.
+        return failures.EXIT_SUCCESS
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"])
+    outcomes = job_set.wait()
+    broken = sum(not outcome.success for outcome in outcomes)
+    unsound = sum(outcome.success and not all(outcome.result) for outcome in outcomes)
+    if broken:
+        terminal.out(f"{broken} job(s) failed while verifying the cluster.")
+    return failures.EXIT_FAILURE if broken or unsound else failures.EXIT_SUCCESS
+
+
+PROGRAM = Program(
+    "gnt-cluster",
+    "Make and destroy the cluster, look at it, check it.",
+    [
+        Command(
+            "init",
+            init,
+            [Argument("host", 1, 1)],
+            options.INIT,
+            "Make a cluster with this machine as its first node",
+            usage="[<options>] <cluster-name>",
+        ),
+        Command(
+            "destroy",
+            destroy,
+            [],
+            [opt.YES_DO_IT, opt.DRY_RUN],
+            "Destroy the cluster; it must be empty",
+            usage="{--yes-do-it|--dry-run}",
+        ),
+        Command(
+            "info",
+            show_info,
+            [],
+            [opt.ROMAN, opt.OUTPUT_FORMAT],
+            "Show the parameters of the cluster",
+        ),
+        Command(
+            "version",
+            show_version,
+            [],
+            [opt.OUTPUT_FORMAT],
+            "Show versions of the software and its formats",
+        ),
+        Command("getmaster", get_master, [], [opt.OUTPUT_FORMAT], "Show which node is the master"),
+        Command(
+            "verify",
+            verify,
+            [],
+            [
+                opt.VERBOSE,
+                opt.flag("--error-codes", help="put a code before each finding, for programs"),
+                opt.flag(
+                    "--debug-simulate-errors",
+                    dest="simulate_errors",
+                    help="report every check as failed, to test what reads the output",
+                ),
+                Option(
+                    "-I",
+                    "--ignore-errors",
+                    action="append",
+                    choices=sorted(verify_const.ALL_CODES),
+                    metavar="CODE",
+                    help="count this finding as a warning; may be given several times",
+                ),
+                opt.flag(
+                    "--no-nplus1-mem",
+                    dest="skip_nplusone_mem",
+                    help="do not check whether memory suffices when a node fails",
+                ),
+                opt.flag(
+                    "--no-hv-param-assessment",
+                    dest="skip_hvparam_assessment",
+                    help="do not judge hypervisor parameters",
+                ),
+                opt.NODE_GROUP,
+                opt.flag(
+                    "--verify-ssh-clutter",
+                    dest="verify_clutter",
+                    help="look for SSH keys that belong to no node",
+                ),
+                opt.DRY_RUN,
+                opt.PRIORITY,
+            ],
+            "Check configuration, nodes and instances",
+        ),
+        *modify.COMMANDS,
+        *admin.COMMANDS,
+        *tags.commands("cluster", None, "the cluster"),
+        *nodes.COMMANDS,
+        *disks.COMMANDS,
+        epo.COMMAND,
+        *cluster_master.COMMANDS,
+        history.COMMAND,
+        renew_crypto.COMMAND,
+    ],
+    aliases={"show": "info", "masterfailover": "master-failover"},
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

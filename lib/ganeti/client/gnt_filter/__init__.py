@@ -1,0 +1,1 @@
+"""The program ``gnt-filter``: commands about rules that decide which jobs may run."""

@@ -1,0 +1,1 @@
+"""The program ``gnt-group``: commands about node groups."""

@@ -1,0 +1,373 @@
+"""``gnt-group``: sets of nodes with parameters and a policy of their own."""
+
+from __future__ import annotations
+
+from ganeti.cli import change_group, failures, jobs, listing, main, policy_options, tags, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ganeti.cli.output import Pairs
+
+LIST_FIELDS = ("name", "node_cnt", "pinst_cnt", "alloc_policy", "ndparams")
+NO_CHANGE = "Please give at least one of the parameters."
+
+
+def _params_text(params: Mapping[str, Any]) -> str:
+    from ganeti.constants import node as const
+
+    # In the order in which the parameters came into being, as lists have always shown them.
+    order = (
+        "oob_program",
+        "spindle_count",
+        "exclusive_storage",
+        "ovs",
+        "ovs_name",
+        "ovs_link",
+        "ssh_port",
+        "cpu_speed",
+    )
+    names = [name for name in order if name in params]
+    names += sorted(set(params) - set(names) - (set(const.ND_DEFAULTS) - set(params)))
+    from ganeti.cli import output
+
+    return ", ".join(f"{name}={output.value_text(params[name])}" for name in names)
+
+
+_FORMATTERS = {
+    **{name: listing.join_list for name in ("node_list", "pinst_list")},
+    "ndparams": _params_text,
+}
+
+
+def list_groups(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    return listing.run_list("group", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("group", values, arguments)
+
+
+# -- info -----------------------------------------------------------------------------------------
+
+_INFO_FIELDS = (
+    "name",
+    "ndparams",
+    "custom_ndparams",
+    "diskparams",
+    "custom_diskparams",
+    "ipolicy",
+    "custom_ipolicy",
+)
+
+
+def _groups(arguments: list[str], fields: tuple[str, ...]) -> list[dict[str, Any]]:
+    rows = jobs.connect().query_groups(arguments, list(fields), False)
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    from ganeti.cli import output
+
+    groups = _groups(arguments, _INFO_FIELDS)
+    if values.output_format in opt.DATA_FORMATS:
+        output.write_data(groups, values.output_format)
+    elif groups:
+        output.write_info([_describe(group) for group in groups])
+    return failures.EXIT_SUCCESS
+
+
+def _describe(group: Mapping[str, Any]) -> Pairs:
+    from ganeti.cli import output
+
+    own, whole = group["custom_diskparams"], group["diskparams"]
+    return [
+        ("Node group", group["name"]),
+        (
+            "Node parameters",
+            output.params_with_defaults(
+                group["custom_ndparams"], dict(sorted(group["ndparams"].items()))
+            ),
+        ),
+        (
+            "Disk parameters",
+            {
+                template: _template(own.get(template, {}), params)
+                for template, params in whole.items()
+            },
+        ),
+        ("Instance policy", _policy(group["custom_ipolicy"], group["ipolicy"])),
+    ]
+
+
+def _template(own: Mapping[str, Any], whole: Mapping[str, Any]) -> Any:
+    from ganeti.cli import output
+
+    return output.params_with_defaults(own, whole) if whole else "default ({})"
+
+
+def _policy(own: Mapping[str, Any], whole: Mapping[str, Any]) -> Pairs:
+    from ganeti.cli import output
+
+    def shown(key: str, text: str) -> str:
+        return text if key in own else f"default ({text})"
+
+    bounds = [
+        {
+            f"{kind}/{index}": {
+                name: shown("minmax", output.value_text(value)) for name, value in specs.items()
+            }
+            for kind, specs in choice.items()
+        }
+        for index, choice in enumerate(whole["minmax"])
+    ]
+    return [
+        ("bounds specs", bounds),
+        ("allowed disk templates", shown("disk-templates", ", ".join(whole["disk-templates"]))),
+        *(
+            (ratio, shown(ratio, output.value_text(whole[ratio])))
+            for ratio in ("vcpu-ratio", "spindle-ratio")
+        ),
+    ]
+
+
+def show_ispecs_cmd(values: Values, arguments: list[str]) -> int:
+    """``show-ispecs-cmd``: the command which would give a new group these bounds."""
+    import shlex
+
+    field = "ipolicy" if values.include_defaults else "custom_ipolicy"
+    for group in _groups(arguments, ("name", field)):
+        words = ["gnt-group", "add"]
+        if "minmax" in group[field]:
+            words += policy_options.bounds_words(group[field]["minmax"])
+        terminal.out(shlex.join([*words, group["name"]]))
+    return failures.EXIT_SUCCESS
+
+
+# -- changing -------------------------------------------------------------------------------------
+
+
+def _parameters(values: Values) -> dict[str, Any]:
+    """Parameters of a group as opcodes take them; None where nothing was said."""
+    from ganeti.cli import node_params
+
+    return {
+        "alloc_policy": values.alloc_policy,
+        "ndparams": None if values.ndparams is None else node_params.node_params(values.ndparams),
+        "diskparams": policy_options.disk_params(values.diskparams),
+        "hv_state": node_params.hv_state(values.hv_state) or None,
+        "disk_state": node_params.disk_state(values.disk_state) or None,
+        "ipolicy": policy_options.group_policy(values),
+    }
+
+
+def add(values: Values, arguments: list[str]) -> int:
+    """``add``."""
+    from ganeti.opcodes.group import OpGroupAdd
+
+    client = jobs.connect()
+    result = jobs.run_opcode(
+        OpGroupAdd(group_name=arguments[0], **_parameters(values), **jobs.common_params(values)),
+        values,
+        client=client,
+    )
+    if not result:
+        return failures.EXIT_SUCCESS
+    # The group was connected to the network over which guests talk to their host.
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"])
+    ok = all(outcome.success for outcome in job_set.wait())
+    return failures.EXIT_SUCCESS if ok else failures.EXIT_FAILURE
+
+
+def modify(values: Values, arguments: list[str]) -> int:
+    """``modify``."""
+    from ganeti.opcodes.group import OpGroupSetParams
+
+    parameters = _parameters(values)
+    if all(value is None for value in parameters.values()):
+        terminal.err(NO_CHANGE)
+        return failures.EXIT_FAILURE
+    changes = jobs.run_opcode(
+        OpGroupSetParams(group_name=arguments[0], **parameters, **jobs.common_params(values)),
+        values,
+    )
+    if changes:
+        terminal.out(f"Modified node group {arguments[0]}")
+        for name, value in changes:
+            terminal.out(f" - {name:<5} -> {value}")
+    return failures.EXIT_SUCCESS
+
+
+def assign_nodes(values: Values, arguments: list[str]) -> int:
+    """``assign-nodes``."""
+    from ganeti.opcodes.group import OpGroupAssignNodes
+
+    jobs.run_opcode(
+        OpGroupAssignNodes(
+            group_name=arguments[0],
+            nodes=arguments[1:],
+            force=values.force,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def remove(values: Values, arguments: list[str]) -> int:
+    """``remove``."""
+    from ganeti.opcodes.group import OpGroupRemove
+
+    jobs.run_opcode(OpGroupRemove(group_name=arguments[0], **jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+def rename(values: Values, arguments: list[str]) -> int:
+    """``rename``."""
+    from ganeti.opcodes.group import OpGroupRename
+
+    jobs.run_opcode(
+        OpGroupRename(group_name=arguments[0], new_name=arguments[1], **jobs.common_params(values)),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def evacuate(values: Values, arguments: list[str]) -> int:
+    """``evacuate``: a job that makes jobs, all of which are waited for."""
+    from ganeti.opcodes.group import OpGroupEvacuate
+
+    client = jobs.connect()
+    result = jobs.run_opcode(
+        OpGroupEvacuate(
+            group_name=arguments[0],
+            iallocator=values.iallocator,
+            target_groups=values.to or None,
+            early_release=values.early_release,
+            sequential=values.sequential,
+            force_failover=values.force_failover,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    return change_group.wait_for_moves(
+        result, values, client, "All instances evacuated successfully."
+    )
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+_JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
+_GROUP = Argument("group", 1, 1)
+ALLOC_POLICY = Option(
+    "--alloc-policy",
+    kind="string",
+    metavar="POLICY",
+    help="whether instances may be placed here: preferred, last_resort or unallocable",
+)
+_PARAMETERS = (
+    ALLOC_POLICY,
+    opt.NODE_PARAMETERS,
+    policy_options.DISK_PARAMETERS,
+    opt.HV_STATE,
+    opt.DISK_STATE,
+    *policy_options.GROUP_POLICY,
+    opt.DRY_RUN,
+    *_JOB,
+)
+
+PROGRAM = Program(
+    "gnt-group",
+    "Sets of nodes with parameters and a policy of their own.",
+    [
+        Command("add", add, [_GROUP], _PARAMETERS, "Add a node group"),
+        Command(
+            "assign-nodes",
+            assign_nodes,
+            [_GROUP, Argument("node")],
+            [
+                opt.flag(
+                    "-f", "--force", help="even when instances are split between two groups then"
+                ),
+                opt.DRY_RUN,
+                *_JOB,
+            ],
+            "Move nodes to a group",
+            usage="[<options>] <group> <node>...",
+        ),
+        Command(
+            "list",
+            list_groups,
+            [Argument("group")],
+            opt.LIST_OPTIONS,
+            "List node groups",
+            usage="[<options>] [<group>...|<filter>]",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("group")],
+            [opt.OUTPUT_FORMAT],
+            "Show parameters and policy of groups",
+        ),
+        Command("modify", modify, [_GROUP], _PARAMETERS, "Change parameters and policy of a group"),
+        Command("remove", remove, [_GROUP], [opt.DRY_RUN, *_JOB], "Remove an empty group"),
+        Command(
+            "rename",
+            rename,
+            [Argument("group", 2, 2)],
+            [opt.DRY_RUN, *_JOB],
+            "Rename a group",
+            usage="[<options>] <group> <new name>",
+        ),
+        Command(
+            "evacuate",
+            evacuate,
+            [_GROUP],
+            [
+                opt.IALLOCATOR,
+                change_group.TO_GROUP,
+                change_group.EARLY_RELEASE,
+                opt.flag("--sequential", help="one instance after the other"),
+                opt.flag(
+                    "--force-failover", help="stop and start instances where they could be migrated"
+                ),
+                opt.DRY_RUN,
+                *opt.SUBMIT_OPTIONS,
+            ],
+            "Move all instances of a group to other groups",
+        ),
+        Command(
+            "show-ispecs-cmd",
+            show_ispecs_cmd,
+            [Argument("group")],
+            [opt.flag("--include-defaults", help="also what a group has from the cluster")],
+            "Print the commands that set the bounds of groups",
+        ),
+        *tags.commands("nodegroup", "group", "a node group"),
+    ],
+    env_commands=("list",),
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

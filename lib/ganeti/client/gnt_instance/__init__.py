@@ -1,0 +1,1 @@
+"""The program ``gnt-instance``: commands about instances."""

@@ -1,0 +1,296 @@
+"""``gnt-instance``: the commands about disks, and moving an instance with its disks."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import change_group, failures, instance_options, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli import values as value_types
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_instance import select
+from ganeti.constants import disk as disk_const
+from ganeti.constants import instance as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+
+def activate(values: Values, arguments: list[str]) -> int:
+    """``activate-disks``: prints node, disk and device of each."""
+    from ganeti.opcodes.instance import OpInstanceActivateDisks
+
+    rows = jobs.run_opcode(
+        OpInstanceActivateDisks(
+            instance_name=arguments[0],
+            ignore_size=values.ignore_size,
+            wait_for_sync=values.wait_for_sync,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    for node, name, device in rows or ():
+        terminal.out(f"{node}:{name}:{device}")
+    return failures.EXIT_SUCCESS
+
+
+def deactivate(values: Values, arguments: list[str]) -> int:
+    """``deactivate-disks``."""
+    from ganeti.opcodes.instance import OpInstanceDeactivateDisks
+
+    jobs.run_opcode(
+        OpInstanceDeactivateDisks(
+            instance_name=arguments[0], force=values.force, **jobs.common_params(values)
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def _disk_number(text: str) -> int:
+    if not (text.isdecimal() and text.isascii()):
+        raise errors.OpPrereqError(f"'{text}' is not the number of a disk", errors.ECODE_INVAL)
+    return int(text)
+
+
+def grow(values: Values, arguments: list[str]) -> int:
+    """``grow-disk``."""
+    from ganeti.opcodes.instance import OpInstanceGrowDisk
+
+    name, number, amount = arguments
+    try:
+        amount_mib = value_types.parse_size(amount)
+    except errors.ParameterError as err:
+        raise errors.OpPrereqError(str(err), errors.ECODE_INVAL) from err
+    jobs.run_opcode(
+        OpInstanceGrowDisk(
+            instance_name=name,
+            disk=_disk_number(number),
+            amount=amount_mib,
+            absolute=values.absolute,
+            wait_for_sync=values.wait_for_sync,
+            ignore_ipolicy=values.ignore_ipolicy,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def recreate(values: Values, arguments: list[str]) -> int:
+    """``recreate-disks``."""
+    from ganeti.opcodes.instance import OpInstanceRecreateDisks
+
+    disks: list[Any] = []
+    for ident, params in values.disks:
+        if not isinstance(params, dict):
+            raise errors.OpPrereqError(f"disk {ident} cannot be removed here", errors.ECODE_INVAL)
+        disks.append([_disk_number(ident), instance_options.typed(f"disk {ident}", params)])
+    if len({number for number, _params in disks}) != len(disks):
+        raise errors.OpPrereqError("a disk is given twice", errors.ECODE_INVAL)
+    nodes = [node for node in (values.node or "").split(":") if node]
+    jobs.run_opcode(
+        OpInstanceRecreateDisks(
+            instance_name=arguments[0],
+            disks=disks,
+            nodes=nodes,
+            iallocator=values.iallocator,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def replace(values: Values, arguments: list[str]) -> int:
+    """``replace-disks``."""
+    from ganeti.opcodes.instance import OpInstanceReplaceDisks
+
+    modes = {
+        "--on-primary": values.on_primary,
+        "--on-secondary": values.on_secondary,
+        "--auto": values.auto,
+        "--new-secondary": values.dst_node,
+        "--iallocator": values.iallocator,
+    }
+    if sum(bool(value) for value in modes.values()) != 1:
+        raise errors.OpPrereqError(f"give exactly one of {', '.join(modes)}", errors.ECODE_INVAL)
+    if values.on_primary:
+        mode = disk_const.REPLACE_ON_PRIMARY
+    elif values.on_secondary:
+        mode = disk_const.REPLACE_ON_SECONDARY
+    elif values.auto:
+        mode = disk_const.REPLACE_AUTO
+    else:
+        mode = disk_const.REPLACE_NEW_SECONDARY
+    jobs.run_opcode(
+        OpInstanceReplaceDisks(
+            instance_name=arguments[0],
+            mode=mode,
+            disks=[_disk_number(text) for text in (values.disks or "").split(",") if text],
+            remote_node=values.dst_node,
+            iallocator=values.iallocator,
+            early_release=values.early_release,
+            ignore_ipolicy=values.ignore_ipolicy,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def move(values: Values, arguments: list[str]) -> int:
+    """``move``."""
+    from ganeti.opcodes.instance import OpInstanceMove
+
+    name = arguments[0]
+    if not values.node:
+        raise errors.OpPrereqError("no node is given. Name it with --node.", errors.ECODE_INVAL)
+    client = jobs.connect()
+    code = select.confirmed(
+        values,
+        name,
+        f"Instance {name} will be stopped, and copied to node {values.node}. Go on?",
+        client,
+    )
+    if code is not None:
+        return code
+    jobs.run_opcode(
+        OpInstanceMove(
+            instance_name=name,
+            target_node=values.node,
+            shutdown_timeout=values.shutdown_timeout,
+            compress=values.compress,
+            ignore_consistency=values.ignore_consistency,
+            ignore_ipolicy=values.ignore_ipolicy,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    return failures.EXIT_SUCCESS
+
+
+_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
+_NO_WAIT = opt.flag(
+    "--no-wait-for-sync",
+    dest="wait_for_sync",
+    default=True,
+    value=False,
+    help="do not wait until mirrored disks are in sync",
+)
+
+MOVE = Command(
+    "move",
+    move,
+    [Argument("instance", 1, 1)],
+    [
+        opt.FORCE,
+        Option(
+            "-n", "--node", kind="string", metavar="<node>", completion="node", help="node to go to"
+        ),
+        opt.SHUTDOWN_TIMEOUT,
+        opt.IGNORE_IPOLICY,
+        opt.flag(
+            "--ignore-consistency",
+            help="go on when the instance cannot be stopped, or its disks not be deactivated",
+        ),
+        Option(
+            "--compress",
+            kind="string",
+            default=const.COMPRESS_NONE,
+            metavar="TOOL",
+            help="how to compress what is sent: none, or a tool such as gzip",
+        ),
+        *_JOB,
+    ],
+    "Copy a stopped instance to another node, and leave the old one",
+)
+
+COMMANDS = (
+    Command(
+        "activate-disks",
+        activate,
+        [Argument("instance", 1, 1)],
+        [
+            opt.flag("--ignore-size", help="do not compare sizes with the recorded ones"),
+            opt.flag("--wait-for-sync", help="wait until mirrored disks are in sync"),
+            opt.DRY_RUN,
+            opt.PRIORITY,
+            *opt.SUBMIT_OPTIONS,
+        ],
+        "Make the disks of an instance usable on its nodes",
+    ),
+    Command(
+        "deactivate-disks",
+        deactivate,
+        [Argument("instance", 1, 1)],
+        [opt.flag("-f", "--force", help="also when the instance seems to run"), *_JOB],
+        "Take the disks of a stopped instance down",
+    ),
+    Command(
+        "grow-disk",
+        grow,
+        [Argument("instance", 1, 1), Argument("unknown", 1, 1), Argument("unknown", 1, 1)],
+        [
+            opt.flag("--absolute", help="the amount is the new size, not what is added"),
+            opt.IGNORE_IPOLICY,
+            _NO_WAIT,
+            *_JOB,
+        ],
+        "Make a disk larger",
+        usage="[<options>] <instance> <disk> <amount>",
+    ),
+    Command(
+        "recreate-disks",
+        recreate,
+        [Argument("instance", 1, 1)],
+        [
+            Option(
+                "--disk",
+                kind="identkeyval",
+                action="append",
+                dest="disks",
+                metavar="N[:size=SIZE,...]",
+                help="only this disk, perhaps with another size, mode or number of spindles",
+            ),
+            Option(
+                "-n",
+                "--node",
+                kind="string",
+                metavar="<pnode>[:<snode>]",
+                completion="pnode:snode",
+                help="make all disks on these nodes, to which the instance goes",
+            ),
+            opt.IALLOCATOR,
+            *_JOB,
+        ],
+        "Make lost disks of a stopped instance again, empty",
+    ),
+    Command(
+        "replace-disks",
+        replace,
+        [Argument("instance", 1, 1)],
+        [
+            opt.flag("-p", "--on-primary", help="replace the disks on the primary node"),
+            opt.flag("-s", "--on-secondary", help="replace the disks on the secondary node"),
+            Option(
+                "-n",
+                "--new-secondary",
+                kind="string",
+                dest="dst_node",
+                metavar="NODE",
+                completion="node",
+                help="mirror to this node instead",
+            ),
+            opt.IALLOCATOR,
+            opt.flag("-a", "--auto", help="replace the disks which are broken"),
+            Option("--disks", kind="string", metavar="N,...", help="only these disks"),
+            change_group.EARLY_RELEASE,
+            opt.IGNORE_IPOLICY,
+            *_JOB,
+        ],
+        "Replace the volumes of mirrored disks",
+    ),
+)

@@ -1,0 +1,267 @@
+"""``gnt-instance modify``."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, instance_options, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.constants import disk as disk_const
+
+#: Changes which a running guest may get only later.
+_LATER = ("be/", "disk", "hv/", "nic")
+
+
+def modify(values: Values, arguments: list[str]) -> int:
+    """``modify``."""
+    from ganeti.opcodes.instance import OpInstanceSetParams
+
+    if values.offline_inst and values.online_inst:
+        raise errors.OpPrereqError("give either --offline or --online", errors.ECODE_INVAL)
+    wanted = (
+        values.nics,
+        values.disks,
+        values.disk_template,
+        values.hvparams,
+        values.beparams,
+        values.osparams,
+        values.osparams_private,
+        values.os,
+        values.offline_inst,
+        values.online_inst,
+        values.runtime_mem,
+        values.new_primary_node,
+        values.instance_communication is not None,
+    )
+    if not any(wanted):
+        terminal.err("Please give at least one of the parameters.")
+        return failures.EXIT_FAILURE
+    if values.disk_template in disk_const.INT_MIRRORED and not (values.node or values.iallocator):
+        raise errors.OpPrereqError(
+            f"disks of kind {values.disk_template} need a secondary node. Name one with --node, or"
+            " an allocator with --iallocator.",
+            errors.ECODE_INVAL,
+        )
+    offline = True if values.offline_inst else False if values.online_inst else None
+    result = jobs.run_opcode(
+        OpInstanceSetParams(
+            instance_name=arguments[0],
+            nics=instance_options.nic_changes(values.nics),
+            disks=instance_options.disk_changes(values.disks),
+            disk_template=values.disk_template,
+            ext_params=values.ext_params,
+            file_driver=values.file_driver,
+            file_storage_dir=values.file_storage_dir,
+            remote_node=values.node,
+            iallocator=values.iallocator,
+            pnode=values.new_primary_node,
+            hvparams=instance_options.hypervisor_params(values.hvparams),
+            beparams=instance_options.backend(values),
+            runtime_mem=values.runtime_mem,
+            os_name=values.os,
+            osparams=values.osparams,
+            osparams_private=values.osparams_private or None,
+            force=values.force,
+            force_variant=values.force_variant,
+            ignore_ipolicy=values.ignore_ipolicy,
+            conflicts_check=values.conflicts_check,
+            wait_for_sync=values.wait_for_sync,
+            hotplug=values.hotplug,
+            offline=offline,
+            instance_communication=values.instance_communication,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    if result and not values.dry_run:
+        terminal.out(f"Modified instance {arguments[0]}")
+        for what, value in result:
+            terminal.out(f" - {what} -> {value}")
+        if any(what.lower().startswith(_LATER) for what, _value in result):
+            terminal.out(
+                "What a running guest was not given at once takes effect with its next"
+                " start by the cluster; a restart from inside is not enough."
+            )
+    return failures.EXIT_SUCCESS
+
+
+def _hotplug_is_default(values: Values, text: str) -> None:
+    """An option which asks for what is done anyway."""
+
+
+MODIFY = Command(
+    "modify",
+    modify,
+    [Argument("instance", 1, 1)],
+    [
+        opt.BACKEND,
+        Option(
+            "-H",
+            "--hypervisor-parameters",
+            kind="keyval",
+            dest="hvparams",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="hypervisor parameters; the value default goes back to the cluster's",
+        ),
+        Option(
+            "--hypervisor",
+            kind="keyval",
+            dest="hvparams",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="older spelling of --hypervisor-parameters",
+        ),
+        Option(
+            "-O",
+            "--os-parameters",
+            kind="keyval",
+            dest="osparams",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="parameters of the operating system",
+        ),
+        Option(
+            "--os-parameters-private",
+            kind="keyprivateval",
+            dest="osparams_private",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="parameters kept out of logs and listings",
+        ),
+        Option(
+            "-o",
+            "--os-type",
+            kind="string",
+            dest="os",
+            metavar="<os>",
+            completion="os",
+            help="operating system on record; nothing is installed",
+        ),
+        opt.flag("--force-variant", help="accept a variant the operating system does not list"),
+        Option(
+            "--disk",
+            kind="identkeyval",
+            action="append",
+            dest="disks",
+            metavar="add:size=SIZE|N:remove|N:KEY=VALUE|...",
+            help="change disks: add, attach:uuid=UUID, N:detach, N:remove, N:mode=ro,name=NAME;"
+            " N is a number, a name or a UUID",
+        ),
+        Option(
+            "--net",
+            kind="identkeyval",
+            action="append",
+            dest="nics",
+            metavar="add[:KEY=VALUE,...]|N:remove|N:KEY=VALUE,...",
+            help="change network interfaces: mac, ip, mode, link, network, name, vlan",
+        ),
+        opt.flag(
+            "--no-hotplug",
+            dest="hotplug",
+            default=True,
+            value=False,
+            help="leave the devices of the running guest alone",
+        ),
+        Option(
+            "--hotplug",
+            action="call",
+            callback=_hotplug_is_default,
+            dest="_hotplug",
+            help="as it is without; kept for old scripts",
+        ),
+        Option(
+            "--hotplug-if-possible",
+            action="call",
+            callback=_hotplug_is_default,
+            dest="_hotplug",
+            help="as it is without; kept for old scripts",
+        ),
+        Option(
+            "-t",
+            "--disk-template",
+            choices=sorted(disk_const.TEMPLATES),
+            metavar="TEMPL",
+            help="convert the disks of the stopped instance to this kind",
+        ),
+        Option(
+            "-n",
+            "--node",
+            kind="string",
+            metavar="<node>",
+            completion="node",
+            help="secondary node for disks that become mirrored",
+        ),
+        opt.IALLOCATOR,
+        Option(
+            "-e",
+            "--ext-params",
+            kind="keyval",
+            dest="ext_params",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="parameters of an external storage provider",
+        ),
+        Option(
+            "--file-driver",
+            choices=("blktap", "blktap2", "loop"),
+            metavar="<DRIVER>",
+            help="how Xen attaches file disks",
+        ),
+        Option(
+            "--file-storage-dir",
+            kind="string",
+            metavar="<DIR>",
+            help="directory below the cluster's for file disks",
+        ),
+        opt.flag(
+            "--no-wait-for-sync",
+            dest="wait_for_sync",
+            default=True,
+            value=False,
+            help="do not wait until mirrored disks are in sync",
+        ),
+        Option(
+            "--new-primary",
+            kind="string",
+            dest="new_primary_node",
+            metavar="<node>",
+            completion="node",
+            help="the stopped instance belongs to this node from now on; nothing is moved there",
+        ),
+        Option(
+            "-m",
+            "--runtime-memory",
+            kind="unit",
+            dest="runtime_mem",
+            metavar="<size>",
+            help="memory the running guest shall have now",
+        ),
+        opt.flag(
+            "--offline", dest="offline_inst", help="mark the stopped instance as not to be started"
+        ),
+        opt.flag("--online", dest="online_inst", help="take that mark back"),
+        Option(
+            "-c",
+            "--communication",
+            kind="bool",
+            dest="instance_communication",
+            metavar="yes|no",
+            help="give it an interface to talk to its node, or take it away",
+        ),
+        opt.flag(
+            "--no-conflicts-check",
+            dest="conflicts_check",
+            default=True,
+            value=False,
+            help="accept addresses that a network manages",
+        ),
+        opt.IGNORE_IPOLICY,
+        opt.flag("-f", "--force", help="go on although a check speaks against it"),
+        opt.DRY_RUN,
+        opt.PRIORITY,
+        *opt.SUBMIT_OPTIONS,
+    ],
+    "Change an instance",
+)

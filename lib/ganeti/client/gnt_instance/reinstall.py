@@ -1,0 +1,172 @@
+"""``gnt-instance reinstall`` and ``rename``: what an instance is called and what is installed."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_instance import select
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from ganeti.luxi import client as luxi
+
+
+def _choose_os(client: luxi.Client) -> str:
+    """Let the user choose one of the operating systems which all nodes have.
+
+    :raises OpPrereqError: there is none, or nothing was chosen.
+    """
+    from ganeti.opcodes.os import OpOsDiagnose
+
+    rows = jobs.run_opcode(
+        OpOsDiagnose(output_fields=["name", "variants"], names=[]), Values(), client=client
+    )
+    names = [
+        f"{name}+{variant}" if variant else name
+        for name, variants in rows
+        for variant in (variants or [""])
+    ]
+    if not names:
+        raise errors.OpPrereqError(
+            "no operating system is installed on all nodes", errors.ECODE_ENVIRON
+        )
+    terminal.out("Available operating systems:")
+    for number, name in enumerate(names):
+        terminal.out(f"{number:3d}: {name}")
+    answer = terminal.ask_line("Number of the operating system (nothing to give up): ")
+    if answer is None:
+        raise errors.OpPrereqError(
+            "there is no terminal to choose on. Name the operating system with --os-type.",
+            errors.ECODE_INVAL,
+        )
+    if not answer:
+        raise errors.OpPrereqError("nothing was chosen", errors.ECODE_INVAL)
+    if not (answer.isdecimal() and int(answer) < len(names)):
+        raise errors.OpPrereqError(f"{answer!r} is not one of the numbers", errors.ECODE_INVAL)
+    return names[int(answer)]
+
+
+def reinstall(values: Values, arguments: list[str]) -> int:
+    """``reinstall``."""
+    from ganeti.opcodes.instance import OpInstanceReinstall
+
+    client = jobs.connect()
+    mode = values.multi_mode or select.BY_INSTANCES
+    names = select.select_instances(mode, arguments, client)
+    several = mode != select.BY_INSTANCES or len(names) > 1
+    os_name = _choose_os(client) if values.select_os else values.os
+    if several and not values.force_multi:
+        terminal.out(f"reinstall will be done to {len(names)} instances:")
+        for name in names:
+            terminal.out(f"  {name}")
+    what = "these instances" if several else f"instance {names[0]}"
+    option = "--force-multiple" if several else "--force"
+    if not (values.force_multi if several else values.force):
+        code = select.ask(f"This destroys what is on the disks of {what}. Go on?", option)
+        if code is not None:
+            return code
+    job_set = jobs.JobSet(client, values, verbose=several)
+    for name in names:
+        job_set.add(
+            name,
+            OpInstanceReinstall(
+                instance_name=name,
+                os_type=os_name,
+                force_variant=values.force_variant,
+                osparams=values.osparams or None,
+                osparams_private=values.osparams_private or None,
+                osparams_secret=values.osparams_secret or None,
+                **jobs.common_params(values),
+            ),
+        )
+    return failures.EXIT_SUCCESS if job_set.run() else failures.EXIT_FAILURE
+
+
+def rename(values: Values, arguments: list[str]) -> int:
+    """``rename``."""
+    from ganeti.opcodes.instance import OpInstanceRename
+
+    old, wanted = arguments
+    client = jobs.connect()
+    name = jobs.run_opcode(
+        OpInstanceRename(
+            instance_name=old,
+            new_name=wanted,
+            name_check=values.name_check,
+            ip_check=values.ip_check,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    if name and not values.dry_run:
+        terminal.out(f"Instance '{old}' renamed to '{name}'")
+    return failures.EXIT_SUCCESS
+
+
+_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
+
+REINSTALL = Command(
+    "reinstall",
+    reinstall,
+    [Argument("instance")],
+    [
+        Option(
+            "-o",
+            "--os-type",
+            kind="string",
+            dest="os",
+            metavar="<os>",
+            completion="os",
+            help="install this operating system from now on",
+        ),
+        opt.flag("--select-os", help="choose the operating system from a list"),
+        opt.FORCE,
+        *select.SELECTION,
+        opt.flag("--force-variant", help="accept a variant the operating system does not list"),
+        Option(
+            "-O",
+            "--os-parameters",
+            kind="keyval",
+            dest="osparams",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="parameters for this installation only",
+        ),
+        Option(
+            "--os-parameters-private",
+            kind="keyprivateval",
+            dest="osparams_private",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="the same, kept out of logs",
+        ),
+        Option(
+            "--os-parameters-secret",
+            kind="keyprivateval",
+            dest="osparams_secret",
+            default={},
+            metavar="KEY=VALUE,...",
+            help="the same, kept out of logs",
+        ),
+        *_JOB,
+    ],
+    "Install the operating system of stopped instances again",
+)
+
+RENAME = Command(
+    "rename",
+    rename,
+    [Argument("instance", 1, 1), Argument("host", 1, 1)],
+    [
+        opt.flag("--name-check", help="the new name must resolve"),
+        opt.flag(
+            "--ip-check", help="nobody may answer on the new name's address (needs --name-check)"
+        ),
+        *_JOB,
+    ],
+    "Give a stopped instance another name",
+)

@@ -1,0 +1,180 @@
+"""``gnt-instance``: the commands about snapshots."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_instance import select
+from ganeti.constants import query as query_const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+#: Field -> title, kind.
+FIELDS = {
+    "instance": ("Instance", query_const.KIND_TEXT),
+    "snapshot": ("Snapshot", query_const.KIND_TEXT),
+    "disk": ("Disk", query_const.KIND_NUMBER),
+    "disk_uuid": ("DiskUUID", query_const.KIND_TEXT),
+    "node": ("Node", query_const.KIND_TEXT),
+    "size": ("Size", query_const.KIND_UNIT),
+    "ctime": ("CTime", query_const.KIND_TIMESTAMP),
+    "usable": ("Usable", query_const.KIND_BOOL),
+}
+LIST_FIELDS = ("instance", "snapshot", "disk", "node", "size", "ctime", "usable")
+
+
+def _numbers(text: str | None) -> list[int]:
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    for word in words:
+        if not (word.isdecimal() and word.isascii()):
+            raise errors.OpPrereqError(f"'{word}' is not the number of a disk", errors.ECODE_INVAL)
+    return [int(word) for word in words]
+
+
+def take(values: Values, arguments: list[str]) -> int:
+    """``snapshot``: prints the name."""
+    from ganeti.opcodes.instance import OpInstanceSnapshot
+
+    name = jobs.run_opcode(
+        OpInstanceSnapshot(
+            instance_name=arguments[0],
+            snapshot_name=values.snapshot_name,
+            disks=_numbers(values.disks),
+            shutdown=values.shutdown,
+            shutdown_timeout=values.shutdown_timeout,
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    if not values.dry_run:
+        terminal.out(name)
+    return failures.EXIT_SUCCESS
+
+
+def list_snapshots(values: Values, arguments: list[str]) -> int:
+    """``list-snapshots``."""
+    from ganeti.opcodes.instance import OpInstanceSnapshotList
+
+    fields = listing.selected_fields(values.output, LIST_FIELDS)
+    if fields == [listing.ALL_FIELDS]:
+        fields = list(FIELDS)
+    unknown = [field for field in fields if field not in FIELDS]
+    if unknown:
+        from ganeti.utils import near
+
+        raise errors.OpPrereqError(
+            f"there is no field {', '.join(unknown)}.{near.did_you_mean(unknown[0], list(FIELDS))}"
+            f" Known are {', '.join(sorted(FIELDS))}.",
+            errors.ECODE_INVAL,
+        )
+    rows: list[Mapping[str, Any]] = jobs.run_opcode(
+        OpInstanceSnapshotList(instances=arguments, **jobs.common_params(values)), values
+    )
+    listing.write(
+        {
+            "fields": [
+                {"name": field, "title": FIELDS[field][0], "kind": FIELDS[field][1]}
+                for field in fields
+            ],
+            "data": [[_cell(row[field]) for field in fields] for row in rows],
+        },
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def _cell(value: Any) -> tuple[int, Any]:
+    # Not every kind of storage tells everything.
+    return (query_const.RS_UNAVAIL if value is None else query_const.RS_NORMAL), value
+
+
+def remove(values: Values, arguments: list[str]) -> int:
+    """``remove-snapshot``."""
+    from ganeti.opcodes.instance import OpInstanceSnapshotRemove
+
+    instance, name = arguments
+    jobs.run_opcode(
+        OpInstanceSnapshotRemove(
+            instance_name=instance, snapshot_name=name, **jobs.common_params(values)
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def restore(values: Values, arguments: list[str]) -> int:
+    """``restore-snapshot``."""
+    from ganeti.opcodes.instance import OpInstanceSnapshotRestore
+
+    instance, name = arguments
+    client = jobs.connect()
+    code = select.confirmed(
+        values,
+        instance,
+        f"This overwrites disks of instance {instance} with what they had when"
+        f" snapshot {name} was made. Go on?",
+        client,
+    )
+    if code is not None:
+        return code
+    jobs.run_opcode(
+        OpInstanceSnapshotRestore(
+            instance_name=instance, snapshot_name=name, **jobs.common_params(values)
+        ),
+        values,
+        client=client,
+    )
+    return failures.EXIT_SUCCESS
+
+
+_JOB = (opt.DRY_RUN, opt.PRIORITY, *opt.SUBMIT_OPTIONS)
+
+COMMANDS = (
+    Command(
+        "snapshot",
+        take,
+        [Argument("instance", 1, 1)],
+        [
+            Option("--disks", kind="string", metavar="N,...", help="only these disks"),
+            Option(
+                "--snapshot-name",
+                kind="string",
+                metavar="NAME",
+                help="its name; the time (UTC) if not given, such as 20261121-101500",
+            ),
+            opt.flag("--shutdown", help="stop the instance meanwhile, and start it again"),
+            opt.SHUTDOWN_TIMEOUT,
+            *_JOB,
+        ],
+        "Keep the present content of an instance's disks",
+    ),
+    Command(
+        "list-snapshots",
+        list_snapshots,
+        [Argument("instance")],
+        [opt.NO_HEADERS, opt.SEPARATOR, opt.UNITS, opt.OUTPUT, opt.VERBOSE_LIST, opt.PRIORITY],
+        "List the snapshots of instances",
+    ),
+    Command(
+        "remove-snapshot",
+        remove,
+        [Argument("instance", 1, 1), Argument("unknown", 1, 1)],
+        _JOB,
+        "Remove a snapshot",
+        usage="[<options>] <instance> <snapshot>",
+    ),
+    Command(
+        "restore-snapshot",
+        restore,
+        [Argument("instance", 1, 1), Argument("unknown", 1, 1)],
+        [opt.FORCE, *_JOB],
+        "Let the disks of a stopped instance be as they were",
+        usage="[<options>] <instance> <snapshot>",
+    ),
+)

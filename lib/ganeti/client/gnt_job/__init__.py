@@ -1,0 +1,1 @@
+"""The program ``gnt-job``: commands about jobs."""

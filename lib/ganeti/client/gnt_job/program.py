@@ -1,0 +1,448 @@
+"""``gnt-job``: look at jobs, wait for them, stop them, put them away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, main, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+from ganeti.constants import job as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.luxi import client as luxi
+
+LIST_FIELDS = ("id", "status", "summary")
+_INFO_FIELDS = (
+    "id",
+    "status",
+    "ops",
+    "opresult",
+    "opstatus",
+    "oplog",
+    "opstart",
+    "opexec",
+    "opend",
+    "received_ts",
+    "start_ts",
+    "end_ts",
+)
+
+
+def _format_lists(value: Any) -> str:
+    """Per-opcode values; times inside are shown as they are, for programs."""
+    return listing.join_list(value) if isinstance(value, list) else str(value)
+
+
+_FORMATTERS = {
+    "summary": listing.join_list,
+    "opstatus": listing.join_list,
+    "oppriority": listing.join_list,
+    "received_ts": listing.format_stamp,
+    "start_ts": listing.format_stamp,
+    "end_ts": listing.format_stamp,
+    "opstart": lambda value: ",".join(listing.format_stamp(stamp) for stamp in value),
+    "opexec": lambda value: ",".join(listing.format_stamp(stamp) for stamp in value),
+    "opend": lambda value: ",".join(listing.format_stamp(stamp) for stamp in value),
+    "opresult": _format_lists,
+    "oplog": _format_lists,
+}
+
+
+def list_jobs(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    states = listing.simple_filter("status", values.status_filter or ())
+    return listing.run_list(
+        "job",
+        LIST_FIELDS,
+        values,
+        arguments,
+        formatters=_FORMATTERS,
+        name_field="id",
+        numeric=True,
+        extra_filter=states,
+        extra_fields=("archived",) if values.archived else (),
+    )
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("job", values, arguments)
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    client = jobs.connect()
+    wanted = [listing.job_id(text) for text in arguments]
+    response = client.query("job", list(_INFO_FIELDS), listing.simple_filter("id", wanted))
+    rows = {row[0][1]: row for row in response["data"] if row[0][0] == 0}
+    found = [(job_id, rows.get(job_id)) for job_id in wanted]
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        shown = {"fields": response["fields"], "data": [row for _, row in found if row]}
+        output.write_data(listing.as_objects(shown), values.output_format)
+    else:
+        from ganeti.cli import output
+
+        output.write_info(
+            [_describe(row) if row else f"Job ID {job_id} not found" for job_id, row in found]
+        )
+    return failures.EXIT_SUCCESS
+
+
+def _describe(row: Sequence[Any]) -> list[tuple[str, Any]]:
+    """One job as indented text."""
+    # An archived or damaged job may lack a field; it counts as empty.
+    value = {name: cell[1] for name, cell in zip(_INFO_FIELDS, row, strict=True)}
+    received, start, end = value["received_ts"], value["start_ts"], value["end_ts"]
+    total = f"{_seconds_between(received, end):.6f} seconds" if received and end else "N/A"
+    return [
+        ("Job ID", value["id"]),
+        ("Status", value["status"]),
+        ("Received", f"        {_stamp(received)}"),
+        ("Processing start", _stamp_and_delta(start, received)),
+        ("Processing end", f"  {_stamp_and_delta(end, start)}"),
+        ("Total processing time", total),
+        (
+            "Opcodes",
+            [
+                _describe_opcode(*parts)
+                for parts in zip(
+                    value["ops"] or [],
+                    value["opstatus"] or [],
+                    value["opresult"] or [],
+                    value["oplog"] or [],
+                    value["opstart"] or [],
+                    value["opexec"] or [],
+                    value["opend"] or [],
+                    strict=False,
+                )
+            ],
+        ),
+    ]
+
+
+def _describe_opcode(
+    fields: dict[str, Any],
+    status: str,
+    result: Any,
+    log: Sequence[Any],
+    start: Any,
+    execution: Any,
+    end: Any,
+) -> list[tuple[str, Any]]:
+    return [
+        ("Opcode", fields.get("OP_ID")),
+        ("Status", status),
+        ("Processing start", _stamp(start)),
+        ("Execution start", f" {_stamp(execution)}"),
+        ("Processing end", f"  {_stamp(end)}"),
+        ("Input fields", fields),
+        ("Result", result),
+        ("Execution log", [_describe_entry(entry) for entry in log]),
+    ]
+
+
+def _describe_entry(entry: Sequence[Any]) -> list[tuple[str, Any]]:
+    serial, stamp, kind, message = entry
+    return [("Time", _stamp(stamp)), ("Content", f"[{serial}, {kind}, {message}]")]
+
+
+def _stamp(stamp: Any) -> str:
+    return listing.format_stamp(stamp) if stamp else "N/A"
+
+
+def _stamp_and_delta(stamp: Any, before: Any) -> str:
+    if not stamp:
+        return "unknown (None)"
+    if not before:
+        return _stamp(stamp)
+    return f"{_stamp(stamp)} (delta {_seconds_between(before, stamp):.6f}s)"
+
+
+def _seconds_between(before: Sequence[int], after: Sequence[int]) -> float:
+    return (after[0] - before[0]) + (after[1] - before[1]) / 1e6
+
+
+def explain(values: Values, arguments: list[str]) -> int:
+    """``explain``: what jobs wait for, and what is behind it."""
+    client = jobs.connect()
+    wanted = [listing.job_id(text) for text in arguments]
+    found = [client.explain_job(job_id) for job_id in wanted]
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(found, values.output_format)
+        return failures.EXIT_SUCCESS
+    from ganeti.client.gnt_job import explain as job_explain
+
+    for number, explanation in enumerate(found):
+        if number:
+            terminal.out("")
+        for line in job_explain.describe(explanation, time.time()):
+            terminal.out(line)
+    return failures.EXIT_SUCCESS
+
+
+def top(values: Values, arguments: list[str]) -> int:
+    """``top``: what the queue does, again and again."""
+    from ganeti.client.gnt_job import top as job_top
+
+    return job_top.run(values, arguments)
+
+
+def watch(values: Values, arguments: list[str]) -> int:
+    """``watch``: the output of a job, from its start to its end."""
+    job_id = listing.job_id(arguments[0])
+    client = jobs.connect()
+    # Asked first, so that a wrong id gives an error and no title.
+    if client.query_jobs([job_id], ["status"])[0] is None:
+        raise errors.JobLost(f"job {job_id} does not exist")
+    title = f"Output from job {job_id} follows"
+    terminal.out(f"{title}\n{'-' * len(title)}")
+    return _await(client, job_id, terminal.out)
+
+
+def wait(values: Values, arguments: list[str]) -> int:
+    """``wait``: nothing but the exit code."""
+    return _await(jobs.connect(), listing.job_id(arguments[0]), lambda text: None)
+
+
+def _await(client: luxi.Client, job_id: int, show: Any) -> int:
+    try:
+        jobs.wait_for_job(client, job_id, show)
+    except KeyboardInterrupt as err:
+        raise jobs.WaitInterrupted([job_id]) from err
+    except errors.LuxiError:
+        raise
+    except errors.JobLost:
+        raise
+    except errors.GenericError as err:
+        code, text = failures.describe(err)
+        terminal.err(f"Job {job_id} failed: {text}")
+        return code
+    return failures.EXIT_SUCCESS
+
+
+def cancel(values: Values, arguments: list[str]) -> int:
+    """``cancel``."""
+    if values.kill and not values.yes_do_it:
+        raise errors.OpPrereqError(
+            "killing a running job leaves its work half done. If that is meant, add --yes-do-it.",
+            errors.ECODE_INVAL,
+        )
+
+    def stop(client: luxi.Client, job_id: int) -> Sequence[Any]:
+        answer: Sequence[Any] = client.cancel_job(job_id, kill=bool(values.kill))
+        return answer
+
+    return _act_on_jobs(values, arguments, stop, "Cancel job(s)?", "Job successfully cancelled")
+
+
+def change_priority(values: Values, arguments: list[str]) -> int:
+    """``change-priority``."""
+    priority = values.priority
+    if priority is None:
+        raise errors.OpPrereqError(
+            "no priority given. Add --priority low, normal or high.", errors.ECODE_INVAL
+        )
+
+    def change(client: luxi.Client, job_id: int) -> Sequence[Any]:
+        answer: Sequence[Any] = client.change_job_priority(job_id, priority)
+        return answer
+
+    return _act_on_jobs(values, arguments, change, "Change priority of job(s)?", "")
+
+
+def _act_on_jobs(
+    values: Values, arguments: Sequence[str], act: Any, question: str, done: str
+) -> int:
+    """Do something to the jobs given by id or by state."""
+    if bool(arguments) == bool(values.status_filter):
+        raise errors.OpPrereqError(
+            "give either job ids, or one of --pending, --queued and --waiting", errors.ECODE_INVAL
+        )
+    job_ids = [listing.job_id(text) for text in arguments]
+    client = jobs.connect()
+    if values.status_filter:
+        response = client.query(
+            "job",
+            ["id", "status", "summary"],
+            listing.simple_filter("status", values.status_filter),
+        )
+        job_ids = [row[0][1] for row in response["data"]]
+        if not job_ids:
+            terminal.out("No job is in such a state")
+            return failures.EXIT_SUCCESS
+        if not values.force:
+            for row in response["data"]:
+                terminal.out(f"{row[0][1]} {row[1][1]} {listing.join_list(row[2][1])}")
+            if not terminal.can_ask():
+                terminal.err("There is no terminal to ask on. Add --force to go on.")
+                return failures.EXIT_FAILURE
+            if not terminal.confirm(question):
+                return failures.EXIT_CONFIRMATION
+    code = failures.EXIT_SUCCESS
+    for job_id in job_ids:
+        success, message = act(client, job_id)
+        # The master's own words may be wide of what the user asked (signals, processes).
+        terminal.out((done or str(message)) if success else str(message))
+        if not success:
+            code = failures.EXIT_FAILURE
+    return code
+
+
+def archive(values: Values, arguments: list[str]) -> int:
+    """``archive``."""
+    client = jobs.connect()
+    code = failures.EXIT_SUCCESS
+    for job_id in [listing.job_id(text) for text in arguments]:
+        if not client.archive_job(job_id):
+            terminal.err(
+                f"Failed to archive job with ID '{job_id}'. It has not ended, or there is"
+                " no such job in the queue."
+            )
+            code = failures.EXIT_FAILURE
+    return code
+
+
+def auto_archive(values: Values, arguments: list[str]) -> int:
+    """``autoarchive``."""
+    if arguments[0] == "all":
+        age_s = -1
+    else:
+        from ganeti.cli import values as value_types
+
+        try:
+            age_s = value_types.parse_time(arguments[0])
+        except errors.ParameterError as err:
+            raise errors.OpPrereqError(f"{err} Or 'all'.", errors.ECODE_INVAL) from err
+    archived, left = jobs.connect().auto_archive_jobs(age_s)
+    terminal.out(f"Archived {archived} jobs, {left} unchecked left")
+    return failures.EXIT_SUCCESS
+
+
+def _states(name: str, states: Sequence[str], help_text: str) -> Option:
+    return Option(
+        name, action="store_const", const=list(states), dest="status_filter", help=help_text
+    )
+
+
+_PENDING = _states("--pending", sorted(const.PENDING), "jobs that have not begun")
+_QUEUED = _states("--queued", [const.STATUS_QUEUED], "jobs nobody has taken from the queue")
+_WAITING = _states("--waiting", [const.STATUS_WAITING], "jobs that wait for locks")
+_RUNNING = _states("--running", [const.STATUS_RUNNING], "jobs that are at work")
+_ERROR = _states("--error", [const.STATUS_ERROR], "jobs that failed")
+_FINISHED = _states("--finished", sorted(const.FINALIZED), "jobs that have ended")
+_ARCHIVED = opt.flag("--archived", help="also show whether a job is archived, and those that are")
+_KILL = opt.flag("--kill", help="kill the job if it runs already; its work is left half done")
+
+PROGRAM = Program(
+    "gnt-job",
+    "Look at jobs, wait for them, stop them, put them away.",
+    [
+        Command(
+            "list",
+            list_jobs,
+            [Argument("jobid")],
+            [*opt.LIST_OPTIONS, _PENDING, _RUNNING, _ERROR, _FINISHED, _ARCHIVED],
+            "List jobs and their states",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("jobid", 1)],
+            [opt.OUTPUT_FORMAT],
+            "Show everything about jobs",
+        ),
+        Command(
+            "explain",
+            explain,
+            [Argument("jobid", 1)],
+            [opt.OUTPUT_FORMAT],
+            "Show what jobs wait for, why, and what is behind it",
+        ),
+        Command(
+            "top",
+            top,
+            [],
+            [
+                opt.flag("--once", help="show once and end, as without a terminal"),
+                Option(
+                    "--interval",
+                    kind="int",
+                    default=2,
+                    metavar="SECONDS",
+                    help="show again every SECONDS",
+                ),
+                Option(
+                    "-n", "--number", kind="int", metavar="NUMBER", help="show at most so many jobs"
+                ),
+                opt.NO_HEADERS,
+                opt.SEPARATOR,
+                opt.OUTPUT_FORMAT,
+            ],
+            "Show what the queue does, again and again; q ends it",
+        ),
+        Command(
+            "watch",
+            watch,
+            [Argument("jobid", 1, 1)],
+            [],
+            "Follow the output of a job until it ends",
+        ),
+        Command(
+            "wait",
+            wait,
+            [Argument("jobid", 1, 1)],
+            [],
+            "Wait until a job ends; the exit code says how",
+        ),
+        Command(
+            "cancel",
+            cancel,
+            [Argument("jobid")],
+            [opt.FORCE, _KILL, _PENDING, _QUEUED, _WAITING, opt.YES_DO_IT],
+            "Cancel jobs that have not begun",
+        ),
+        Command(
+            "change-priority",
+            change_priority,
+            [Argument("jobid")],
+            [opt.PRIORITY, opt.FORCE, _PENDING, _QUEUED, _WAITING],
+            "Change how early jobs are taken from the queue",
+        ),
+        Command(
+            "archive", archive, [Argument("jobid", 1)], [], "Move finished jobs out of the queue"
+        ),
+        Command(
+            "autoarchive",
+            auto_archive,
+            [Argument("suggest", 1, 1, choices=("1d", "1w", "4w", "all"))],
+            [],
+            "Move finished jobs of some age out of the queue",
+            usage="{<age>|all}",
+        ),
+    ],
+    aliases={"show": "info"},
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

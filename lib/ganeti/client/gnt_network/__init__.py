@@ -1,0 +1,1 @@
+"""The program ``gnt-network``: commands about networks."""

@@ -1,0 +1,412 @@
+"""``gnt-network``: pools of addresses which node groups connect to."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, main, tags, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from ganeti.luxi import client as luxi
+
+LIST_FIELDS = ("name", "network", "gateway", "mac_prefix", "group_list", "tags")
+NO_CHANGE = "Please give at least one of the parameters."
+
+
+def _groups_text(groups: Sequence[Sequence[str]]) -> str:
+    return ", ".join(f"{group} ({mode}, {link}, {vlan})" for group, mode, link, vlan in groups)
+
+
+_FORMATTERS = {
+    "group_list": _groups_text,
+    "inst_list": listing.join_list,
+    "tags": listing.join_list,
+}
+
+
+def list_networks(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    return listing.run_list("network", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("network", values, arguments)
+
+
+# -- info -----------------------------------------------------------------------------------------
+
+_INFO_FIELDS = (
+    "name",
+    "network",
+    "gateway",
+    "network6",
+    "gateway6",
+    "mac_prefix",
+    "free_count",
+    "reserved_count",
+    "map",
+    "group_list",
+    "inst_list",
+    "external_reservations",
+    "serial_no",
+    "uuid",
+)
+_MAP_WIDTH = 64
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    client = jobs.connect()
+    rows = client.query_networks(arguments, list(_INFO_FIELDS), False)
+    networks = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
+    if values.output_format in opt.DATA_FORMATS:
+        from ganeti.cli import output
+
+        output.write_data(networks, values.output_format)
+        return failures.EXIT_SUCCESS
+    for network in networks:
+        addresses = _addresses(network, client) if network["inst_list"] else {}
+        for line in _describe(network, addresses):
+            terminal.out(line)
+    return failures.EXIT_SUCCESS
+
+
+def _addresses(network: Mapping[str, Any], client: luxi.Client) -> dict[str, list[str]]:
+    """Number and address of the interfaces in a network, by instance."""
+    rows = client.query_instances(network["inst_list"], ["name", "nic.ips", "nic.networks"], False)
+    return {
+        name: [
+            f"{index}:{ip}"
+            for index, (ip, uuid) in enumerate(zip(ips, uuids, strict=True))
+            if uuid == network["uuid"]
+        ]
+        for name, ips, uuids in rows
+    }
+
+
+def _describe(network: Mapping[str, Any], addresses: Mapping[str, Sequence[str]]) -> list[str]:
+    free, used = network["free_count"], network["reserved_count"]
+    size = free + used
+    lines = [
+        f"Network name: {network['name']}",
+        f"UUID: {network['uuid']}",
+        f"Serial number: {network['serial_no']}",
+        f"  Subnet: {network['network']}",
+        f"  Gateway: {network['gateway']}",
+        f"  IPv6 Subnet: {network['network6']}",
+        f"  IPv6 Gateway: {network['gateway6']}",
+        f"  Mac Prefix: {network['mac_prefix']}",
+        f"  Size: {size}",
+        f"  Free: {free} ({100 * free / max(size, 1):.2f}%)",
+        "  Usage map:",
+    ]
+    for start in range(0, len(network["map"]), _MAP_WIDTH):
+        part = network["map"][start : start + _MAP_WIDTH]
+        lines.append(f"{start:>9} {part:<{_MAP_WIDTH}} {start + _MAP_WIDTH - 1}")
+    lines.append("         (X) used    (.) free")
+    if network["external_reservations"]:
+        lines += ["  externally reserved IPs:", f"    {network['external_reservations']}"]
+    if network["group_list"]:
+        lines.append("  connected to node groups:")
+        lines += [
+            f"    {group} (mode:{mode} link:{link} vlan:{vlan})"
+            for group, mode, link, vlan in network["group_list"]
+        ]
+    else:
+        lines.append("  not connected to any node group")
+    if addresses:
+        lines.append(f"  used by {len(addresses)} instances:")
+        lines += [f"    {name}: {', '.join(found)}" for name, found in addresses.items()]
+    else:
+        lines.append("  not used by any instances")
+    return lines
+
+
+# -- changing -------------------------------------------------------------------------------------
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def add(values: Values, arguments: list[str]) -> int:
+    """``add``."""
+    from ganeti.opcodes.network import OpNetworkAdd
+
+    if values.network is None:
+        raise errors.OpPrereqError(
+            "no addresses are given for the network. Write --network ADDRESS/BITS.",
+            errors.ECODE_INVAL,
+        )
+    jobs.run_opcode(
+        OpNetworkAdd(
+            network_name=arguments[0],
+            network=values.network,
+            gateway=values.gateway,
+            network6=values.network6,
+            gateway6=values.gateway6,
+            mac_prefix=values.mac_prefix,
+            add_reserved_ips=_names(values.add_reserved_ips),
+            conflicts_check=values.conflicts_check,
+            tags=_names(values.tags) or [],
+            **jobs.common_params(values),
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def modify(values: Values, arguments: list[str]) -> int:
+    """``modify``."""
+    from ganeti.opcodes.network import OpNetworkSetParams
+
+    parameters = {
+        "gateway": values.gateway,
+        "network6": values.network6,
+        "gateway6": values.gateway6,
+        "mac_prefix": values.mac_prefix,
+        "add_reserved_ips": _names(values.add_reserved_ips),
+        "remove_reserved_ips": _names(values.remove_reserved_ips),
+    }
+    if all(value is None for value in parameters.values()):
+        terminal.err(NO_CHANGE)
+        return failures.EXIT_FAILURE
+    jobs.run_opcode(
+        OpNetworkSetParams(network_name=arguments[0], **parameters, **jobs.common_params(values)),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def remove(values: Values, arguments: list[str]) -> int:
+    """``remove``."""
+    from ganeti.opcodes.network import OpNetworkRemove
+
+    jobs.run_opcode(
+        OpNetworkRemove(
+            network_name=arguments[0], force=values.force, **jobs.common_params(values)
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def rename(values: Values, arguments: list[str]) -> int:
+    """``rename``."""
+    from ganeti.opcodes.network import OpNetworkRename
+
+    jobs.run_opcode(
+        OpNetworkRename(
+            network_name=arguments[0], new_name=arguments[1], **jobs.common_params(values)
+        ),
+        values,
+    )
+    return failures.EXIT_SUCCESS
+
+
+def _groups(names: list[str], client: luxi.Client) -> list[str]:
+    """The groups which were named; all of them when none was."""
+    return names or [row[0] for row in client.query_groups([], ["name"], False)]
+
+
+def connect(values: Values, arguments: list[str]) -> int:
+    """``connect``: a job for each group."""
+    from ganeti.cli import values as value_types
+    from ganeti.constants import net
+    from ganeti.opcodes.network import OpNetworkConnect
+
+    client = jobs.connect()
+    given = value_types.typed_params(values.nicparams, net.NIC_PARAM_TYPES)
+    if not {"mode", "link"} <= set(given):
+        given = {**client.query_cluster_info()["nicparams"]["default"], **given}
+        if given["mode"] not in net.NIC_MODES and "mode" not in values.nicparams:
+            raise errors.OpPrereqError(
+                f"a network cannot be connected in mode {given['mode']}, which is the cluster's"
+                " default. Write -N mode=bridged,link=BRIDGE.",
+                errors.ECODE_INVAL,
+            )
+    for group in _groups(arguments[1:], client):
+        jobs.run_opcode(
+            OpNetworkConnect(
+                group_name=group,
+                network_name=arguments[0],
+                network_mode=given["mode"],
+                network_link=given["link"],
+                network_vlan=given.get("vlan", ""),
+                conflicts_check=values.conflicts_check,
+                **jobs.common_params(values),
+            ),
+            values,
+            client=client,
+        )
+    return failures.EXIT_SUCCESS
+
+
+def disconnect(values: Values, arguments: list[str]) -> int:
+    """``disconnect``: a job for each group."""
+    from ganeti.opcodes.network import OpNetworkDisconnect
+
+    client = jobs.connect()
+    for group in _groups(arguments[1:], client):
+        jobs.run_opcode(
+            OpNetworkDisconnect(
+                group_name=group, network_name=arguments[0], **jobs.common_params(values)
+            ),
+            values,
+            client=client,
+        )
+    return failures.EXIT_SUCCESS
+
+
+# -- the table ------------------------------------------------------------------------------------
+
+_JOB = (*opt.SUBMIT_OPTIONS, opt.PRIORITY)
+_NETWORK = Argument("network", 1, 1)
+
+
+def _text(name: str, metavar: str, text: str, short: str | None = None) -> Option:
+    names = (short, name) if short else (name,)
+    return Option(*names, kind="string", metavar=metavar, help=text)
+
+
+NO_CONFLICTS_CHECK = opt.flag(
+    "--no-conflicts-check",
+    dest="conflicts_check",
+    default=True,
+    value=False,
+    help="do not look whether addresses belong to somebody else",
+)
+_SETTABLE = (
+    _text("--gateway", "ADDRESS", "gateway for IPv4"),
+    _text("--network6", "ADDRESS/BITS", "network for IPv6"),
+    _text("--gateway6", "ADDRESS", "gateway for IPv6"),
+    _text(
+        "--mac-prefix",
+        "PREFIX",
+        "first three bytes of MAC addresses generated in this network, such as aa:00:01",
+        "-m",
+    ),
+    _text("--add-reserved-ips", "ADDRESS,...", "addresses that are not given to instances"),
+)
+
+PROGRAM = Program(
+    "gnt-network",
+    "Pools of addresses which node groups connect to.",
+    [
+        Command(
+            "add",
+            add,
+            [_NETWORK],
+            [
+                _text("--network", "ADDRESS/BITS", "the addresses, such as 192.0.2.0/24"),
+                *_SETTABLE,
+                NO_CONFLICTS_CHECK,
+                _text("--tags", "TAG,...", "tags of the network"),
+                opt.DRY_RUN,
+                *_JOB,
+            ],
+            "Add a network",
+        ),
+        Command(
+            "connect",
+            connect,
+            [_NETWORK, Argument("group")],
+            [
+                Option(
+                    "-N",
+                    "--nic-parameters",
+                    kind="keyval",
+                    dest="nicparams",
+                    default={},
+                    metavar="KEY=VALUE,...",
+                    help="how instances of the group are attached:"
+                    " mode, link and vlan; what is not given is the cluster's",
+                ),
+                NO_CONFLICTS_CHECK,
+                opt.DRY_RUN,
+                opt.PRIORITY,
+            ],
+            "Connect a network to node groups",
+            usage="[<options>] <network> [<group>...]",
+        ),
+        Command(
+            "disconnect",
+            disconnect,
+            [_NETWORK, Argument("group")],
+            [opt.DRY_RUN, opt.PRIORITY],
+            "Disconnect a network from node groups",
+            usage="[<options>] <network> [<group>...]",
+        ),
+        Command(
+            "list",
+            list_networks,
+            [Argument("network")],
+            opt.LIST_OPTIONS,
+            "List networks",
+            usage="[<options>] [<network>...|<filter>]",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("network")],
+            [opt.OUTPUT_FORMAT],
+            "Show everything about networks",
+        ),
+        Command(
+            "modify",
+            modify,
+            [_NETWORK],
+            [
+                *_SETTABLE,
+                _text(
+                    "--remove-reserved-ips",
+                    "ADDRESS,...",
+                    "addresses that may be given to instances again",
+                ),
+                opt.DRY_RUN,
+                *_JOB,
+            ],
+            "Change a network",
+        ),
+        Command(
+            "remove",
+            remove,
+            [_NETWORK],
+            [
+                opt.flag("-f", "--force", help="even when node groups are still connected"),
+                opt.DRY_RUN,
+                *_JOB,
+            ],
+            "Remove a network",
+        ),
+        Command(
+            "rename",
+            rename,
+            [Argument("group", 2, 2)],
+            [opt.DRY_RUN, *_JOB],
+            "Rename a network",
+            usage="[<options>] <network> <new name>",
+        ),
+        *tags.commands("network", "network", "a network"),
+    ],
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

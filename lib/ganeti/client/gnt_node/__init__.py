@@ -1,0 +1,1 @@
+"""The program ``gnt-node``: commands about nodes."""

@@ -1,0 +1,230 @@
+"""``gnt-node``: emptying a node, by evacuation, migration or failover of all its instances."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Values
+from ganeti.cli.options import Option
+from ganeti.constants import node as const
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from typing import Any
+
+    from ganeti.luxi import client as luxi
+
+
+def evacuate(values: Values, arguments: list[str]) -> int:
+    """``evacuate``."""
+    from ganeti.cli import nodes
+    from ganeti.opcodes.node import OpNodeEvacuate
+
+    name = arguments[0]
+    if values.primary_only and values.secondary_only:
+        raise errors.OpPrereqError(
+            "give either --primary-only or --secondary-only", errors.ECODE_INVAL
+        )
+    mode = const.EVAC_ALL
+    if values.primary_only:
+        mode = const.EVAC_PRIMARY
+    elif values.secondary_only:
+        mode = const.EVAC_SECONDARY
+    client = jobs.connect()
+    ((pinst, sinst),) = client.query_nodes([name], ["pinst_list", "sinst_list"], False)
+    found = sorted(
+        {*([] if values.secondary_only else pinst), *([] if values.primary_only else sinst)}
+    )
+    if not found:
+        terminal.err(f"No instances to evacuate from node(s) {name}, exiting.")
+        return failures.EXIT_SUCCESS
+    if not (values.force or values.dry_run):
+        code = nodes.ask(f"Move instance(s) {', '.join(found)} away from node {name}?")
+        if code is not None:
+            return code
+    result = jobs.run_opcode(
+        OpNodeEvacuate(
+            node_name=name,
+            mode=mode,
+            remote_node=values.dst_node,
+            iallocator=values.iallocator,
+            early_release=values.early_release,
+            ignore_soft_errors=values.ignore_soft_errors,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
+    errors_seen = _wait(client, values, result)
+    if errors_seen:
+        terminal.out(f"There were {errors_seen} errors during the evacuation.")
+        return failures.EXIT_FAILURE
+    terminal.out("All instances evacuated successfully.")
+    return failures.EXIT_SUCCESS
+
+
+def migrate(values: Values, arguments: list[str]) -> int:
+    """``migrate``."""
+    from ganeti.cli import nodes
+    from ganeti.opcodes.node import OpNodeMigrate
+
+    if not values.live and values.migration_mode:
+        raise errors.OpPrereqError("give either --non-live or --migration-mode", errors.ECODE_INVAL)
+    client = jobs.connect()
+    ((name, pinst),) = client.query_nodes([arguments[0]], ["name", "pinst_list"], False)
+    if not pinst:
+        terminal.out(f"No primary instances on node {name}, exiting.")
+        return failures.EXIT_SUCCESS
+    if not (values.force or values.dry_run):
+        code = nodes.ask(f"Migrate instance(s) {', '.join(sorted(pinst))}?")
+        if code is not None:
+            return code
+    result = jobs.run_opcode(
+        OpNodeMigrate(
+            node_name=name,
+            mode=values.migration_mode or (None if values.live else "non-live"),
+            target_node=values.dst_node,
+            iallocator=values.iallocator,
+            allow_runtime_changes=values.allow_runtime_chgs,
+            ignore_ipolicy=values.ignore_ipolicy,
+            **jobs.common_params(values),
+        ),
+        values,
+        client=client,
+    )
+    if values.dry_run:
+        return failures.EXIT_SUCCESS
+    errors_seen = _wait(client, values, result)
+    if errors_seen:
+        terminal.out(f"There were {errors_seen} errors during the node migration.")
+        return failures.EXIT_FAILURE
+    terminal.out("All instances migrated successfully.")
+    return failures.EXIT_SUCCESS
+
+
+def failover(values: Values, arguments: list[str]) -> int:
+    """``failover``."""
+    from ganeti.cli import nodes
+    from ganeti.constants.disk import EXT_MIRRORED
+    from ganeti.opcodes.instance import OpInstanceFailover
+
+    client = jobs.connect()
+    ((name, pinst),) = client.query_nodes([arguments[0]], ["name", "pinst_list"], False)
+    if not pinst:
+        terminal.err(f"No primary instances on node {name}, exiting.")
+        return failures.EXIT_SUCCESS
+    if not (values.force or values.dry_run):
+        code = nodes.ask(f"Fail over instance(s) {', '.join(sorted(pinst))}?")
+        if code is not None:
+            return code
+    rows = client.query_instances(pinst, ["name", "disk_template", "forthcoming"], False)
+    # What is only reserved has nothing that could be started elsewhere.
+    pinst = [instance for instance, _template, forthcoming in rows if not forthcoming]
+    # An allocator is for disks which several nodes see; others have only one node to go to.
+    free = {instance for instance, template, _forthcoming in rows if template in EXT_MIRRORED}
+    job_set = jobs.JobSet(client, values)
+    for instance in sorted(pinst):
+        job_set.add(
+            instance,
+            OpInstanceFailover(
+                instance_name=instance,
+                ignore_consistency=values.ignore_consistency,
+                iallocator=values.iallocator if instance in free else None,
+                **jobs.common_params(values),
+            ),
+        )
+    failed = sum(not outcome.success for outcome in job_set.wait())
+    if failed:
+        terminal.out(
+            "There were errors during the failover:\n"
+            f"{failed} error(s) out of {len(pinst)} instance(s)."
+        )
+    elif not values.dry_run:
+        terminal.out(f"All {len(pinst)} instance(s) failed over successfully.")
+    # Published: the text says what happened, the exit code only that all was tried.
+    return failures.EXIT_SUCCESS
+
+
+def _wait(client: luxi.Client, values: Values, result: Any) -> int:
+    """Wait for the jobs which a job has made; how many failed."""
+    job_set = jobs.JobSet(client, values)
+    job_set.add_submitted(result["jobs"])
+    return sum(not outcome.success for outcome in job_set.wait())
+
+
+_JOB = (opt.DRY_RUN, *opt.SUBMIT_OPTIONS, opt.PRIORITY)
+
+COMMANDS = [
+    Command(
+        "evacuate",
+        evacuate,
+        [Argument("node", 1, 1)],
+        [
+            opt.FORCE,
+            opt.IALLOCATOR,
+            Option(
+                "-n",
+                "--new-secondary",
+                kind="string",
+                dest="dst_node",
+                metavar="NODE",
+                completion="node",
+                help="node to go to",
+            ),
+            opt.flag("-p", "--primary-only", help="only instances whose primary node it is"),
+            opt.flag("-s", "--secondary-only", help="only instances whose secondary node it is"),
+            opt.flag("--early-release", help="give up locks as soon as the new disks are in step"),
+            opt.flag("--ignore-soft-errors", help="go on where an allocator only warns"),
+            *_JOB,
+        ],
+        "Move all instances away from a node",
+    ),
+    Command(
+        "migrate",
+        migrate,
+        [Argument("node", 1, 1)],
+        [
+            opt.FORCE,
+            opt.IALLOCATOR,
+            opt.TARGET_NODE,
+            opt.IGNORE_IPOLICY,
+            opt.flag(
+                "--non-live",
+                dest="live",
+                default=True,
+                value=False,
+                help="freeze each instance while it is sent",
+            ),
+            Option(
+                "--migration-mode",
+                choices=("live", "non-live"),
+                help="whether instances go on running while they are sent",
+            ),
+            opt.flag(
+                "--no-runtime-changes",
+                dest="allow_runtime_chgs",
+                default=True,
+                value=False,
+                help="do not take memory from instances that are too large for the target",
+            ),
+            *_JOB,
+        ],
+        "Migrate all primary instances of a node",
+    ),
+    Command(
+        "failover",
+        failover,
+        [Argument("node", 1, 1)],
+        [
+            opt.FORCE,
+            opt.IALLOCATOR,
+            opt.flag("--ignore-consistency", help="go on although the disks are not in order"),
+            opt.DRY_RUN,
+            opt.PRIORITY,
+        ],
+        "Stop all primary instances of a node and start them elsewhere",
+    ),
+]

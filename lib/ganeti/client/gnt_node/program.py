@@ -1,0 +1,280 @@
+"""``gnt-node``: add, remove and look at the machines of the cluster."""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.cli import failures, jobs, listing, main, tags, terminal
+from ganeti.cli import options as opt
+from ganeti.cli.command import Argument, Command, Program, Values
+from ganeti.cli.options import Option
+from ganeti.client.gnt_node import admin, evacuate
+
+TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from ganeti.cli.output import Pairs
+    from ganeti.luxi import client as luxi
+
+LIST_FIELDS = ("name", "dtotal", "dfree", "mtotal", "mnode", "mfree", "pinst_cnt", "sinst_cnt")
+_FORMATTERS = {name: listing.join_list for name in ("pinst_list", "sinst_list", "tags")}
+
+_INFO_FIELDS = (
+    "name",
+    "pip",
+    "sip",
+    "pinst_list",
+    "sinst_list",
+    "master_candidate",
+    "drained",
+    "offline",
+    "master_capable",
+    "vm_capable",
+    "powered",
+    "ndparams",
+    "custom_ndparams",
+    "hv_state",
+    "disk_state",
+)
+
+
+def list_nodes(values: Values, arguments: list[str]) -> int:
+    """``list``."""
+    return listing.run_list("node", LIST_FIELDS, values, arguments, formatters=_FORMATTERS)
+
+
+def list_fields(values: Values, arguments: list[str]) -> int:
+    """``list-fields``."""
+    return listing.run_list_fields("node", values, arguments)
+
+
+def show_info(values: Values, arguments: list[str]) -> int:
+    """``info``."""
+    from ganeti.cli import output
+
+    rows = jobs.connect().query_nodes(arguments, list(_INFO_FIELDS), False)
+    nodes = [dict(zip(_INFO_FIELDS, row, strict=True)) for row in rows]
+    if values.output_format in opt.DATA_FORMATS:
+        output.write_data(nodes, values.output_format)
+    elif nodes:
+        output.write_info([_describe(node) for node in nodes])
+    return failures.EXIT_SUCCESS
+
+
+def _describe(node: Mapping[str, Any]) -> Pairs:
+    from ganeti.cli import output
+
+    pairs: Pairs = [
+        ("Node name", node["name"]),
+        ("primary ip", node["pip"]),
+        ("secondary ip", node["sip"]),
+        ("master candidate", node["master_candidate"]),
+        ("drained", node["drained"]),
+        ("offline", node["offline"]),
+    ]
+    if node["powered"] is not None:
+        pairs.append(("powered", node["powered"]))
+    pairs += [("master_capable", node["master_capable"]), ("vm_capable", node["vm_capable"])]
+    if node["vm_capable"]:
+        pairs += [
+            ("primary for instances", list(node["pinst_list"])),
+            ("secondary for instances", list(node["sinst_list"])),
+        ]
+    pairs.append(
+        ("node parameters", output.params_with_defaults(node["custom_ndparams"], node["ndparams"]))
+    )
+    for title, state in (
+        ("hypervisor state", node["hv_state"]),
+        ("disk state", node["disk_state"]),
+    ):
+        if state is not None:
+            pairs.append((title, state))
+    return pairs
+
+
+def add(values: Values, arguments: list[str]) -> int:
+    """``add``: prepare the machine, then let the master take it in."""
+    from ganeti.cli import node_params
+    from ganeti.opcodes.node import OpNodeAdd
+    from ganeti.utils import net
+
+    host = net.lookup(arguments[0])
+    client = jobs.connect()
+    known = _known_node(client, host.name)
+    if known is not None and not values.readd:
+        terminal.err(
+            f"Node {host.name} already in the cluster (as {known[0]}) - please retry with '--readd'"
+        )
+        return failures.EXIT_FAILURE
+    if known is None and values.readd:
+        terminal.err(f"Node {host.name} not in the cluster - please retry without '--readd'")
+        return failures.EXIT_FAILURE
+    if known is not None and known[2]:
+        terminal.err(f"Node {host.name} is the master and cannot be added again")
+        return failures.EXIT_FAILURE
+    opcode = OpNodeAdd(
+        node_name=host.name if known is None else known[0],
+        secondary_ip=values.secondary_ip if known is None else known[1],
+        readd=values.readd,
+        group=values.nodegroup,
+        master_capable=values.master_capable,
+        vm_capable=values.vm_capable,
+        ndparams=None if values.ndparams is None else node_params.node_params(values.ndparams),
+        hv_state=node_params.hv_state(values.hv_state) or None,
+        disk_state=node_params.disk_state(values.disk_state) or None,
+        node_setup=values.node_setup,
+        **jobs.common_params(values),
+    )
+    if values.dry_run:
+        # The machine is left as it is: the master says what it would need.
+        jobs.run_opcode(opcode, values, client=client)
+        return failures.EXIT_SUCCESS
+    if values.token:
+        from ganeti.client.gnt_node import join
+
+        return join.add(values, host, opcode, client)
+    if not values.node_setup:
+        jobs.run_opcode(opcode, values, client=client)
+        return failures.EXIT_SUCCESS
+    from ganeti import bootstrap
+    from ganeti.bootstrap import remote
+
+    port = (values.ndparams or {}).get("ssh_port") or remote.default_port(host.name)
+    access = remote.Access(
+        int(port), check_key=values.ssh_key_check, confirm=terminal.confirm, say=terminal.out
+    )
+    # What was prepared on the machine is undone when the master does not take it in.
+    with bootstrap.node_setup(host, access, force_join=values.force_join) as keep:
+        try:
+            jobs.run_opcode(opcode, values, client=client)
+        except (jobs.WaitInterrupted, errors.LuxiError):
+            keep()  # the job may go on, and needs it
+            raise
+    return failures.EXIT_SUCCESS
+
+
+def _known_node(client: luxi.Client, name: str) -> tuple[str, str, bool] | None:
+    """Name, secondary address and mastership of a node of the cluster; None for another machine."""
+    try:
+        rows = client.query_nodes([name], ["name", "sip", "master"], False)
+    except errors.OpPrereqError as err:
+        if err.ecode != errors.ECODE_NOENT:
+            raise
+        return None
+    node_name, secondary_ip, is_master = rows[0]
+    return node_name, secondary_ip, bool(is_master)
+
+
+def remove(values: Values, arguments: list[str]) -> int:
+    """``remove``."""
+    from ganeti.opcodes.node import OpNodeRemove
+
+    jobs.run_opcode(OpNodeRemove(node_name=arguments[0], **jobs.common_params(values)), values)
+    return failures.EXIT_SUCCESS
+
+
+PROGRAM = Program(
+    "gnt-node",
+    "Add, remove and look at the machines of the cluster.",
+    [
+        Command(
+            "add",
+            add,
+            [Argument("host", 1, 1)],
+            [
+                opt.SECONDARY_IP,
+                opt.flag("--readd", help="take a machine in again that is still listed"),
+                opt.NODE_GROUP,
+                Option(
+                    "--master-capable",
+                    kind="bool",
+                    metavar="yes|no",
+                    help="whether it may become the master",
+                ),
+                Option(
+                    "--vm-capable",
+                    kind="bool",
+                    metavar="yes|no",
+                    help="whether it may have instances",
+                ),
+                opt.NODE_PARAMETERS,
+                opt.HV_STATE,
+                opt.DISK_STATE,
+                opt.flag(
+                    "--no-node-setup",
+                    dest="node_setup",
+                    default=True,
+                    value=False,
+                    help="the machine was prepared already; only take it in",
+                ),
+                opt.flag(
+                    "--no-ssh-key-check",
+                    dest="ssh_key_check",
+                    default=True,
+                    value=False,
+                    help="accept an SSH host key that is not known",
+                ),
+                opt.flag(
+                    "--force-join", help="go on when the machine seems to be in another cluster"
+                ),
+                opt.flag(
+                    "--token",
+                    help="print a token with which the machine joins by itself, and"
+                    " wait for it; SSH is not used",
+                ),
+                Option(
+                    "--token-lifetime",
+                    kind="int",
+                    default=3600,
+                    metavar="SECONDS",
+                    help="how long the token is good",
+                ),
+                opt.DRY_RUN,
+                opt.PRIORITY,
+                opt.VERBOSE,
+            ],
+            "Add a machine to the cluster",
+        ),
+        Command(
+            "list",
+            list_nodes,
+            [Argument("node")],
+            opt.LIST_OPTIONS,
+            "List nodes",
+            usage="[<options>] [<node>...|<filter>]",
+        ),
+        Command(
+            "list-fields",
+            list_fields,
+            [Argument("unknown")],
+            opt.LIST_FIELDS_OPTIONS,
+            "List the fields that list can show",
+            usage="[<options>] [<field>...]",
+        ),
+        Command(
+            "info",
+            show_info,
+            [Argument("node")],
+            [opt.OUTPUT_FORMAT],
+            "Show everything about nodes",
+        ),
+        Command(
+            "remove",
+            remove,
+            [Argument("node", 1, 1)],
+            [opt.DRY_RUN, opt.PRIORITY],
+            "Take a node out of the cluster",
+        ),
+        *admin.COMMANDS,
+        *evacuate.COMMANDS,
+        *tags.commands("node", "node", "a node"),
+    ],
+    aliases={"show": "info"},
+    env_commands=("list",),
+)
+
+
+def run() -> int:
+    """Entry point of the script."""
+    return main.run(PROGRAM)

@@ -1,0 +1,1 @@
+"""The program ``gnt-os``: commands about OS definitions."""

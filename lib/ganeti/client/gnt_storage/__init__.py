@@ -1,0 +1,1 @@
+"""The program ``gnt-storage``: commands about providers of external storage."""

@@ -1,0 +1,391 @@
+"""``gnt-cluster``: a section per command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fakes.luxi_master import FakeMaster
+from ganeti import bootstrap, errors
+from ganeti.bootstrap import InitParams
+from ganeti.utils import paths
+
+from ..conftest import Gnt
+
+DATA = Path(__file__).parents[3] / "data" / "cli"
+
+
+# -- init -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[InitParams]:
+    """Parameters of the clusters that would have been made."""
+    made: list[InitParams] = []
+    monkeypatch.setattr(bootstrap, "init_cluster", made.append)
+    return made
+
+
+def test_init(gnt: Gnt, master: FakeMaster, made: list[InitParams]) -> None:
+    master.results["OP_CLUSTER_POST_INIT"] = True
+    assert gnt("cluster init cluster.example.com") == (0, "", "")
+    (params,) = made
+    assert params == InitParams(
+        cluster_name="cluster.example.com",
+        uid_pool=[],
+        gluster_storage_dir="/var/run/ganeti/gluster",
+    )
+    assert master.opcode()["OP_ID"] == "OP_CLUSTER_POST_INIT"
+    assert master.opcode()["reason"][0][:2] == ["gnt:client:gnt-cluster", "init"]
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        (
+            "--enabled-hypervisors fake,kvm --enabled-disk-templates file,diskless",
+            {
+                "enabled_hypervisors": ["fake", "kvm"],
+                "enabled_disk_templates": ["file", "diskless"],
+            },
+        ),
+        (
+            "-H kvm:acpi=false -H kvm:vnc_tls=true",
+            {"hvparams": {"kvm": {"acpi": False, "vnc_tls": True}}},
+        ),
+        ("-B memory=1g,vcpus=2", {"beparams": {"minmem": 1024, "maxmem": 1024, "vcpus": 2}}),
+        ("-B minmem=1g,maxmem=2g", {"beparams": {"minmem": 1024, "maxmem": 2048}}),
+        ("-N mode=routed,link=br7", {"nicparams": {"mode": "routed", "link": "br7"}}),
+        ("--node-parameters ssh_port=2222", {"ndparams": {"ssh_port": 2222}}),
+        ("-D drbd:resync-rate=1024", {"diskparams": {"drbd": {"resync-rate": 1024}}}),
+        (
+            "-s 127.0.9.1 --primary-ip-version 6",
+            {"secondary_ip": "127.0.9.1", "primary_ip_version": 6},
+        ),
+        (
+            "--master-netdev lo --master-netmask 24 --use-external-mip-script yes",
+            {"master_netdev": "lo", "master_netmask": 24, "use_external_mip_script": True},
+        ),
+        (
+            "-m aa:bb:cc --vg-name xenvg --drbd-usermode-helper /bin/true",
+            {"mac_prefix": "aa:bb:cc", "vg_name": "xenvg", "drbd_helper": "/bin/true"},
+        ),
+        (
+            "--file-storage-dir /f --shared-file-storage-dir /s --gluster-storage-dir /g",
+            {
+                "file_storage_dir": "/f",
+                "shared_file_storage_dir": "/s",
+                "gluster_storage_dir": "/g",
+            },
+        ),
+        (
+            "-C 3 --maintain-node-health yes --prealloc-wipe-disks yes --user-shutdown yes",
+            {
+                "candidate_pool_size": 3,
+                "maintain_node_health": True,
+                "prealloc_wipe_disks": True,
+                "enabled_user_shutdown": True,
+            },
+        ),
+        ("--uid-pool 1000-1010,2000", {"uid_pool": [(1000, 1010), (2000, 2000)]}),
+        (
+            "-I hail --default-iallocator-params a=1",
+            {"default_iallocator": "hail", "default_iallocator_params": {"a": "1"}},
+        ),
+        (
+            "--no-etc-hosts --no-ssh-init --ssh-key-type ecdsa --ssh-key-bits 521",
+            {
+                "modify_etc_hosts": False,
+                "modify_ssh_setup": False,
+                "ssh_key_type": "ecdsa",
+                "ssh_key_bits": 521,
+            },
+        ),
+        (
+            "--compression-tools gzip,lzop --install-image /i --zeroing-image /z",
+            {"compression_tools": ["gzip", "lzop"], "install_image": "/i", "zeroing_image": "/z"},
+        ),
+        (
+            "--hypervisor-state kvm:cpu_total=2 --disk-state plain/xenvg:disk_total=5",
+            {
+                "hv_state": {"kvm": {"cpu_total": 2}},
+                "disk_state": {"plain": {"xenvg": {"disk_total": 5}}},
+            },
+        ),
+        (
+            "--ipolicy-bounds-specs min:memory-size=4,disk-size=1g/max:memory-size=1g"
+            " --ipolicy-std-specs memory-size=128 --ipolicy-disk-templates file"
+            " --ipolicy-vcpu-ratio 2 --ipolicy-spindle-ratio default",
+            {
+                "ipolicy": {
+                    "minmax": [
+                        {"min": {"memory-size": 4, "disk-size": 1024}, "max": {"memory-size": 1024}}
+                    ],
+                    "std": {"memory-size": 128},
+                    "disk-templates": ["file"],
+                    "vcpu-ratio": 2.0,
+                }
+            },
+        ),
+        (
+            "--defaults hypervisor=kvm,disksize=4g,bridge=br1 --hypervisor-defaults kvm:acpi=false",
+            {
+                "enabled_hypervisors": ["kvm"],
+                "ipolicy": {"std": {"disk-size": 4096}},
+                "nicparams": {"mode": "bridged", "link": "br1"},
+                "hvparams": {"kvm": {"acpi": False}},
+            },
+        ),
+    ],
+)
+def test_init_options(
+    options: str, wanted: dict[str, Any], gnt: Gnt, master: FakeMaster, made: list[InitParams]
+) -> None:
+    assert gnt(f"cluster init {options} cluster.example.com").code == 0
+    assert {name: getattr(made[0], name) for name in wanted} == wanted
+
+
+def test_init_single_bounds_keep_the_other_defaults(
+    gnt: Gnt, master: FakeMaster, made: list[InitParams]
+) -> None:
+    assert (
+        gnt(
+            "cluster init --specs-mem-size min=64,max=1g,std=128 --specs-disk-count max=4"
+            " cluster.example.com"
+        ).code
+        == 0
+    )
+    (bounds,) = made[0].ipolicy["minmax"]
+    assert (bounds["min"]["memory-size"], bounds["max"]["memory-size"]) == (64, 1024)
+    assert (bounds["min"]["disk-count"], bounds["max"]["disk-count"]) == (1, 4)
+    assert made[0].ipolicy["std"]["memory-size"] == 128
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ("-H nosuch:a=1", "unknown hypervisor 'nosuch'"),
+        ("-H no_kvm", "cannot be removed"),
+        ("-H kvm:nosuch=1", "Parameter Error: unknown parameter 'nosuch'"),
+        ("-D nosuch:a=1", "unknown disk template 'nosuch'"),
+        ("-B memory=1g,minmem=1g", "either memory, or minmem and maxmem"),
+        ("-B vcpus=default", "Parameter Error"),
+        ("--uid-pool 5-1", "range '5-1' is empty"),
+        ("--uid-pool x", "not a range of user ids"),
+        ("--primary-ip-version 5", "neither 4 nor 6"),
+        ("--master-netmask x", "netmask"),
+        ("--ipolicy-bounds-specs min:cpu-count=1", "needs min:... and max:..."),
+        ("--ipolicy-std-specs cpu-count=1 --specs-mem-size min=1", "give either"),
+        ("--ipolicy-std-specs nosuch=1", "Parameter Error"),
+    ],
+)
+def test_init_mistakes(options: str, text: str, gnt: Gnt, made: list[InitParams]) -> None:
+    ended = gnt(f"cluster init {options} cluster.example.com")
+    assert ended.code == 1
+    assert text in ended.err
+    assert made == []
+
+
+def test_init_refused(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(params: InitParams) -> None:
+        raise errors.OpPrereqError("already a cluster", errors.ECODE_STATE)
+
+    monkeypatch.setattr(bootstrap, "init_cluster", refuse)
+    ended = gnt("cluster init cluster.example.com")
+    assert ended.code == 1
+    assert "error type: wrong_state, error details:\nalready a cluster\n" in ended.err
+
+
+# -- destroy --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def finalised(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    done: list[str] = []
+    monkeypatch.setattr(bootstrap, "finalize_destroy", lambda: done.append("finalised"))
+    return done
+
+
+def test_destroy_must_be_meant(gnt: Gnt, master: FakeMaster, finalised: list[str]) -> None:
+    ended = gnt("cluster destroy")
+    assert (ended.code, ended.out) == (1, "")
+    assert "--yes-do-it" in ended.err
+    assert master.requests == []
+
+
+@pytest.mark.parametrize("option", ["--yes-do-it", "--ya-rly"])
+def test_destroy(option: str, gnt: Gnt, master: FakeMaster, finalised: list[str]) -> None:
+    master.results["OP_CLUSTER_DESTROY"] = "master-uuid"
+    assert gnt(f"cluster destroy {option}") == (0, "", "")
+    assert master.opcode()["OP_ID"] == "OP_CLUSTER_DESTROY"
+    assert finalised == ["finalised"]
+
+
+def test_destroy_refused_leaves_this_node_alone(
+    gnt: Gnt, master: FakeMaster, finalised: list[str]
+) -> None:
+    master.results["OP_CLUSTER_DESTROY"] = errors.OpPrereqError(
+        "there are still 2 instances", errors.ECODE_INVAL
+    )
+    assert gnt("cluster destroy --yes-do-it").code == 1
+    assert finalised == []
+
+
+# -- info, version, getmaster ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def info(master: FakeMaster) -> dict[str, Any]:
+    master.cluster_info = json.loads((DATA / "cluster-info.json").read_text(encoding="utf-8"))
+    return master.cluster_info
+
+
+def test_info(gnt: Gnt, master: FakeMaster, info: dict[str, Any]) -> None:
+    assert gnt("cluster info") == (0, (DATA / "cluster-info.txt").read_text(encoding="utf-8"), "")
+    assert master.requests == [("QueryClusterInfo", [])]
+
+
+def test_info_roman(gnt: Gnt, info: dict[str, Any]) -> None:
+    text = gnt("cluster info --roman").out
+    assert "  candidate pool size: X\n" in text
+    assert "    vcpus: I\n" in text
+
+
+@pytest.mark.parametrize(
+    ("output_format", "load"), [("json", json.loads), ("yaml", yaml.safe_load)]
+)
+def test_info_for_programs(output_format: str, load: Any, gnt: Gnt, info: dict[str, Any]) -> None:
+    assert load(gnt(f"cluster info --output {output_format}").out) == info
+
+
+def test_info_takes_no_arguments(gnt: Gnt) -> None:
+    ended = gnt("cluster info nosucharg")
+    assert ended.code == 1
+    assert "Command info expects no arguments" in ended.err
+
+
+def test_version(gnt: Gnt, info: dict[str, Any]) -> None:
+    info.update(
+        software_version="3.1.0",
+        protocol_version=3010000,
+        config_version=3010000,
+        vcs_version="3.1.0",
+    )
+    assert gnt("cluster version").out == (
+        "Software version: 3.1.0\nInternode protocol: 3010000\nConfiguration format: 3010000\n"
+        "OS api version: 20\nExport interface: 0\nVCS version: 3.1.0\n"
+    )
+    assert json.loads(gnt("cluster version --output json").out)["os_api_version"] == 20
+
+
+def test_getmaster_needs_no_daemon(gnt: Gnt, here: paths.Paths) -> None:
+    assert gnt("cluster getmaster") == (0, "node1.example.com\n", "")
+    assert gnt("cluster getmaster --output yaml") == (0, "master: node1.example.com\n", "")
+
+
+def test_getmaster_without_a_cluster(gnt: Gnt, here: paths.Paths) -> None:
+    Path(here.ssconf_file("master_node")).unlink()
+    ended = gnt("cluster getmaster")
+    assert (ended.code, ended.out) == (5, "")
+    assert "no cluster here" in ended.err
+
+
+def test_getmaster_with_a_file_that_cannot_be_read(gnt: Gnt, here: paths.Paths) -> None:
+    path = Path(here.ssconf_file("master_node"))
+    path.unlink()
+    path.mkdir()
+    assert gnt("cluster getmaster").code == 2
+
+
+# -- verify ---------------------------------------------------------------------------------------
+
+
+def verify_with(master: FakeMaster, *results: Any) -> None:
+    """``CLUSTER_VERIFY`` submits a job per result."""
+    master.results["OP_CLUSTER_VERIFY"] = lambda op: {
+        "jobs": [
+            [True, master._submit([{"OP_ID": f"OP_PART_{number}"}])]
+            for number in range(len(results))
+        ]
+    }
+    for number, result in enumerate(results):
+        master.results[f"OP_PART_{number}"] = result
+        master.logs[f"OP_PART_{number}"] = [f"* part {number}"]
+
+
+def test_verify(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True, True)
+    ended = gnt("cluster verify")
+    assert ended == (
+        0,
+        "Submitted jobs 2, 3\n"
+        "Waiting for job 2 ...\nFri Nov 20 22:16:50 2026 * part 0\n"
+        "Waiting for job 3 ...\nFri Nov 20 22:16:50 2026 * part 1\n",
+        "",
+    )
+    sent = master.jobs[1].ops[0]
+    wanted = {
+        "OP_ID": "OP_CLUSTER_VERIFY",
+        "verbose": False,
+        "error_codes": False,
+        "debug_simulate_errors": False,
+        "skip_checks": [],
+        "ignore_errors": [],
+        "group_name": None,
+        "verify_clutter": False,
+        "dry_run": False,
+        "priority": 0,
+    }
+    assert {name: sent[name] for name in wanted} == wanted
+
+
+def test_verify_options(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, True)
+    assert (
+        gnt(
+            "cluster verify -v --error-codes --debug-simulate-errors --no-nplus1-mem"
+            " --no-hv-param-assessment -I ENODESSH -I ENODEOS -g rack2 --verify-ssh-clutter"
+            " --priority low"
+        ).code
+        == 0
+    )
+    sent = master.jobs[1].ops[0]
+    wanted = {
+        "verbose": True,
+        "error_codes": True,
+        "debug_simulate_errors": True,
+        "skip_checks": ["nplusone_mem", "hvparam_assessment"],
+        "ignore_errors": ["ENODESSH", "ENODEOS"],
+        "group_name": "rack2",
+        "verify_clutter": True,
+        "priority": 10,
+    }
+    assert {name: sent[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize("results", [(True, False), (False, True)])
+def test_verify_finds_something(results: tuple[bool, ...], gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, *results)
+    assert gnt("cluster verify").code == 1
+
+
+def test_verify_whose_job_fails(gnt: Gnt, master: FakeMaster) -> None:
+    verify_with(master, errors.OpExecError("no"), True)
+    ended = gnt("cluster verify")
+    assert ended.code == 1
+    assert "Job 2 has failed: Failure: command execution error:\nno\n" in ended.err
+    assert ended.out.endswith("1 job(s) failed while verifying the cluster.\n")
+
+
+def test_verify_dry_run(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("cluster verify --dry-run") == (0, "", "")
+
+
+def test_verify_unknown_code(gnt: Gnt) -> None:
+    ended = gnt("cluster verify -I NOSUCH")
+    assert ended.code == 2
+    assert "invalid choice: 'NOSUCH'" in ended.err

@@ -1,0 +1,185 @@
+"""``gnt-cluster``: the master's role, its address, the queue's drain flag, the watcher's pause."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fakes.config import cluster_of
+from fakes.luxi_master import FakeMaster
+from ganeti import errors
+from ganeti.bootstrap import failover
+from ganeti.cli import jobs
+from ganeti.config.members import Members
+from ganeti.config.role import Ballot, Standing, judge
+from ganeti.rpc.voting import Votes
+from ganeti.utils.master_state import Epoch
+
+from ..conftest import Gnt
+
+ME = "node2.example.com"
+E = Epoch(3, "u")
+
+
+def survey(**answers: Standing) -> failover.Survey:
+    data = cluster_of(3)
+    nodes = {node.name: node for node in data.nodes.values()}
+    members = Members(nodes, data.cluster.master_node, 5)
+    given = {f"{name}.example.com": one for name, one in answers.items()}
+    failures = {name: f"node {name} is unreachable" for name in members.nodes if name not in given}
+    ballot = Ballot(ME, frozenset(members.nodes), members.candidates, moving=True)
+    voting: Any = SimpleNamespace(ballot=ballot)
+    return failover.Survey(
+        ME, members, voting, Votes(given, failures, (E,)), judge(ballot, given), members.master
+    )
+
+
+def standing(serial: int = 5) -> Standing:
+    return Standing("node1.example.com", E, (E, serial), (E, 9))
+
+
+@pytest.fixture
+def moved(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    calls: list[dict[str, Any]] = []
+
+    def move(**options: Any) -> list[str]:
+        options.pop("say")("a step")
+        calls.append(options)
+        return ["something is left"]
+
+    monkeypatch.setattr(failover, "failover", move)
+    return calls
+
+
+def test_failover(gnt: Gnt, moved: list[dict[str, Any]]) -> None:
+    assert gnt("cluster master-failover") == (0, "a step\n", "Warning: something is left\n")
+    assert gnt("cluster masterfailover --ignore-offline-nodes=no").code == 0
+    assert gnt("cluster master-failover --no-voting --yes-do-it").code == 0
+    assert moved == [
+        {"no_voting": False, "ignore_offline": True},
+        {"no_voting": False, "ignore_offline": False},
+        {"no_voting": True, "ignore_offline": True},
+    ]
+
+
+def test_no_voting_is_confirmed(
+    gnt: Gnt, moved: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ganeti.cli import terminal
+
+    questions: list[str] = []
+
+    def refuse(question: str) -> bool:
+        questions.append(question)
+        return False
+
+    monkeypatch.setattr(terminal, "confirm", refuse)
+    assert gnt("cluster master-failover --no-voting").code == 13
+    assert "without asking the other nodes" in questions[0]
+    assert moved == []
+
+
+def test_wrong_option(gnt: Gnt, moved: list[dict[str, Any]]) -> None:
+    ended = gnt("cluster master-failover --ignore-offline-nodes=perhaps")
+    assert ended.code == 1
+    assert "--ignore-offline-nodes" in ended.err
+    assert moved == []
+
+
+def test_dry_run(gnt: Gnt, moved: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = survey(node1=standing(), node2=standing())
+    monkeypatch.setattr(failover, "survey", lambda **_options: found)
+    ended = gnt("cluster master-failover --dry-run")
+    assert ended.code == 0
+    lines = ended.out.splitlines()
+    assert lines[1].split()[:6] == [
+        "node1.example.com",
+        "yes",
+        "node1.example.com",
+        "3",
+        "3/5",
+        "3/9",
+    ]
+    assert "is unreachable" in lines[3]
+    assert lines[-1] == f"{ME} may become the master in place of node1.example.com."
+    assert moved == []
+
+
+def test_dry_run_of_what_is_refused(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = survey(node1=standing(6), node2=standing())
+    monkeypatch.setattr(failover, "survey", lambda **_options: found)
+    ended = gnt("cluster master-failover --dry-run")
+    assert ended.code == 1
+    assert f"{ME} may not become the master: node node1.example.com has a newer" in ended.out
+
+
+def test_ping(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("cluster master-ping") == (0, "", "")
+    master.errors["QueryClusterInfo"] = errors.GenericError("it is ill")
+    ended = gnt("cluster master-ping")
+    assert ended.code == 1
+    assert "it is ill" in ended.err
+
+
+def test_ping_without_a_master(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "_CONNECT_TIMEOUT_S", 0.1)
+    ended = gnt("cluster master-ping")
+    assert ended.code == 1
+    assert ended.err.startswith("The master does not answer: ")
+    assert "protocol error" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("line", "op_id"),
+    [
+        ("cluster activate-master-ip", "OP_CLUSTER_ACTIVATE_MASTER_IP"),
+        ("cluster deactivate-master-ip --yes", "OP_CLUSTER_DEACTIVATE_MASTER_IP"),
+        ("cluster redist-conf", "OP_CLUSTER_REDIST_CONF"),
+    ],
+)
+def test_jobs(gnt: Gnt, master: FakeMaster, line: str, op_id: str) -> None:
+    assert gnt(line) == (0, "", "")
+    assert master.opcode()["OP_ID"] == op_id
+
+
+def test_the_address_stays_up_unless_confirmed(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("cluster deactivate-master-ip").code == 13
+    assert master.opcodes() == []
+
+
+def test_queue(gnt: Gnt, master: FakeMaster) -> None:
+    master.answers["QueryConfigValues"] = lambda _fields: [True]
+    assert gnt("cluster queue info") == (0, "The drain flag is set\n", "")
+    assert gnt("cluster queue --output=csv info") == (0, "drained\ntrue\n", "")
+    master.answers["QueryConfigValues"] = lambda _fields: [False]
+    assert gnt("cluster queue info") == (0, "The drain flag is unset\n", "")
+    master.answers["SetDrainFlag"] = lambda flag: flag
+    assert gnt("cluster queue drain") == (0, "", "")
+    assert gnt("cluster queue undrain") == (0, "", "")
+    assert [args for name, args in master.requests if name == "SetDrainFlag"] == [[True], [False]]
+    assert gnt("cluster queue empty").code == 1
+
+
+def test_watcher(gnt: Gnt, master: FakeMaster) -> None:
+    until = time.time() + 3600
+    master.answers["QueryConfigValues"] = lambda _fields: [until]
+    paused = f"The watcher is paused until {time.ctime(until)}.\n"
+    assert gnt("cluster watcher info") == (0, paused, "")
+    assert gnt("cluster watcher --output=json info").out == f'{{\n  "paused_until": {until}\n}}\n'
+    master.answers["QueryConfigValues"] = lambda _fields: [time.time() - 1]
+    assert gnt("cluster watcher info") == (0, "The watcher is not paused.\n", "")
+    master.answers["SetWatcherPause"] = lambda value: value
+    assert gnt("cluster watcher pause 1h").out.startswith("The watcher is paused until ")
+    assert gnt("cluster watcher continue") == (0, "The watcher is no longer paused.\n", "")
+    given = [args[0] for name, args in master.requests if name == "SetWatcherPause"]
+    assert given[1] is None
+    assert abs(given[0] - until) < 60
+
+
+@pytest.mark.parametrize("words", ["pause", "pause soon", "continue 1h", "info 1h", "sleep"])
+def test_watcher_words(gnt: Gnt, master: FakeMaster, words: str) -> None:
+    assert gnt(f"cluster watcher {words}").code == 1
+    assert master.methods() == []

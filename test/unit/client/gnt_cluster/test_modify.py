@@ -1,0 +1,211 @@
+"""``gnt-cluster modify`` and ``show-ispecs-cmd``: from options to the opcode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fakes.luxi_master import FakeMaster
+from ganeti.objects import ipolicy
+
+from ..conftest import Gnt
+
+
+def sent(master: FakeMaster) -> dict[str, Any]:
+    """What the last job asks for, without what was left out."""
+    op = master.opcode()
+    assert op["OP_ID"] == "OP_CLUSTER_SET_PARAMS"
+    plain = ("OP_ID", "reason", "debug_level", "priority", "force", "dry_run")
+    return {key: value for key, value in op.items() if key not in plain and value is not None}
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (
+            "-C 3 --max-running-jobs 7 --max-tracked-jobs 9",
+            {"candidate_pool_size": 3, "max_running_jobs": 7, "max_tracked_jobs": 9},
+        ),
+        ("--vg-name '' --drbd-usermode-helper ''", {"vg_name": "", "drbd_helper": ""}),
+        (
+            "--enabled-hypervisors kvm,fake --enabled-disk-templates plain,file",
+            {"enabled_hypervisors": ["kvm", "fake"], "enabled_disk_templates": ["plain", "file"]},
+        ),
+        (
+            "-H kvm:acpi=false -H kvm:kernel_args=ro",
+            {"hvparams": {"kvm": {"acpi": False, "kernel_args": "ro"}}},
+        ),
+        ("-B memory=1g,vcpus=2", {"beparams": {"minmem": 1024, "maxmem": 1024, "vcpus": 2}}),
+        ("-N link=br0", {"nicparams": {"link": "br0"}}),
+        (
+            "--node-parameters spindle_count=2,oob_program=default",
+            {"ndparams": {"spindle_count": 2, "oob_program": "default"}},
+        ),
+        ("-D drbd:resync-rate=1024", {"diskparams": {"drbd": {"resync-rate": 1024}}}),
+        (
+            "--hypervisor-state kvm:mem_total=1 --disk-state plain/xenvg:disk_total=2",
+            {
+                "hv_state": {"kvm": {"mem_total": 1}},
+                "disk_state": {"plain": {"xenvg": {"disk_total": 2}}},
+            },
+        ),
+        ("--uid-pool 10-20,30", {"uid_pool": [[10, 20], [30, 30]]}),
+        ("--add-uids 1-2 --remove-uids 3", {"add_uids": [[1, 2]], "remove_uids": [[3, 3]]}),
+        ("--uid-pool ''", {"uid_pool": []}),
+        ("--reserved-lvs 'xenvg/a.*,b'", {"reserved_lvs": ["xenvg/a.*", "b"]}),
+        ("--reserved-lvs ''", {"reserved_lvs": []}),
+        (
+            "--master-netdev eth1 --master-netmask 24 --use-external-mip-script yes",
+            {"master_netdev": "eth1", "master_netmask": 24, "use_external_mip_script": True},
+        ),
+        (
+            "--mac-prefix aa:00:01 --prealloc-wipe-disks yes --maintain-node-health no",
+            {"mac_prefix": "aa:00:01", "prealloc_wipe_disks": True, "maintain_node_health": False},
+        ),
+        (
+            "-I hail --default-iallocator-params a=b",
+            {"default_iallocator": "hail", "default_iallocator_params": {"a": "b"}},
+        ),
+        ("-I ''", {"default_iallocator": ""}),
+        (
+            "--file-storage-dir /a --shared-file-storage-dir ''",
+            {"file_storage_dir": "/a", "shared_file_storage_dir": ""},
+        ),
+        (
+            "--install-image /i --zeroing-image '' --user-shutdown yes --modify-etc-hosts no",
+            {
+                "install_image": "/i",
+                "zeroing_image": "",
+                "enabled_user_shutdown": True,
+                "modify_etc_hosts": False,
+            },
+        ),
+        ("--compression-tools gzip,lzop", {"compression_tools": ["gzip", "lzop"]}),
+        ("--instance-communication-network talk", {"instance_communication_network": "talk"}),
+        (
+            "--enabled-data-collectors drbd=no,lv=1,no_diskstats",
+            {"enabled_data_collectors": {"drbd": False, "lv": True, "diskstats": False}},
+        ),
+        ("--data-collector-interval lv=2.5", {"data_collector_interval": {"lv": 2_500_000}}),
+        (
+            "--ipolicy-std-specs disk-count=2 --ipolicy-vcpu-ratio 3 --ipolicy-spindle-ratio default",
+            {"ipolicy": {"std": {"disk-count": 2}, "vcpu-ratio": 3.0, "spindle-ratio": "default"}},
+        ),
+    ],
+)
+def test_options(gnt: Gnt, master: FakeMaster, line: str, wanted: dict[str, Any]) -> None:
+    assert gnt(f"cluster modify {line}") == (0, "", "")
+    assert sent(master) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment"),
+    [
+        ("-H nosuch:a=b", "unknown hypervisor 'nosuch'"),
+        ("-H fake:nosuch=b", "nosuch"),
+        ("-B vcpus=default", "vcpus"),
+        ("-D nosuch:a=b", "unknown disk template"),
+        ("--enabled-disk-templates file,nosuch", "no disk template 'nosuch'"),
+        ("--enabled-hypervisors nosuch", "no hypervisor 'nosuch'"),
+        ("--uid-pool 20-10", "range '20-10' is empty"),
+        ("--master-netmask x", "netmask"),
+        ("--enabled-data-collectors lv=perhaps", "data collector lv"),
+        ("--data-collector-interval lv=soon", "data collector lv"),
+        ("--ipolicy-bounds-specs min:memory-size=1", "needs min:... and max:..."),
+    ],
+)
+def test_wrong_options(gnt: Gnt, master: FakeMaster, line: str, fragment: str) -> None:
+    ended = gnt(f"cluster modify {line}")
+    assert ended.code == 1
+    assert fragment in ended.err
+    assert not master.jobs
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        (
+            "--hypervisor-defaults fake:migration_mode=live",
+            {"hvparams": {"fake": {"migration_mode": "live"}}},
+        ),
+        (
+            "--hypervisor-defaults kvm:acpi=true -H kvm:use_chroot=false",
+            {"hvparams": {"kvm": {"acpi": True, "use_chroot": False}}},
+        ),
+        ("--defaults disksize=2g", {"ipolicy": {"std": {"disk-size": 2048}}}),
+        (
+            "--defaults disksize=20,bridge=br7",
+            {
+                "ipolicy": {"std": {"disk-size": 20}},
+                "nicparams": {"mode": "bridged", "link": "br7"},
+            },
+        ),
+        (
+            "--defaults bridge=br7 -N mode=openvswitch",
+            {"nicparams": {"mode": "openvswitch", "link": "br7"}},
+        ),
+        ("--defaults hypervisor=kvm", {"enabled_hypervisors": ["kvm", "fake"]}),
+        (
+            "--defaults hypervisor=kvm --enabled-hypervisors xen-pvm,kvm",
+            {"enabled_hypervisors": ["kvm", "xen-pvm"]},
+        ),
+    ],
+)
+def test_spelling_of_the_first_version(
+    gnt: Gnt, master: FakeMaster, line: str, wanted: dict[str, Any]
+) -> None:
+    master.cluster_info = {"enabled_hypervisors": ["fake", "kvm"]}
+    assert gnt(f"cluster modify {line}") == (0, "", "")
+    assert sent(master) == wanted
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment"),
+    [
+        (
+            "--defaults nosuch=1",
+            "unknown default 'nosuch'. Known are: bridge, disksize, hypervisor.",
+        ),
+        ("--defaults bridge", "default bridge needs a value"),
+        ("--defaults bridge=br0 -N link=br1", "either with --defaults or with --nic-parameters"),
+        ("--defaults disksize=big", "default disksize"),
+        ("--defaults disksize=1g --ipolicy-std-specs disk-size=1", "--ipolicy-std-specs"),
+        ("--defaults hypervisor=xen-pvm", "enabled are fake, kvm"),
+    ],
+)
+def test_slips_in_it(gnt: Gnt, master: FakeMaster, line: str, fragment: str) -> None:
+    master.cluster_info = {"enabled_hypervisors": ["fake", "kvm"]}
+    ended = gnt(f"cluster modify {line}")
+    assert ended.code == 1 and fragment in ended.err
+    assert not master.jobs
+
+
+def test_nothing_to_change(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("cluster modify") == (1, "", "Please give at least one of the parameters.\n")
+
+
+def test_jobs_that_follow_are_awaited(gnt: Gnt, master: FakeMaster) -> None:
+    follower = master.add_job({"OP_ID": "OP_NETWORK_ADD"})
+    master.results["OP_CLUSTER_SET_PARAMS"] = {"jobs": [[True, follower], [False, "queue full"]]}
+    ended = gnt("cluster modify --instance-communication-network talk")
+    assert ended.code == 1
+    assert f"Waiting for job {follower}" in ended.out
+    assert "queue full" in ended.err
+
+
+def test_sizes_as_a_command(gnt: Gnt, master: FakeMaster) -> None:
+    policy = ipolicy.defaults()
+    master.cluster_info = {"ipolicy": policy, "name": "cluster.example.com"}
+    ended = gnt("cluster show-ispecs-cmd")
+    assert ended.code == 0
+    words = ended.out.split()
+    assert words[:2] == ["gnt-cluster", "init"]
+    assert words[2:4] == [
+        "--ipolicy-std-specs",
+        "cpu-count=1,disk-count=1,disk-size=1024,memory-size=128,nic-count=1,spindle-use=1",
+    ]
+    assert words[4] == "--ipolicy-bounds-specs"
+    assert words[5].startswith("min:cpu-count=1,")
+    assert "/max:cpu-count=8," in words[5]
+    assert words[6:] == ["cluster.example.com"]

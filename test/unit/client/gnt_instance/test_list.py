@@ -1,0 +1,250 @@
+"""``gnt-instance list`` and ``list-fields``; the layout holds for all lists."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+import yaml
+
+from fakes.luxi_master import FakeMaster
+from ganeti.cli import terminal
+
+from ..conftest import Gnt
+
+FIELDS = [
+    {"name": name, "title": title, "kind": kind, "doc": f"the {name}"}
+    for name, title, kind in (
+        ("name", "Instance", "text"),
+        ("hypervisor", "Hypervisor", "text"),
+        ("os", "OS", "text"),
+        ("pnode", "Primary_node", "text"),
+        ("status", "Status", "text"),
+        ("oper_ram", "Memory", "unit"),
+        ("admin_up", "Autostart", "bool"),
+        ("ctime", "CTime", "timestamp"),
+        ("tags", "Tags", "other"),
+        ("nic.ips", "NIC_IPs", "other"),
+        ("disk.names", "Disk_names", "other"),
+        ("oper_vcpus", "VCPUs", "number"),
+        ("speed", "Speed", "float"),
+    )
+]
+
+
+@pytest.fixture(autouse=True)
+def _instances(master: FakeMaster) -> None:
+    common = {
+        "hypervisor": "fake",
+        "pnode": "node1.example.com",
+        "ctime": 1795213010.68,
+        "disk.names": ["root", None],
+        "nic.ips": [None, "10.0.0.1"],
+        "speed": 1.0,
+    }
+    master.fields["instance"] = FIELDS
+    master.rows["instance"] = [
+        {
+            "name": "web1.example.com",
+            "os": "tiny+plain",
+            "status": "running",
+            "oper_ram": 128,
+            "admin_up": True,
+            "tags": ["prod", "web"],
+            "oper_vcpus": 1,
+            **common,
+        },
+        {
+            "name": "db1.example.com",
+            "os": "noop",
+            "status": "ADMIN_down",
+            "oper_ram": None,
+            "admin_up": False,
+            "tags": [],
+            "oper_vcpus": None,
+            **common,
+        },
+        {
+            "name": "big.example.com",
+            "os": "noop",
+            "status": "ERROR_down",
+            "oper_ram": 4608,
+            "admin_up": True,
+            "tags": [],
+            "oper_vcpus": 16,
+            **common,
+        },
+    ]
+    master.statuses = {("db1.example.com", "oper_ram"): 3, ("db1.example.com", "oper_vcpus"): 3}
+
+
+def test_default_columns(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("instance list").out.splitlines() == [
+        "Instance         Hypervisor OS         Primary_node      Status     Memory",
+        "web1.example.com fake       tiny+plain node1.example.com running      128M",
+        "db1.example.com  fake       noop       node1.example.com ADMIN_down      -",
+        "big.example.com  fake       noop       node1.example.com ERROR_down   4.5G",
+    ]
+    assert master.requests == [
+        ("Query", ["instance", ["name", "hypervisor", "os", "pnode", "status", "oper_ram"], None])
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (
+            "--no-headers --separator=: -o name,oper_ram,admin_up,tags,nic.ips",
+            "web1.example.com:128:Y:prod,web:None,10.0.0.1",
+        ),
+        (
+            "--no-headers --separator=| -o disk.names,ctime,speed",
+            "['root', None]|2026-11-20 22:16:50|1",
+        ),
+        ("--no-headers --units=g -o oper_ram", "0.1"),
+        ("--no-headers --separator=: --units=h -o oper_ram,name", "128M:web1.example.com"),
+    ],
+)
+def test_for_programs(options: str, line: str, gnt: Gnt) -> None:
+    assert gnt(f"instance list {options}").out.splitlines()[0].strip() == line
+
+
+def test_added_fields(gnt: Gnt, master: FakeMaster) -> None:
+    lines = gnt("instance list -o +tags").out.splitlines()
+    assert lines[0].endswith("Memory Tags")
+    assert lines[1].endswith("  128M prod,web")
+    # A last left-aligned column is not padded.
+    assert lines[2].endswith("     - ")
+
+
+def test_verbose_marks(gnt: Gnt) -> None:
+    assert (
+        gnt("instance list -v -o name,oper_ram").out.splitlines()[2] == "db1.example.com  (unavail)"
+    )
+
+
+def test_names_and_patterns(gnt: Gnt, master: FakeMaster) -> None:
+    assert gnt("instance list --no-headers -o name web1.example.com").out == "web1.example.com\n"
+    gnt("instance list web1 'db*'")
+    assert master.requests[-1][1][2] == [
+        "|",
+        ["==", "name", "web1"],
+        ["=~", "name", r"^db[^.]*(\..*)?$"],
+    ]
+
+
+def test_unknown_field(gnt: Gnt) -> None:
+    ended = gnt("instance list -o name,nosuch")
+    assert ended.code == 14
+    assert ended.out.splitlines()[:2] == ["Instance         nosuch", "web1.example.com ??"]
+    assert "unknown fields nosuch" in ended.err
+    assert "gnt-instance list-fields" in ended.err
+    assert "Did you mean 'oper_ram'?" in gnt("instance list -o name,oper_rma").err
+    assert "Did you mean 'json'?" in gnt("instance list --output=jsn").err
+
+
+def test_json(gnt: Gnt) -> None:
+    ended = gnt("instance list -o name,oper_ram,tags -o json")
+    assert (ended.code, ended.err) == (0, "")
+    assert json.loads(ended.out) == [
+        {"name": "web1.example.com", "oper_ram": 128, "tags": ["prod", "web"]},
+        {
+            "name": "db1.example.com",
+            "oper_ram": None,
+            "tags": [],
+            "_status": {"oper_ram": "unavail"},
+        },
+        {"name": "big.example.com", "oper_ram": 4608, "tags": []},
+    ]
+
+
+def test_yaml_with_default_columns(gnt: Gnt) -> None:
+    rows = yaml.safe_load(gnt("instance list --output yaml web1.example.com").out)
+    assert rows == [
+        {
+            "name": "web1.example.com",
+            "hypervisor": "fake",
+            "os": "tiny+plain",
+            "pnode": "node1.example.com",
+            "status": "running",
+            "oper_ram": 128,
+        }
+    ]
+
+
+def test_csv(gnt: Gnt) -> None:
+    ended = gnt("instance list -o name,oper_ram,admin_up,tags -o csv")
+    assert ended.out == (
+        "name,oper_ram,admin_up,tags\n"
+        'web1.example.com,128,true,"[""prod"",""web""]"\n'
+        "db1.example.com,,false,[]\n"
+        "big.example.com,4608,true,[]\n"
+    )
+    assert (
+        gnt("instance list -o name -o csv --no-headers web1.example.com").out
+        == "web1.example.com\n"
+    )
+
+
+def test_every_field(gnt: Gnt, master: FakeMaster) -> None:
+    (first, *_) = json.loads(gnt("instance list -o all -o json").out)
+    assert list(first) == [field["name"] for field in FIELDS]
+    assert master.methods() == ["QueryFields", "Query"]
+
+
+def test_no_field_is_called_as_a_format() -> None:
+    from ganeti.cli import listing, options
+    from ganeti.constants import query
+    from ganeti.query import resources
+
+    words = {listing.ALL_FIELDS, *options.FORMATS}
+    for what in query.RESOURCES:
+        assert not words & set(resources.lookup(what).fields)
+
+
+def test_defaults_from_the_environment(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ganeti.cli import main
+    from ganeti.client.gnt_instance import program
+
+    seen: list[str] = []
+    monkeypatch.setattr(terminal, "out", seen.append)
+    main.run(program.PROGRAM, ["list"], {"GNT_INSTANCE_LIST": "--no-headers -o name"})
+    assert seen == ["web1.example.com\ndb1.example.com\nbig.example.com"]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colours_on_a_terminal_only(gnt: Gnt, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    gnt("instance list -o name,status")
+    lines = screen.getvalue().splitlines()
+    assert lines[0] == "\033[1mInstance\033[0m         \033[1mStatus\033[0m"
+    assert lines[1] == "web1.example.com \033[32mrunning\033[0m"
+    assert lines[3] == "big.example.com  \033[31mERROR_down\033[0m"
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = _Terminal()
+    monkeypatch.setattr(sys, "stdout", plain)
+    gnt("instance list -o name,status")
+    assert "\033" not in plain.getvalue()
+
+
+def test_list_fields(gnt: Gnt, master: FakeMaster) -> None:
+    lines = gnt("instance list-fields").out.splitlines()
+    assert lines[0] == "Name       Type                  Title        Description"
+    assert lines[1] == "name       Text                  Instance     the name"
+    assert lines[6] == "oper_ram   Storage size          Memory       the oper_ram"
+    assert len(lines) == len(FIELDS) + 1
+    ended = gnt("instance list-fields --no-headers --separator=: name nosuch")
+    assert ended.out == (
+        "name:Text:Instance:the name\nnosuch:(unknown):nosuch:Unknown field 'nosuch'\n"
+    )
+    assert ended.code == 14
+    fields = json.loads(gnt("instance list-fields --output=json name").out)
+    assert fields == [FIELDS[0]]
