@@ -8,7 +8,7 @@ DEMO ?= $(CURDIR)/build/demo
 
 TOP := $(CURDIR)
 VPY := $(TOP)/.venv/bin/python
-export PYTHONPATH := $(TOP)/lib
+export PYTHONPATH := $(TOP)/lib:$(TOP)
 # Hundreds of short programs run here; compiling them anew each time would take most of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -17,7 +17,7 @@ PYTEST = $(VPY) -m pytest
 PARALLEL ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario scenario-long lab lab-shell bench demo demo-stop man \
+.PHONY: help venv check lint types unit docs scenario scenario-long lab lab-shell bench demo demo-stop pages man \
 	completion install clean
 
 help:
@@ -42,13 +42,14 @@ help:
 	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
 	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
 	@echo "  make demo-stop  end it and remove its directory"
+	@echo "  make pages      doc/query-fields.rst and doc/rapi-resources.rst anew               (venv)"
 	@echo "  make man        man pages into build/man                                       (venv)"
 	@echo "  make completion completion for bash, zsh and fish into build/completion        (venv)"
 	@echo "  make install    for this machine, below PREFIX=$(PREFIX) (python3-pycurl and others)"
 	@echo "  make clean      remove what was built, not .venv"
 
 venv:
-	@tools/setup-venv $(PYTHON)
+	@devel/setup-venv $(PYTHON)
 
 check: lint types unit docs scenario
 
@@ -60,22 +61,22 @@ types: venv
 	$(VPY) -m mypy
 
 unit: venv
-	-@tools/install-packages zsh fish mtools dosfstools qemu-utils fdisk openssh-client
-	-@tools/install-packages ganeti-htools-3.0
+	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk openssh-client
+	-@devel/install-packages ganeti-htools-3.0
 	$(PYTEST) -q $(PARALLEL) test/unit
 
 docs: venv
 	$(PYTEST) -q test/docs
 
 scenario: venv
-	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
-	-@tools/install-packages ganeti-htools-3.0
-	-@tools/install-packages ovmf swtpm nftables iptables
-	-@tools/install-packages openvswitch-switch xfsprogs
+	-@devel/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
+	-@devel/install-packages ganeti-htools-3.0
+	-@devel/install-packages ovmf swtpm nftables iptables
+	-@devel/install-packages openvswitch-switch xfsprogs
 	$(PYTEST) -q $(PARALLEL) test/scenario
 
 scenario-long: venv
-	-@tools/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
+	-@devel/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py \
 		test/unit/cmdlib/test_interruptions.py \
 		test/unit/cmdlib/test_interruptions_mirrored.py \
@@ -83,32 +84,38 @@ scenario-long: venv
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv
-	@tools/lab test $(LAB)
+	@devel/lab test $(LAB)
 
 lab-shell: venv
-	@tools/lab shell
+	@devel/lab shell
 
 # For example: make bench BENCH="--sections all --json now.json"
 bench: venv
-	$(VPY) tools/bench $(BENCH)
+	$(VPY) -m devel.bench $(BENCH)
 
 demo: venv
-	@tools/demo $(DEMO)
+	@$(VPY) -m devel.demo $(DEMO)
 
 demo-stop:
-	@tools/demo --stop $(DEMO)
+	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop "$(DEMO)"; fi
+
+# Pages of the documentation which are made from the tables of the program.
+pages: venv
+	$(VPY) -m devel.field_list >build/query-fields.rst
+	mv build/query-fields.rst doc/query-fields.rst
+	$(VPY) devel/build-rapi-doc
 
 man: venv
-	$(VPY) tools/build-man build/man
+	$(VPY) devel/build-man build/man
 
 completion: venv
-	$(VPY) tools/build-completion build/completion
+	$(VPY) -m devel.completion build/completion
 	@echo "For this shell: source build/completion/bash (or fish); zsh: put the directory into fpath."
 
 install:
-	tools/install-ganeti --prefix "$(PREFIX)" --destdir "$(DESTDIR)" --python "$(PYTHON)"
+	devel/install-ganeti --prefix "$(PREFIX)" --destdir "$(DESTDIR)" --python "$(PYTHON)"
 
 clean:
-	@tools/demo --stop --quiet $(DEMO)
+	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop --quiet "$(DEMO)"; fi
 	rm -rf build lib/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find lib test -name __pycache__ -prune -exec rm -rf {} +

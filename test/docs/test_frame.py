@@ -56,23 +56,23 @@ def test_layers_of_the_architecture_page_are_those_of_the_test() -> None:
     tested: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-            if node.targets[0].id in ("GROUND", "NODE_WING", "MASTER_WING", "FRONT_DOORS"):
+            if node.targets[0].id in ("SHARED", "NODE_SIDE", "MASTER_SIDE", "PROGRAMS"):
                 tested |= set(ast.literal_eval(node.value))
     text = (TOP / "doc/architecture.rst").read_text(encoding="utf-8")
-    table = text[text.index("The rooms\n") : text.index("The two wings meet")]
+    table = text[text.index("The packages\n") : text.index("Master side and node side use")]
     named = {
         name.strip()
         for row in re.findall(r"^((?:``[a-z, ]+``)(?:, ``[a-z]+``)*)", table, re.MULTILINE)
         for name in re.findall(r"[a-z]+", row)
     }
-    # Rooms of later work are in the order already.
+    # Packages of later work are in the order already.
     assert named <= tested
     existing = {path.stem for path in (TOP / "lib/ganeti").iterdir() if path.stem in tested}
     assert existing <= named, existing - named
 
 
-def test_installed_packages_have_their_doorway() -> None:
-    """setup.py names what the rooms may import, and nothing else."""
+def test_installed_packages_are_imported() -> None:
+    """setup.py names what the packages may import, and nothing else."""
     setup = (TOP / "setup.py").read_text(encoding="utf-8")
     runtime = re.search(r"RUNTIME = \[(.*?)\]", setup, re.DOTALL)
     assert runtime is not None

@@ -6,16 +6,16 @@ import importlib
 import re
 from pathlib import Path
 
+from devel import field_list
 from ganeti import client
 from ganeti.cli.options import DATA_FORMATS, FORMATS
-from ganeti.tools import field_list
 
 DOC = Path(__file__).resolve().parents[2] / "doc"
 
 
 def test_the_list_of_fields_is_that_of_the_tables() -> None:
     assert (DOC / "query-fields.rst").read_text(encoding="utf-8") == field_list.page(), (
-        "run: tools/field-list >doc/query-fields.rst"
+        "run: make pages"
     )
 
 

@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.utils import net, paths
+from ganeti.platform import paths
+from ganeti.utils import net
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 

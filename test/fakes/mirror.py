@@ -23,11 +23,11 @@ from ganeti import errors, storage
 from ganeti.constants import disk as disk_c
 from ganeti.objects import Disk, FilledInstance, Instance, fill, snapshots
 from ganeti.objects.transfer import BlockDevStatus
+from ganeti.platform import paths
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.drbd import above, device, parse, status
 from ganeti.storage.drbd.argv import Endpoint, NetOptions
 from ganeti.storage.drbd.parse import Configured, MinorState
-from ganeti.utils import paths
 from ganeti.utils.process import Completed
 
 LVM = "lvm"
@@ -527,6 +527,6 @@ def install(monkeypatch: Any) -> None:
     # Nothing here gets better by waiting.
     for name in ("_CONNECT_S", "_DISCONNECT_S"):
         monkeypatch.setattr(device, name, 0.0)
-    from ganeti.backend import drbd
+    from ganeti.backend.storage import drbd
 
     monkeypatch.setattr(drbd, "_CONNECT_S", 0.0)

@@ -12,8 +12,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from ganeti.http.client import Client
+from ganeti.platform import paths
 from ganeti.rpc import RpcRunner, open_client
-from ganeti.utils import paths, x509
+from ganeti.utils import x509
 
 PROJECT = Path(__file__).resolve().parents[2]
 NETWORK = "127.19.20"

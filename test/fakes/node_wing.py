@@ -26,8 +26,8 @@ from ganeti.backend import registry
 from ganeti.objects import ConfigData, Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.base import OpCode
+from ganeti.platform import paths
 from ganeti.rpc import Result
-from ganeti.utils import paths
 from ganeti.wire.calls import Call
 
 BREAKS = ("kill", "lost", "fail", "cut")

@@ -1,5 +1,5 @@
 """The laboratory: small virtual machines under QEMU, with real LVM, DRBD and network.
 
 ``image`` builds their system once, ``qemu`` says how they are started, ``machines`` runs them,
-``cluster`` makes a cluster of them. ``tools/lab`` is the door for people and for make.
+``cluster`` makes a cluster of them. ``devel/lab`` is the door for people and for make.
 """

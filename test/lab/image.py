@@ -109,7 +109,7 @@ def _check_tools() -> None:
         )
     if os.geteuid() != 0:
         raise CannotBuild(
-            "building the image needs root, running does not; once: sudo tools/lab image"
+            "building the image needs root, running does not; once: sudo devel/lab image"
         )
 
 
@@ -122,7 +122,7 @@ def install_project(image: Path) -> None:
     shutil.rmtree(tree, ignore_errors=True)
     done = subprocess.run(
         [
-            TOP / "tools/install-ganeti",
+            TOP / "devel/install-ganeti",
             "--prefix",
             "/usr",
             "--destdir",

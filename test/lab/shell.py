@@ -1,4 +1,4 @@
-"""A laboratory for people: ``tools/lab shell`` starts a cluster and opens a shell on its master.
+"""A laboratory for people: ``devel/lab shell`` starts a cluster and opens a shell on its master.
 
 The other nodes are reached from there with ssh. Everything is taken down when the shell ends.
 """

@@ -14,7 +14,7 @@ from harness import Cluster
 from kvm_node import NAME, TOP, Node, find_qemu
 
 from ganeti.objects.instance import FilledInstance
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def image() -> Path:
         pytest.skip("QEMU (qemu-system-x86) is not installed")
     output = TOP / "build/tiny"
     done = subprocess.run(
-        [TOP / "tools/tiny-image", "-o", output],
+        [TOP / "devel/tiny-image", "-o", output],
         capture_output=True,
         text=True,
         timeout=600,

@@ -17,10 +17,12 @@ sys.path.insert(0, str(TOP / "lib"))
 
 import kvm_node  # noqa: E402  (the path is set above)
 
-from ganeti.backend import helper  # noqa: E402
+from ganeti.backend.instance import helper  # noqa: E402
 from ganeti.metad import client  # noqa: E402
 from ganeti.objects.instance import FilledNic  # noqa: E402
-from ganeti.utils import daemon, fs, paths  # noqa: E402
+from ganeti.platform import paths  # noqa: E402
+from ganeti.server import daemon  # noqa: E402
+from ganeti.utils import fs  # noqa: E402
 
 OTHER = "169.254.0.9"
 SCRIPT = f"""\

@@ -23,11 +23,13 @@ if __name__ == "__main__":
 import serial_line  # noqa: E402  (as a program, the path is set above)
 
 from ganeti import errors  # noqa: E402
-from ganeti.backend import blockdev, instance  # noqa: E402
+from ganeti.backend.instance import lifecycle  # noqa: E402
+from ganeti.backend.storage import blockdev  # noqa: E402
 from ganeti.objects import hvparams  # noqa: E402
 from ganeti.objects.disk import Disk  # noqa: E402
 from ganeti.objects.instance import FilledInstance, FilledNic  # noqa: E402
-from ganeti.utils import paths, text  # noqa: E402
+from ganeti.platform import paths  # noqa: E402
+from ganeti.utils import text  # noqa: E402
 
 SHARED = paths.DEFAULT_SHARED_FILE_STORAGE_DIR
 PATIENCE_S = 180.0
@@ -170,19 +172,19 @@ class Node:
     def start(self, guest: FilledInstance, *, paused: bool = False) -> None:
         self.assemble(guest)
         with paths.override(self.paths):
-            instance.start(guest, paused, [])
+            lifecycle.start(guest, paused, [])
 
     def shutdown(self, guest: FilledInstance, timeout_s: int = 60) -> None:
         with paths.override(self.paths):
-            instance.shutdown(guest, timeout_s, [])
+            lifecycle.shutdown(guest, timeout_s, [])
 
     def running(self) -> list[str]:
         with paths.override(self.paths):
-            return instance.list_instances(["kvm"], {})
+            return lifecycle.list_instances(["kvm"], {})
 
     def info(self, guest: FilledInstance) -> dict[str, Any]:
         with paths.override(self.paths):
-            return instance.instance_info(guest.name, "kvm", {})
+            return lifecycle.instance_info(guest.name, "kvm", {})
 
     def pid(self, guest: FilledInstance) -> int:
         return int(Path(f"{self.paths.kvm_root}/pid/{guest.name}").read_text())
@@ -257,8 +259,8 @@ class Node:
     def end_all(self) -> None:
         """For clean-up: end every guest of this node."""
         with paths.override(self.paths):
-            for name in instance.list_instances(["kvm"], {}):
-                instance.shutdown(self.instance(name, disks=0), 0, [])
+            for name in lifecycle.list_instances(["kvm"], {}):
+                lifecycle.shutdown(self.instance(name, disks=0), 0, [])
 
 
 def move(
@@ -271,26 +273,26 @@ def move(
 ) -> str:
     """The steps of a migration in the order of the master; the final status."""
     with paths.override(source.paths):
-        instance.migratable(guest)
-        info = instance.migration_info(guest)
+        lifecycle.migratable(guest)
+        info = lifecycle.migration_info(guest)
     target.assemble(guest)
     with paths.override(target.paths):
-        instance.accept_instance(guest, info, address)
+        lifecycle.accept_instance(guest, info, address)
     with paths.override(source.paths):
-        instance.migrate("cluster", guest, address, live)
+        lifecycle.migrate("cluster", guest, address, live)
     ended = wait_until(lambda: follow(source, guest), "the migration ends")
     success = ended == "completed"
     with paths.override(target.paths):
-        instance.finalize_migration_dst(guest, info, success)
+        lifecycle.finalize_migration_dst(guest, info, success)
     with paths.override(source.paths):
-        instance.finalize_migration_src(guest, success, live)
+        lifecycle.finalize_migration_src(guest, success, live)
     return str(ended)
 
 
 def follow(source: Node, guest: FilledInstance) -> str | None:
     """How the migration ended, or None while it goes on."""
     with paths.override(source.paths):
-        now = instance.migration_status(guest).status
+        now = lifecycle.migration_status(guest).status
     return None if now == "active" else now
 
 

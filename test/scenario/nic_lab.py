@@ -27,10 +27,10 @@ sys.path.insert(0, str(TOP / "lib"))
 
 from kvm_node import Node, follow, wait_until  # noqa: E402  (the path must be set first)
 
-from ganeti.backend import hotplug, instance  # noqa: E402
+from ganeti.backend.instance import hotplug, lifecycle  # noqa: E402
 from ganeti.objects.instance import FilledInstance, FilledNic  # noqa: E402
 from ganeti.objects.network import Network  # noqa: E402
-from ganeti.utils import paths  # noqa: E402
+from ganeti.platform import paths  # noqa: E402
 from ganeti.wire import json  # noqa: E402
 
 NAME = "net.example.com"
@@ -270,19 +270,19 @@ def moved(first: Node, second: Node, guest: FilledInstance) -> dict[str, Any]:
     hook.chmod(0o755)
     there = Visit(second, guest)
     with paths.override(first.paths):
-        info = instance.migration_info(guest)
+        info = lifecycle.migration_info(guest)
     second.assemble(guest)
     with paths.override(second.paths):
-        instance.accept_instance(guest, info, "127.0.0.31")
+        lifecycle.accept_instance(guest, info, "127.0.0.31")
     route = "ip -4 route show 192.0.2.5"
     seen: dict[str, Any] = {"waits": Visit(first, guest).taps()[0] in run(route)}
     with paths.override(first.paths):
-        instance.migrate("cluster", guest, "127.0.0.31", True)
+        lifecycle.migrate("cluster", guest, "127.0.0.31", True)
     seen["ended"] = wait_until(lambda: follow(first, guest), "the migration ends")
     with paths.override(second.paths):
-        instance.finalize_migration_dst(guest, info, True)
+        lifecycle.finalize_migration_dst(guest, info, True)
     with paths.override(first.paths):
-        instance.finalize_migration_src(guest, True, True)
+        lifecycle.finalize_migration_src(guest, True, True)
     seen["follows"] = there.taps()[0] in run(route)
     seen["honest"] = wait_until(lambda: there.reaches(*HONEST) == set(HONEST), "all answer")
     seen["lies"] = sorted(there.reaches(LIE, LIE6))
@@ -297,7 +297,7 @@ def moved(first: Node, second: Node, guest: FilledInstance) -> dict[str, Any]:
         if "counter packets" in line and "counter packets 0 " not in line
     ]
     with paths.override(second.paths):
-        instance.shutdown(guest, 0, [])
+        lifecycle.shutdown(guest, 0, [])
     seen["calls"] = calls.read_text().splitlines()
     return seen
 

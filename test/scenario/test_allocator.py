@@ -46,7 +46,7 @@ def test_the_allocator_chooses_a_node(cluster: Cluster) -> None:
 
 def test_hail_chooses_a_node(cluster: Cluster) -> None:
     if not HAIL.exists():
-        pytest.skip("no hail. Run: tools/install-packages ganeti-htools-3.0")
+        pytest.skip("no hail. Run: devel/install-packages ganeti-htools-3.0")
     name = "hailed.example.com"
     cluster.run(*ADD, "-t", "sharedfile", "-s", "1g", "-I", "hail", name).ok()
     assert nodes_of(cluster)[name] in cluster.node_names

@@ -47,7 +47,7 @@ def cluster(cluster_directory: Path, image: Path) -> Iterator[Cluster]:
         helper = cluster_directory / "helper.img"
         subprocess.run(
             [
-                TOP / "tools/helper-image",
+                TOP / "devel/helper-image",
                 "-o",
                 helper,
                 "--tiny",
@@ -257,7 +257,7 @@ def test_a_real_wire(image: Path, tmp_path: Path) -> None:
     """Address by DHCP, port 80, and who takes another address is not heard."""
     output = tmp_path / "helper.img"
     subprocess.run(
-        [TOP / "tools/helper-image", "-o", output, "--tiny", image], check=True, capture_output=True
+        [TOP / "devel/helper-image", "-o", output, "--tiny", image], check=True, capture_output=True
     )
     done = subprocess.run(
         [

@@ -10,10 +10,11 @@ import pytest
 from kvm_node import SHARED, Node, move, wait_until
 
 from ganeti import errors, hypervisor
-from ganeti.backend import blockdev, hotplug, instance
+from ganeti.backend.instance import hotplug, lifecycle
+from ganeti.backend.storage import blockdev
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 ADD, REMOVE, MODIFY = "hotadd", "hotremove", "hotmod"
 
@@ -113,7 +114,7 @@ def test_network_card_comes_changes_and_goes(node: Node, guest: FilledInstance) 
     with pytest.raises(errors.HotplugError, match="plugged in already"):
         plug(node, guest, ADD, first, 1)
     with paths.override(node.paths):
-        instance.reboot(guest, "soft", 60, [])
+        lifecycle.reboot(guest, "soft", 60, [])
     node.wait_booted(guest, more_than=len(node.lines(guest)))
     wait_until(lambda: macs() == {"aa:00:00:00:00:78"}, "it is there after a reboot")
     plug(node, guest, REMOVE, first, 0)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from kvm_node import PATIENCE_S, TOP
 
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 HERE = Path(__file__).resolve().parent
 GUEST6 = "2001:db8:5:0:a800:ff:fe12:3456"

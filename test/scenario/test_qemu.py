@@ -24,11 +24,13 @@ import pytest
 from kvm_node import NAME, PATIENCE_S, TOP, Node, find_qemu, follow, move, wait_until
 
 from ganeti import errors
-from ganeti.backend import blockdev, instance
+from ganeti.backend.instance import lifecycle
+from ganeti.backend.storage import blockdev
 from ganeti.hypervisor.kvm import facts
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.instance import FilledInstance
-from ganeti.utils import paths, process
+from ganeti.platform import paths
+from ganeti.utils import process
 
 HERE = Path(__file__).resolve().parent
 
@@ -111,7 +113,7 @@ def test_reboots_count_on_the_disk(node: Node, guest: FilledInstance) -> None:
     for kind, number in (("soft", 2), ("hard", 3)):
         before, pid = len(node.lines(guest)), node.pid(guest)
         with paths.override(node.paths):
-            instance.reboot(guest, kind, 60, [])
+            lifecycle.reboot(guest, kind, 60, [])
         assert node.pid(guest) != pid
         wait_until(
             lambda n=number: any(boot.startswith(f"{n}-") for boot, _ in node.lines(guest)),
@@ -120,7 +122,7 @@ def test_reboots_count_on_the_disk(node: Node, guest: FilledInstance) -> None:
         assert len(node.lines(guest)) > before
     node.shutdown(guest)
     with paths.override(node.paths), pytest.raises(errors.HypervisorError, match="not running"):
-        instance.reboot(guest, "soft", 5, [])
+        lifecycle.reboot(guest, "soft", 5, [])
 
 
 def test_soft_reboot_keeps_the_hardware_hard_takes_the_new(
@@ -131,7 +133,7 @@ def test_soft_reboot_keeps_the_hardware_hard_takes_the_new(
     larger = node.instance(NAME, memory_mib=112)
     for kind, memory_mib in (("soft", 96), ("hard", 112)):
         with paths.override(node.paths):
-            instance.reboot(larger, kind, 60, [])
+            lifecycle.reboot(larger, kind, 60, [])
         assert node.info(guest)["memory"] == memory_mib
         node.wait_booted(guest, more_than=len(node.lines(guest)))
 
@@ -208,10 +210,10 @@ def test_target_of_a_migration_that_never_came(
     first, second = nodes
     first.start(guest)
     with paths.override(first.paths):
-        info = instance.migration_info(guest)
+        info = lifecycle.migration_info(guest)
     for finish in (second.shutdown, second.start):
         with paths.override(second.paths):
-            instance.accept_instance(guest, info, "127.0.0.31")
+            lifecycle.accept_instance(guest, info, "127.0.0.31")
         waiting = second.pid(guest)
         if finish == second.start:
             first.shutdown(guest, timeout_s=0)
@@ -229,7 +231,7 @@ def test_crash_is_seen_and_mended(node: Node, guest: FilledInstance) -> None:
     assert node.running() == []
     assert node.info(guest) == {}
     with paths.override(node.paths), pytest.raises(errors.HypervisorError, match="not running"):
-        instance.migration_info(guest)
+        lifecycle.migration_info(guest)
     assert node.leftovers() != []
     node.start(guest)
     assert node.pid(guest) != pid
@@ -263,7 +265,7 @@ def test_failing_start_says_why_and_leaves_nothing(
 
 def test_missing_disk(node: Node) -> None:
     with paths.override(node.paths), pytest.raises(errors.BlockDeviceError, match="does not exist"):
-        instance.start(node.instance(NAME), False, [])
+        lifecycle.start(node.instance(NAME), False, [])
     assert node.leftovers() == []
 
 
@@ -280,10 +282,10 @@ def test_bridged_nic_without_a_bridge_or_root(node: Node, guest: FilledInstance)
 
 
 def test_user_networking_is_for_virtual_clusters(node: Node, guest: FilledInstance) -> None:
-    from ganeti.hypervisor.kvm import nic
+    from ganeti.hypervisor.net import tap
 
     with paths.override(paths.Paths("")), pytest.raises(errors.HypervisorError, match="virtual"):
-        nic.check_mode({"nicparams": {"mode": "user"}}, NAME)
+        tap.check_mode({"nicparams": {"mode": "user"}}, NAME)
 
 
 def test_two_starts_at_once_make_one_guest(node: Node, guest: FilledInstance) -> None:
@@ -338,7 +340,7 @@ def test_migration_capabilities_reach_both_ends(nodes: tuple[Node, Node]) -> Non
     assert states["xbzrle"] and states["auto-converge"] and not states["postcopy-ram"]
     wrong = first.instance(NAME, migration_caps="teleport")
     with paths.override(second.paths), pytest.raises(errors.HypervisorError, match="teleport"):
-        instance.migrate("cluster", wrong, "127.0.0.31", True)
+        lifecycle.migrate("cluster", wrong, "127.0.0.31", True)
     second.wait_booted(guest, more_than=len(second.lines(guest)))
 
 
@@ -350,17 +352,17 @@ def test_target_that_dies_leaves_the_guest_running(
     first.start(slow)
     first.wait_booted(slow)
     with paths.override(first.paths):
-        info = instance.migration_info(slow)
+        info = lifecycle.migration_info(slow)
     with paths.override(second.paths):
-        instance.accept_instance(slow, info, "127.0.0.31")
+        lifecycle.accept_instance(slow, info, "127.0.0.31")
     with paths.override(first.paths):
-        instance.migrate("cluster", slow, "127.0.0.31", True)
+        lifecycle.migrate("cluster", slow, "127.0.0.31", True)
     os.kill(second.pid(slow), signal.SIGKILL)
     assert wait_until(lambda: follow(first, slow), "the migration ends") == "failed"
     with paths.override(second.paths):
-        instance.finalize_migration_dst(slow, info, False)
+        lifecycle.finalize_migration_dst(slow, info, False)
     with paths.override(first.paths):
-        instance.finalize_migration_src(slow, False, True)
+        lifecycle.finalize_migration_src(slow, False, True)
     assert second.leftovers() == []
     assert status(first, slow) == "running"
     first.wait_booted(slow, more_than=len(first.lines(slow)))
@@ -373,14 +375,14 @@ def test_cancelled_migration(nodes: tuple[Node, Node], guest: FilledInstance) ->
     first.start(slow)
     first.wait_booted(slow)
     with paths.override(first.paths):
-        info = instance.migration_info(slow)
+        info = lifecycle.migration_info(slow)
     with paths.override(second.paths):
-        instance.accept_instance(slow, info, "127.0.0.31")
+        lifecycle.accept_instance(slow, info, "127.0.0.31")
     with paths.override(first.paths):
-        instance.migrate("cluster", slow, "127.0.0.31", True)
-        instance.finalize_migration_src(slow, False, True)
+        lifecycle.migrate("cluster", slow, "127.0.0.31", True)
+        lifecycle.finalize_migration_src(slow, False, True)
     with paths.override(second.paths):
-        instance.finalize_migration_dst(slow, info, False)
+        lifecycle.finalize_migration_dst(slow, info, False)
     assert second.leftovers() == [] and second.running() == []
     first.wait_booted(slow, more_than=len(first.lines(slow)))
 
@@ -389,7 +391,7 @@ def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) 
     first, second = nodes
     first.start(guest)
     with paths.override(first.paths):
-        info = instance.migration_info(guest)
+        info = lifecycle.migration_info(guest)
     with socket.socket() as taken:
         # Connections of an earlier test may linger on the port.
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -399,7 +401,7 @@ def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) 
             paths.override(second.paths),
             pytest.raises(errors.HypervisorError, match="Address already in use"),
         ):
-            instance.accept_instance(guest, info, "127.0.0.31")
+            lifecycle.accept_instance(guest, info, "127.0.0.31")
     assert second.leftovers() == []
     assert first.running() == [NAME]
 
@@ -410,7 +412,7 @@ def test_migration_port_in_use(nodes: tuple[Node, Node], guest: FilledInstance) 
 )
 def test_garbage_as_migration_data(node: Node, guest: FilledInstance, info: object) -> None:
     with paths.override(node.paths), pytest.raises(errors.HypervisorError, match=NAME):
-        instance.accept_instance(guest, info, "127.0.0.31")
+        lifecycle.accept_instance(guest, info, "127.0.0.31")
     assert node.leftovers() == []
 
 
@@ -547,7 +549,7 @@ def test_long_paths(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         finally:
             terminal.close()
         with paths.override(node.paths):
-            instance.reboot(guest, "soft", 60, [])
+            lifecycle.reboot(guest, "soft", 60, [])
         node.shutdown(guest)
         assert node.leftovers() == []
         too_long = node.instance("x" * 110)
@@ -605,7 +607,7 @@ def test_guest_of_root_runs_without_privileges(nodes: tuple[Node, Node]) -> None
 
     assert confined(first)
     with paths.override(first.paths):
-        instance.reboot(guest, "soft", 60, [])
+        lifecycle.reboot(guest, "soft", 60, [])
     assert confined(first)
     first.wait_booted(guest, more_than=len(first.lines(guest)))
     assert move(first, second, guest) == "completed"
@@ -674,8 +676,8 @@ def test_facts_are_remembered(node: Node, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
     with paths.override(node.paths):
-        instance.validate_params("kvm", guest.hvparams)
-        instance.validate_params(
+        lifecycle.validate_params("kvm", guest.hvparams)
+        lifecycle.validate_params(
             "kvm",
             {
                 **guest.hvparams,
@@ -705,7 +707,7 @@ def test_validation_on_the_node(node: Node, guest: FilledInstance) -> None:
             ),
         ):
             with pytest.raises(errors.HypervisorError, match=words):
-                instance.validate_params("kvm", {**guest.hvparams, **params})
+                lifecycle.validate_params("kvm", {**guest.hvparams, **params})
 
 
 # The OS definition
@@ -759,7 +761,7 @@ def test_os_scripts(node: Node, guest: FilledInstance, tmp_path: Path) -> None:
         ({"OSP_INTERVAL": "0"}, "parameter interval: '0'"),
         ({"OSP_INTERVAL": "1; reboot"}, "parameter interval"),
         ({"OSP_QUIET": "maybe"}, "parameter quiet: 'maybe'"),
-        ({"OSP_IMAGE_DIR": "/nonexistent"}, "no boot image in /nonexistent. Run: tools/tiny-image"),
+        ({"OSP_IMAGE_DIR": "/nonexistent"}, "no boot image in /nonexistent. Run: devel/tiny-image"),
         ({"DISK_0_PATH": "/nonexistent/disk"}, "No such file or directory"),
         ({"INSTANCE_NAME": ""}, "INSTANCE_NAME is not set"),
     ],
@@ -795,7 +797,7 @@ def test_image_from_given_files(image: Path, tmp_path: Path) -> None:
     modules = tmp_path / "modules"
     modules.mkdir()
     argv = [
-        TOP / "tools/tiny-image",
+        TOP / "devel/tiny-image",
         "-o",
         tmp_path / "image",
         "--offline",

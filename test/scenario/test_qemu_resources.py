@@ -14,10 +14,10 @@ from kvm_node import NAME, PATIENCE_S, Node, find_qemu, move, wait_until
 from test_hotplug import ADD, disks_seen, more_disks, plug
 
 from ganeti import errors
-from ganeti.backend import instance
+from ganeti.backend.instance import lifecycle
 from ganeti.hypervisor.kvm.qmp import Qmp
 from ganeti.objects.instance import FilledInstance
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 
 def memory_kib(node: Node, guest: FilledInstance) -> int:
@@ -44,7 +44,7 @@ def test_memory_balloon(node: Node, guest: FilledInstance) -> None:
 
     def balloon(memory_mib: int) -> None:
         with paths.override(node.paths):
-            instance.balloon_memory(guest, memory_mib)
+            lifecycle.balloon_memory(guest, memory_mib)
         # The guest loads its balloon driver in its own time.
         wait_until(lambda: node.info(guest)["memory"] == memory_mib, "the balloon is so large")
 
@@ -183,7 +183,7 @@ def test_qemu_is_upgraded_under_a_guest(
     assert machine(second) == before
     assert boot in second.ask(guest, "cat /run/boot-id")
     with paths.override(second.paths):
-        instance.reboot(guest, "soft", int(PATIENCE_S), [])
+        lifecycle.reboot(guest, "soft", int(PATIENCE_S), [])
     assert machine(second) == before
     second.wait_booted(guest)
     assert second.lines(guest)[-1][0].startswith("2-")

@@ -23,7 +23,7 @@ from luxi_client import Luxi
 PROGRAMS = Path("/usr/lib/ganeti/3.0/usr/bin")
 needs_htools = pytest.mark.skipif(
     not (PROGRAMS / "hbal").exists(),
-    reason="no htools. Run: tools/install-packages ganeti-htools-3.0",
+    reason="no htools. Run: devel/install-packages ganeti-htools-3.0",
 )
 
 INSTANCES = ("db", "mail", "web", "wiki")

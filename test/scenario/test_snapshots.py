@@ -15,8 +15,8 @@ from harness import PATIENCE_S, Cluster, wait_until
 
 from ganeti import storage
 from ganeti.objects.disk import Disk
+from ganeti.platform import paths
 from ganeti.storage import file
-from ganeti.utils import paths
 
 WEB = "web.example.com"
 MIB = 1 << 20

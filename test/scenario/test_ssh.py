@@ -121,9 +121,9 @@ class Servers:
 def cluster(cluster_directory: Path) -> Iterator[Cluster]:
     for program in ("ssh", "ssh-keygen"):
         if shutil.which(program) is None:
-            pytest.skip(f"there is no {program}. Run: tools/install-packages openssh-client")
+            pytest.skip(f"there is no {program}. Run: devel/install-packages openssh-client")
     if SSHD is None:
-        pytest.skip("there is no SSH server. Run: tools/install-packages openssh-server")
+        pytest.skip("there is no SSH server. Run: devel/install-packages openssh-server")
     made = Cluster(cluster_directory, 3, "--hypervisor", "fake", "--ssh")
     made.create.ok()
     try:

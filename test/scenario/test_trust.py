@@ -111,7 +111,7 @@ def test_every_candidate_answers_questions(cluster: Cluster) -> None:
         assert "5 pings in" in said
 
 
-def test_a_stranger_gets_no_answer_and_is_counted(cluster: Cluster) -> None:
+def test_an_unauthenticated_peer_gets_no_answer_and_is_counted(cluster: Cluster) -> None:
     import socket
 
     node = cluster.node_names[1]

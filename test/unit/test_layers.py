@@ -1,12 +1,13 @@
-"""Imports point one way, and each third-party package has one doorway.
+"""Imports point one way, and one module imports each third-party package.
 
-Every import statement under ``lib/ganeti`` is read with :mod:`ast`, also those inside functions,
-and compared with the order of the rooms in ``doc/architecture.rst``.
+Every import statement below ``lib/ganeti`` is read with :mod:`ast`, also those inside functions,
+and compared with the order of the packages in ``doc/architecture.rst``.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,17 +18,57 @@ import pytest
 TOP = Path(__file__).resolve().parents[2]
 LIB = TOP / "lib" / "ganeti"
 
-GROUND = (
-    "constants", "errors", "utils", "ht", "objects", "opcodes", "wire", "luxi", "jobstore", "http",
-    "query", "confd", "metad",
+SHARED = (
+    "constants", "errors", "utils", "platform", "ht", "objects", "opcodes", "wire", "luxi",
+    "jobstore", "http", "query", "confd", "metad",
 )  # fmt: skip
-NODE_WING = ("storage", "hypervisor", "backend")
-MASTER_WING = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "master")
-FRONT_DOORS = ("bootstrap", "rapi", "cli", "client", "watcher", "tools", "server")
-# Bottom-up: a room imports from itself and from what stands before it.
-ORDER = (*GROUND, *NODE_WING, *MASTER_WING, *FRONT_DOORS)
+NODE_SIDE = ("storage", "hypervisor", "backend")
+MASTER_SIDE = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "master")
+PROGRAMS = (
+    "bootstrap", "rapi", "cli", "client", "watcher", "burnin", "takeover", "tools", "helpers",
+    "vcluster", "server",
+)  # fmt: skip
+# Bottom-up: a package imports from itself and from the packages before it.
+ORDER = (*SHARED, *NODE_SIDE, *MASTER_SIDE, *PROGRAMS)
 
-DOORWAYS = {
+#: The order inside packages, bottom-up. Parts in one tuple do not import each other; a part which
+#: is not named is above all of them.
+INSIDE: dict[str, tuple[tuple[str, ...], ...]] = {
+    "backend": (
+        ("registry", "caller"),
+        ("storage",),
+        ("cluster", "instance"),
+        ("node", "backup"),
+        ("dispatch",),
+    ),
+    "cli": (("command", "table", "terminal", "failures"),),
+    "client": (
+        (
+            "gnt_backup", "gnt_cluster", "gnt_debug", "gnt_filter", "gnt_group", "gnt_instance",
+            "gnt_job", "gnt_network", "gnt_node", "gnt_os", "gnt_storage",
+        ),
+    ),
+    "cmdlib": (
+        ("undo",),
+        ("base",),
+        ("hooks", "locks"),
+        ("prereq",),
+        ("ops",),
+        (
+            "backup", "cluster", "group", "instance", "network", "node", "os", "query", "tags",
+            "test",
+        ),
+        ("dry_run",),
+        ("processor",),
+    ),
+    "master": (("fence", "queries", "luxi_server"), ("history", "events"), ("luxi_service",)),
+    "platform": (("paths",), ("users", "hosts"), ("ssh_keys", "master_epoch")),
+    "storage": (("base", "content", "copy"), ("lvm",), ("blockdev", "drbd", "ext", "file", "rbd"),
+                ("gluster",), ("units",)),
+}  # fmt: skip
+
+#: The only modules which import a third-party package.
+IMPORTERS = {
     # rapi/client.py is for programs by others, who copy it: it imports nothing of ours.
     "pycurl": {"http/client.py", "rapi/client.py"},
     "OpenSSL": {"utils/x509.py"},
@@ -35,12 +76,10 @@ DOORWAYS = {
     "simplejson": {"wire/json.py"},
     "pyinotify": {"utils/inotify.py"},
     "pyparsing": {"query/filter.py", "storage/drbd/parse.py"},
-    # What people read on a terminal, and what they ask for over HTTP; neither room sees the other.
+    # What people read on a terminal, and what they ask for over HTTP; neither package sees the
+    # other.
     "yaml": {"cli/output.py", "rapi/represent.py"},
 }
-
-# What the order alone does not say: code that runs in masterd never runs a program.
-NO_PROGRAMS = ("locking", "config", "rpc", "allocator", "cmdlib", "jqueue", "master")
 
 
 class Import(NamedTuple):
@@ -49,25 +88,34 @@ class Import(NamedTuple):
     file: str
     line: int
     module: str
+    #: Below ``if TYPE_CHECKING:``, for annotations only.
+    typing_only: bool = False
 
 
 def imports_of(tree: ast.AST, file: str) -> Iterator[Import]:
     """All imports in a parsed file; relative ones are reported as module ``.``."""
+    typing_only = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(file, node.lineno, alias.name)
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            names = ["."]
         elif isinstance(node, ast.ImportFrom):
-            if node.level:
-                yield Import(file, node.lineno, ".")
-            else:
-                # "from ganeti.utils import process" names a module by its last word.
-                for alias in node.names:
-                    yield Import(file, node.lineno, f"{node.module}.{alias.name}")
+            # "from ganeti.utils import process" names a module by its last word.
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            yield Import(file, node.lineno, name, node in typing_only)
 
 
-def room_of_file(file: str) -> str:
-    """The room of a file below ``lib/ganeti``; empty for the package's own ``__init__``."""
+def package_of(file: str) -> str:
+    """The package of a file below ``lib/ganeti``; empty for the package's own ``__init__``."""
     first = file.split("/")[0].removesuffix(".py")
     return "" if first == "__init__" else first
 
@@ -75,17 +123,17 @@ def room_of_file(file: str) -> str:
 def violations(found: Import) -> Iterator[str]:
     """What is wrong with one import."""
     where = f"{found.file}:{found.line}"
-    package = found.module.split(".")[0]
-    room = room_of_file(found.file)
+    top = found.module.split(".")[0]
+    package = package_of(found.file)
     if found.module == ".":
-        yield f"{where}: relative import; name the room"
-    elif package != "ganeti":
-        known = package in sys.stdlib_module_names or package in DOORWAYS
+        yield f"{where}: relative import; name the package"
+    elif top != "ganeti":
+        known = top in sys.stdlib_module_names or top in IMPORTERS
         if not known:
-            yield f"{where}: {package} is neither in the standard library nor has a doorway"
-        elif package in DOORWAYS and found.file not in DOORWAYS[package]:
-            yield f"{where}: {package} is used only in {', '.join(sorted(DOORWAYS[package]))}"
-        elif package == "subprocess" and room in NO_PROGRAMS:
+            yield f"{where}: {top} is neither in the standard library nor in IMPORTERS"
+        elif top in IMPORTERS and found.file not in IMPORTERS[top]:
+            yield f"{where}: {top} is used only in {', '.join(sorted(IMPORTERS[top]))}"
+        elif top == "subprocess" and package in MASTER_SIDE:
             yield f"{where}: masterd never runs a program; a node does"
     else:
         parts = found.module.split(".")
@@ -93,30 +141,50 @@ def violations(found: Import) -> Iterator[str]:
         if target in ("", "__version__", "VERSION"):
             return
         if target not in ORDER:
-            yield f"{where}: ganeti.{target} is not a room"
+            yield f"{where}: ganeti.{target} is not a package"
             return
-        if room == "":
+        if package == "":
             yield f"{where}: the package itself imports nothing"
             return
-        if ORDER.index(target) > ORDER.index(room):
-            yield f"{where}: {room} stands below {target} and must not import it"
-        if room in MASTER_WING and target in NODE_WING:
-            yield f"{where}: the wings meet only on the ground floor; reach a node through rpc"
-        if room in NO_PROGRAMS and f"{found.module}.".startswith("ganeti.utils.process."):
+        if ORDER.index(target) > ORDER.index(package):
+            yield f"{where}: {package} is below {target} and must not import it"
+        if package in MASTER_SIDE and target in NODE_SIDE:
+            yield f"{where}: the master side reaches a node through rpc"
+        if target == package and not found.typing_only:
+            yield from _inside(found, package, parts[2:])
+        if package in MASTER_SIDE and f"{found.module}.".startswith("ganeti.utils.process."):
             yield f"{where}: masterd never runs a program; a node does"
 
 
+def _inside(found: Import, package: str, target: list[str]) -> Iterator[str]:
+    """What is wrong with an import from the same package."""
+    order = [part for tier in INSIDE.get(package, ()) for part in tier]
+    own = found.file.split("/")[1].removesuffix(".py")
+    if not target or target[0] == own or target[0] not in order:
+        return
+    tiers = {part: number for number, tier in enumerate(INSIDE[package]) for part in tier}
+    if own != "__init__" and tiers.get(own, len(tiers)) <= tiers[target[0]]:
+        yield (
+            f"{found.file}:{found.line}: inside {package}, {own} is not above {target[0]}"
+            " and must not import it"
+        )
+
+
 def _files() -> list[str]:
-    return sorted(str(path.relative_to(LIB)) for path in LIB.rglob("*.py"))
+    return _files_below("")
+
+
+def _files_below(package: str) -> list[str]:
+    return sorted(str(path.relative_to(LIB)) for path in (LIB / package).rglob("*.py"))
 
 
 def test_there_is_something_to_check() -> None:
     assert len(_files()) > 20
 
 
-def test_every_file_is_in_a_room() -> None:
-    strangers = {room_of_file(file) for file in _files()} - {*ORDER, ""}
-    assert not strangers
+def test_every_file_is_in_a_package() -> None:
+    unknown = {package_of(file) for file in _files()} - {*ORDER, ""}
+    assert not unknown
 
 
 @pytest.mark.parametrize("file", _files())
@@ -143,16 +211,16 @@ def test_private_names_stay_in_their_file(file: str) -> None:
 @pytest.mark.parametrize(
     ("file", "code", "fragment"),
     [
-        ("utils/net.py", "from ganeti.luxi.client import Client", "utils stands below luxi"),
-        ("cmdlib/x.py", "from ganeti.backend import node", "wings meet"),
-        ("cmdlib/x.py", "def f():\n    import ganeti.storage.file", "wings meet"),
+        ("utils/net.py", "from ganeti.luxi.client import Client", "utils is below luxi"),
+        ("cmdlib/x.py", "from ganeti.backend import node", "reaches a node through rpc"),
+        ("cmdlib/x.py", "def f():\n    import ganeti.storage.file", "reaches a node through rpc"),
         ("cmdlib/x.py", "from ganeti.utils.process import run", "never runs a program"),
         ("jqueue/x.py", "import subprocess", "never runs a program"),
         ("rpc/x.py", "import pycurl", "only in http/client.py"),
         ("utils/x.py", "import requests", "neither"),
         ("cli/x.py", "from . import y", "relative"),
         ("__init__.py", "from ganeti import errors", "imports nothing"),
-        ("utils/x.py", "from ganeti import nowhere", "not a room"),
+        ("utils/x.py", "from ganeti import nowhere", "not a package"),
     ],
 )
 def test_the_check_finds(file: str, code: str, fragment: str) -> None:
@@ -170,3 +238,70 @@ def test_the_check_finds(file: str, code: str, fragment: str) -> None:
 )
 def test_the_check_allows(file: str, code: str) -> None:
     assert not [text for one in imports_of(ast.parse(code), file) for text in violations(one)]
+
+
+# -- what a daemon can reach at all --------------------------------------------------------------
+
+
+def module_file(module: str) -> str | None:
+    """The file of a module of ours, relative to ``lib/ganeti``; None when it is none."""
+    parts = module.split(".")[1:]
+    for candidate in ("/".join([*parts, "__init__"]) + ".py", "/".join(parts) + ".py"):
+        if parts and (LIB / candidate).is_file():
+            return candidate
+    return None
+
+
+@functools.cache
+def reached_from(file: str) -> frozenset[str]:
+    """The files of ours which the import statements of a file name, packages above them, too."""
+    found: set[str] = set()
+    if file == "cmdlib/__init__.py":
+        # Its load() imports all units by their names.
+        found.update(_files_below("cmdlib"))
+    for one in imports_of(ast.parse((LIB / file).read_text(encoding="utf-8")), file):
+        parts = one.module.split(".")
+        if parts[0] != "ganeti" or one.typing_only:
+            continue
+        for end in range(2, len(parts) + 1):
+            target = module_file(".".join(parts[:end]))
+            if target is not None:
+                found.add(target)
+    return frozenset(found - {file})
+
+
+def chain_to(start: str, wanted: str, *, except_for: frozenset[str] = frozenset()) -> list[str]:
+    """A shortest chain of imports from a file to another; empty when there is none.
+
+    :param except_for: files whose own import of the wanted one does not count.
+    """
+    chains = {start: [start]}
+    waiting = [start]
+    while waiting:
+        file = waiting.pop(0)
+        for target in sorted(reached_from(file)):
+            if target == wanted and file in except_for:
+                continue
+            if target not in chains:
+                chains[target] = [*chains[file], target]
+                waiting.append(target)
+    return chains.get(wanted, [])
+
+
+MASTERD = "server/masterd.py"
+
+
+def test_the_master_daemon_cannot_reach_the_module_that_runs_programs() -> None:
+    """It imports :mod:`ganeti.utils.process` itself, only to forbid its use."""
+    chain = chain_to(MASTERD, "utils/process.py", except_for=frozenset({MASTERD}))
+    assert not chain, " -> ".join(chain)
+
+
+def test_the_master_daemon_forbids_programs() -> None:
+    assert "process.forbid(" in (LIB / MASTERD).read_text(encoding="utf-8")
+
+
+def test_the_graph_finds_what_is_there() -> None:
+    assert chain_to("server/noded.py", "utils/process.py")
+    assert chain_to(MASTERD, "cmdlib/processor.py")
+    assert not chain_to("constants/job.py", "errors.py")

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-from ganeti.utils import master_state
+from ganeti.platform import master_epoch
 
-_epoch = master_state.NONE
+_epoch = master_epoch.NONE
 
 
-def act_for(epoch: master_state.Epoch) -> None:
+def act_for(epoch: master_epoch.Epoch) -> None:
     """This process serves a request of the master of that epoch."""
     global _epoch
     _epoch = epoch
 
 
-def epoch() -> master_state.Epoch:
+def epoch() -> master_epoch.Epoch:
     """The epoch of that master."""
     return _epoch
 
 
 def writing(kind: str) -> AbstractContextManager[None]:
-    """The block writes what that master wants to have here, see :mod:`ganeti.utils.master_state`.
+    """Run a block which writes files for the calling master (:mod:`ganeti.platform.master_epoch`).
 
     :raises StaleEpochError: it is master no more, also when that became known meanwhile.
     """
-    return master_state.writing(kind, _epoch)
+    return master_epoch.writing(kind, _epoch)

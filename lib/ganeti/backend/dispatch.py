@@ -16,8 +16,8 @@ from typing import Any
 from ganeti import errors, http
 from ganeti.backend import caller, registry
 from ganeti.http import server
+from ganeti.platform import master_epoch
 from ganeti.storage.lvm import facts as lvm
-from ganeti.utils import master_state
 from ganeti.wire import calls, json
 from ganeti.wire import errors as wire_errors
 
@@ -72,7 +72,7 @@ class Dispatcher:
             _log.info("%s for %s asks this daemon to end", call.name, request.peer)
             ok, payload = err.args
             response = server.Response(200, json.dumps([bool(ok), payload]).encode(), quit=True)
-        except master_state.StaleEpochError as err:
+        except master_epoch.StaleEpochError as err:
             response = _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
             _log.error(
@@ -93,13 +93,13 @@ class Dispatcher:
 
         :raises ParseError: the caller's epoch is none.
         """
-        epoch = master_state.parse(request.headers.get(_EPOCH_KEY, "0"))
+        epoch = master_epoch.parse(request.headers.get(_EPOCH_KEY, "0"))
         caller.act_for(epoch)
         if call.any_epoch:
             return None
         try:
-            master_state.admit(epoch)
-        except master_state.StaleEpochError as err:
+            master_epoch.admit(epoch)
+        except master_epoch.StaleEpochError as err:
             return _stale(call, request, err)
         except (errors.GenericError, OSError) as err:
             _log.error("%s for %s: cannot tell who is master: %s", call.name, request.peer, err)
@@ -108,7 +108,7 @@ class Dispatcher:
 
 
 def _stale(
-    call: calls.Call, request: server.Request, err: master_state.StaleEpochError
+    call: calls.Call, request: server.Request, err: master_epoch.StaleEpochError
 ) -> server.Response:
     _log.warning("%s for %s refused: %s", call.name, request.peer, err)
     return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})

@@ -46,8 +46,8 @@ def serves(call: Call) -> Callable[[_Function], _Function]:
 
 
 def handlers() -> dict[str, Handler]:
-    """Every handler of this room by the name of its call."""
-    room = importlib.import_module("ganeti.backend")
-    for module in pkgutil.iter_modules(room.__path__):
-        importlib.import_module(f"ganeti.backend.{module.name}")
+    """Import all modules of the package; return every handler by the name of its call."""
+    package = importlib.import_module("ganeti.backend")
+    for module in pkgutil.walk_packages(package.__path__, prefix="ganeti.backend."):
+        importlib.import_module(module.name)
     return dict(_handlers)

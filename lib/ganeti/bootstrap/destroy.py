@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti.bootstrap import local
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 
 def finalize_destroy() -> None:

@@ -33,11 +33,12 @@ from ganeti.config.role import Outcome, Verdict, judge
 from ganeti.config.store import write_config_file
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import Node, updated
+from ganeti.platform import hosts, master_epoch, paths
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.master_ip import take_down_at
 from ganeti.rpc.voting import RoleNotWonError, Votes, Voting, Won, failover_ballot, start_ballot
-from ganeti.utils import fs, master_state, net, paths
+from ganeti.utils import fs
 from ganeti.wire.calls import NODE_START_MASTER_DAEMONS, NODE_STOP_MASTER
 
 _log = logging.getLogger(__name__)
@@ -85,7 +86,7 @@ def survey(*, ignore_offline: bool = True) -> Survey:
     :raises ConfigurationError: its configuration cannot be used.
     """
     here = paths.current()
-    me = net.hostname()
+    me = hosts.hostname()
     if not local.cluster_traces(here):
         raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
     if local.running_daemon(here, local.MASTER) is not None:
@@ -232,9 +233,9 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
 
     def write(path: str, text: Any) -> None:
         try:
-            with master_state.writing(master_state.CONFIG, won.epoch):
+            with master_epoch.writing(master_epoch.CONFIG, won.epoch):
                 write_config_file(path, text)
-        except (errors.LockError, errors.ConfigurationError, master_state.StaleEpochError) as err:
+        except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
             raise OSError(str(err)) from err
 
     config = Config.open(here.cluster_conf_file, write=write).acting_for(

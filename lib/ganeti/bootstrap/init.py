@@ -29,7 +29,8 @@ from ganeti.objects import (
     hvparams,
     ipolicy,
 )
-from ganeti.utils import clock, fs, paths, process, ssh, ssh_keys, text
+from ganeti.platform import hosts, paths, ssh_keys
+from ganeti.utils import clock, fs, process, ssh, text
 from ganeti.utils import net as utils_net
 from ganeti.wire import json
 
@@ -139,7 +140,7 @@ def check_machine(here: paths.Paths) -> None:
             )
 
 
-def check_names(params: InitParams) -> tuple[utils_net.Hostname, utils_net.Hostname]:
+def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
     """Resolve this machine's and the cluster's name.
 
     :returns: full name and address of this machine, and of the cluster.
@@ -147,9 +148,9 @@ def check_names(params: InitParams) -> tuple[utils_net.Hostname, utils_net.Hostn
     """
     if params.primary_ip_version not in (net.IP4_VERSION, net.IP6_VERSION):
         raise _wrong(f"there is no IP version {params.primary_ip_version}")
-    me = _resolve(utils_net.hostname(), "this machine")
+    me = _resolve(hosts.hostname(), "this machine")
     virtual = paths.is_virtual()
-    if not utils_net.own_address(me.ip):
+    if not hosts.own_address(me.ip):
         raise errors.OpPrereqError(
             f"{me.name} resolves to {me.ip}, which is not an address of this machine",
             errors.ECODE_ENVIRON,
@@ -170,7 +171,7 @@ def check_names(params: InitParams) -> tuple[utils_net.Hostname, utils_net.Hostn
         if utils_net.is_ipv6(host.ip) != (params.primary_ip_version == net.IP6_VERSION):
             raise _wrong(f"{host.name} has no IPv{params.primary_ip_version} address: {host.ip}")
     # All of 127.0.0.0/8 answers on one machine, so this says nothing about a virtual cluster.
-    if not virtual and utils_net.tcp_ping(cluster_host.ip, utils_net.noded_port(), _PING_S):
+    if not virtual and utils_net.tcp_ping(cluster_host.ip, hosts.noded_port(), _PING_S):
         raise errors.OpPrereqError(
             f"the address {cluster_host.ip} of the cluster is already in use",
             errors.ECODE_NOTUNIQUE,
@@ -178,7 +179,7 @@ def check_names(params: InitParams) -> tuple[utils_net.Hostname, utils_net.Hostn
     if params.secondary_ip is not None:
         if not utils_net.is_ipv4(params.secondary_ip):
             raise _wrong(f"the secondary address '{params.secondary_ip}' is not an IPv4 address")
-        if params.secondary_ip != me.ip and not utils_net.own_address(params.secondary_ip):
+        if params.secondary_ip != me.ip and not hosts.own_address(params.secondary_ip):
             raise errors.OpPrereqError(
                 f"the secondary address {params.secondary_ip} is not one of this machine",
                 errors.ECODE_ENVIRON,
@@ -188,9 +189,9 @@ def check_names(params: InitParams) -> tuple[utils_net.Hostname, utils_net.Hostn
     return me, cluster_host
 
 
-def _resolve(name: str, what: str) -> utils_net.Hostname:
+def _resolve(name: str, what: str) -> hosts.Hostname:
     try:
-        return utils_net.lookup(name)
+        return hosts.lookup(name)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
             f"the name of {what} does not resolve: {err}", errors.ECODE_RESOLVER
@@ -199,8 +200,8 @@ def _resolve(name: str, what: str) -> utils_net.Hostname:
 
 def build_config(
     params: InitParams,
-    me: utils_net.Hostname,
-    cluster_host: utils_net.Hostname,
+    me: hosts.Hostname,
+    cluster_host: hosts.Hostname,
     *,
     now: float | None = None,
 ) -> ConfigData:
@@ -263,7 +264,7 @@ def build_config(
 
 
 def _build_cluster(
-    params: InitParams, host: utils_net.Hostname, node_uuid: str, stamp: float
+    params: InitParams, host: hosts.Hostname, node_uuid: str, stamp: float
 ) -> Cluster:
     templates = cluster_rules.chosen(
         _either(params.enabled_disk_templates, disk.TEMPLATES_DEFAULT_ENABLED), disk.TEMPLATES,

@@ -27,7 +27,8 @@ from ganeti.bootstrap import join_protocol as protocol
 from ganeti.bootstrap import local, renewal
 from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
-from ganeti.utils import clock, net, paths, x509
+from ganeti.platform import hosts, paths
+from ganeti.utils import clock, net, x509
 
 LIFETIME_S = 3600
 #: So long a stranger has to prove that he knows the secret.
@@ -88,7 +89,7 @@ class Offer:
 
     def __init__(
         self,
-        host: net.Hostname,
+        host: hosts.Hostname,
         address: str,
         *,
         lifetime_s: int = LIFETIME_S,
@@ -109,7 +110,7 @@ class Offer:
         self._sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._sock.bind((address, net.service_port("ganeti-join", 0)))
+            self._sock.bind((address, hosts.service_port("ganeti-join", 0)))
             self._sock.listen(MOST_STRANGERS)
         except OSError as err:
             self._sock.close()
@@ -224,7 +225,7 @@ def master_address() -> str:
     """
     store = ssconf.SimpleStore()
     name = store.master_node()
-    own = net.hostname()
+    own = hosts.hostname()
     if name.lower() != own:
         raise JoinError(f"tokens are made on the master, which is {name}")
     address = store.node_primary_ips().get(name)
@@ -246,7 +247,7 @@ def check_machine(token: Token, here: paths.Paths, now: float) -> None:
 
     :raises JoinError: it is another machine, the token expired, or it belongs to a cluster.
     """
-    own = net.hostname()
+    own = hosts.hostname()
     if own != token.node_name.lower():
         raise JoinError(f"the token is for {token.node_name}, this machine is {own}")
     if now >= token.expires:

@@ -1,6 +1,6 @@
 """This machine's part in a cluster: its credentials, its state files, its daemons.
 
-Used by the other files of this room; :class:`~ganeti.utils.paths.Paths` say which node is meant,
+Used by the other files of this room; :class:`~ganeti.platform.paths.Paths` say which node is meant,
 which in a virtual cluster may be another than the one the command runs on.
 """
 
@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import job, ssconf
-from ganeti.utils import daemonize, fs, paths, process, ssh_keys, x509
+from ganeti.platform import paths, ssh_keys
+from ganeti.utils import daemonize, fs, process, x509
 
 # Starting includes reading the configuration; bounds a hang, not the speed.
 _DAEMON_S = 300.0

@@ -16,9 +16,9 @@ from ganeti import errors
 from ganeti.bootstrap import local, remote, renewal
 from ganeti.config import ssconf
 from ganeti.constants import rpc as rpc_const
+from ganeti.platform import hosts, paths
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner, open_client
-from ganeti.utils import net, paths
 from ganeti.wire.calls import VERSION
 
 
@@ -38,13 +38,13 @@ def _root_of(name: str) -> str:
     return root
 
 
-def ask_version(host: net.Hostname) -> Result:
+def ask_version(host: hosts.Hostname) -> Result:
     """Ask a machine's node daemon for its protocol version, both ends showing certificates."""
     runner = AddressRunner(open_client())
     return runner.call_addresses(VERSION, {host.name: host.ip})[host.name]
 
 
-def _is_prepared(host: net.Hostname) -> errors.RpcError | None:
+def _is_prepared(host: hosts.Hostname) -> errors.RpcError | None:
     """None when a machine has our credentials and its daemon runs; else why it seems not so.
 
     :raises OpPrereqError: it is of another release.
@@ -62,7 +62,7 @@ def _is_prepared(host: net.Hostname) -> errors.RpcError | None:
 
 
 def setup_node(
-    host: net.Hostname, access: remote.Access | None = None, *, force_join: bool = False
+    host: hosts.Hostname, access: remote.Access | None = None, *, force_join: bool = False
 ) -> None:
     """Give a machine the cluster's credentials and start its node daemon.
 
@@ -80,7 +80,7 @@ def setup_node(
 
 @contextlib.contextmanager
 def node_setup(
-    host: net.Hostname, access: remote.Access | None = None, *, force_join: bool = False
+    host: hosts.Hostname, access: remote.Access | None = None, *, force_join: bool = False
 ) -> Iterator[Callable[[], object]]:
     """As :func:`setup_node`, undone when the block (the job that adds the node) fails.
 
@@ -92,7 +92,7 @@ def node_setup(
 
 
 def _set_up(
-    host: net.Hostname, undo: local.Undo, access: remote.Access | None, force_join: bool
+    host: hosts.Hostname, undo: local.Undo, access: remote.Access | None, force_join: bool
 ) -> None:
     renewal.require_none_pending(paths.current())
     if not paths.is_virtual():

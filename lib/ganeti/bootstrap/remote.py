@@ -17,7 +17,8 @@ from typing import NamedTuple
 from ganeti import errors
 from ganeti.bootstrap import local
 from ganeti.constants import ssconf as ssconf_const
-from ganeti.utils import fs, net, paths, process, ssh
+from ganeti.platform import hosts, paths
+from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
 _SETUP_S = 600.0
@@ -48,7 +49,7 @@ class Access(NamedTuple):
     batch: bool = False
 
 
-def accepted_keys(host: net.Hostname, access: Access, here: paths.Paths) -> list[ssh.HostKey]:
+def accepted_keys(host: hosts.Hostname, access: Access, here: paths.Paths) -> list[ssh.HostKey]:
     """The host keys of the machine, known or agreed to.
 
     :raises OpPrereqError: it shows other ones than before, or nobody agreed.
@@ -90,7 +91,7 @@ def accepted_keys(host: net.Hostname, access: Access, here: paths.Paths) -> list
     return shown
 
 
-def message(host: net.Hostname, here: paths.Paths) -> str:
+def message(host: hosts.Hostname, here: paths.Paths) -> str:
     """What the program on the machine is told; full of secrets."""
     shared = local.read_credentials(here)
     facts = local.read_ssconf(here)
@@ -109,7 +110,7 @@ def message(host: net.Hostname, here: paths.Paths) -> str:
 
 
 def _run(
-    host: net.Hostname,
+    host: hosts.Hostname,
     access: Access,
     here: paths.Paths,
     keys: list[ssh.HostKey],
@@ -134,7 +135,7 @@ def _run(
 
 
 def set_up(
-    host: net.Hostname, access: Access, undo: local.Undo, *, force_join: bool = False
+    host: hosts.Hostname, access: Access, undo: local.Undo, *, force_join: bool = False
 ) -> None:
     """Give a machine the cluster's credentials and start its daemons, over SSH.
 

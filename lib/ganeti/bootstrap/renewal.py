@@ -12,7 +12,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 
 from ganeti import errors
-from ganeti.utils import fs, paths, x509
+from ganeti.platform import paths
+from ganeti.utils import fs, x509
 
 SERVER = "noded_cert_file"
 RAPI = "rapi_cert_file"

@@ -21,6 +21,7 @@ import errno
 import os
 
 from ganeti import errors
+from ganeti.platform import hosts
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -152,7 +153,7 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
 
     :returns: the error that says what to do.
     """
-    from ganeti.utils import net, paths
+    from ganeti.platform import paths
 
     here = paths.current()
     master = _read_line(here.ssconf_file("master_node"))
@@ -162,7 +163,7 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
             " Make one with 'gnt-cluster init', or add this machine with 'gnt-node add' on the"
             " master."
         )
-    own_name = net.hostname()
+    own_name = hosts.hostname()
     if master and master != own_name:
         return NotMasterError(master, own_name)
     start = "daemon-util start ganeti-masterd"

@@ -144,9 +144,9 @@ def _disk(number: int, params: dict[str, Any]) -> dict[str, Any]:
     if "adopt" in disk:
         disk["size"] = 0
     elif "size" not in disk:
-        from ganeti.utils import near
+        from ganeti.utils import suggest
 
-        misspelt = next((key for key in disk if near.nearest(key, ("size",))), None)
+        misspelt = next((key for key in disk if suggest.nearest(key, ("size",))), None)
         if misspelt is not None:
             raise errors.OpPrereqError(
                 f"disk {number} has no size, but '{misspelt}'. Did you mean 'size'?",

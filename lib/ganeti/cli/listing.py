@@ -240,10 +240,10 @@ def _warn_of_unknown(
     unknown = [field["name"] for field in fields if field["kind"] == const.KIND_UNKNOWN]
     if not unknown:
         return failures.EXIT_SUCCESS
-    from ganeti.utils import near
+    from ganeti.utils import suggest
 
     known = [field["name"] for field in client.query_fields(resource)["fields"]]
-    hints = "".join(near.did_you_mean(name, [*known, *opt.FORMATS]) for name in unknown)
+    hints = "".join(suggest.did_you_mean(name, [*known, *opt.FORMATS]) for name in unknown)
     where = (
         f"Known are {', '.join(sorted(known))}."
         if len(known) <= _FEW_FIELDS

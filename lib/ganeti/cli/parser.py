@@ -36,7 +36,7 @@ class ArgumentCountError(errors.GenericError):
 
 def suggest(word: str, known: Iterable[str]) -> str:
     """A sentence with the nearest known word, with a blank in front; empty if nothing is near."""
-    from ganeti.utils import near  # only mistakes pay for it
+    from ganeti.utils import suggest as near  # only mistakes pay for it
 
     return near.did_you_mean(word, known)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ganeti import errors
-from ganeti.utils import net, paths, process, ssh
+from ganeti.platform import hosts, paths
+from ganeti.utils import process, ssh
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Node:
     @property
     def here(self) -> bool:
         """Whether it is this node."""
-        return self.name == net.hostname()
+        return self.name == hosts.hostname()
 
     def run(self, command: str) -> process.Completed:
         """Let the node's shell run a command.

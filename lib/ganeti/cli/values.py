@@ -266,9 +266,9 @@ def typed_params(
         return {}
     unknown = next((name for name in params if name not in types), None)
     if unknown is not None:
-        from ganeti.utils import near  # only mistakes pay for it
+        from ganeti.utils import suggest  # only mistakes pay for it
 
-        hint = near.did_you_mean(unknown, types) or f" Known are: {', '.join(sorted(types))}."
+        hint = suggest.did_you_mean(unknown, types) or f" Known are: {', '.join(sorted(types))}."
         raise errors.TypeEnforcementError(f"unknown parameter '{unknown}'.{hint}")
     from ganeti.objects import hvparams  # its tables cost 10 ms; most commands set no parameter
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
-from ganeti.utils import paths
+from ganeti.platform import paths
 from ganeti.wire.calls import HOOKS_PRESENT, HOOKS_RUNNER
 
 if TYPE_CHECKING:

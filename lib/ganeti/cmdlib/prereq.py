@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
 from ganeti.constants.hv import STATE_RUNNING
-from ganeti.utils import net
+from ganeti.platform import hosts
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
     HYPERVISOR_VALIDATE_PARAMS,
@@ -68,13 +68,13 @@ def valid_host_name(name: str, what: str) -> str:
     return lowered.rstrip(".")
 
 
-def resolve(name: str, what: str) -> net.Hostname:
+def resolve(name: str, what: str) -> hosts.Hostname:
     """Resolve a name.
 
     :raises errors.OpPrereqError: no address, code ``resolver_error``.
     """
     try:
-        return net.lookup(name)
+        return hosts.lookup(name)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
             f"{what} {name} does not resolve: {err.message}", errors.ECODE_RESOLVER

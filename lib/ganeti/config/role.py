@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ganeti.objects import MasterVote
-from ganeti.utils.master_state import NONE, Epoch, parse
+from ganeti.platform.master_epoch import NONE, Epoch, parse
 
 
 def majority(count: int) -> int:

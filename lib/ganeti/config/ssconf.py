@@ -15,7 +15,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import ssconf as const
-from ganeti.utils import fs, paths, text
+from ganeti.platform import paths
+from ganeti.utils import fs, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

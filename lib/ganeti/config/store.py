@@ -40,7 +40,8 @@ from ganeti.config.text import Part, Pieces, Text, difference
 from ganeti.config.transaction import Transaction
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
-from ganeti.utils import clock, fs, users
+from ganeti.platform import users
+from ganeti.utils import clock, fs
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ from ganeti.objects import (
     fill,
     filled_instance,
 )
-from ganeti.utils import near, text
+from ganeti.utils import suggest, text
 
 
 class _Named(Protocol):
@@ -282,7 +282,7 @@ class Questions(abc.ABC):
                 f"{label} name '{name}' is not unique: it fits {', '.join(likely[:5])}",
                 errors.ECODE_NOENT,
             )
-        hint = near.did_you_mean(name, index)
+        hint = suggest.did_you_mean(name, index)
         raise errors.OpPrereqError(
             f"{label} '{name}' is not in the cluster{'.' if hint else ''}{hint}", errors.ECODE_NOENT
         )

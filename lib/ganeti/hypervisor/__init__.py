@@ -2,9 +2,9 @@
 
 :func:`of` gives the object for a hypervisor's name; :mod:`~ganeti.hypervisor.base` says what it can
 do. Each hypervisor is a module or a sub-room of its own; the node's handlers
-(:mod:`ganeti.backend.instance`) know only the verbs. Parameters arrive filled from the master;
-whether their syntax is right was decided there (:mod:`ganeti.objects.hvparams`), whether this node
-can use them is decided here.
+(:mod:`ganeti.backend.instance.lifecycle`) know only the verbs. Parameters arrive filled from the
+master; whether their syntax is right was decided there (:mod:`ganeti.objects.hvparams`), whether
+this node can use them is decided here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Imported when asked for: a node that runs one kind of guest does not load the others.
 _CLASSES = {
-    hv.FAKE: ("ganeti.hypervisor.fake", "FakeHypervisor"),
+    hv.FAKE: ("ganeti.hypervisor.fake.driver", "FakeHypervisor"),
     hv.KVM: ("ganeti.hypervisor.kvm.driver", "KvmHypervisor"),
 }
 

@@ -45,7 +45,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import job as const
-from ganeti.utils import fs, retry, users
+from ganeti.platform import users
+from ganeti.utils import fs, retry
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)

@@ -20,7 +20,8 @@ import time
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
-from ganeti.utils import fs, net, paths
+from ganeti.platform import hosts, paths
+from ganeti.utils import fs, net
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -399,7 +400,7 @@ def check_master() -> None:
         ) from None
     except OSError as err:
         raise errors.NoMasterError(f"cannot read who is the master: {err}") from err
-    if master and master.lower() != net.hostname():
+    if master and master.lower() != hosts.hostname():
         raise errors.NoMasterError(
             f"this is not the master node. Please connect to node '{master}' and run the command"
             " again."

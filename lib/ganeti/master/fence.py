@@ -22,7 +22,7 @@ from ganeti import errors
 from ganeti.config.store import write_config_file
 from ganeti.constants import cli as exit_codes
 from ganeti.jobstore.store import QueueStore
-from ganeti.utils import master_state
+from ganeti.platform import master_epoch
 
 # How often an idle master looks whether this node has heard of another one.
 LOOK_S = 2.0
@@ -40,7 +40,7 @@ class Fence:
     :param end: called when it is not; does not return in the daemon.
     """
 
-    def __init__(self, epoch: master_state.Epoch, end: Callable[[], None] = end_process) -> None:
+    def __init__(self, epoch: master_epoch.Epoch, end: Callable[[], None] = end_process) -> None:
         self.epoch = epoch
         self._end = end
         self._stop = threading.Event()
@@ -63,9 +63,9 @@ class Fence:
         :raises StaleEpochError: the time is over (where ``end`` returns).
         """
         try:
-            with master_state.writing(kind, self.epoch):
+            with master_epoch.writing(kind, self.epoch):
                 yield
-        except master_state.StaleEpochError as err:
+        except master_epoch.StaleEpochError as err:
             self.newer("this node", str(err.known))
             raise
 
@@ -75,9 +75,9 @@ class Fence:
         :raises OSError: nothing was changed.
         """
         try:
-            with self.writing(master_state.CONFIG):
+            with self.writing(master_epoch.CONFIG):
                 write_config_file(path, text)
-        except (errors.LockError, errors.ConfigurationError, master_state.StaleEpochError) as err:
+        except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
             raise OSError(str(err)) from err
 
     def adopt_config(self) -> None:
@@ -85,7 +85,7 @@ class Fence:
 
         :raises StaleEpochError: the time is over (where ``end`` returns).
         """
-        with self.writing(master_state.CONFIG):
+        with self.writing(master_epoch.CONFIG):
             """The file stays as it is."""
 
     def watch(self) -> None:
@@ -99,7 +99,7 @@ class Fence:
     def look(self) -> None:
         """Look once."""
         try:
-            known = master_state.read().epoch
+            known = master_epoch.read().epoch
         except errors.ConfigurationError as err:
             logging.error("cannot tell who is master: %s", err)
             return
@@ -142,9 +142,9 @@ class FencedQueueStore(QueueStore):
         if self._fence is None:
             raise errors.ProgrammerError("the job queue is written without being master")
         try:
-            with self._fence.writing(master_state.QUEUE):
+            with self._fence.writing(master_epoch.QUEUE):
                 yield
-        except (errors.LockError, errors.ConfigurationError, master_state.StaleEpochError) as err:
+        except (errors.LockError, errors.ConfigurationError, master_epoch.StaleEpochError) as err:
             raise errors.JobQueueError(f"cannot write to the job queue: {err}") from err
 
     def commit(self, files: Mapping[str, str], archive: Sequence[int] = ()) -> None:

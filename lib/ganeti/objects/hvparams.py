@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import hv
-from ganeti.utils import near, text
+from ganeti.utils import suggest, text
 
 # Types, as they are named to users and in constants of other subjects.
 STRING = "string"
@@ -397,7 +397,7 @@ def check_parameter_syntax(hypervisor: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         parameter = table.get(name)
         if parameter is None:
-            hint = near.did_you_mean(name, table)
+            hint = suggest.did_you_mean(name, table)
             raise errors.HypervisorError(
                 f"hypervisor {hypervisor} has no parameter {name!r}{'.' if hint else ''}{hint}"
             )
@@ -493,7 +493,7 @@ def force_types(
     for name, value in values.items():
         kind = types.get(name)
         if kind is None:
-            hint = near.did_you_mean(str(name), types)
+            hint = suggest.did_you_mean(str(name), types)
             raise errors.TypeEnforcementError(
                 f"unknown parameter {name!r}{'.' if hint else ''}{hint}"
             )

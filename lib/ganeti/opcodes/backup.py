@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -17,18 +17,18 @@ class OpBackupExport(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
     shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
     )
     target_node: str | list[Any] = param(
-        words.ExportTarget,
+        types.ExportTarget,
         "Node name (local mode), or one [host, port, magic] per disk (remote mode)",
     )
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString, "UUID of that node; filled in by the master", default=None
     )
     shutdown: bool = param(ht.Bool, "Shut the instance down before the export", default=True)
     remove_instance: bool = param(ht.Bool, "Remove the instance once it is exported", default=False)
@@ -36,7 +36,7 @@ class OpBackupExport(OpCode):
         ht.Bool, "Go on when parts of the instance cannot be removed", default=False
     )
     mode: str = param(
-        words.ExportMode, "Where the export goes: to a node, or to another cluster", default="local"
+        types.ExportMode, "Where the export goes: to a node, or to another cluster", default="local"
     )
     x509_key_name: list[Any] | None = param(
         ht.Maybe(ht.List),
@@ -44,7 +44,7 @@ class OpBackupExport(OpCode):
         default=None,
     )
     destination_x509_ca: str | None = param(
-        words.MaybeString, "Certificate authority of the other cluster (remote mode)", default=None
+        types.MaybeString, "Certificate authority of the other cluster (remote mode)", default=None
     )
     zero_free_space: bool = param(
         ht.Bool, "Overwrite free space inside the disks before the export", default=False
@@ -67,12 +67,12 @@ class OpBackupPrepare(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     mode: str = param(
-        words.ExportMode, "Where the export will go: to a node, or to another cluster"
+        types.ExportMode, "Where the export will go: to a node, or to another cluster"
     )
-    RESULT = words.MaybeObject
+    RESULT = types.MaybeObject
 
 
 @opcode(summary="instance_name")
@@ -81,6 +81,6 @@ class OpBackupRemove(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     RESULT = ht.NoneType

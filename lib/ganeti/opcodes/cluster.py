@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ class OpClusterActivateMasterIp(OpCode):
 class OpClusterConfigQuery(OpCode):
     """Read single values of the cluster. Result: values in the order asked."""
 
-    output_fields: list[str] = param(words.Strings, "Values wanted")
+    output_fields: list[str] = param(types.Strings, "Values wanted")
     RESULT = ht.List
 
 
@@ -78,7 +78,7 @@ class OpClusterRenewCrypto(OpCode):
     )
     renew_ssh_keys: bool = param(ht.Bool, "Renew the SSH keys of the nodes", default=False)
     ssh_key_type: str | None = param(
-        ht.Maybe(words.SshKeyType), "Type of the new SSH keys", default=None
+        ht.Maybe(types.SshKeyType), "Type of the new SSH keys", default=None
     )
     ssh_key_bits: int | None = param(
         ht.Maybe(ht.PositiveInt), "Length of the new SSH keys in bits", default=None
@@ -95,7 +95,7 @@ class OpClusterRepairDiskSizes(OpCode):
     Result: [instance, disk index, what (size or spindles), new value] per correction.
     """
 
-    instances: list[str] = param(words.Strings, "Instances to look at; none means all", default=[])
+    instances: list[str] = param(types.Strings, "Instances to look at; none means all", default=[])
     RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonNegInt, ht.NonEmptyString, ht.NonNegInt))
 
 
@@ -105,18 +105,18 @@ class OpClusterSetParams(OpCode):
 
     force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
     hv_state: dict[str, Any] | None = param(
-        words.MaybeObject,
+        types.MaybeObject,
         "Resources that the hypervisor reports wrongly, set by hand",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject, "Resources of storage, set by hand", default=None
     )
     vg_name: str | None = param(
         ht.Maybe(ht.Str), "Volume group of LVM disks; empty for none", default=None
     )
     enabled_hypervisors: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.Hypervisor)),
+        ht.Maybe(ht.ListOf(types.Hypervisor)),
         "Hypervisors in use, the default one first",
         default=None,
     )
@@ -124,7 +124,7 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.DictOf(ht.Str, ht.Dict)), "Default parameters per hypervisor", default=None
     )
     beparams: dict[str, Any] | None = param(
-        words.MaybeObject, "Default backend parameters", default=None
+        types.MaybeObject, "Default backend parameters", default=None
     )
     os_hvp: dict[str, dict[str, Any]] | None = param(
         ht.Maybe(ht.DictOf(ht.Str, ht.Dict)),
@@ -140,7 +140,7 @@ class OpClusterSetParams(OpCode):
         default=None,
     )
     diskparams: dict[str, dict[str, Any]] | None = param(
-        words.DiskParams, "Parameters per disk template", default=None
+        types.DiskParams, "Parameters per disk template", default=None
     )
     candidate_pool_size: int | None = param(
         ht.Maybe(ht.PositiveInt), "How many master candidates to keep", default=None
@@ -152,11 +152,11 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.PositiveInt), "How many jobs to watch for changes at once", default=None
     )
     uid_pool: list[Any] | None = param(
-        words.UidPool, "User ids for guests, as [first, last]", default=None
+        types.UidPool, "User ids for guests, as [first, last]", default=None
     )
-    add_uids: list[Any] | None = param(words.UidPool, "User ids to add to the pool", default=None)
+    add_uids: list[Any] | None = param(types.UidPool, "User ids to add to the pool", default=None)
     remove_uids: list[Any] | None = param(
-        words.UidPool, "User ids to take out of the pool", default=None
+        types.UidPool, "User ids to take out of the pool", default=None
     )
     maintain_node_health: bool | None = param(
         ht.Maybe(ht.Bool),
@@ -167,10 +167,10 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.Bool), "Whether new disks are overwritten before use", default=None
     )
     nicparams: dict[str, Any] | None = param(
-        ht.Maybe(words.INicParams), "Default NIC parameters", default=None
+        ht.Maybe(types.INicParams), "Default NIC parameters", default=None
     )
-    ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
-    ipolicy: dict[str, Any] | None = param(words.MaybeObject, "Bounds for instances", default=None)
+    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
+    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Bounds for instances", default=None)
     drbd_helper: str | None = param(
         ht.Maybe(ht.Str), "Program the kernel calls for DRBD; empty for none", default=None
     )
@@ -178,10 +178,10 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.Str), "Allocator to ask when none is named; empty for none", default=None
     )
     default_iallocator_params: dict[str, Any] | None = param(
-        words.MaybeObject, "Its parameters", default=None
+        types.MaybeObject, "Its parameters", default=None
     )
     mac_prefix: str | None = param(
-        words.MaybeString, "First three bytes of generated MAC addresses", default=None
+        types.MaybeString, "First three bytes of generated MAC addresses", default=None
     )
     master_netdev: str | None = param(
         ht.Maybe(ht.Str), "Network device which carries the master address", default=None
@@ -190,15 +190,15 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.NonNegInt), "Netmask of the master address, in bits", default=None
     )
     reserved_lvs: list[str] | None = param(
-        words.MaybeStrings, "Patterns of logical volumes to leave alone", default=None
+        types.MaybeStrings, "Patterns of logical volumes to leave alone", default=None
     )
     hidden_os: list[Any] | None = param(
-        ht.Maybe(ht.ListOf(ht.Tuple(words.ListChange, ht.NonEmptyString))),
+        ht.Maybe(ht.ListOf(ht.Tuple(types.ListChange, ht.NonEmptyString))),
         "Operating systems to hide from lists: [add or remove, name]",
         default=None,
     )
     blacklisted_os: list[Any] | None = param(
-        ht.Maybe(ht.ListOf(ht.Tuple(words.ListChange, ht.NonEmptyString))),
+        ht.Maybe(ht.ListOf(ht.Tuple(types.ListChange, ht.NonEmptyString))),
         "Operating systems not to be used: [add or remove, name]",
         default=None,
     )
@@ -206,7 +206,7 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.Bool), "Whether a script of the site moves the master address", default=None
     )
     enabled_disk_templates: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.DiskTemplate)), "Disk templates in use", default=None
+        ht.Maybe(ht.ListOf(types.DiskTemplate)), "Disk templates in use", default=None
     )
     modify_etc_hosts: bool | None = param(
         ht.Maybe(ht.Bool), "Whether nodes are written to /etc/hosts", default=None
@@ -230,7 +230,7 @@ class OpClusterSetParams(OpCode):
         ht.Maybe(ht.Str), "Image booted to overwrite free space", default=None
     )
     compression_tools: list[str] | None = param(
-        words.MaybeStrings, "Programs allowed for compression", default=None
+        types.MaybeStrings, "Programs allowed for compression", default=None
     )
     enabled_user_shutdown: bool | None = param(
         ht.Maybe(ht.Bool),
@@ -245,7 +245,7 @@ class OpClusterSetParams(OpCode):
         "Microseconds between runs, per data collector",
         default=None,
     )
-    RESULT = words.MaybeJobIdListOnly
+    RESULT = types.MaybeJobIdListOnly
 
 
 @opcode()
@@ -255,17 +255,17 @@ class OpClusterVerify(OpCode):
     debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
     error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
     skip_checks: list[str] = param(
-        ht.SetOf(words.VerifyOptionalCheck), "Optional checks to leave out", default=[]
+        ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
     )
     ignore_errors: list[str] = param(
-        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[]
+        ht.SetOf(types.VerifyCode), "Findings to be reported as warnings", default=[]
     )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
-    group_name: str | None = param(words.MaybeString, "Only this node group", default=None)
+    group_name: str | None = param(types.MaybeString, "Only this node group", default=None)
     verify_clutter: bool = param(
         ht.Bool, "Look for keys that do not belong to this cluster", default=False
     )
-    RESULT = words.JobIdListOnly
+    RESULT = types.JobIdListOnly
 
 
 @opcode()
@@ -275,7 +275,7 @@ class OpClusterVerifyConfig(OpCode):
     debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
     error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
     ignore_errors: list[str] = param(
-        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[]
+        ht.SetOf(types.VerifyCode), "Findings to be reported as warnings", default=[]
     )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
     RESULT = ht.Bool
@@ -285,9 +285,9 @@ class OpClusterVerifyConfig(OpCode):
 class OpClusterVerifyDisks(OpCode):
     """Check the disks of all groups: submits a job for each. Result: jobs."""
 
-    group_name: str | None = param(words.MaybeString, "Only this node group", default=None)
+    group_name: str | None = param(types.MaybeString, "Only this node group", default=None)
     is_strict: bool = param(ht.Bool, "Take a node that cannot be asked as an error", default=True)
-    RESULT = words.JobIdListOnly
+    RESULT = types.JobIdListOnly
 
 
 @opcode(summary="group_name")
@@ -298,10 +298,10 @@ class OpClusterVerifyGroup(OpCode):
     debug_simulate_errors: bool = param(ht.Bool, "Report every check as failed", default=False)
     error_codes: bool = param(ht.Bool, "Give findings in a form for programs", default=False)
     skip_checks: list[str] = param(
-        ht.SetOf(words.VerifyOptionalCheck), "Optional checks to leave out", default=[]
+        ht.SetOf(types.VerifyOptionalCheck), "Optional checks to leave out", default=[]
     )
     ignore_errors: list[str] = param(
-        ht.SetOf(words.VerifyCode), "Findings to be reported as warnings", default=[]
+        ht.SetOf(types.VerifyCode), "Findings to be reported as warnings", default=[]
     )
     verbose: bool = param(ht.Bool, "Say more about what is done", default=False)
     verify_clutter: bool = param(

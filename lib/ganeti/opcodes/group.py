@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -17,22 +17,22 @@ class OpGroupAdd(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     alloc_policy: str | None = param(
-        ht.Maybe(words.AllocPolicy), "Whether new instances may be placed here", default=None
+        ht.Maybe(types.AllocPolicy), "Whether new instances may be placed here", default=None
     )
-    ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
+    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
     diskparams: dict[str, dict[str, Any]] | None = param(
-        words.DiskParams, "Parameters per disk template", default=None
+        types.DiskParams, "Parameters per disk template", default=None
     )
     hv_state: dict[str, Any] | None = param(
-        words.MaybeObject,
+        types.MaybeObject,
         "Resources that the hypervisor reports wrongly, set by hand",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject, "Resources of storage, set by hand", default=None
     )
-    ipolicy: dict[str, Any] | None = param(words.MaybeObject, "Bounds for instances", default=None)
-    RESULT = words.MaybeJobIdListOnly
+    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Bounds for instances", default=None)
+    RESULT = types.MaybeJobIdListOnly
 
 
 @opcode(summary="group_name")
@@ -43,9 +43,9 @@ class OpGroupAssignNodes(OpCode):
     force: bool = param(
         ht.Bool, "Also when an instance would then live in two groups", default=False
     )
-    nodes: list[str] = param(words.Strings, "Nodes")
+    nodes: list[str] = param(types.Strings, "Nodes")
     node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
     )
     RESULT = ht.NoneType
 
@@ -59,16 +59,16 @@ class OpGroupEvacuate(OpCode):
         ht.Bool, "Give up locks as soon as the new disks are in step", default=False
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     target_groups: list[str] | None = param(
-        words.MaybeStrings, "Node groups to go to; any if not given", default=None
+        types.MaybeStrings, "Node groups to go to; any if not given", default=None
     )
     sequential: bool = param(ht.Bool, "One instance after the other", default=False)
     force_failover: bool = param(
         ht.Bool, "Fail over where migration would be possible", default=False
     )
-    RESULT = words.JobIdListOnly
+    RESULT = types.JobIdListOnly
 
 
 @opcode(summary="group_name")
@@ -94,22 +94,22 @@ class OpGroupSetParams(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group")
     alloc_policy: str | None = param(
-        ht.Maybe(words.AllocPolicy), "Whether new instances may be placed here", default=None
+        ht.Maybe(types.AllocPolicy), "Whether new instances may be placed here", default=None
     )
-    ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
+    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
     diskparams: dict[str, dict[str, Any]] | None = param(
-        words.DiskParams, "Parameters per disk template", default=None
+        types.DiskParams, "Parameters per disk template", default=None
     )
     hv_state: dict[str, Any] | None = param(
-        words.MaybeObject,
+        types.MaybeObject,
         "Resources that the hypervisor reports wrongly, set by hand",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject, "Resources of storage, set by hand", default=None
     )
-    ipolicy: dict[str, Any] | None = param(words.MaybeObject, "Bounds for instances", default=None)
-    RESULT = words.Changes
+    ipolicy: dict[str, Any] | None = param(types.MaybeObject, "Bounds for instances", default=None)
+    RESULT = types.Changes
 
 
 @opcode(summary="group_name")

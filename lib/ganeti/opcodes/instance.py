@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -17,11 +17,11 @@ class OpInstanceActivateDisks(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     ignore_size: bool = param(ht.Bool, "Take the size of disks as it is", default=False)
     wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=False)
-    RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString, words.MaybeString))
+    RESULT = ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString, types.MaybeString))
 
 
 @opcode(summary="instance_name")
@@ -30,18 +30,18 @@ class OpInstanceChangeGroup(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     early_release: bool = param(
         ht.Bool, "Give up locks as soon as the new disks are in step", default=False
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     target_groups: list[str] | None = param(
-        words.MaybeStrings, "Node groups to go to; any if not given", default=None
+        types.MaybeStrings, "Node groups to go to; any if not given", default=None
     )
-    RESULT = words.JobIdListOnly
+    RESULT = types.JobIdListOnly
 
 
 @opcode(summary="instance_name")
@@ -50,7 +50,7 @@ class OpInstanceConsole(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     RESULT = ht.Dict
 
@@ -74,25 +74,25 @@ class OpInstanceCreate(OpCode):
     beparams: dict[str, Any] = param(
         ht.Dict, "Backend parameters (memory, processors, ...)", default={}
     )
-    disks: list[dict[str, Any]] = param(ht.ListOf(words.IDiskParams), "Disks, each a dictionary")
-    disk_template: str | None = param(ht.Maybe(words.DiskTemplate), "Kind of disks", default=None)
+    disks: list[dict[str, Any]] = param(ht.ListOf(types.IDiskParams), "Disks, each a dictionary")
+    disk_template: str | None = param(ht.Maybe(types.DiskTemplate), "Kind of disks", default=None)
     group_name: str | None = param(
-        words.MaybeString, "Node group to place the instance in", default=None
+        types.MaybeString, "Node group to place the instance in", default=None
     )
     file_driver: str | None = param(
-        ht.Maybe(words.FileDriver), "Driver for file disks", default=None
+        ht.Maybe(types.FileDriver), "Driver for file disks", default=None
     )
     file_storage_dir: str | None = param(
-        words.MaybeString, "Directory below the cluster's one for file disks", default=None
+        types.MaybeString, "Directory below the cluster's one for file disks", default=None
     )
     hvparams: dict[str, Any] = param(ht.Dict, "Hypervisor parameters", default={})
     hypervisor: str | None = param(
-        ht.Maybe(words.Hypervisor),
+        ht.Maybe(types.Hypervisor),
         "Hypervisor; the default of the cluster if not given",
         default=None,
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     identify_defaults: bool = param(
         ht.Bool, "Leave parameters out that equal the cluster defaults", default=False
@@ -102,50 +102,50 @@ class OpInstanceCreate(OpCode):
     )
     conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
     mode: str = param(
-        words.InstCreateMode, "Create from nothing, from a backup, or from another cluster"
+        types.InstCreateMode, "Create from nothing, from a backup, or from another cluster"
     )
-    nics: list[dict[str, Any]] = param(ht.ListOf(words.INicParams), "NICs, each a dictionary")
+    nics: list[dict[str, Any]] = param(ht.ListOf(types.INicParams), "NICs, each a dictionary")
     no_install: bool | None = param(
         ht.Maybe(ht.Bool), "Create the disks without an operating system", default=None
     )
     osparams: dict[str, Any] = param(ht.Dict, "Parameters of the operating system", default={})
     osparams_private: dict[str, Any] | None = param(
-        words.PrivateParams, "OS parameters kept out of logs", default=None
+        types.PrivateParams, "OS parameters kept out of logs", default=None
     )
     osparams_secret: dict[str, Any] | None = param(
-        words.SecretParams, "OS parameters kept out of logs and never stored", default=None
+        types.SecretParams, "OS parameters kept out of logs and never stored", default=None
     )
-    os_type: str | None = param(words.MaybeString, "Operating system", default=None)
-    pnode: str | None = param(words.MaybeString, "Primary node", default=None)
+    os_type: str | None = param(types.MaybeString, "Operating system", default=None)
+    pnode: str | None = param(types.MaybeString, "Primary node", default=None)
     pnode_uuid: str | None = param(
-        words.MaybeString, "UUID of the primary node; filled in by the master", default=None
+        types.MaybeString, "UUID of the primary node; filled in by the master", default=None
     )
-    snode: str | None = param(words.MaybeString, "Secondary node", default=None)
+    snode: str | None = param(types.MaybeString, "Secondary node", default=None)
     snode_uuid: str | None = param(
-        words.MaybeString, "UUID of the secondary node; filled in by the master", default=None
+        types.MaybeString, "UUID of the secondary node; filled in by the master", default=None
     )
     source_handshake: list[Any] | None = param(
         ht.Maybe(ht.List), "Signed greeting of the other cluster", default=None
     )
     source_instance_name: str | None = param(
-        words.MaybeString, "Name of the instance there", default=None
+        types.MaybeString, "Name of the instance there", default=None
     )
     source_shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds the guest there has to shut down", default=120
     )
     source_x509_ca: str | None = param(
-        words.MaybeString, "Certificate of the other cluster", default=None
+        types.MaybeString, "Certificate of the other cluster", default=None
     )
-    src_node: str | None = param(words.MaybeString, "Node which holds the backup", default=None)
+    src_node: str | None = param(types.MaybeString, "Node which holds the backup", default=None)
     src_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString, "UUID of that node; filled in by the master", default=None
     )
-    src_path: str | None = param(words.MaybeString, "Directory of the backup", default=None)
+    src_path: str | None = param(types.MaybeString, "Directory of the backup", default=None)
     compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
     start: bool = param(ht.Bool, "Start the instance when it is ready", default=True)
     forthcoming: bool = param(ht.Bool, "Only reserve the resources", default=False)
     commit: bool = param(ht.Bool, "Make a reserved instance real", default=False)
-    tags: list[str] = param(words.Strings, "Tags", default=[])
+    tags: list[str] = param(types.Strings, "Tags", default=[])
     instance_communication: bool = param(ht.Bool, "Let the guest talk to its node", default=False)
     helper_startup_timeout: int | None = param(
         ht.Maybe(ht.Int), "Seconds the helper guest has to start", default=None
@@ -153,7 +153,7 @@ class OpInstanceCreate(OpCode):
     helper_shutdown_timeout: int | None = param(
         ht.Maybe(ht.Int), "Seconds the helper guest has to end", default=None
     )
-    RESULT = words.Strings
+    RESULT = types.Strings
 
 
 @opcode(summary="instance_name")
@@ -162,7 +162,7 @@ class OpInstanceDeactivateDisks(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     force: bool = param(ht.Bool, "Also when the instance seems to be running", default=False)
     RESULT = ht.NoneType
@@ -174,7 +174,7 @@ class OpInstanceFailover(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
@@ -183,19 +183,19 @@ class OpInstanceFailover(OpCode):
         ht.Bool, "Go on although the disks are not in step", default=False
     )
     target_node: str | None = param(
-        words.MaybeString,
+        types.MaybeString,
         "Node to start on, where the disks are seen by several nodes",
         default=None,
     )
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString, "UUID of that node; filled in by the master", default=None
     )
     ignore_ipolicy: bool = param(
         ht.Bool, "Accept an instance outside the bounds of its group", default=False
     )
     cleanup: bool = param(ht.Bool, "Tidy up after a failover which broke off", default=False)
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     RESULT = ht.NoneType
 
@@ -206,10 +206,10 @@ class OpInstanceGrowDisk(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=True)
-    disk: int = param(words.DiskIndex, "Index of the disk")
+    disk: int = param(types.DiskIndex, "Index of the disk")
     amount: int = param(ht.NonNegInt, "MiB to add")
     absolute: bool = param(ht.Bool, "Take the amount as the new size", default=False)
     ignore_ipolicy: bool = param(
@@ -224,21 +224,21 @@ class OpInstanceMigrate(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     mode: str | None = param(
-        ht.Maybe(words.MigrationMode),
+        ht.Maybe(types.MigrationMode),
         "Live or not; the default of the hypervisor if not given",
         default=None,
     )
     live: bool | None = param(ht.Maybe(ht.Bool), "Older spelling of mode", default=None)
     target_node: str | None = param(
-        words.MaybeString,
+        types.MaybeString,
         "Node to migrate to, where the disks are seen by several nodes",
         default=None,
     )
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString, "UUID of that node; filled in by the master", default=None
     )
     allow_runtime_changes: bool = param(
         ht.Bool, "Reduce memory when the target has too little", default=True
@@ -248,7 +248,7 @@ class OpInstanceMigrate(OpCode):
     )
     cleanup: bool = param(ht.Bool, "Tidy up after a migration which broke off", default=False)
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     allow_failover: bool = param(ht.Bool, "Fail over when the instance is stopped", default=False)
     ignore_hvversions: bool = param(
@@ -263,7 +263,7 @@ class OpInstanceMove(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
@@ -273,7 +273,7 @@ class OpInstanceMove(OpCode):
     )
     target_node: str = param(ht.NonEmptyString, "Node to go to")
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString, "UUID of that node; filled in by the master", default=None
     )
     compress: str = param(ht.Str, "Compression of the disk data on its way", default="none")
     ignore_consistency: bool = param(
@@ -290,12 +290,12 @@ class OpInstanceMultiAlloc(OpCode):
         ht.Bool, "Take the nodes that are free now rather than wait for all", default=False
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     instances: list[Any] = param(
         ht.List, "Opcodes INSTANCE_CREATE of the instances to place together", default=[]
     )
-    RESULT = words.MultiAllocResponse
+    RESULT = types.MultiAllocResponse
 
 
 @opcode(kind=QUERY)
@@ -303,7 +303,7 @@ class OpInstanceQueryData(OpCode):
     """Describe instances with everything known. Result: dictionary by name."""
 
     use_locking: bool = param(ht.Bool, "Wait for locks before looking", default=False)
-    instances: list[str] = param(words.Strings, "Instances to describe; none means all", default=[])
+    instances: list[str] = param(types.Strings, "Instances to describe; none means all", default=[])
     static: bool = param(ht.Bool, "Give only what the configuration knows", default=False)
     RESULT = ht.ObjectOf(ht.Dict)
 
@@ -314,7 +314,7 @@ class OpInstanceReboot(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
@@ -322,7 +322,7 @@ class OpInstanceReboot(OpCode):
     ignore_secondaries: bool = param(
         ht.Bool, "Start although a secondary cannot be reached", default=False
     )
-    reboot_type: str = param(words.RebootType, "How to reboot: soft, hard or full")
+    reboot_type: str = param(types.RebootType, "How to reboot: soft, hard or full")
     RESULT = ht.NoneType
 
 
@@ -332,21 +332,21 @@ class OpInstanceRecreateDisks(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     disks: list[Any] = param(
-        words.RecreateDisksInfo,
+        types.RecreateDisksInfo,
         "Disks to create anew, as indices or [index, changes]; none means all",
         default=[],
     )
     nodes: list[str] = param(
-        words.Strings, "New nodes of the instance, primary first; none to keep them", default=[]
+        types.Strings, "New nodes of the instance, primary first; none to keep them", default=[]
     )
     node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     RESULT = ht.NoneType
 
@@ -357,22 +357,22 @@ class OpInstanceReinstall(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     force_variant: bool = param(
         ht.Bool, "Accept an OS variant which the definition does not list", default=False
     )
     os_type: str | None = param(
-        words.MaybeString, "Operating system; as before if not given", default=None
+        types.MaybeString, "Operating system; as before if not given", default=None
     )
     osparams: dict[str, Any] | None = param(
-        words.MaybeObject, "Parameters of the operating system", default=None
+        types.MaybeObject, "Parameters of the operating system", default=None
     )
     osparams_private: dict[str, Any] | None = param(
-        words.PrivateParams, "OS parameters kept out of logs", default=None
+        types.PrivateParams, "OS parameters kept out of logs", default=None
     )
     osparams_secret: dict[str, Any] | None = param(
-        words.SecretParams, "OS parameters kept out of logs and never stored", default=None
+        types.SecretParams, "OS parameters kept out of logs and never stored", default=None
     )
     RESULT = ht.NoneType
 
@@ -383,7 +383,7 @@ class OpInstanceRemove(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     shutdown_timeout: int = param(
         ht.NonNegInt, "Seconds the guest has to shut down before it is stopped", default=120
@@ -398,7 +398,7 @@ class OpInstanceRename(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     new_name: str = param(ht.NonEmptyString, "New name")
     name_check: bool = param(ht.Bool, "Require that the name resolves", default=False)
@@ -414,7 +414,7 @@ class OpInstanceReplaceDisks(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     early_release: bool = param(
         ht.Bool, "Give up locks as soon as the new disks are in step", default=False
@@ -422,16 +422,16 @@ class OpInstanceReplaceDisks(OpCode):
     ignore_ipolicy: bool = param(
         ht.Bool, "Accept an instance outside the bounds of its group", default=False
     )
-    mode: str = param(words.ReplaceDisksMode, "Which disks to replace, or by which node")
+    mode: str = param(types.ReplaceDisksMode, "Which disks to replace, or by which node")
     disks: list[int] = param(
-        ht.ListOf(words.DiskIndex), "Indices of the disks; none means all", default=[]
+        ht.ListOf(types.DiskIndex), "Indices of the disks; none means all", default=[]
     )
-    remote_node: str | None = param(words.MaybeString, "New secondary node", default=None)
+    remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        words.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+        types.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     RESULT = ht.NoneType
 
@@ -442,7 +442,7 @@ class OpInstanceSetParams(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
     force_variant: bool = param(
@@ -451,8 +451,8 @@ class OpInstanceSetParams(OpCode):
     ignore_ipolicy: bool = param(
         ht.Bool, "Accept an instance outside the bounds of its group", default=False
     )
-    nics: list[Any] = param(words.ParamMods(words.INicParams), "Changes to NICs", default=[])
-    disks: list[Any] = param(words.ParamMods(words.IDiskParams), "Changes to disks", default=[])
+    nics: list[Any] = param(types.ParamMods(types.INicParams), "Changes to NICs", default=[])
+    disks: list[Any] = param(types.ParamMods(types.IDiskParams), "Changes to disks", default=[])
     beparams: dict[str, Any] = param(
         ht.Dict, "Backend parameters (memory, processors, ...)", default={}
     )
@@ -461,36 +461,36 @@ class OpInstanceSetParams(OpCode):
     )
     hvparams: dict[str, Any] = param(ht.Dict, "Hypervisor parameters", default={})
     disk_template: str | None = param(
-        ht.Maybe(words.DiskTemplate), "Kind of disks to convert to", default=None
+        ht.Maybe(types.DiskTemplate), "Kind of disks to convert to", default=None
     )
     ext_params: dict[str, Any] = param(
         ht.Dict, "Parameters of the external storage provider", default={}
     )
     file_driver: str | None = param(
-        ht.Maybe(words.FileDriver), "Driver for file disks", default=None
+        ht.Maybe(types.FileDriver), "Driver for file disks", default=None
     )
     file_storage_dir: str | None = param(
-        words.MaybeString, "Directory below the cluster's one for file disks", default=None
+        types.MaybeString, "Directory below the cluster's one for file disks", default=None
     )
     pnode: str | None = param(
-        words.MaybeString, "New primary node, taken over as it is", default=None
+        types.MaybeString, "New primary node, taken over as it is", default=None
     )
     pnode_uuid: str | None = param(
-        words.MaybeString, "UUID of the primary node; filled in by the master", default=None
+        types.MaybeString, "UUID of the primary node; filled in by the master", default=None
     )
-    remote_node: str | None = param(words.MaybeString, "New secondary node", default=None)
+    remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        words.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+        types.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     os_name: str | None = param(
-        words.MaybeString, "Operating system on record, nothing is installed", default=None
+        types.MaybeString, "Operating system on record, nothing is installed", default=None
     )
     osparams: dict[str, Any] = param(ht.Dict, "Parameters of the operating system", default={})
     osparams_private: dict[str, Any] | None = param(
-        words.PrivateParams, "OS parameters kept out of logs", default=None
+        types.PrivateParams, "OS parameters kept out of logs", default=None
     )
     wait_for_sync: bool = param(ht.Bool, "Wait until the disks are in step", default=True)
     offline: bool | None = param(
@@ -501,7 +501,7 @@ class OpInstanceSetParams(OpCode):
     instance_communication: bool | None = param(
         ht.Maybe(ht.Bool), "Let the guest talk to its node", default=None
     )
-    RESULT = words.Changes
+    RESULT = types.Changes
 
 
 @opcode(summary="instance_name")
@@ -510,7 +510,7 @@ class OpInstanceShutdown(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     force: bool = param(ht.Bool, "Also when the instance is marked as stopped", default=False)
     ignore_offline_nodes: bool = param(
@@ -521,7 +521,7 @@ class OpInstanceShutdown(OpCode):
     )
     no_remember: bool = param(ht.Bool, "Leave the wanted state on record as it is", default=False)
     admin_state_source: str | None = param(
-        ht.Maybe(words.AdminStateSource), "Who wants it: administrator or user", default=None
+        ht.Maybe(types.AdminStateSource), "Who wants it: administrator or user", default=None
     )
     RESULT = ht.NoneType
 
@@ -532,13 +532,13 @@ class OpInstanceSnapshot(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     snapshot_name: str | None = param(
-        words.MaybeString, "Name of the snapshot; the time (UTC) if not given", default=None
+        types.MaybeString, "Name of the snapshot; the time (UTC) if not given", default=None
     )
     disks: list[int] = param(
-        ht.ListOf(words.DiskIndex), "Numbers of the disks; none means all", default=[]
+        ht.ListOf(types.DiskIndex), "Numbers of the disks; none means all", default=[]
     )
     shutdown: bool = param(
         ht.Bool, "Stop the instance meanwhile, and start it again", default=False
@@ -553,7 +553,7 @@ class OpInstanceSnapshot(OpCode):
 class OpInstanceSnapshotList(OpCode):
     """List the snapshots of instances. Result: a dictionary for each, of each disk."""
 
-    instances: list[str] = param(words.Strings, "Instances; none means all", default=[])
+    instances: list[str] = param(types.Strings, "Instances; none means all", default=[])
     RESULT = ht.ListOf(ht.Dict)
 
 
@@ -563,7 +563,7 @@ class OpInstanceSnapshotRemove(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
     RESULT = ht.NoneType
@@ -575,7 +575,7 @@ class OpInstanceSnapshotRestore(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     snapshot_name: str = param(ht.NonEmptyString, "Name of the snapshot")
     RESULT = ht.NoneType
@@ -587,7 +587,7 @@ class OpInstanceStartup(OpCode):
 
     instance_name: str = param(ht.Str, "Instance")
     instance_uuid: str | None = param(
-        words.MaybeString, "UUID of the instance; filled in by the master", default=None
+        types.MaybeString, "UUID of the instance; filled in by the master", default=None
     )
     force: bool = param(
         ht.Bool, "Start with unchecked parameters, or with a degraded secondary", default=False

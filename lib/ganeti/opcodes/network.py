@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import OpCode, opcode, param
 
 
@@ -12,20 +12,20 @@ class OpNetworkAdd(OpCode):
     """Add a network. Result: None."""
 
     network_name: str = param(ht.NonEmptyString, "Network")
-    network: str = param(words.Ipv4Network, "IPv4 network, as address/bits")
-    gateway: str | None = param(ht.Maybe(words.Ipv4Address), "IPv4 gateway", default=None)
-    network6: str | None = param(ht.Maybe(words.Ipv6Network), "IPv6 network", default=None)
-    gateway6: str | None = param(ht.Maybe(words.Ipv6Address), "IPv6 gateway", default=None)
+    network: str = param(types.Ipv4Network, "IPv4 network, as address/bits")
+    gateway: str | None = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
+    network6: str | None = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
+    gateway6: str | None = param(ht.Maybe(types.Ipv6Address), "IPv6 gateway", default=None)
     mac_prefix: str | None = param(
-        words.MaybeString,
+        types.MaybeString,
         "First three bytes of MAC addresses generated in this network",
         default=None,
     )
     add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None
+        ht.Maybe(ht.ListOf(types.Ipv4Address)), "Addresses not to be given out", default=None
     )
     conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
-    tags: list[str] = param(words.Strings, "Tags", default=[])
+    tags: list[str] = param(types.Strings, "Tags", default=[])
     RESULT = ht.NoneType
 
 
@@ -35,7 +35,7 @@ class OpNetworkConnect(OpCode):
 
     group_name: str = param(ht.NonEmptyString, "Node group to connect")
     network_name: str = param(ht.NonEmptyString, "Network")
-    network_mode: str = param(words.NicMode, "NIC mode of the group's connection")
+    network_mode: str = param(types.NicMode, "NIC mode of the group's connection")
     network_link: str = param(ht.NonEmptyString, "NIC link of the group's connection")
     network_vlan: str = param(ht.Str, "VLAN of the group's connection", default="")
     conflicts_check: bool = param(ht.Bool, "Refuse addresses which a network manages", default=True)
@@ -74,19 +74,19 @@ class OpNetworkSetParams(OpCode):
     """Change a network. Result: None."""
 
     network_name: str = param(ht.NonEmptyString, "Network")
-    gateway: str | None = param(ht.Maybe(words.Ipv4Address), "IPv4 gateway", default=None)
-    network6: str | None = param(ht.Maybe(words.Ipv6Network), "IPv6 network", default=None)
-    gateway6: str | None = param(ht.Maybe(words.Ipv6Address), "IPv6 gateway", default=None)
+    gateway: str | None = param(ht.Maybe(types.Ipv4Address), "IPv4 gateway", default=None)
+    network6: str | None = param(ht.Maybe(types.Ipv6Network), "IPv6 network", default=None)
+    gateway6: str | None = param(ht.Maybe(types.Ipv6Address), "IPv6 gateway", default=None)
     mac_prefix: str | None = param(
-        words.MaybeString,
+        types.MaybeString,
         "First three bytes of MAC addresses generated in this network",
         default=None,
     )
     add_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.Ipv4Address)), "Addresses not to be given out", default=None
+        ht.Maybe(ht.ListOf(types.Ipv4Address)), "Addresses not to be given out", default=None
     )
     remove_reserved_ips: list[str] | None = param(
-        ht.Maybe(ht.ListOf(words.Ipv4Address)),
+        ht.Maybe(ht.ListOf(types.Ipv4Address)),
         "Addresses which may be given out again",
         default=None,
     )

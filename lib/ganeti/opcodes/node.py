@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -17,26 +17,26 @@ class OpNodeAdd(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     hv_state: dict[str, Any] | None = param(
-        words.MaybeObject,
+        types.MaybeObject,
         "Resources that the hypervisor reports wrongly, set by hand",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject, "Resources of storage, set by hand", default=None
     )
     primary_ip: str | None = param(
-        words.MaybeString, "Address; from its name if not given", default=None
+        types.MaybeString, "Address; from its name if not given", default=None
     )
-    secondary_ip: str | None = param(words.MaybeString, "Address for replication", default=None)
+    secondary_ip: str | None = param(types.MaybeString, "Address for replication", default=None)
     readd: bool = param(ht.Bool, "Add a node again which is known already", default=False)
-    group: str | None = param(words.MaybeString, "Node group to join", default=None)
+    group: str | None = param(types.MaybeString, "Node group to join", default=None)
     master_capable: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node may become master", default=None
     )
     vm_capable: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
     )
-    ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
+    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
     node_setup: bool = param(ht.Bool, "Whether SSH was set up on the node", default=False)
     RESULT = ht.NoneType
 
@@ -50,22 +50,22 @@ class OpNodeEvacuate(OpCode):
     )
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
-    remote_node: str | None = param(words.MaybeString, "New secondary node", default=None)
+    remote_node: str | None = param(types.MaybeString, "New secondary node", default=None)
     remote_node_uuid: str | None = param(
-        words.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
+        types.MaybeString, "UUID of the new secondary node; filled in by the master", default=None
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
     mode: str = param(
-        words.EvacMode, "Which instances have to leave: those primary here, secondary here, or all"
+        types.EvacMode, "Which instances have to leave: those primary here, secondary here, or all"
     )
     ignore_soft_errors: bool | None = param(
         ht.Maybe(ht.Bool), "Go on where an allocator only warns", default=None
     )
-    RESULT = words.JobIdListOnly
+    RESULT = types.JobIdListOnly
 
 
 @opcode(summary="node_name")
@@ -74,21 +74,21 @@ class OpNodeMigrate(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
     mode: str | None = param(
-        ht.Maybe(words.MigrationMode),
+        ht.Maybe(types.MigrationMode),
         "Live or not; the default of the hypervisor if not given",
         default=None,
     )
     live: bool | None = param(ht.Maybe(ht.Bool), "Older spelling of mode", default=None)
     target_node: str | None = param(
-        words.MaybeString,
+        types.MaybeString,
         "Node to migrate to, where the disks are seen by several nodes",
         default=None,
     )
     target_node_uuid: str | None = param(
-        words.MaybeString, "UUID of that node; filled in by the master", default=None
+        types.MaybeString, "UUID of that node; filled in by the master", default=None
     )
     allow_runtime_changes: bool = param(
         ht.Bool, "Reduce memory when the target has too little", default=True
@@ -97,9 +97,9 @@ class OpNodeMigrate(OpCode):
         ht.Bool, "Accept an instance outside the bounds of its group", default=False
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
-    RESULT = words.JobIdListOnly
+    RESULT = types.JobIdListOnly
 
 
 @opcode(summary="node_name")
@@ -108,10 +108,10 @@ class OpNodeModifyStorage(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
-    storage_type: str = param(words.StorageType, "Kind of storage")
-    name: str | None = param(words.MaybeString, "Name of the storage unit", default=None)
+    storage_type: str = param(types.StorageType, "Kind of storage")
+    name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
     changes: dict[str, Any] = param(ht.Dict, "What to change")
     RESULT = ht.NoneType
 
@@ -122,18 +122,18 @@ class OpNodePowercycle(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
     force: bool = param(ht.Bool, "Also for the master node", default=False)
-    RESULT = words.MaybeString
+    RESULT = types.MaybeString
 
 
 @opcode(kind=QUERY)
 class OpNodeQueryvols(OpCode):
     """List logical volumes of nodes. Result: rows of the fields asked."""
 
-    output_fields: list[str] = param(words.Strings, "Fields wanted")
-    nodes: list[str] = param(words.Strings, "Nodes to ask; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Fields wanted")
+    nodes: list[str] = param(types.Strings, "Nodes to ask; none means all", default=[])
     RESULT = ht.List
 
 
@@ -141,10 +141,10 @@ class OpNodeQueryvols(OpCode):
 class OpNodeQueryStorage(OpCode):
     """List storage units of nodes. Result: rows of the fields asked."""
 
-    output_fields: list[str] = param(words.Strings, "Fields wanted")
-    storage_type: str | None = param(ht.Maybe(words.StorageType), "Kind of storage", default=None)
-    nodes: list[str] = param(words.Strings, "Nodes to ask; none means all", default=[])
-    name: str | None = param(words.MaybeString, "Only this storage unit", default=None)
+    output_fields: list[str] = param(types.Strings, "Fields wanted")
+    storage_type: str | None = param(ht.Maybe(types.StorageType), "Kind of storage", default=None)
+    nodes: list[str] = param(types.Strings, "Nodes to ask; none means all", default=[])
+    name: str | None = param(types.MaybeString, "Only this storage unit", default=None)
     RESULT = ht.ListOf(ht.List)
 
 
@@ -154,7 +154,7 @@ class OpNodeRemove(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
     RESULT = ht.NoneType
 
@@ -165,16 +165,16 @@ class OpNodeSetParams(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
     force: bool = param(ht.Bool, "Do it although a check speaks against it", default=False)
     hv_state: dict[str, Any] | None = param(
-        words.MaybeObject,
+        types.MaybeObject,
         "Resources that the hypervisor reports wrongly, set by hand",
         default=None,
     )
     disk_state: dict[str, Any] | None = param(
-        words.MaybeObject, "Resources of storage, set by hand", default=None
+        types.MaybeObject, "Resources of storage, set by hand", default=None
     )
     master_candidate: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node keeps a copy of the configuration", default=None
@@ -192,10 +192,10 @@ class OpNodeSetParams(OpCode):
     vm_capable: bool | None = param(
         ht.Maybe(ht.Bool), "Whether the node may host instances", default=None
     )
-    secondary_ip: str | None = param(words.MaybeString, "Address for replication", default=None)
-    ndparams: dict[str, Any] | None = param(words.MaybeObject, "Node parameters", default=None)
+    secondary_ip: str | None = param(types.MaybeString, "Address for replication", default=None)
+    ndparams: dict[str, Any] | None = param(types.MaybeObject, "Node parameters", default=None)
     powered: bool | None = param(ht.Maybe(ht.Bool), "Whether the node has power", default=None)
-    RESULT = words.Changes
+    RESULT = types.Changes
 
 
 @opcode(summary="node_name")
@@ -204,10 +204,10 @@ class OpRepairNodeStorage(OpCode):
 
     node_name: str = param(ht.NonEmptyString, "Node")
     node_uuid: str | None = param(
-        words.MaybeString, "UUID of the node; filled in by the master", default=None
+        types.MaybeString, "UUID of the node; filled in by the master", default=None
     )
-    storage_type: str = param(words.StorageType, "Kind of storage")
-    name: str | None = param(words.MaybeString, "Name of the storage unit", default=None)
+    storage_type: str = param(types.StorageType, "Kind of storage")
+    name: str | None = param(types.MaybeString, "Name of the storage unit", default=None)
     ignore_consistency: bool = param(
         ht.Bool, "Go on although instances use the storage", default=False
     )

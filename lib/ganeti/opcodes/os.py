@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 
@@ -11,8 +11,8 @@ from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 class OpExtStorageDiagnose(OpCode):
     """Describe external storage providers. Result: rows of the fields asked."""
 
-    output_fields: list[str] = param(words.Strings, "Fields wanted")
-    names: list[str] = param(words.Strings, "Names wanted; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Fields wanted")
+    names: list[str] = param(types.Strings, "Names wanted; none means all", default=[])
     RESULT = ht.ListOf(ht.List)
 
 
@@ -20,6 +20,6 @@ class OpExtStorageDiagnose(OpCode):
 class OpOsDiagnose(OpCode):
     """Describe operating systems on the nodes. Result: rows of the fields asked."""
 
-    output_fields: list[str] = param(words.Strings, "Fields wanted")
-    names: list[str] = param(words.Strings, "Names wanted; none means all", default=[])
+    output_fields: list[str] = param(types.Strings, "Fields wanted")
+    names: list[str] = param(types.Strings, "Names wanted; none means all", default=[])
     RESULT = ht.ListOf(ht.List)

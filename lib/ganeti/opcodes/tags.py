@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 
 
@@ -11,7 +11,7 @@ from ganeti.opcodes.base import QUERY, OpCode, opcode, param
 class OpTagsDel(OpCode):
     """Remove tags. Result: None."""
 
-    kind: str = param(words.TagKind, "Kind of object")
+    kind: str = param(types.TagKind, "Kind of object")
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to remove")
     name: str | None = param(
         ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
@@ -23,12 +23,12 @@ class OpTagsDel(OpCode):
 class OpTagsGet(OpCode):
     """Read tags. Result: the tags."""
 
-    kind: str = param(words.TagKind, "Kind of object")
+    kind: str = param(types.TagKind, "Kind of object")
     use_locking: bool = param(ht.Bool, "Wait for locks before looking", default=False)
     name: str | None = param(
         ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None
     )
-    RESULT = words.Strings
+    RESULT = types.Strings
 
 
 @opcode(summary="pattern", kind=QUERY)
@@ -43,7 +43,7 @@ class OpTagsSearch(OpCode):
 class OpTagsSet(OpCode):
     """Add tags. Result: None."""
 
-    kind: str = param(words.TagKind, "Kind of object")
+    kind: str = param(types.TagKind, "Kind of object")
     tags: list[str] = param(ht.ListOf(ht.Str), "Tags to add")
     name: str | None = param(
         ht.Maybe(ht.Str), "Name of the object; none for the cluster", default=None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.base import TEST, OpCode, opcode, param
 
 TYPE_CHECKING = False
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 class OpTestAllocator(OpCode):
     """Try an allocator. Result: the request, or the answer."""
 
-    direction: str = param(words.IAllocatorDirection, "Show the request, or run the allocator")
-    mode: str = param(words.IAllocatorMode, "Kind of request")
+    direction: str = param(types.IAllocatorDirection, "Show the request, or run the allocator")
+    mode: str = param(types.IAllocatorMode, "Kind of request")
     name: str = param(ht.NonEmptyString, "Instance the request is about")
     nics: list[dict[str, Any]] | None = param(
-        ht.Maybe(ht.ListOf(words.INicParams)), "NICs, each a dictionary", default=None
+        ht.Maybe(ht.ListOf(types.INicParams)), "NICs, each a dictionary", default=None
     )
     disks: list[Any] | None = param(ht.Maybe(ht.List), "Disks, each a dictionary", default=None)
     hypervisor: str | None = param(
-        ht.Maybe(words.Hypervisor),
+        ht.Maybe(types.Hypervisor),
         "Hypervisor; the default of the cluster if not given",
         default=None,
     )
     iallocator: str | None = param(
-        words.MaybeString, "Allocator which decides where to", default=None
+        types.MaybeString, "Allocator which decides where to", default=None
     )
-    tags: list[str] = param(words.Strings, "Tags", default=[])
+    tags: list[str] = param(types.Strings, "Tags", default=[])
     memory: int | None = param(ht.Maybe(ht.NonNegInt), "MiB of memory", default=None)
     vcpus: int | None = param(ht.Maybe(ht.NonNegInt), "Number of processors", default=None)
-    os: str | None = param(words.MaybeString, "Operating system", default=None)
-    disk_template: str | None = param(ht.Maybe(words.DiskTemplate), "Kind of disks", default=None)
+    os: str | None = param(types.MaybeString, "Operating system", default=None)
+    disk_template: str | None = param(ht.Maybe(types.DiskTemplate), "Kind of disks", default=None)
     instances: list[str] | None = param(
-        words.MaybeStrings, "Instances of the request, for modes which take several", default=None
+        types.MaybeStrings, "Instances of the request, for modes which take several", default=None
     )
     evac_mode: str | None = param(
-        ht.Maybe(words.EvacMode), "Which instances have to leave", default=None
+        ht.Maybe(types.EvacMode), "Which instances have to leave", default=None
     )
     target_groups: list[str] | None = param(
-        words.MaybeStrings, "Node groups to go to; any if not given", default=None
+        types.MaybeStrings, "Node groups to go to; any if not given", default=None
     )
     spindle_use: int = param(ht.NonNegInt, "Spindles an instance counts for", default=1)
     count: int = param(ht.NonNegInt, "How many instances", default=1)
     group_name: str | None = param(
-        words.MaybeString, "Node group to place the instance in", default=None
+        types.MaybeString, "Node group to place the instance in", default=None
     )
     RESULT = ht.Str
 
@@ -58,9 +58,9 @@ class OpTestDelay(OpCode):
 
     duration: float = param(ht.Float, "Seconds to wait")
     on_master: bool = param(ht.Bool, "Wait on the master", default=True)
-    on_nodes: list[str] = param(words.Strings, "Nodes to wait on", default=[])
+    on_nodes: list[str] = param(types.Strings, "Nodes to wait on", default=[])
     on_node_uuids: list[str] | None = param(
-        words.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
+        types.MaybeStrings, "UUIDs of these nodes; filled in by the master", default=None
     )
     repeat: int = param(ht.NonNegInt, "How many times to wait; 0 means once", default=0)
     interruptible: bool = param(
@@ -106,6 +106,6 @@ class OpTestOsParams(OpCode):
     """See how secret parameters are handled. Result: None."""
 
     osparams_secret: dict[str, Any] | None = param(
-        words.SecretParams, "OS parameters kept out of logs and never stored", default=None
+        types.SecretParams, "OS parameters kept out of logs and never stored", default=None
     )
     RESULT = ht.NoneType

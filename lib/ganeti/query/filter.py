@@ -28,7 +28,7 @@ from ganeti import errors
 from ganeti.constants import query as query_c
 from ganeti.query.field import HOSTNAME, JOB_ID, STRICT, TIMESTAMP, Field, Mark, Resource
 from ganeti.query.view import prefixes
-from ganeti.utils import near
+from ganeti.utils import suggest
 
 if TYPE_CHECKING:
     import pyparsing
@@ -137,7 +137,7 @@ def _want_args(node: Any, count: int) -> None:
 def _find(name: Any, resource: Resource, names: set[str]) -> Field:
     field = resource.fields.get(name) if isinstance(name, str) else None
     if field is None:
-        hint = near.did_you_mean(name, resource.fields) if isinstance(name, str) else ""
+        hint = suggest.did_you_mean(name, resource.fields) if isinstance(name, str) else ""
         raise errors.ParameterError(
             f"there is no field {_shorten(name)} to filter by{'.' if hint else ''}{hint}"
         )

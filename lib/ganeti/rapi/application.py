@@ -27,7 +27,7 @@ from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES, TABLES
 from ganeti.rapi.users import User, Users
-from ganeti.utils import near
+from ganeti.utils import suggest
 from ganeti.wire import json
 
 _log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ def _nothing(path: str, word: str, place: Mapping[str, Any]) -> Refused:
     """The error of a path that leads nowhere, with what may have been meant at the wrong word."""
     known = [name for name in place if name and name != "{}"]
     shown = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}..."
-    hint = near.did_you_mean(word, known) or " /2/doc shows what there is."
+    hint = suggest.did_you_mean(word, known) or " /2/doc shows what there is."
     return Refused(404, f"there is nothing at {shown}.{hint}")
 
 

@@ -1,7 +1,7 @@
 """The documentation of the resources for people: a page in HTML, and a chapter in reST.
 
 Both say the same, from the declarations; the page is served at ``/2/doc``, the chapter is
-``doc/rapi-resources.rst``, made by ``tools/build-rapi-doc``.
+``doc/rapi-resources.rst``, made by ``make pages``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _default(value: Any) -> str:
 def chapter() -> str:
     """The reST chapter."""
     lines = [
-        ".. Made by tools/build-rapi-doc; a test says when it is out of date.",
+        ".. Made by devel/build-rapi-doc; a test says when it is out of date.",
         "",
         "Resources of the remote API",
         "===========================",

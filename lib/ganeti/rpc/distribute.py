@@ -18,8 +18,8 @@ from ganeti import errors
 from ganeti.config.store import CONFIG, FILE_MODE, SSCONF, Distribution, DistributionFailure
 from ganeti.constants import job as job_const
 from ganeti.jobstore.inventory import Inventory
+from ganeti.platform import paths
 from ganeti.rpc.runner import RpcRunner
-from ganeti.utils import paths
 from ganeti.wire.calls import (
     CONFIG_REWRITE,
     JOBQUEUE_INVENTORY,

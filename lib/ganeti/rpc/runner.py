@@ -23,8 +23,8 @@ from ganeti.http import client as http_client
 from ganeti.objects import fill
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
+from ganeti.platform import hosts, master_epoch, paths
 from ganeti.rpc.results import Result, from_outcome
-from ganeti.utils import master_state, net, paths
 from ganeti.wire import json
 from ganeti.wire.calls.base import Call, Filler
 
@@ -150,12 +150,12 @@ class AddressRunner:
 
     def __init__(self, client: Transport, port: int | None = None) -> None:
         self._client = client
-        self._port = port if port is not None else net.noded_port()
-        self._epoch: master_state.Epoch | None = None
+        self._port = port if port is not None else hosts.noded_port()
+        self._epoch: master_epoch.Epoch | None = None
         self._on_newer: Callable[[str, str], None] = _ignore
 
     def use_epoch(
-        self, epoch: master_state.Epoch, on_newer: Callable[[str, str], None] | None = None
+        self, epoch: master_epoch.Epoch, on_newer: Callable[[str, str], None] | None = None
     ) -> None:
         """Call under this epoch from now on.
 
@@ -195,9 +195,9 @@ class AddressRunner:
 
     def _ask_all(self, asks: Sequence[_Ask]) -> list[dict[str, Result]]:
         """Send everything in one fan-out."""
-        epoch = master_state.read().epoch if self._epoch is None else self._epoch
+        epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
-        cut = net.cut_addresses()
+        cut = hosts.cut_addresses()
         requests: list[http_client.Request] = []
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0

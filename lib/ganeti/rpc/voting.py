@@ -15,9 +15,9 @@ from ganeti import errors
 from ganeti.config import role
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Outcome, Standing, Verdict
+from ganeti.platform.master_epoch import NONE, Epoch, parse
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner
-from ganeti.utils.master_state import NONE, Epoch, parse
 from ganeti.wire.calls import MASTER_CLAIM, MASTER_VOTE, Call
 
 _log = logging.getLogger(__name__)

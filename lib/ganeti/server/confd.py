@@ -33,7 +33,9 @@ from ganeti.confd.responder import Responder
 from ganeti.config import api
 from ganeti.constants import confd as const
 from ganeti.constants import ssconf
-from ganeti.utils import clock, daemon, fs, inotify, net, paths
+from ganeti.platform import hosts, paths
+from ganeti.server import daemon
+from ganeti.utils import clock, fs, inotify, net
 
 NAME = "ganeti-confd"
 
@@ -114,7 +116,7 @@ class Source:
             return
         try:
             candidates = fs.read_file(listing).split()
-            if net.hostname() not in candidates:
+            if hosts.hostname() not in candidates:
                 # A copy may be left from a time when this node was one.
                 raise errors.ConfigurationError("this node is no master candidate")
             data, _ = api.load(path)
@@ -181,7 +183,7 @@ def _default_address() -> str:
     if not paths.is_virtual():
         return "0.0.0.0"
     try:
-        return net.resolve(net.hostname())
+        return hosts.resolve(hosts.hostname())
     except errors.ResolverError as err:
         raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
 

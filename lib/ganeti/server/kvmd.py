@@ -23,7 +23,9 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ganeti import errors
-from ganeti.utils import clock, daemon, fs, inotify, net, paths
+from ganeti.platform import paths
+from ganeti.server import daemon
+from ganeti.utils import clock, fs, inotify, net
 from ganeti.wire import json
 
 NAME = "ganeti-kvmd"

@@ -43,11 +43,13 @@ from ganeti.master.fence import Fence, FencedQueueStore
 from ganeti.master.luxi_server import Server
 from ganeti.master.luxi_service import Service
 from ganeti.objects import ConfigData
+from ganeti.platform import hosts, paths, users
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
 from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
-from ganeti.utils import daemon, filelock, fs, net, paths, users
+from ganeti.server import daemon
+from ganeti.utils import filelock, fs, net
 
 NAME = "ganeti-masterd"
 
@@ -117,7 +119,7 @@ def _confirmed() -> bool:
 
 
 def _check_master(name: str) -> None:
-    own = net.hostname()
+    own = hosts.hostname()
     if name.lower() != own:
         raise daemon.Refuse(
             f"this node ({own}) is not the master; that is {name}", exit_codes.EXIT_NOTMASTER
@@ -189,7 +191,7 @@ def take_role(runner: AddressRunner, members: Members, *, override: bool = False
     :raises Refuse: 11 when another node is the master, 1 when nobody can say or somebody has what
         is missing here.
     """
-    me = net.hostname()
+    me = hosts.hostname()
     voting = Voting(runner, me, members, start_ballot(me, members))
     try:
         if override:

@@ -31,7 +31,9 @@ from ganeti.metad import dhcp
 from ganeti.metad.control import Control
 from ganeti.metad.guests import Guests
 from ganeti.metad.web import MetadataApplication
-from ganeti.utils import daemon, net, paths, users
+from ganeti.platform import paths, users
+from ganeti.server import daemon
+from ganeti.utils import net
 
 NAME = const.PROGRAM
 

@@ -23,10 +23,13 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from ganeti import errors
-from ganeti.backend import dispatch, jobqueue, registry
+from ganeti.backend import dispatch, registry
+from ganeti.backend.cluster import jobqueue
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
-from ganeti.utils import daemon, fs, net, paths, retry, x509
+from ganeti.platform import hosts, paths
+from ganeti.server import daemon
+from ganeti.utils import fs, retry, x509
 from ganeti.wire.calls import base
 
 NAME = "ganeti-noded"
@@ -114,7 +117,7 @@ def default_address() -> str:
     if not paths.is_virtual():
         return "0.0.0.0"
     try:
-        return net.resolve(net.hostname())
+        return hosts.resolve(hosts.hostname())
     except errors.ResolverError as err:
         raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
 
@@ -160,6 +163,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         check=check,
         prepare=prepare,
         run=run,
-        port=net.noded_port(),
+        port=hosts.noded_port(),
         add_options=add_options,
     )

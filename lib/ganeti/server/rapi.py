@@ -28,12 +28,14 @@ from typing import Any, Final, NamedTuple, NoReturn
 from ganeti import __version__, errors
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
+from ganeti.platform import hosts, paths
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
-from ganeti.utils import daemon, fs, inotify, net, paths, x509
+from ganeti.server import daemon
+from ganeti.utils import fs, inotify, x509
 
 NAME: Final = "ganeti-rapi"
 PORT: Final = 5080
@@ -138,7 +140,7 @@ def _default_address(interface: str | None) -> str:
     if not paths.is_virtual():
         return _ANY
     try:
-        return net.resolve(net.hostname())
+        return hosts.resolve(hosts.hostname())
     except errors.ResolverError as err:
         raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
 
@@ -236,6 +238,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         check=check,
         prepare=prepare,
         run=run,
-        port=net.service_port(NAME, PORT),
+        port=hosts.service_port(NAME, PORT),
         add_options=add_options,
     )

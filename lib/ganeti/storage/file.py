@@ -19,9 +19,10 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.objects import snapshots
 from ganeti.objects.disk import Disk
+from ganeti.platform import paths
 from ganeti.storage import content
 from ganeti.storage.base import BlockDevice
-from ganeti.utils import fs, paths
+from ganeti.utils import fs
 
 _MIB = 1 << 20
 # A sparse file larger than this does not exist on the usual file systems.

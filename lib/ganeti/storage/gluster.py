@@ -21,9 +21,10 @@ from ganeti.constants import disk as disk_constants
 from ganeti.constants import hv, ssconf
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
+from ganeti.platform import hosts, paths
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.file import FileDevice
-from ganeti.utils import fs, net, paths, process
+from ganeti.utils import fs, net, process
 
 _TIMEOUT_S = 120.0
 _VOLUME = re.compile(r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")
@@ -62,7 +63,7 @@ class Volume:
     def __init__(self, host: str, port: int, volume: str, base: str) -> None:
         if not _VOLUME.match(volume):
             raise errors.BlockDeviceError(f"{volume!r:.80} is no name of a Gluster volume")
-        self.address = host if net.is_ip(host) else net.resolve(host)
+        self.address = host if net.is_ip(host) else hosts.resolve(host)
         self.port = port
         self.name = volume
         self.mount_point = f"{base}/{self.address}:{port}.{volume}"

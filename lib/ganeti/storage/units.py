@@ -14,8 +14,9 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk as const
+from ganeti.platform import paths
 from ganeti.storage import file as file_storage
-from ganeti.utils import paths, process
+from ganeti.utils import process
 
 NAME, SIZE, USED, FREE, ALLOCATABLE = "name", "size", "used", "free", "allocatable"
 FIELDS = (NAME, SIZE, USED, FREE, ALLOCATABLE)

@@ -21,9 +21,10 @@ from typing import Any, Final
 
 from ganeti import errors
 from ganeti.config import upgrade
+from ganeti.platform import paths
 from ganeti.tools import config_files
 from ganeti.tools.config_files import say
-from ganeti.utils import paths, text
+from ganeti.utils import text
 from ganeti.wire import json
 
 _KEPT: Final = "there are changes which are not saved. Save them, or leave with 'quit!'."

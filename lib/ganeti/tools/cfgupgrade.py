@@ -22,9 +22,10 @@ from ganeti.cli import terminal
 from ganeti.config import ssconf, upgrade
 from ganeti.constants import cluster as const
 from ganeti.constants import disk as disk_const
+from ganeti.platform import paths
 from ganeti.tools import config_files
 from ganeti.tools.config_files import say
-from ganeti.utils import fs, log, paths
+from ganeti.utils import fs, log
 
 _STORAGE_DIRS = (
     (disk_const.FILE, "file_storage_dir"),

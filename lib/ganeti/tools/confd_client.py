@@ -15,7 +15,8 @@ from typing import Any
 from ganeti import errors
 from ganeti.confd import Client
 from ganeti.constants import confd as const
-from ganeti.utils import fs, net, paths
+from ganeti.platform import hosts, paths
+from ganeti.utils import fs, net
 from ganeti.wire import json
 
 _QUESTIONS: tuple[tuple[str, int, Any], ...] = (
@@ -62,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _client(options: argparse.Namespace) -> Client:
-    address = options.mc if net.is_ip(options.mc) else net.resolve(options.mc)
+    address = options.mc if net.is_ip(options.mc) else hosts.resolve(options.mc)
     if options.hmac is not None:
         key = options.hmac.encode("utf-8")
     else:

@@ -23,8 +23,9 @@ from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.constants import ssconf
+from ganeti.platform import paths, users
 from ganeti.tools import ensure_dirs
-from ganeti.utils import daemonize, filelock, fs, paths, process, retry, users
+from ganeti.utils import daemonize, filelock, fs, process, retry
 
 # In the order of starting; stopping goes backwards.
 START_ORDER = (

@@ -1,7 +1,7 @@
 """Gives files and directories of a node their modes and owners; the program ``ensure-dirs``.
 
 Run before daemons start. Missing directories are made, of missing files nothing is said. Who owns
-what follows from under which users the daemons run (:mod:`ganeti.utils.users`), so that a daemon
+what follows from under which users the daemons run (:mod:`ganeti.platform.users`), so that a daemon
 can read and write what it must, and nothing else. Nothing is ever followed through a symbolic link.
 ``--full-run`` also looks at every job file.
 
@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.constants import ssconf
-from ganeti.utils import fs, paths, users
-from ganeti.utils.users import CONFD, DAEMONS, MASTERD, METAD, MOND, NODED, RAPI, Users
+from ganeti.platform import paths, users
+from ganeti.platform.users import CONFD, DAEMONS, MASTERD, METAD, MOND, NODED, RAPI, Users
+from ganeti.utils import fs
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1

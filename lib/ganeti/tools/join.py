@@ -14,7 +14,8 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.bootstrap import join, join_protocol
-from ganeti.utils import fs, net, paths
+from ganeti.platform import hosts, paths
+from ganeti.utils import fs
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if os.geteuid() != 0 and not paths.is_virtual():
             raise join_protocol.JoinError("only root can make this machine a node")
         # On a machine with many addresses the one of the name is the node's.
-        address = net.resolve(net.hostname()) if paths.is_virtual() else None
+        address = hosts.resolve(hosts.hostname()) if paths.is_virtual() else None
         join.join(token, here, address=address)
     except (errors.GenericError, OSError) as err:
         print(f"ganeti-join: {err}", file=sys.stderr)

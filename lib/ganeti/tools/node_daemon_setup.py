@@ -18,7 +18,8 @@ from functools import partial
 from ganeti import errors, ht
 from ganeti.bootstrap import local, remote
 from ganeti.config import ssconf
-from ganeti.utils import net, paths, x509
+from ganeti.platform import hosts, paths
+from ganeti.utils import x509
 from ganeti.wire import json
 
 EXIT_SUCCESS = 0
@@ -75,7 +76,7 @@ def check_machine(told: dict[str, object], here: paths.Paths, *, force_join: boo
     :returns: whether it is of another cluster.
     :raises OpPrereqError: it is refused.
     """
-    own = net.hostname()
+    own = hosts.hostname()
     if own != str(told[remote.NODE_NAME]).lower():
         raise errors.OpPrereqError(
             f"this machine is {own}, not {told[remote.NODE_NAME]}", errors.ECODE_ENVIRON

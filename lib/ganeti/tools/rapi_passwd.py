@@ -21,10 +21,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ganeti import errors
+from ganeti.platform import paths, users
 from ganeti.rapi import users as rapi_users
 from ganeti.rapi.passwords import hashed
 from ganeti.rapi.resources import RESOURCES
-from ganeti.utils import fs, paths, users
+from ganeti.utils import fs
 
 _NAME: Final = re.compile(r"[^\s:#,][^\s:]*")
 _MODE: Final = 0o640

@@ -22,8 +22,8 @@ from typing import Any, Final
 from ganeti import errors
 from ganeti.config import upgrade
 from ganeti.constants import disk as disk_const
+from ganeti.platform import paths
 from ganeti.tools import config_files
-from ganeti.utils import paths
 from ganeti.wire import json
 
 _NO_SECRET: Final = "sanitized"

@@ -1,6 +1,6 @@
 """Where log lines go.
 
-One file a daemon (the published names, see :meth:`ganeti.utils.paths.Paths.log_file`), mode 0600
+One file a daemon (the published names, see :meth:`ganeti.platform.paths.Paths.log_file`), mode 0600
 before the first byte; a terminal when the daemon stays in the foreground; syslog when asked. Code
 everywhere uses the standard :mod:`logging`; only daemons and commands call :func:`setup`.
 

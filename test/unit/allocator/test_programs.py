@@ -36,7 +36,7 @@ def program(request: pytest.FixtureRequest) -> str:
     for path in HAIL_PLACES:
         if os.access(path, os.X_OK):
             return path
-    pytest.skip("no hail. Run: tools/install-packages ganeti-htools-3.0")
+    pytest.skip("no hail. Run: devel/install-packages ganeti-htools-3.0")
 
 
 @pytest.fixture

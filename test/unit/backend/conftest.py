@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 
 @pytest.fixture

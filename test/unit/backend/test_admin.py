@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ganeti import errors
-from ganeti.backend import netmask, oob, power, restricted
+from ganeti.backend.node import netmask, oob, power, restricted
 from ganeti.utils.filelock import FileLock
 
 programs = pytest.mark.programs
@@ -142,7 +142,7 @@ def test_the_netmask_of_an_address_that_is_not_here_needs_nothing():
 @programs
 def test_the_netmask_is_added_before_the_old_one_goes(monkeypatch):
     seen = []
-    monkeypatch.setattr(netmask.net, "own_address", lambda address: True)
+    monkeypatch.setattr(netmask.hosts, "own_address", lambda address: True)
     monkeypatch.setattr(netmask.process, "run", lambda argv, **_: seen.append(argv[2:4]))
     netmask.change(24, 25, "192.0.2.1", "eth0")
     assert seen == [["add", "192.0.2.1/25"], ["del", "192.0.2.1/24"]]

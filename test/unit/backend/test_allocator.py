@@ -7,7 +7,7 @@ import os
 import pytest
 
 from ganeti import errors
-from ganeti.backend import allocator
+from ganeti.backend.cluster import allocator
 
 programs = pytest.mark.programs
 

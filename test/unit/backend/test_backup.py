@@ -8,10 +8,12 @@ import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of
 from ganeti import errors, ht, storage
-from ganeti.backend import exports, extstorage, transfers
+from ganeti.backend.backup import exports, transfers
+from ganeti.backend.storage import extstorage
 from ganeti.objects import Nic, fill
 from ganeti.objects.transfer import ImportExportOptions
-from ganeti.utils import paths, process, x509
+from ganeti.platform import paths
+from ganeti.utils import process, x509
 from ganeti.wire.calls import backup as calls
 
 PATIENCE_S = 60

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.backend import blockdev
+from ganeti.backend.storage import blockdev
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
+from ganeti.platform import paths
 from ganeti.storage.file import FileDevice
-from ganeti.utils import paths
 
 DIRECTORY = "/srv/ganeti/file-storage/web1"
 MIB = 1 << 20

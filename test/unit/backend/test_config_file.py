@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.backend import config_file
+from ganeti.backend.cluster import config_file
+from ganeti.platform.paths import Paths
 from ganeti.utils import fs
-from ganeti.utils.paths import Paths
 
 OLD = b'{"a":1,"serial_no":7}\n'
 END = '"serial_no":7}\n'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.backend import convert
+from ganeti.backend.storage import convert
 from ganeti.objects import Disk
 from ganeti.storage import content
 

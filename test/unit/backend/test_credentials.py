@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from ganeti import errors
-from ganeti.backend import credentials
+from ganeti.backend.cluster import credentials
 from ganeti.utils import daemonize, x509
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors, storage
-from ganeti.backend import disk_content
+from ganeti.backend.storage import disk_content
 from ganeti.objects import Disk
+from ganeti.platform import paths
 from ganeti.storage import copy
-from ganeti.utils import paths
 
 MIB = 1 << 20
 pytestmark = pytest.mark.programs

@@ -6,7 +6,8 @@ import stat
 import pytest
 
 from ganeti import errors
-from ganeti.backend import files, jobqueue, master_vote, ssconf
+from ganeti.backend.cluster import jobqueue, master_vote, ssconf
+from ganeti.backend.node import files
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jobstore.store import QueueStore
 from ganeti.utils import filelock

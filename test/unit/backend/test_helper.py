@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from ganeti import errors, hypervisor
-from ganeti.backend import blockdev, helper, helper_disk, instance, metadata
+from ganeti.backend.instance import helper, helper_disk, lifecycle, metadata
+from ganeti.backend.storage import blockdev
 from ganeti.metad import client
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 DISK = Disk(
     dev_type="file",
@@ -197,7 +198,7 @@ def test_a_trusted_os_is_refused(root: Path) -> None:
 
 
 def test_a_running_instance_is_left_alone(root: Path) -> None:
-    instance.start(GUEST, False, [])
+    lifecycle.start(GUEST, False, [])
     with pytest.raises(errors.HypervisorError, match="runs"):
         begin(root)
     assert hypervisor.of("fake").list_instances() == ["web1"]
@@ -214,12 +215,12 @@ def test_a_helper_that_was_left_is_ended_by_what_comes_next(
         assert "old" not in daemon.known["web1"]
         assert "has left a helper guest" in caplog.text
     elif how == "start":
-        instance.start(GUEST, False, [])
+        lifecycle.start(GUEST, False, [])
         assert not helper_disk.exists("web1")
         assert "helper" not in daemon.known["web1"]  # described as itself
         assert hypervisor.of("fake").list_instances() == ["web1"]
     else:
-        instance.shutdown(GUEST, 100, [])
+        lifecycle.shutdown(GUEST, 100, [])
         assert left(root) == [] and daemon.known == {}
         assert hypervisor.of("fake").list_instances() == []
 
@@ -281,11 +282,11 @@ def test_disks_have_other_names_inside(disk_type: str, wanted: list[str]) -> Non
 def test_a_guest_with_an_interface_is_described_when_it_starts(
     root: Path, daemon: FakeDaemon
 ) -> None:
-    instance.start(replace(GUEST, osparams={"size": "1"}), False, [])
+    lifecycle.start(replace(GUEST, osparams={"size": "1"}), False, [])
     assert daemon.known["web1"]["osparams_public"] == {"size": "1"}
-    instance.shutdown(GUEST, 0, [])
+    lifecycle.shutdown(GUEST, 0, [])
     assert daemon.known == {}
-    instance.start(replace(GUEST, nics=()), False, [])
+    lifecycle.start(replace(GUEST, nics=()), False, [])
     assert daemon.known == {}
 
 
@@ -296,5 +297,5 @@ def test_a_guest_starts_without_its_metadata(
         raise errors.GenericError("no daemon")
 
     monkeypatch.setattr(metadata, "update", fail)
-    instance.start(GUEST, False, [])
+    lifecycle.start(GUEST, False, [])
     assert "will find no metadata: no daemon" in caplog.text

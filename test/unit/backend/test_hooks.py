@@ -5,7 +5,7 @@ import os
 import pytest
 
 from ganeti import errors
-from ganeti.backend import hooks
+from ganeti.backend.node import hooks
 
 pytestmark = pytest.mark.programs
 ENV = {"PATH": "/sbin:/bin:/usr/sbin:/usr/bin", "GANETI_OP_CODE": "OP_TEST"}

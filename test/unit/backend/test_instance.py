@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from ganeti import errors, hypervisor
-from ganeti.backend import blockdev, instance
-from ganeti.hypervisor.fake import FakeHypervisor
+from ganeti.backend.instance import lifecycle
+from ganeti.backend.storage import blockdev
+from ganeti.hypervisor.fake.driver import FakeHypervisor
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 DISK = Disk(
     dev_type="file",
@@ -68,56 +69,56 @@ class Stubborn(FakeHypervisor):
 
 def use(monkeypatch: pytest.MonkeyPatch, driver: FakeHypervisor) -> None:
     monkeypatch.setattr(hypervisor, "of", lambda name: driver)
-    monkeypatch.setattr(instance, "_ASK_AGAIN_S", 0.01)
+    monkeypatch.setattr(lifecycle, "_ASK_AGAIN_S", 0.01)
 
 
 def test_life(root: Path) -> None:
-    instance.start(GUEST, False, [["gnt:client", "why", 5]])
-    instance.start(GUEST, False, [])
+    lifecycle.start(GUEST, False, [["gnt:client", "why", 5]])
+    lifecycle.start(GUEST, False, [])
     assert links(root) == ["web1:0"]
     (reason,) = (root / "var/run/ganeti/instance-reason").iterdir()
     trail = json.loads(reason.read_text())
     assert trail[0] == ["gnt:client", "why", 5]
     assert trail[1][:2] == ["gnt:daemon:noded:instance_start", ""]
-    assert instance.list_instances(["kvm", "fake"], {}) == ["web1"]
+    assert lifecycle.list_instances(["kvm", "fake"], {}) == ["web1"]
     facts = {"memory": 128, "vcpus": 2, "state": 0, "time": 0.0}
-    assert instance.all_instances_info(["fake", "kvm"], {}) == {"web1": facts}
-    assert instance.instance_info("web1", "fake", {}) == facts
-    assert instance.instance_info("web2", "fake", {}) == {}
-    instance.reboot(GUEST, "soft", 5, [])
-    instance.reboot(replace(GUEST, beparams={**GUEST.beparams, "maxmem": 64}), "hard", 5, [])
-    assert instance.instance_info("web1", "fake", {})["memory"] == 64
-    instance.balloon_memory(GUEST, 70)
-    assert instance.instance_info("web1", "fake", {})["memory"] == 70
+    assert lifecycle.all_instances_info(["fake", "kvm"], {}) == {"web1": facts}
+    assert lifecycle.instance_info("web1", "fake", {}) == facts
+    assert lifecycle.instance_info("web2", "fake", {}) == {}
+    lifecycle.reboot(GUEST, "soft", 5, [])
+    lifecycle.reboot(replace(GUEST, beparams={**GUEST.beparams, "maxmem": 64}), "hard", 5, [])
+    assert lifecycle.instance_info("web1", "fake", {})["memory"] == 64
+    lifecycle.balloon_memory(GUEST, 70)
+    assert lifecycle.instance_info("web1", "fake", {})["memory"] == 70
     with pytest.raises(errors.HypervisorError, match="not done by the node alone"):
-        instance.reboot(GUEST, "full", 5, [])
-    instance.shutdown(GUEST, 5, [])
-    instance.shutdown(GUEST, 5, [])
-    assert links(root) == [] and instance.list_instances(["fake"], {}) == []
+        lifecycle.reboot(GUEST, "full", 5, [])
+    lifecycle.shutdown(GUEST, 5, [])
+    lifecycle.shutdown(GUEST, 5, [])
+    assert links(root) == [] and lifecycle.list_instances(["fake"], {}) == []
     with pytest.raises(errors.HypervisorError, match="not running, cannot reboot"):
-        instance.reboot(GUEST, "soft", 5, [])
+        lifecycle.reboot(GUEST, "soft", 5, [])
 
 
 def test_start_without_its_disk_leaves_no_link(root: Path) -> None:
     missing = replace(DISK, logical_id=("loop", "/srv/ganeti/file-storage/web1/disk1"))
     with pytest.raises(errors.BlockDeviceError, match="disk 1 of instance web1.*does not exist"):
-        instance.start(replace(GUEST, disks_info=(DISK, missing)), False, [])
+        lifecycle.start(replace(GUEST, disks_info=(DISK, missing)), False, [])
     assert links(root) == []
 
 
 def test_unknown_hypervisor(root: Path) -> None:
     with pytest.raises(errors.HypervisorError, match="vmware does not exist"):
-        instance.start(replace(GUEST, hypervisor="vmware"), False, [])
+        lifecycle.start(replace(GUEST, hypervisor="vmware"), False, [])
     with pytest.raises(errors.HypervisorError, match="vmware does not exist"):
-        instance.validate_params("vmware", {})
-    instance.validate_params("fake", {})
+        lifecycle.validate_params("vmware", {})
+    lifecycle.validate_params("fake", {})
 
 
 def test_guest_is_asked_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Stubborn(3)
     use(monkeypatch, driver)
-    instance.start(GUEST, False, [])
-    instance.shutdown(GUEST, 3600, [])
+    lifecycle.start(GUEST, False, [])
+    lifecycle.shutdown(GUEST, 3600, [])
     assert driver.asked == 3
     assert links(root) == []
 
@@ -125,24 +126,24 @@ def test_guest_is_asked_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_guest_that_does_not_hear_is_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Stubborn()
     use(monkeypatch, driver)
-    instance.start(GUEST, False, [])
-    instance.shutdown(GUEST, 1, [])
+    lifecycle.start(GUEST, False, [])
+    lifecycle.shutdown(GUEST, 1, [])
     assert driver.asked > 1 and not driver.is_running("web1")
 
 
 def test_timeout_zero_forces_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     driver = Stubborn()
     use(monkeypatch, driver)
-    instance.start(GUEST, False, [])
-    instance.shutdown(GUEST, 0, [])
+    lifecycle.start(GUEST, False, [])
+    lifecycle.shutdown(GUEST, 0, [])
     assert driver.asked == 0 and not driver.is_running("web1")
 
 
 def test_guest_that_cannot_be_stopped(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, Stubborn(immortal=True))
-    instance.start(GUEST, False, [])
+    lifecycle.start(GUEST, False, [])
     with pytest.raises(errors.HypervisorError, match="still runs"):
-        instance.shutdown(GUEST, 0, [])
+        lifecycle.shutdown(GUEST, 0, [])
     assert links(root) == ["web1:0"]  # it runs, so its disks stay linked
 
 
@@ -151,32 +152,32 @@ def test_one_name_under_two_hypervisors(root: Path, monkeypatch: pytest.MonkeyPa
         def all_info(self) -> list[Any]:
             return [replace(info, memory_mib=1) for info in super().all_info()]
 
-    instance.start(GUEST, False, [])
+    lifecycle.start(GUEST, False, [])
     monkeypatch.setattr(hypervisor, "of", {"fake": FakeHypervisor(), "kvm": Other()}.__getitem__)
-    assert instance.list_instances(["fake", "kvm"], {}) == ["web1", "web1"]
+    assert lifecycle.list_instances(["fake", "kvm"], {}) == ["web1", "web1"]
     with pytest.raises(errors.HypervisorError, match="web1 runs twice"):
-        instance.all_instances_info(["fake", "kvm"], {})
+        lifecycle.all_instances_info(["fake", "kvm"], {})
 
 
 def test_migration(root: Path, tmp_path: Path) -> None:
     target = paths.Paths(str(tmp_path / "other"))
     shared = replace(GUEST, disks_info=())
-    instance.start(shared, False, [])
-    instance.migratable(shared)
-    info = instance.migration_info(shared)
+    lifecycle.start(shared, False, [])
+    lifecycle.migratable(shared)
+    info = lifecycle.migration_info(shared)
     with paths.override(target):
-        instance.accept_instance(shared, info, "192.0.2.1")
-    instance.migrate("cluster", shared, "192.0.2.1", True)
-    assert instance.migration_status(shared).status == "completed"
+        lifecycle.accept_instance(shared, info, "192.0.2.1")
+    lifecycle.migrate("cluster", shared, "192.0.2.1", True)
+    assert lifecycle.migration_status(shared).status == "completed"
     with paths.override(target):
-        instance.finalize_migration_dst(shared, info, True)
-        assert instance.list_instances(["fake"], {}) == ["web1"]
-    instance.finalize_migration_src(shared, True, True)
-    assert instance.list_instances(["fake"], {}) == []
+        lifecycle.finalize_migration_dst(shared, info, True)
+        assert lifecycle.list_instances(["fake"], {}) == ["web1"]
+    lifecycle.finalize_migration_src(shared, True, True)
+    assert lifecycle.list_instances(["fake"], {}) == []
 
 
 def test_failed_migration_removes_the_targets_links(root: Path) -> None:
-    instance.accept_instance(GUEST, {"memory": 1, "vcpus": 1}, "192.0.2.1")
+    lifecycle.accept_instance(GUEST, {"memory": 1, "vcpus": 1}, "192.0.2.1")
     assert links(root) == ["web1:0"]
-    instance.finalize_migration_dst(GUEST, {}, False)
+    lifecycle.finalize_migration_dst(GUEST, {}, False)
     assert links(root) == []

@@ -3,8 +3,9 @@
 import pytest
 
 from ganeti import errors
-from ganeti.backend import master
+from ganeti.backend.cluster import master
 from ganeti.objects import MasterNetworkParameters
+from ganeti.platform import hosts
 from ganeti.utils import net, process
 
 
@@ -29,7 +30,7 @@ def ran(monkeypatch):
     commands.append(run)
     monkeypatch.setattr(process, "run", run)
     monkeypatch.setattr(net, "tcp_ping", lambda *_args, **_more: False)
-    monkeypatch.setattr(net, "own_address", lambda ip: False)
+    monkeypatch.setattr(hosts, "own_address", lambda ip: False)
     return commands
 
 
@@ -71,7 +72,7 @@ def test_loopback_needs_nothing(ran, ip):
 
 
 def test_active_already(ran, monkeypatch):
-    monkeypatch.setattr(net, "own_address", lambda ip: True)
+    monkeypatch.setattr(hosts, "own_address", lambda ip: True)
     master.activate_ip(params(), False)
     assert ran[1:] == []
     master.deactivate_ip(params(), False)

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors, http
-from ganeti.backend import caller, config_file, dispatch, files, jobqueue, master_vote, ssconf
+from ganeti.backend import caller, dispatch
+from ganeti.backend.cluster import config_file, jobqueue, master_vote, ssconf
+from ganeti.backend.node import files
 from ganeti.http.server import Request
 from ganeti.jobstore.store import QueueStore
-from ganeti.utils import master_state, paths
-from ganeti.utils.master_state import NONE, Epoch, StaleEpochError
+from ganeti.platform import master_epoch, paths
+from ganeti.platform.master_epoch import NONE, Epoch, StaleEpochError
 from ganeti.wire.calls import FileDetails
 
 E1, E2 = Epoch(1, "uuid-1"), Epoch(2, "uuid-2")
@@ -176,7 +178,7 @@ def ask(procedure, body, *epoch, handler=None):
 def test_calls_carry_an_epoch(node):
     response, calls = ask("test_delay", b"[0]", E2)
     assert (response.status, len(calls)) == (200, 1)
-    assert master_state.read().epoch == E2
+    assert master_epoch.read().epoch == E2
     for stale in ((E1,), ()):
         response, calls = ask("test_delay", b"[0]", *stale)
         assert (response.status, calls) == (403, [])
@@ -185,14 +187,14 @@ def test_calls_carry_an_epoch(node):
 
 
 def test_votes_are_given_to_anybody(node):
-    master_state.claim(E2)
+    master_epoch.claim(E2)
     response, calls = ask("master_vote", b"[]", E1, handler=master_vote.vote)
     assert (response.status, len(calls)) == (200, 1)
-    assert master_state.read().epoch == E2
+    assert master_epoch.read().epoch == E2
 
 
 def test_a_stale_promise_is_refused(node):
-    master_state.claim(E2)
+    master_epoch.claim(E2)
     response, _ = ask("master_claim", json.dumps([str(E1)]).encode(), handler=master_vote.claim)
     assert (response.status, response.headers) == (403, {http.EPOCH_HEADER: str(E2)})
 

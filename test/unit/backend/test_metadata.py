@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.backend import metadata
+from ganeti.backend.instance import metadata
 from ganeti.metad import client
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 DESCRIPTION = {"name": "web1"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.config import cluster_of, disk_of, instance_of
 from ganeti import errors, ht
-from ganeti.backend import os as os_definitions
+from ganeti.backend.instance import os as os_definitions
 from ganeti.objects import Nic, fill
 
 VALID = {

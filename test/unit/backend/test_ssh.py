@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.backend import ssh
-from ganeti.utils import ssh_keys
+from ganeti.backend.cluster import ssh
+from ganeti.platform import ssh_keys
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII1v5Rh3Kl9l0wenJHza6xONQ0U7NCO0+8yhKqTBU3GZ root@node1"  # noqa: E501
 OTHER = (

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from ganeti import errors
-from ganeti.backend import node, verify
+from ganeti.backend.node import info, verify
 from ganeti.constants import node_verify as nv
-from ganeti.utils import net, x509
+from ganeti.platform import hosts
+from ganeti.utils import x509
 
 
 def check(name, argument=None, hvparams=None, **more):
@@ -21,7 +22,7 @@ def listener(monkeypatch):
     with socket.socket() as sock:
         sock.bind(("127.19.21.1", 0))
         sock.listen()
-        monkeypatch.setattr(net, "noded_port", lambda: sock.getsockname()[1])
+        monkeypatch.setattr(hosts, "noded_port", lambda: sock.getsockname()[1])
         yield "127.19.21.1"
 
 
@@ -76,7 +77,7 @@ def test_hypervisors(here):
     assert found["fake"] is None
     assert "not supported" in found["xen-pvm"]
     assert "does not exist" in found["nonsense"]
-    assert check(nv.HYPERVISOR, ["fake"], **{nv.NONVMNODES: [net.hostname()]}) == {}
+    assert check(nv.HYPERVISOR, ["fake"], **{nv.NONVMNODES: [hosts.hostname()]}) == {}
 
 
 def test_hvparams(here):
@@ -98,8 +99,8 @@ def test_version_and_time(here):
 def test_bridges(here):
     assert check(nv.BRIDGES, ["no-such-br0", "../lo"]) == ["no-such-br0", "../lo"]
     with pytest.raises(errors.ConfigurationError, match="no-such-br0"):
-        node.bridges_exist(["no-such-br0"])
-    node.bridges_exist([])
+        info.bridges_exist(["no-such-br0"])
+    info.bridges_exist([])
 
 
 def test_scripts(here, script):
@@ -122,7 +123,7 @@ def test_storage_paths(here):
     with open(here.file_storage_paths_file, "w") as stream:
         stream.write("/srv/other\n/etc\n")
     assert "not below a directory" in check(nv.FILE_STORAGE_PATH, path)
-    assert check(nv.ACCEPTED_STORAGE_PATHS, net.hostname()) == ["/etc"]
+    assert check(nv.ACCEPTED_STORAGE_PATHS, hosts.hostname()) == ["/etc"]
     assert check(nv.ACCEPTED_STORAGE_PATHS, "other") == []
 
 
@@ -154,7 +155,7 @@ def test_setup(here):
 
 def test_node_info(here):
     os.makedirs(here.to_local("/srv/ganeti/file-storage"))
-    boot, units, facts = node.node_info(
+    boot, units, facts = info.node_info(
         [["file", "/srv/ganeti/file-storage", []], ["file", "/srv/none"], ["rados", "xenvg", []]],
         [["fake", {}]],
     )
@@ -176,26 +177,26 @@ def test_node_info(here):
 )
 def test_node_info_bad_questions(here, units, specs, error):
     with pytest.raises(error):
-        node.node_info(units, specs)
+        info.node_info(units, specs)
 
 
 def test_watcher_pause(here):
-    assert node.watcher_pause() is None
-    node.set_watcher_pause(1_900_000_000.7)
-    assert node.watcher_pause() == 1_900_000_000
-    node.set_watcher_pause(None)
-    assert node.watcher_pause() is None
+    assert info.watcher_pause() is None
+    info.set_watcher_pause(1_900_000_000.7)
+    assert info.watcher_pause() == 1_900_000_000
+    info.set_watcher_pause(None)
+    assert info.watcher_pause() is None
     with open(here.watcher_pausefile, "w") as stream:
         stream.write("soon")
     with pytest.raises(errors.ParseError, match="holds no time"):
-        node.watcher_pause()
+        info.watcher_pause()
 
 
 def test_addresses(here, tmp_path, monkeypatch):
     (tmp_path / "hosts").write_text("127.19.21.1 node1.example.com\n")
     monkeypatch.setenv("GANETI_VCLUSTER", str(tmp_path))
     monkeypatch.setenv("GANETI_HOSTNAME", "node1.example.com")
-    assert node.has_ip_address("127.19.21.1")
-    assert not node.has_ip_address("127.19.21.2")
+    assert info.has_ip_address("127.19.21.1")
+    assert not info.has_ip_address("127.19.21.2")
     with pytest.raises(errors.IPAddressError):
-        node.has_ip_address("node1")
+        info.has_ip_address("node1")

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.backend import verify
+from ganeti.backend.node import verify
 from ganeti.constants import node_verify as nv
+from ganeti.platform import hosts
 from ganeti.storage.drbd import status
 from ganeti.storage.lvm import facts
 from ganeti.utils import process
@@ -90,8 +91,7 @@ def test_drbd(here: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_node_without_guests_needs_no_storage(
     no_lvm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ganeti.utils import net
 
-    others = {nv.NONVMNODES: [net.hostname()]}
+    others = {nv.NONVMNODES: [hosts.hostname()]}
     assert check(nv.VGLIST, None, **others) == {}
     assert check(nv.DRBDLIST, None, **others) == []

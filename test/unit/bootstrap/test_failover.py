@@ -21,9 +21,9 @@ from ganeti import errors
 from ganeti.bootstrap import failover, local
 from ganeti.config.store import CONFIG, DistributionFailure
 from ganeti.objects import MasterVote, codec
+from ganeti.platform import master_epoch, paths
+from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
-from ganeti.utils import master_state, paths
-from ganeti.utils.master_state import Epoch
 
 OLD, ME, THIRD = NODES = [f"node{number}.example.com" for number in (1, 2, 3)]
 VOTE, CLAIM = "master_vote", "master_claim"
@@ -54,7 +54,7 @@ class Nodes:
         if failure is not None:
             return Result(node, failure=failure)
         if call == CLAIM:
-            self.promised[node] = master_state.parse(str(args["epoch"]))
+            self.promised[node] = master_epoch.parse(str(args["epoch"]))
         if call == START:
             self.no_voting = bool(args["no_voting"])
         if call in (VOTE, CLAIM):
@@ -172,7 +172,7 @@ def test_the_steps_in_their_order(here: paths.Paths, nodes: Nodes) -> None:
     assert nodes.no_voting is False
     assert master_now(here) == uuid_of("node2")
     assert set(nodes.promised.values()) == {Epoch(5, uuid_of("node2"))}
-    assert master_state.read().config == Epoch(5, uuid_of("node2"))
+    assert master_epoch.read().config == Epoch(5, uuid_of("node2"))
     assert said[0] == f"stopping the master daemon on {OLD}"
     assert "3 of 3 nodes obey epoch 5" in said[1]
 

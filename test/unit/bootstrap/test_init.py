@@ -13,8 +13,9 @@ from ganeti.bootstrap import init, local, node
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import ConfigData, codec
+from ganeti.platform import hosts, paths
 from ganeti.rpc.results import Result
-from ganeti.utils import net, paths, x509
+from ganeti.utils import x509
 from ganeti.wire import json
 
 GOOD: dict[str, Any] = {
@@ -174,8 +175,8 @@ def test_refused(changes: dict[str, Any], fragment: str, vc: Path, daemons: Daem
 def test_a_real_machine_needs_what_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(net, "hostname", lambda: "node1.example.com")
-    monkeypatch.setattr(net, "lookup", lambda name: net.Hostname(name, "127.0.0.1"))
+    monkeypatch.setattr(hosts, "hostname", lambda: "node1.example.com")
+    monkeypatch.setattr(hosts, "lookup", lambda name: hosts.Hostname(name, "127.0.0.1"))
     params = bootstrap.InitParams(**GOOD)
     with pytest.raises(errors.OpPrereqError, match="Correct /etc/hosts"):
         init.check_names(params)
@@ -184,7 +185,7 @@ def test_a_real_machine_needs_what_is_there(
 @pytest.mark.usefixtures("vc")
 def test_ssh_needs_a_program_and_a_server(monkeypatch: pytest.MonkeyPatch) -> None:
     params = bootstrap.InitParams(**{**GOOD, "modify_ssh_setup": True})
-    host = net.Hostname("a", "192.0.2.1")
+    host = hosts.Hostname("a", "192.0.2.1")
     monkeypatch.setattr("shutil.which", lambda name: None)
     with pytest.raises(errors.OpPrereqError, match="no program ssh-keygen.*--no-ssh-init"):
         init.build_config(params, host, host)
@@ -222,7 +223,7 @@ def test_ssh_needs_a_program_and_a_server(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_real_machine_is_prepared_by_hand(
     monkeypatch: pytest.MonkeyPatch, daemons: Daemons, answer: Result, refusal: str
 ) -> None:
-    host = net.Hostname("a", "192.0.2.1")
+    host = hosts.Hostname("a", "192.0.2.1")
     monkeypatch.setattr(node, "ask_version", lambda asked: answer)
     if not refusal:
         bootstrap.setup_node(host)
@@ -262,7 +263,7 @@ def test_a_contradiction_is_found_before_anything_is_written(
 
 def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
     bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
-    host = net.lookup("node2.example.com")
+    host = hosts.lookup("node2.example.com")
     there = paths.Paths(str(vc / "node2.example.com"))
     before = _files(vc)
     daemons.fails = "start ganeti-noded"
@@ -291,7 +292,7 @@ def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
     bootstrap.setup_node(host, force_join=True)
     assert Path(theirs.hmac_key).read_text() == Path(mine.hmac_key).read_text()
     with pytest.raises(errors.OpPrereqError, match="no node node9"):
-        bootstrap.setup_node(net.Hostname("node9.example.com", "127.9.8.9"))
+        bootstrap.setup_node(hosts.Hostname("node9.example.com", "127.9.8.9"))
 
 
 def test_destroy(vc: Path, daemons: Daemons) -> None:

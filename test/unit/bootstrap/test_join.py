@@ -16,7 +16,8 @@ from ganeti.bootstrap import join, local
 from ganeti.bootstrap import join_protocol as protocol
 from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
-from ganeti.utils import clock, net, paths, x509
+from ganeti.platform import hosts, paths
+from ganeti.utils import clock, x509
 
 NODE = "node2.example.com"
 CERT, OTHER = b"c" * 32, b"o" * 32
@@ -183,7 +184,7 @@ class Lab:
     def offer(self, **how: Any) -> Iterator[tuple[join.Offer, list[Any]]]:
         """An offer whose wait() runs beside; what came of it is in the list."""
         offer = join.Offer(
-            net.Hostname(NODE, "127.0.0.2"),
+            hosts.Hostname(NODE, "127.0.0.2"),
             "127.0.0.1",
             here=self.master,
             on_stranger=self.strangers.append,

@@ -22,8 +22,9 @@ import pytest
 from ganeti import errors
 from ganeti.bootstrap import local, remote
 from ganeti.config import ssconf
+from ganeti.platform import hosts, paths
 from ganeti.tools import node_daemon_setup
-from ganeti.utils import filelock, net, paths, ssh
+from ganeti.utils import filelock, net, ssh
 from ganeti.wire import json
 
 NODE = "node2.example.com"
@@ -58,7 +59,7 @@ class Server:
         with socket.socket() as probe:
             probe.bind((f"{network}.2", 0))
             self.port = probe.getsockname()[1]
-        self.host = net.Hostname(NODE, f"{network}.2")
+        self.host = hosts.Hostname(NODE, f"{network}.2")
         config = top / "sshd_config"
         config.write_text(
             f"ListenAddress {self.host.ip}\nPort {self.port}\nHostKey {self.host_key}\n"
@@ -197,12 +198,12 @@ def test_nobody_answers(master: paths.Paths) -> None:
             pytest.raises(errors.OpPrereqError, match="no SSH server answers"),
             local.Undo() as undo,
         ):
-            remote.set_up(net.Hostname(NODE, "127.0.0.1"), access, undo)
+            remote.set_up(hosts.Hostname(NODE, "127.0.0.1"), access, undo)
 
 
 # --- the program on the machine ------------------------------------------------------------------
 
-HOST = net.Hostname(NODE, "127.0.0.2")
+HOST = hosts.Hostname(NODE, "127.0.0.2")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import client as programs
 from ganeti.cli import main, terminal
+from ganeti.platform import paths
 from ganeti.query import engine, resources
-from ganeti.utils import paths
 
 
 class Ended(NamedTuple):

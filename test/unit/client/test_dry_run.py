@@ -17,7 +17,7 @@ from fakes.luxi_master import FakeMaster
 from ganeti import client, errors
 from ganeti.bootstrap import local, renewal
 from ganeti.cli.command import Command, Program
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 from .conftest import Gnt
 

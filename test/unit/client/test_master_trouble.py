@@ -13,7 +13,7 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.cli import jobs
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 from .conftest import Gnt
 

@@ -7,14 +7,15 @@ import pytest
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.backend import exports
-from ganeti.cmdlib.ops.transfer import disk_copy, handshake
+from ganeti.backend.backup import exports
+from ganeti.cmdlib.ops.transfer import disk_copy, handshake, signed
 from ganeti.constants.hv import STATE_RUNNING
 from ganeti.objects import Disk
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes.backup import OpBackupExport, OpBackupPrepare, OpBackupRemove
 from ganeti.opcodes.instance import OpInstanceCreate
-from ganeti.utils import paths, signed, x509
+from ganeti.platform import paths
+from ganeti.utils import x509
 
 NODE1, NODE2, NODE3 = (f"node{n}.example.com" for n in (1, 2, 3))
 

@@ -20,14 +20,14 @@ from fakes.breaking import WEB, everywhere
 from fakes.config import cluster_of, disk_of, instance_of
 from fakes.node_wing import BREAKS, Cluster
 from ganeti import errors, storage
-from ganeti.backend import exports
+from ganeti.backend.backup import exports
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.objects import ipolicy
 from ganeti.objects.transfer import ImportExportStatus
 from ganeti.opcodes import instance as ops
 from ganeti.opcodes.backup import OpBackupExport, OpBackupRemove
 from ganeti.opcodes.base import OpCode
-from ganeti.utils import paths
+from ganeti.platform import paths
 from ganeti.wire.calls import backup as calls
 
 DATA = bytes([7]) * (2 << 20)

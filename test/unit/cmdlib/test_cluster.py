@@ -18,7 +18,8 @@ from ganeti.opcodes.cluster import (
     OpClusterVerifyConfig,
     OpClusterVerifyGroup,
 )
-from ganeti.utils import clock, paths, x509
+from ganeti.platform import paths
+from ganeti.utils import clock, x509
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 

@@ -13,7 +13,7 @@ from ganeti import errors, ht
 from ganeti.locking import Level
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.opcodes.network import OpNetworkAdd, OpNetworkConnect
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 

@@ -10,7 +10,7 @@ from fakes.config import cluster_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.opcodes.cluster import OpClusterConfigQuery, OpClusterQuery, OpClusterRename
-from ganeti.utils import net
+from ganeti.platform import hosts
 
 NODE1, NODE2 = (f"node{number}.example.com" for number in (1, 2))
 KNOWN = {
@@ -25,12 +25,12 @@ KNOWN = {
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lookup(name: str) -> net.Hostname:
+    def lookup(name: str) -> hosts.Hostname:
         if name not in KNOWN:
             raise errors.ResolverError(name, "no such host")
-        return net.Hostname(name, KNOWN[name])
+        return hosts.Hostname(name, KNOWN[name])
 
-    monkeypatch.setattr(net, "lookup", lookup)
+    monkeypatch.setattr(hosts, "lookup", lookup)
 
 
 def nobody(master: Master, *hearing: str) -> Master:

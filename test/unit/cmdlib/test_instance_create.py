@@ -9,7 +9,8 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.locking import Level
 from ganeti.opcodes.instance import OpInstanceCreate
-from ganeti.utils import net, paths
+from ganeti.platform import hosts, paths
+from ganeti.utils import net
 
 
 def create(**changes):
@@ -197,19 +198,23 @@ def test_a_checked_name_must_resolve(master, monkeypatch):
     def unknown(name):
         raise errors.ResolverError(name, -2, "name not known")
 
-    monkeypatch.setattr(net, "lookup", unknown)
+    monkeypatch.setattr(hosts, "lookup", unknown)
     text = master.refused(create(name_check=True), errors.ECODE_RESOLVER)
     assert "web.example.com does not resolve" in text
 
 
 def test_a_checked_name_is_completed_and_gives_the_address(master, monkeypatch):
-    monkeypatch.setattr(net, "lookup", lambda name: net.Hostname("web.example.com", "192.0.2.88"))
+    monkeypatch.setattr(
+        hosts, "lookup", lambda name: hosts.Hostname("web.example.com", "192.0.2.88")
+    )
     master.run(create(instance_name="web", name_check=True, nics=[{"ip": "auto"}], start=False))
     assert only(master).nics[0].ip == "192.0.2.88"
 
 
 def test_an_address_in_use_is_refused(master, monkeypatch):
-    monkeypatch.setattr(net, "lookup", lambda name: net.Hostname("web.example.com", "192.0.2.88"))
+    monkeypatch.setattr(
+        hosts, "lookup", lambda name: hosts.Hostname("web.example.com", "192.0.2.88")
+    )
     monkeypatch.setattr(net, "tcp_ping", lambda *args, **kwargs: True)
     text = master.refused(create(name_check=True, ip_check=True), errors.ECODE_NOTUNIQUE)
     assert "192.0.2.88" in text

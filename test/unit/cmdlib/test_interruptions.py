@@ -270,7 +270,7 @@ def test_what_a_conversion_left_goes_with_the_instance(tmp_path: Path) -> None:
         assert not cluster.config.snapshot().disks
 
 
-def test_the_content_survives_whatever_happens(tmp_path: Path) -> None:
+def test_the_content_survives_every_interruption(tmp_path: Path) -> None:
     op = modify(disk_template="sharedfile")
     whole = fresh(tmp_path / "whole", "file")
     whole.run(op())

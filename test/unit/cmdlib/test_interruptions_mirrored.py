@@ -407,7 +407,7 @@ def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     )
 
 
-def test_half_a_disk_is_not_used(tmp_path: Path) -> None:
+def test_an_incomplete_disk_is_not_used(tmp_path: Path) -> None:
     """What recreate-disks has begun is on record, until it is complete."""
     cluster = fresh(tmp_path / "cluster", before=lost("node1", "node2"))
     cluster.broken(ops.OpInstanceRecreateDisks(instance_name=WEB), 7, "kill")

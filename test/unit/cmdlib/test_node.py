@@ -12,7 +12,8 @@ from ganeti import errors
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.locking import Level
 from ganeti.opcodes.node import OpNodeAdd, OpNodeRemove, OpNodeSetParams
-from ganeti.utils import net, paths
+from ganeti.platform import hosts as platform_hosts
+from ganeti.platform import paths
 
 NEW = "node9.example.com"
 
@@ -26,9 +27,9 @@ def hosts(monkeypatch):
         full = name if name in table else f"{name}.example.com"
         if full not in table:
             raise errors.ResolverError(name, -2, "name not known")
-        return net.Hostname(full, table[full])
+        return platform_hosts.Hostname(full, table[full])
 
-    monkeypatch.setattr(net, "lookup", lookup)
+    monkeypatch.setattr(platform_hosts, "lookup", lookup)
     return table
 
 

@@ -21,7 +21,8 @@ import pytest
 from fakes.config import cluster_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
-from ganeti.backend import credentials, files, renewal
+from ganeti.backend.cluster import credentials, renewal
+from ganeti.backend.node import files
 from ganeti.bootstrap import local
 from ganeti.bootstrap import renewal as preparing
 from ganeti.config import ssconf
@@ -29,9 +30,10 @@ from ganeti.config.store import SSCONF, Distribution, DistributionFailure
 from ganeti.http import auth
 from ganeti.objects import updated
 from ganeti.opcodes.cluster import OpClusterRenewCrypto
+from ganeti.platform import paths
 from ganeti.rpc import Result
 from ganeti.rpc.runner import trust_file
-from ganeti.utils import paths, x509
+from ganeti.utils import x509
 from ganeti.wire.calls import Call
 
 LIST = "master_candidates_certs"

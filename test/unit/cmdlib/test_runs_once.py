@@ -23,7 +23,7 @@ from ganeti.cmdlib.ops.disks import mirror as mirror_work
 from ganeti.cmdlib.ops.disks import sync
 from ganeti.cmdlib.ops.migration import procedure
 from ganeti.opcodes import instance as ops
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +102,7 @@ def test_what_runs_elsewhere_on_shared_disks(tmp_path: Path, how: str, where: st
         "migrate --allow-failover",
     ],
 )
-def test_what_runs_on_the_other_half(tmp_path: Path, how: str) -> None:
+def test_what_runs_on_the_other_replica(tmp_path: Path, how: str) -> None:
     cluster = cluster_with(tmp_path / "cluster", "drbd", start=True)
     runs_also_on(cluster, "node2")
     makers = {
@@ -185,7 +185,7 @@ def test_a_node_that_was_only_cut_off_is_found_out(tmp_path: Path) -> None:
         cluster.run(ops.OpInstanceMigrate(instance_name=WEB, cleanup=True))
 
 
-def test_a_silent_source_is_not_taken_for_a_dead_one(tmp_path: Path, monkeypatch) -> None:
+def test_an_unresponsive_source_is_not_taken_for_a_dead_one(tmp_path: Path, monkeypatch) -> None:
     """Without --ignore-consistency nothing starts elsewhere while the source does not answer."""
     cluster = cluster_with(tmp_path / "cluster", "sharedfile", start=True)
     real = cluster.rpc._one

@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.cmdlib.ops.disks import self_repair
 from ganeti.cmdlib.ops.disks.self_repair import Decision, decide
 from ganeti.opcodes.group import OpGroupVerifyDisks
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 WHOLE = ["/dev/sda", "xenvg", 10240.0, 1024.0, "a--", ["web-data"]]
 

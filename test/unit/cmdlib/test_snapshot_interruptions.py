@@ -169,7 +169,7 @@ def test_what_broke_is_set_right(tmp_path: Path, name: str, template: str) -> No
 
 
 @pytest.mark.parametrize("template", ["file", "plain", "drbd"])
-def test_half_a_restore_is_never_started(tmp_path: Path, template: str) -> None:
+def test_an_incomplete_restore_is_never_started(tmp_path: Path, template: str) -> None:
     """Whenever a disk was changed and not all have been, nobody starts it without being told."""
     whole = fresh(tmp_path / "whole", template, kept=True)
     whole.run(restore())

@@ -15,7 +15,8 @@ from ganeti.cmdlib.ops.test import rendezvous
 from ganeti.cmdlib.test import delay, jqueue
 from ganeti.constants.job import LOG_DELAY_TEST, LOG_JQUEUE_TEST
 from ganeti.opcodes.test import OpTestDelay, OpTestJqueue, OpTestOsParams
-from ganeti.utils import net, paths
+from ganeti.platform import paths
+from ganeti.utils import net
 
 
 @pytest.fixture(autouse=True)

@@ -22,7 +22,8 @@ from ganeti.constants import disk as disk_c
 from ganeti.constants import verify as verify_const
 from ganeti.objects import BlockDevStatus, ConfigData, Disk
 from ganeti.opcodes.cluster import OpClusterVerifyConfig, OpClusterVerifyGroup
-from ganeti.utils import clock, paths
+from ganeti.platform import paths
+from ganeti.utils import clock
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 VG = "xenvg"

@@ -14,7 +14,8 @@ from ganeti.bootstrap import local
 from ganeti.config import verify
 from ganeti.objects import updated
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
-from ganeti.utils import clock, paths, x509
+from ganeti.platform import paths
+from ganeti.utils import clock, x509
 
 DAY_S = 86400.0
 

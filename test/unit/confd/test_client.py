@@ -14,7 +14,7 @@ import pytest
 from ganeti import errors
 from ganeti.confd import protocol
 from ganeti.confd.client import Client, Conversation
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 KEY = b"key\n"
 
@@ -29,7 +29,7 @@ def reply(datagram: bytes, status: int, answer: object, serial: int, key: bytes 
     return protocol.pack_reply(key, request, protocol.Reply(status, answer, serial))
 
 
-def test_the_highest_serial_wins_whatever_the_order() -> None:
+def test_the_highest_serial_wins_in_any_order() -> None:
     for order in itertools.permutations((5, 7, 6)):
         one = talk()
         asked = [one.datagram(f"peer{serial}", 0) for serial in order]

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ganeti.config import role
 from ganeti.config.role import Ballot, Standing
-from ganeti.utils.master_state import NONE, Epoch
+from ganeti.platform.master_epoch import NONE, Epoch
 
 # A state of the configuration: the epochs under which its changes were made, oldest first. Two
 # changes are the same when they have the same place and epoch.

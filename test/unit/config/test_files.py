@@ -15,7 +15,7 @@ from ganeti.config import Config, ssconf, upgrade, verify
 from ganeti.config.api import create_file, load
 from ganeti.constants import cluster as const
 from ganeti.objects import ConfigData, FilterRule, codec, hvparams
-from ganeti.utils.paths import Paths
+from ganeti.platform.paths import Paths
 
 from .samples import (
     disk_of,

@@ -8,7 +8,7 @@ from ganeti import errors
 from ganeti.config import role
 from ganeti.config.role import Ballot, Outcome, Standing
 from ganeti.objects import MasterVote
-from ganeti.utils.master_state import NONE, Epoch
+from ganeti.platform.master_epoch import NONE, Epoch
 
 E1, E2 = Epoch(1, "u1"), Epoch(2, "u2")
 

@@ -374,7 +374,7 @@ def _silent_store(nodes: Callable[[Distribution], Sequence[DistributionFailure]]
     )
 
 
-def test_commits_do_not_wait_for_who_is_behind() -> None:
+def test_commits_do_not_wait_for_lagging_candidates() -> None:
     nodes = _Nodes()
     store = _silent_store(nodes)
     config = Config(store)

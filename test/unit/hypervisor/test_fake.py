@@ -10,10 +10,10 @@ import pytest
 
 from ganeti import errors, hypervisor
 from ganeti.hypervisor import base
-from ganeti.hypervisor.fake import FakeHypervisor
+from ganeti.hypervisor.fake.driver import FakeHypervisor
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 UUID = "0f4c7a52-9b11-4b0e-a3a4-5d3c1f0e9a77"
 

@@ -12,7 +12,8 @@ import pytest
 
 from ganeti import errors
 from ganeti.luxi import client as luxi
-from ganeti.utils import net, paths
+from ganeti.platform import paths
+from ganeti.utils import net
 
 
 class Clock:

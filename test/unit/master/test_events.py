@@ -22,9 +22,10 @@ from ganeti.master.events import EventLog, Guests
 from ganeti.master.luxi_server import Server
 from ganeti.master.luxi_service import Service
 from ganeti.opcodes.test import OpTestDelay
+from ganeti.platform import paths
 from ganeti.query.resources.instance import LiveInstance
 from ganeti.query.view import View
-from ganeti.utils import net, paths
+from ganeti.utils import net
 
 
 def job(number: int, status: str) -> Any:

@@ -10,8 +10,8 @@ import pytest
 
 from ganeti import errors
 from ganeti.master.fence import Fence, FencedQueueStore
-from ganeti.utils import master_state, paths
-from ganeti.utils.master_state import Epoch
+from ganeti.platform import master_epoch, paths
+from ganeti.platform.master_epoch import Epoch
 
 E1, E2 = Epoch(1, "u1"), Epoch(2, "u2")
 
@@ -31,14 +31,14 @@ def ends() -> list[str]:
 
 @pytest.fixture
 def fence(here: paths.Paths, ends: list[str]) -> Fence:
-    master_state.claim(E1)
+    master_epoch.claim(E1)
     return Fence(E1, lambda: ends.append("end"))
 
 
 def test_it_writes_while_it_is_master(fence: Fence, here: paths.Paths, ends: list[str]) -> None:
     fence.write_config(here.cluster_conf_file, b"text")
     assert Path(here.cluster_conf_file).read_text() == "text"
-    assert master_state.read().config == E1
+    assert master_epoch.read().config == E1
     fence.look()
     assert ends == []
 
@@ -46,7 +46,7 @@ def test_it_writes_while_it_is_master(fence: Fence, here: paths.Paths, ends: lis
 def test_no_write_after_it(
     fence: Fence, here: paths.Paths, ends: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    master_state.claim(E2)
+    master_epoch.claim(E2)
     with pytest.raises(OSError, match="epoch 1 is over"):
         fence.write_config(here.cluster_conf_file, b"text")
     assert not os.path.exists(here.cluster_conf_file)
@@ -55,7 +55,7 @@ def test_no_write_after_it(
 
 
 def test_it_looks(fence: Fence, ends: list[str]) -> None:
-    master_state.claim(E2)
+    master_epoch.claim(E2)
     fence.look()
     assert ends == ["end"]
 
@@ -67,9 +67,9 @@ def test_jobs_are_fenced(fence: Fence, here: paths.Paths, ends: list[str]) -> No
     with pytest.raises(errors.ProgrammerError):
         store.commit({"job-1": "{}"})
     store.use_fence(fence)
-    assert master_state.read().queue == E1
+    assert master_epoch.read().queue == E1
     store.commit({"job-1": "{}"})
-    master_state.claim(E2)
+    master_epoch.claim(E2)
     with pytest.raises(errors.JobQueueError, match="epoch 1 is over"):
         store.commit({"job-2": "{}"})
     assert ends == ["end"]

@@ -23,7 +23,8 @@ from ganeti.luxi import protocol as wire
 from ganeti.master.luxi_server import Server
 from ganeti.master.luxi_service import Service
 from ganeti.opcodes.test import OpTestDelay
-from ganeti.utils import net, paths
+from ganeti.platform import paths
+from ganeti.utils import net
 
 PATIENCE_S = 60.0
 DELAY = {"OP_ID": "OP_TEST_DELAY", "duration": 0.0, "on_master": False}

@@ -14,7 +14,8 @@ from ganeti.jqueue import job as jobs
 from ganeti.locking import Level, LockManager, Owner
 from ganeti.master.queries import service as query_room
 from ganeti.objects import codec
-from ganeti.utils import fs, paths
+from ganeti.platform import paths
+from ganeti.utils import fs
 
 DATA = Path(__file__).parents[2] / "data"
 CONFIG_TEXT = (DATA / "query_cluster.json").read_text()

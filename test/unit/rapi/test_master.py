@@ -12,8 +12,9 @@ import pytest
 
 from ganeti import errors
 from ganeti.luxi import protocol as wire
+from ganeti.platform import paths
 from ganeti.rapi.master import Master
-from ganeti.utils import net, paths
+from ganeti.utils import net
 
 
 class Peer:

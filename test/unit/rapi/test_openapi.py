@@ -11,7 +11,7 @@ from docutils.core import publish_doctree
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from ganeti import ht
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.rapi import openapi, pages, schema
 from ganeti.rapi.resources import RESOURCES
 
@@ -73,7 +73,7 @@ def test_bodies_say_what_they_take() -> None:
         ),
         (ht.Or(ht.Str, ht.Any), {}),
         (ht.Private(ht.NonNegInt), {"type": "integer", "minimum": 0}),
-        (words.QueryFieldsResponse, None),
+        (types.QueryFieldsResponse, None),
     ],
 )
 def test_schema_of_a_word(word: ht.Type, wanted: dict[str, Any] | None) -> None:
@@ -118,7 +118,7 @@ def test_the_page() -> None:
 
 def test_the_chapter_is_up_to_date() -> None:
     written = (DOC / "rapi-resources.rst").read_text(encoding="utf-8")
-    assert written == pages.chapter(), "run tools/build-rapi-doc"
+    assert written == pages.chapter(), "run make pages"
     tree = publish_doctree(written, settings_overrides={"halt_level": 2, "report_level": 2})
     text = tree.astext()
     for resource in RESOURCES:

@@ -11,8 +11,7 @@ import pytest
 from ganeti.opcodes.base import COMMON_PARAMS
 from ganeti.rapi.declare import BODY_COMMON, Job, Operation
 from ganeti.rapi.resources import RESOURCES, cluster, groups, instances, jobs, networks, nodes
-from ganeti.server import rapi
-from ganeti.utils import daemon
+from ganeti.server import daemon, rapi
 
 PUBLISHED = json.loads(
     (Path(__file__).resolve().parents[2] / "data" / "rapi.json").read_text(encoding="utf-8")

@@ -10,11 +10,12 @@ import pytest
 
 from fakes.config import FakeConfig, cluster_of, instance_of, uuid_of
 from ganeti import errors
-from ganeti.backend import config_file, files, ssconf
+from ganeti.backend.cluster import config_file, ssconf
+from ganeti.backend.node import files
 from ganeti.config.store import CONFIG, SSCONF, Distribution, DistributionFailure
+from ganeti.platform import paths
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.results import Result
-from ganeti.utils import paths
 from ganeti.wire.calls import CONFIG_REWRITE, UPLOAD_FILE, WRITE_SSCONF_FILES, Call
 
 NODE1, NODE2, NODE3 = uuid_of("node1"), uuid_of("node2"), uuid_of("node3")

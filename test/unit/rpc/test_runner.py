@@ -7,8 +7,9 @@ import pytest
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
 from ganeti import errors
 from ganeti.http import client
+from ganeti.platform import paths
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
-from ganeti.utils import paths, x509
+from ganeti.utils import x509
 from ganeti.wire import calls, json
 
 

@@ -9,9 +9,9 @@ from ganeti import errors
 from ganeti.config.members import Members
 from ganeti.config.role import Outcome
 from ganeti.objects import MasterVote
+from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc import Result
 from ganeti.rpc.voting import RoleNotWonError, Voting, failover_ballot, start_ballot
-from ganeti.utils.master_state import Epoch
 
 ME = "node1.example.com"
 

@@ -18,8 +18,9 @@ from ganeti.confd import Client
 from ganeti.confd.responder import Responder
 from ganeti.constants import confd as const
 from ganeti.objects import codec
+from ganeti.platform import paths
 from ganeti.server import confd
-from ganeti.utils import fs, inotify, paths
+from ganeti.utils import fs, inotify
 from ganeti.wire import json
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "config"))

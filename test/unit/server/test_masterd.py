@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ganeti.server import masterd
-from ganeti.utils import daemon, filelock, paths
+from ganeti.platform import paths
+from ganeti.server import daemon, masterd
+from ganeti.utils import filelock
 
 OPTIONS = argparse.Namespace(no_voting=False, yes_do_it=False)
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.helpers import metad_forward
 from ganeti.http import messages
 from ganeti.metad import client
-from ganeti.server import metad
-from ganeti.tools import metad_forward
-from ganeti.utils import daemon, net, paths
+from ganeti.platform import paths
+from ganeti.server import daemon, metad
+from ganeti.utils import net
 
 DESCRIPTION = {
     "name": "web1",

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.server import rapi
-from ganeti.utils import daemon, paths, x509
+from ganeti.platform import paths
+from ganeti.server import daemon, rapi
+from ganeti.utils import x509
 
 
 def options(*words: str) -> argparse.Namespace:

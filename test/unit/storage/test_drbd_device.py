@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ganeti import errors
-from ganeti.backend import blockdev
-from ganeti.backend import drbd as calls
+from ganeti.backend.storage import blockdev
+from ganeti.backend.storage import drbd as calls
 from ganeti.objects import Disk
 from ganeti.storage.drbd import above, device, status
 from ganeti.storage.lvm.device import LogicalVolumeDevice
@@ -498,7 +498,7 @@ def test_shutdown_of_what_is_not_there(kernel):
     assert kernel.state() == ""
 
 
-def test_a_half_which_nobody_knows_gives_its_volumes_free(kernel, monkeypatch):
+def test_an_unknown_replica_releases_its_volumes(kernel, monkeypatch):
     removed = []
 
     def remove(self):

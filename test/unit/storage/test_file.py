@@ -12,8 +12,8 @@ import pytest
 
 from ganeti import errors, storage
 from ganeti.objects.disk import Disk
+from ganeti.platform import paths
 from ganeti.storage import file
-from ganeti.utils import paths
 
 DIRECTORY = "/srv/ganeti/file-storage/web1"
 MIB = 1 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ganeti import errors
-from ganeti.backend import lvm as calls
-from ganeti.backend import node
+from ganeti.backend.node import info
+from ganeti.backend.storage import lvm as calls
 from ganeti.objects import Disk
 from ganeti.objects.transfer import LvmPvInfo
 from ganeti.storage.lvm import argv, facts, parse, place
@@ -367,7 +367,7 @@ def test_storage_units_when_lvm_fails(kind):
         raise errors.CommandError(words, 5, "oops")
 
     with facts.use(facts.Lvm(broken)):
-        assert node._storage_unit([kind, "xenvg", [True]]) == {
+        assert info._storage_unit([kind, "xenvg", [True]]) == {
             "type": kind,
             "name": "xenvg",
             "storage_free": None,
@@ -399,7 +399,7 @@ def test_sizes_of_devices(tmp_path):
     ],
 )
 def test_storage_units(tools, unit, free, size):
-    assert node._storage_unit(unit) == {
+    assert info._storage_unit(unit) == {
         "type": unit[0],
         "name": unit[1],
         "storage_free": free,

@@ -10,10 +10,10 @@ import pytest
 
 from ganeti import errors, storage
 from ganeti.objects import Disk
+from ganeti.platform import paths
 from ganeti.storage import blockdev, gluster, rbd
 from ganeti.storage.ext import device as ext
 from ganeti.storage.ext import provider
-from ganeti.utils import paths
 from ganeti.utils.process import Completed
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "rbd"

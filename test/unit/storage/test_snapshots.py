@@ -12,11 +12,11 @@ import pytest
 
 from ganeti import errors, storage
 from ganeti.objects.disk import Disk
+from ganeti.platform import paths
 from ganeti.storage import content, file
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.lvm import argv, facts, parse
 from ganeti.storage.lvm.device import LogicalVolumeDevice
-from ganeti.utils import paths
 from ganeti.utils.process import Completed
 
 DIRECTORY = "/srv/ganeti/file-storage/web1"

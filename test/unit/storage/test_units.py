@@ -7,9 +7,9 @@ import os
 import pytest
 
 from ganeti import errors
-from ganeti.backend import storage_units
+from ganeti.backend.storage import units as storage_units
+from ganeti.platform import paths
 from ganeti.storage import units
-from ganeti.utils import paths
 from ganeti.utils.process import Completed
 
 PVS = "  /dev/sda3|9996.00|4096.00|5900.00|a--\n  /dev/sdb1|100.00|0|100.00|u--\n"

@@ -9,8 +9,8 @@ import pytest
 
 from ganeti.confd import Answer, Client
 from ganeti.constants import confd as const
+from ganeti.platform import paths
 from ganeti.tools import confd_client
-from ganeti.utils import paths
 
 
 @pytest.fixture

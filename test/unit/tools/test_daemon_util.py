@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.platform import paths
 from ganeti.tools import daemon_util
-from ganeti.utils import daemonize, paths, process
+from ganeti.utils import daemonize, process
 
 DAEMON = """
 import sys
 from ganeti import errors
-from ganeti.utils import daemon
+from ganeti.server import daemon
 
 def prepare(options):
     if options.bind:

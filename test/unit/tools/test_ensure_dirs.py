@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.platform import paths, users
 from ganeti.tools import ensure_dirs
-from ganeti.utils import paths, users
 
 # path -> (mode, owner, group): the published table, as far as there are such files here.
 PUBLISHED = {

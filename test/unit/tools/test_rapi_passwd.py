@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from ganeti.platform import paths
 from ganeti.rapi import passwords, users
 from ganeti.tools import rapi_passwd
-from ganeti.utils import paths
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.utils import daemon, daemonize, log, paths, process, retry
+from ganeti.platform import paths
+from ganeti.server import daemon
+from ganeti.utils import daemonize, log, process, retry
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +126,7 @@ def test_signals_are_queued() -> None:
 DAEMON = """
 import sys
 from ganeti import errors
-from ganeti.utils import daemon
+from ganeti.server import daemon
 
 def check(options):
     if options.how == "refuse":

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.platform import hosts
 from ganeti.utils import net
 
 HOSTS = """
@@ -32,13 +33,13 @@ def vcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("vcluster")
 def test_names_of_a_virtual_cluster() -> None:
-    assert net.hostname() == "node1.example.com"
-    assert net.lookup("node1") == ("node1.example.com", "127.3.4.1")
-    assert net.resolve("NODE2.example.com") == "127.3.4.2"
-    assert net.own_address("127.3.4.1")
-    assert not net.own_address("127.3.4.2")
-    assert net.resolve("127.0.0.9") == "127.0.0.9"
-    assert net.noded_port() == 1811
+    assert hosts.hostname() == "node1.example.com"
+    assert hosts.lookup("node1") == ("node1.example.com", "127.3.4.1")
+    assert hosts.resolve("NODE2.example.com") == "127.3.4.2"
+    assert hosts.own_address("127.3.4.1")
+    assert not hosts.own_address("127.3.4.2")
+    assert hosts.resolve("127.0.0.9") == "127.0.0.9"
+    assert hosts.noded_port() == 1811
 
 
 @pytest.mark.parametrize("bad", ["a..b", "x" * 300, "no such host", ""])
@@ -49,13 +50,13 @@ def test_unknown_name(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
     if "." not in bad:
         monkeypatch.setattr(socket, "getaddrinfo", nobody)
     with pytest.raises(errors.ResolverError, match="cannot resolve"):
-        net.lookup(bad)
+        hosts.lookup(bad)
 
 
 @pytest.mark.parametrize("line", ["127.0.0.1", "node1 127.0.0.1", "127.0.0.1.2 a"])
 def test_bad_hosts_line(line: str) -> None:
     with pytest.raises(errors.ParseError, match="line 2"):
-        net.parse_hosts(f"127.0.0.1 ok\n{line}\n")
+        hosts.parse_hosts(f"127.0.0.1 ok\n{line}\n")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def show_version(values: Values, arguments: list[str]) -> int:
 
 def get_master(values: Values, arguments: list[str]) -> int:
     """``getmaster``: what this node believes; needs no daemon and works on every node."""
-    from ganeti.utils import fs, paths
+    from ganeti.platform import paths
+    from ganeti.utils import fs
 
     path = paths.current().ssconf_file("master_node")
     try:

@@ -82,7 +82,7 @@ def renew_crypto(values: Values, arguments: Sequence[str]) -> int:
     """``renew-crypto``."""
     from ganeti.bootstrap import local, renewal
     from ganeti.opcodes.cluster import OpClusterRenewCrypto
-    from ganeti.utils import paths
+    from ganeti.platform import paths
 
     check_options(values)
     client = jobs.connect()

@@ -14,7 +14,8 @@ from collections.abc import Mapping, Sequence
 
 from ganeti import errors
 from ganeti.cli import failures, terminal
-from ganeti.utils import paths, text
+from ganeti.platform import paths
+from ganeti.utils import text
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:

@@ -66,10 +66,11 @@ def list_snapshots(values: Values, arguments: list[str]) -> int:
         fields = list(FIELDS)
     unknown = [field for field in fields if field not in FIELDS]
     if unknown:
-        from ganeti.utils import near
+        from ganeti.utils import suggest
 
         raise errors.OpPrereqError(
-            f"there is no field {', '.join(unknown)}.{near.did_you_mean(unknown[0], list(FIELDS))}"
+            f"there is no field {', '.join(unknown)}."
+            f"{suggest.did_you_mean(unknown[0], list(FIELDS))}"
             f" Known are {', '.join(sorted(FIELDS))}.",
             errors.ECODE_INVAL,
         )

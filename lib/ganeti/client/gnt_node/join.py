@@ -5,12 +5,12 @@ from __future__ import annotations
 from ganeti import errors
 from ganeti.cli import failures, jobs, terminal
 from ganeti.cli.command import Values
+from ganeti.platform import hosts
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
     from ganeti.luxi import client as luxi
     from ganeti.opcodes.node import OpNodeAdd
-    from ganeti.utils import net
 
 _INSTRUCTIONS = """\
 On {name} run 'ganeti-join' and give it this token when it asks.
@@ -22,13 +22,14 @@ Whoever has it can get the cluster's credentials.
 Waiting. Interrupt to take the token back."""
 
 
-def add(values: Values, host: net.Hostname, opcode: OpNodeAdd, client: luxi.Client) -> int:
+def add(values: Values, host: hosts.Hostname, opcode: OpNodeAdd, client: luxi.Client) -> int:
     """Print a token, wait for its bearer, then let the master take the machine in.
 
     :raises OpPrereqError: nobody came in time, or the machine could not be prepared.
     """
     from ganeti.bootstrap import join
-    from ganeti.utils import clock, paths
+    from ganeti.platform import paths
+    from ganeti.utils import clock
 
     if values.token_lifetime <= 0:
         raise errors.OpPrereqError(

@@ -32,7 +32,7 @@ from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node
 from ganeti.objects.transfer import ImportExportOptions
 from ganeti.opcodes.backup import OpBackupExport
-from ganeti.utils import paths
+from ganeti.platform import paths
 from ganeti.wire.calls import BLOCKDEV_REMOVE, BLOCKDEV_SNAPSHOT
 from ganeti.wire.calls import backup as calls
 

@@ -6,11 +6,10 @@ from typing import Any
 
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
-from ganeti.cmdlib.ops.transfer import handshake
+from ganeti.cmdlib.ops.transfer import handshake, signed
 from ganeti.constants.instance import EXPORT_REMOTE
 from ganeti.objects import Node
 from ganeti.opcodes.backup import OpBackupPrepare
-from ganeti.utils import signed
 from ganeti.wire.calls import backup as calls
 
 

@@ -34,9 +34,10 @@ from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.locking import ALL, Level
 from ganeti.objects import Node, updated
 from ganeti.opcodes.cluster import OpClusterRenewCrypto
+from ganeti.platform import paths
+from ganeti.platform import ssh_keys as utils_keys
 from ganeti.rpc import Result
-from ganeti.utils import fs, paths, x509
-from ganeti.utils import ssh_keys as utils_keys
+from ganeti.utils import fs, x509
 from ganeti.wire.calls import (
     NODE_CRYPTO_ACTIVATE,
     NODE_CRYPTO_IDENTITY,

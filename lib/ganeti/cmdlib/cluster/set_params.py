@@ -31,7 +31,8 @@ from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, fill, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
-from ganeti.utils import fs, paths
+from ganeti.platform import paths
+from ganeti.utils import fs
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import (
     NODE_CHANGE_MASTER_NETMASK,

@@ -12,7 +12,8 @@ from ganeti.cmdlib.ops.verify.findings import Findings
 from ganeti.constants.cluster import CERT_RENEWAL_SUFFIX
 from ganeti.objects import ConfigData, fill, hvparams
 from ganeti.opcodes.cluster import OpClusterVerifyConfig
-from ganeti.utils import clock, paths, x509
+from ganeti.platform import paths
+from ganeti.utils import clock, x509
 
 
 @executes(OpClusterVerifyConfig)

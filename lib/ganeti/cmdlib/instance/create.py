@@ -43,6 +43,7 @@ from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node, fill
 from ganeti.opcodes.instance import OpInstanceCreate
+from ganeti.platform import hosts
 from ganeti.utils import clock, net
 
 
@@ -149,7 +150,7 @@ class LUInstanceCreate(PlacedUnit):
         if not self.op.name_check:
             return name, None
         host = prereq.resolve(name, "instance name")
-        if self.op.ip_check and net.tcp_ping(host.ip, net.noded_port(), PING_TIMEOUT_S):
+        if self.op.ip_check and net.tcp_ping(host.ip, hosts.noded_port(), PING_TIMEOUT_S):
             raise errors.OpPrereqError(
                 f"address {host.ip} of instance {host.name} is already in use",
                 errors.ECODE_NOTUNIQUE,

@@ -23,6 +23,7 @@ from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceRename
+from ganeti.platform import hosts
 from ganeti.utils import net
 from ganeti.wire.calls import BLOCKDEV_SETINFO, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
 
@@ -79,7 +80,7 @@ class LUInstanceRename(LogicalUnit):
                 f"new instance name {self.new_name} resolves to another name, {host.name}",
                 errors.ECODE_INVAL,
             )
-        if self.op.ip_check and net.tcp_ping(host.ip, net.noded_port(), PING_TIMEOUT_S):
+        if self.op.ip_check and net.tcp_ping(host.ip, hosts.noded_port(), PING_TIMEOUT_S):
             raise errors.OpPrereqError(
                 f"address {host.ip} of instance {host.name} is already in use",
                 errors.ECODE_NOTUNIQUE,

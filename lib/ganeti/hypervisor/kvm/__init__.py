@@ -6,7 +6,7 @@
   what QEMU prints and ``/proc`` shows: pure functions;
 * :mod:`~ganeti.hypervisor.kvm.facts` knows the installed QEMU, and by trial whether KVM works here;
 * :mod:`~ganeti.hypervisor.kvm.runtime` is the file that remembers how a guest was started;
-* :mod:`~ganeti.hypervisor.kvm.qmp` is the control socket, :mod:`~ganeti.hypervisor.kvm.nic` the
+* :mod:`~ganeti.hypervisor.kvm.qmp` is the control socket, :mod:`~ganeti.hypervisor.net.tap` the
   guest's network on the host;
 * :mod:`~ganeti.hypervisor.kvm.driver` puts them together as the verbs of a hypervisor.
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import metad as const
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 #: Name of the host's end; the kernel puts a number there.
 TAP_NAME = f"{const.TAP_PREFIX}%d"
@@ -38,7 +38,7 @@ def by_qemu(nic: Mapping[str, Any]) -> bool:
 
 def forwarder() -> str:
     """The command that QEMU starts for each connection, without the guest's address."""
-    program = f"{paths.package_dir()}/tools/metad_forward.py"
+    program = f"{paths.package_dir()}/helpers/metad_forward.py"
     # Nothing of the installed packages is needed, and a guest waits for the start.
     return shlex.join([sys.executable, "-I", "-S", program, paths.current().metad_guest_socket])
 

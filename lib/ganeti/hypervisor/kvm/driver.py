@@ -19,29 +19,30 @@ from ganeti.constants import hv
 from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import (
     argv,
-    arrival,
     buses,
     communication,
-    confine,
     facts,
     firmware,
     host,
     hotplug,
-    nic,
     parse,
     pinning,
+    privileges,
+    probe,
     runtime,
-    trial,
 )
+from ganeti.hypervisor.kvm import incoming as arrival
 from ganeti.hypervisor.kvm.guests import KvmGuests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
+from ganeti.hypervisor.net import tap
 from ganeti.objects import codec
 from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.utils import fs, net, paths, process
+from ganeti.platform import paths
+from ganeti.utils import fs, net, process
 
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
 _START_TIMEOUT_S = 300.0
@@ -156,7 +157,7 @@ class KvmHypervisor(KvmGuests):
             raise errors.HypervisorError("parameter disk_aio: native needs disk_cache=none")
         pinning.masks_of(hvparams)
         _spice_address(hvparams)
-        confine.check(hvparams)
+        privileges.check(hvparams)
         if hvparams.get("firmware") == hv.KVM_FIRMWARE_UEFI:
             firmware.find_ovmf(hvparams)
         if hvparams.get("tpm_version"):
@@ -171,7 +172,7 @@ class KvmHypervisor(KvmGuests):
                 raise errors.HypervisorError(
                     f"parameter machine_version: {qemu.program} knows no machine {machine}"
                 )
-        trial.check_hardware(hvparams, qemu)
+        probe.check_hardware(hvparams, qemu)
 
     def verify(self, hvparams: Mapping[str, Any] | None = None) -> str | None:
         """QEMU must be installed and answer."""
@@ -260,8 +261,8 @@ class KvmHypervisor(KvmGuests):
         self._remove_files(layout)
         hvp = record.hvparams
         try:
-            with confine.user_for(hvp, layout) as run_as:
-                taps = nic.set_up(
+            with privileges.user_for(hvp, layout) as run_as:
+                taps = tap.set_up(
                     record.nics,
                     hvp,
                     layout,
@@ -285,7 +286,7 @@ class KvmHypervisor(KvmGuests):
                     run_as=run_as.word if run_as else None,
                     chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
                     # On by default, but a kernel without it must not keep guests from starting.
-                    vhost_works=nic.vhost_works(),
+                    vhost_works=tap.vhost_works(),
                     forward=communication.forwarder() if paths.is_virtual() else "",
                     ovmf=self._firmware(record, layout),
                 )
@@ -516,7 +517,7 @@ class KvmHypervisor(KvmGuests):
     ) -> runtime.Runtime:
         record, position = hotplug.remove_nic(control, record, card)
         if position is not None:
-            nic.unplug(self.layout(instance.name), position, len(record.nics) + 1)
+            tap.unplug(self.layout(instance.name), position, len(record.nics) + 1)
         return record
 
     def _plug_nic(
@@ -531,8 +532,8 @@ class KvmHypervisor(KvmGuests):
         index = min(index, len(record.nics))
         device = runtime.device_dict(card, info)
         layout = self.layout(instance.name)
-        owner = confine.current_uid(record.hvparams, layout)
-        with nic.plug(
+        owner = privileges.current_uid(record.hvparams, layout)
+        with tap.plug(
             device, index, len(record.nics), record.hvparams, layout, instance.tags, owner
         ) as side:
             return hotplug.add_nic(control, record, card, index, info, side)
@@ -726,7 +727,7 @@ class KvmHypervisor(KvmGuests):
             # It runs on at once; a network that cannot be set up must not keep it from that.
             control.execute("cont")
         nics = runtime.load(layout.runtime_file, instance.name).nics
-        nic.arrived(nics, layout, instance.tags)
+        tap.arrived(nics, layout, instance.tags)
 
 
 def _spice_address(hvparams: Mapping[str, Any]) -> str | None:

@@ -23,7 +23,8 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import parse
-from ganeti.utils import fs, paths, process
+from ganeti.platform import paths
+from ganeti.utils import fs, process
 from ganeti.wire import json
 
 # A node may be busy when it is asked for the first time, and the answer holds until it reboots; a

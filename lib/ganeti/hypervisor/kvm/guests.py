@@ -18,9 +18,11 @@ from collections.abc import Iterator
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import firmware, host, nic, parse
+from ganeti.hypervisor.kvm import firmware, host, parse
 from ganeti.hypervisor.kvm.layout import Layout, SpiceFiles
-from ganeti.utils import fs, paths, process, retry
+from ganeti.hypervisor.net import tap
+from ganeti.platform import paths
+from ganeti.utils import fs, process, retry
 
 _TERM_TIMEOUT_S = 5.0
 _KILL_TIMEOUT_S = 30.0
@@ -158,7 +160,7 @@ class KvmGuests(base.Hypervisor):
         )
 
     def _remove_files(self, layout: Layout) -> None:
-        nic.remove(layout)
+        tap.remove(layout)
         for kind in _SOCKET_KINDS:
             fs.remove_file(layout.socket(kind))
         fs.remove_file(layout.socket("console"))

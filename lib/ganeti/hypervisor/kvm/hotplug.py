@@ -27,9 +27,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import buses, communication, devices, host, nic
+from ganeti.hypervisor.kvm import buses, communication, devices, host
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
+from ganeti.hypervisor.net import tap
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Nic
 
@@ -234,7 +235,7 @@ def _open_disk(path: str, read_only: bool) -> int:
 
 
 def add_nic(
-    control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[str, Any], side: nic.Plug
+    control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[str, Any], side: tap.Plug
 ) -> Runtime:
     """Plug a network card in.
 
@@ -271,7 +272,7 @@ def add_nic(
 
 
 def _netdev(
-    control: Qmp, device_id: str, side: nic.Plug, card: Mapping[str, Any]
+    control: Qmp, device_id: str, side: tap.Plug, card: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Arguments of ``netdev_add``; hands over what is open."""
     if side.interface is None:

@@ -23,13 +23,14 @@ from ganeti.cmdlib.ops.os import definitions
 from ganeti.constants import disk as disk_c
 from ganeti.constants import query as query_c
 from ganeti.objects import storage_units as units
+from ganeti.platform import paths
 from ganeti.query import engine, resources
 from ganeti.query import filter as filter_room
 from ganeti.query.field import HOSTNAME, NODATA, OFFLINE, Mark, Resource
 from ganeti.query.resources import instance as instance_fields
 from ganeti.query.resources import node as node_fields
 from ganeti.query.view import View, prefixes
-from ganeti.utils import clock, fs, near, paths
+from ganeti.utils import clock, fs, suggest
 from ganeti.utils.text import natural_key
 from ganeti.wire.calls import (
     ALL_INSTANCES_INFO,
@@ -135,7 +136,7 @@ def _refuse_unknown(
     for name in names:
         if str(name) not in found:
             known = [str(field.get(view, item)) for item in resource.items(view)]
-            hint = near.did_you_mean(str(name), known)
+            hint = suggest.did_you_mean(str(name), known)
             raise errors.OpPrereqError(
                 f"{resource.name} {name!r} is not known{'.' if hint else ''}{hint}",
                 errors.ECODE_NOENT,

@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.backup import OpBackupExport, OpBackupPrepare, OpBackupRemove
 from ganeti.opcodes.instance import (
     OpInstanceFailover,
@@ -95,7 +95,7 @@ RESOURCES: Final = tuple(
                 ),
                 build=_reinstall,
                 fields={
-                    "os": Field(words.MaybeString, "operating system; the present one by default"),
+                    "os": Field(types.MaybeString, "operating system; the present one by default"),
                     "start": Field(ht.Bool, "start the instance afterwards", default=True),
                     "osparams": Field(ht.Maybe(ht.Dict), "parameters of the operating system"),
                 },

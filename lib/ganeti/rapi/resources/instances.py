@@ -8,7 +8,7 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.opcodes.instance import (
     OpInstanceCreate,
     OpInstanceMultiAlloc,
@@ -203,7 +203,7 @@ RESOURCES: Final = (
                         "what to create, each as the body of POST /2/instances",
                         required=True,
                     ),
-                    "iallocator": Field(words.MaybeString, "allocator which decides where to"),
+                    "iallocator": Field(types.MaybeString, "allocator which decides where to"),
                     "opportunistic_locking": Field(
                         ht.Bool,
                         "take the nodes that are free now rather than wait for all",

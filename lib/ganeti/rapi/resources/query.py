@@ -7,13 +7,13 @@ from typing import Any, Final
 from ganeti import ht
 from ganeti.constants import query as query_const
 from ganeti.http.messages import Refused
-from ganeti.opcodes import words
+from ganeti.opcodes import types
 from ganeti.rapi import declare
 from ganeti.rapi.call import Call
 from ganeti.rapi.declare import GET, PUT, READERS, Field, Query, Read, Resource, Result
 
 _ROWS: Final = Result(
-    words.QueryResponse, "fields, and data: [status, value] for each, a list for each object"
+    types.QueryResponse, "fields, and data: [status, value] for each, a list for each object"
 )
 _FIELDS: Final = Query("fields", "fields wanted, separated by commas", declare.WORDS)
 
@@ -86,7 +86,7 @@ RESOURCES: Final = (
             GET: Read(
                 _fields,
                 "List the fields of a kind of object.",
-                Result(words.QueryFieldsResponse, "fields: name, title, kind and documentation"),
+                Result(types.QueryFieldsResponse, "fields: name, title, kind and documentation"),
                 (_FIELDS._replace(doc="only these, separated by commas"),),
             ),
         },

@@ -19,10 +19,11 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus, ExtStorage
+from ganeti.platform import paths
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.ext import provider as providers
 from ganeti.storage.lvm.parse import safe_tag
-from ganeti.utils import clock, fs, paths, process
+from ganeti.utils import clock, fs, process
 
 _TIMEOUT_S = 840.0
 _VOLUME = re.compile(r"^[A-Za-z0-9_.+@-][A-Za-z0-9_.+@:/-]*$")

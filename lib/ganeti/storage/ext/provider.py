@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.objects.transfer import ExtStorage
-from ganeti.utils import fs, paths
+from ganeti.platform import paths
+from ganeti.utils import fs
 
 REQUIRED = ("attach", "create", "detach", "grow", "remove", "setinfo", "verify")
 OPTIONAL = ("close", "open", "snapshot")

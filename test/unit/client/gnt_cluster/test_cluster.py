@@ -12,7 +12,7 @@ import yaml
 from fakes.luxi_master import FakeMaster
 from ganeti import bootstrap, errors
 from ganeti.bootstrap import InitParams
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 from ..conftest import Gnt
 

@@ -15,8 +15,8 @@ from ganeti.bootstrap import failover
 from ganeti.cli import jobs
 from ganeti.config.members import Members
 from ganeti.config.role import Ballot, Standing, judge
+from ganeti.platform.master_epoch import Epoch
 from ganeti.rpc.voting import Votes
-from ganeti.utils.master_state import Epoch
 
 from ..conftest import Gnt
 

@@ -10,7 +10,8 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.cli import remote
-from ganeti.utils import net, paths, process, ssh
+from ganeti.platform import hosts, paths
+from ganeti.utils import process, ssh
 
 from ..conftest import Gnt
 
@@ -147,7 +148,7 @@ def test_real_machines_are_reached_by_ssh(monkeypatch: pytest.MonkeyPatch, tmp_p
 
     monkeypatch.setattr(process, "run", run)
     monkeypatch.setattr(paths, "is_virtual", lambda: False)
-    monkeypatch.setattr(net, "hostname", lambda: NODE1)
+    monkeypatch.setattr(hosts, "hostname", lambda: NODE1)
     ports = tmp_path / "ports"
     ports.write_text(f"{NODE2}=2222\n")
     monkeypatch.setattr(paths.Paths, "ssconf_file", lambda self, key: str(ports))

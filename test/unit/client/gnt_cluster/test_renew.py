@@ -9,7 +9,8 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.bootstrap import local, renewal
-from ganeti.utils import paths, x509
+from ganeti.platform import paths
+from ganeti.utils import x509
 
 from ..conftest import Gnt
 

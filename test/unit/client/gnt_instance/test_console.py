@@ -87,7 +87,7 @@ def test_a_shell_line(gnt: Gnt, master: FakeMaster) -> None:
 def test_on_a_real_node_through_ssh(
     gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ganeti.utils import paths
+    from ganeti.platform import paths
 
     master.results["OP_INSTANCE_CONSOLE"] = COMMAND
     monkeypatch.setattr(paths, "is_virtual", lambda: False)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from devel.completion import tables
 from fakes.luxi_master import FakeMaster
 from ganeti.client.gnt_instance import program
-from ganeti.tools.completion import tables
 
 from ..conftest import Gnt
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import communication, devices, link, nic
-from ganeti.utils import paths
+from ganeti.hypervisor.kvm import communication, devices
+from ganeti.hypervisor.net import link, tap
+from ganeti.platform import paths
 
 CARD = {
     "name": "ganeti:communication:web1",
@@ -29,7 +30,7 @@ def backend(words: list[str]) -> str:
 
 def test_in_a_virtual_cluster_qemu_carries_it(tmp_path: Path) -> None:
     with paths.override(paths.Paths(str(tmp_path / "with space"))):
-        nic.check_mode(CARD, "web1")  # neither root nor the program ip is needed
+        tap.check_mode(CARD, "web1")  # neither root nor the program ip is needed
         forward = communication.forwarder()
         found = backend(devices.nic_argv(CARD, HVPARAMS, None, bootable=False, forward=forward))
     head, _, command = found.partition("guestfwd=")

@@ -9,7 +9,7 @@ import pytest
 from fakes.kvm_variants import instance
 from ganeti import errors
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import arrival, driver, parse, runtime
+from ganeti.hypervisor.kvm import driver, incoming, parse, runtime
 
 
 class FakeQmp:
@@ -83,7 +83,7 @@ def test_a_guest_that_never_arrives_is_an_error(monkeypatch):
     kvm = driver.KvmHypervisor()
     monkeypatch.setattr(ArrivingQmp, "states", ["inmigrate"])
     monkeypatch.setattr(driver, "Qmp", ArrivingQmp)
-    monkeypatch.setattr(arrival, "ARRIVAL_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(incoming, "ARRIVAL_TIMEOUT_S", 0.01)
     monkeypatch.setattr(kvm, "_require_running", lambda layout: None)
     with pytest.raises(errors.HypervisorError, match="web1 was sent, but has not arrived"):
         kvm.finalize_migration_target(instance("default", "/dir"), None, success=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from ganeti.hypervisor.kvm.driver import KvmHypervisor
-from ganeti.utils import paths, process
+from ganeti.platform import paths
+from ganeti.utils import process
 
 NAME = "web1.example.com"
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import link
 from ganeti.hypervisor.kvm.layout import Layout
-from ganeti.utils import paths
+from ganeti.hypervisor.net import link
+from ganeti.platform import paths
 from ganeti.wire import json
 
 MAC = "aa:00:00:12:34:56"

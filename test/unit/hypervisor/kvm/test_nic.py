@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import nic
+from ganeti.hypervisor.net import tap
 from ganeti.objects import hvparams
 
 MAC = "aa:00:00:12:34:56"
@@ -20,7 +20,7 @@ def card(ip: str | None = None, **params: str) -> dict[str, Any]:
 
 def test_unknown_mode() -> None:
     with pytest.raises(errors.HypervisorError, match="NIC mode 'magic' is not known"):
-        nic.check_mode(card(mode="magic"), "web1")
+        tap.check_mode(card(mode="magic"), "web1")
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_what_the_kernel_is_asked_for(
     monkeypatch: pytest.MonkeyPatch, params: dict[str, Any], flags: int
 ) -> None:
     asked = []
-    monkeypatch.setattr(nic.os, "open", lambda path, mode: 77)
-    monkeypatch.setattr(nic.fcntl, "ioctl", lambda fd, what, data: asked.append((what, data)))
-    assert nic._open_tap("gnt.tap%d", {**hvparams.defaults("kvm"), **params}) == 77
+    monkeypatch.setattr(tap.os, "open", lambda path, mode: 77)
+    monkeypatch.setattr(tap.fcntl, "ioctl", lambda fd, what, data: asked.append((what, data)))
+    assert tap._open_tap("gnt.tap%d", {**hvparams.defaults("kvm"), **params}) == 77
     assert asked == [(0x400454CA, struct.pack("16sH22x", b"gnt.tap%d", flags))]

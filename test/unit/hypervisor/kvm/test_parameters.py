@@ -96,11 +96,11 @@ ELSEWHERE = {
     "migration_downtime": ("hypervisor/kvm/driver.py", "unit/hypervisor/kvm/test_driver_state.py"),
     "migration_mode": ("cmdlib/instance/migrate.py", "unit/cmdlib/test_instance_move.py"),
     "migration_port": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
-    "security_domain": ("hypervisor/kvm/confine.py", "scenario/test_qemu.py"),
-    "security_model": ("hypervisor/kvm/confine.py", "scenario/test_qemu.py"),
+    "security_domain": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
+    "security_model": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "use_chroot": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
     "user_shutdown": ("server/kvmd.py", "scenario/test_guests.py"),
-    "vnet_hdr": ("hypervisor/kvm/nic.py", "unit/hypervisor/kvm/test_nic.py"),
+    "vnet_hdr": ("hypervisor/net/tap.py", "unit/hypervisor/kvm/test_nic.py"),
 }
 
 

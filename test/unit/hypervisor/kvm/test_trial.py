@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm import trial
+from ganeti.hypervisor.kvm import probe
 from ganeti.hypervisor.kvm.facts import KVM, QemuFacts
 from ganeti.objects import hvparams
 from ganeti.utils import process
@@ -25,7 +25,7 @@ def params(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_hardware_and_nothing_else() -> None:
-    assert trial.trial_argv(
+    assert probe.trial_argv(
         params(cpu_type="host", soundhw="hda", spice_bind="192.0.2.1", usb_devices="tablet"), QEMU
     ) == [
         "/usr/bin/qemu",
@@ -54,7 +54,7 @@ def test_the_hardware_and_nothing_else() -> None:
 
 def test_what_names_nothing_is_not_tried() -> None:
     with process.forbid("there is nothing to ask"):
-        trial.check_hardware(params(spice_bind="192.0.2.1", use_localtime=True), QEMU)
+        probe.check_hardware(params(spice_bind="192.0.2.1", use_localtime=True), QEMU)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_capabilities(monkeypatch: pytest.MonkeyPatch, caps: str, words: str | N
 
     monkeypatch.setattr(process, "run", run)
     if words is None:
-        trial.check_hardware(params(migration_caps=caps), QEMU)
+        probe.check_hardware(params(migration_caps=caps), QEMU)
         return
     with pytest.raises(errors.HypervisorError, match=words):
-        trial.check_hardware(params(migration_caps=caps), QEMU)
+        probe.check_hardware(params(migration_caps=caps), QEMU)

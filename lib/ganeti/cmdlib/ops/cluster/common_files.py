@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib.base import why
-from ganeti.utils import paths, users
+from ganeti.platform import paths, users
 from ganeti.wire.calls import UPLOAD_FILE, FileDetails
 
 if TYPE_CHECKING:

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from ganeti import errors
 from ganeti.cmdlib.base import why
 from ganeti.objects import updated
-from ganeti.utils import fs, paths, ssh, ssh_keys
+from ganeti.platform import paths, ssh_keys
+from ganeti.utils import fs, ssh
 from ganeti.wire.calls import ETC_HOSTS_MODIFY, NODE_SSH_ACTIVATE, NODE_SSH_KEYS, NODE_SSH_TRUST
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects.storage_units import volume_groups
 from ganeti.opcodes.node import OpRepairNodeStorage
-from ganeti.utils import fs, paths
+from ganeti.platform import paths
+from ganeti.utils import fs
 from ganeti.utils.filelock import FileLock
 from ganeti.utils.text import comma_join
 from ganeti.wire import json

@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti.constants.hv import FAKE, KVM, VNC_BASE_PORT
 from ganeti.objects import ConfigData, Instance, InstanceConsole, Node, codec, transfer
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 SSH_USER = "root"
 WRAPPER = "kvm-console-wrapper"

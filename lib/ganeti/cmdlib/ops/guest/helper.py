@@ -1,10 +1,10 @@
 """Helper guests, as the master drives them: start, wait, judge, clean up.
 
 A helper guest does a piece of work on the disks of a stopped instance and switches itself off
-(:mod:`ganeti.backend.helper` is the node's side). The disks must be active, the caller holds the
-locks of instance and node. Whatever happens, cancelling the job included, the guest and what was
-made for it are gone afterwards. When the master dies meanwhile, the next start, stop, removal or
-helper of the instance removes them.
+(:mod:`ganeti.backend.instance.helper` is the node's side). The disks must be active, the caller
+holds the locks of instance and node. Whatever happens, cancelling the job included, the guest and
+what was made for it are gone afterwards. When the master dies meanwhile, the next start, stop,
+removal or helper of the instance removes them.
 
 Two times bound the work: how long until the guest has asked for its task, and how long from then on
 until it is off.

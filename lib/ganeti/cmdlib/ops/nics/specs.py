@@ -29,7 +29,8 @@ from ganeti.constants.net import (
 )
 from ganeti.objects import Nic
 from ganeti.objects.address_pool import AddressPool
-from ganeti.utils import net, paths
+from ganeti.platform import paths
+from ganeti.utils import net
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit

@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-from ganeti.utils import fs, net, paths
+from ganeti.platform import paths
+from ganeti.utils import fs, net
 
 # How often somebody who waits looks whether his job was cancelled.
 _STEP_S = 0.5

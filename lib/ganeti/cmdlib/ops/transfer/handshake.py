@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ganeti import errors
-from ganeti.utils import clock, fs, paths, signed, text, x509
+from ganeti.cmdlib.ops.transfer import signed
+from ganeti.platform import paths
+from ganeti.utils import clock, fs, text, x509
 
 VERSION = 0
 GREETING = "Hi, I'm Ganeti"

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors, ht
 from ganeti.cmdlib.base import why
-from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake
+from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
 from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
 from ganeti.constants.disk import DISKLESS
 from ganeti.constants.instance import CREATE, IMPORT
 from ganeti.constants.net import VALUE_AUTO
 from ganeti.objects import fill
 from ganeti.objects.transfer import ImportExportOptions
-from ganeti.utils import paths, signed
+from ganeti.platform import paths
 from ganeti.wire.calls import INSTANCE_RUN_RENAME
 from ganeti.wire.calls import backup as calls
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ganeti.cmdlib.ops.cluster.common_files import common_files
 from ganeti.config import ssconf
 from ganeti.constants import node_verify as nv
-from ganeti.utils import paths
+from ganeti.platform import paths
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import NODE_VERIFY
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti.constants import node_verify as nv
 from ganeti.objects import fill
-from ganeti.utils import paths
+from ganeti.platform import paths
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import LogicalUnit

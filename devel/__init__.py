@@ -1,0 +1,1 @@
+"""Programs for the developers of this project; nothing here is installed."""

@@ -1,0 +1,1 @@
+"""Measurements of a virtual cluster: ``python -m devel.bench`` (``make bench``)."""

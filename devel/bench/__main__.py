@@ -1,0 +1,7 @@
+"""``python -m devel.bench``."""
+
+import sys
+
+from devel.bench.program import main
+
+sys.exit(main())

@@ -1,0 +1,526 @@
+"""Measures the cluster: latency, throughput, start-up; the program ``bench`` (``make bench``).
+
+Everything runs on virtual clusters with the ``fake`` hypervisor, through the same sockets and
+programs a user has. What is measured comes in sections (``--sections``). Each figure stands beside
+its budget (``doc/performance.rst``); with ``--baseline`` also beside an earlier run on the same
+machine, as a ratio.
+
+Figures are medians of repeated measurements with the worst one beside them: on a shared machine the
+median tells about the program, the worst about the neighbours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from devel.bench import instances as instance
+from devel.bench import lists as query
+from devel.bench import queue
+from devel.bench import rapi as rest
+from ganeti import __version__, errors, vcluster
+from ganeti.platform import paths
+from ganeti.utils import clock, fs, process
+from ganeti.wire import json
+
+_STEP_S = 600.0
+_FORMAT = 1
+
+
+class Figure(NamedTuple):
+    """One measured quantity."""
+
+    key: str
+    title: str
+    unit: str
+    value: float
+    worst: float
+    samples: int
+    budget: float | None
+    more_is_better: bool
+    #: Load average of the machine after the measurement: what others did to it.
+    load: float = 0.0
+
+    @property
+    def within_budget(self) -> bool | None:
+        """Whether it is as good as it should be; None without a budget."""
+        if self.budget is None:
+            return None
+        return self.value >= self.budget if self.more_is_better else self.value <= self.budget
+
+
+def figure(
+    key: str,
+    title: str,
+    unit: str,
+    samples: Sequence[float],
+    *,
+    budget: float | None = None,
+    more_is_better: bool = False,
+) -> Figure:
+    """Sum up repeated measurements."""
+    worst = min(samples) if more_is_better else max(samples)
+    return Figure(
+        key, title, unit, statistics.median(samples), worst, len(samples), budget, more_is_better
+    )
+
+
+def ratio(now: Figure, before: Mapping[str, float]) -> float | None:
+    """How many times better (above 1) or worse (below 1) than an earlier run; None if unknown."""
+    old = before.get(now.key)
+    if not old or not now.value:
+        return None
+    return now.value / old if now.more_is_better else old / now.value
+
+
+def _digits(value: float) -> int:
+    return 2 if value < 2 else 1
+
+
+def table(figures: Sequence[Figure], before: Mapping[str, float] | None = None) -> str:
+    """The figures for people."""
+    rows = [["What", "Median", "Worst", "Budget", "Met", "Load"]]
+    if before is not None:
+        rows[0].append("Ratio")
+    for one in figures:
+        met = {True: "yes", False: "no", None: "-"}[one.within_budget]
+        budget = "-" if one.budget is None else f"{one.budget:g} {one.unit}"
+        row = [
+            one.title,
+            f"{one.value:.{_digits(one.value)}f} {one.unit}",
+            f"{one.worst:.{_digits(one.worst)}f} {one.unit}",
+            budget,
+            met,
+            f"{one.load:.1f}",
+        ]
+        if before is not None:
+            better = ratio(one, before)
+            row.append("-" if better is None else f"{better:.2f}")
+        rows.append(row)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        cells = [f"{row[0]:<{widths[0]}}"]
+        cells += [f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def to_data(figures: Sequence[Figure]) -> dict[str, Any]:
+    """The figures for programs and for a later ``--baseline``."""
+    return {
+        "format": _FORMAT,
+        "version": __version__,
+        "when": clock.format_time(clock.now()),
+        "cores": os.cpu_count(),
+        "figures": {
+            one.key: {
+                "title": one.title,
+                "unit": one.unit,
+                "value": one.value,
+                "worst": one.worst,
+                "samples": one.samples,
+                "budget": one.budget,
+                "load": one.load,
+            }
+            for one in figures
+        },
+    }
+
+
+def read_baseline(path: str) -> dict[str, float]:
+    """Key -> value of an earlier run saved with ``--json``.
+
+    :raises ConfigurationError: not such a file.
+    """
+    try:
+        data = json.loads(fs.read_file(path))
+        if data["format"] != _FORMAT:
+            raise errors.ConfigurationError(f"{path} has format {data['format']}, not {_FORMAT}")
+        return {key: float(one["value"]) for key, one in data["figures"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError, errors.ParseError) as err:
+        raise errors.ConfigurationError(f"{path} is not the result of a bench run") from err
+
+
+# --- measurements ------------------------------------------------------------------------------
+
+
+def _timed(action: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    action()
+    return time.perf_counter() - started
+
+
+def job_latency(socket: str, rounds: int, key: str, where: str) -> list[Figure]:
+    """One small job at a time: from submitting to its end being known."""
+    samples = queue.latencies_ms(socket, rounds)
+    return [
+        figure(f"job_latency{key}", f"small job, {where}", "ms", samples, budget=12),
+        figure(f"job_latency_p99{key}", f"small job, {where}, p99", "ms",
+               [queue.percentile(samples, 99)], budget=60),
+    ]  # fmt: skip
+
+
+def acceptance(socket: str, rounds: int, key: str, where: str) -> Figure:
+    """200 jobs in one request, until they are accepted."""
+    return figure(f"acceptance{key}", f"200 jobs accepted, {where}", "ms",
+                  queue.acceptance_ms(socket, rounds), budget=100)  # fmt: skip
+
+
+def sustained(
+    cluster: vcluster.VirtualCluster, seconds: float, key: str, where: str, budget: float | None
+) -> list[Figure]:
+    """A busy queue: jobs per second, and the CPU time they take."""
+    load = queue.sustained(cluster, seconds)
+    return [
+        figure(f"sustained{key}", f"small jobs, sustained, {where}", "jobs/s", [load.jobs_per_s],
+               budget=budget, more_is_better=True),
+        figure(f"master_cpu{key}", f"  of this CPU of the master, {where}", "ms/job",
+               [load.master_ms_per_job]),
+        figure(f"nodes_cpu{key}", f"  of this CPU of all nodes, {where}", "ms/job",
+               [load.nodes_ms_per_job]),
+    ]  # fmt: skip
+
+
+def backlog(
+    cluster: vcluster.VirtualCluster, queued: int, archived: int, rounds: int
+) -> list[Figure]:
+    """A long line of jobs."""
+    found = queue.backlog(cluster, queued=queued, archived=archived, rounds=rounds)
+    where = f"{queued} jobs queued"
+    return [
+        figure("list_p99", f"job list, {where}, p99", "ms",
+               [queue.percentile(found.list_ms, 99)], budget=100),
+        figure("list_some_p99", f"list of 20 jobs, {where}, p99", "ms",
+               [queue.percentile(found.some_ms, 99)], budget=100),
+        figure("job_memory", "memory per queued job", "KiB", [found.kib_per_job]),
+        figure("restart", f"restart, {where}, {archived} archived", "ms", found.restart_ms,
+               budget=3000),
+    ]  # fmt: skip
+
+
+def whole_command(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
+    """``gnt-instance list`` from start to end."""
+    return figure(
+        "instance_list",
+        "gnt-instance list, whole command",
+        "ms",
+        query.whole_command_ms(cluster, ("gnt-instance", "list"), rounds),
+        budget=1000,
+    )
+
+
+def first_request(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
+    """From starting ``gnt-instance list`` to its first byte on the master's socket."""
+    return figure(
+        "first_request",
+        "gnt-instance list to first request",
+        "ms",
+        query.first_request_ms(cluster, "gnt-instance", "list", rounds),
+        budget=100,
+    )
+
+
+def lists(cluster: vcluster.VirtualCluster, size: int, rounds: int) -> list[Figure]:
+    """List commands with so many instances and jobs."""
+    found = query.lists(cluster, size, rounds)
+    commands = (
+        ("instances", "gnt-instance list", found.instances_ms, 1000),
+        ("config", "gnt-instance list, configuration", found.instances_config_ms, 500),
+        ("one", "gnt-instance list of one", found.one_instance_ms, 200),
+        ("nodes", "gnt-node list", found.nodes_ms, 1000),
+        ("jobs", "gnt-job list", found.jobs_ms, 1000),
+    )
+    rows = (
+        ("config_row", "row of 6 fields, configuration", found.config_row_us),
+        ("live_row", "row of 6 fields, with live data", found.live_row_us),
+    )
+    cpu = (
+        ("command_cpu", "CPU of gnt-instance list", found.command_cpu_ms),
+        ("master_cpu", "  of the master for it", found.master_cpu_ms),
+        ("nodes_cpu", "  of all nodes for it", found.nodes_cpu_ms),
+    )
+    return [
+        *(
+            figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples, budget=budget)
+            for key, title, samples, budget in commands
+        ),
+        *(
+            figure(f"{key}_{size}", f"{title}, {size}", "us", samples)
+            for key, title, samples in rows
+        ),
+        *(
+            figure(f"list_{key}_{size}", f"{title}, {size}", "ms", samples)
+            for key, title, samples in cpu
+        ),
+    ]
+
+
+def start_up(cluster: vcluster.VirtualCluster, rounds: int) -> list[Figure]:
+    """Every command to its first request, beside an interpreter which does nothing."""
+    bare = figure("bare_python", "python, start to end", "ms", query.bare_python_ms(rounds))
+    figures = [
+        bare,
+        figure(
+            "completion",
+            "tab key, 10000 instances",
+            "ms",
+            query.completion_ms(10000, rounds),
+            budget=50,
+        ),
+    ]
+    for program, command in query.existing():
+        samples = query.first_request_ms(cluster, program, command, rounds)
+        key, title = program.replace("-", "_"), f"{program} {command}"
+        figures.append(
+            figure(f"first_{key}", f"{title} to first request", "ms", samples, budget=100)
+        )
+        figures.append(
+            figure(
+                f"first_{key}_ratio",
+                f"  of bare python, {program}",
+                "times",
+                [sample / bare.value for sample in samples],
+            )
+        )
+    return figures
+
+
+def master_start(cluster: vcluster.VirtualCluster, rounds: int) -> Figure:
+    """From starting ganeti-masterd to *serving*, as its starter sees it."""
+    env = vcluster.environment(cluster, cluster.nodes[0])
+    program = f"{cluster.directory}/bin/ganeti-masterd"
+    util = f"{cluster.directory}/bin/daemon-util"
+    samples = []
+    for _ in range(rounds):
+        process.run([util, "stop", "ganeti-masterd"], timeout_s=_STEP_S, env=env, log=False)
+        samples.append(
+            _timed(lambda: process.run([program], timeout_s=_STEP_S, env=env, log=False)) * 1000
+        )
+    return figure("masterd_start", "start of ganeti-masterd", "ms", samples, budget=3000)
+
+
+# --- sections ----------------------------------------------------------------------------------
+
+
+def _commands(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    return [
+        whole_command(cluster, 3 if quick else 15),
+        first_request(cluster, 3 if quick else 15),
+        master_start(cluster, 1 if quick else 5),
+    ]
+
+
+def _jobs(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    count = len(cluster.nodes)
+    key, where = f"_{count}", f"{count} candidate{'s' if count > 1 else ''}"
+    socket = cluster.paths(cluster.nodes[0]).master_socket
+    return [
+        *job_latency(socket, 10 if quick else 200, key, where),
+        acceptance(socket, 1 if quick else 5, key, where),
+        *sustained(cluster, 0.5 if quick else 5.0, key, where, _RATES.get(count)),
+    ]
+
+
+def _backlog(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    return backlog(cluster, 1000 if quick else 10000, 1000 if quick else 50000,
+                   5 if quick else 100)  # fmt: skip
+
+
+def _lists(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    rounds = 2 if quick else 9
+    return [
+        one
+        for size in ((10, 100) if quick else (10, 1000, 10000))
+        for one in lists(cluster, size, rounds)
+    ]
+
+
+def _instances(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    instance.install_os(cluster)
+    one = instance.one(cluster, 2 if quick else 20)
+    many = instance.many(cluster, 10 if quick else 100)
+    return [
+        *(figure(f"instance_{key}", f"{title} an instance", "ms", samples, budget=budget)
+          for key, title, samples, budget in (
+              ("create", "create", one.create_ms, 60),
+              ("startup", "start", one.startup_ms, 40),
+              ("shutdown", "stop", one.shutdown_ms, 40),
+              ("remove", "remove", one.remove_ms, 40),
+              ("migrate", "migrate", one.migrate_ms, 50))),
+        figure("instances_created", "instances created, 100 at once", "1/s",
+               [many.created_per_s], budget=60, more_is_better=True),
+        figure("instances_removed", "instances removed, 100 at once", "1/s",
+               [many.removed_per_s], more_is_better=True),
+        figure("instances_master_cpu", "  of this CPU of the master", "ms", [many.master_ms]),
+        figure("instances_nodes_cpu", "  of this CPU of all nodes", "ms", [many.nodes_ms]),
+    ]  # fmt: skip
+
+
+def _rest(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    address = cluster.nodes[0].ip
+    seconds, rounds = (0.3, 1) if quick else (3.0, 3)
+    few, many = (3, 100) if quick else (10, 10000)
+    query.fill(cluster, few)
+    found = []
+    for key, path in (("info", rest.INFO), ("bulk", rest.BULK)):
+        for clients in (1, 10):
+            rate = rest.rate(cluster, path, clients, seconds, rounds)
+            title = f"GET {path}, {clients} client{'s' if clients > 1 else ''}"
+            found += [
+                figure(f"rest_{key}_{clients}", title, "1/s", rate.per_s, more_is_better=True),
+                figure(
+                    f"rest_{key}_{clients}_cpu",
+                    "  processor of the REST daemon for each",
+                    "ms",
+                    [rate.cpu_ms],
+                ),
+            ]
+    idle = rest.idle(cluster, 20 if quick else 500, seconds)
+    query.fill(cluster, many)
+    return [
+        *found,
+        figure(
+            "rest_info_beside_idle",
+            f"GET {rest.INFO} beside {idle.clients} idle clients",
+            "1/s",
+            [idle.info_per_s],
+            more_is_better=True,
+        ),
+        figure(
+            "rest_idle_memory",
+            "  memory of the daemon for each of them",
+            "KiB",
+            [idle.memory_kib_each],
+        ),
+        figure(
+            "rest_list",
+            f"GET {rest.BULK}, {many} instances",
+            "ms",
+            rest.list_ms(address, rest.BULK, 2 if quick else 5),
+        ),
+        figure(
+            "rest_names",
+            f"GET /2/instances, {many} instances",
+            "ms",
+            rest.list_ms(address, "/2/instances", 2 if quick else 5),
+        ),
+    ]
+
+
+def _start_up(cluster: vcluster.VirtualCluster, quick: bool) -> list[Figure]:
+    return start_up(cluster, 2 if quick else 15)
+
+
+class Section(NamedTuple):
+    """Some figures and the sizes of the clusters on which they are measured."""
+
+    about: str
+    nodes: Sequence[int]
+    measure: Callable[[vcluster.VirtualCluster, bool], list[Figure]]
+
+
+# Wanted jobs per second by number of candidates.
+_RATES = {1: 1000.0, 5: 500.0}
+SECTIONS = {
+    "commands": Section("start-up of commands and of the master daemon", (3,), _commands),
+    "startup": Section("every command to its first request", (1,), _start_up),
+    "lists": Section("lists of 10, 1000 and 10000 instances and jobs", (3,), _lists),
+    "instances": Section(
+        "the life of one instance, and of 100 at once, on five nodes", (5,), _instances
+    ),
+    "rest": Section("requests to the REST daemon, and a list of 10000 instances", (3,), _rest),
+    "jobs": Section("small jobs with one and with five candidates", (1, 5), _jobs),
+    "curve": Section("the same with other numbers up to ten", (2, 3, 4, 6, 8, 10), _jobs),
+    "backlog": Section("10000 jobs queued and 50000 archived", (1,), _backlog),
+}
+DEFAULT_SECTIONS = ("commands", "jobs")
+
+
+def measure(names: Sequence[str], *, quick: bool = False) -> list[Figure]:
+    """The figures of these sections; a cluster for each size."""
+    figures: list[Figure] = []
+    for name in names:
+        section = SECTIONS[name]
+        for count in section.nodes[:1] if quick else section.nodes:
+            with tempfile.TemporaryDirectory(prefix="gnt-bench-") as place:
+                directory = f"{place}/vc"
+                cluster = vcluster.create(directory, count, hypervisor="fake", say=_nothing)
+                try:
+                    # What the section before and the making of the cluster left to the disk.
+                    os.sync()
+                    found = section.measure(cluster, quick)
+                finally:
+                    vcluster.destroy(directory)
+            load = os.getloadavg()[0]
+            figures += [one._replace(load=load) for one in found]
+            _progress(f"{name}, {count} nodes: done, load {load:.1f}")
+    return figures
+
+
+def _nothing(_message: str) -> None:
+    """How a cluster is made interests nobody here."""
+
+
+def _progress(message: str) -> None:
+    """Progress goes beside the figures, which may be read by a program."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="bench", description="Measure the cluster.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="sections:\n" + "\n".join(
+            f"  {name:<9} {section.about}"
+            + (" (also without --sections)" if name in DEFAULT_SECTIONS else "")
+            for name, section in SECTIONS.items()),
+    )  # fmt: skip
+    parser.add_argument("--json", metavar="FILE", help="also write the figures here (- for stdout)")
+    parser.add_argument("--baseline", metavar="FILE", help="compare with an earlier --json")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, for a first look")
+    parser.add_argument(
+        "--sections",
+        metavar="NAME,...",
+        type=_section_names,
+        default=DEFAULT_SECTIONS,
+        help="what to measure; 'all' for everything",
+    )
+    return parser
+
+
+def _section_names(text: str) -> tuple[str, ...]:
+    names = tuple(SECTIONS) if text == "all" else tuple(text.split(","))
+    for name in names:
+        if name not in SECTIONS:
+            raise argparse.ArgumentTypeError(
+                f"there is no section '{name}', only {', '.join(SECTIONS)}"
+            )
+    return names
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and print; returns the exit code."""
+    options = _parser().parse_args(argv)
+    for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
+        os.environ.pop(name, None)
+    try:
+        before = read_baseline(options.baseline) if options.baseline else None
+        figures = measure(options.sections, quick=options.quick)
+        data = json.dumps(to_data(figures)) + "\n"
+        if options.json == "-":
+            sys.stdout.write(data)
+            return 0
+        if options.json:
+            fs.write_file(options.json, data, mode=0o644)
+        print(table(figures, before))
+    except (errors.GenericError, OSError) as err:
+        print(f"bench: {err}", file=sys.stderr)
+        return 1
+    return 0

@@ -1,0 +1,7 @@
+"""``python -m devel.completion DIRECTORY``."""
+
+import sys
+
+from devel.completion import main
+
+sys.exit(main())

@@ -1,0 +1,253 @@
+"""``gnt-complete``: the program which knows what can come next, as a POSIX shell script.
+
+``gnt-complete PROGRAM WORD... CURRENT`` prints a line for each word that could stand in the place
+of the last (begun, perhaps empty) one: the word, and behind a tab what it means. Two lines are
+instructions for the shell: ``:files`` (names of files) and ``:open`` (more may follow the word
+without a blank).
+
+A shell script and not Python because it runs at each press of a key: 5 ms instead of 50.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+
+from devel.completion import tables
+from ganeti.cli.command import Program
+
+_ABOUT = 70
+
+_HEAD = r"""#!/bin/sh
+# Says what can come next on the command line of a gnt-* program. Generated from the command tables
+# by devel/completion; changes here are lost.
+#
+#   gnt-complete PROGRAM WORD... CURRENT
+"""
+
+_TAIL = r"""
+# Words of a kind, one per line; $word is what was begun.
+words() {
+    data=${GANETI_ROOTDIR:-}/var/lib/ganeti
+    case $1 in
+        instance) cat "$data/ssconf_instance_list" 2>/dev/null ;;
+        node) cat "$data/ssconf_node_list" 2>/dev/null ;;
+        nodegroup|network)
+            [ ! -r "$data/ssconf_${1}s" ] ||
+                while read -r _ name; do echo "$name"; done <"$data/ssconf_${1}s" ;;
+        jobid)
+            for name in "$data"/queue/job-"$word"*; do
+                [ ! -e "$name" ] || echo "${name##*/job-}"
+            done ;;
+        filter) ask gnt-filter list --no-headers -o uuid ;;
+        tag)
+            case $program in
+                gnt-cluster) cat "$data/ssconf_cluster_tags" 2>/dev/null ;;
+                *) ask "$program" list-tags "$object" ;;
+            esac ;;
+        tag-new) [ "$program" = gnt-cluster ] || tags_of "$program" | sort -u ;;
+        tag-any)
+            {
+                cat "$data/ssconf_cluster_tags" 2>/dev/null
+                for name in gnt-instance gnt-node gnt-group gnt-network; do tags_of "$name" & done
+                wait
+            } | sort -u ;;
+        os|iallocator)
+            for place in srv/ganeti usr/local/lib/ganeti usr/lib/ganeti usr/share/ganeti; do
+                for name in "${GANETI_ROOTDIR:-}/$place/$1"/* "${GANETI_ROOTDIR:-}/$place/$1s"/*; do
+                    [ ! -e "$name" ] || variants "$name" "${name##*/}"
+                done
+            done ;;
+        '='*) (set -f; printf '%s\n' ${1#?}) ;;
+    esac
+}
+
+# Runs a command, where there is a master to answer it.
+ask() {
+    [ ! -S "${GANETI_ROOTDIR:-}/var/run/ganeti/socket/ganeti-master" ] ||
+        "$@" 2>/dev/null </dev/null
+}
+
+# The tags of all objects of a program, one per line.
+tags_of() {
+    ask "$1" list -o tags -o json | sed -n 's/^ *"\(.*\)",\{0,1\}$/\1/p'
+}
+
+variants() {
+    if [ -r "$1/variants.list" ]; then
+        while read -r variant _; do
+            case $variant in ''|'#'*) ;; *) echo "$2+$variant" ;; esac
+        done <"$1/variants.list"
+    else
+        echo "$2"
+    fi
+}
+
+# Prints those lines of standard input that begin with $word, with $1 in front.
+offer() {
+    GNT_FRONT=$1 GNT_WORD=$word awk \
+        'index($0, ENVIRON["GNT_WORD"]) == 1 { print ENVIRON["GNT_FRONT"] $0 }'
+}
+
+# Prints words of kind $1 that continue $word; $2 stands in front of each.
+complete() {
+    front=$2
+    case $1 in
+        '') ;;
+        file) echo :files ;;
+        ,*|%*)
+            case $word in
+                *,*) front=$front${word%,*},; word=${word##*,} ;;
+                '+'*) front=$front+; word=${word#+} ;;
+            esac
+            # Behind an equals sign stands a value nobody can guess.
+            case $1$word in %*=*) return ;; esac
+            echo :open
+            end=
+            case $1 in %*) end== ;; esac
+            (set -f; printf "%s$end\n" ${1#?}) | offer "$front" ;;
+        pnode:snode)
+            case $word in *:*) front=$front${word%%:*}:; word=${word#*:} ;; esac
+            echo :open
+            words node | offer "$front" ;;
+        *) words "$1" | offer "$front" ;;
+    esac
+}
+
+[ $# -ge 2 ] || exit 2
+program=${1##*/}
+shift
+if [ $# -eq 1 ]; then
+    word=$1
+    { commands "$program"; printf '%s\n' '--help' '--version'; } | offer ''
+    exit
+fi
+command=$(canonical "$program" "$1")
+shift
+position=0 waiting= ended= kind= object=
+while [ $# -gt 1 ]; do
+    if [ -n "$waiting" ]; then
+        waiting=
+    elif [ -z "$ended" ]; then
+        case $1 in
+            --) ended=yes ;;
+            --*=*) ;;
+            -?*) kind=; if value "$program" "$command" "$1"; then waiting=yes; fi ;;
+            *) ended=yes position=1 object=$1 ;;
+        esac
+    else
+        [ "$position" -gt 0 ] || object=$1
+        position=$((position + 1))
+    fi
+    shift
+done
+word=$1
+if [ -n "$waiting" ]; then
+    complete "$kind" ''
+    exit
+fi
+if [ -z "$ended" ]; then
+    case $word in
+        --*=*)
+            option=${word%%=*}
+            if value "$program" "$command" "$option"; then
+                word=${word#*=}
+                complete "$kind" "$option="
+            fi
+            exit ;;
+        -*)
+            options "$program" "$command" | offer ''
+            exit ;;
+    esac
+fi
+argument "$program" "$command" "$position"
+complete "$kind" ''
+"""
+
+
+def _case(function: str, subject: str, arms: Iterable[tuple[str, str]], default: str) -> list[str]:
+    """A shell function that chooses by a text."""
+    return [
+        f"{function}() {{",
+        f"    case {subject} in",
+        *(f"        {pattern}) {action} ;;" for pattern, action in arms),
+        f"        *) {default} ;;",
+        "    esac",
+        "}",
+    ]
+
+
+def about(text: str) -> str:
+    """The first clause of a help text, short enough for a list."""
+    first = text.split("; ")[0].split(". ")[0]
+    return first if len(first) <= _ABOUT else f"{first[: _ABOUT - 3].rstrip()}..."
+
+
+def _lines(pairs: Iterable[tuple[str, str]]) -> str:
+    """Prints words with what they mean; nothing when there are none."""
+    texts = [shlex.quote(f"{word}\t{about(meaning)}") for word, meaning in pairs]
+    return f"printf '%s\\n' {' '.join(texts)}" if texts else ":"
+
+
+def generate(programs: Sequence[Program]) -> str:
+    """The script for these programs."""
+    commands, aliases, options, values, arguments = [], [], [], [], []
+    for program in programs:
+        commands.append(
+            (
+                shlex.quote(program.name),
+                _lines(
+                    [
+                        *((name, command.summary) for name, command in program.commands.items()),
+                        *(
+                            (alias, f"the same as {name}")
+                            for alias, name in program.aliases.items()
+                        ),
+                    ]
+                ),
+            )
+        )
+        aliases += [
+            (f"'{program.name} {alias}'", f"echo {name}") for alias, name in program.aliases.items()
+        ]
+        for command in program.commands.values():
+            key = f"{program.name} {command.name}"
+            known = tables.options(command)
+            options.append(
+                (
+                    shlex.quote(key),
+                    _lines((name, option.help) for option in known for name in option.names),
+                )
+            )
+            by_kind: dict[str, list[str]] = {}
+            for option in known:
+                if option.takes_value:
+                    kind = tables.option_kind(program, command, option)
+                    by_kind.setdefault(kind, []).extend(option.names)
+            values += [
+                (
+                    "|".join(shlex.quote(f"{key} {name}") for name in names),
+                    f"kind={shlex.quote(kind)}",
+                )
+                for kind, names in by_kind.items()
+            ]
+            arguments += _positions(key, tables.argument_kinds(program, command))
+    lines = [
+        *_case("commands", '"$1"', commands, ":"),
+        *_case("canonical", '"$1 $2"', aliases, 'echo "$2"'),
+        *_case("options", '"$1 $2"', options, ":"),
+        "# Whether an option takes a value; sets its kind.",
+        *_case("value", '"$1 $2 $3"', values, "return 1"),
+        "# Sets the kind of the argument at a position, counted from 0.",
+        *_case("argument", '"$1 $2 $3"', arguments, "kind="),
+    ]
+    return _HEAD + "\n".join(lines) + "\n" + _TAIL
+
+
+def _positions(key: str, kinds: Sequence[str]) -> list[tuple[str, str]]:
+    arms = []
+    for place, kind in enumerate(kinds):
+        repeated = kind.endswith("*")
+        pattern = f"{shlex.quote(f'{key} ')}*" if repeated else shlex.quote(f"{key} {place}")
+        arms.append((pattern, f"kind={shlex.quote(kind.removesuffix('*'))}"))
+    return arms

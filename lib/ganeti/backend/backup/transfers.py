@@ -1,0 +1,350 @@
+"""Transfers of disks from or to this node, and the keys made for them.
+
+A transfer is a process of its own (:mod:`ganeti.helpers.import_export`), which goes on when the
+node daemon is restarted. What there is to know about it lies in a directory below
+``RUN_DIR/import-export``: its process number, its status, the certificate it trusts. The name of
+the directory is the name by which the master asks for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, NamedTuple
+
+from ganeti import errors, storage
+from ganeti.backend.backup import exports
+from ganeti.backend.instance import os as os_definitions
+from ganeti.backend.registry import serves
+from ganeti.objects import codec
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance
+from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
+from ganeti.platform import paths
+from ganeti.utils import clock, fs, process, x509
+from ganeti.wire import json
+from ganeti.wire.calls import backup as calls
+
+_STATUS, _PID, _CA = "status", "pid", "ca"
+_KEY, _CERT = "key", "cert"
+_EXPORT, _IMPORT = "export", "import"
+
+_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$")
+_EXIT_FAILURE = 1
+_DAY_S = 86400
+# Inside a cluster connections are quick; between clusters somebody passes on addresses by hand.
+_LOCAL_TIMEOUT_S = 60
+_REMOTE_ATTEMPT_S = 20
+_REMOTE_RETRIES = 10
+# What nobody has cleaned up after this time (a master that died) goes with the next transfer.
+_STALE_S = 2 * _DAY_S
+# How long an aborted process may take to leave.
+_ABORT_S = 5.0
+_ABORT_POLL_S = 0.05
+
+
+# -- keys ----------------------------------------------------------------------------------------
+
+
+@serves(calls.X509_CERT_CREATE)
+def x509_cert_create(validity_s: int) -> list[str]:
+    """Make a key and a certificate for transfers.
+
+    :returns: its name, and the certificate as PEM. The key stays here.
+    """
+    here = paths.current()
+    fs.make_dirs(here.crypto_keys_dir, 0o700)
+    _purge(here.crypto_keys_dir)
+    name = f"x509-{time.strftime('%Y%m%d%H%M%S', time.gmtime())}-{secrets.token_hex(6)}"
+    days = max(1, -(-validity_s // _DAY_S))
+    pem = x509.create_self_signed(validity_days=days)
+    certificate = x509.certificate_part(pem)
+    directory = _crypto_dir(name)
+    os.mkdir(directory, 0o700)
+    fs.write_file(f"{directory}/{_KEY}", pem.replace(certificate, ""), mode=0o400)
+    fs.write_file(f"{directory}/{_CERT}", certificate, mode=0o400)
+    return [name, certificate]
+
+
+@serves(calls.X509_CERT_REMOVE)
+def x509_cert_remove(name: str) -> None:
+    """Destroy such a key; one that is gone is no error."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(_crypto_dir(name))
+
+
+def _purge(directory: str) -> None:
+    """Remove what was forgotten: old directories below this one whose process, if any, has
+    gone."""
+    limit = clock.now() - _STALE_S
+    for name in fs.list_visible(directory):
+        path = f"{directory}/{name}"
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.getmtime(path) < limit and not process.is_alive(_pid(path)):
+                shutil.rmtree(path)
+                logging.info("removed %s, which was forgotten", path)
+
+
+def _crypto_dir(name: str) -> str:
+    if not _NAME.match(name):
+        raise errors.OpExecError(f"{name!r:.80} is not the name of a key")
+    return f"{paths.current().crypto_keys_dir}/{name}"
+
+
+# -- starting ------------------------------------------------------------------------------------
+
+
+class _Endpoint(NamedTuple):
+    """What a transfer works on: words for its command line, and the environment of its script."""
+
+    words: list[str]
+    env: dict[str, str]
+
+
+@serves(calls.IMPORT_START)
+def import_start(
+    options: ImportExportOptions, instance: FilledInstance, component: str, target: tuple[str, Any]
+) -> str:
+    """Begin to listen for data; the port is in the status."""
+    endpoint = _endpoint(_IMPORT, instance, component, target)
+    words = ["--bind", _address_to_bind(options)]
+    words += ["--connect-timeout", str(options.connect_timeout or _LOCAL_TIMEOUT_S)]
+    return _start(_IMPORT, options, instance, component, words, endpoint)
+
+
+@serves(calls.EXPORT_START)
+def export_start(
+    options: ImportExportOptions,
+    host: str,
+    port: int,
+    instance: FilledInstance,
+    component: str,
+    source: tuple[str, Any],
+) -> str:
+    """Begin to send data to where somebody listens."""
+    endpoint = _endpoint(_EXPORT, instance, component, source)
+    words = ["--host", host, "--port", str(port)]
+    if options.connect_timeout is None:
+        words += ["--connect-timeout", str(_LOCAL_TIMEOUT_S)]
+    else:
+        words += [
+            "--connect-timeout",
+            str(_REMOTE_ATTEMPT_S),
+            "--connect-retries",
+            str(_REMOTE_RETRIES),
+        ]
+    return _start(_EXPORT, options, instance, component, words, endpoint)
+
+
+def _address_to_bind(options: ImportExportOptions) -> str:
+    return "::" if options.ipv6 else "0.0.0.0"  # noqa: S104 - certificates decide who may send
+
+
+def _endpoint(
+    mode: str, instance: FilledInstance, component: str, what: tuple[str, Any]
+) -> _Endpoint:
+    kind, detail = what
+    if kind == calls.FILE:
+        path = exports.local_path(detail)
+        if mode == _IMPORT:
+            fs.make_dirs(os.path.dirname(path), 0o750)
+        elif not os.path.isfile(path):
+            raise errors.OpExecError(f"file {path} does not exist")
+        return _Endpoint(["--file", path], {})
+    if kind == calls.RAW:
+        return _raw(mode, detail)
+    disk, index = detail
+    return _script(mode, instance, component, disk, index)
+
+
+def _raw(mode: str, disk: Disk) -> _Endpoint:
+    path = storage.device(disk).path
+    words = ["--device", path]
+    if mode == _EXPORT:
+        words += ["--size", str(disk.size), "--expected-size", str(disk.size)]
+    return _Endpoint(words, {})
+
+
+def _script(
+    mode: str, instance: FilledInstance, component: str, disk: Disk, index: int
+) -> _Endpoint:
+    """The OS definition's script; where it has none, the disk is taken as it is."""
+    definition = os_definitions.require(instance.os) if instance.os else None
+    script = None
+    if definition is not None:
+        script = definition.export_script if mode == _EXPORT else definition.import_script
+    if definition is None or script is None:
+        return _raw(mode, disk)
+    path = storage.device(disk).path
+    prefix = mode.upper()
+    env = os_definitions.instance_env(definition, instance)
+    env |= {f"{prefix}_DEVICE": path, f"{prefix}_DISK_PATH": path, f"{prefix}_INDEX": str(index)}
+    directory = paths.current().log_os_dir
+    fs.make_dirs(directory, 0o750)
+    log = os_definitions.log_name(
+        mode, instance.os, f"{instance.name}-{component.replace('/', '_')}", time.localtime()
+    )
+    return _Endpoint(["--script", script, "--log", f"{directory}/{log}"], env)
+
+
+def _start(
+    mode: str,
+    options: ImportExportOptions,
+    instance: FilledInstance,
+    component: str,
+    words: list[str],
+    endpoint: _Endpoint,
+) -> str:
+    here = paths.current()
+    fs.make_dirs(here.import_export_dir, 0o755)
+    _purge(here.import_export_dir)
+    safe = re.sub(r"[^a-zA-Z0-9._-]", "_", f"{mode}-{instance.name}-{component}")
+    name = f"{safe}-{secrets.token_hex(6)}"
+    directory = _directory(name)
+    os.mkdir(directory, 0o700)
+    try:
+        argv = [
+            sys.executable,
+            "-m",
+            "ganeti.helpers.import_export",
+            f"{directory}/{_STATUS}",
+            mode,
+            *_credentials(options, directory),
+            "--ipv6" if options.ipv6 else "--ipv4",
+            "--compress",
+            options.compress or "none",
+            *words,
+            *endpoint.words,
+        ]
+        if options.magic is not None:
+            argv += ["--magic", process.Secret(options.magic)]
+        logging.info("starting transfer %s: %s", name, process.show(argv))
+        pid = _spawn(argv, endpoint.env)
+        fs.write_file(f"{directory}/{_PID}", f"{pid}\n", mode=0o600, sync=False)
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return name
+
+
+def _credentials(options: ImportExportOptions, directory: str) -> list[str]:
+    here = paths.current()
+    ca_file = here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
+    if options.ca_pem is not None:
+        ca_file = f"{directory}/{_CA}"
+        fs.write_file(ca_file, options.ca_pem, mode=0o400, sync=False)
+    if options.key_name is None:
+        key_file = cert_file = here.noded_cert_file
+    else:
+        key_file = f"{_crypto_dir(options.key_name)}/{_KEY}"
+        cert_file = f"{_crypto_dir(options.key_name)}/{_CERT}"
+        if not os.path.exists(key_file):
+            raise errors.OpExecError(f"there is no key {options.key_name} on this node")
+    return ["--key", key_file, "--cert", cert_file, "--ca", ca_file]
+
+
+def _spawn(argv: list[str], script_env: dict[str, str]) -> int:
+    """Start a process that goes on when we end."""
+    env = {**os.environ, **script_env}
+    # The program is part of this package, wherever that is.
+    env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    child = subprocess.Popen(
+        [str.__str__(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+        env=env,
+    )
+    # Nobody waits for it: this process answers its call and ends.
+    child.returncode = 0
+    return child.pid
+
+
+# -- watching and ending -------------------------------------------------------------------------
+
+
+def _directory(name: str) -> str:
+    if not _NAME.match(name):
+        raise errors.OpExecError(f"{name!r:.80} is not the name of a transfer")
+    return f"{paths.current().import_export_dir}/{name}"
+
+
+@serves(calls.IMPEXP_STATUS)
+def impexp_status(names: list[str]) -> list[ImportExportStatus | None]:
+    """How far transfers are; None for one that is not known, or has not written anything yet."""
+    return [_status(name) for name in names]
+
+
+def _status(name: str) -> ImportExportStatus | None:
+    directory = _directory(name)
+    alive = process.is_alive(_pid(directory))
+    # In this order: what a process wrote last is there once it has gone.
+    try:
+        status = codec.from_dict(
+            ImportExportStatus, json.loads(fs.read_file(f"{directory}/{_STATUS}"))
+        )
+    except FileNotFoundError:
+        status = None
+    if alive or (status is not None and status.exit_status is not None):
+        return status
+    if not os.path.isdir(directory):
+        return None
+    return ImportExportStatus(
+        exit_status=_EXIT_FAILURE,
+        error_message="its process ended without saying why",
+        connected=bool(status and status.connected),
+        ctime=clock.now(),
+        mtime=clock.now(),
+    )
+
+
+def _pid(directory: str) -> int:
+    try:
+        return int(fs.read_file(f"{directory}/{_PID}"))
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+@serves(calls.IMPEXP_ABORT)
+def impexp_abort(name: str) -> None:
+    """Ask a transfer to end now; one that has ended is no error."""
+    pid = _pid(_directory(name))
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+@serves(calls.IMPEXP_CLEANUP)
+def impexp_cleanup(name: str) -> None:
+    """End a transfer, with its scripts, and forget it."""
+    directory = _directory(name)
+    pid = _pid(directory)
+    if process.is_alive(pid):
+        _end(pid)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(directory)
+
+
+def _end(pid: int) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            # It leads a session of its own: its scripts and compressors go with it.
+            os.killpg(pid, number)
+        except OSError as err:
+            if err.errno != errno.ESRCH:
+                raise
+            return
+        deadline = time.monotonic() + _ABORT_S
+        while process.is_alive(pid) and time.monotonic() < deadline:
+            time.sleep(_ABORT_POLL_S)

@@ -1,0 +1,84 @@
+"""The simple configuration files of this node: what every node knows about its cluster.
+
+The master sends the texts; they are written under a lock of their own, so that a reader who takes
+the lock (shared) sees files of one moment. Only what differs is written: most changes of the
+configuration change one file or none.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ganeti import errors
+from ganeti.backend import caller
+from ganeti.backend.registry import serves
+from ganeti.constants import ssconf
+from ganeti.platform import master_epoch, paths
+from ganeti.utils import filelock, fs
+from ganeti.wire import calls
+
+_KEY = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+_LOCK_TIMEOUT_S = 10.0
+
+
+def read(key: str) -> str:
+    """Text of one file, without the last newline.
+
+    :raises ConfigurationError: this node has no such file.
+    """
+    path = paths.current().ssconf_file(key)
+    try:
+        return fs.read_file(path).rstrip("\n")
+    except OSError as err:
+        raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
+
+
+def read_lines(key: str) -> list[str]:
+    """Lines of one file.
+
+    :raises ConfigurationError: this node has no such file.
+    """
+    return [line for line in read(key).splitlines() if line]
+
+
+@serves(calls.WRITE_SSCONF_FILES)
+def write(values: dict[str, str]) -> None:
+    """Write the files; all are checked before the first one is changed.
+
+    :raises ConfigurationError: a name or a text that cannot be.
+    :raises LockError: another process holds the lock.
+    """
+    if ssconf.MASTER_EPOCH in values:
+        raise errors.ConfigurationError("the master epoch is claimed, not written")
+    for key, text in values.items():
+        if not _KEY.fullmatch(key):
+            raise errors.ConfigurationError(f"not a name of an ssconf file: {key!r:.80}")
+        if len(text.encode("utf-8", "surrogateescape")) > ssconf.MAX_SIZE_BYTES:
+            raise errors.ConfigurationError(
+                f"text for ssconf file {key} is longer than {ssconf.MAX_SIZE_BYTES} bytes"
+            )
+    here = paths.current()
+    with caller.writing(master_epoch.OTHER), filelock.FileLock(here.ssconf_lock_file) as lock:
+        lock.acquire(timeout_s=_LOCK_TIMEOUT_S)
+        for key, text in values.items():
+            path = here.ssconf_file(key)
+            content = text if not text or text.endswith("\n") else text + "\n"
+            if not _has(path, content):
+                # The names of all instances are many, change often, and nothing depends on them
+                # after a loss of power: who is master then sends them again.
+                fs.write_file(
+                    path, content, mode=ssconf.FILE_MODE, sync=key != ssconf.INSTANCE_LIST
+                )
+
+
+def _has(path: str, content: str) -> bool:
+    try:
+        return fs.read_file(path) == content
+    except FileNotFoundError:
+        return False
+
+
+@serves(calls.MASTER_NODE_NAME)
+def master_node_name() -> str:
+    """Name of the master as this node knows it."""
+    return read(ssconf.MASTER_NODE)

@@ -1,0 +1,131 @@
+"""The first disk of a helper guest: a copy of its image, which lives as long as the guest.
+
+Its directory below ``/var/lib/ganeti/helper`` says that the instance of that name is at the moment
+not itself, but a helper guest; whoever starts or stops the instance finds it there and ends both.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+from typing import Any, NamedTuple
+
+from ganeti import errors
+from ganeti.constants import disk as disk_c
+from ganeti.objects.disk import Disk
+from ganeti.platform import paths
+from ganeti.storage import content, copy
+from ganeti.utils import fs, process, text
+from ganeti.wire import json
+
+_ADDRESS = re.compile(r"^https?://\S+$")
+_FETCH_TIMEOUT_S = 3000.0
+_MIB = 1 << 20
+_SIDE_SUFFIX = ".json"
+#: Hypervisor parameters that name a file.
+_FILES = frozenset(("kernel_path", "initrd_path"))
+
+
+class HelperDisk(NamedTuple):
+    """A disk that was made.
+
+    :ivar hvparams: what the image needs to boot, see :func:`make`.
+    """
+
+    disk: Disk
+    path: str
+    hvparams: dict[str, Any]
+
+
+def directory(instance_name: str) -> str:
+    """Where everything that belongs to the helper guest of an instance is."""
+    return f"{paths.current().helper_dir}/{os.path.basename(instance_name)}"
+
+
+def exists(instance_name: str) -> bool:
+    """Whether an instance has, or had until something broke, a helper guest."""
+    return os.path.isdir(directory(instance_name))
+
+
+def make(instance_name: str, image: str) -> HelperDisk:
+    """Copy an image.
+
+    Beside the image may be a file with the same name and ``.json`` behind it: hypervisor parameters
+    of a guest that boots from it, such as ``kernel_path``; names of files without a directory are
+    beside the image. Without it the image must boot by itself.
+
+    :param image: absolute path on this node, or an address.
+    :raises OpExecError: it cannot be read or copied; the directory may be there.
+    """
+    where = directory(instance_name)
+    fs.make_dirs(paths.current().helper_dir, 0o750)
+    fs.make_dirs(where, 0o700)
+    target = f"{where}/image"
+    try:
+        if _ADDRESS.match(image):
+            process.run(copy.fetch_argv(image, target), timeout_s=_FETCH_TIMEOUT_S)
+            hvparams: dict[str, Any] = {}
+        else:
+            local = paths.current().to_local(image)
+            source = local if os.path.exists(local) else image
+            hvparams = _side_parameters(source)
+            _copy(source, target)
+        size_bytes = _round_up(target)
+    except errors.CommandError as err:
+        raise errors.OpExecError(f"cannot load the image {image}: {err}") from err
+    except OSError as err:
+        raise errors.OpExecError(
+            f"cannot copy the image {image} of the helper guest: {err.strerror or err}"
+        ) from err
+    disk = Disk(
+        dev_type=disk_c.FILE,
+        logical_id=(disk_c.FILE_DRIVER_LOOP, target),
+        size=size_bytes // _MIB,
+        iv_name="disk/0",
+        name="helper",
+        uuid=text.new_uuid(),
+    )
+    return HelperDisk(disk, target, hvparams)
+
+
+def _copy(source: str, target: str) -> None:
+    found = os.stat(source)
+    if not stat.S_ISREG(found.st_mode):
+        raise errors.OpExecError(f"the image {source} of the helper guest is not a file")
+    if not found.st_size:
+        raise errors.OpExecError(f"the image {source} of the helper guest is empty")
+    fd = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    os.close(fd)
+    content.copy(source, target, found.st_size)
+    os.truncate(target, found.st_size)
+
+
+def _round_up(path: str) -> int:
+    """Let a disk end with a whole MiB; its size in bytes."""
+    size = -(-os.path.getsize(path) // _MIB) * _MIB
+    os.truncate(path, size)
+    return size
+
+
+def _side_parameters(image: str) -> dict[str, Any]:
+    path = f"{image}{_SIDE_SUFFIX}"
+    try:
+        found = json.loads(fs.read_file(path))
+    except FileNotFoundError:
+        return {}
+    except errors.ParseError as err:
+        raise errors.OpExecError(f"cannot read {path}: {err}") from err
+    if not isinstance(found, dict):
+        raise errors.OpExecError(f"{path} holds no hypervisor parameters")
+    beside = os.path.dirname(image)
+    return {
+        key: os.path.join(beside, value) if value and key in _FILES else value
+        for key, value in found.items()
+    }
+
+
+def remove(instance_name: str) -> None:
+    """Remove everything; nothing being there is no error."""
+    shutil.rmtree(directory(instance_name), ignore_errors=True)

@@ -1,0 +1,342 @@
+"""Calls about instances: start, stop, migrate, and what runs here.
+
+The disks are assembled by the master's separate calls; here their links are made and handed to the
+hypervisor. Waiting for a guest to shut down happens here, in the process that serves the call, so
+that a lost connection does not leave half a shutdown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ganeti import errors, hypervisor, storage
+from ganeti.backend.instance import helper_disk, metadata
+from ganeti.backend.registry import serves
+from ganeti.backend.storage import blockdev
+from ganeti.constants import instance as instance_constants
+from ganeti.hypervisor.base import AttachedDisk
+from ganeti.objects.instance import FilledInstance
+from ganeti.objects.transfer import MigrationStatus
+from ganeti.platform import paths
+from ganeti.utils import clock, fs
+from ganeti.wire import calls, json
+
+# A guest that is asked while it still boots does not hear it; it is asked again after pauses that
+# grow from the first to the second.
+_ASK_AGAIN_START_S = 1.0
+_ASK_AGAIN_S = 5.0
+_POLL_START_S = 0.002
+_POLL_MAX_S = 0.5
+
+# The daemon's parent loads this module; each call then runs in a child that finds all loaded.
+for _name in hypervisor.known():
+    hypervisor.of(_name)
+
+
+# Disks
+
+
+def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
+    """Link all disks of an instance, which must be assembled.
+
+    :raises BlockDeviceError: one does not exist; links made here are gone again.
+    """
+    attached = []
+    try:
+        for index, disk in enumerate(instance.disks_info):
+            device = storage.device(disk)
+            uri = device.uri(instance.hypervisor)
+            if uri is not None:
+                # No device of this node stands in between.
+                attached.append(AttachedDisk(disk, "", uri))
+                continue
+            if not device.exists():
+                raise errors.BlockDeviceError(
+                    f"disk {index} of instance {instance.name}: "
+                    f"device {device.unique_id} does not exist"
+                )
+            link = blockdev.make_link(instance.name, index, device.path)
+            attached.append(AttachedDisk(disk, link))
+    except errors.GenericError:
+        blockdev.remove_links(instance.name)
+        raise
+    return attached
+
+
+# Reason trail
+
+
+def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: str) -> None:
+    """Keep why the state of an instance changed, for the monitoring daemon.
+
+    :param trail: list of [source, text, nanoseconds] as it came with the call.
+    """
+    entry = [f"gnt:daemon:noded:{operation}", "", clock.now_ns()]
+    directory = paths.current().instance_reason_dir
+    try:
+        fs.make_dirs(directory, 0o755)
+        fs.write_file(
+            f"{directory}/{os.path.basename(instance_name)}",
+            json.dumps([*trail, entry]),
+            mode=0o644,
+            sync=False,
+        )
+    except OSError as err:
+        logging.warning(
+            "cannot store the reason for the state of instance %s: %s", instance_name, err
+        )
+
+
+# Start and stop
+
+
+@serves(calls.INSTANCE_START)
+def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]]) -> None:
+    """Start a guest; one that runs already stays as it is, half a start is completed."""
+    driver = hypervisor.of(instance.hypervisor)
+    if helper_disk.exists(instance.name):
+        logging.warning("instance %s: an interrupted job has left a helper guest", instance.name)
+        shutdown(instance, 0, reason)
+    if driver.is_running(instance.name) and driver.complete_start(instance, paused=startup_paused):
+        logging.info("instance %s is running already, not started", instance.name)
+        return
+    disks = attach_disks(instance)
+    try:
+        driver.start(instance, disks, paused=startup_paused)
+    except errors.GenericError:
+        # The loser of a race between two starts must not take the links from the winner.
+        if not driver.is_running(instance.name):
+            blockdev.remove_links(instance.name)
+        raise
+    metadata.tell(instance)
+    store_reason(instance.name, reason, "instance_start")
+
+
+@serves(calls.INSTANCE_SHUTDOWN)
+def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) -> None:
+    """Shut a guest down, hard when it does not do it itself in time.
+
+    What a guest that ended by itself has left is removed as well.
+    """
+    driver = hypervisor.of(instance.hypervisor)
+    if helper_disk.exists(instance.name):
+        # Nothing of a helper guest is worth to be waited for.
+        timeout_s = 0
+    if driver.is_running(instance.name):
+        if not shut_down_softly(driver, instance.name, instance.hvparams, timeout_s):
+            logging.warning(
+                "instance %s did not shut down within %s s, stopping it hard",
+                instance.name,
+                timeout_s,
+            )
+            driver.stop(instance.name, instance.hvparams, force=True)
+            if driver.is_running(instance.name):
+                raise errors.HypervisorError(
+                    f"instance {instance.name} still runs after it was stopped hard"
+                )
+        store_reason(instance.name, reason, "instance_shutdown")
+    driver.cleanup(instance.name)
+    blockdev.remove_links(instance.name)
+    _forget_metadata(instance)
+
+
+def _forget_metadata(instance: FilledInstance) -> None:
+    """The end of a guest, or of the helper guest in its place."""
+    helped = helper_disk.exists(instance.name)
+    if helped:
+        helper_disk.remove(instance.name)
+    if helped or metadata.communication_nic(instance) is not None:
+        metadata.forget(instance.name)
+
+
+def shut_down_softly(
+    driver: hypervisor.base.Hypervisor,
+    instance_name: str,
+    hvparams: Mapping[str, Any],
+    timeout_s: float,
+) -> bool:
+    """Ask a guest to shut down and wait; whether it did.
+
+    :param timeout_s: 0 means not to ask at all.
+    """
+    if timeout_s <= 0:
+        return False
+    deadline = time.monotonic() + timeout_s
+    ask_at = 0.0
+    ask_again_s = _ASK_AGAIN_START_S
+    pause_s = _POLL_START_S
+    while driver.is_running(instance_name):
+        now = time.monotonic()
+        if now >= deadline:
+            return False
+        if now >= ask_at:
+            try:
+                driver.stop(instance_name, hvparams)
+            except errors.HypervisorError as err:
+                # It may answer the next time; if not, it is stopped hard in the end.
+                logging.warning("cannot ask instance %s to shut down: %s", instance_name, err)
+            ask_at = now + min(ask_again_s, _ASK_AGAIN_S)
+            ask_again_s *= 1.5
+        driver.wait_end(instance_name, min(pause_s, max(deadline - now, 0.01)))
+        pause_s = min(pause_s * 1.5, _POLL_MAX_S)
+    return True
+
+
+@serves(calls.INSTANCE_REBOOT)
+def reboot(
+    instance: FilledInstance, reboot_type: str, shutdown_timeout_s: int, reason: list[list[Any]]
+) -> None:
+    """Restart a running guest: soft as it was started, hard with the present parameters.
+
+    A full reboot also reassembles the disks, which takes the master.
+    """
+    driver = hypervisor.of(instance.hypervisor)
+    if not driver.is_running(instance.name):
+        raise errors.HypervisorError(f"instance {instance.name} is not running, cannot reboot it")
+    if reboot_type == instance_constants.REBOOT_SOFT:
+        driver.reboot(instance, timeout_s=shutdown_timeout_s)
+        store_reason(instance.name, reason, "instance_reboot")
+    elif reboot_type == instance_constants.REBOOT_HARD:
+        shutdown(instance, shutdown_timeout_s, reason)
+        start(instance, False, reason)
+        store_reason(instance.name, reason, "instance_reboot")
+    else:
+        raise errors.HypervisorError(
+            f"instance {instance.name}: reboot type '{reboot_type}' is not done by the node alone"
+        )
+
+
+@serves(calls.INSTANCE_BALLOON_MEMORY)
+def balloon_memory(instance: FilledInstance, memory_mib: int) -> None:
+    """Change the memory of a running guest."""
+    hypervisor.of(instance.hypervisor).balloon_memory(instance, memory_mib)
+
+
+# What runs here
+
+
+@serves(calls.INSTANCE_LIST)
+def list_instances(hypervisors: list[str], hvparams: dict[str, dict[str, Any]]) -> list[str]:
+    """Names of the guests that run here."""
+    names: list[str] = []
+    for name in hypervisors:
+        names += hypervisor.of(name).list_instances()
+    return names
+
+
+@serves(calls.INSTANCE_INFO)
+def instance_info(
+    instance_name: str,
+    hypervisor: str,  # the call's name for the argument
+    hvparams: dict[str, Any],
+) -> dict[str, Any]:
+    """Facts of one guest; empty when it does not run here."""
+    info = _driver(hypervisor).instance_info(instance_name)
+    return info.to_wire() if info else {}
+
+
+@serves(calls.ALL_INSTANCES_INFO)
+def all_instances_info(
+    hypervisors: list[str], hvparams: dict[str, dict[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Facts of all guests that run here.
+
+    :raises HypervisorError: one runs under two hypervisors with different facts.
+    """
+    result: dict[str, dict[str, Any]] = {}
+    for name in hypervisors:
+        for info in hypervisor.of(name).all_info():
+            facts = info.to_wire()
+            known = result.get(info.name)
+            if known and any(known[key] != facts[key] for key in ("memory", "vcpus")):
+                raise errors.HypervisorError(
+                    f"instance {info.name} runs twice, with different parameters"
+                )
+            result[info.name] = facts
+    return result
+
+
+@serves(calls.HYPERVISOR_VALIDATE_PARAMS)
+def validate_params(hypervisor: str, hvparams: dict[str, Any]) -> None:
+    """Check that this node can use (filled) parameters."""
+    _driver(hypervisor).validate_parameters(hvparams)
+
+
+def _driver(name: str) -> hypervisor.base.Hypervisor:
+    """For handlers in which an argument hides the module."""
+    return hypervisor.of(name)
+
+
+# Migration
+
+
+@serves(calls.INSTANCE_MIGRATABLE)
+def migratable(instance: FilledInstance) -> None:
+    """Check on the source that a guest can be sent: it runs, and its links are in place."""
+    driver = hypervisor.of(instance.hypervisor)
+    driver.migratable(instance)
+    for index in range(len(instance.disks_info)):
+        link = blockdev.link_path(instance.name, index)
+        if not os.path.islink(link):
+            logging.warning(
+                "instance %s: link %s for disk %d is missing. A restart makes it.",
+                instance.name,
+                link,
+                index,
+            )
+
+
+@serves(calls.MIGRATION_INFO)
+def migration_info(instance: FilledInstance) -> Any:
+    """On the source: what the target needs."""
+    return hypervisor.of(instance.hypervisor).migration_info(instance)
+
+
+@serves(calls.ACCEPT_INSTANCE)
+def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
+    """On the target: wait for a guest."""
+    driver = hypervisor.of(instance.hypervisor)
+    disks = attach_disks(instance)
+    try:
+        driver.accept_instance(instance, info, target, disks)
+    except errors.GenericError:
+        if not driver.is_running(instance.name):
+            blockdev.remove_links(instance.name)
+        raise
+
+
+@serves(calls.INSTANCE_MIGRATE)
+def migrate(cluster_name: str, instance: FilledInstance, target: str, live: bool) -> None:
+    """On the source: begin to send a guest."""
+    hypervisor.of(instance.hypervisor).migrate(cluster_name, instance, target, live=live)
+
+
+@serves(calls.INSTANCE_GET_MIGRATION_STATUS)
+def migration_status(instance: FilledInstance) -> MigrationStatus:
+    """On the source: how far it is."""
+    return hypervisor.of(instance.hypervisor).migration_status(instance)
+
+
+@serves(calls.INSTANCE_FINALIZE_MIGRATION_SRC)
+def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) -> None:
+    """On the source: remove the guest, or go on with it."""
+    hypervisor.of(instance.hypervisor).finalize_migration_source(
+        instance, success=success, live=live
+    )
+    if success:
+        blockdev.remove_links(instance.name)
+        _forget_metadata(instance)
+
+
+@serves(calls.INSTANCE_FINALIZE_MIGRATION_DST)
+def finalize_migration_dst(instance: FilledInstance, info: Any, success: bool) -> None:
+    """On the target: go on with the guest, or remove what was prepared."""
+    hypervisor.of(instance.hypervisor).finalize_migration_target(instance, info, success=success)
+    if success:
+        metadata.tell(instance)
+    else:
+        blockdev.remove_links(instance.name)

@@ -1,0 +1,632 @@
+"""Operating system definitions: what is there, is it right, run its scripts.
+
+A definition is a directory with scripts (seed 001 *OS interface*, seed 003 *OS API changes*). The
+directories of the search path are read from the left; the first definition of a name is the one
+that is used, hidden ones still show up in a diagnosis.
+
+Scripts get the documented environment and nothing else, no input, and a log file of their own as
+output; when one fails, the last lines of its log are in the error.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from ganeti import errors, storage
+from ganeti.backend.registry import serves
+from ganeti.constants import cluster as cluster_c
+from ganeti.constants import disk as disk_c
+from ganeti.constants import net as net_c
+from ganeti.objects.disk import Disk
+from ganeti.objects.instance import FilledInstance, FilledNic
+from ganeti.objects.transfer import OS
+from ganeti.platform import paths
+from ganeti.utils import fs, process, suggest
+from ganeti.wire import calls
+
+API_FILE = "ganeti_api_version"
+VARIANTS_FILE = "variants.list"
+PARAMETERS_FILE = "parameters.list"
+VERSION_FILE = "os_version"
+HYPERVISORS_FILE = "hypervisors"
+CREATE, CREATE_UNTRUSTED = "create", "create_untrusted"
+EXPORT, IMPORT, RENAME, VERIFY = "export", "import", "rename", "verify"
+# Versions of the interface that brought something.
+_API_VARIANTS = 15
+_API_PARAMETERS = 20
+
+VALIDATE_PARAMETERS = "parameters"
+#: Ours: refuse an OS whose script may not run on the node.
+VALIDATE_TRUSTED = "trusted"
+#: Ours, with the name of a hypervisor behind it: refuse an OS that is not made for it.
+VALIDATE_HYPERVISOR = "hypervisor:"
+_VALIDATE_CHECKS = (VALIDATE_PARAMETERS, VALIDATE_TRUSTED)
+
+_PARAMETER = re.compile(r"[a-z0-9_-]+", re.ASCII)
+
+_LOG_LINES = 20
+_LOG_TAIL_BYTES = 64 * 1024
+# A little less than the master waits (a day; five minutes), so that the script's end is reported.
+_CREATE_TIMEOUT_S = 86000.0
+_VERIFY_TIMEOUT_S = 280.0
+_UMASK = 0o077
+
+
+_T = TypeVar("_T")
+
+
+# What is there
+
+
+class _Wrong(Exception):
+    """The definition cannot be used; says why."""
+
+
+def diagnose(search_path: Sequence[str]) -> list[list[Any]]:
+    """Look at all definitions.
+
+    :returns: rows as published for the call os_diagnose, in the order of the search path; only
+        where a definition has them, its version and the hypervisors it is made for come behind.
+    """
+    rows: list[list[Any]] = []
+    for base in search_path:
+        try:
+            names = fs.list_visible(base)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as err:
+            logging.error("cannot read the OS definitions in %s: %s", base, err.strerror)
+            continue
+        rows.extend(
+            _diagnose_row(name, f"{base}/{name}")
+            for name in names
+            if os.path.isdir(f"{base}/{name}")
+        )
+    return rows
+
+
+def _diagnose_row(name: str, path: str) -> list[Any]:
+    try:
+        definition = load(name, path)
+    except _Wrong as err:
+        return [name, path, False, str(err), [], [], [], True]
+    more: list[Any] = []
+    if definition.os_version or definition.hypervisors:
+        more = [definition.os_version, list(definition.hypervisors or ())]
+    return [
+        name,
+        path,
+        True,
+        "",
+        list(definition.supported_variants or ()),
+        [list(pair) for pair in definition.supported_parameters or ()],
+        list(definition.api_versions),
+        definition.create_script_untrusted is None,
+        *more,
+    ]
+
+
+@serves(calls.OS_DIAGNOSE)
+def os_diagnose() -> list[list[Any]]:
+    """All definitions of this node."""
+    return diagnose(paths.current().os_search_path)
+
+
+class _Reader:
+    """Reads the parts of a definition, and remembers what is wrong with any of them."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.problems: list[str] = []
+
+    def read(
+        self, name: str, parse: Callable[[str], _T], otherwise: _T, *, required: bool = True
+    ) -> _T:
+        """The content of a file; ``otherwise`` when it is not there or wrong."""
+        path = f"{self._path}/{name}"
+        if not required and not os.path.exists(path):
+            return otherwise
+        try:
+            return parse(_read(path))
+        except _Wrong as err:
+            self.problems.append(str(err))
+            return otherwise
+
+    def script(self, name: str, *, required: bool = False) -> str | None:
+        """Path of a script; None when it is not there or cannot be run."""
+        try:
+            return _script(self._path, name, required=required)
+        except _Wrong as err:
+            self.problems.append(str(err))
+            return None
+
+    def require(self, condition: object, problem: str) -> None:
+        """Note a problem, unless the condition is true."""
+        if not condition:
+            self.problems.append(problem)
+
+
+def load(name: str, path: str) -> OS:
+    """Read one definition.
+
+    :raises _Wrong: it cannot be used; says all that is wrong with it.
+    """
+    reader = _Reader(path)
+    nothing: tuple[str, ...] = ()
+    no_versions: list[int] = []
+    versions = reader.read(API_FILE, parse_api_versions, no_versions)
+    common = set(versions) & set(cluster_c.OS_API_VERSIONS)
+    reader.require(
+        common or not versions,
+        f"API versions {_join(versions)} are none of those supported here, "
+        f"{_join(cluster_c.OS_API_VERSIONS)}",
+    )
+    # Of one whose version is not known, the rest is looked at as if it were a new one.
+    api = max(common or cluster_c.OS_API_VERSIONS)
+    # Without one of the last three the operation that needs it is refused or does without, no other
+    # (seed 001 *OS interface*).
+    found = len(reader.problems)
+    scripts = {
+        script: reader.script(script)
+        for script in (CREATE, CREATE_UNTRUSTED, EXPORT, IMPORT, RENAME)
+    }
+    reader.require(
+        scripts[CREATE] or scripts[CREATE_UNTRUSTED] or len(reader.problems) > found,
+        f"has neither a script '{CREATE}' nor '{CREATE_UNTRUSTED}'",
+    )
+    variants = (
+        reader.read(VARIANTS_FILE, _names("variant", VARIANTS_FILE), nothing, required=False)
+        if api >= _API_VARIANTS
+        else nothing
+    )
+    parameters: tuple[tuple[str, str], ...] = ()
+    verify, version = None, ""
+    if api >= _API_PARAMETERS:
+        verify = reader.script(VERIFY, required=True)
+        parameters = reader.read(PARAMETERS_FILE, parse_parameters, ())
+        # Of more lines than one, the first counts.
+        version = reader.read(
+            VERSION_FILE, lambda text: text.partition("\n")[0].strip(), "", required=False
+        )
+    hypervisors = reader.read(
+        HYPERVISORS_FILE, _names("hypervisor", HYPERVISORS_FILE), None, required=False
+    )
+    if reader.problems:
+        raise _Wrong("; ".join(reader.problems))
+    return OS(
+        name=name,
+        path=path,
+        api_versions=tuple(versions),
+        create_script=scripts[CREATE],
+        create_script_untrusted=scripts[CREATE_UNTRUSTED],
+        export_script=scripts[EXPORT],
+        import_script=scripts[IMPORT],
+        rename_script=scripts[RENAME],
+        verify_script=verify,
+        supported_variants=variants,
+        supported_parameters=parameters,
+        os_version=version,
+        hypervisors=hypervisors,
+    )
+
+
+def _names(what: str, name: str) -> Callable[[str], tuple[str, ...]]:
+    """A parser for a file that must name something."""
+
+    def parse(text: str) -> tuple[str, ...]:
+        names = parse_variants(text)
+        if not names:
+            raise _Wrong(f"file '{name}' names no {what}")
+        return names
+
+    return parse
+
+
+def find(name: str, search_path: Sequence[str]) -> OS | None:
+    """The definition of a name (a variant in it does not matter), or None.
+
+    :raises OpExecError: it is there and cannot be used.
+    """
+    base_name = OS.base_name(name)
+    if base_name in ("", ".", "..") or "/" in base_name:
+        raise errors.OpExecError(f"not a name of an OS definition: {name!r:.80}")
+    for base in search_path:
+        path = f"{base}/{base_name}"
+        if os.path.isdir(path):
+            try:
+                return load(base_name, path)
+            except _Wrong as err:
+                raise errors.OpExecError(f"OS {base_name} in {path} is not valid: {err}") from err
+    return None
+
+
+def _missing(name: str, search_path: Sequence[str]) -> errors.OpExecError:
+    """The error for a definition which is not there."""
+    base_name = OS.base_name(name)
+    hint = suggest.did_you_mean(base_name, [row[0] for row in diagnose(search_path)])
+    return errors.OpExecError(
+        f"OS {base_name} does not exist on this node{'.' if hint else ''}{hint}"
+    )
+
+
+def require(name: str) -> OS:
+    """As :func:`find` on this node, but it must be there.
+
+    :raises OpExecError: it is not, or cannot be used.
+    """
+    search_path = paths.current().os_search_path
+    definition = find(name, search_path)
+    if definition is None:
+        raise _missing(name, search_path)
+    return definition
+
+
+def parse_api_versions(text: str) -> list[int]:
+    """One integer on each line.
+
+    :raises _Wrong: something else.
+    """
+    try:
+        versions = [int(line) for line in text.split("\n") if line.strip()]
+    except ValueError:
+        raise _Wrong(f"file '{API_FILE}' holds something that is no number") from None
+    if not versions:
+        raise _Wrong(f"file '{API_FILE}' is empty")
+    return versions
+
+
+def parse_variants(text: str) -> tuple[str, ...]:
+    """One name on each line; ``#`` begins a comment."""
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return tuple(line for line in lines if line)
+
+
+def parse_parameters(text: str) -> tuple[tuple[str, str], ...]:
+    """Name, white space, description on each line; names are in lower case.
+
+    :raises _Wrong: two names differ in case only, or one cannot be a part of a variable's name.
+    """
+    pairs: dict[str, str] = {}
+    for line in text.splitlines():
+        words = line.split(None, 1)
+        if not words:
+            continue
+        name = words[0].lower()
+        if not _PARAMETER.fullmatch(name):
+            raise _Wrong(
+                f"file '{PARAMETERS_FILE}': '{words[0]}' is not the name of a parameter; "
+                "it may have letters, digits, '_' and '-'"
+            )
+        if name in pairs:
+            raise _Wrong(f"file '{PARAMETERS_FILE}' has two parameters {name}")
+        pairs[name] = words[1].strip() if len(words) > 1 else ""
+    return tuple(pairs.items())
+
+
+def _read(path: str) -> str:
+    name = os.path.basename(path)
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise _Wrong(f"'{name}' is not a file")
+        return fs.read_file(path)
+    except FileNotFoundError:
+        raise _Wrong(f"file '{name}' is missing") from None
+    except OSError as err:
+        raise _Wrong(f"cannot read file '{name}': {err.strerror}") from err
+
+
+def _script(path: str, name: str, *, required: bool) -> str | None:
+    script = f"{path}/{name}"
+    if not os.path.exists(script):
+        if required:
+            raise _Wrong(f"script '{name}' is missing")
+        return None
+    if not os.path.isfile(script) or not os.access(script, os.X_OK):
+        raise _Wrong(f"script '{name}' is not an executable file")
+    return script
+
+
+def _join(numbers: Sequence[int]) -> str:
+    return ", ".join(str(number) for number in numbers)
+
+
+# Environment of the scripts
+
+
+def core_env(
+    definition: OS, name: str, osparams: Mapping[str, Any], debug_level: int = 0
+) -> dict[str, str]:
+    """What every script gets.
+
+    :param name: name of the OS, with the variant.
+    """
+    api = max(set(definition.api_versions) & set(cluster_c.OS_API_VERSIONS))
+    variant = ""
+    if api >= _API_VARIANTS and definition.supported_variants:
+        variant = OS.variant(name) or definition.supported_variants[0]
+    env = {
+        "PATH": process.DEFAULT_PATH,
+        "OS_API_VERSION": str(api),
+        "OS_NAME": definition.name,
+        "OS_VARIANT": variant,
+        "DEBUG_LEVEL": str(debug_level),
+    }
+    for key, value in osparams.items():
+        env[f"OSP_{key.upper().replace('-', '_')}"] = str(value)
+    return env
+
+
+def instance_env(definition: OS, instance: FilledInstance, debug_level: int = 0) -> dict[str, str]:
+    """What scripts get that work on an instance."""
+    env = core_env(
+        definition, instance.os, {**instance.osparams, **instance.osparams_private}, debug_level
+    )
+    env |= {
+        "INSTANCE_NAME": instance.name,
+        "INSTANCE_UUID": instance.uuid,
+        "INSTANCE_OS": instance.os,
+        "INSTANCE_CTIME": str(instance.ctime),
+        "INSTANCE_MTIME": str(instance.mtime),
+        "INSTANCE_PRIMARY_NODE": instance.primary_node,
+        "INSTANCE_SECONDARY_NODES": " ".join(instance.secondary_nodes),
+        "HYPERVISOR": instance.hypervisor,
+        "DISK_COUNT": str(len(instance.disks_info)),
+        "NIC_COUNT": str(len(instance.nics)),
+    }
+    env |= {f"INSTANCE_BE_{key}": str(value) for key, value in instance.beparams.items()}
+    env |= {f"INSTANCE_HV_{key}": str(value) for key, value in instance.hvparams.items()}
+    for index, disk in enumerate(instance.disks_info):
+        env |= {
+            f"DISK_{index}_{key}": value
+            for key, value in _disk_env(disk, instance.hvparams).items()
+        }
+    for index, nic in enumerate(instance.nics):
+        env |= {
+            f"NIC_{index}_{key}": value for key, value in _nic_env(nic, instance.hvparams).items()
+        }
+    return env
+
+
+def _disk_env(disk: Disk, hvparams: Mapping[str, Any]) -> dict[str, str]:
+    env = {
+        "PATH": storage.device(disk).path,
+        "ACCESS": disk.mode,
+        "SIZE": str(disk.size),
+        "UUID": disk.uuid,
+        "BACKEND_TYPE": (
+            f"file:{disk.logical_id[0]}" if disk.dev_type in disk_c.FILE_BASED else "block"
+        ),
+    }
+    if disk.name:
+        env["NAME"] = disk.name
+    if hvparams.get("disk_type"):
+        env["FRONTEND_TYPE"] = str(hvparams["disk_type"])
+    return env
+
+
+def _nic_env(nic: FilledNic, hvparams: Mapping[str, Any]) -> dict[str, str]:
+    mode, link = str(nic.nicparams.get("mode", "")), str(nic.nicparams.get("link") or "")
+    env: dict[str, str | None] = {
+        "MAC": nic.mac,
+        "UUID": nic.uuid,
+        "MODE": mode,
+        "IP": nic.ip,
+        "NAME": nic.name,
+        "LINK": link,
+        "BRIDGE": link if mode == net_c.NIC_MODE_BRIDGED else None,
+        "FRONTEND_TYPE": str(hvparams["nic_type"]) if hvparams.get("nic_type") else None,
+    }
+    network = nic.netinfo
+    if network is not None:
+        env |= {
+            "NETWORK_NAME": network.name,
+            "NETWORK_UUID": network.uuid,
+            "NETWORK_SUBNET": network.network,
+            "NETWORK_GATEWAY": network.gateway,
+            "NETWORK_SUBNET6": network.network6,
+            "NETWORK_GATEWAY6": network.gateway6,
+            "NETWORK_MAC_PREFIX": network.mac_prefix,
+            "NETWORK_TAGS": " ".join(network.tags),
+        }
+    return {key: value for key, value in env.items() if value}
+
+
+# Running scripts
+
+
+def check_variant(definition: OS, name: str, *, force: bool = False) -> None:
+    """Check the variant in a name.
+
+    :raises OpExecError: a variant is missing, or is none of the definition's (unless ``force``).
+    """
+    variant = OS.variant(name)
+    variants = definition.supported_variants or ()
+    if not variants:
+        if variant:
+            raise errors.OpExecError(
+                f"OS {definition.name} has no variants, but '{variant}' was asked for"
+            )
+        return
+    if not variant:
+        raise errors.OpExecError(
+            f"OS {definition.name} needs a variant, one of {', '.join(variants)}"
+        )
+    if variant not in variants and not force:
+        raise errors.OpExecError(
+            f"OS {definition.name} has no variant '{variant}', only {', '.join(variants)}"
+        )
+
+
+@serves(calls.OS_VALIDATE)
+def validate(
+    required: bool, name: str, checks: list[str], params: dict[str, Any], force_variant: bool
+) -> bool:
+    """Check a definition and, by its own script, parameters for it.
+
+    :returns: whether it exists; False only when it is not required.
+    :raises OpExecError: it is missing and required, is not valid, or does not like the parameters.
+    """
+    hypervisors = [
+        check.removeprefix(VALIDATE_HYPERVISOR)
+        for check in checks
+        if check.startswith(VALIDATE_HYPERVISOR)
+    ]
+    unknown = sorted(
+        check
+        for check in set(checks) - set(_VALIDATE_CHECKS)
+        if not check.startswith(VALIDATE_HYPERVISOR)
+    )
+    if unknown:
+        raise errors.OpExecError(f"unknown checks of an OS definition: {', '.join(unknown)}")
+    search_path = paths.current().os_search_path
+    definition = find(name, search_path)
+    if definition is None:
+        if required:
+            raise _missing(name, search_path)
+        return False
+    if VALIDATE_TRUSTED in checks:
+        _require_trusted(definition)
+    for hypervisor in hypervisors:
+        require_hypervisor(definition, hypervisor)
+    check_variant(definition, name, force=force_variant)
+    if definition.verify_script is None:
+        return True
+    known = {key for key, _ in definition.supported_parameters or ()}
+    wrong = sorted(key for key in params if key.lower() not in known)
+    if VALIDATE_PARAMETERS in checks and wrong:
+        raise errors.OpExecError(
+            f"OS {definition.name} has no parameters {', '.join(wrong)}. It has "
+            f"{', '.join(sorted(known)) or 'none'}."
+        )
+    if VALIDATE_PARAMETERS in checks:
+        _run_verify(definition, name, VALIDATE_PARAMETERS, params)
+    return True
+
+
+def require_hypervisor(definition: OS, hypervisor: str) -> None:
+    """The definition is made for a hypervisor.
+
+    :raises OpExecError: only for others.
+    """
+    if definition.hypervisors is not None and hypervisor not in definition.hypervisors:
+        raise errors.OpExecError(
+            f"OS {definition.name} is not made for hypervisor {hypervisor}, only for "
+            f"{', '.join(definition.hypervisors)}"
+        )
+
+
+def _require_trusted(definition: OS) -> None:
+    if definition.create_script_untrusted is not None or definition.create_script is None:
+        raise errors.OpExecError(
+            f"OS {definition.name} is not trusted: its script '{CREATE_UNTRUSTED}' runs in a "
+            "virtual machine of its own, never on a node"
+        )
+
+
+def _run_verify(definition: OS, name: str, check: str, params: Mapping[str, Any]) -> None:
+    assert definition.verify_script is not None
+    old = os.umask(_UMASK)
+    try:
+        done = process.run(
+            [definition.verify_script, check],
+            timeout_s=_VERIFY_TIMEOUT_S,
+            env=core_env(definition, name, params),
+            exact_env=True,
+            cwd=definition.path,
+            check=False,
+        )
+    finally:
+        os.umask(old)
+    if done.failed:
+        raise errors.OpExecError(
+            f"OS {name} does not accept its {check}, script {VERIFY} {done.fail_reason}: "
+            f"{_last_lines(done.output) or 'no output'}"
+        )
+
+
+@serves(calls.INSTANCE_OS_ADD)
+def instance_os_add(instance: FilledInstance, reinstall: bool, debug_level: int) -> None:
+    """Install the OS of an instance on its disks.
+
+    :raises OpExecError: no such OS, or its script failed; with the last lines of its log.
+    """
+    definition = require(instance.os)
+    _require_trusted(definition)
+    require_hypervisor(definition, instance.hypervisor)
+    assert definition.create_script is not None
+    env = instance_env(definition, instance, debug_level)
+    if reinstall:
+        env["INSTANCE_REINSTALL"] = "1"
+    run_logged(definition, definition.create_script, "add", instance, env)
+
+
+@serves(calls.INSTANCE_RUN_RENAME)
+def instance_run_rename(instance: FilledInstance, old_name: str, debug_level: int) -> None:
+    """Let the OS of a renamed instance change what is on its disks.
+
+    :raises OpExecError: no such OS, it has no script for this, or the script failed.
+    """
+    definition = require(instance.os)
+    if definition.rename_script is None:
+        raise errors.OpExecError(f"OS {definition.name} has no script '{RENAME}'")
+    env = {**instance_env(definition, instance, debug_level), "OLD_INSTANCE_NAME": old_name}
+    run_logged(definition, definition.rename_script, "rename", instance, env)
+
+
+def run_logged(
+    definition: OS, script: str, kind: str, instance: FilledInstance, env: Mapping[str, str]
+) -> None:
+    """Run a script with a log file as its output.
+
+    :param kind: ``add``, ``rename``, ``import`` or ``export``, for the name of the log.
+    :raises OpExecError: the script failed; with the last lines of its log.
+    """
+    directory = paths.current().log_os_dir
+    fs.make_dirs(directory, 0o750)
+    log = f"{directory}/{log_name(kind, instance.os, instance.name, time.localtime())}"
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o640)
+    old = os.umask(_UMASK)
+    try:
+        done = process.run(
+            [script],
+            timeout_s=_CREATE_TIMEOUT_S,
+            env=env,
+            exact_env=True,
+            cwd=definition.path,
+            check=False,
+            output_fd=fd,
+        )
+        reason = done.fail_reason
+    except errors.CommandError as err:
+        reason = str(err)
+    finally:
+        os.umask(old)
+        os.close(fd)
+    if reason:
+        raise errors.OpExecError(
+            f"OS script {os.path.basename(script)} of {instance.os} for instance {instance.name} "
+            f"failed: it {reason}. Last lines of {log}:\n{_last_lines(_tail(log))}"
+        )
+
+
+def log_name(kind: str, os_name: str, instance_name: str, when: time.struct_time) -> str:
+    """Name of a script's log file."""
+    safe = os_name.replace("/", "_")
+    return f"{kind}-{safe}-{instance_name}-{time.strftime('%Y-%m-%d_%H_%M_%S', when)}.log"
+
+
+def _tail(path: str) -> str:
+    with open(path, "rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - _LOG_TAIL_BYTES))
+        return stream.read().decode("utf-8", "replace")
+
+
+def _last_lines(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-_LOG_LINES:])

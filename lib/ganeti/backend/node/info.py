@@ -1,0 +1,182 @@
+"""Facts about this machine, and small switches of it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from ganeti import errors, hypervisor
+from ganeti.backend.registry import serves
+from ganeti.constants import disk, rpc
+from ganeti.objects.transfer import LvmPvInfo
+from ganeti.platform import hosts, paths
+from ganeti.storage import file as file_storage
+from ganeti.storage.lvm import facts as lvm
+from ganeti.storage.lvm import place
+from ganeti.utils import fs, net
+from ganeti.wire import calls
+
+_BOOT_ID_FILE = "/proc/sys/kernel/random/boot_id"
+_NET_DIR = "/sys/class/net"
+_PAUSE_MODE = 0o644
+
+
+@serves(calls.VERSION)
+def version() -> int:
+    """Version of the node protocol."""
+    return rpc.PROTOCOL_VERSION
+
+
+@serves(calls.NODE_INFO)
+def node_info(storage_units: list[list[Any]], hv_specs: list[list[Any]]) -> list[Any]:
+    """Boot id, storage units, hypervisors.
+
+    :param storage_units: list of [type, key, arguments].
+    :param hv_specs: list of [hypervisor, hvparams].
+    :raises HypervisorError: unknown hypervisor, or it cannot be asked.
+    :raises StorageError: a unit of a kind that does not exist.
+    """
+    return [
+        boot_id(),
+        [_storage_unit(unit) for unit in storage_units],
+        [_hypervisor_facts(spec) for spec in hv_specs],
+    ]
+
+
+def boot_id() -> str:
+    """Identifies the time since the machine was started."""
+    return fs.read_file(_BOOT_ID_FILE).strip()
+
+
+def _hypervisor_facts(spec: list[Any]) -> dict[str, Any]:
+    if len(spec) != 2 or not isinstance(spec[0], str) or not isinstance(spec[1], dict | None):
+        raise errors.ParameterError(f"not a hypervisor with parameters: {spec!r:.200}")
+    return hypervisor.of(spec[0]).node_info(spec[1])
+
+
+def _file_space(key: str, _arguments: list[Any]) -> dict[str, int | None]:
+    try:
+        return {**file_storage.space(key)}
+    except errors.FileStoragePathError:
+        # The directory is made with the first instance, so one that is missing is no failure.
+        return _unknown(key, [])
+
+
+def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
+    """Space of a volume group; with exclusive storage only empty physical volumes are free."""
+    try:
+        groups = [group for group in lvm.here().groups() if group.name == key]
+        empty_mib = sum(pv.free for pv in _empty(key)) if _exclusive(arguments) else 0
+    except errors.StorageError as err:
+        # Memory and processors are worth telling all the same.
+        logging.warning("%s", err)
+        return _unknown(key, arguments)
+    for group in groups:
+        free_mib = empty_mib if _exclusive(arguments) else group.free_mib
+        return {"storage_free": int(free_mib), "storage_size": int(group.size_mib)}
+    return _unknown(key, arguments)
+
+
+def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
+    """Physical volumes of a group, and how many are empty; only exclusive ones count."""
+    if not _exclusive(arguments):
+        return {"storage_free": 0, "storage_size": 0}
+    try:
+        total = [pv for pv in lvm.here().physical() if pv.vg_name == key]
+    except errors.StorageError as err:
+        logging.warning("%s", err)
+        return _unknown(key, arguments)
+    return {"storage_free": len(_empty(key)), "storage_size": len(total)}
+
+
+def _exclusive(arguments: list[Any]) -> bool:
+    return bool(arguments and arguments[0])
+
+
+def _empty(group: str) -> list[LvmPvInfo]:
+    return [pv for pv in place.usable(lvm.here().physical(), group) if not pv.lv_list]
+
+
+def _unknown(_key: str, _arguments: list[Any]) -> dict[str, int | None]:
+    return {"storage_free": None, "storage_size": None}
+
+
+# Kinds of storage with how free space is found; unknown is a published answer.
+_MEASURES: dict[str, Callable[[str, list[Any]], dict[str, int | None]]] = {
+    disk.ST_FILE: _file_space,
+    disk.ST_SHARED_FILE: _file_space,
+    disk.ST_GLUSTER: _file_space,
+    disk.ST_LVM_VG: _group_space,
+    disk.ST_LVM_PV: _spindles,
+    **dict.fromkeys((disk.ST_BLOCK, disk.ST_DISKLESS, disk.ST_EXT, disk.ST_RADOS), _unknown),
+}
+
+
+def _storage_unit(unit: list[Any]) -> dict[str, Any]:
+    if len(unit) not in (2, 3) or not all(isinstance(part, str) for part in unit[:2]):
+        raise errors.ParameterError(f"not a storage unit: {unit!r:.200}")
+    kind, key = unit[:2]
+    if kind not in _MEASURES:
+        raise errors.StorageError(f"unknown kind of storage {kind!r}")
+    arguments = unit[2] if len(unit) == 3 and isinstance(unit[2], list) else []
+    return {"type": kind, "name": key, **_MEASURES[kind](key, arguments)}
+
+
+@serves(calls.BRIDGES_EXIST)
+def bridges_exist(bridges: list[str]) -> None:
+    """Check that bridges are there.
+
+    :raises ConfigurationError: names those that are not.
+    """
+    missing = missing_bridges(bridges)
+    if missing:
+        raise errors.ConfigurationError(
+            f"bridges do not exist on node {hosts.hostname()}: {', '.join(missing)}"
+        )
+
+
+def missing_bridges(bridges: list[str]) -> list[str]:
+    """Those of the names that are no bridge here."""
+    return [
+        name for name in bridges if "/" in name or not os.path.isdir(f"{_NET_DIR}/{name}/bridge")
+    ]
+
+
+@serves(calls.NODE_HAS_IP_ADDRESS)
+def has_ip_address(address: str) -> bool:
+    """Whether this node owns an address.
+
+    :raises IPAddressError: not an address.
+    """
+    if not net.is_ip(address):
+        raise errors.IPAddressError(f"not an IP address: {address!r:.80}")
+    return hosts.own_address(address)
+
+
+@serves(calls.GET_WATCHER_PAUSE)
+def watcher_pause() -> float | None:
+    """Until when the watcher does nothing; seconds since 1970.
+
+    :raises ParseError: the file holds something else.
+    """
+    path = paths.current().watcher_pausefile
+    try:
+        text = fs.read_file(path).strip()
+    except FileNotFoundError:
+        return None
+    try:
+        return float(text)
+    except ValueError as err:
+        raise errors.ParseError(f"file {path} holds no time: {text!r:.80}") from err
+
+
+@serves(calls.SET_WATCHER_PAUSE)
+def set_watcher_pause(until: float | None) -> None:
+    """Let the watcher do nothing until then, or from now on its work."""
+    path = paths.current().watcher_pausefile
+    if until is None:
+        fs.remove_file(path)
+    else:
+        fs.write_file(path, f"{int(until)}\n", mode=_PAUSE_MODE)

@@ -1,0 +1,67 @@
+"""Resetting this machine the hard way.
+
+The answer must reach the master before the machine is gone, so a process of its own waits a few
+seconds and then asks the kernel. Nothing is flushed and nothing is stopped: that is the purpose.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from ganeti import errors
+from ganeti.backend.registry import serves
+from ganeti.constants import hv
+from ganeti.platform import hosts, paths
+from ganeti.utils import process
+from ganeti.wire import calls
+
+_DELAY_S = 5.0
+_SYSRQ_ENABLE = "/proc/sys/kernel/sysrq"
+_SYSRQ_TRIGGER = "/proc/sysrq-trigger"
+_COMMAND_TIMEOUT_S = 60.0
+
+
+def reboot_argv(hypervisor: str) -> list[str]:
+    """The command that resets the machine when the kernel's trigger is not there."""
+    if hypervisor in (hv.XEN_PVM, hv.XEN_HVM):
+        return ["xl", "debug-keys", "R"]
+    return ["reboot", "-n", "-f"]
+
+
+@serves(calls.NODE_POWERCYCLE)
+def powercycle(hypervisor: str, hvparams: dict[str, object]) -> str:
+    """Reset this machine in a few seconds.
+
+    :raises ConfigurationError: this node is a directory of a virtual cluster; the machine below it
+        is not its own to reset.
+    """
+    if hypervisor not in hv.ALL:
+        raise errors.ConfigurationError(f"there is no hypervisor {hypervisor!r:.80}")
+    if paths.is_virtual():
+        raise errors.ConfigurationError(
+            f"node {hosts.hostname()} is part of a virtual cluster, its machine is not reset"
+        )
+    pid = os.fork()
+    if pid == 0:
+        _reset(hypervisor)
+    return f"reboot scheduled in {_DELAY_S:g} seconds"
+
+
+def _reset(hypervisor: str) -> None:
+    """In the child: leave the caller's session, wait, reset. Does not return."""
+    try:
+        os.setsid()
+        time.sleep(_DELAY_S)
+        try:
+            for path, text in ((_SYSRQ_ENABLE, "1\n"), (_SYSRQ_TRIGGER, "b\n")):
+                with open(path, "w", encoding="ascii") as stream:
+                    stream.write(text)
+        except OSError as err:
+            logging.error("cannot reset this machine by %s: %s", _SYSRQ_TRIGGER, err)
+            process.run(reboot_argv(hypervisor), timeout_s=_COMMAND_TIMEOUT_S)
+    except errors.CommandError as err:
+        logging.error("cannot reset this machine: %s", err)
+    finally:
+        os._exit(0)

@@ -1,0 +1,313 @@
+"""Checks which the master lets every node do on itself.
+
+A request names the checks and gives each its argument; the answer has the same keys (names in
+:mod:`ganeti.constants.node_verify`, published). A check reports what it found and does not judge;
+an empty answer (None, an empty list or dictionary) means nothing is wrong, where the check is about
+problems. A check that cannot be done at all fails the whole call, so that silence is never taken
+for a good answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from ganeti import errors, ht, hypervisor
+from ganeti.backend.cluster import ssh as ssh_files
+from ganeti.backend.instance import os as os_definitions
+from ganeti.backend.node import info as node_facts
+from ganeti.backend.node import verify_storage
+from ganeti.backend.registry import serves
+from ganeti.constants import cluster as cluster_c
+from ganeti.constants import node_verify as nv
+from ganeti.constants import rpc
+from ganeti.platform import hosts, paths
+from ganeti.storage import file as file_storage
+from ganeti.utils import clock, net, x509
+from ganeti.wire import calls
+
+_PING_TIMEOUT_S = 5.0
+_PING_THREADS = 32
+_READ_BYTES = 1 << 20
+
+
+class _Request(NamedTuple):
+    """What a check may look at besides its own argument."""
+
+    checks: Mapping[str, Any]
+    all_hvparams: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def vm_capable(self) -> bool:
+        """Whether this node may run guests; the argument lists those that may not."""
+        return hosts.hostname() not in (self.checks.get(nv.NONVMNODES) or ())
+
+
+_Check = Callable[[Any, _Request], Any]
+
+
+@serves(calls.NODE_VERIFY)
+def node_verify(
+    checks: dict[str, Any], cluster_name: str, all_hvparams: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Do the checks.
+
+    :param all_hvparams: filled parameters of each hypervisor.
+    :raises ParameterError: a check that does not exist, or its argument has another shape; no
+        check was done.
+    """
+    unknown = sorted(checks.keys() - _CHECKS.keys())
+    if unknown:
+        raise errors.ParameterError(f"unknown checks of a node: {', '.join(unknown)}")
+    for name, argument in checks.items():
+        shape = _CHECKS[name][0]
+        if not shape(argument):
+            raise errors.ParameterError(
+                f"argument of check {name} is {argument!r:.200}, not {shape}"
+            )
+    request = _Request(checks, all_hvparams)
+    return {name: _CHECKS[name][1](argument, request) for name, argument in checks.items()}
+
+
+@serves(calls.NODE_VERIFY_LIGHT)
+def node_verify_light(
+    checks: dict[str, Any], cluster_name: str, all_hvparams: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """As :func:`node_verify`."""
+    return node_verify(checks, cluster_name, all_hvparams)
+
+
+def checksum(path: str) -> str | None:
+    """SHA1 of a file in hexadecimal; None when it is no readable file."""
+    digest = hashlib.sha1(usedforsecurity=False)
+    try:
+        with open(path, "rb") as stream:
+            while chunk := stream.read(_READ_BYTES):
+                digest.update(chunk)
+    except OSError:
+        return None
+    return digest.hexdigest()
+
+
+def _files(argument: Any, _request: _Request) -> dict[str, str]:
+    here = paths.current()
+    found = {path: checksum(here.to_local(path)) for path in argument}
+    return {path: digest for path, digest in found.items() if digest is not None}
+
+
+def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
+    """``[[name, primary ip, secondary ip], ...]`` -> name -> what cannot be reached."""
+    port = hosts.noded_port()
+    targets = []
+    for name, primary, secondary in argument:
+        targets.append((name, "primary", primary))
+        if secondary and secondary != primary:
+            targets.append((name, "secondary", secondary))
+    if not targets:
+        return {}
+    with ThreadPoolExecutor(min(_PING_THREADS, len(targets))) as pool:
+        answers = list(
+            pool.map(lambda target: net.tcp_listens(target[2], port, _PING_TIMEOUT_S), targets)
+        )
+    problems: dict[str, list[str]] = {}
+    for (name, kind, address), reached in zip(targets, answers, strict=True):
+        if not reached:
+            problems.setdefault(name, []).append(
+                f"its node daemon does not answer at the {kind} address {address}"
+            )
+    return {name: "; ".join(texts) for name, texts in problems.items()}
+
+
+def _master_ip(argument: Any, _request: _Request) -> bool:
+    """``[master name, ip]`` -> whether the address answers."""
+    _, address = argument
+    return net.tcp_ping(address, hosts.noded_port(), _PING_TIMEOUT_S)
+
+
+def _hypervisors(argument: Any, request: _Request) -> dict[str, str | None]:
+    if not request.vm_capable:
+        return {}
+    found: dict[str, str | None] = {}
+    for name in argument:
+        try:
+            found[name] = hypervisor.of(name).verify(request.all_hvparams.get(name))
+        except errors.HypervisorError as err:
+            found[name] = str(err)
+    return found
+
+
+def _hvparams(argument: Any, request: _Request) -> list[list[str]]:
+    """``[[source, hypervisor, parameters], ...]`` -> those that do not work: source, name, why."""
+    if not request.vm_capable:
+        return []
+    problems = []
+    for source, name, params in argument:
+        try:
+            hypervisor.of(name).validate_parameters(params)
+        except errors.HypervisorError as err:
+            problems.append([source, name, str(err)])
+    return problems
+
+
+def _instance_list(argument: Any, request: _Request) -> list[str]:
+    if not request.vm_capable:
+        return []
+    return [instance for name in argument for instance in hypervisor.of(name).list_instances()]
+
+
+def _hv_info(argument: Any, request: _Request) -> dict[str, Any]:
+    if not request.vm_capable:
+        return {}
+    return hypervisor.of(argument).node_info(request.all_hvparams.get(argument))
+
+
+def _version(_argument: Any, _request: _Request) -> list[Any]:
+    return [rpc.PROTOCOL_VERSION, cluster_c.RELEASE_VERSION]
+
+
+def _time(_argument: Any, _request: _Request) -> list[int]:
+    return list(clock.split(time.time()))
+
+
+def _os_list(_argument: Any, request: _Request) -> list[list[Any]]:
+    return os_definitions.os_diagnose() if request.vm_capable else []
+
+
+def _bridges(argument: Any, _request: _Request) -> list[str]:
+    return node_facts.missing_bridges(list(argument))
+
+
+def _user_scripts(argument: Any, _request: _Request) -> list[str]:
+    here = paths.current()
+    return [path for path in argument if not _executable(here.to_local(path))]
+
+
+def _oob_paths(argument: Any, _request: _Request) -> list[str | None]:
+    """Per program: None, or why it cannot be used."""
+    found: list[str | None] = []
+    for path in argument:
+        if not os.path.isfile(path):
+            found.append(f"program {path} does not exist")
+        else:
+            found.append(None if _executable(path) else f"program {path} is not executable")
+    return found
+
+
+def _storage_path(argument: Any, request: _Request) -> str | None:
+    """Why a directory cannot hold the files of disks, or None."""
+    path: str = argument
+    if not request.vm_capable:
+        return None
+    try:
+        file_storage.check_acceptable(path)
+    except errors.FileStoragePathError as err:
+        return str(err)
+    local = paths.current().to_local(path)
+    if not os.path.isdir(local):
+        return f"{path} is not a directory"
+    if not os.access(local, os.W_OK | os.X_OK):
+        return f"directory {path} is not writable"
+    return None
+
+
+def _accepted_paths(argument: Any, _request: _Request) -> list[str]:
+    """On the node named: entries of the list of storage directories which can never be right."""
+    here = paths.current()
+    if argument != hosts.hostname():
+        return []
+    try:
+        with open(here.file_storage_paths_file, encoding="utf-8") as stream:
+            entries = file_storage.parse_storage_paths(stream.read())
+    except FileNotFoundError:
+        return []
+    return [
+        entry
+        for entry in (here.to_virtual(entry) for entry in entries)
+        if file_storage.wrong_storage_dir(entry) is not None
+    ]
+
+
+def _client_cert(_argument: Any, _request: _Request) -> list[str | None]:
+    """``[None, digest]``, or ``[severity, text]`` when the client certificate is not in order."""
+    here = paths.current()
+    path = here.noded_client_cert_file
+    try:
+        pem = x509.read_pem(path)
+        x509.verify_signed(pem, x509.read_pem(here.noded_cert_file), path)
+        severity, text = x509.check_expiry(pem, clock.now(), path)
+    except errors.X509CertError as err:
+        return [x509.SEVERITY_ERROR, str(err)]
+    if severity is not None:
+        return [severity, text]
+    return [None, x509.digest(pem, path)]
+
+
+def _setup(_argument: Any, _request: _Request) -> list[str]:
+    """What this machine lacks to be a node."""
+    problems = [
+        f"{directory} is not mounted"
+        for directory, probe in (("/proc", "/proc/sys"), ("/sys", "/sys/class/net"))
+        if not os.path.isdir(probe)
+    ]
+    here = paths.current()
+    for directory in (here.data_dir, here.run_dir, here.log_dir):
+        if not os.access(directory, os.W_OK | os.X_OK):
+            problems.append(f"directory {directory} is not writable")
+    return problems
+
+
+def _ssh_setup(argument: Any, _request: _Request) -> list[str]:
+    """``[authorized keys, known hosts, public keys, candidates]`` -> what differs here."""
+    return ssh_files.problems(argument)
+
+
+def _ssh_clutter(argument: Any, _request: _Request) -> list[str]:
+    """Names of all nodes -> keys said to be theirs which the cluster did not put here."""
+    return ssh_files.clutter(argument)
+
+
+def _ignored(_argument: Any, _request: _Request) -> None:
+    """The names of nodes which run no guests are an argument for other checks."""
+
+
+def _executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+_NAMES = ht.ListOf(ht.NonEmptyString)
+_PATH = ht.Type("absolute path", lambda value: isinstance(value, str) and value[:1] == "/")
+_PATHS = ht.ListOf(_PATH)
+
+#: Name -> (shape of the argument, function).
+_CHECKS: dict[str, tuple[ht.Type, _Check]] = {
+    nv.ACCEPTED_STORAGE_PATHS: (ht.NonEmptyString, _accepted_paths),
+    nv.BRIDGES: (_NAMES, _bridges),
+    nv.CLIENT_CERT: (ht.Any, _client_cert),
+    nv.FILELIST: (_PATHS, _files),
+    nv.FILE_STORAGE_PATH: (_PATH, _storage_path),
+    nv.GLUSTER_STORAGE_PATH: (_PATH, _storage_path),
+    nv.HVINFO: (ht.NonEmptyString, _hv_info),
+    nv.HVPARAMS: (ht.ListOf(ht.Tuple(ht.Str, ht.NonEmptyString, ht.Dict)), _hvparams),
+    nv.HYPERVISOR: (_NAMES, _hypervisors),
+    nv.INSTANCELIST: (_NAMES, _instance_list),
+    nv.MASTERIP: (ht.Tuple(ht.Str, ht.NonEmptyString), _master_ip),
+    nv.NODENETTEST: (
+        ht.ListOf(ht.Tuple(ht.NonEmptyString, ht.NonEmptyString, ht.Maybe(ht.Str))),
+        _net_test,
+    ),
+    nv.NODESETUP: (ht.Any, _setup),
+    nv.NONVMNODES: (_NAMES, _ignored),
+    nv.OOB_PATHS: (_PATHS, _oob_paths),
+    nv.OSLIST: (ht.Any, _os_list),
+    nv.SHARED_FILE_STORAGE_PATH: (_PATH, _storage_path),
+    nv.SSH_CLUTTER: (_NAMES, _ssh_clutter),
+    nv.SSH_SETUP: (ht.Tuple(_NAMES, ht.Str, ht.Str, _NAMES), _ssh_setup),
+    nv.TIME: (ht.Any, _time),
+    nv.USERSCRIPTS: (_PATHS, _user_scripts),
+    nv.VERSION: (ht.Any, _version),
+    **verify_storage.CHECKS,
+}

@@ -1,0 +1,1 @@
+"""Handlers of the node calls about disks and storage units."""

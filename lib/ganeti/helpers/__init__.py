@@ -1,0 +1,1 @@
+"""Programs which the daemons start: transfers of disks, consoles, metadata forwarding."""

@@ -1,0 +1,1 @@
+"""The hypervisor ``fake``, whose guests are files."""

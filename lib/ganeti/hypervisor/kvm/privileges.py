@@ -1,0 +1,177 @@
+"""Who a guest's QEMU is, after it has given up the rights of root.
+
+Three models: none (QEMU stays what started it), user (the user named ``security_domain``), pool (a
+user id of the cluster's pool, for this guest alone, so that one guest that breaks out of its QEMU
+finds nothing of the others). An id of the pool is free when no process has it. While QEMU starts
+there is no such process yet, so a lock file guards the time between choosing and starting.
+
+Source: seed 003 *KVM Security*.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import pwd
+import random
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import ssconf
+from ganeti.hypervisor.kvm.layout import Layout
+from ganeti.platform import paths
+from ganeti.utils import filelock, fs, process
+
+
+@dataclass(frozen=True, slots=True)
+class RunAs:
+    """A user that QEMU becomes."""
+
+    uid: int
+    word: str  # as QEMU's option wants it
+
+
+def parse_pool(text: str) -> list[range]:
+    """The cluster's pool of user ids, as the nodes have it: an id or ``first-last`` in each line.
+
+    :raises ParseError: a line is neither.
+    """
+    pool = []
+    for line in text.split():
+        first, _, last = line.partition("-")
+        try:
+            pool.append(range(int(first), int(last or first) + 1))
+        except ValueError as err:
+            raise errors.ParseError(f"uid pool: '{line}' is no id and no range") from err
+    return pool
+
+
+def uids_in_use(candidates: Collection[int]) -> set[int]:
+    """Those of the ids which a living process has."""
+    found = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            # A process that ends in between has no id any more.
+            with contextlib.suppress(OSError):
+                uid = os.stat(f"/proc/{name}").st_uid
+                if uid in candidates and process.is_alive(int(name)):
+                    found.add(uid)
+    return found
+
+
+def check(hvparams: Mapping[str, Any]) -> None:
+    """Whether the model can work on this node.
+
+    :raises HypervisorError: it cannot; names the parameter.
+    """
+    model = hvparams.get("security_model") or "none"
+    if model == "none":
+        return
+    if os.geteuid() != 0:
+        raise errors.HypervisorError(
+            f"parameter security_model: {model} needs root to become somebody else"
+        )
+    if model == "user":
+        _named_user(hvparams)
+    elif not _pool():
+        raise errors.HypervisorError(
+            "parameter security_model: pool, but the cluster's pool of user ids is empty. "
+            "gnt-cluster modify --uid-pool fills it."
+        )
+
+
+def _named_user(hvparams: Mapping[str, Any]) -> RunAs:
+    user = str(hvparams.get("security_domain") or "")
+    try:
+        return RunAs(pwd.getpwnam(user).pw_uid, user)
+    except KeyError as err:
+        raise errors.HypervisorError(
+            f"parameter security_domain: there is no user '{user}'"
+        ) from err
+
+
+def _pool() -> list[int]:
+    path = paths.current().ssconf_file(ssconf.UID_POOL)
+    try:
+        ranges = parse_pool(fs.read_file(path))
+    except FileNotFoundError:
+        return []
+    except (OSError, errors.ParseError) as err:
+        raise errors.HypervisorError(f"cannot read the pool of user ids: {err}") from err
+    return [uid for one in ranges for uid in one]
+
+
+@contextlib.contextmanager
+def user_for(hvparams: Mapping[str, Any], layout: Layout) -> Iterator[RunAs | None]:
+    """The user for a QEMU that is started inside; None when it keeps the present one.
+
+    :raises HypervisorError: there is no such user, or no free one.
+    """
+    check(hvparams)
+    model = hvparams.get("security_model") or "none"
+    if model == "none":
+        yield None
+    elif model == "user":
+        yield _named_user(hvparams)
+    else:
+        with _from_pool(layout) as chosen:
+            yield chosen
+
+
+@contextlib.contextmanager
+def _from_pool(layout: Layout) -> Iterator[RunAs]:
+    candidates = _pool()
+    # In any order: an id that has just become free may still own files of its last guest.
+    random.shuffle(candidates)
+    directory = paths.current().uid_pool_dir
+    fs.make_dirs(directory, 0o750)
+    used = uids_in_use(set(candidates))
+    for uid in candidates:
+        if uid in used:
+            continue
+        lock = filelock.FileLock(f"{directory}/{uid}")
+        try:
+            lock.acquire(timeout_s=0)
+        except errors.LockError:
+            lock.close()
+            continue
+        try:
+            # Another start may have come between the look and the lock.
+            if uids_in_use({uid}):
+                continue
+            fs.write_file(layout.uid_file, str(uid), mode=0o644, sync=False)
+            logging.info("instance %s runs as user id %d", layout.name, uid)
+            yield RunAs(uid, _word(uid))
+            return
+        finally:
+            lock.close()
+    raise errors.HypervisorError(
+        f"no user id of the cluster's pool is free for instance {layout.name} "
+        f"({len(candidates)} ids)"
+    )
+
+
+def _word(uid: int) -> str:
+    """QEMU takes a name, or two numbers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"{uid}:{uid}"
+
+
+def current_uid(hvparams: Mapping[str, Any], layout: Layout) -> int | None:
+    """The user of a guest that runs; None when it kept ours."""
+    model = hvparams.get("security_model") or "none"
+    if model == "user":
+        return _named_user(hvparams).uid
+    if model == "pool":
+        try:
+            return int(fs.read_file(layout.uid_file))
+        except (OSError, ValueError) as err:
+            raise errors.HypervisorError(
+                f"instance {layout.name}: its user id is not known: {err}"
+            ) from err
+    return None

@@ -1,0 +1,197 @@
+"""Files in which SSH keys are kept: the nodes' own ones, who may log in, which hosts are known.
+
+Pure text but for :func:`public_key` and :func:`make_key`, which run ``ssh-keygen``. What the
+cluster puts into ``authorized_keys`` stands between two comment lines (:func:`replace_block`);
+everything else in that file belongs to the administrator and stays as it is.
+
+Source: ssh-keygen(1), sshd(8) *AUTHORIZED_KEYS FILE FORMAT* and *SSH_KNOWN_HOSTS FILE FORMAT*;
+OpenSSH 9.2.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ganeti import errors
+from ganeti.constants import cluster as cluster_c
+from ganeti.platform import paths
+from ganeti.utils import fs, process, ssh
+
+_KEYGEN_S = 300.0
+# What ssh-keygen accepts; None means any number up to the second one.
+_BITS: Mapping[str, tuple[int, ...]] = {"dsa": (1024,), "ecdsa": (256, 384, 521)}
+_RSA_BITS = (2048, 16384)
+_BEGIN = "# -- Ganeti: keys of the master candidates, replaced as a whole --"
+_END = "# -- Ganeti: end --"
+
+
+def key_bits(kind: str, bits: int | None) -> int:
+    """The length of a key; the usual one of its kind when none is given.
+
+    :raises ParameterError: there is no such kind, or not in that length.
+    """
+    if kind not in cluster_c.SSH_KEY_TYPES:
+        raise errors.ParameterError(f"there is no kind of SSH key {kind!r:.80}")
+    allowed = _BITS.get(kind)
+    if allowed is None:
+        low, high = _RSA_BITS
+        if bits is not None and not low <= bits <= high:
+            raise errors.ParameterError(f"an RSA key has {low} to {high} bits, not {bits}")
+        return bits or cluster_c.SSH_KEY_BITS_DEFAULT
+    if bits is not None and bits not in allowed:
+        raise errors.ParameterError(
+            f"a key of kind {kind} has {' or '.join(str(n) for n in allowed)} bits, not {bits}"
+        )
+    return bits or allowed[0]
+
+
+def keygen_argv(path: str, kind: str, bits: int, comment: str) -> list[str]:
+    """Make a pair of keys without a passphrase: ``path`` and ``path.pub``."""
+    return ["ssh-keygen", "-q", "-t", kind, "-b", str(bits), "-N", "", "-C", comment, "-f", path]
+
+
+def public_argv(path: str) -> list[str]:
+    """Print the public half of a private key."""
+    return ["ssh-keygen", "-y", "-P", "", "-f", path]
+
+
+def make_key(path: str, kind: str, bits: int, comment: str) -> str:
+    """Make a pair of keys; whoever looks at ``path`` finds no half of one.
+
+    :returns: the line with the public key.
+    :raises SshUpdateError: it cannot be made.
+    """
+    directory = os.path.dirname(path)
+    fs.make_dirs(directory, 0o700)
+    with tempfile.TemporaryDirectory(prefix=".ganeti-", dir=directory) as scratch:
+        made = f"{scratch}/key"
+        try:
+            process.run(keygen_argv(made, kind, bits, comment), timeout_s=_KEYGEN_S)
+        except (errors.CommandError, OSError) as err:
+            raise errors.SshUpdateError(f"cannot make an SSH key: {err}") from err
+        # The private half last: it is what counts.
+        fs.write_file(f"{path}.pub", fs.read_file(f"{made}.pub"), mode=0o644)
+        fs.write_file(path, fs.read_file(made), mode=0o600)
+    return public_key(path, comment)
+
+
+def public_key(path: str, comment: str) -> str:
+    """The public half of a private key, as a line without its end.
+
+    It is asked of the private one, because the file beside it may be an older one.
+
+    :raises SshUpdateError: it has a passphrase, or is none.
+    """
+    try:
+        done = process.run(public_argv(path), timeout_s=_KEYGEN_S)
+        key = ssh.parse_key(done.stdout.split())
+    except (errors.CommandError, errors.ParseError) as err:
+        raise errors.SshUpdateError(
+            f"the SSH key {path} cannot be used: {err}. A key of a node has no passphrase."
+        ) from err
+    return f"{key.kind} {key.key} {comment}"
+
+
+def check_lines(lines: Iterable[str]) -> list[str]:
+    """Lines with a public key each: nothing else gets into a file by which people log in.
+
+    :raises ParameterError: one is something else.
+    """
+    found = []
+    for line in lines:
+        words = line.split()
+        try:
+            ssh.parse_key(words)
+        except errors.ParseError as err:
+            raise errors.ParameterError(str(err)) from err
+        if line != " ".join(words) or not line.isprintable():
+            raise errors.ParameterError(f"not a line with a public key: {line!r:.100}")
+        found.append(line)
+    return found
+
+
+def replace_block(content: str, lines: Sequence[str]) -> str:
+    """``authorized_keys`` with other lines of ours; with none there is no trace of us.
+
+    Of a block whose end is missing, because somebody edited it away, nothing is lost.
+    """
+    kept: list[str] = []
+    inside = False
+    for line in content.splitlines():
+        if line == _BEGIN:
+            inside = True
+        elif line == _END and inside:
+            inside = False
+        elif not inside:
+            kept.append(line)
+    if inside:
+        # Without an end nobody can tell what is ours: keep what is not among the lines to be added.
+        _, _, rest = content.partition(_BEGIN + "\n")
+        kept += [line for line in rest.splitlines() if line not in lines]
+    if lines:
+        kept += [_BEGIN, *lines, _END]
+    return "".join(f"{line}\n" for line in kept)
+
+
+def forget(here: paths.Paths) -> None:
+    """Take the cluster's part out of a machine's SSH files; the machine's own key stays.
+
+    :raises OSError: a file cannot be written.
+    """
+    path = here.ssh_authorized_keys_file
+    if os.path.exists(path):
+        present = fs.read_file(path)
+        left = replace_block(present, [])
+        if left != present:
+            fs.write_file(path, left, mode=0o600)
+    fs.remove_file(here.known_hosts_file)
+    fs.remove_file(here.ssh_public_keys_file)
+
+
+def block(content: str) -> list[str]:
+    """Our lines in ``authorized_keys``."""
+    _, begin, rest = content.partition(f"{_BEGIN}\n")
+    inside, end, _ = rest.partition(f"{_END}\n")
+    return inside.splitlines() if begin and end else []
+
+
+def outside_block(content: str) -> list[str]:
+    """Lines with keys in ``authorized_keys`` that are not ours."""
+    return [
+        line
+        for line in replace_block(content, []).splitlines()
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
+
+
+def public_keys_text(keys: Mapping[str, Sequence[str]]) -> str:
+    """The file of all nodes' public keys: a line for each, with the node's UUID in front."""
+    return "".join(f"{uuid} {line}\n" for uuid in sorted(keys) for line in keys[uuid])
+
+
+def parse_public_keys(content: str) -> dict[str, list[str]]:
+    """What :func:`public_keys_text` wrote; lines of another form are left out."""
+    found: dict[str, list[str]] = {}
+    for line in content.splitlines():
+        uuid, _, key = line.partition(" ")
+        if len(key.split()) >= 2:
+            found.setdefault(uuid, []).append(key)
+    return found
+
+
+def known_hosts_text(cluster_name: str, hosts: Collection[tuple[str, int, Sequence[str]]]) -> str:
+    """A file of known hosts: each node under its name, and under that of the cluster.
+
+    :param hosts: name, port and public keys of each node.
+    """
+    found = []
+    for name, port, lines in sorted(hosts):
+        names = [name, cluster_name]
+        if port != ssh.PORT:
+            names.insert(1, ssh.known_name(name, port))
+        for line in sorted(lines):
+            kind, key = line.split()[:2]
+            found.append(f"{','.join(names)} {kind} {key}\n")
+    return "".join(found)

@@ -1,0 +1,7 @@
+"""``python -m ganeti.vcluster``."""
+
+import sys
+
+from ganeti.vcluster.command import main
+
+sys.exit(main())

@@ -1,0 +1,119 @@
+"""The program ``vcluster``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+
+from ganeti import errors
+from ganeti.platform import paths
+from ganeti.vcluster.creation import add_node, create
+from ganeti.vcluster.description import CLUSTER_NAME, say
+from ganeti.vcluster.operation import destroy, exports, run, show, start, stop
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="vcluster", description="A cluster of many nodes on this machine, without root."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, words: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=words, description=words.capitalize() + ".")
+
+    one = command("create", "make a cluster and start it")
+    one.add_argument("-n", "--nodes", type=int, default=3, help="how many nodes (default 3)")
+    one.add_argument(
+        "--hypervisor", choices=("kvm", "fake"), help="the default one (kvm where QEMU is)"
+    )
+    one.add_argument("--name", default=CLUSTER_NAME, help="name of the cluster (%(default)s)")
+    one.add_argument(
+        "--tiny", action=argparse.BooleanOptionalAction, help="install the OS definition 'tiny'"
+    )
+    one.add_argument(
+        "--ssh", action="store_true", help="let the cluster look after SSH keys of the nodes"
+    )
+    one.add_argument(
+        "--keep-failed", action="store_true", help="leave what there is when creating fails"
+    )
+    one.add_argument("directory")
+    for name, words in (
+        ("start", "start the daemons that do not run"),
+        ("stop", "stop the daemons; guests go on"),
+        ("show", "show nodes and what runs there"),
+        ("destroy", "end guests and daemons, remove the directory"),
+        ("add-node", "add one more node; prints its name last"),
+    ):
+        one = command(name, words)
+        one.add_argument("directory")
+        if name == "add-node":
+            one.add_argument(
+                "--machine-only", action="store_true", help="only make it, outside the cluster"
+            )
+    for name, words in (
+        ("env", 'print exports, for: eval "$(vcluster env DIRECTORY)"'),
+        ("run", "run a program inside the cluster"),
+    ):
+        one = command(name, words)
+        one.add_argument("--node", help="as this node (default: the master)")
+        one.add_argument("directory")
+        if name == "run":
+            one.add_argument("argv", nargs=argparse.REMAINDER, metavar="PROGRAM [ARGUMENT...]")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    # A shell inside another virtual cluster must not decide where this one looks.
+    for name in (paths.ENV_ROOT, paths.ENV_HOSTNAME, paths.ENV_VCLUSTER):
+        os.environ.pop(name, None)
+    try:
+        _dispatch(parser, options)
+    except (errors.GenericError, OSError) as err:
+        print(f"vcluster: {err}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("vcluster: interrupted", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _dispatch(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    started = time.monotonic()
+    directory = options.directory
+    if options.command == "create":
+        cluster = create(
+            directory,
+            options.nodes,
+            hypervisor=options.hypervisor,
+            cluster_name=options.name,
+            tiny=options.tiny,
+            ssh=options.ssh,
+            keep_failed=options.keep_failed,
+            say=say,
+        )
+        say(f"{options.nodes} nodes in {time.monotonic() - started:.1f} s. To use them:")
+        say(f'    eval "$({shlex.quote(_myself())} env {shlex.quote(cluster.directory)})"')
+    elif options.command == "add-node":
+        say(add_node(directory, join=not options.machine_only).name)
+    elif options.command == "show":
+        say(show(directory))
+    elif options.command == "env":
+        say(exports(directory, options.node))
+    elif options.command == "run":
+        if not options.argv:
+            parser.error("no program given")
+        run(directory, options.argv, options.node)
+    else:
+        {"start": start, "stop": stop, "destroy": destroy}[options.command](directory)
+
+
+def _myself() -> str:
+    top = paths.project_dir()
+    return f"{top}/tools/vcluster" if top else "vcluster"

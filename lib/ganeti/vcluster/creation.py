@@ -1,0 +1,299 @@
+"""Making a virtual cluster, and one more node of it."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import os
+import platform
+import shutil
+from collections.abc import Callable
+
+from ganeti import errors
+from ganeti.platform import hosts, paths
+from ganeti.utils import fs, process
+from ganeti.vcluster.description import (
+    CLUSTER_NAME,
+    COMMAND_S,
+    DOMAIN,
+    MOST_NODES,
+    NAME,
+    Node,
+    VirtualCluster,
+    locked,
+    master,
+    read,
+    run_in,
+    write,
+    write_programs,
+)
+from ganeti.vcluster.network import claimed_network, is_free
+from ganeti.vcluster.operation import end_processes, remove_directory
+from ganeti.wire import json
+
+# A guest for rehearsal is small; the usual minimum of 1 GiB of disk would refuse it.
+_BOUNDS = (
+    "min:cpu-count=1,disk-count=0,disk-size=1,memory-size=1,nic-count=0,spindle-use=1"
+    "/max:cpu-count=8,disk-count=16,disk-size=1048576,memory-size=32768,nic-count=8,spindle-use=12"
+)
+_STD = "cpu-count=1,disk-count=1,disk-size=16,memory-size=128,nic-count=1,spindle-use=1"
+
+
+def qemu_path() -> str | None:
+    """QEMU for this machine's own kind of processor, or None when there is none."""
+    return shutil.which(f"qemu-system-{platform.machine()}") or shutil.which("kvm")
+
+
+def _make_node(cluster: VirtualCluster, node: Node, *, ssh: bool) -> None:
+    """Lay out a node's directory, without credentials: those come by init and node add.
+
+    :param ssh: with a host key, as an SSH server would have it.
+    """
+    here = cluster.paths(node)
+    for directory, mode in (
+        (here.data_dir, 0o755),
+        (here.run_dir, 0o775),
+        (here.log_dir, 0o770),
+        (here.lock_dir, 0o755),
+        (here.conf_dir, 0o755),
+        (here.hooks_base_dir, 0o755),
+        (here.to_local("/srv/ganeti/os"), 0o755),
+        (here.to_local(paths.DEFAULT_FILE_STORAGE_DIR), 0o750),
+    ):
+        fs.make_dirs(directory, mode)
+    os.symlink(f"{cluster.directory}/shared", here.to_local(paths.DEFAULT_SHARED_FILE_STORAGE_DIR))
+    fs.write_file(
+        here.file_storage_paths_file,
+        "# Directories that may hold disks of instances.\n"
+        f"{paths.DEFAULT_FILE_STORAGE_DIR}\n{paths.DEFAULT_SHARED_FILE_STORAGE_DIR}\n",
+        mode=0o644,
+    )
+    if ssh:
+        fs.make_dirs(here.ssh_host_key_dir)
+        process.run(
+            [
+                "ssh-keygen",
+                "-q",
+                "-t",
+                "ed25519",
+                "-N",
+                "",
+                "-C",
+                f"root@{node.name}",
+                "-f",
+                f"{here.ssh_host_key_dir}/ssh_host_ed25519_key",
+            ],
+            timeout_s=COMMAND_S,
+            log=False,
+        )
+    if os.path.isdir(f"{cluster.directory}/os/tiny"):
+        os.symlink(f"{cluster.directory}/os/tiny", here.to_local("/srv/ganeti/os/tiny"))
+
+
+def _install_tiny(cluster: VirtualCluster, *, build: bool) -> bool:
+    """Put the example system into the cluster's directory.
+
+    :param build: fetch and build its boot image when this checkout has none ready.
+    :returns: whether it is there.
+    :raises CommandError: building failed.
+    """
+    top = paths.project_dir()
+    if top is None or not os.access(f"{top}/devel/tiny-image", os.X_OK):
+        return False
+    image = f"{cluster.directory}/tiny"
+    ready = f"{top}/build/tiny"
+    if os.path.exists(f"{ready}/boot.json"):
+        shutil.copytree(ready, image)
+    elif not build:
+        return False
+    process.run(
+        [f"{top}/devel/tiny-image", "-o", image, "--install-os", f"{cluster.directory}/os/tiny"],
+        timeout_s=COMMAND_S,
+        log=False,
+    )
+    return True
+
+
+def kvm_parameters(cluster: VirtualCluster, qemu: str) -> dict[str, str]:
+    """Hypervisor parameters for guests of an ordinary user on this machine."""
+    found = {"kvm_path": qemu, "security_model": "none", "kernel_path": "", "initrd_path": ""}
+    boot_file = f"{cluster.directory}/tiny/boot.json"
+    if os.path.exists(boot_file):
+        boot = json.loads(fs.read_file(boot_file))
+        found.update({key: str(value) for key, value in boot.items()})
+        # The image may have been copied from where it was built.
+        found["kernel_path"] = f"{cluster.directory}/tiny/vmlinux"
+        found["initrd_path"] = f"{cluster.directory}/tiny/initrd"
+    return found
+
+
+def _has_ssh(cluster: VirtualCluster) -> bool:
+    """Was it made with ``--ssh``?"""
+    return os.path.isdir(cluster.paths(cluster.nodes[0]).ssh_host_key_dir)
+
+
+def init_argv(cluster: VirtualCluster, qemu: str | None) -> list[str]:
+    """The ``gnt-cluster init`` of a virtual cluster."""
+    hypervisors = ["fake"] if qemu is None else ["kvm", "fake"]
+    if cluster.hypervisor == "fake":
+        hypervisors.reverse()
+    argv = [
+        "gnt-cluster", "init",
+        *([] if _has_ssh(cluster) else ["--no-ssh-init"]), "--no-etc-hosts",
+        "--master-netdev", "lo",
+        "--enabled-hypervisors", ",".join(hypervisors),
+        "--enabled-disk-templates", "diskless,file,sharedfile",
+        "--file-storage-dir", paths.DEFAULT_FILE_STORAGE_DIR,
+        "--shared-file-storage-dir", paths.DEFAULT_SHARED_FILE_STORAGE_DIR,
+        "--candidate-pool-size", "10",
+        "--nic-parameters", "mode=user,link=",
+        "--ipolicy-bounds-specs", _BOUNDS,
+        "--ipolicy-std-specs", _STD,
+        "--ipolicy-vcpu-ratio", "64",
+        "--backend-parameters", "maxmem=128,minmem=96,vcpus=1",
+    ]  # fmt: skip
+    if qemu is not None:
+        parameters = kvm_parameters(cluster, qemu)
+        pairs = ",".join(f"{key}={value}" for key, value in sorted(parameters.items()))
+        argv += ["--hypervisor-parameters", f"kvm:{pairs}"]
+    return [*argv, cluster.cluster_name]
+
+
+def create(
+    directory: str,
+    nodes: int,
+    *,
+    hypervisor: str | None = None,
+    cluster_name: str = CLUSTER_NAME,
+    tiny: bool | None = None,
+    ssh: bool = False,
+    keep_failed: bool = False,
+    say: Callable[[str], None] = print,
+) -> VirtualCluster:
+    """Create a virtual cluster and start it; on any failure nothing is left.
+
+    :param directory: must not exist, or be empty.
+    :param hypervisor: the default one, ``kvm`` or ``fake``; None takes kvm when there is a QEMU.
+    :param tiny: install the example system; None does so for kvm.
+    :param ssh: let the cluster look after SSH keys, in the nodes' own directories.
+    :param say: told what has been done, a line each.
+    :raises ParameterError: a wrong argument.
+    :raises OpExecError: a step failed; carries what it printed.
+    """
+    if not 1 <= nodes <= MOST_NODES:
+        raise errors.ParameterError(f"a virtual cluster has 1 to {MOST_NODES} nodes, not {nodes}")
+    if not NAME.fullmatch(cluster_name) or cluster_name.startswith("node"):
+        raise errors.ParameterError(f"'{cluster_name}' cannot be the name of a virtual cluster")
+    qemu = qemu_path()
+    if hypervisor == "kvm" and qemu is None:
+        raise errors.ParameterError(
+            "no QEMU is installed. Install qemu-system-x86 or use '--hypervisor fake'."
+        )
+    chosen = hypervisor or ("fake" if qemu is None else "kvm")
+    directory = os.path.realpath(directory)
+    existed = os.path.isdir(directory)
+    if existed and os.listdir(directory) or os.path.lexists(directory) and not existed:
+        raise errors.ParameterError(f"{directory} exists and is not empty")
+    with claimed_network(nodes) as network:
+        members = tuple(
+            Node(f"node{number}.{DOMAIN}", f"{network}.{number}") for number in range(1, nodes + 1)
+        )
+        cluster = VirtualCluster(directory, cluster_name, network, chosen, members)
+        try:
+            _create(cluster, qemu, chosen == "kvm" if tiny is None else tiny, ssh, say)
+        except BaseException:
+            if keep_failed:
+                say(f"what is there of it stays in {directory}")
+                raise
+            say("undoing")
+            end_processes(cluster)
+            remove_directory(directory, keep_top=existed)
+            raise
+    return cluster
+
+
+def _create(
+    cluster: VirtualCluster, qemu: str | None, tiny: bool, ssh: bool, say: Callable[[str], None]
+) -> None:
+    fs.make_dirs(cluster.directory)
+    with locked(cluster.directory):
+        # First what it is, so that "destroy" knows it even if we are killed.
+        write(cluster)
+        fs.make_dirs(f"{cluster.directory}/shared", 0o750)
+        if _install_tiny(cluster, build=tiny):
+            say("the OS definition 'tiny' is ready")
+        build = _build_dir()
+        if build is not None:
+            _copy_facts(build, cluster.directory)
+        for node in cluster.nodes:
+            _make_node(cluster, node, ssh=ssh)
+        write_programs(cluster)
+        first = cluster.nodes[0]
+        run_in(cluster, first, *init_argv(cluster, qemu))
+        say(f"{cluster.cluster_name} with its master {first.name} at {first.ip}")
+        for node in cluster.nodes[1:]:
+            _add(cluster, node)
+            say(f"{node.name} at {node.ip}")
+        if build is not None:
+            _copy_facts(cluster.directory, build)
+
+
+def _build_dir() -> str | None:
+    """Where this checkout keeps what was made once for all clusters; None without a checkout."""
+    top = paths.project_dir()
+    return None if top is None else f"{top}/build"
+
+
+def _copy_facts(source: str, target: str) -> None:
+    """Hand on what was found out about QEMU, which takes seconds where KVM is slow.
+
+    The facts say themselves for which program and since which start of the machine they hold.
+    """
+    try:
+        for path in glob.glob(f"{source}/.qemu-*"):
+            known = f"{target}/{os.path.basename(path)}"
+            content = fs.read_file(path)
+            if not os.path.exists(known) or fs.read_file(known) != content:
+                fs.make_dirs(target)
+                fs.write_file(known, content, mode=0o644, sync=False)
+    except OSError as err:
+        # The checkout may belong to somebody else; then it is found out again.
+        logging.debug("cannot hand on facts of QEMU: %s", err)
+
+
+def _add(cluster: VirtualCluster, node: Node) -> None:
+    chief = master(cluster)
+    if chief is None:
+        raise errors.ConfigurationError(f"{cluster.directory} has no master. Was it destroyed?")
+    run_in(cluster, chief, "gnt-node", "add", "--no-ssh-key-check", node.name)
+
+
+def add_node(directory: str, *, join: bool = True) -> Node:
+    """Give a virtual cluster one more node; on failure it is as before.
+
+    :param join: False only makes the machine, so that joining can be tried by hand.
+    :raises ConfigurationError: no address is left or free.
+    :raises OpExecError: ``gnt-node add`` failed; carries what it printed.
+    """
+    cluster = read(directory)
+    with locked(cluster.directory):
+        cluster = read(directory)
+        number = 1 + max(int(node.ip.rpartition(".")[2]) for node in cluster.nodes)
+        if number > MOST_NODES:
+            raise errors.ConfigurationError(f"{directory} has no address left for one more node")
+        node = Node(f"node{number}.{DOMAIN}", f"{cluster.network}.{number}")
+        if not is_free(node.ip, hosts.NODED_PORT):
+            raise errors.ConfigurationError(f"port {hosts.NODED_PORT} of {node.ip} is taken")
+        bigger = cluster._replace(nodes=(*cluster.nodes, node))
+        try:
+            _make_node(bigger, node, ssh=_has_ssh(bigger))
+            write(bigger)
+            write_programs(bigger)
+            if join:
+                _add(bigger, node)
+        except BaseException:
+            end_processes(bigger, only=node)
+            write(cluster)
+            remove_directory(bigger.root(node))
+            raise
+    return node

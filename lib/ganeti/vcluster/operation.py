@@ -1,0 +1,228 @@
+"""A virtual cluster that is there: its daemons and processes, a look at it, its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ganeti import errors
+from ganeti.platform import paths
+from ganeti.tools import daemon_util
+from ganeti.utils import filelock, fs, process, retry, text
+from ganeti.vcluster.description import (
+    Node,
+    VirtualCluster,
+    environment,
+    full_environment,
+    locked,
+    master,
+    read,
+    run_in,
+    say,
+)
+
+_DAEMONS = (
+    "ganeti-masterd",
+    "ganeti-rapi",
+    "ganeti-kvmd",
+    "ganeti-metad",
+    "ganeti-confd",
+    "ganeti-noded",
+)
+
+
+def start(directory: str) -> None:
+    """Start the daemons that do not run: a node daemon per node, then the master's.
+
+    :raises OpExecError: one cannot start; the others were still tried.
+    """
+    cluster = read(directory)
+    with locked(cluster.directory):
+        failed: list[errors.OpExecError] = []
+        for node in cluster.nodes:
+            if not os.path.exists(cluster.paths(node).noded_cert_file):
+                say(f"{node.name} is not in the cluster")
+                continue
+            # Which daemons this node needs, it knows itself; those of the master come last.
+            listed = run_in(cluster, node, "daemon-util", "list-start-daemons")
+            for daemon in listed.stdout.split():
+                if daemon in daemon_util.MASTER_DAEMONS:
+                    continue
+                try:
+                    run_in(cluster, node, "daemon-util", "start", daemon)
+                except errors.OpExecError as err:
+                    failed.append(err)
+        chief = master(cluster)
+        if chief is not None:
+            try:
+                run_in(cluster, chief, "daemon-util", "start-master")
+            except errors.OpExecError as err:
+                failed.append(err)
+        if failed:
+            raise failed[0]
+
+
+def stop(directory: str) -> None:
+    """Stop all daemons; guests go on running.
+
+    :raises OpExecError: one cannot be stopped.
+    """
+    cluster = read(directory)
+    with locked(cluster.directory):
+        # The master first: it must not take its nodes for broken.
+        for daemons in (("stop-master",), ("stop-all",)):
+            for node in cluster.nodes:
+                run_in(cluster, node, "daemon-util", *daemons)
+
+
+def destroy(directory: str) -> None:
+    """End everything that belongs to this virtual cluster and remove its directory."""
+    cluster = read(directory)
+    with locked(cluster.directory):
+        end_processes(cluster)
+        remove_directory(cluster.directory)
+
+
+def remove_directory(directory: str, *, keep_top: bool = False) -> None:
+    if not os.path.lexists(directory):
+        return
+    for name in os.listdir(directory):
+        path = f"{directory}/{name}"
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    if not keep_top:
+        os.rmdir(directory)
+
+
+class _Process(NamedTuple):
+    pid: int
+    parent: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+
+
+def _own_processes() -> list[_Process]:
+    """Processes whose environment we may read: our own user's, or all for root."""
+    found = []
+    for name in os.listdir("/proc"):
+        if not name.isdecimal():
+            continue
+        try:
+            raw_argv = fs.read_bytes(f"/proc/{name}/cmdline")
+            raw_env = fs.read_bytes(f"/proc/{name}/environ")
+            stat = fs.read_bytes(f"/proc/{name}/stat")
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        argv = tuple(os.fsdecode(word) for word in raw_argv.split(b"\0")[:-1])
+        pairs = (os.fsdecode(word).partition("=") for word in raw_env.split(b"\0"))
+        parent = int(stat.rpartition(b")")[2].split()[1])
+        found.append(_Process(int(name), parent, argv, {key: value for key, _, value in pairs}))
+    return found
+
+
+def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
+    """Whether a process is a daemon or a guest of this virtual cluster.
+
+    The environment alone proves nothing: an editor started from a shell that sits in the cluster
+    has it too. A daemon also names its program, a guest names files below the directory.
+    """
+    if not one.argv:
+        return False
+    place = root or directory
+    if os.path.basename(one.argv[0]).startswith(("qemu-system-", "kvm")):
+        return any(f"{place}/" in word for word in one.argv[1:])
+    if one.env.get(paths.ENV_VCLUSTER) != directory:
+        return False
+    if root is not None and one.env.get(paths.ENV_ROOT) != root:
+        return False
+    return any(os.path.basename(word) in _DAEMONS for word in one.argv[:3])
+
+
+def end_processes(cluster: VirtualCluster, only: Node | None = None) -> None:
+    """End the daemons and guests of a cluster or of one node, and what the daemons started."""
+    root = cluster.root(only) if only is not None else None
+    running = _own_processes()
+    doomed = {one.pid for one in running if belongs(one, cluster.directory, root)}
+    # OS scripts and hooks run below a node daemon.
+    grown = True
+    while grown:
+        children = {one.pid for one in running if one.parent in doomed}
+        grown = not children <= doomed
+        doomed |= children
+    doomed -= {os.getpid(), os.getppid()}
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in doomed:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+        def gone() -> None:
+            if any(process.is_alive(pid) for pid in doomed):
+                raise retry.Again
+
+        try:
+            retry.until(gone, timeout_s=10, delay=(0.01, 1.5, 0.2))
+            return
+        except errors.RetryTimeout:
+            continue
+    left = text.comma_join(pid for pid in sorted(doomed) if process.is_alive(pid))
+    raise errors.CommandError(f"processes {left} of {cluster.directory} cannot be ended")
+
+
+def show(directory: str) -> str:
+    """A table of the nodes and what runs on them."""
+    cluster = read(directory)
+    chief = master(cluster)
+    rows = [("Node", "Address", "Role", "Daemons", "Guests")]
+    for node in cluster.nodes:
+        here = cluster.paths(node)
+        role = "master" if node == chief else "node"
+        if not os.path.exists(here.noded_cert_file):
+            role = "not in the cluster"
+        daemons = [name for name in _DAEMONS if filelock.is_locked(here.pid_file(name))]
+        pid_dir = f"{here.kvm_root}/pid"
+        guests = fs.list_visible(pid_dir) if os.path.isdir(pid_dir) else []
+        rows.append(
+            (node.name, node.ip, role, " ".join(daemons) or "none", " ".join(guests) or "none")
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        f"{cluster.cluster_name} in {cluster.directory}, network {cluster.network}.0/24, "
+        f"default hypervisor {cluster.hypervisor}"
+    ]
+    for row in rows:
+        cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def exports(directory: str, node_name: str | None = None) -> str:
+    """Shell lines to ``eval``: the gnt-* commands then act on this cluster."""
+    cluster = read(directory)
+    node = cluster.node(node_name) if node_name else master(cluster) or cluster.nodes[0]
+    chosen = environment(cluster, node)
+    # Only the programs need the library, and they find it themselves.
+    del chosen["PYTHONPATH"]
+    lines = [f"export {key}={shlex.quote(value)}" for key, value in sorted(chosen.items())]
+    lines.append(f'export PATH={shlex.quote(cluster.directory + "/bin")}:"$PATH"')
+    return "\n".join(lines)
+
+
+def run(directory: str, argv: Sequence[str], node_name: str | None = None) -> None:
+    """Become a program inside the cluster; returns only when it cannot be started.
+
+    :raises CommandError: there is no such program.
+    """
+    cluster = read(directory)
+    node = cluster.node(node_name) if node_name else master(cluster) or cluster.nodes[0]
+    env = full_environment(cluster, node)
+    try:
+        os.execvpe(argv[0], list(argv), env)
+    except OSError as err:
+        raise errors.CommandError(argv, 127, reason=f"cannot be started: {err.strerror}") from err

@@ -1,0 +1,33 @@
+"""How the demonstration reads the guest, and what it takes for a proof."""
+
+from __future__ import annotations
+
+import pytest
+
+from devel import demo
+from ganeti import errors
+
+CONSOLE = (
+    "[    0.1] Linux\r\n"
+    "tiny: web1.example.com boot 1-5d0c2f1e uptime 3 s\r\n"
+    "tiny: web1.example.com boot 1-5d0c2f1e uptime 4 s\r\n"
+)
+
+
+def test_last_beat() -> None:
+    assert demo.last_beat(CONSOLE) == demo.Beat("1-5d0c2f1e", 4, 2)
+    # A line that is still being written does not count: "5" may become "57".
+    assert demo.last_beat(CONSOLE + "tiny: web1.example.com boot 1-5d uptime 5 s") == demo.Beat(
+        "1-5d0c2f1e", 4, 2
+    )
+    assert demo.last_beat("") is None
+    assert demo.last_beat("no newline") is None
+
+
+def test_verdict() -> None:
+    before = demo.Beat("1-a", 10, 5)
+    assert "was not restarted" in demo.verdict(before, demo.Beat("1-a", 12, 1))
+    with pytest.raises(errors.OpExecError, match="restarted"):
+        demo.verdict(before, demo.Beat("2-b", 12, 1))
+    with pytest.raises(errors.OpExecError, match="back to 9 s"):
+        demo.verdict(before, demo.Beat("1-a", 9, 1))

@@ -1,0 +1,319 @@
+"""Both ends of a transfer, over a real TLS connection on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ganeti.helpers import import_export
+from ganeti.helpers.import_export_status import Status
+from ganeti.utils import x509
+
+LIB = str(Path(import_export.__file__).parents[2])
+PATIENCE_S = 60
+MAGIC = "magic-of-this-test"
+
+pytestmark = pytest.mark.programs
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory):
+    """Two certificates that know each other, and one of a stranger."""
+    directory = tmp_path_factory.mktemp("keys")
+    for name in ("one", "two", "stranger"):
+        (directory / name).write_text(x509.create_self_signed())
+    return directory
+
+
+class End:
+    """One running process."""
+
+    def __init__(self, directory, mode, *options, key, trusts, pems):
+        self.status_file = directory / f"{mode}-{len(list(directory.iterdir()))}.status"
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "ganeti.helpers.import_export",
+                str(self.status_file),
+                mode,
+                "--key",
+                str(pems / key),
+                "--cert",
+                str(pems / key),
+                "--ca",
+                str(pems / trusts),
+                "--connect-timeout",
+                str(PATIENCE_S),
+                *map(str, options),
+            ],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([LIB, *filter(None, sys.path)])},
+        )
+
+    @property
+    def status(self):
+        try:
+            return json.loads(self.status_file.read_text())
+        except FileNotFoundError:
+            return {}
+
+    def wait(self):
+        return self.process.wait(PATIENCE_S)
+
+    def until(self, condition):
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition(self.status):
+            assert time.monotonic() < deadline, self.status
+            time.sleep(0.01)
+
+    def port(self):
+        self.until(lambda status: status.get("listen_port"))
+        return self.status["listen_port"]
+
+
+@pytest.fixture
+def ends(tmp_path, pems):
+    """Starts ends; none survives the test."""
+    started = []
+
+    def start(mode, *options, key=None, trusts=None):
+        own, other = ("one", "two") if mode == "export" else ("two", "one")
+        end = End(tmp_path, mode, *options, key=key or own, trusts=trusts or other, pems=pems)
+        started.append(end)
+        return end
+
+    yield start
+    for end in started:
+        end.process.kill()
+        end.process.wait()
+
+
+def script(path, body):
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+    return path
+
+
+def export(ends, port, *options, **keys):
+    return ends("export", "--host", "127.0.0.1", "--port", port, *options, **keys)
+
+
+@pytest.mark.parametrize("compress", ["none", "gzip"])
+def test_a_file_arrives_whole(ends, tmp_path, compress):
+    source, target = tmp_path / "source", tmp_path / "target"
+    data = os.urandom(3_000_001)
+    source.write_bytes(data)
+    receiver = ends(
+        "import", "--file", target, "--magic", MAGIC, "--compress", compress, "--bind", "127.0.0.1"
+    )
+    sender = export(
+        ends,
+        receiver.port(),
+        "--file",
+        source,
+        "--magic",
+        MAGIC,
+        "--compress",
+        compress,
+        "--expected-size",
+        3,
+    )
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    assert target.read_bytes() == data
+    assert target.stat().st_mode & 0o777 == 0o600
+    status = sender.status
+    assert (status["exit_status"], status["connected"], status["progress_percent"]) == (
+        0,
+        True,
+        pytest.approx(95.4, abs=0.5),
+    )
+    assert status["progress_mbytes"] == pytest.approx(2.86, abs=0.01)
+    assert receiver.status["exit_status"] == 0
+
+
+def test_devices_keep_their_size(ends, tmp_path):
+    """Only so much is sent as the disk has, and a larger target is not cut off."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"a" * (1 << 20) + b"beyond the disk")
+    target.write_bytes(b"z" * (2 << 20))
+    receiver = ends("import", "--device", target)
+    sender = export(ends, receiver.port(), "--device", source, "--size", 1)
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    assert target.read_bytes() == b"a" * (1 << 20) + b"z" * (1 << 20)
+
+
+def test_scripts(ends, tmp_path):
+    """They read and write; the first says how much will come, both leave a log."""
+    target, logs = tmp_path / "target", (tmp_path / "out.log", tmp_path / "in.log")
+    reader = script(tmp_path / "reader", "echo 5 >&$EXP_SIZE_FD; echo reading >&2; printf hello")
+    writer = script(
+        tmp_path / "writer", f"pwd > {tmp_path}/where; echo writing >&2; cat > {target}"
+    )
+    receiver = ends("import", "--script", writer, "--log", logs[1])
+    sender = export(ends, receiver.port(), "--script", reader, "--log", logs[0])
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    assert target.read_text() == "hello"
+    assert (tmp_path / "where").read_text().strip() == str(tmp_path)
+    assert [log.read_text() for log in logs] == ["reading\n", "writing\n"]
+    assert sender.status["recent_output"] == ["reading"]
+
+
+@pytest.mark.parametrize(
+    ("reader", "writer", "texts"),
+    [
+        ("printf data; exit 3", "cat > /dev/null", ("exited with code 3", "broke before the end")),
+        ("cat /dev/zero", "head -c 10 >/dev/null; exit 4", ("", "exited with code 4")),
+        ("cat /dev/zero", "kill -9 $$", ("", "ended by signal 9")),
+        ("printf data", "cat >/dev/null; exit 5", ("did not confirm", "exited with code 5")),
+    ],
+)
+def test_a_failure_on_one_side_is_one_on_both(ends, tmp_path, reader, writer, texts):
+    receiver = ends("import", "--script", script(tmp_path / "writer", writer))
+    sender = export(ends, receiver.port(), "--script", script(tmp_path / "reader", reader))
+    assert (sender.wait(), receiver.wait()) == (1, 1)
+    for end, text in zip((sender, receiver), texts, strict=True):
+        assert text in end.status["error_message"]
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_process_that_is_killed(ends, tmp_path, victim):
+    """A connection that just breaks is never taken for the end of the data."""
+    target = tmp_path / "target"
+    receiver = ends("import", "--file", target)
+    sender = export(
+        ends,
+        receiver.port(),
+        "--script",
+        script(tmp_path / "reader", "printf begun; exec sleep 1000"),
+    )
+    both = (sender, receiver)
+    receiver.until(
+        lambda status: status.get("connected") and target.exists() and target.stat().st_size
+    )
+    both[victim].process.kill()
+    if victim == 0:
+        assert receiver.wait() == 1
+        assert "broke before the end" in receiver.status["error_message"]
+    else:
+        # It is sent nothing, so it learns of it when somebody ends it.
+        sender.process.terminate()
+        assert sender.wait() == 1
+        assert "aborted" in sender.status["error_message"]
+
+
+def runs(pid):
+    """Whether a process exists and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_an_abort_ends_the_script(ends, tmp_path):
+    pid_file = tmp_path / "pid"
+    receiver = ends("import", "--file", tmp_path / "target")
+    sender = export(
+        ends,
+        receiver.port(),
+        "--script",
+        script(tmp_path / "reader", f"echo $$ > {pid_file}; exec sleep 1000"),
+    )
+    sender.until(lambda status: pid_file.exists() and pid_file.read_text().strip())
+    sender.process.terminate()
+    assert sender.wait() == 1
+    # The signal was sent; the kernel ends it in its own time.
+    script_pid, deadline = int(pid_file.read_text()), time.monotonic() + PATIENCE_S
+    while runs(script_pid):
+        assert time.monotonic() < deadline, "the script goes on"
+        time.sleep(0.01)
+    assert receiver.wait() == 1
+
+
+def test_strangers_are_sent_away_and_the_right_one_still_comes(ends, tmp_path, pems):
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_bytes(b"data")
+    receiver = ends("import", "--file", target, "--magic", MAGIC)
+    port = receiver.port()
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.sendall(b"GET / HTTP/1.0\r\n\r\n")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", port)) as raw,
+        pytest.raises(OSError),
+        context.wrap_socket(raw) as anonymous,
+    ):
+        while anonymous.recv(1):
+            pass
+        raise OSError("closed")
+    for end in (
+        export(ends, port, "--file", source, "--magic", MAGIC, key="stranger"),
+        export(ends, port, "--file", source, "--magic", "another-magic"),
+        export(ends, port, "--file", source, "--magic", MAGIC, trusts="stranger"),
+    ):
+        assert end.wait() == 1
+    sender = export(ends, port, "--file", source, "--magic", MAGIC)
+    assert (sender.wait(), receiver.wait()) == (0, 0)
+    assert target.read_bytes() == b"data"
+    refused = [line for line in receiver.status["recent_output"] if "refused" in line]
+    assert len(refused) == 5
+    assert any("magic" in line for line in refused)
+
+
+def test_nobody_comes(ends, tmp_path):
+    receiver = ends("import", "--file", tmp_path / "target", "--connect-timeout", "0.1")
+    assert receiver.wait() == 1
+    assert "nobody connected" in receiver.status["error_message"]
+
+
+def test_nobody_listens(ends, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        sender = export(ends, taken.getsockname()[1], "--file", "/dev/null")
+        assert sender.wait() == 1
+    assert "cannot connect" in sender.status["error_message"]
+
+
+@pytest.mark.parametrize("what", ["--file", "--device", "--script"])
+def test_nothing_to_send(ends, tmp_path, what):
+    receiver = ends("import", "--file", tmp_path / "target")
+    sender = export(ends, receiver.port(), what, tmp_path / "missing")
+    assert (sender.wait(), receiver.wait()) == (1, 1)
+    assert "missing" in sender.status["error_message"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["status", "export", "--file", "x"],
+        ["status", "import", "--file", "x", "--device", "y"],
+        ["status", "import"],
+        ["status", "import", "--file", "x", "--magic", "a b"],
+        ["status", "move", "--file", "x"],
+    ],
+)
+def test_wrong_options(words, capsys):
+    keys = ["--key", "k", "--cert", "c", "--ca", "a"]
+    with pytest.raises(SystemExit) as ended:
+        import_export.parse_options([*words, *keys])
+    assert ended.value.code == 2
+    assert "usage:" in capsys.readouterr().err
+
+
+def test_progress(tmp_path):
+    status = Status(str(tmp_path / "status"), 4.0, None)
+    status.update()
+    status.moved(1 << 20)
+    status.update()
+    found = json.loads((tmp_path / "status").read_text())
+    assert (found["progress_mbytes"], found["progress_percent"]) == (1.0, 25.0)
+    assert found["progress_eta"] == pytest.approx(3.0 / found["progress_throughput"])
