@@ -62,17 +62,17 @@ def needs(*programs: str) -> None:
     "env, problem",
     [
         ({}, "parameter image"),
-        ({"OSP_IMAGE": "debian.raw"}, "no absolute path"),
+        ({"OSP_IMAGE": "debian.raw"}, "neither an absolute path nor"),
         ({"OSP_IMAGE": "ftp://host/x"}, "only http and https"),
         ({"OSP_IMAGE": "http://host/x"}, "parameter checksum: needed"),
-        ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "md5:00"}, "no sha256"),
-        ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "sha256:" + "0" * 63}, "no sha256"),
+        ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "md5:00"}, "neither sha256"),
+        ({"OSP_IMAGE": "/x", "OSP_CHECKSUM": "sha256:" + "0" * 63}, "neither sha256"),
         ({"OSP_IMAGE": "/x", "OSP_FORMAT": "vmdk"}, "neither raw nor qcow2"),
         ({"OSP_IMAGE": "/x", "OSP_GROW": "maybe"}, "neither yes nor no"),
         ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "/u", "OSP_SSH_KEY": "k"}, "only one of them"),
-        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "u"}, "no absolute path"),
+        ({"OSP_IMAGE": "/x", "OSP_USER_DATA": "u"}, "not an absolute path"),
         ({"OSP_IMAGE": "/x", "OSP_SSH_KEY": "a\nb"}, "more than one line"),
-        ({"OSP_IMAGE": "/x", "OSP_CACHE_DIR": "c"}, "no absolute path"),
+        ({"OSP_IMAGE": "/x", "OSP_CACHE_DIR": "c"}, "not an absolute path"),
     ],
 )
 def test_wrong_parameters_are_named(
@@ -88,7 +88,7 @@ def test_verify_is_called_as_published() -> None:
     done = run("verify", "parameters", OSP_IMAGE="x")
     assert (done.returncode, done.stderr) == (
         1,
-        "image: error: parameter image: 'x' is no absolute path and no address\n",
+        "image: error: parameter image: 'x' is neither an absolute path nor an address\n",
     )
     assert run("verify", "colours").returncode == 1
 
@@ -276,7 +276,10 @@ def test_dos_table_grows(modules: dict[str, Any], tmp_path: Path) -> None:
         ["sfdisk", "-d", path], capture_output=True, text=True, check=True
     ).stdout
     assert "start=        8192, size=       24576, type=83, bootable" in table
-    assert modules["partitions"].grow(str(path)) == "partition 2 goes to the end already"
+    assert (
+        modules["partitions"].grow(str(path))
+        == "partition 2 extends to the end of the disk already"
+    )
     assert modules["partitions"].grow(str(disk(tmp_path / "empty", 1))) == "no partition table"
 
 

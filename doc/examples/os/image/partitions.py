@@ -1,7 +1,7 @@
-"""Let the last partition of a disk take the room behind it. The file system grows in the guest.
+"""Extend the last partition of a disk to the end of the disk. The file system grows in the guest.
 
-DOS tables and GUID tables; without a table there is nothing to do. cloud-init and most systems
-enlarge a file system that is smaller than its partition when they boot.
+Supports DOS tables and GUID tables; a disk without a table is not changed. cloud-init and most
+systems enlarge a file system that is smaller than its partition when they boot.
 
 Source: UEFI specification, chapter 5 (GUID Partition Table).
 """
@@ -16,13 +16,13 @@ _GPT = b"EFI PART"
 _PROTECTIVE = 0xEE
 _EXTENDED = (0x05, 0x0F, 0x85)
 _HEADER = struct.Struct("<8sIIIIQQQQ16sQIII")
-# Partitions end on a multiple of this, as partitioning programs do it.
+# Partitions end on a multiple of this number of sectors, as partitioning programs do it.
 _ALIGN = 2048
 _MOST_ENTRIES = 1024
 
 
 def grow(path: str) -> str:
-    """Enlarge the last partition of a disk; returns what was done, for the log."""
+    """Enlarge the last partition of a disk, and return a text for the log about the change."""
     with open(path, "r+b") as disk:
         sectors = disk.seek(0, os.SEEK_END) // SECTOR
         first = _read(disk, 0, 1)
@@ -50,10 +50,10 @@ def _grow_dos(disk: BinaryIO, table: bytes, sectors: int) -> str:
     last = max(used, key=lambda n: entries[n][4])
     flag, chs, kind, chs_end, start, length = entries[last]
     if kind in _EXTENDED:
-        return "the last partition is an extended one, which stays as it is"
+        return "the last partition is an extended one and is not changed"
     wanted = min(sectors - start, 0xFFFFFFFF)
     if wanted <= length:
-        return f"partition {last + 1} goes to the end already"
+        return f"partition {last + 1} extends to the end of the disk already"
     disk.seek(446 + 16 * last)
     disk.write(struct.pack("<B3sB3sII", flag, chs, kind, chs_end, start, wanted))
     return f"partition {last + 1} grew from {length >> 11} to {wanted >> 11} MiB"
@@ -81,13 +81,13 @@ def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
     if magic != _GPT or not 92 <= header_size <= SECTOR:
         return "no valid GUID partition table"
     if zlib.crc32(raw[:16] + bytes(4) + raw[20:header_size]) != crc:
-        return "the GUID partition table is damaged and stays as it is"
+        return "the GUID partition table is damaged and is not changed"
     if not 0 < count <= _MOST_ENTRIES or entry_size not in (128, 256, 512):
-        return "the GUID partition table has an unusual size and stays as it is"
+        return "the GUID partition table has an unusual size and is not changed"
     table_sectors = -(-count * entry_size // SECTOR)
     table = bytearray(_read(disk, table_at, table_sectors)[: count * entry_size])
     if zlib.crc32(table) != table_crc:
-        return "the GUID partition table is damaged and stays as it is"
+        return "the GUID partition table is damaged and is not changed"
     last_usable = sectors - 2 - table_sectors
     spans = {
         n: struct.unpack_from("<QQ", table, n * entry_size + 32)
@@ -99,7 +99,7 @@ def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
         last = max(spans, key=lambda n: spans[n][0])
         start, end = spans[last]
         wanted = (last_usable + 1) // _ALIGN * _ALIGN - 1
-        done = f"partition {last + 1} goes to the end already"
+        done = f"partition {last + 1} extends to the end of the disk already"
         if wanted > end:
             struct.pack_into("<Q", table, last * entry_size + 40, wanted)
             done = (
@@ -135,7 +135,7 @@ def _grow_gpt(disk: BinaryIO, sectors: int) -> str:
             SECTOR, b"\0"
         )
 
-    # The copy at the end first: at every moment one of the two is valid.
+    # The copy at the end is written first, so that one of the two is valid at every moment.
     disk.seek((sectors - 1 - table_sectors) * SECTOR)
     disk.write(padded + header(sectors - 1, 1, sectors - 1 - table_sectors))
     disk.flush()

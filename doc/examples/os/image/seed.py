@@ -1,7 +1,7 @@
-"""The seed disk of cloud-init's data source NoCloud: instance data, user data, network.
+"""Write the seed disk of cloud-init's data source NoCloud: instance data, user data, network.
 
-It is a FAT file system with the label ``CIDATA``, written here byte by byte, so that no program is
-needed for it.
+The seed disk is a FAT file system with the label ``CIDATA``. This module writes it byte by byte, so
+that no program is needed for it.
 
 Source: cloud-init's documentation (NoCloud, network configuration version 2); Microsoft's FAT
 specification (FAT12/16, long names).
@@ -22,7 +22,10 @@ _FAT12_MOST = 4084
 
 
 def contents(env: Mapping[str, str], wanted: Settings) -> dict[str, bytes]:
-    """Name -> content of the files that cloud-init looks for."""
+    """Return the files that cloud-init reads: name to content.
+
+    :raises ScriptError: the file with user data cannot be read.
+    """
     name = env["INSTANCE_NAME"]
     meta = {"instance-id": env.get("INSTANCE_UUID") or name, "local-hostname": name}
     if wanted.user_data:
@@ -46,26 +49,26 @@ def contents(env: Mapping[str, str], wanted: Settings) -> dict[str, bytes]:
 
 
 def network(env: Mapping[str, str]) -> dict[str, object]:
-    """A card with an address and a network gets them, any other asks by DHCP."""
-    cards = {}
+    """Return the network configuration: NICs with address and network use these, others DHCP."""
+    nics = {}
     for index in range(int(env.get("NIC_COUNT") or 0)):
 
         def get(key: str, number: int = index) -> str:
             return env.get(f"NIC_{number}_{key}", "")
 
-        card: dict[str, object] = {
+        nic: dict[str, object] = {
             "match": {"macaddress": get("MAC").lower()},
             "set-name": f"eth{index}",
         }
         address, subnet = get("IP"), get("NETWORK_SUBNET")
         if address and "/" in subnet:
-            card["addresses"] = [f"{address}/{subnet.rpartition('/')[2]}"]
+            nic["addresses"] = [f"{address}/{subnet.rpartition('/')[2]}"]
             if get("NETWORK_GATEWAY"):
-                card["routes"] = [{"to": "0.0.0.0/0", "via": get("NETWORK_GATEWAY")}]
+                nic["routes"] = [{"to": "0.0.0.0/0", "via": get("NETWORK_GATEWAY")}]
         else:
-            card["dhcp4"] = True
-        cards[f"nic{index}"] = card
-    return {"version": 2, "ethernets": cards}
+            nic["dhcp4"] = True
+        nics[f"nic{index}"] = nic
+    return {"version": 2, "ethernets": nics}
 
 
 def write(disk: str, files: Mapping[str, bytes]) -> None:
@@ -83,7 +86,10 @@ def write(disk: str, files: Mapping[str, bytes]) -> None:
 
 
 def file_system(size: int, files: Mapping[str, bytes]) -> bytes:
-    """The first bytes of a FAT file system of ``size`` bytes that holds some files."""
+    """Return the first bytes of a FAT file system of ``size`` bytes with these files.
+
+    :raises ScriptError: the files do not fit.
+    """
     sectors = min(size // _SECTOR, 0xFFFF)
     per_cluster = 1
     while sectors // per_cluster > _FAT12_MOST:
@@ -154,7 +160,7 @@ def _short(number: int) -> bytes:
 
 
 def _entry(short: bytes, attributes: int, cluster: int, size: int) -> bytes:
-    # 1 January 2000, midnight: the content says which instance it is, not the date.
+    # 1 January 2000, midnight: cloud-init identifies the instance by the content, not by the date.
     return struct.pack(
         "<11sBBBHHHHHHHI", short, attributes, 0, 0, 0, 0x2821, 0x2821, 0, 0, 0x2821, cluster, size
     )

@@ -1,4 +1,7 @@
-"""The OS parameters, checked; and how scripts of this definition end."""
+"""Read and check the OS parameters, and end the scripts of this definition with one line.
+
+All scripts of the definition use this module.
+"""
 
 import os
 import re
@@ -44,7 +47,10 @@ def guard(main: Callable[[], None]) -> None:
 
 
 def required(name: str) -> str:
-    """A variable of the environment."""
+    """Return a variable of the environment.
+
+    :raises ScriptError: the variable is not set or empty.
+    """
     value = os.environ.get(name, "")
     if not value:
         raise ScriptError(f"{name} is not set; is this run by the node daemon?")
@@ -52,9 +58,9 @@ def required(name: str) -> str:
 
 
 def read(env: Mapping[str, str] | None = None) -> Settings:
-    """The parameters from the environment.
+    """Read the parameters from the environment.
 
-    :raises ScriptError: one of them is not right; names it.
+    :raises ScriptError: a parameter is wrong; the text names it.
     """
 
     def get(name: str, default: str = "") -> str:
@@ -62,25 +68,27 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
 
     image = get("IMAGE")
     if not image:
-        raise ScriptError("parameter image: which one? A path on the node, or an address")
+        raise ScriptError("parameter image is not set. Give a path on the node, or an address.")
     scheme = urllib.parse.urlsplit(image).scheme if "://" in image else ""
     if scheme not in ("", "http", "https"):
         raise ScriptError(
             f"parameter image: {scheme} addresses cannot be fetched, only http and https"
         )
     if not scheme and not image.startswith("/"):
-        raise ScriptError(f"parameter image: '{image}' is no absolute path and no address")
+        raise ScriptError(f"parameter image: '{image}' is neither an absolute path nor an address")
     checksum = get("CHECKSUM").lower()
     if checksum:
         kind, _, digits = checksum.partition(":")
         if kind not in _DIGEST_LENGTHS or not re.fullmatch(
             rf"[0-9a-f]{{{_DIGEST_LENGTHS[kind]}}}", digits
         ):
-            raise ScriptError(f"parameter checksum: '{checksum}' is no sha256:... or sha512:...")
+            raise ScriptError(
+                f"parameter checksum: '{checksum}' is neither sha256:... nor sha512:..."
+            )
     elif scheme == "http":
         raise ScriptError(
-            "parameter checksum: needed for an http address, since anybody on the "
-            "way can change what comes"
+            "parameter checksum: needed for an http address, because the transfer of the image "
+            "is not protected"
         )
     kind = get("FORMAT")
     if kind not in ("", "raw", "qcow2"):
@@ -91,13 +99,13 @@ def read(env: Mapping[str, str] | None = None) -> Settings:
     user_data, ssh_key = get("USER_DATA"), get("SSH_KEY")
     if user_data and ssh_key:
         raise ScriptError(
-            "parameters user_data and ssh_key: only one of them, user data can name keys itself"
+            "parameters user_data and ssh_key: give only one of them, user data can contain keys"
         )
     if user_data and not user_data.startswith("/"):
-        raise ScriptError(f"parameter user_data: '{user_data}' is no absolute path")
+        raise ScriptError(f"parameter user_data: '{user_data}' is not an absolute path")
     if "\n" in ssh_key:
         raise ScriptError("parameter ssh_key: has more than one line")
     cache_dir = get("CACHE_DIR", CACHE_DIR)
     if not cache_dir.startswith("/"):
-        raise ScriptError(f"parameter cache_dir: '{cache_dir}' is no absolute path")
+        raise ScriptError(f"parameter cache_dir: '{cache_dir}' is not an absolute path")
     return Settings(image, checksum, kind, grow == "yes", user_data, ssh_key, cache_dir)

@@ -1,4 +1,4 @@
-"""Where the image comes from, and how it gets onto the disk."""
+"""Fetch and check the image, and write it to the disk."""
 
 import fcntl
 import hashlib
@@ -12,13 +12,16 @@ from pathlib import Path
 from settings import ScriptError, Settings
 
 _CHUNK = 1 << 20
-_SILENCE_S = 60
+_NO_DATA_S = 60
 _PROGRAM_S = 24 * 3600
 _QCOW2_MAGIC = b"QFI\xfb"
 
 
 def fetch(wanted: Settings) -> Path:
-    """The image as a file of this node, checked; one that is fetched is kept for the next time."""
+    """Return the checked image as a file of this node; a fetched image is kept for the next time.
+
+    :raises ScriptError: the image does not exist, cannot be fetched, or has another checksum.
+    """
     if not wanted.remote:
         path = Path(wanted.image)
         if not path.exists():
@@ -27,7 +30,7 @@ def fetch(wanted: Settings) -> Path:
         return path
     cache = Path(wanted.cache_dir)
     cache.mkdir(mode=0o755, parents=True, exist_ok=True)
-    # Without a checksum the same address may hold something new tomorrow.
+    # Without a checksum the image at the same address may have changed, so it is fetched again.
     name = hashlib.sha256((wanted.checksum or wanted.image).encode()).hexdigest()
     path = cache / name
     # Many instances at once need one download only.
@@ -39,7 +42,7 @@ def fetch(wanted: Settings) -> Path:
             except ScriptError as err:
                 print(f"fetching again: {err}")
             else:
-                print(f"{wanted.image} was fetched before")
+                print(f"{wanted.image} is in the cache")
                 return path
         part = cache / f".{name}.part"
         try:
@@ -54,7 +57,7 @@ def fetch(wanted: Settings) -> Path:
 def _download(address: str, target: Path) -> None:
     try:
         with (
-            urllib.request.urlopen(address, timeout=_SILENCE_S) as answer,
+            urllib.request.urlopen(address, timeout=_NO_DATA_S) as answer,
             open(target, "wb") as out,
         ):
             announced = answer.headers.get("Content-Length")
@@ -84,7 +87,7 @@ def _check(path: Path, checksum: str) -> None:
 
 
 def format_of(path: Path, wanted: str) -> str:
-    """``raw`` or ``qcow2``."""
+    """Return the format of an image, ``raw`` or ``qcow2``."""
     if wanted:
         return wanted
     with open(path, "rb") as source:
@@ -92,12 +95,12 @@ def format_of(path: Path, wanted: str) -> str:
 
 
 def write(path: Path, kind: str, disk: str, disk_size: int) -> None:
-    """Put an image onto a disk.
+    """Write an image to a disk.
 
-    :param disk_size: bytes.
-    :raises ScriptError: it does not fit, or names other files.
+    :param disk_size: size of the disk in bytes.
+    :raises ScriptError: the image does not fit, or refers to other files.
     """
-    # Only the size and the references are asked for: qemu-img reads nothing else of a stranger.
+    # The image is untrusted. "qemu-img info" reads only its size and its references.
     info = json.loads(_run("qemu-img", "info", "-f", kind, "--output=json", str(path)))
     if "backing-filename" in info or "data-file" in json.dumps(info.get("format-specific", {})):
         raise ScriptError(f"{path} refers to another file, which could be any file of the node")
@@ -106,7 +109,7 @@ def write(path: Path, kind: str, disk: str, disk_size: int) -> None:
             f"the image needs {-(-info['virtual-size'] // (1 << 20))} MiB, the disk "
             f"has {disk_size >> 20}"
         )
-    # -n: the disk is there already. An image's holes must become zeros on a used disk.
+    # -n: the disk exists already. An image's holes must become zeros on a used disk.
     _run("qemu-img", "convert", "-n", "-f", kind, "-O", "raw", "-S", "0", str(path), disk)
     print(f"wrote {path} ({kind}) to {disk}")
 

@@ -1,4 +1,4 @@
-"""What the scripts of the OS definition ``tiny`` share: settings, the disk layout, the root tree.
+"""Code shared by the scripts of the OS definition ``tiny``: settings, disk layout, root tree.
 
 Errors are printed in one line on standard error and end the script with 1; the node daemon passes
 the last lines of the output on to the user.
@@ -43,7 +43,10 @@ def required(name: str) -> str:
 
 
 def settings() -> dict[str, Any]:
-    """The checked OS parameters: ``interval`` in seconds, ``quiet``, the image directory."""
+    """Return the checked OS parameters: ``interval`` in seconds and ``quiet``.
+
+    :raises ScriptError: a parameter is wrong; the text names it.
+    """
     interval = os.environ.get("OSP_INTERVAL", "1")
     if not re.fullmatch(r"[1-9][0-9]{0,3}", interval):
         raise ScriptError(f"parameter interval: '{interval}' is not a number of seconds (1-9999)")
@@ -54,7 +57,10 @@ def settings() -> dict[str, Any]:
 
 
 def image_dir() -> Path:
-    """Where tools/tiny-image has put its result: the first complete one of these."""
+    """Return the directory with the result of devel/tiny-image: the first complete one of these.
+
+    :raises ScriptError: no directory has a complete result.
+    """
     here = Path(__file__).resolve().parent
     asked = os.environ.get("OSP_IMAGE_DIR")
     places = (
@@ -67,7 +73,7 @@ def image_dir() -> Path:
             return place
     raise ScriptError(
         f"no boot image in {' or '.join(str(p) for p in places)}. "
-        "Run: tools/tiny-image --install-os <this OS definition's directory>"
+        "Run: devel/tiny-image --install-os <this OS definition's directory>"
     )
 
 
@@ -81,7 +87,7 @@ def root_tree(tree: Path, name: str, conf: dict[str, Any]) -> None:
     image = image_dir()
     shutil.copytree(image / "root", tree, dirs_exist_ok=True, symlinks=True)
     shutil.copy2(image / "busybox", tree / "bin/busybox")
-    # "--list" tells the applets: a link each, so that nothing must be set up at every boot.
+    # "--list" prints the applets: each gets a link, so that no boot has to make links.
     listing = subprocess.run(
         [str(image / "busybox"), "--list"],
         stdin=subprocess.DEVNULL,
@@ -112,14 +118,17 @@ def root_tree(tree: Path, name: str, conf: dict[str, Any]) -> None:
 def partition_table(sectors: int) -> bytes:
     """A DOS partition table with one active Linux partition from 1 MiB to the end."""
     start = PARTITION_START // SECTOR
-    # Beyond 2 TiB the table cannot say more; the rest of such a disk stays unused.
+    # The table cannot describe more than 2 TiB; the rest of a larger disk stays unused.
     length = min(sectors - start, 0xFFFFFFFF)
     entry = struct.pack("<B3sB3sII", 0x80, b"\xfe\xff\xff", 0x83, b"\xfe\xff\xff", start, length)
     return b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa"
 
 
 def install(disk: str, name: str, conf: dict[str, Any]) -> None:
-    """Make the partition and the file system of a disk."""
+    """Make the partition and the file system of a disk.
+
+    :raises ScriptError: the disk is too small, or mke2fs fails.
+    """
     size = device_size(disk)
     if size < SMALLEST_MIB << 20:
         raise ScriptError(f"{disk} has {size >> 20} MiB, tiny needs at least {SMALLEST_MIB}")
@@ -129,7 +138,7 @@ def install(disk: str, name: str, conf: dict[str, Any]) -> None:
         root_tree(tree, name, conf)
         tree.chmod(0o755)
         make_file_system(disk, tree, partition)
-        # The table comes last: a disk without one is a disk on which this script did not finish.
+        # The table comes last: a disk without a table shows that this script did not finish.
         with open(disk, "r+b") as target:
             target.write(partition_table(size // SECTOR))
             target.flush()
@@ -185,7 +194,10 @@ def make_file_system(disk: str, tree: Path, size: int) -> None:
 
 
 def debugfs(disk: str, commands: list[str]) -> str:
-    """Run debugfs commands on the root file system without mounting it; its output."""
+    """Run debugfs commands on the root file system without mounting it, and return the output.
+
+    :raises ScriptError: debugfs is missing, or a command fails.
+    """
     try:
         done = subprocess.run(
             ["debugfs", "-w", "-f", "-", f"{disk}?offset={PARTITION_START}"],
@@ -197,7 +209,7 @@ def debugfs(disk: str, commands: list[str]) -> str:
         )
     except FileNotFoundError as err:
         raise ScriptError("debugfs is missing. As root, run: apt-get install e2fsprogs") from err
-    # debugfs exits with 0 whatever its commands did; what went wrong stands on stderr.
+    # debugfs exits with 0 even when a command fails; the errors are on stderr.
     problems = [
         line for line in done.stderr.splitlines() if line and not line.startswith("debugfs ")
     ]
