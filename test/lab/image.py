@@ -136,10 +136,11 @@ def install_project(image: Path) -> None:
     if done.returncode:
         raise RuntimeError(f"the project cannot be installed: {done.stdout}{done.stderr}")
     python = sys.executable
-    for path in [*(tree / "usr/sbin").iterdir(), *(tree / "usr/lib/ganeti").iterdir()]:
-        if path.is_file():
-            # The machines have Debian's own.
-            path.write_text(path.read_text().replace(python, "/usr/bin/python3"))
+    for folder in ("usr/sbin", "usr/lib/ganeti", "usr/lib/ganeti/tools"):
+        for path in (tree / folder).iterdir():
+            if path.is_file():
+                # The machines use the Python of Debian.
+                path.write_text(path.read_text().replace(python, "/usr/bin/python3"))
     image.unlink(missing_ok=True)
     subprocess.run(
         ["mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-d", tree, image, f"{_PROJECT_MIB}M"],

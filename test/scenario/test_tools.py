@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from harness import ROOT, Cluster, Finished, alive, run_program, wait_until
 
-TOOLS = ROOT / "tools"
 
-
-def _tool(name: str, *args: str) -> Finished:
-    return run_program((str(TOOLS / name), *args), Cluster.outside())
+def _devel(module: str, *args: str) -> Finished:
+    """Run a program for developers as make does."""
+    environment = {**Cluster.outside(), "PYTHONPATH": f"{ROOT}/lib:{ROOT}"}
+    return run_program((sys.executable, "-m", f"devel.{module}", *args), environment)
 
 
 @pytest.mark.parametrize("hypervisor", ["fake", "kvm"])
@@ -23,25 +23,24 @@ def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
         pytest.skip("QEMU (qemu-system-x86) is not installed")
     directory = str(cluster_directory)
     try:
-        shown = _tool("demo", "--hypervisor", hypervisor, directory).ok().stdout
+        shown = _devel("demo", "--hypervisor", hypervisor, directory).ok().stdout
         if hypervisor == "kvm":
             assert "the guest was not restarted" in shown
             assert "it booted anew: boot 2-" in shown
         assert "ERROR" not in shown
-        _tool("demo", directory).failed("exists")
+        _devel("demo", directory).failed("exists")
         command = (f"{directory}/bin/gnt-instance", "list")
         listed = run_program(command, Cluster.outside()).ok().stdout
         assert listed.count("running") == 2
     finally:
-        _tool("demo", "--stop", directory).ok()
+        _devel("demo", "--stop", directory).ok()
     assert not cluster_directory.exists()
-    _tool("demo", "--stop", directory).ok()
+    _devel("demo", "--stop", directory).ok()
 
 
 def test_measurement() -> None:
-    done = run_program((sys.executable, str(TOOLS / "bench"), "--quick", "--json", "-",
-                 "--sections", "commands,jobs,backlog"),
-                {**Cluster.outside(), "PYTHONPATH": str(ROOT / "lib")}).ok()  # fmt: skip
+    sections = "commands,jobs,backlog"
+    done = _devel("bench", "--quick", "--json", "-", "--sections", sections).ok()
     figures = json.loads(done.stdout)["figures"]
     assert set(figures) == {
         "job_latency_1", "job_latency_p99_1", "acceptance_1", "sustained_1", "master_cpu_1",
@@ -89,14 +88,19 @@ def test_a_second_cluster_does_not_fit_into_the_same_directory(cluster: Cluster)
 
 def test_installed_programs(tmp_path: Path) -> None:
     prefix = tmp_path / "usr"
-    _tool("install-ganeti", "--prefix", str(prefix), "--python", sys.executable).ok()
     outside = Cluster.outside()
+    installer = str(ROOT / "devel/install-ganeti")
+    run_program((installer, "--prefix", str(prefix), "--python", sys.executable), outside).ok()
     outside.pop("PYTHONPATH", None)
     version = run_program((str(prefix / "sbin/gnt-cluster"), "--version"), outside).ok().stdout
     assert "3.1.0" in version
     util = str(prefix / "lib/ganeti/daemon-util")
     executable = run_program((util, "daemon-executable", "ganeti-noded"), outside).ok().stdout
     assert executable.strip() == str(prefix / "sbin/ganeti-noded")
+    for tool in (ROOT / "tools").iterdir():
+        place = "lib/ganeti/tools" if tool.name == "kvm-console-wrapper" else "lib/ganeti"
+        shown = run_program((str(prefix / place / tool.name), "--help"), outside).ok().stdout
+        assert "usage: " in shown.lower()
     complete = str(prefix / "lib/ganeti/gnt-complete")
     assert "list\t" in run_program((complete, "gnt-job", "li"), outside).ok().stdout
     for place in (

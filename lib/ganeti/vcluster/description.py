@@ -179,12 +179,10 @@ def write_programs(cluster: VirtualCluster) -> None:
     fs.make_dirs(f"{directory}/bin")
     fs.write_file(f"{directory}/enter.sh", _enter_script(cluster), mode=0o644, sync=False)
     for name, program in programs().items():
-        # daemon-util is a shell script of its own; all others are Python.
-        python = "" if name == "daemon-util" else f"{shlex.quote(sys.executable)} "
         fs.write_file(
             f"{directory}/bin/{name}",
             f"#!/bin/sh\n. {shlex.quote(directory)}/enter.sh\n"
-            f'exec {python}{shlex.quote(program)} "$@"\n',
+            f'exec {shlex.quote(sys.executable)} {shlex.quote(program)} "$@"\n',
             mode=0o755,
             sync=False,
         )
