@@ -1,6 +1,6 @@
 """Operations on the instance ``web`` which are broken at their node calls, and set right again.
 
-See :mod:`.node_wing` for the ways in which they break. What is to be set right, and what must hold
+See :mod:`.node_side` for the ways in which they break. What is to be set right, and what must hold
 then, is told by the tests: a *recovery* is what an administrator does after the failure.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from fakes import mirror
 from fakes.config import cluster_of
-from fakes.node_wing import Cluster
+from fakes.node_side import Cluster
 from ganeti import errors
 from ganeti.objects import Instance, ipolicy
 from ganeti.opcodes import instance as ops

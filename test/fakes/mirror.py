@@ -1,4 +1,4 @@
-"""Logical volumes and mirrored disks for :mod:`fakes.node_wing`, without LVM and without DRBD.
+"""Logical volumes and mirrored disks for :mod:`fakes.node_side`, without LVM and without DRBD.
 
 Volumes are files below ``<node>/lvm``. For mirrored disks the real driver
 (:mod:`ganeti.storage.drbd.device`) gives its commands to a made-up kernel, which knows the minors
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fakes import node_wing
+from fakes import node_side
 from ganeti import errors, storage
 from ganeti.constants import disk as disk_c
 from ganeti.objects import Disk, FilledInstance, Instance, fill, snapshots
@@ -411,7 +411,7 @@ class Half(device.DrbdDevice):
         return Completed((), 0, "", "", None)
 
 
-class MirrorConfig(node_wing.MortalConfig):
+class MirrorConfig(node_side.MortalConfig):
     """Fills in what each node has of a mirrored disk."""
 
     aim: str | None = None
@@ -431,7 +431,7 @@ class MirrorConfig(node_wing.MortalConfig):
         return fill.for_node(disk, self.aim, self.snapshot())
 
 
-class MirrorWing(node_wing.Wing):
+class MirrorNodeSide(node_side.NodeSide):
     """Nodes with volumes and mirrored disks."""
 
     def __init__(self, config: MirrorConfig, directory: Path) -> None:
@@ -517,8 +517,8 @@ class MirrorWing(node_wing.Wing):
 
 def install(monkeypatch: Any) -> None:
     """Let nodes of this test have these devices."""
-    monkeypatch.setattr(node_wing, "Wing", MirrorWing)
-    monkeypatch.setattr(node_wing, "MortalConfig", MirrorConfig)
+    monkeypatch.setattr(node_side, "NodeSide", MirrorNodeSide)
+    monkeypatch.setattr(node_side, "MortalConfig", MirrorConfig)
     monkeypatch.setitem(storage._CLASSES, disk_c.PLAIN, ("fakes.mirror", "Volume"))
     monkeypatch.setattr(device, "DrbdDevice", Half)
     monkeypatch.setattr(status, "loaded", lambda: True)

@@ -1,6 +1,6 @@
 """Export and import are broken at every node call, in four ways, and done again.
 
-See :mod:`fakes.node_wing` for the ways. Nodes have their real code but for the transfer itself,
+See :mod:`fakes.node_side` for the ways. Nodes have their real code but for the transfer itself,
 which here copies at once.
 """
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from fakes import node_wing
+from fakes import node_side
 from fakes.breaking import WEB, everywhere
 from fakes.config import cluster_of, disk_of, instance_of
-from fakes.node_wing import BREAKS, Cluster
+from fakes.node_side import BREAKS, Cluster
 from ganeti import errors, storage
 from ganeti.backend.backup import exports
 from ganeti.cmdlib.ops.transfer import disk_copy
@@ -34,7 +34,7 @@ DATA = bytes([7]) * (2 << 20)
 WAYS = BREAKS if os.environ.get("GANETI_LONG") else ("kill", "cut")
 
 
-class TransferWing(node_wing.Wing):
+class TransferNodeSide(node_side.NodeSide):
     """Transfers which are over when they have begun."""
 
     def __init__(self, *args: Any) -> None:
@@ -91,7 +91,7 @@ class TransferWing(node_wing.Wing):
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(node_wing, "Wing", TransferWing)
+    monkeypatch.setattr(node_side, "NodeSide", TransferNodeSide)
     monkeypatch.setattr(disk_copy, "POLL_MIN_S", 0.0)
     monkeypatch.setattr(disk_copy, "SILENCE_S", 0.0)
 

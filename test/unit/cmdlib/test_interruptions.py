@@ -1,6 +1,6 @@
 """Every operation on an instance is broken at every node call, in four ways, and set right again.
 
-See :mod:`fakes.node_wing` for the ways. Whatever happened, no instance runs twice and the
+See :mod:`fakes.node_side` for the ways. Whatever happened, no instance runs twice and the
 configuration holds together; after the same command (or its clean-up) no file, no guest and no lock
 is left over or missing.
 """
@@ -27,7 +27,7 @@ from fakes.breaking import (
     web,
 )
 from fakes.config import cluster_of, disk_of, instance_of, uuid_of
-from fakes.node_wing import BREAKS, Cluster
+from fakes.node_side import BREAKS, Cluster
 from ganeti.cmdlib.ops.transfer import disk_copy
 from ganeti.objects import ipolicy
 from ganeti.opcodes import backup

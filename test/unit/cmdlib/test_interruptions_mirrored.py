@@ -33,7 +33,7 @@ from fakes.breaking import (
     web,
 )
 from fakes.config import uuid_of
-from fakes.node_wing import BREAKS, Cluster
+from fakes.node_side import BREAKS, Cluster
 from ganeti import errors
 from ganeti.cmdlib.ops.disks import mirror as mirror_work
 from ganeti.cmdlib.ops.disks import sync

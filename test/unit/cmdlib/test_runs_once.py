@@ -1,6 +1,6 @@
 """An instance never runs twice: all that starts a guest, while it runs where it should not.
 
-Nodes are the real node code with guests of the fake hypervisor (:mod:`fakes.node_wing`), volumes
+Nodes are the real node code with guests of the fake hypervisor (:mod:`fakes.node_side`), volumes
 and mirrors those of :mod:`fakes.mirror`. A guest is put on another node by hand, as an interrupted
 migration or an administrator would leave it; then everything that starts guests is tried.
 """
@@ -17,7 +17,7 @@ import pytest
 from fakes import mirror
 from fakes.breaking import WEB, create, empty
 from fakes.config import uuid_of
-from fakes.node_wing import Cluster
+from fakes.node_side import Cluster
 from ganeti import errors
 from ganeti.cmdlib.ops.disks import mirror as mirror_work
 from ganeti.cmdlib.ops.disks import sync

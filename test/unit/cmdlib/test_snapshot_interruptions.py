@@ -25,7 +25,7 @@ from fakes.breaking import (
     everywhere,
     web,
 )
-from fakes.node_wing import BREAKS, Cluster
+from fakes.node_side import BREAKS, Cluster
 from ganeti import errors
 from ganeti.cmdlib.ops.disks import sync
 from ganeti.opcodes import instance as ops

@@ -4,7 +4,7 @@ A node call goes through the real call table and the real handler, with the node
 its root, so guests (of the fake hypervisor) and disk files really come and go. Only programs are
 not run: the scripts of operating systems succeed, and transfers between nodes are plain copies.
 
-:class:`Wing` is a runner as logical units want it. It can be told to break at the *n*-th call:
+:class:`NodeSide` is a runner as logical units want it. It can be told to break at the *n*-th call:
 
 ``kill``  the master dies instead of making the call; nothing that follows reaches anything
 ``lost``  the call is carried out, and the master dies before it hears of it
@@ -40,7 +40,7 @@ class Killed(BaseException):
     """The master died. Not an ``Exception``: nobody catches it."""
 
 
-class Wing:
+class NodeSide:
     """Runner and nodes; ``made`` counts the calls."""
 
     def __init__(self, config: FakeConfig, directory: Path) -> None:
@@ -222,10 +222,10 @@ class Wing:
 class MortalConfig(FakeConfig):
     """A configuration which a dead master cannot write."""
 
-    wing: Wing | None = None
+    node_side: NodeSide | None = None
 
     def transaction(self) -> Any:
-        if self.wing is not None and self.wing.dead:
+        if self.node_side is not None and self.node_side.dead:
             raise Killed
         return super().transaction()
 
@@ -233,13 +233,13 @@ class MortalConfig(FakeConfig):
 class Cluster(Master):
     """A master with such nodes."""
 
-    rpc: Wing  # type: ignore[assignment]
+    rpc: NodeSide  # type: ignore[assignment]
 
     def __init__(self, data: ConfigData, directory: Path) -> None:
         super().__init__(data)
         self._directory = directory
         self.config = MortalConfig(data)
-        self.rpc = self.config.wing = Wing(self.config, directory)
+        self.rpc = self.config.node_side = NodeSide(self.config, directory)
         # Some things of the fake cluster are simpler than a real one's.
         self._known = set(self.config.verify())
         self._new_master()
