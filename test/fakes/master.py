@@ -87,7 +87,7 @@ class Master:
         """Execute an opcode; afterwards nobody holds a lock or a reservation."""
         job = job or self.new_job()
         try:
-            return self.processor.execute(op, job)
+            return self.processor.execute(op.validate(), job)
         finally:
             assert self.locks.owners() == [], "locks are left behind"
             assert self.config.released, "reservations were not released"

@@ -11,7 +11,7 @@ import importlib
 import pkgutil
 
 from ganeti import errors
-from ganeti.cmdlib.base import UNITS, LogicalUnit
+from ganeti.cmdlib.base import UNITS, AnyUnit
 
 _loaded = False
 
@@ -26,7 +26,7 @@ def load() -> None:
     _loaded = True
 
 
-def lookup(op_id: str) -> type[LogicalUnit]:
+def lookup(op_id: str) -> type[AnyUnit]:
     """Find the unit which executes an opcode.
 
     :raises errors.OpCodeUnknown: no unit does.

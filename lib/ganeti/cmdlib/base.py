@@ -27,7 +27,7 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, cast
 
 from ganeti import errors
 from ganeti.locking import ALL, Level, LockManager, Owner
@@ -45,6 +45,12 @@ log = logging.getLogger(__name__)
 
 LockRequest = Collection[str] | None  # None is the "whole level" marker ALL
 Job = Sequence["OpCode"]
+
+OpT = TypeVar("OpT", bound="OpCode")
+"""The opcode which a logical unit executes."""
+
+PlanT = TypeVar("PlanT")
+"""What ``check_prereq`` of a logical unit returns; None for a unit which needs no plan."""
 
 _run_numbers = itertools.count(1)
 
@@ -178,17 +184,18 @@ class LuContext:
         return self.callbacks.owner
 
 
-class LogicalUnit:
-    """Base of all logical units; see the module text for the phases."""
+class LogicalUnit(Generic[OpT, PlanT]):
+    """Base of all logical units, ``LogicalUnit[opcode, plan]``; see the module text for the phases.
+
+    A unit whose plan is None need not define ``check_prereq``.
+    """
 
     OPCODE: ClassVar[type[OpCode]]
     HOOKS: ClassVar[Hooks | None] = None
     REQ_BGL: ClassVar[bool] = False
     """True: the cluster lock is taken exclusively, nothing else runs meanwhile."""
 
-    op: Any
-
-    def __init__(self, op: OpCode, ctx: LuContext) -> None:
+    def __init__(self, op: OpT, ctx: LuContext) -> None:
         self.op = op
         self.ctx = ctx
         self.config = ctx.config
@@ -209,39 +216,39 @@ class LogicalUnit:
     def declare_locks(self, level: Level) -> None:
         """Declare the locks of ``level``; all lower levels are held."""
 
-    def check_prereq(self) -> Any:
+    def check_prereq(self) -> PlanT:
         """Refuse, or return the plan."""
-        return None
+        return cast("PlanT", None)
 
-    def exec(self, plan: Any) -> Any:
+    def exec(self, plan: PlanT) -> object:
         """Carry out the plan."""
         raise errors.ProgrammerError(f"{type(self).__name__} has no exec phase")
 
     # -- hooks -----------------------------------------------------------------
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: PlanT) -> dict[str, object]:
         """Variables of this operation, without prefix; asked again after ``exec``."""
         return {}
 
-    def hook_instance(self, plan: Any) -> Instance | None:
+    def hook_instance(self, plan: PlanT) -> Instance | None:
         """The instance which the hooks are about, as it is now (or was, when just removed)."""
         if self.instance is None:
             return None
         return self.config.snapshot().instances.get(self.instance.uuid, self.instance)
 
-    def hook_nodes(self, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+    def hook_nodes(self, plan: PlanT) -> tuple[Sequence[str], Sequence[str]]:
         """Uuids of the nodes where the pre and the post phase run."""
         return ((), ())
 
-    def post_hooks_done(self, results: HookResults, result: Any) -> Any:
+    def post_hooks_done(self, results: HookResults, result: Any) -> object:
         """Look at what the post hooks said; may change the result."""
         return result
 
-    def dry_run_result(self, plan: Any) -> Any:
+    def dry_run_result(self, plan: PlanT) -> object:
         """Result of a dry run, which stops before ``exec``."""
         return None
 
-    def steps(self, plan: Any) -> Sequence[str] | None:
+    def steps(self, plan: PlanT) -> Sequence[str] | None:
         """What ``exec`` would do, in order, for whoever asked for a dry run.
 
         Each is a phrase like "start instance web1 on node2": lower case, names for objects, nothing
@@ -375,16 +382,19 @@ class LogicalUnit:
         self.ctx.locks.downgrade(self.ctx.owner, level, None if keys is None else list(keys))
 
 
-UNITS: dict[str, type[LogicalUnit]] = {}
+AnyUnit: TypeAlias = LogicalUnit[Any, Any]
+"""A logical unit of which the caller needs neither the opcode nor the plan."""
+
+UNITS: dict[str, type[AnyUnit]] = {}
 """Opcode id to logical unit; filled by :func:`executes`."""
 
-LU = TypeVar("LU", bound=LogicalUnit)
+UnitT = TypeVar("UnitT", bound=AnyUnit)
 
 
-def executes(opcode: type[OpCode]) -> Callable[[type[LU]], type[LU]]:
-    """Class decorator: this unit executes that opcode."""
+def executes(opcode: type[OpCode]) -> Callable[[type[UnitT]], type[UnitT]]:
+    """Class decorator: register the unit for an opcode."""
 
-    def register(unit: type[LU]) -> type[LU]:
+    def register(unit: type[UnitT]) -> type[UnitT]:
         if opcode.OP_ID in UNITS:
             first = UNITS[opcode.OP_ID].__name__
             raise errors.ProgrammerError(

@@ -27,7 +27,7 @@ from ganeti.utils.text import natural_key
 from ganeti.wire import json
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
 
 _SHOWN = 10
 _SECRET = re.compile("secret|private|osparam|passw|token|digest|cert|key")
@@ -37,7 +37,7 @@ _WIDTH = 200
 _NODE_LEVELS = (Level.NODE, Level.NODE_RES)
 
 
-def plan_text(unit: LogicalUnit, plan: Any, passed: Sequence[str]) -> str:
+def plan_text(unit: AnyUnit, plan: Any, passed: Sequence[str]) -> str:
     """The plan as some lines of text.
 
     :param passed: the checks that were made and passed.
@@ -81,7 +81,7 @@ def _asked(op: OpCode) -> list[str]:
     return lines
 
 
-def _locks(unit: LogicalUnit, config: ConfigData) -> list[str]:
+def _locks(unit: AnyUnit, config: ConfigData) -> list[str]:
     lines = [f"{Level.CLUSTER.label}/{BGL}{'' if unit.REQ_BGL else ' (shared)'}"]
     for level in Level:
         if level not in unit.needed_locks:
@@ -103,7 +103,7 @@ def _locks(unit: LogicalUnit, config: ConfigData) -> list[str]:
     return lines
 
 
-def _node_names(unit: LogicalUnit, config: ConfigData) -> list[str]:
+def _node_names(unit: AnyUnit, config: ConfigData) -> list[str]:
     """Nodes which the operation works on, by the locks it asked for."""
     uuids: set[str] = set()
     for level in _NODE_LEVELS:
@@ -115,7 +115,7 @@ def _node_names(unit: LogicalUnit, config: ConfigData) -> list[str]:
     )
 
 
-def _hooks(unit: LogicalUnit, config: ConfigData) -> list[str]:
+def _hooks(unit: AnyUnit, config: ConfigData) -> list[str]:
     if unit.HOOKS is None or unit.hooks is None:
         return []
     before, after = (
@@ -134,7 +134,7 @@ def _hooks(unit: LogicalUnit, config: ConfigData) -> list[str]:
 # -- what a unit does not say itself ---------------------------------------------------------------
 
 
-def _default_steps(unit: LogicalUnit, plan: Any) -> list[str]:
+def _default_steps(unit: AnyUnit, plan: Any) -> list[str]:
     jobs = _jobs(plan)
     if jobs:
         return [f"submit a job: {', '.join(op.summary() for op in job)}" for job in jobs]

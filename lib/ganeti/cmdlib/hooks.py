@@ -29,7 +29,7 @@ from ganeti.platform import paths
 from ganeti.wire.calls import HOOKS_PRESENT, HOOKS_RUNNER
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
     from ganeti.objects import Disk, FilledInstance, Nic
     from ganeti.rpc import Result
@@ -80,11 +80,11 @@ class Hooks:
         self.directory = directory
         self.object_type = object_type
 
-    def environment(self, unit: LogicalUnit, plan: Any) -> dict[str, object]:
+    def environment(self, unit: AnyUnit, plan: Any) -> dict[str, object]:
         """All variables of the operation, without prefix."""
         return unit.hook_env(plan)
 
-    def nodes(self, unit: LogicalUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+    def nodes(self, unit: AnyUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
         """Node uuids of the pre and the post phase."""
         return unit.hook_nodes(plan)
 
@@ -112,7 +112,7 @@ class InstanceHooks(Hooks):
     def __init__(self, directory: str) -> None:
         super().__init__(directory, "INSTANCE")
 
-    def environment(self, unit: LogicalUnit, plan: Any) -> dict[str, object]:
+    def environment(self, unit: AnyUnit, plan: Any) -> dict[str, object]:
         instance = unit.hook_instance(plan)
         env: dict[str, object] = {}
         if instance is not None:
@@ -125,7 +125,7 @@ class InstanceHooks(Hooks):
         env.update(unit.hook_env(plan))
         return env
 
-    def nodes(self, unit: LogicalUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
+    def nodes(self, unit: AnyUnit, plan: Any) -> tuple[Sequence[str], Sequence[str]]:
         pre, post = unit.hook_nodes(plan)
         if pre or post:
             return pre, post
@@ -263,7 +263,7 @@ class HookRunner:
     operation.
     """
 
-    def __init__(self, unit: LogicalUnit, plan: Any) -> None:
+    def __init__(self, unit: AnyUnit, plan: Any) -> None:
         self._unit = unit
         self._plan = plan
         self._config = unit.config

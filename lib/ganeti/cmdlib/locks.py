@@ -15,11 +15,11 @@ from ganeti import errors
 from ganeti.locking import Level
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import ConfigData
 
 
-def instances_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
+def instances_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
     """Uuids of the instances with their primary node in a group, as configured now."""
     data = unit.config.snapshot()
     # An instance whose node does not exist is in no group; verification says so.
@@ -29,7 +29,7 @@ def instances_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
     )
 
 
-def nodes_of_group(unit: LogicalUnit, group_uuid: str) -> frozenset[str]:
+def nodes_of_group(unit: AnyUnit, group_uuid: str) -> frozenset[str]:
     """Uuids of the nodes of a group, as configured now."""
     return frozenset(n.uuid for n in unit.config.snapshot().nodes.values() if n.group == group_uuid)
 

@@ -17,7 +17,7 @@ from ganeti import errors
 from ganeti.constants import instance as instance_c
 from ganeti.constants import tags as tags_c
 from ganeti.constants.hv import STATE_RUNNING
-from ganeti.platform import hosts
+from ganeti.platform import hosts, machine
 from ganeti.wire.calls import (
     BRIDGES_EXIST,
     HYPERVISOR_VALIDATE_PARAMS,
@@ -27,7 +27,7 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Disk, FilledInstance, Instance, Node
 
 ADMIN_UP = instance_c.ADMIN_UP
@@ -74,7 +74,7 @@ def resolve(name: str, what: str) -> hosts.Hostname:
     :raises errors.OpPrereqError: no address, code ``resolver_error``.
     """
     try:
-        return hosts.lookup(name)
+        return machine.current().lookup(name)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
             f"{what} {name} does not resolve: {err.message}", errors.ECODE_RESOLVER
@@ -144,7 +144,7 @@ def require_admin_state(instance: Instance, allowed: Collection[str], action: st
     note(f"instance {instance.name} is marked {instance.admin_state!r}")
 
 
-def disk_by_index(unit: LogicalUnit, instance: Instance, index: int) -> Disk:
+def disk_by_index(unit: AnyUnit, instance: Instance, index: int) -> Disk:
     """A disk of an instance by its number."""
     disks = unit.config.instance_disks(instance)
     if not 0 <= index < len(disks):
@@ -165,7 +165,7 @@ def require_not_forthcoming(instance: Instance, action: str) -> None:
         )
 
 
-def require_whole_disks(unit: LogicalUnit, instance: Instance) -> None:
+def require_whole_disks(unit: AnyUnit, instance: Instance) -> None:
     """No disk of a real instance is being made, or was when something was broken off."""
     for index, disk in enumerate(unit.config.instance_disks(instance)):
         if disk.forthcoming:
@@ -176,9 +176,7 @@ def require_whole_disks(unit: LogicalUnit, instance: Instance) -> None:
             )
 
 
-def without_forthcoming(
-    unit: LogicalUnit, instances: Iterable[Instance], where: str
-) -> list[Instance]:
+def without_forthcoming(unit: AnyUnit, instances: Iterable[Instance], where: str) -> list[Instance]:
     """Those of `instances` which exist; of the others it is said that they stay reserved.
 
     :param where: what is left by all others, for the text.
@@ -195,9 +193,7 @@ def without_forthcoming(
     return found
 
 
-def running_info(
-    unit: LogicalUnit, instance: Instance, node_uuid: str | None = None
-) -> dict[str, Any]:
+def running_info(unit: AnyUnit, instance: Instance, node_uuid: str | None = None) -> dict[str, Any]:
     """What the hypervisor of a node (by default the primary) knows about the instance; empty when
     not running."""
     filled = unit.config.filled(instance)
@@ -217,7 +213,7 @@ def is_running(info: Mapping[str, Any]) -> bool:
     return bool(info) and info.get("state", STATE_RUNNING) == STATE_RUNNING
 
 
-def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> None:
+def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
     """The instance is not meant to run, and does not; its primary node must answer."""
     require_admin_state(instance, (ADMIN_DOWN, ADMIN_OFFLINE), action)
     if is_running(running_info(unit, instance)):
@@ -231,7 +227,7 @@ def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> None:
 
 
 def node_facts(
-    unit: LogicalUnit, node_uuid: str, hypervisor: str, hvparams: Mapping[str, Any]
+    unit: AnyUnit, node_uuid: str, hypervisor: str, hvparams: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The facts which a hypervisor reports about a node: memory in MiB, CPUs."""
     answer = unit.rpc.call(
@@ -248,7 +244,7 @@ def node_facts(
 
 
 def require_free_memory(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     node_uuid: str,
     reason: str,
     needed_mib: int,
@@ -276,9 +272,7 @@ def require_free_memory(
     return free_mib
 
 
-def require_bridges(
-    unit: LogicalUnit, nicparams: Iterable[Mapping[str, Any]], node_uuid: str
-) -> None:
+def require_bridges(unit: AnyUnit, nicparams: Iterable[Mapping[str, Any]], node_uuid: str) -> None:
     """The node has the bridges to which network interfaces are to be attached."""
     bridges = sorted({str(p["link"]) for p in nicparams if p.get("mode") == "bridged"})
     if not bridges:
@@ -294,12 +288,12 @@ def require_bridges(
     note(f"node {unit.config.node(node_uuid).name} has {', '.join(bridges)}")
 
 
-def require_instance_bridges(unit: LogicalUnit, instance: FilledInstance, node_uuid: str) -> None:
+def require_instance_bridges(unit: AnyUnit, instance: FilledInstance, node_uuid: str) -> None:
     """As :func:`require_bridges`, for an existing instance."""
     require_bridges(unit, [nic.nicparams for nic in instance.nics], node_uuid)
 
 
-def require_allowed_os(unit: LogicalUnit, name: str) -> None:
+def require_allowed_os(unit: AnyUnit, name: str) -> None:
     """The OS is not blacklisted, which goes for all of its variants (seed 003 *New OS states*)."""
     base = name.partition("+")[0]
     if base in unit.config.cluster().blacklisted_os:
@@ -316,7 +310,7 @@ def os_checks(hypervisor: str | None) -> list[str]:
 
 
 def require_os(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     node_uuid: str,
     name: str,
     osparams: Mapping[str, Any],
@@ -346,7 +340,7 @@ def require_os(
 
 
 def require_hvparams_usable(
-    unit: LogicalUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
+    unit: AnyUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
 ) -> None:
     """All nodes which are online can use the (filled) hypervisor parameters."""
     answers = unit.rpc.call_many(

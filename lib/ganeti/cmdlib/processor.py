@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import cmdlib, errors
 from ganeti.cmdlib import dry_run, prereq
-from ganeti.cmdlib.base import LogicalUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
+from ganeti.cmdlib.base import AnyUnit, LuContext, MasterContext, OpCallbacks, ResultWithJobs
 from ganeti.cmdlib.hooks import HookRunner
 from ganeti.config.history import Author
 from ganeti.constants import job as job_const
@@ -52,6 +52,8 @@ class Processor:
     def execute(self, op: OpCode, callbacks: OpCallbacks) -> Any:
         """Execute one opcode and return its result.
 
+        :param op: a valid opcode: the job queue validated it when the job was submitted, or read
+            from its file.
         :raises errors.OpPrereqError: refused, nothing was changed.
         :raises errors.OpExecError: failed while acting; the text says what is left.
         :raises errors.HooksAbort: a pre hook said no.
@@ -60,7 +62,6 @@ class Processor:
         :raises errors.JobCanceled: cancelled while it waited for locks.
         """
         unit_class = cmdlib.lookup(op.OP_ID)
-        op.validate()
         ctx = LuContext(self._context, callbacks, author=_author(op, callbacks))
         unit = unit_class(op, ctx)
         try:
@@ -82,10 +83,10 @@ class Processor:
 
     # -- locks -----------------------------------------------------------------
 
-    def _acquire_big_lock(self, unit: LogicalUnit) -> None:
+    def _acquire_big_lock(self, unit: AnyUnit) -> None:
         self._acquire(unit, Level.CLUSTER, [BGL], shared=not unit.REQ_BGL)
 
-    def _acquire_level(self, unit: LogicalUnit, level: Level) -> None:
+    def _acquire_level(self, unit: AnyUnit, level: Level) -> None:
         unit.ctx.callbacks.check_cancel()
         unit.declare_locks(level)
         if level not in unit.needed_locks:
@@ -99,7 +100,7 @@ class Processor:
         unit.locks_acquired(level)
 
     def _acquire(
-        self, unit: LogicalUnit, level: Level, keys: Collection[str] | None, *, shared: bool
+        self, unit: AnyUnit, level: Level, keys: Collection[str] | None, *, shared: bool
     ) -> None:
         callbacks = unit.ctx.callbacks
         try:
@@ -136,7 +137,7 @@ class Processor:
             return key in data.networks
         return True
 
-    def _clean_up(self, unit: LogicalUnit) -> None:
+    def _clean_up(self, unit: AnyUnit) -> None:
         """Forget reservations, locks of objects which are not there (any more), all other locks."""
         locks, owner = self._context.locks, unit.ctx.owner
         try:
@@ -150,7 +151,7 @@ class Processor:
         for level, keys in unit.added_locks.items():
             self._remove_unused(unit, level, keys)
 
-    def _remove_stale(self, unit: LogicalUnit, level: Level) -> None:
+    def _remove_stale(self, unit: AnyUnit, level: Level) -> None:
         """Remove the locks which this run asked for by key and whose object is gone.
 
         Not those which it holds through the lock of the whole level: they may belong to an object
@@ -166,7 +167,7 @@ class Processor:
         if gone:
             locks.remove(level, gone, owner)
 
-    def _remove_unused(self, unit: LogicalUnit, level: Level, keys: list[str]) -> None:
+    def _remove_unused(self, unit: AnyUnit, level: Level, keys: list[str]) -> None:
         """Remove added locks which were never acquired, because the run ended before."""
         locks, owner = self._context.locks, unit.ctx.owner
         unused = [k for k in keys if k in locks.keys(level) and not self._exists(level, k)]
@@ -182,7 +183,7 @@ class Processor:
 
     # -- phases ----------------------------------------------------------------
 
-    def _run(self, unit: LogicalUnit) -> Any:
+    def _run(self, unit: AnyUnit) -> Any:
         config = self._context.config
         serial_before = config.snapshot().serial_no
         try:

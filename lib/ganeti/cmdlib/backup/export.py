@@ -65,10 +65,9 @@ class ExportPlan:
 
 
 @executes(OpBackupExport)
-class LUBackupExport(LogicalUnit):
+class LUBackupExport(LogicalUnit[OpBackupExport, ExportPlan]):
     """Export an instance."""
 
-    op: OpBackupExport
     HOOKS = InstanceHooks("instance-export")
 
     def expand_names(self) -> None:
@@ -133,7 +132,7 @@ class LUBackupExport(LogicalUnit):
         prereq.require_not_forthcoming(instance, "export")
         source = self.config.node(instance.primary_node)
         prereq.require_online(source)
-        snapshots.require_whole(self, instance)
+        snapshots.require_restored(self, instance)
         target = None
         if self.target is not None:
             target = self.config.node(self.target.uuid)
@@ -378,7 +377,7 @@ class LUBackupExport(LogicalUnit):
                 connect_timeout=disk_copy.REMOTE_CONNECT_S,
             )
             ends.append(
-                disk_copy.End(
+                disk_copy.TransferEnd(
                     disk_copy.EXPORT,
                     plan.source,
                     instance,

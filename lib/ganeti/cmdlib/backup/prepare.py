@@ -14,10 +14,8 @@ from ganeti.wire.calls import backup as calls
 
 
 @executes(OpBackupPrepare)
-class LUBackupPrepare(LogicalUnit):
+class LUBackupPrepare(LogicalUnit[OpBackupPrepare, Node]):
     """Prepare an export to another cluster: make a key on the node, and sign what is told."""
-
-    op: OpBackupPrepare
 
     def expand_names(self) -> None:
         self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)

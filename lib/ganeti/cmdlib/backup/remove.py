@@ -13,10 +13,8 @@ from ganeti.wire.calls import backup as calls
 
 
 @executes(OpBackupRemove)
-class LUBackupRemove(LogicalUnit):
+class LUBackupRemove(LogicalUnit[OpBackupRemove, list[str]]):
     """Remove the exports of an instance, which need not exist any more."""
-
-    op: OpBackupRemove
 
     def expand_names(self) -> None:
         try:
@@ -35,8 +33,8 @@ class LUBackupRemove(LogicalUnit):
             self.need(Level.INSTANCE, [instance.uuid])
 
     def check_prereq(self) -> list[str]:
-        having, silent = nodes_with_export(self, self.name)
-        for name in silent:
+        having, unresponsive = nodes_with_export(self, self.name)
+        for name in unresponsive:
             self.warn(f"node {name} does not tell its exports")
         if not having:
             self.warn(

@@ -9,10 +9,8 @@ from ganeti.opcodes.cluster import OpClusterConfigQuery
 
 
 @executes(OpClusterConfigQuery)
-class LUClusterConfigQuery(LogicalUnit):
+class LUClusterConfigQuery(LogicalUnit[OpClusterConfigQuery, None]):
     """Read single values."""
 
-    op: OpClusterConfigQuery
-
-    def exec(self, plan: Any) -> list[Any]:
+    def exec(self, plan: None) -> list[Any]:
         return self.ctx.queries.config_values(self.ctx.master, self.op.output_fields)

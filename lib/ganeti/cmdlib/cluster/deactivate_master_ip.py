@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.opcodes.cluster import OpClusterDeactivateMasterIp
@@ -11,15 +9,13 @@ from ganeti.rpc import master_ip
 
 
 @executes(OpClusterDeactivateMasterIp)
-class LUClusterDeactivateMasterIp(LogicalUnit):
+class LUClusterDeactivateMasterIp(LogicalUnit[OpClusterDeactivateMasterIp, None]):
     """Let the master answer for the address of the cluster no longer."""
-
-    op: OpClusterDeactivateMasterIp
 
     def expand_names(self) -> None:
         """As above."""
 
-    def exec(self, plan: Any) -> None:
+    def exec(self, plan: None) -> None:
         failure = master_ip.deactivate_master_ip(self.rpc, self.config.snapshot())
         if failure is not None:
             raise errors.OpExecError(f"the address of the master is still up: {failure}")

@@ -3,8 +3,6 @@ afterwards."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.hooks import ClusterHooks
@@ -14,17 +12,16 @@ from ganeti.wire.calls import NODE_DEACTIVATE_MASTER_IP
 
 
 @executes(OpClusterDestroy)
-class LUClusterDestroy(LogicalUnit):
+class LUClusterDestroy(LogicalUnit[OpClusterDestroy, None]):
     """Check that the cluster is empty, tell the hooks, give up the master address.
 
     Returns the uuid of the master node, which the command needs for the rest.
     """
 
-    op: OpClusterDestroy
     HOOKS = ClusterHooks("cluster-destroy")
     REQ_BGL = True
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: None) -> dict[str, object]:
         return {"OP_TARGET": self.config.cluster_name}
 
     def check_prereq(self) -> None:
@@ -42,7 +39,7 @@ class LUClusterDestroy(LogicalUnit):
                 errors.ECODE_INVAL,
             )
 
-    def exec(self, plan: Any) -> str:
+    def exec(self, plan: None) -> str:
         cluster, master = self.config.cluster(), self.config.master_node()
         # Now, because there will be no cluster left to run them in.
         if self.hooks is not None:

@@ -9,10 +9,8 @@ from ganeti.opcodes.cluster import OpClusterQuery
 
 
 @executes(OpClusterQuery)
-class LUClusterQuery(LogicalUnit):
+class LUClusterQuery(LogicalUnit[OpClusterQuery, None]):
     """Describe the cluster."""
 
-    op: OpClusterQuery
-
-    def exec(self, plan: Any) -> dict[str, Any]:
+    def exec(self, plan: None) -> dict[str, Any]:
         return self.ctx.queries.cluster_info(self.ctx.master)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.cmdlib.ops.cluster.common_files import distribute_files
@@ -12,16 +10,14 @@ from ganeti.opcodes.cluster import OpClusterRedistConf
 
 
 @executes(OpClusterRedistConf)
-class LUClusterRedistConf(LogicalUnit):
+class LUClusterRedistConf(LogicalUnit[OpClusterRedistConf, None]):
     """Send the configuration to everybody, copy the common files, distribute SSH keys, compare
     the job queues."""
-
-    op: OpClusterRedistConf
 
     def expand_names(self) -> None:
         self.need(Level.NODE, ALL, shared=True)
 
-    def exec(self, plan: Any) -> None:
+    def exec(self, plan: None) -> None:
         for failure in self.config.redistribute():
             name = self.config.node(failure.node_uuid).name
             self.warn(f"node {name} did not take the {failure.what}: {failure.message}")

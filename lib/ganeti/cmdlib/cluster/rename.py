@@ -30,10 +30,9 @@ class RenamePlan:
 
 
 @executes(OpClusterRename)
-class LUClusterRename(LogicalUnit):
+class LUClusterRename(LogicalUnit[OpClusterRename, RenamePlan]):
     """Rename the cluster: the new name's address becomes the master's. Result: the new name."""
 
-    op: OpClusterRename
     HOOKS = ClusterHooks("cluster-rename")
     REQ_BGL = True
 

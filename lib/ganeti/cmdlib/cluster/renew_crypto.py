@@ -69,10 +69,9 @@ class RenewPlan:
 
 
 @executes(OpClusterRenewCrypto)
-class LUClusterRenewCrypto(LogicalUnit):
+class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
     """Bring what is new to all nodes."""
 
-    op: OpClusterRenewCrypto
     REQ_BGL = True
 
     def expand_names(self) -> None:

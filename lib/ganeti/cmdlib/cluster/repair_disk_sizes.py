@@ -20,10 +20,8 @@ Correction = tuple[str, int, str, int]
 
 
 @executes(OpClusterRepairDiskSizes)
-class LUClusterRepairDiskSizes(LogicalUnit):
+class LUClusterRepairDiskSizes(LogicalUnit[OpClusterRepairDiskSizes, list[Instance]]):
     """Correct sizes. Result: (instance, number of the disk, what, new value) each."""
-
-    op: OpClusterRepairDiskSizes
 
     def expand_names(self) -> None:
         if self.op.instances:
@@ -99,7 +97,8 @@ class LUClusterRepairDiskSizes(LogicalUnit):
             self.info(f"the data below {label} has {changes.get('size', disk.size)} MiB, too")
             changes["children"] = children
         if changes:
-            self.config.update_disk(updated(disk, **changes))
+            with self.config.transaction() as change:
+                change.update_disk(updated(disk, **changes))
         return found
 
     def _exclusive(self, instance: Instance) -> bool:

@@ -31,7 +31,7 @@ from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
 from ganeti.objects import Cluster, fill, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs
 from ganeti.utils.text import comma_join
 from ganeti.wire.calls import (
@@ -83,10 +83,9 @@ class SetPlan:
 
 
 @executes(OpClusterSetParams)
-class LUClusterSetParams(LogicalUnit):
+class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
     """Change parameters of the cluster. Result: None, or the jobs which make a network."""
 
-    op: OpClusterSetParams
     HOOKS = ClusterHooks("cluster-modify")
 
     # -- locks and hooks -------------------------------------------------------
@@ -114,7 +113,7 @@ class LUClusterSetParams(LogicalUnit):
 
     def check_prereq(self) -> SetPlan:
         data = self.config.snapshot()
-        change = params.changed(data, self.op, user_mode=paths.is_virtual())
+        change = params.changed(data, self.op, nic_modes=machine.current().nic_modes())
         for text, is_warning in change.notes:
             (self.warn if is_warning else self.info)(text)
         new = change.cluster
@@ -136,7 +135,7 @@ class LUClusterSetParams(LogicalUnit):
         self.warn(text)
 
     def _check_etc_hosts(self, change: params.Change) -> None:
-        if change.values.get("modify_etc_hosts") and paths.is_virtual():
+        if change.values.get("modify_etc_hosts") and not machine.current().may_edit_etc_hosts:
             raise errors.OpPrereqError(
                 "the nodes of a virtual cluster share the /etc/hosts of their machine, which stays"
                 " as it is",
@@ -328,7 +327,9 @@ class LUClusterSetParams(LogicalUnit):
             now = change.data.cluster
             if any(getattr(now, name) != getattr(plan.old, name) for name in values):
                 # Another job changed the same meanwhile: merge with what is there now.
-                values = params.changed(change.data, self.op, user_mode=paths.is_virtual()).values
+                values = params.changed(
+                    change.data, self.op, nic_modes=machine.current().nic_modes()
+                ).values
             change.update_cluster(updated(now, **values))
 
     def _put_back(self, plan: SetPlan) -> None:

@@ -10,10 +10,8 @@ from ganeti.opcodes.cluster import OpClusterVerify, OpClusterVerifyConfig, OpClu
 
 
 @executes(OpClusterVerify)
-class LUClusterVerify(LogicalUnit):
+class LUClusterVerify(LogicalUnit[OpClusterVerify, list[str]]):
     """One job for the configuration, then one for each group (or only the one asked for)."""
-
-    op: OpClusterVerify
 
     def check_prereq(self) -> list[str]:
         if self.op.group_name is not None:

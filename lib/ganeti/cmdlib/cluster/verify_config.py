@@ -17,12 +17,10 @@ from ganeti.utils import clock, x509
 
 
 @executes(OpClusterVerifyConfig)
-class LUClusterVerifyConfig(LogicalUnit):
+class LUClusterVerifyConfig(LogicalUnit[OpClusterVerifyConfig, None]):
     """Check the configuration against itself; True when nothing is wrong."""
 
-    op: OpClusterVerifyConfig
-
-    def exec(self, plan: Any) -> bool:
+    def exec(self, plan: None) -> bool:
         findings = Findings(self.feedback, self.op)
         data = self.config.snapshot()
         findings.section("Checking the configuration")

@@ -8,10 +8,8 @@ from ganeti.opcodes.group import OpGroupVerifyDisks
 
 
 @executes(OpClusterVerifyDisks)
-class LUClusterVerifyDisks(LogicalUnit):
+class LUClusterVerifyDisks(LogicalUnit[OpClusterVerifyDisks, list[str]]):
     """One job for each group, or for the one asked for."""
-
-    op: OpClusterVerifyDisks
 
     def check_prereq(self) -> list[str]:
         if self.op.group_name is not None:

@@ -62,10 +62,9 @@ class Gathered:
 
 
 @executes(OpClusterVerifyGroup)
-class LUClusterVerifyGroup(LogicalUnit):
+class LUClusterVerifyGroup(LogicalUnit[OpClusterVerifyGroup, VerifyPlan]):
     """Check the nodes and instances of a group; True when nothing is wrong."""
 
-    op: OpClusterVerifyGroup
     HOOKS = ClusterHooks("cluster-verify")
 
     # -- locks -----------------------------------------------------------------

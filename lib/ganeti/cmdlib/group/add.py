@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 
 @executes(OpGroupAdd)
-class LUGroupAdd(LogicalUnit):
+class LUGroupAdd(LogicalUnit[OpGroupAdd, NodeGroup]):
     """Add a node group without nodes."""
 
-    op: OpGroupAdd
     HOOKS = GroupHooks("group-add")
 
     def expand_names(self) -> None:
@@ -57,7 +56,8 @@ class LUGroupAdd(LogicalUnit):
         )
 
     def exec(self, plan: NodeGroup) -> ResultWithJobs | None:
-        self.config.add_group(plan, self.ctx.ec_id)
+        with self.config.transaction() as change:
+            change.add_group(plan, self.ctx.ec_id)
         network = self.config.cluster().instance_communication_network
         if not network:
             return None

@@ -40,10 +40,8 @@ def split_instances(data: ConfigData, moves: Mapping[str, str]) -> tuple[list[st
 
 
 @executes(OpGroupAssignNodes)
-class LUGroupAssignNodes(LogicalUnit):
+class LUGroupAssignNodes(LogicalUnit[OpGroupAssignNodes, list[Node]]):
     """Give nodes another group."""
-
-    op: OpGroupAssignNodes
 
     def expand_names(self) -> None:
         op = self.op

@@ -14,10 +14,9 @@ from ganeti.opcodes.group import OpGroupEvacuate
 
 
 @executes(OpGroupEvacuate)
-class LUGroupEvacuate(RegroupingUnit):
+class LUGroupEvacuate(RegroupingUnit[OpGroupEvacuate]):
     """Move all instances of a group to other groups."""
 
-    op: OpGroupEvacuate
     HOOKS = GroupHooks("group-evacuate")
 
     def expand_names(self) -> None:

@@ -11,10 +11,9 @@ from ganeti.opcodes.group import OpGroupRemove
 
 
 @executes(OpGroupRemove)
-class LUGroupRemove(LogicalUnit):
+class LUGroupRemove(LogicalUnit[OpGroupRemove, NodeGroup]):
     """Remove a group which has no nodes and is not the last one."""
 
-    op: OpGroupRemove
     HOOKS = GroupHooks("group-remove")
 
     def expand_names(self) -> None:
@@ -45,4 +44,5 @@ class LUGroupRemove(LogicalUnit):
         return group
 
     def exec(self, plan: NodeGroup) -> None:
-        self.config.remove_group(plan.uuid)
+        with self.config.transaction() as change:
+            change.remove_group(plan.uuid)

@@ -10,10 +10,9 @@ from ganeti.opcodes.group import OpGroupRename
 
 
 @executes(OpGroupRename)
-class LUGroupRename(LogicalUnit):
+class LUGroupRename(LogicalUnit[OpGroupRename, NodeGroup]):
     """Give a group another name."""
 
-    op: OpGroupRename
     HOOKS = GroupHooks("group-rename")
 
     def expand_names(self) -> None:
@@ -33,5 +32,6 @@ class LUGroupRename(LogicalUnit):
         return self.config.group(self.group.uuid)
 
     def exec(self, plan: NodeGroup) -> str:
-        self.config.update_group(updated(plan, name=self.op.new_name))
+        with self.config.transaction() as change:
+            change.update_group(updated(plan, name=self.op.new_name))
         return self.op.new_name

@@ -27,15 +27,14 @@ class SetPlan:
 
 
 @executes(OpGroupSetParams)
-class LUGroupSetParams(LogicalUnit):
+class LUGroupSetParams(LogicalUnit[OpGroupSetParams, SetPlan]):
     """Change parameters of a node group; instances which do not fit any more are named."""
 
-    op: OpGroupSetParams
     HOOKS = GroupHooks("group-modify")
 
     def expand_names(self) -> None:
         op = self.op
-        wishes = (
+        disk_specs = (
             op.alloc_policy,
             op.ndparams,
             op.diskparams,
@@ -43,7 +42,7 @@ class LUGroupSetParams(LogicalUnit):
             op.disk_state,
             op.ipolicy,
         )
-        if all(wish is None for wish in wishes):
+        if all(spec is None for spec in disk_specs):
             raise errors.OpPrereqError("no change is given", errors.ECODE_INVAL)
         self.group = self.config.expand_group(op.group_name)
         self.guessed = frozenset[str]()
@@ -103,7 +102,8 @@ class LUGroupSetParams(LogicalUnit):
         return sorted(found, key=natural_key)
 
     def exec(self, plan: SetPlan) -> list[tuple[str, str]]:
-        self.config.update_group(plan.new)
+        with self.config.transaction() as change:
+            change.update_group(plan.new)
         if plan.violators:
             self.warn(
                 f"instances which violate the new policy of group {plan.new.name}:"

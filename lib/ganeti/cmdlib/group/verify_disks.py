@@ -36,14 +36,12 @@ class _Wanted:
 
 
 @executes(OpGroupVerifyDisks)
-class LUGroupVerifyDisks(LogicalUnit):
+class LUGroupVerifyDisks(LogicalUnit[OpGroupVerifyDisks, list[Instance]]):
     """Compare the disks of a group with what its nodes have.
 
     Result: node -> why it could not be asked, instances whose disks have to be activated, instance
     -> missing devices as [node, device].
     """
-
-    op: OpGroupVerifyDisks
 
     def expand_names(self) -> None:
         self.group = self.config.expand_group(self.op.group_name)
@@ -80,7 +78,7 @@ class LUGroupVerifyDisks(LogicalUnit):
 
     def exec(self, plan: list[Instance]) -> Found:
         wanted = self._wanted(plan)
-        silent: dict[str, str] = {}
+        unresponsive: dict[str, str] = {}
         inactive: set[str] = set()
         missing: dict[str, list[list[str]]] = {}
 
@@ -88,7 +86,7 @@ class LUGroupVerifyDisks(LogicalUnit):
             missing.setdefault(instance.name, []).append([node, device])
 
         answers = self.rpc.call_many(LV_LIST, wanted.volumes, groups=[])
-        for node, uuid, answer in self._answered(answers, silent):
+        for node, uuid, answer in self._answered(answers, unresponsive):
             for volume, instance in wanted.volumes[uuid].items():
                 known = answer.get(volume)
                 if known is None:
@@ -100,7 +98,7 @@ class LUGroupVerifyDisks(LogicalUnit):
             wanted.mirrored,
             per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.mirrored.items()},
         )
-        for _node, uuid, lost in self._answered(answers, silent):
+        for _node, uuid, lost in self._answered(answers, unresponsive):
             inactive.update(
                 instance.name for disk, instance in wanted.mirrored[uuid] if disk.uuid in lost
             )
@@ -109,18 +107,18 @@ class LUGroupVerifyDisks(LogicalUnit):
             wanted.others,
             per_node={uuid: {"disks": pairs} for uuid, pairs in wanted.others.items()},
         )
-        for node, uuid, sizes in self._answered(answers, silent):
+        for node, uuid, sizes in self._answered(answers, unresponsive):
             for (disk, instance), size in zip(wanted.others[uuid], sizes, strict=True):
                 if size is None:
                     lacks(instance, node, "/".join(str(part) for part in disk.logical_id[1:]))
-        if self_repair.wanted(self, self.group):
+        if self_repair.is_enabled(self, self.group):
             self_repair.run(self, self.group)
         if not self.op.is_strict:
-            for name, reason in silent.items():
+            for name, reason in unresponsive.items():
                 self.warn(f"node {name} could not be asked and is left out: {reason}")
-            silent = {}
+            unresponsive = {}
         # What is missing cannot be activated.
-        return silent, sorted(inactive - set(missing)), missing
+        return unresponsive, sorted(inactive - set(missing)), missing
 
     def _wanted(self, instances: list[Instance]) -> _Wanted:
         wanted = _Wanted()
@@ -145,12 +143,12 @@ class LUGroupVerifyDisks(LogicalUnit):
 
     @staticmethod
     def _answered(
-        answers: dict[str, Result], silent: dict[str, str]
+        answers: dict[str, Result], unresponsive: dict[str, str]
     ) -> Iterator[tuple[str, str, Any]]:
         """Name, uuid and answer of the nodes which answered; the others are noted."""
         for uuid, answer in answers.items():
             if answer.failure is not None:
-                silent[answer.node_name] = why(answer.failure)
+                unresponsive[answer.node_name] = why(answer.failure)
             else:
                 yield answer.node_name, uuid, answer.data
 

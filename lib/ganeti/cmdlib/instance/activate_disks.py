@@ -17,10 +17,8 @@ from ganeti.opcodes.instance import OpInstanceActivateDisks
 
 
 @executes(OpInstanceActivateDisks)
-class LUInstanceActivateDisks(DiskActivationUnit):
+class LUInstanceActivateDisks(DiskActivationUnit[OpInstanceActivateDisks]):
     """Make the disks usable on the primary node; what is active already stays so."""
-
-    op: OpInstanceActivateDisks
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
@@ -38,13 +36,15 @@ class LUInstanceActivateDisks(DiskActivationUnit):
                 undo.add(f"active disks of {plan.name}", disk_work.shutdown_disks, self, plan)
             found = disk_work.assemble_disks(self, plan, disks=disks)
             undo.commit()
-        self.config.set_disks_active(plan.uuid, True)
+        with self.config.transaction() as change:
+            change.set_disks_active(plan.uuid, True)
         if self.op.wait_for_sync:
             try:
-                sync.require_in_step(self, plan, disks)
+                sync.require_in_sync(self, plan, disks)
             except errors.OpExecError:
                 if not was_active:
-                    self.config.set_disks_active(plan.uuid, False)
+                    with self.config.transaction() as change:
+                        change.set_disks_active(plan.uuid, False)
                 raise
         return [list(row) for row in found]
 

@@ -14,10 +14,9 @@ from ganeti.opcodes.instance import (
 
 
 @executes(OpInstanceChangeGroup)
-class LUInstanceChangeGroup(RegroupingUnit):
+class LUInstanceChangeGroup(RegroupingUnit[OpInstanceChangeGroup]):
     """Move one instance to another group."""
 
-    op: OpInstanceChangeGroup
     HOOKS = InstanceHooks("instance-change-group")
 
     def expand_names(self) -> None:

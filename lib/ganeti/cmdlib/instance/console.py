@@ -16,10 +16,8 @@ from ganeti.opcodes.instance import OpInstanceConsole
 
 
 @executes(OpInstanceConsole)
-class LUInstanceConsole(LogicalUnit):
+class LUInstanceConsole(LogicalUnit[OpInstanceConsole, Instance]):
     """Say how to reach the console of a running instance."""
-
-    op: OpInstanceConsole
 
     def expand_names(self) -> None:
         self.lock_instance(self.op.instance_name, self.op.instance_uuid, shared=True)

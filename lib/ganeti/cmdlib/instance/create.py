@@ -43,7 +43,7 @@ from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance, Node, fill
 from ganeti.opcodes.instance import OpInstanceCreate
-from ganeti.platform import hosts
+from ganeti.platform import machine
 from ganeti.utils import clock, net
 
 
@@ -72,7 +72,7 @@ class CreatePlan:
 
 
 @executes(OpInstanceCreate)
-class LUInstanceCreate(PlacedUnit):
+class LUInstanceCreate(PlacedUnit["CreatePlan"]):
     """Create an instance on a node that is given, or chosen by an allocator."""
 
     HOOKS = InstanceHooks("instance-add")
@@ -150,7 +150,9 @@ class LUInstanceCreate(PlacedUnit):
         if not self.op.name_check:
             return name, None
         host = prereq.resolve(name, "instance name")
-        if self.op.ip_check and net.tcp_ping(host.ip, hosts.noded_port(), PING_TIMEOUT_S):
+        if self.op.ip_check and net.tcp_ping(
+            host.ip, machine.current().noded_port(), PING_TIMEOUT_S
+        ):
             raise errors.OpPrereqError(
                 f"address {host.ip} of instance {host.name} is already in use",
                 errors.ECODE_NOTUNIQUE,
@@ -226,10 +228,10 @@ class LUInstanceCreate(PlacedUnit):
                 errors.ECODE_INVAL,
             )
         wanted_nics = list(op.nics)
-        kept_nics = nics.kept(self, self.reserved) if not wanted_nics else []
+        kept_nics = nics.reserved_nics(self, self.reserved) if not wanted_nics else []
         talks = any(p.nic.name == communication.nic_name(self.name) for p in kept_nics)
         if op.instance_communication and not talks:
-            wanted_nics.append(communication.wish(self, self.name))
+            wanted_nics.append(communication.nic_spec(self, self.name))
         planned_nics = [
             *kept_nics,
             *nics.plan_nics(self, wanted_nics, self.ip, reserved=self.reserved),
@@ -341,7 +343,7 @@ class LUInstanceCreate(PlacedUnit):
             self._left: list[str] = []
             undo.add("the instance itself", self._forget, instance)
             adopted = [
-                (adopt.as_it_is(disk, plan.disk_template, wish), disk)
+                (adopt.present_device(disk, plan.disk_template, wish), disk)
                 for disk, wish in zip(disks, plan.disk_wishes, strict=True)
                 if wish.get("adopt")
             ]
@@ -391,14 +393,17 @@ class LUInstanceCreate(PlacedUnit):
         reserved = self.reserved
         try:
             if reserved is None:
-                self.config.add_instance(instance, disks, self.ctx.ec_id)
+                with self.config.transaction() as change:
+                    change.add_instance(instance, disks, self.ctx.ec_id)
             else:
-                self.config.commit_instance(instance, disks, self.ctx.ec_id)
+                with self.config.transaction() as change:
+                    change.commit_instance(instance, disks, self.ctx.ec_id)
         except errors.ConfigurationError:
             # Later its removal gives the port back, now nobody else would.
             port = instance.network_port
             if port is not None and (reserved is None or port != reserved.network_port):
-                self.config.release_port(port)
+                with self.config.transaction() as change:
+                    change.release_port(port)
             raise
 
     def _attempt(self, what: str, step: Any, *args: Any) -> None:
@@ -417,9 +422,11 @@ class LUInstanceCreate(PlacedUnit):
                 f"kept in the configuration because of {', '.join(self._left)}"
             )
         if self.reserved is None:
-            self.config.remove_instance(instance.uuid)
+            with self.config.transaction() as change:
+                change.remove_instance(instance.uuid)
         else:
-            self.config.reserve_instance(instance.uuid)
+            with self.config.transaction() as change:
+                change.reserve_instance(instance.uuid)
 
     def _objects(self, plan: CreatePlan) -> tuple[Instance, list[Disk]]:
         op = self.op
@@ -428,7 +435,9 @@ class LUInstanceCreate(PlacedUnit):
         port = None
         if plan.hypervisor in REQUIRING_PORT:
             port = None if self.reserved is None else self.reserved.network_port
-            port = port or self.config.allocate_port()
+            if not port:
+                with self.config.transaction() as change:
+                    port = change.allocate_port()
         # Without disks there is nothing to be done before it can run.
         at_once = op.start and not disks
         instance = Instance(
@@ -508,7 +517,8 @@ class LUInstanceCreate(PlacedUnit):
 
     def _start(self, instance: Instance) -> None:
         self.feedback("* starting the instance")
-        self.config.mark_instance(instance.uuid, prereq.ADMIN_UP)
+        with self.config.transaction() as change:
+            change.mark_instance(instance.uuid, prereq.ADMIN_UP)
         try:
             power.start(self, self.config.instance(instance.uuid))
         except errors.OpExecError as err:

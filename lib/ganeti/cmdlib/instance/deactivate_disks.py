@@ -11,10 +11,8 @@ from ganeti.opcodes.instance import OpInstanceDeactivateDisks
 
 
 @executes(OpInstanceDeactivateDisks)
-class LUInstanceDeactivateDisks(DiskActivationUnit):
+class LUInstanceDeactivateDisks(DiskActivationUnit[OpInstanceDeactivateDisks]):
     """Give the disks of a stopped instance back to the system."""
-
-    op: OpInstanceDeactivateDisks
 
     def check_prereq(self) -> Instance:
         assert self.instance is not None
@@ -28,4 +26,5 @@ class LUInstanceDeactivateDisks(DiskActivationUnit):
 
     def exec(self, plan: Instance) -> None:
         disk_work.shutdown_disks(self, plan)
-        self.config.set_disks_active(plan.uuid, False)
+        with self.config.transaction() as change:
+            change.set_disks_active(plan.uuid, False)

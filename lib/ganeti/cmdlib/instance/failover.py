@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.migration import failover_to_any, procedure
 from ganeti.cmdlib.ops.migration.failover_to_any import AnywherePlan
 from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
-from ganeti.cmdlib.ops.migration.unit import MovingUnit
+from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.opcodes.instance import OpInstanceFailover
 
 
 @executes(OpInstanceFailover)
-class LUInstanceFailover(MovingUnit):
+class LUInstanceFailover(MigrationUnit[OpInstanceFailover, MovePlan | CleanupPlan | AnywherePlan]):
     """Stop an instance (when its node still answers) and bring it up on another node."""
 
-    op: OpInstanceFailover
     HOOKS = InstanceHooks("instance-failover")
     ACTION = "fail over"
     ANYWHERE = True
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: MovePlan | CleanupPlan | AnywherePlan) -> dict[str, object]:
         moves = plan.env() if isinstance(plan, AnywherePlan) else self.move_env(plan)
         return {
             "IGNORE_CONSISTENCY": self.op.ignore_consistency,
@@ -32,7 +29,9 @@ class LUInstanceFailover(MovingUnit):
             **moves,
         }
 
-    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+    def hook_nodes(
+        self, plan: MovePlan | CleanupPlan | AnywherePlan
+    ) -> tuple[list[str], list[str]]:
         assert self.instance is not None
         # The old node may be dead: it is told afterwards, when nobody waits for its veto.
         nodes = [uuid for uuid in self.nodes_told() if not self._only_source(uuid)]

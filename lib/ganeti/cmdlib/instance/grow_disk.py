@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -45,10 +44,9 @@ class GrowPlan:
 
 
 @executes(OpInstanceGrowDisk)
-class LUInstanceGrowDisk(LogicalUnit):
+class LUInstanceGrowDisk(LogicalUnit[OpInstanceGrowDisk, GrowPlan]):
     """Make one disk of an instance larger; the guest sees it after its next start."""
 
-    op: OpInstanceGrowDisk
     HOOKS = InstanceHooks("disk-grow")
 
     def expand_names(self) -> None:
@@ -59,7 +57,7 @@ class LUInstanceGrowDisk(LogicalUnit):
             nodes = self.config.instance_nodes(self.instance)
             self.need(level, nodes, shared=level is Level.NODE)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: GrowPlan) -> dict[str, object]:
         return {"DISK": self.op.disk, "AMOUNT": self.op.amount, "ABSOLUTE": self.op.absolute}
 
     def check_prereq(self) -> GrowPlan:
@@ -144,7 +142,8 @@ class LUInstanceGrowDisk(LogicalUnit):
                 self._grow(plan, uuid, dry_run=rehearsal, backing_store=True)
         # Now what lies on top of the storage.
         self._grow(plan, instance.primary_node, dry_run=False, backing_store=False)
-        self.config.update_disk(resized(self.config.disk(disk.uuid), plan.size_mib))
+        with self.config.transaction() as change:
+            change.update_disk(resized(self.config.disk(disk.uuid), plan.size_mib))
         self.downgrade_locks(Level.NODE_RES)
         changed = self.config.disk(disk.uuid)
         if self.op.wait_for_sync and not sync.wait_for_sync(self, instance, [changed]):

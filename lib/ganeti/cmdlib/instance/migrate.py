@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.guest import dry_run_steps
 from ganeti.cmdlib.ops.migration import procedure
 from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
-from ganeti.cmdlib.ops.migration.unit import MovingUnit
+from ganeti.cmdlib.ops.migration.unit import MigrationUnit
 from ganeti.constants.hv import MIGRATION_LIVE
 from ganeti.constants.instance import SHUTDOWN_TIMEOUT_S
 from ganeti.opcodes.instance import OpInstanceMigrate
 
 
 @executes(OpInstanceMigrate)
-class LUInstanceMigrate(MovingUnit):
+class LUInstanceMigrate(MigrationUnit[OpInstanceMigrate, MovePlan | CleanupPlan]):
     """Send a running instance to another node; or repair after an interrupted attempt."""
 
-    op: OpInstanceMigrate
     HOOKS = InstanceHooks("instance-migrate")
     ACTION = "migrate"
 
@@ -32,7 +29,7 @@ class LUInstanceMigrate(MovingUnit):
             )
         super().expand_names()
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: MovePlan | CleanupPlan) -> dict[str, object]:
         return {
             "MIGRATE_LIVE": self._live(),
             "MIGRATE_CLEANUP": self.op.cleanup,
@@ -40,7 +37,7 @@ class LUInstanceMigrate(MovingUnit):
             **self.move_env(plan),
         }
 
-    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: MovePlan | CleanupPlan) -> tuple[list[str], list[str]]:
         nodes = self.nodes_told()
         return nodes, nodes
 

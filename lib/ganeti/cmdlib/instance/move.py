@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -42,10 +41,9 @@ class CopyPlan:
 
 
 @executes(OpInstanceMove)
-class LUInstanceMove(LogicalUnit):
+class LUInstanceMove(LogicalUnit[OpInstanceMove, CopyPlan]):
     """Stop an instance, copy its disks to another node, start it there."""
 
-    op: OpInstanceMove
     HOOKS = InstanceHooks("instance-move")
 
     def expand_names(self) -> None:
@@ -59,7 +57,7 @@ class LUInstanceMove(LogicalUnit):
             uuids = {*self.config.instance_nodes(self.instance)[:1], self.target.uuid}
             self.need(level, uuids, shared=level is Level.NODE)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: CopyPlan) -> dict[str, object]:
         return {"TARGET_NODE": self.target.name, "SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
     def hook_nodes(self, plan: CopyPlan) -> tuple[list[str], list[str]]:
@@ -156,9 +154,11 @@ class LUInstanceMove(LogicalUnit):
         instance = plan.instance
         with self.config.transaction() as change:
             for loose in convert.marked(self, instance):
-                change.drop_loose_disk(loose.uuid)
+                change.remove_detached_disk(loose.uuid)
             for disk in disks:
-                change.add_loose_disk(convert.loose_part(self, instance, disk, plan.source.uuid))
+                change.add_detached_disk(
+                    convert.detached_part(self, instance, disk, plan.source.uuid)
+                )
             change.set_instance_primary(instance.uuid, plan.target.uuid)
 
     def _start_again(self, instance: Instance) -> None:
@@ -170,7 +170,7 @@ class LUInstanceMove(LogicalUnit):
         convert.clear(self, instance)
         with self.config.transaction() as change:
             for disk in disks:
-                change.add_loose_disk(convert.loose_part(self, instance, disk, target.uuid))
+                change.add_detached_disk(convert.detached_part(self, instance, disk, target.uuid))
         disk_work.create_storage_dir(self, instance, disks, target.uuid)
         for index, disk in enumerate(disks):
             self.feedback(f"* making disk {index} on node {target.name}")

@@ -22,10 +22,8 @@ from ganeti.opcodes.instance import OpInstanceCreate, OpInstanceMultiAlloc
 
 
 @executes(OpInstanceMultiAlloc)
-class LUInstanceMultiAlloc(LogicalUnit):
+class LUInstanceMultiAlloc(LogicalUnit[OpInstanceMultiAlloc, allocator.Placements | None]):
     """Find nodes for several new instances; submit a job for each which has got some."""
-
-    op: OpInstanceMultiAlloc
 
     def expand_names(self) -> None:
         self.instances = [_opcode(index, item) for index, item in enumerate(self.op.instances)]

@@ -15,10 +15,8 @@ from ganeti.wire.calls import BLOCKDEV_FIND
 
 
 @executes(OpInstanceQueryData)
-class LUInstanceQueryData(LogicalUnit):
+class LUInstanceQueryData(LogicalUnit[OpInstanceQueryData, list[Instance]]):
     """Answer a dictionary of instance name to facts; the keys are published."""
-
-    op: OpInstanceQueryData
 
     def expand_names(self) -> None:
         self.wanted = [self.config.expand_instance(name) for name in self.op.instances]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -28,10 +27,9 @@ class RebootPlan:
 
 
 @executes(OpInstanceReboot)
-class LUInstanceReboot(LogicalUnit):
+class LUInstanceReboot(LogicalUnit[OpInstanceReboot, RebootPlan]):
     """Reboot an instance; one which does not run is started."""
 
-    op: OpInstanceReboot
     HOOKS = InstanceHooks("instance-reboot")
 
     def expand_names(self) -> None:
@@ -47,7 +45,7 @@ class LUInstanceReboot(LogicalUnit):
         ):
             self.need(level, self.config.instance_nodes(self.instance))
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: RebootPlan) -> dict[str, object]:
         return {
             "IGNORE_SECONDARIES": self.op.ignore_secondaries,
             "REBOOT_TYPE": self.op.reboot_type,
@@ -64,7 +62,7 @@ class LUInstanceReboot(LogicalUnit):
         prereq.require_instance_bridges(self, self.config.filled(instance), node.uuid)
         running = prereq.is_running(location.require_only_on_primary(self, instance))
         if not running:
-            snapshots.require_whole(self, instance)
+            snapshots.require_restored(self, instance)
         return RebootPlan(
             instance, running, running and self.op.reboot_type in (REBOOT_SOFT, REBOOT_HARD)
         )
@@ -73,7 +71,8 @@ class LUInstanceReboot(LogicalUnit):
         return dry_run_steps.reboot(self, plan)
 
     def exec(self, plan: RebootPlan) -> None:
-        self.config.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)
+        with self.config.transaction() as change:
+            change.mark_instance(plan.instance.uuid, prereq.ADMIN_UP)
         instance = self.config.instance(plan.instance.uuid)
         if plan.on_node:
             answer = self.rpc.call(

@@ -63,10 +63,9 @@ def with_changes(index: int, disk: Disk, changes: Mapping[str, Any]) -> Disk:
 
 
 @executes(OpInstanceRecreateDisks)
-class LUInstanceRecreateDisks(LogicalUnit):
+class LUInstanceRecreateDisks(LogicalUnit[OpInstanceRecreateDisks, RecreatePlan]):
     """Make disks of a stopped instance again, on the same nodes or on others."""
 
-    op: OpInstanceRecreateDisks
     HOOKS = InstanceHooks("instance-recreate-disks")
 
     def expand_names(self) -> None:
@@ -245,7 +244,7 @@ class LUInstanceRecreateDisks(LogicalUnit):
         if mirrored:
             disk_work.assemble_disks(self, instance, disks=mirrored)
             try:
-                sync.require_in_step(self, instance, mirrored)
+                sync.require_in_sync(self, instance, mirrored)
             finally:
                 disk_work.shutdown_disks(self, instance, disks=mirrored)
 

@@ -38,10 +38,9 @@ class ReinstallPlan:
 
 
 @executes(OpInstanceReinstall)
-class LUInstanceReinstall(LogicalUnit):
+class LUInstanceReinstall(LogicalUnit[OpInstanceReinstall, ReinstallPlan]):
     """Run the create script of an operating system on the disks of a stopped instance."""
 
-    op: OpInstanceReinstall
     HOOKS = InstanceHooks("instance-reinstall")
 
     def expand_names(self) -> None:
@@ -102,7 +101,8 @@ class LUInstanceReinstall(LogicalUnit):
             helper.end_left(self, instance)
         if plan.os_name != instance.os:
             self.feedback(f"Changing OS to '{plan.os_name}'...")
-            self.config.update_instance(dataclasses.replace(instance, os=plan.os_name))
+            with self.config.transaction() as change:
+                change.update_instance(dataclasses.replace(instance, os=plan.os_name))
             instance = self.config.instance(instance.uuid)
         with Undo(self.warn) as undo:
             # Taken back in any case: the instance is stopped afterwards as it was before.
@@ -118,4 +118,5 @@ class LUInstanceReinstall(LogicalUnit):
                 debug_level=self.op.debug_level or 0,
             )
         if instance.disks_active:
-            self.config.set_disks_active(instance.uuid, False)
+            with self.config.transaction() as change:
+                change.set_disks_active(instance.uuid, False)

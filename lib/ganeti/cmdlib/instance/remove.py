@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import LogicalUnit, executes
@@ -16,14 +14,13 @@ from ganeti.opcodes.instance import OpInstanceRemove
 
 
 @executes(OpInstanceRemove)
-class LUInstanceRemove(LogicalUnit):
+class LUInstanceRemove(LogicalUnit[OpInstanceRemove, Instance]):
     """Stop an instance, remove its disks, forget it.
 
     Interrupted at any point, the instance is still in the configuration (marked down) and the same
     command finishes.
     """
 
-    op: OpInstanceRemove
     HOOKS = InstanceHooks("instance-remove")
 
     def expand_names(self) -> None:
@@ -33,10 +30,10 @@ class LUInstanceRemove(LogicalUnit):
         if level in (Level.NODE, Level.NODE_RES) and self.instance is not None:
             self.need(level, self.config.instance_nodes(self.instance), shared=level is Level.NODE)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: Instance) -> dict[str, object]:
         return {"SHUTDOWN_TIMEOUT": self.op.shutdown_timeout}
 
-    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: Instance) -> tuple[list[str], list[str]]:
         assert self.instance is not None
         if self.instance.forthcoming:
             # No hook was told that it was added.

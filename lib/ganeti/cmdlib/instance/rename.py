@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import posixpath
 from dataclasses import dataclass
-from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -23,7 +22,7 @@ from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
 from ganeti.opcodes.instance import OpInstanceRename
-from ganeti.platform import hosts
+from ganeti.platform import machine
 from ganeti.utils import net
 from ganeti.wire.calls import BLOCKDEV_SETINFO, FILE_STORAGE_DIR_RENAME, INSTANCE_RUN_RENAME
 
@@ -45,10 +44,9 @@ def renamed_disk(disk: Disk, old_dir: str, new_dir: str) -> Disk:
 
 
 @executes(OpInstanceRename)
-class LUInstanceRename(LogicalUnit):
+class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
     """Give a stopped instance another name, and tell its operating system."""
 
-    op: OpInstanceRename
     HOOKS = InstanceHooks("instance-rename")
 
     def expand_names(self) -> None:
@@ -80,7 +78,9 @@ class LUInstanceRename(LogicalUnit):
                 f"new instance name {self.new_name} resolves to another name, {host.name}",
                 errors.ECODE_INVAL,
             )
-        if self.op.ip_check and net.tcp_ping(host.ip, hosts.noded_port(), PING_TIMEOUT_S):
+        if self.op.ip_check and net.tcp_ping(
+            host.ip, machine.current().noded_port(), PING_TIMEOUT_S
+        ):
             raise errors.OpPrereqError(
                 f"address {host.ip} of instance {host.name} is already in use",
                 errors.ECODE_NOTUNIQUE,
@@ -92,7 +92,7 @@ class LUInstanceRename(LogicalUnit):
             nodes = self.config.instance_nodes(self.instance)
             self.need(level, nodes, shared=level is Level.NODE)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: RenamePlan) -> dict[str, object]:
         return {"INSTANCE_NEW_NAME": self.new_name}
 
     def dry_run_result(self, plan: RenamePlan) -> str:

@@ -67,10 +67,9 @@ class ReplacePlan:
 
 
 @executes(OpInstanceReplaceDisks)
-class LUInstanceReplaceDisks(LogicalUnit):
+class LUInstanceReplaceDisks(LogicalUnit[OpInstanceReplaceDisks, ReplacePlan | None]):
     """New volumes below mirrored disks: on the primary, on the secondary, or on another node."""
 
-    op: OpInstanceReplaceDisks
     HOOKS = InstanceHooks("mirrors-replace")
 
     def expand_names(self) -> None:
@@ -116,7 +115,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
             uuids |= placement.candidates(self.config.snapshot(), group)
         self.need(level, uuids, shared=level is Level.NODE)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: ReplacePlan | None) -> dict[str, object]:
         assert self.instance is not None
         secondaries = self.config.secondary_nodes(self.instance)
         return {
@@ -125,7 +124,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
             "OLD_SECONDARY": self.config.node(secondaries[0]).name if secondaries else "",
         }
 
-    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: ReplacePlan | None) -> tuple[list[str], list[str]]:
         assert self.instance is not None
         nodes = [self.config.master_node().uuid, self.instance.primary_node]
         if plan is not None and plan.new_secondary:
@@ -275,7 +274,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
             disk_work.assemble_disks(self, instance, ignore_secondaries=plan.new_secondary)
         try:
             # What stays is the only copy for a while.
-            mirror.require_good_copy(self, instance, plan.other, alone=True, ignore=False)
+            mirror.require_good_replica(self, instance, plan.other, alone=True, ignore=False)
             if plan.new_secondary:
                 self._to_other_node(plan)
             else:
@@ -298,7 +297,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
         if self.op.early_release:
             self._clear(instance)
             self.downgrade_locks(Level.NODE_RES)
-        sync.require_in_step(self, instance, disks)
+        sync.require_in_sync(self, instance, disks)
         if not self.op.early_release:
             self._clear(instance)
 
@@ -376,7 +375,7 @@ class LUInstanceReplaceDisks(LogicalUnit):
         """Note volumes which belong to no disk, so that they are not lost track of."""
         with self.config.transaction() as change:
             for device in devices:
-                change.add_loose_disk(convert.loose_part(self, instance, device, node.uuid))
+                change.add_detached_disk(convert.detached_part(self, instance, device, node.uuid))
 
     def _create(self, instance: Instance, index: int, device: Disk, node: Node) -> None:
         try:
@@ -454,13 +453,13 @@ class LUInstanceReplaceDisks(LogicalUnit):
         with self.config.transaction() as change:
             for loose in convert.marked(self, instance):
                 if loose.name == mark and loose.nodes == (node.uuid,):
-                    change.drop_loose_disk(loose.uuid)
+                    change.remove_detached_disk(loose.uuid)
             for disk in new:
                 change.update_disk(disk)
             for disk in old:
                 for child in disk.children:
-                    change.add_loose_disk(
-                        convert.loose_part(self, instance, child, old_secondary.uuid)
+                    change.add_detached_disk(
+                        convert.detached_part(self, instance, child, old_secondary.uuid)
                     )
         fresh = [self.config.disk(disk.uuid) for disk in new]
         answers = self.rpc.call_many(

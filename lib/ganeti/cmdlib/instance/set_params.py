@@ -16,7 +16,7 @@ from typing import Any
 
 from ganeti import errors, ht
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit, executes, why
+from ganeti.cmdlib.base import AnyUnit, LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks, filled_instance_env
 from ganeti.cmdlib.ops.disks import convert, specs
 from ganeti.cmdlib.ops.disks import devices as disk_work
@@ -64,7 +64,7 @@ class ModifyPlan:
 class _ModifyHooks(InstanceHooks):
     """The variables show the new values, before the change too."""
 
-    def environment(self, unit: LogicalUnit, plan: ModifyPlan) -> dict[str, object]:
+    def environment(self, unit: AnyUnit, plan: ModifyPlan) -> dict[str, object]:
         env = super().environment(unit, plan)
         for key in [key for key in env if key.startswith("INSTANCE_NIC")]:
             del env[key]
@@ -81,10 +81,9 @@ class _ModifyHooks(InstanceHooks):
 
 
 @executes(OpInstanceSetParams)
-class LUInstanceSetParams(LogicalUnit):
+class LUInstanceSetParams(LogicalUnit[OpInstanceSetParams, ModifyPlan]):
     """Change anything of an instance which can be changed in place."""
 
-    op: OpInstanceSetParams
     HOOKS = _ModifyHooks("instance-modify")
 
     # -- arguments that need no lock -------------------------------------------
@@ -415,7 +414,7 @@ class LUInstanceSetParams(LogicalUnit):
         for uuid in self.config.secondary_nodes(instance):
             prereq.require_online(self.config.node(uuid))
         disk_plan = disk_modify.plan(self, instance, self.disk_mods, op.ext_params)
-        disk_modify.check_room(self, instance, disk_plan)
+        disk_modify.require_free_space(self, instance, disk_plan)
         for step in disk_plan.steps:
             results += step.result
         return disk_plan, None
@@ -502,7 +501,8 @@ class LUInstanceSetParams(LogicalUnit):
                 memory_mib=self.op.runtime_mem,
             ).payload()
         if plan.new_primary is not None:
-            self.config.set_instance_primary(instance.uuid, plan.new_primary.uuid)
+            with self.config.transaction() as change:
+                change.set_instance_primary(instance.uuid, plan.new_primary.uuid)
         if plan.disks is not None:
             disk_modify.carry_out(
                 self,
@@ -522,7 +522,7 @@ class LUInstanceSetParams(LogicalUnit):
             )
         self._record(plan)
         self._plug_interfaces(plan)
-        communication.tell(self, instance, self.config.instance(instance.uuid))
+        communication.send_metadata(self, instance, self.config.instance(instance.uuid))
         return [list(row) for row in plan.results]
 
     def _directory(self, plan: ModifyPlan) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
@@ -24,10 +23,9 @@ class StopPlan:
 
 
 @executes(OpInstanceShutdown)
-class LUInstanceShutdown(LogicalUnit):
+class LUInstanceShutdown(LogicalUnit[OpInstanceShutdown, StopPlan]):
     """Stop an instance; one which does not run is only marked down."""
 
-    op: OpInstanceShutdown
     HOOKS = InstanceHooks("instance-stop")
 
     def expand_names(self) -> None:
@@ -37,7 +35,7 @@ class LUInstanceShutdown(LogicalUnit):
         if level is Level.NODE and self.instance is not None:
             self.lock_nodes_of(self.instance, shared=True)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: StopPlan) -> dict[str, object]:
         return {"TIMEOUT": self.op.timeout}
 
     def check_prereq(self) -> StopPlan:
@@ -64,7 +62,8 @@ class LUInstanceShutdown(LogicalUnit):
         if not self.op.no_remember and instance.admin_state != prereq.ADMIN_OFFLINE:
             source = self.op.admin_state_source or "admin"
             if instance.disks:
-                self.config.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
+                with self.config.transaction() as change:
+                    change.mark_instance(instance.uuid, prereq.ADMIN_DOWN, source)
             else:
                 # Nothing has to be deactivated, so it need not be written down later.
                 with self.config.transaction() as change:

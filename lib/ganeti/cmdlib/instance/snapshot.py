@@ -47,10 +47,9 @@ class SnapshotPlan:
 
 
 @executes(OpInstanceSnapshot)
-class LUInstanceSnapshot(LogicalUnit):
+class LUInstanceSnapshot(LogicalUnit[OpInstanceSnapshot, SnapshotPlan]):
     """Make a snapshot of disks on the primary node."""
 
-    op: OpInstanceSnapshot
     HOOKS = InstanceHooks("instance-snapshot")
 
     def expand_names(self) -> None:
@@ -93,7 +92,7 @@ class LUInstanceSnapshot(LogicalUnit):
         prereq.require_whole_disks(self, instance)
         node = self.config.node(instance.primary_node)
         prereq.require_online(node)
-        snapshots.require_whole(self, instance, force=True)
+        snapshots.require_restored(self, instance, force=True)
         disks = self.config.instance_disks(instance)
         if not disks:
             raise errors.OpPrereqError(f"instance {instance.name} has no disks", errors.ECODE_INVAL)
@@ -205,7 +204,7 @@ class LUInstanceSnapshot(LogicalUnit):
         with Undo(self.warn, hint=hint) as undo:
             for index, disk in plan.disks:
                 self.feedback(f"* making snapshot {plan.name} of disk {index} on {node.name}")
-                if disk.dev_type in snapshots.ONLY_MADE:
+                if disk.dev_type in snapshots.CREATE_ONLY:
                     self.warn(
                         f"snapshot {naming.volume_name(str(disk.logical_id[1]), plan.name)} of"
                         f" disk {index} belongs to its storage provider from now on",
@@ -233,7 +232,7 @@ class LUInstanceSnapshot(LogicalUnit):
             size_mib=naming.room_mib(disk.size),
             at_rest=plan.stop or not plan.running,
         )
-        if disk.dev_type in snapshots.ONLY_MADE and not instance.disks_active:
+        if disk.dev_type in snapshots.CREATE_ONLY and not instance.disks_active:
             # Looking at it has attached it.
             self.rpc.call(BLOCKDEV_SHUTDOWN, plan.node.uuid, disk=(disk, instance))
         if answer.failure is not None:

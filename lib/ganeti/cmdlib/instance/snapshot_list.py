@@ -13,10 +13,8 @@ _MIB = 1 << 20
 
 
 @executes(OpInstanceSnapshotList)
-class LUInstanceSnapshotList(LogicalUnit):
+class LUInstanceSnapshotList(LogicalUnit[OpInstanceSnapshotList, list[Instance]]):
     """Ask the nodes which snapshots they have; takes no locks."""
-
-    op: OpInstanceSnapshotList
 
     def expand_names(self) -> None:
         self.wanted = [self.config.expand_instance(name) for name in self.op.instances] or list(
@@ -30,7 +28,7 @@ class LUInstanceSnapshotList(LogicalUnit):
         return []
 
     def exec(self, plan: list[Instance]) -> list[dict[str, Any]]:
-        kept, silent = snapshots.look(self, plan)
+        kept, silent = snapshots.collect(self, plan)
         for node_uuid, failure in silent.items():
             self.warn(
                 f"node {self.config.node(node_uuid).name} does not tell its snapshots:"

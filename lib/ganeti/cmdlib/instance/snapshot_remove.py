@@ -22,14 +22,13 @@ class RemovalPlan:
     """The snapshots to be removed, each on its node."""
 
     instance: Instance
-    kept: tuple[snapshots.Kept, ...]
+    kept: tuple[snapshots.DiskSnapshot, ...]
 
 
 @executes(OpInstanceSnapshotRemove)
-class LUInstanceSnapshotRemove(LogicalUnit):
+class LUInstanceSnapshotRemove(LogicalUnit[OpInstanceSnapshotRemove, RemovalPlan]):
     """Remove a snapshot of all disks which have it; repeated, it removes what is left."""
 
-    op: OpInstanceSnapshotRemove
     HOOKS = InstanceHooks("instance-snapshot-remove")
 
     def expand_names(self) -> None:

@@ -33,14 +33,13 @@ class RestorePlan:
 
     instance: Instance
     node: Node
-    kept: tuple[snapshots.Kept, ...]
+    kept: tuple[snapshots.DiskSnapshot, ...]
 
 
 @executes(OpInstanceSnapshotRestore)
-class LUInstanceSnapshotRestore(LogicalUnit):
+class LUInstanceSnapshotRestore(LogicalUnit[OpInstanceSnapshotRestore, RestorePlan]):
     """Copy the content of a snapshot to the disks of a stopped instance."""
 
-    op: OpInstanceSnapshotRestore
     HOOKS = InstanceHooks("instance-snapshot-restore")
 
     def expand_names(self) -> None:
@@ -94,7 +93,9 @@ class LUInstanceSnapshotRestore(LogicalUnit):
             )
         return RestorePlan(instance, node, tuple(kept))
 
-    def _compare_sizes(self, instance: Instance, node: Node, kept: list[snapshots.Kept]) -> None:
+    def _compare_sizes(
+        self, instance: Instance, node: Node, kept: list[snapshots.DiskSnapshot]
+    ) -> None:
         answer = self.rpc.call(
             BLOCKDEV_GETDIMENSIONS,
             node.uuid,
@@ -141,7 +142,7 @@ class LUInstanceSnapshotRestore(LogicalUnit):
         try:
             if not instance.disks_active:
                 disk_work.assemble_disks(self, instance, disks=disks)
-            snapshots.mark_half_restored(self, instance, disks, self.op.snapshot_name)
+            snapshots.mark_partly_restored(self, instance, disks, self.op.snapshot_name)
             for one in plan.kept:
                 self._restore(plan, one)
                 snapshots.unmark(self, instance, [one.disk])
@@ -149,7 +150,7 @@ class LUInstanceSnapshotRestore(LogicalUnit):
             if not instance.disks_active:
                 self._deactivate(instance)
 
-    def _restore(self, plan: RestorePlan, one: snapshots.Kept) -> None:
+    def _restore(self, plan: RestorePlan, one: snapshots.DiskSnapshot) -> None:
         instance, name = plan.instance, one.found.name
         self.feedback(
             f"* copying snapshot {name} to disk {one.index}, {one.found.size_bytes // _MIB} MiB"

@@ -33,10 +33,9 @@ class StartPlan:
 
 
 @executes(OpInstanceStartup)
-class LUInstanceStartup(LogicalUnit):
+class LUInstanceStartup(LogicalUnit[OpInstanceStartup, StartPlan]):
     """Start a stopped instance on its primary node; a running one is left alone."""
 
-    op: OpInstanceStartup
     HOOKS = InstanceHooks("instance-start")
 
     def expand_names(self) -> None:
@@ -49,7 +48,7 @@ class LUInstanceStartup(LogicalUnit):
             # Exclusive: the memory counted in check_prereq must still be free in exec.
             self.need(level, self.config.instance_nodes(self.instance))
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: StartPlan) -> dict[str, object]:
         return {"FORCE": self.op.force}
 
     def check_prereq(self) -> StartPlan:
@@ -57,7 +56,7 @@ class LUInstanceStartup(LogicalUnit):
         instance = self.instance
         prereq.require_not_forthcoming(instance, "start")
         prereq.require_whole_disks(self, instance)
-        snapshots.require_whole(self, instance, force=self.op.force)
+        snapshots.require_restored(self, instance, force=self.op.force)
         prereq.require_admin_state(instance, (prereq.ADMIN_UP, prereq.ADMIN_DOWN), "start")
         filled, hvparams, beparams = checked_overrides(
             self, instance, self.op.hvparams, self.op.beparams
@@ -93,7 +92,8 @@ class LUInstanceStartup(LogicalUnit):
         instance = plan.instance
         # Desired state first: if the master dies below, the watcher finishes the job.
         if not self.op.no_remember:
-            self.config.mark_instance(instance.uuid, prereq.ADMIN_UP)
+            with self.config.transaction() as change:
+                change.mark_instance(instance.uuid, prereq.ADMIN_UP)
         if plan.node_offline:
             return
         # Who forces it was told, once.

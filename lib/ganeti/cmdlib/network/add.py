@@ -17,14 +17,13 @@ from ganeti.opcodes.network import OpNetworkAdd
 
 
 @executes(OpNetworkAdd)
-class LUNetworkAdd(LogicalUnit):
+class LUNetworkAdd(LogicalUnit[OpNetworkAdd, Network]):
     """Add a network with a pool of addresses.
 
     Its first and last address, its gateway and what the user names are reserved; so are, unless the
     check for conflicts is off, the addresses of the cluster's nodes and its master.
     """
 
-    op: OpNetworkAdd
     HOOKS = NetworkHooks("network-add")
 
     def expand_names(self) -> None:
@@ -77,4 +76,5 @@ class LUNetworkAdd(LogicalUnit):
         return [ip for ip, _owner in inside]
 
     def exec(self, plan: Network) -> None:
-        self.config.add_network(plan, self.ctx.ec_id)
+        with self.config.transaction() as change:
+            change.add_network(plan, self.ctx.ec_id)

@@ -15,10 +15,9 @@ from ganeti.utils import net
 
 
 @executes(OpNetworkConnect)
-class LUNetworkConnect(ConnectionUnit):
+class LUNetworkConnect(ConnectionUnit[OpNetworkConnect]):
     """Connect a network to a group."""
 
-    op: OpNetworkConnect
     HOOKS = NetworkHooks("network-connect")
 
     def expand_names(self) -> None:

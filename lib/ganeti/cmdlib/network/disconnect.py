@@ -12,10 +12,9 @@ from ganeti.opcodes.network import OpNetworkDisconnect
 
 
 @executes(OpNetworkDisconnect)
-class LUNetworkDisconnect(ConnectionUnit):
+class LUNetworkDisconnect(ConnectionUnit[OpNetworkDisconnect]):
     """Disconnect a network which no instance of the group uses."""
 
-    op: OpNetworkDisconnect
     HOOKS = NetworkHooks("network-disconnect")
 
     def expand_names(self) -> None:

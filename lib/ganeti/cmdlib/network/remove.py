@@ -12,10 +12,9 @@ from ganeti.opcodes.network import OpNetworkRemove
 
 
 @executes(OpNetworkRemove)
-class LUNetworkRemove(LogicalUnit):
+class LUNetworkRemove(LogicalUnit[OpNetworkRemove, Network]):
     """Remove a network; with ``force`` it is disconnected from all groups first."""
 
-    op: OpNetworkRemove
     HOOKS = NetworkHooks("network-remove")
 
     def expand_names(self) -> None:

@@ -11,10 +11,9 @@ from ganeti.opcodes.network import OpNetworkRename
 
 
 @executes(OpNetworkRename)
-class LUNetworkRename(LogicalUnit):
+class LUNetworkRename(LogicalUnit[OpNetworkRename, Network]):
     """Give a network another name."""
 
-    op: OpNetworkRename
     HOOKS = NetworkHooks("network-rename")
 
     def expand_names(self) -> None:
@@ -35,5 +34,6 @@ class LUNetworkRename(LogicalUnit):
         return self.config.network(self.network.uuid)
 
     def exec(self, plan: Network) -> str:
-        self.config.update_network(updated(plan, name=self.op.new_name))
+        with self.config.transaction() as change:
+            change.update_network(updated(plan, name=self.op.new_name))
         return self.op.new_name

@@ -13,10 +13,9 @@ from ganeti.opcodes.network import OpNetworkSetParams
 
 
 @executes(OpNetworkSetParams)
-class LUNetworkSetParams(LogicalUnit):
+class LUNetworkSetParams(LogicalUnit[OpNetworkSetParams, Network]):
     """Change a network; what instances have of it stays as it is."""
 
-    op: OpNetworkSetParams
     HOOKS = NetworkHooks("network-modify")
 
     def expand_names(self) -> None:

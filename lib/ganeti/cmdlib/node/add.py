@@ -41,10 +41,9 @@ class AddPlan:
 
 
 @executes(OpNodeAdd)
-class LUNodeAdd(LogicalUnit):
+class LUNodeAdd(LogicalUnit[OpNodeAdd, AddPlan]):
     """Add a node, or add one again whose machine was lost or replaced."""
 
-    op: OpNodeAdd
     HOOKS = NodeHooks("node-add")
     REQ_BGL = True
 

@@ -18,10 +18,8 @@ from ganeti.opcodes.node import OpNodeEvacuate
 
 
 @executes(OpNodeEvacuate)
-class LUNodeEvacuate(EvacuationUnit):
+class LUNodeEvacuate(EvacuationUnit[OpNodeEvacuate, list[list[OpCode]]]):
     """Move instances away from a node, whether they run or not and whether it answers or not."""
-
-    op: OpNodeEvacuate
 
     def expand_names(self) -> None:
         op = self.op

@@ -16,10 +16,9 @@ from ganeti.opcodes.node import OpNodeMigrate
 
 
 @executes(OpNodeMigrate)
-class LUNodeMigrate(EvacuationUnit):
+class LUNodeMigrate(EvacuationUnit[OpNodeMigrate, list[Instance]]):
     """Migrate all primary instances of a node."""
 
-    op: OpNodeMigrate
     HOOKS = NodeHooks("node-migrate")
 
     def expand_names(self) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.node.storage_query import storage_arguments
@@ -19,10 +17,8 @@ MODIFIABLE = {disk_c.ST_LVM_PV: frozenset(("allocatable",))}
 
 
 @executes(OpNodeModifyStorage)
-class LUNodeModifyStorage(LogicalUnit):
+class LUNodeModifyStorage(LogicalUnit[OpNodeModifyStorage, None]):
     """Change a storage unit: open or close a physical volume for new volumes."""
-
-    op: OpNodeModifyStorage
 
     def expand_names(self) -> None:
         op = self.op
@@ -40,7 +36,7 @@ class LUNodeModifyStorage(LogicalUnit):
             )
         self.node = self.lock_node(op.node_name, op.node_uuid)
 
-    def exec(self, plan: Any) -> None:
+    def exec(self, plan: None) -> None:
         op = self.op
         answer = self.rpc.call(
             STORAGE_MODIFY,

@@ -64,10 +64,8 @@ def _is_health(row: Any) -> bool:
 
 
 @executes(OpOobCommand)
-class LUOobCommand(LogicalUnit):
+class LUOobCommand(LogicalUnit[OpOobCommand, list[Node]]):
     """Ask the helper about nodes, or let it switch them."""
-
-    op: OpOobCommand
 
     def expand_names(self) -> None:
         op = self.op
@@ -171,7 +169,8 @@ class LUOobCommand(LogicalUnit):
             powered = command == POWER_ON
             fresh = self.config.node(node.uuid)
             if fresh.powered != powered:
-                self.config.update_node(updated(fresh, powered=powered))
+                with self.config.transaction() as change:
+                    change.update_node(updated(fresh, powered=powered))
 
 
 assert {POWER_ON, POWER_OFF, POWER_CYCLE, POWER_STATUS, HEALTH} == set(node_c.OOB_COMMANDS)

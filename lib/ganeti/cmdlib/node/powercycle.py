@@ -10,10 +10,8 @@ from ganeti.wire.calls import NODE_POWERCYCLE
 
 
 @executes(OpNodePowercycle)
-class LUNodePowercycle(LogicalUnit):
+class LUNodePowercycle(LogicalUnit[OpNodePowercycle, Node]):
     """Let a node reset itself. No locks: it is done when nothing else helps any more."""
-
-    op: OpNodePowercycle
 
     def expand_names(self) -> None:
         self.node = self.config.expand_node(self.op.node_name)

@@ -27,10 +27,9 @@ REPORTED_TYPES = (
 
 
 @executes(OpNodeQueryStorage)
-class LUNodeQueryStorage(NodeQueryUnit):
+class LUNodeQueryStorage(NodeQueryUnit[OpNodeQueryStorage, str]):
     """List the storage units of one kind."""
 
-    op: OpNodeQueryStorage
     FIELDS = STORAGE_FIELDS
 
     def check_prereq(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ganeti.cmdlib.base import LogicalUnit, executes
+from ganeti.cmdlib.base import AnyUnit, executes
 from ganeti.cmdlib.ops.node.storage_query import NAME, NODE, NodeQueryUnit
 from ganeti.constants import disk as disk_c
 from ganeti.objects import Disk, snapshots
@@ -18,7 +18,7 @@ from ganeti.wire.calls import (
 VOLUME_FIELDS = ("instance", NAME, NODE, "phys", "size", "vg")
 
 
-def volume_owners(unit: LogicalUnit) -> dict[tuple[str, str], str]:
+def volume_owners(unit: AnyUnit) -> dict[tuple[str, str], str]:
     """(node uuid, "vg/lv") to the name of the instance whose disk it is."""
     owners = {}
     for instance in unit.config.instances():
@@ -38,13 +38,12 @@ def _volumes_of(disk: Disk) -> list[str]:
 
 
 @executes(OpNodeQueryvols)
-class LUNodeQueryvols(NodeQueryUnit):
+class LUNodeQueryvols(NodeQueryUnit[OpNodeQueryvols, None]):
     """List logical volumes, with the instances they belong to."""
 
-    op: OpNodeQueryvols
     FIELDS = VOLUME_FIELDS
 
-    def exec(self, plan: Any) -> list[list[Any]]:
+    def exec(self, plan: None) -> list[list[Any]]:
         if not self.config.cluster().volume_group_name:
             # No node needs to have LVM.
             return []

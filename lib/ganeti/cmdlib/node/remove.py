@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import NodeHooks
@@ -16,20 +14,19 @@ from ganeti.wire.calls import NODE_LEAVE_CLUSTER
 
 
 @executes(OpNodeRemove)
-class LUNodeRemove(LogicalUnit):
+class LUNodeRemove(LogicalUnit[OpNodeRemove, Node]):
     """Forget a node which has no instances, and tell it to forget the cluster."""
 
-    op: OpNodeRemove
     HOOKS = NodeHooks("node-remove")
     REQ_BGL = True
 
     def expand_names(self) -> None:
         self.node = self.lock_node(self.op.node_name, self.op.node_uuid, resources=True)
 
-    def hook_env(self, plan: Any) -> dict[str, object]:
+    def hook_env(self, plan: Node) -> dict[str, object]:
         return {"OP_TARGET": self.node.name, "NODE_NAME": self.node.name}
 
-    def hook_nodes(self, plan: Any) -> tuple[list[str], list[str]]:
+    def hook_nodes(self, plan: Node) -> tuple[list[str], list[str]]:
         others = [n.uuid for n in self.config.nodes() if n.uuid != self.node.uuid]
         return others, others
 
@@ -56,7 +53,8 @@ class LUNodeRemove(LogicalUnit):
         if self.hooks is not None and not plan.offline:
             self.hooks.post_on([plan.uuid])
         candidates.fill_pool(self, without=[plan.uuid])
-        self.config.remove_node(plan.uuid)
+        with self.config.transaction() as change:
+            change.remove_node(plan.uuid)
         ssh_keys.distribute(self)
         ssh_keys.name_in_etc_hosts(self, plan, add=False)
         if self.config.cluster().modify_etc_hosts:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.ops.node.storage_query import storage_arguments
@@ -21,10 +19,8 @@ REPAIRABLE = (disk_c.ST_LVM_VG,)
 
 
 @executes(OpRepairNodeStorage)
-class LURepairNodeStorage(LogicalUnit):
+class LURepairNodeStorage(LogicalUnit[OpRepairNodeStorage, None]):
     """Take lost devices out of a volume group."""
-
-    op: OpRepairNodeStorage
 
     def expand_names(self) -> None:
         op = self.op
@@ -64,7 +60,7 @@ class LURepairNodeStorage(LogicalUnit):
                 )
             self.warn(problem)
 
-    def exec(self, plan: Any) -> None:
+    def exec(self, plan: None) -> None:
         op = self.op
         self.feedback(f"Repairing storage unit {op.name} on node {self.node.name} ...")
         answer = self.rpc.call(

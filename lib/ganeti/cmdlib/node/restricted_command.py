@@ -11,10 +11,8 @@ from ganeti.wire.calls import RESTRICTED_COMMAND
 
 
 @executes(OpRestrictedCommand)
-class LURestrictedCommand(LogicalUnit):
+class LURestrictedCommand(LogicalUnit[OpRestrictedCommand, list[str]]):
     """Run the command on all nodes at once; answers whether it worked, and what it printed."""
-
-    op: OpRestrictedCommand
 
     def expand_names(self) -> None:
         if not self.op.nodes:

@@ -39,15 +39,16 @@ class SetPlan:
 
 
 @executes(OpNodeSetParams)
-class LUNodeSetParams(LogicalUnit):
+class LUNodeSetParams(LogicalUnit[OpNodeSetParams, SetPlan]):
     """Change flags and parameters of a node."""
 
-    op: OpNodeSetParams
     HOOKS = NodeHooks("node-modify")
 
     def expand_names(self) -> None:
         op = self.op
-        self.wish = roles.Wish(op.master_candidate, op.drained, op.offline, op.master_capable)
+        self.wish = roles.RequestedFlags(
+            op.master_candidate, op.drained, op.offline, op.master_capable
+        )
         values: list[Any] = [op.master_candidate, op.drained, op.offline, op.master_capable]
         values += [op.vm_capable, op.ndparams, op.powered, op.secondary_ip]
         values += [op.hv_state or None, op.disk_state or None]
@@ -83,7 +84,7 @@ class LUNodeSetParams(LogicalUnit):
         master_capable = _either(self.op.master_capable, node.master_capable)
         present = roles.role_of(node, data.cluster.master_node)
         room = candidates.present_count(data, [node.uuid]) < data.cluster.candidate_pool_size
-        role = roles.wanted_role(
+        role = roles.requested_role(
             node.name, present, self.wish, master_capable=master_capable, room=room
         )
         transition = roles.transition(node.name, present, role)
@@ -245,7 +246,8 @@ class LUNodeSetParams(LogicalUnit):
                 change.update_node(new)
                 change.set_candidate_cert(new.uuid, digest)
         else:
-            self.config.update_node(new)
+            with self.config.transaction() as change:
+                change.update_node(new)
         returns = plan.old.offline and not new.offline
         if (plan.old.master_candidate or returns) and not new.master_candidate:
             # Who was offline when it was demoted has its old copies still.

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 
 @executes(OpOsDiagnose)
-class LUOsDiagnose(LogicalUnit):
+class LUOsDiagnose(LogicalUnit[OpOsDiagnose, None]):
     """Ask the nodes for their OS definitions; answers rows of the wanted fields."""
-
-    op: OpOsDiagnose
 
     def check_prereq(self) -> None:
         unknown = sorted(set(self.op.output_fields) - set(_FIELDS))
@@ -27,7 +25,7 @@ class LUOsDiagnose(LogicalUnit):
                 f"unknown fields of an operating system: {', '.join(unknown)}", errors.ECODE_INVAL
             )
 
-    def exec(self, plan: Any) -> list[list[Any]]:
+    def exec(self, plan: None) -> list[list[Any]]:
         nodes = [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
         answers = self.rpc.call_many(OS_DIAGNOSE, nodes)
         for answer in answers.values():

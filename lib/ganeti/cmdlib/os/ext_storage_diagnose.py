@@ -12,10 +12,8 @@ from ganeti.query import resources
 
 
 @executes(OpExtStorageDiagnose)
-class LUExtStorageDiagnose(LogicalUnit):
+class LUExtStorageDiagnose(LogicalUnit[OpExtStorageDiagnose, None]):
     """Ask the nodes for their providers; answers rows of the wanted fields."""
-
-    op: OpExtStorageDiagnose
 
     def check_prereq(self) -> None:
         known = resources.lookup(query_c.EXTSTORAGE).fields
@@ -25,7 +23,7 @@ class LUExtStorageDiagnose(LogicalUnit):
                 f"unknown fields of a storage provider: {', '.join(unknown)}", errors.ECODE_INVAL
             )
 
-    def exec(self, plan: Any) -> list[list[Any]]:
+    def exec(self, plan: None) -> list[list[Any]]:
         return self.ctx.queries.query_values(
             self.ctx.master, query_c.EXTSTORAGE, self.op.names, self.op.output_fields
         )

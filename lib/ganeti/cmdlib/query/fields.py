@@ -9,10 +9,8 @@ from ganeti.opcodes.query import OpQueryFields
 
 
 @executes(OpQueryFields)
-class LUQueryFields(LogicalUnit):
+class LUQueryFields(LogicalUnit[OpQueryFields, None]):
     """Describe the fields of a kind of object as a job."""
 
-    op: OpQueryFields
-
-    def exec(self, plan: Any) -> dict[str, Any]:
+    def exec(self, plan: None) -> dict[str, Any]:
         return self.ctx.queries.query_fields(self.op.what, self.op.fields)

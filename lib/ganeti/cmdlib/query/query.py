@@ -9,12 +9,10 @@ from ganeti.opcodes.query import OpQuery
 
 
 @executes(OpQuery)
-class LUQuery(LogicalUnit):
+class LUQuery(LogicalUnit[OpQuery, None]):
     """Answer a query as a job."""
 
-    op: OpQuery
-
-    def exec(self, plan: Any) -> dict[str, Any]:
+    def exec(self, plan: None) -> dict[str, Any]:
         return self.ctx.queries.query(
             self.ctx.master, self.op.what, self.op.fields, self.op.qfilter
         )

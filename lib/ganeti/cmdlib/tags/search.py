@@ -11,10 +11,8 @@ from ganeti.opcodes.tags import OpTagsSearch
 
 
 @executes(OpTagsSearch)
-class LUTagsSearch(LogicalUnit):
+class LUTagsSearch(LogicalUnit[OpTagsSearch, re.Pattern[str]]):
     """Answer pairs of path and tag for all tags which match a regular expression."""
-
-    op: OpTagsSearch
 
     def check_prereq(self) -> re.Pattern[str]:
         try:

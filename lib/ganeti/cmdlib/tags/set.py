@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import executes
 from ganeti.cmdlib.ops.tags import objects
+from ganeti.cmdlib.ops.tags.objects import Tagged
 from ganeti.cmdlib.ops.tags.unit import TagsChangeUnit
 from ganeti.opcodes.tags import OpTagsSet
 
 
 @executes(OpTagsSet)
-class LUTagsSet(TagsChangeUnit):
+class LUTagsSet(TagsChangeUnit[OpTagsSet]):
     """Add tags to an object; those it has already stay."""
 
-    def check_prereq(self) -> Any:
+    def check_prereq(self) -> Tagged:
         obj = objects.fresh(self.config, self.op.kind, self.target)
         prereq.require_tags(self.op.tags, obj.tags)
         return obj
 
-    def exec(self, plan: Any) -> None:
+    def exec(self, plan: Tagged) -> None:
         objects.change(self.config, self.op.kind, plan, add=self.op.tags)

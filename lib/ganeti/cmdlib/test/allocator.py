@@ -24,23 +24,22 @@ _NEEDED = ("memory", "vcpus", "os", "disk_template", "disks", "nics")
 
 
 @dataclass(frozen=True, slots=True)
-class TrialPlan:
+class AllocatorTestPlan:
     """The question; ``allocator`` is None when only the request is wanted."""
 
     config: ConfigData
-    request: allocator.Request[Any]
+    request: allocator.AllocationRequest[Any]
     allocator: str | None
 
 
 @executes(OpTestAllocator)
-class LUTestAllocator(LogicalUnit):
+class LUTestAllocator(LogicalUnit[OpTestAllocator, AllocatorTestPlan]):
     """Show a request, or let an allocator answer it."""
 
-    op: OpTestAllocator
     # The published rule: what is shown is a cluster in which nothing moves.
     REQ_BGL = True
 
-    def check_prereq(self) -> TrialPlan:
+    def check_prereq(self) -> AllocatorTestPlan:
         op = self.op
         name = None
         if op.direction != _IN:
@@ -48,9 +47,9 @@ class LUTestAllocator(LogicalUnit):
                 self, op.iallocator, what="the request", node_option="none of the options",
                 node_given=False,
             )  # fmt: skip
-        return TrialPlan(self.config.snapshot(), self._request(), name)
+        return AllocatorTestPlan(self.config.snapshot(), self._request(), name)
 
-    def exec(self, plan: TrialPlan) -> str:
+    def exec(self, plan: AllocatorTestPlan) -> str:
         try:
             if plan.allocator is None:
                 return json.dumps(allocator.prepare(self.rpc, plan.config, plan.request))
@@ -58,7 +57,7 @@ class LUTestAllocator(LogicalUnit):
         except errors.AllocatorError as err:
             raise errors.OpExecError(str(err)) from err
 
-    def _request(self) -> allocator.Request[Any]:
+    def _request(self) -> allocator.AllocationRequest[Any]:
         op = self.op
         if op.mode == allocator.Allocate.MODE:
             return self._new(op.name)
@@ -107,7 +106,7 @@ class LUTestAllocator(LogicalUnit):
                 f"hypervisor {hypervisor} is not enabled in this cluster", errors.ECODE_STATE
             )
         group = None if op.group_name is None else self.config.expand_group(op.group_name).uuid
-        disks = tuple(_disk(index, wish) for index, wish in enumerate(op.disks or ()))
+        disks = tuple(_disk(index, spec) for index, spec in enumerate(op.disks or ()))
         if op.disk_template == disk_c.DISKLESS:
             disks = ()
         return allocator.Allocate(
@@ -119,26 +118,26 @@ class LUTestAllocator(LogicalUnit):
             spindle_use=op.spindle_use,
             disk_template=op.disk_template or "",
             disks=disks,
-            nics=tuple(self._nic(wish) for wish in op.nics or ()),
+            nics=tuple(self._nic(spec) for spec in op.nics or ()),
             tags=tuple(op.tags),
             group=group,
         )
 
-    def _nic(self, wish: dict[str, Any]) -> dict[str, Any]:
-        own = {key: wish[key] for key in ("mode", "link") if wish.get(key)}
-        if wish.get("bridge"):
-            own["link"] = wish["bridge"]
+    def _nic(self, spec: dict[str, Any]) -> dict[str, Any]:
+        own = {key: spec[key] for key in ("mode", "link") if spec.get(key)}
+        if spec.get("bridge"):
+            own["link"] = spec["bridge"]
         filled = self.config.cluster().fill_nic(own)
-        return allocator.nic_dict(wish.get("mac"), wish.get("ip"), filled)
+        return allocator.nic_dict(spec.get("mac"), spec.get("ip"), filled)
 
 
-def _disk(index: int, wish: Any) -> dict[str, Any]:
-    size = wish.get("size") if isinstance(wish, dict) else None
+def _disk(index: int, spec: Any) -> dict[str, Any]:
+    size = spec.get("size") if isinstance(spec, dict) else None
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise errors.OpPrereqError(f"disk {index}: {size!r} is not a size in MiB")
-    mode = wish.get("mode") or disk_c.RDWR
+    mode = spec.get("mode") or disk_c.RDWR
     if mode not in disk_c.ACCESS_MODES:
         raise errors.OpPrereqError(
             f"disk {index}: access mode {mode!r} is not one of {', '.join(disk_c.ACCESS_MODES)}"
         )
-    return {**wish, "size": size, "mode": mode}
+    return {**spec, "size": size, "mode": mode}

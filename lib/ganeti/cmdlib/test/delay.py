@@ -28,10 +28,8 @@ class DelayPlan:
 
 
 @executes(OpTestDelay)
-class LUTestDelay(LogicalUnit):
+class LUTestDelay(LogicalUnit[OpTestDelay, DelayPlan]):
     """Sleep on the master, on nodes, or both, once or several times."""
-
-    op: OpTestDelay
 
     def expand_names(self) -> None:
         if self.op.duration <= 0 and self.op.duration != 0:

@@ -24,17 +24,15 @@ _STAY_S = 60.0
 
 
 @executes(OpTestJqueue)
-class LUTestJqueue(LogicalUnit):
+class LUTestJqueue(LogicalUnit[OpTestJqueue, None]):
     """Stop where asked, log messages, end well or badly."""
-
-    op: OpTestJqueue
 
     def expand_names(self) -> None:
         if self.op.notify_waitlock:
             self.info("Expanding names")
             self._meet(AT_EXPAND_NAMES, None)
 
-    def exec(self, plan: Any) -> bool:
+    def exec(self, plan: None) -> bool:
         if self.op.notify_exec:
             self.info("Executing")
             self._meet(AT_EXEC, None)

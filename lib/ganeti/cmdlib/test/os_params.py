@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ganeti import errors
 from ganeti.cmdlib.base import LogicalUnit, executes
 from ganeti.opcodes.test import OpTestOsParams
 
 
 @executes(OpTestOsParams)
-class LUTestOsParams(LogicalUnit):
+class LUTestOsParams(LogicalUnit[OpTestOsParams, list[str]]):
     """Name the secret parameters, without their values: a job's log is kept."""
-
-    op: OpTestOsParams
 
     def check_prereq(self) -> list[str]:
         if not self.op.osparams_secret:
             raise errors.OpPrereqError("no secret OS parameters are given", errors.ECODE_INVAL)
         return sorted(self.op.osparams_secret)
 
-    def exec(self, plan: Any) -> None:
+    def exec(self, plan: list[str]) -> None:
         secrets = self.op.osparams_secret or {}
         for name in plan:
             self.info(f"secret parameter {name} has {len(str(secrets[name]))} characters")

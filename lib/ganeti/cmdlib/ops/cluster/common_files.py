@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.platform import paths, users
 from ganeti.wire.calls import UPLOAD_FILE, FileDetails
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    pass
 
 # Mode, whose file, whose group; the same as ensure-dirs gives them.
 _SHAPES = {
@@ -76,7 +76,7 @@ def read_details(
     )
 
 
-def distribute_files(unit: LogicalUnit, node_uuids: Sequence[str] | None = None) -> None:
+def distribute_files(unit: AnyUnit, node_uuids: Sequence[str] | None = None) -> None:
     """Copy the common files to nodes, by default all which are online, except the master.
 
     A node which does not take a file is a warning: cluster verification will report it until it is

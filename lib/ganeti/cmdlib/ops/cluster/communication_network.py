@@ -14,11 +14,11 @@ from ganeti.constants import metad
 from ganeti.opcodes.network import OpNetworkAdd, OpNetworkConnect
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.opcodes.base import OpCode
 
 
-def require_alike(unit: LogicalUnit, name: str) -> None:
+def require_alike(unit: AnyUnit, name: str) -> None:
     """A network of that name can carry the talk between guests and nodes, or there is none yet.
 
     :raises errors.OpPrereqError: it is another kind of network.
@@ -43,7 +43,7 @@ def require_alike(unit: LogicalUnit, name: str) -> None:
         )
 
 
-def communication_jobs(unit: LogicalUnit, name: str) -> list[list[OpCode]]:
+def communication_jobs(unit: AnyUnit, name: str) -> list[list[OpCode]]:
     """Jobs which make the network, when it is missing, and connect the groups that lack it."""
     network = unit.config.network_by_name(name)
     jobs: list[list[OpCode]] = []

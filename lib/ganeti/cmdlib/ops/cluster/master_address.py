@@ -6,18 +6,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.undo import Undo
 from ganeti.rpc import master_ip
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    pass
 
 _HINT = "Use 'gnt-cluster activate-master-ip'."
 
 
 def move_address(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     commit: Callable[[], object],
     put_back: Callable[[], object],
     *,
@@ -49,7 +49,7 @@ def move_address(
         undo.commit()
 
 
-def _bring_up(unit: LogicalUnit) -> None:
+def _bring_up(unit: AnyUnit) -> None:
     failure = master_ip.activate_master_ip(unit.rpc, unit.config.snapshot())
     if failure is not None:
         raise failure

@@ -17,14 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.objects import updated
 from ganeti.platform import paths, ssh_keys
 from ganeti.utils import fs, ssh
 from ganeti.wire.calls import ETC_HOSTS_MODIFY, NODE_SSH_ACTIVATE, NODE_SSH_KEYS, NODE_SSH_TRUST
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Cluster, ConfigData, Node
 
 
@@ -75,7 +74,7 @@ def wanted(config: ConfigData, facts: Facts) -> Wanted:
 
 
 def collect(
-    unit: LogicalUnit, nodes: Sequence[Node], *, kind: str, bits: int, make: str = MISSING
+    unit: AnyUnit, nodes: Sequence[Node], *, kind: str, bits: int, make: str = MISSING
 ) -> tuple[Facts, list[str]]:
     """Ask nodes for their keys; and who failed.
 
@@ -97,7 +96,7 @@ def collect(
     return facts, failed
 
 
-def send(unit: LogicalUnit, nodes: Sequence[Node], found: Wanted) -> list[str]:
+def send(unit: AnyUnit, nodes: Sequence[Node], found: Wanted) -> list[str]:
     """Let nodes take the keys; who failed."""
     failed = []
     for group in (True, False):
@@ -136,7 +135,7 @@ def _content(path: str) -> str:
         return ""
 
 
-def distribute(unit: LogicalUnit, *, without: Collection[str] = ()) -> None:
+def distribute(unit: AnyUnit, *, without: Collection[str] = ()) -> None:
     """Make the SSH files of all online nodes what they should be; nothing where SSH is not ours.
 
     :param without: UUIDs of nodes which are about to leave.
@@ -157,7 +156,7 @@ def distribute(unit: LogicalUnit, *, without: Collection[str] = ()) -> None:
         unit.warn(problem, hint="When it is repaired, run 'gnt-cluster redist-conf'.")
 
 
-def verification(unit: LogicalUnit) -> tuple[list[Any] | None, list[str]]:
+def verification(unit: AnyUnit) -> tuple[list[Any] | None, list[str]]:
     """The argument of the check ``ssh-setup``, from what the nodes have now, and what is wrong
     already; None when a node does not answer, so that nobody knows what is right."""
     data = unit.config.snapshot()
@@ -175,7 +174,7 @@ def verification(unit: LogicalUnit) -> tuple[list[Any] | None, list[str]]:
     return [found.authorized, found.known_hosts, found.public_keys, candidates], failed
 
 
-def renew(unit: LogicalUnit, *, kind: str, bits: int) -> None:
+def renew(unit: AnyUnit, *, kind: str, bits: int) -> None:
     """Give every online node a new key, in steps between which every key that is used works.
 
     All make a new one beside the old, all let both log in, all use the new one, all let only the
@@ -222,7 +221,7 @@ def _all_or_nothing(failed: Sequence[str]) -> None:
         )
 
 
-def name_in_etc_hosts(unit: LogicalUnit, node: Node, *, add: bool) -> None:
+def name_in_etc_hosts(unit: AnyUnit, node: Node, *, add: bool) -> None:
     """Add a node to the master's ``/etc/hosts``, or take it out, where the cluster looks after
     it; the file is copied to all nodes with the other common ones."""
     if not unit.config.cluster().modify_etc_hosts:

@@ -1,1 +1,1 @@
-"""Disks of instances: specifications, devices on nodes, replicas, snapshots, conversion."""
+"""Disks of instances: specs, devices on nodes, replicas, snapshots, conversion."""

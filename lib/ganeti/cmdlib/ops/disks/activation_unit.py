@@ -1,13 +1,19 @@
-"""What activating and deactivating disks by hand have in common."""
+"""The base class of the logical units which activate and deactivate the disks of an instance."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.locking import Level
+from ganeti.objects import Instance
+from ganeti.opcodes.instance import OpInstanceActivateDisks, OpInstanceDeactivateDisks
+
+ActivationOpT = TypeVar("ActivationOpT", bound=OpInstanceActivateDisks | OpInstanceDeactivateDisks)
 
 
-class DiskActivationUnit(LogicalUnit):
-    """Works on the disks of one instance, on all nodes which have them."""
+class DiskActivationUnit(LogicalUnit[ActivationOpT, Instance]):
+    """Locks one instance and the nodes of its disks."""
 
     def expand_names(self) -> None:
         self.lock_instance(self.op.instance_name, self.op.instance_uuid)

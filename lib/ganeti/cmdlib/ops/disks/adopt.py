@@ -1,8 +1,8 @@
-"""Taking over volumes which exist already as the disks of a new instance.
+"""Adopting existing volumes as the disks of a new instance.
 
-A logical volume gets a name of ours, so that nobody takes it for his own any more; a block device
-of the administrator stays as it is. When the creation fails, the volumes get their old names again
-and are never removed.
+An adopted logical volume is renamed to the name of a disk, so that nobody takes it for another
+volume; an administrator's block device keeps its name. When the creation of the instance fails, the
+volumes get their old names again. They are never removed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity
 from ganeti.constants.disk import BLOCK, DRBD_META_SIZE_MIB, INT_MIRRORED, LVM_BASED, PLAIN
 from ganeti.objects import Disk, snapshots
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_RENAME
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.cmdlib.undo import Undo
     from ganeti.objects import ConfigData, Instance
 
@@ -27,33 +26,38 @@ _MIB = 1 << 20
 
 
 class _OnNode(NamedTuple):
-    """Stands for the instance which does not exist yet: what decides about disk parameters."""
+    """Stands for the new instance in node calls: name and primary node decide on the parameters."""
 
     primary_node: str
     name: str = "to be added"
 
 
-def existing_id(template: str, wish: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The ``logical_id`` which the adopted device has now."""
+def existing_id(template: str, spec: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The ``logical_id`` of the device to be adopted, under its present name."""
     if template == BLOCK:
-        return ("manual", str(wish["adopt"]))
-    return (wish["vg"], str(wish["adopt"]))
+        return ("manual", str(spec["adopt"]))
+    return (spec["vg"], str(spec["adopt"]))
 
 
-def require_unused(config: ConfigData, template: str, wishes: Sequence[Mapping[str, Any]]) -> None:
-    """No instance has one of the devices, and none is given twice."""
+def require_unused(
+    config: ConfigData, template: str, disk_specs: Sequence[Mapping[str, Any]]
+) -> None:
+    """Check that no instance has one of the devices, and that no device is named twice.
+
+    :raises errors.OpPrereqError: a device is in use, named twice, a snapshot, or not below /dev.
+    """
     used = {device.logical_id: device for disk in config.disks.values() for device in disk.walk()}
     seen: set[tuple[Any, ...]] = set()
-    for wish in wishes:
-        identity = existing_id(template, wish)
+    for spec in disk_specs:
+        identity = existing_id(template, spec)
         name = "/".join(str(part) for part in identity if part != "manual")
         if identity in used:
             raise errors.OpPrereqError(
-                f"device {name} is a disk of an instance already", errors.ECODE_NOTUNIQUE
+                f"device {name} is already a disk of an instance", errors.ECODE_NOTUNIQUE
             )
         if identity in seen:
             raise errors.OpPrereqError(
-                f"device {name} is given for two disks", errors.ECODE_NOTUNIQUE
+                f"device {name} is named for two disks", errors.ECODE_NOTUNIQUE
             )
         seen.add(identity)
         of = None if template == BLOCK else snapshots.split(identity[1])
@@ -61,21 +65,23 @@ def require_unused(config: ConfigData, template: str, wishes: Sequence[Mapping[s
             raise errors.OpPrereqError(
                 f"volume {name} is a snapshot of a disk of an instance", errors.ECODE_NOTUNIQUE
             )
-        if template == BLOCK and not str(wish["adopt"]).startswith("/dev/"):
+        if template == BLOCK and not str(spec["adopt"]).startswith("/dev/"):
             raise errors.OpPrereqError(
-                f"{wish['adopt']!r} is not a path below /dev", errors.ECODE_INVAL
+                f"{spec['adopt']!r} is not a path below /dev", errors.ECODE_INVAL
             )
 
 
-def measure_wishes(
-    unit: LogicalUnit, node_uuid: str, template: str, wishes: Sequence[Mapping[str, Any]]
+def measure_devices(
+    unit: AnyUnit, node_uuid: str, template: str, disk_specs: Sequence[Mapping[str, Any]]
 ) -> list[int]:
-    """Sizes (MiB) of the devices on a node.
+    """Ask a node for the sizes (MiB) of the devices to be adopted.
 
-    :raises errors.OpPrereqError: one does not exist.
+    :raises errors.OpPrereqError: a device does not exist.
+    :raises errors.RpcError: the node did not answer.
     """
     disks = [
-        Disk(dev_type=template, logical_id=existing_id(template, wish), size=0) for wish in wishes
+        Disk(dev_type=template, logical_id=existing_id(template, spec), size=0)
+        for spec in disk_specs
     ]
     answer = unit.rpc.call(
         BLOCKDEV_GETDIMENSIONS, node_uuid, disks=[(disk, _OnNode(node_uuid)) for disk in disks]
@@ -92,40 +98,43 @@ def measure_wishes(
 
 
 def require_storage(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     template: str,
     node_uuids: Sequence[str],
-    wishes: Sequence[dict[str, Any]],
+    disk_specs: Sequence[dict[str, Any]],
     reserved: Instance | None = None,
 ) -> None:
-    """Devices to be adopted exist and are free, which also fills in their sizes; for others there
-    is room.
+    """Check the storage of a new instance: adopted devices, or free space for new disks.
 
-    :param node_uuids: nodes of the new instance, the primary first.
-    :param reserved: what had been reserved for it, which is free for it.
+    Devices to be adopted must exist and be unused; their sizes are written into the specs.
+
+    :param node_uuids: UUIDs of the nodes of the new instance, the primary node first.
+    :param reserved: the forthcoming instance which becomes real; its reservation counts as free.
+    :raises errors.OpPrereqError: a device cannot be adopted, or a node has too little free space.
     """
-    if any(wish.get("adopt") for wish in wishes):
-        require_unused(unit.config.snapshot(), template, wishes)
-        sizes = measure_wishes(unit, node_uuids[0], template, wishes)
-        for wish, size_mib in zip(wishes, sizes, strict=True):
-            wish["size"] = size_mib
+    if any(spec.get("adopt") for spec in disk_specs):
+        require_unused(unit.config.snapshot(), template, disk_specs)
+        sizes = measure_devices(unit, node_uuids[0], template, disk_specs)
+        for spec, size_mib in zip(disk_specs, sizes, strict=True):
+            spec["size"] = size_mib
         return
     if template not in LVM_BASED:
         return
     needed: dict[str, int] = {}
-    for wish in wishes:
-        needed[wish["vg"]] = needed.get(wish["vg"], 0) + wish["size"]
+    for spec in disk_specs:
+        needed[spec["vg"]] = needed.get(spec["vg"], 0) + spec["size"]
         if template in INT_MIRRORED:
-            needed[wish["metavg"]] = needed.get(wish["metavg"], 0) + DRBD_META_SIZE_MIB
+            needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + DRBD_META_SIZE_MIB
     capacity.require_free_space(unit, node_uuids, needed, reserved=reserved)
 
 
 def rename(
-    unit: LogicalUnit, undo: Undo, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]
+    unit: AnyUnit, undo: Undo, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]
 ) -> None:
-    """Give adopted volumes their new names; ``pairs`` are each disk as it was and as it will be.
+    """Rename adopted volumes; the undo gives them their old names.
 
-    :raises errors.OpExecError: not all could be renamed.
+    :param pairs: each disk with its old and with its new name.
+    :raises errors.OpExecError: a volume could not be renamed.
     """
     pairs = [(old, new) for old, new in pairs if old.dev_type == PLAIN]
     if not pairs:
@@ -134,7 +143,7 @@ def rename(
     _rename(unit, instance, pairs)
 
 
-def _rename(unit: LogicalUnit, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]) -> None:
+def _rename(unit: AnyUnit, instance: Instance, pairs: Sequence[tuple[Disk, Disk]]) -> None:
     answer = unit.rpc.call(
         BLOCKDEV_RENAME,
         instance.primary_node,
@@ -147,6 +156,6 @@ def _rename(unit: LogicalUnit, instance: Instance, pairs: Sequence[tuple[Disk, D
         ) from answer.failure
 
 
-def as_it_is(disk: Disk, template: str, wish: Mapping[str, Any]) -> Disk:
-    """The adopted device under its present name."""
-    return dataclasses.replace(disk, logical_id=existing_id(template, wish))
+def present_device(disk: Disk, template: str, spec: Mapping[str, Any]) -> Disk:
+    """Return the disk of an adopted device under the present name of the device."""
+    return dataclasses.replace(disk, logical_id=existing_id(template, spec))

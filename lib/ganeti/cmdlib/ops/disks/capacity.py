@@ -1,7 +1,7 @@
-"""Is there room for disks? Asked before anything is made.
+"""Checks of free disk space, which logical units make before they create disks.
 
-Only volume groups are asked: they are the one kind of storage whose free space is taken when a disk
-is made. Files are sparse, and external storage has its own rules.
+Only the free space of volume groups is checked: they are the one kind of storage whose space is
+taken when a disk is created. Files are sparse, and external storage has its own rules.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from ganeti.objects import fill
 from ganeti.wire.calls import NODE_INFO
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import ConfigData, Disk, Instance
 
 
 def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
-    """What disks take of each volume group."""
+    """Sum up the space which disks take of volume groups.
+
+    :returns: name of the volume group -> size in MiB.
+    """
     needed: dict[str, int] = {}
     for disk in disks:
         for device in disk.walk():
@@ -32,7 +35,11 @@ def volumes_mib(disks: Iterable[Disk]) -> dict[str, int]:
 
 
 def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) -> dict[str, int]:
-    """What forthcoming instances will take of the volume groups of a node."""
+    """Sum up the space which is reserved for forthcoming instances on a node.
+
+    :param reserved: an instance whose reservation does not count.
+    :returns: name of the volume group -> size in MiB.
+    """
     return volumes_mib(
         part
         for instance in config.instances.values()
@@ -44,15 +51,17 @@ def reserved_mib(config: ConfigData, node_uuid: str, reserved: Instance | None) 
 
 
 def require_free_space(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     node_uuids: Collection[str],
     needed_mib: Mapping[str, int],
     reserved: Instance | None = None,
 ) -> None:
-    """Every node has so much free in these volume groups, beside what is reserved there.
+    """Check the free space of volume groups, without the space reserved for forthcoming instances.
 
-    :param reserved: the instance for which it is; what is reserved for that is free.
-    :raises errors.OpPrereqError: names node, group, what is needed and what there is.
+    :param node_uuids: nodes, each of which needs the space.
+    :param needed_mib: name of the volume group -> size in MiB.
+    :param reserved: the instance which needs the space; its own reservation counts as free.
+    :raises errors.OpPrereqError: a node has too little free space, or did not report it.
     """
     if not needed_mib:
         return
@@ -77,14 +86,17 @@ def require_free_space(
             free = found.get(group)
             if not isinstance(free, int):
                 raise errors.OpPrereqError(
-                    f"node {answer.node_name} does not tell what is free in volume group {group}",
+                    f"node {answer.node_name} did not report the free space of volume group"
+                    f" {group}",
                     errors.ECODE_ENVIRON,
                 )
             taken = reserved_mib(unit.config.snapshot(), node_uuid, reserved).get(group, 0)
             if free < needed_mib[group] + taken:
-                besides = f", {taken} MiB of them reserved for forthcoming instances" * (taken > 0)
+                reservation = (
+                    f", {taken} MiB of them reserved for forthcoming instances" if taken else ""
+                )
                 raise errors.OpPrereqError(
                     f"not enough space on node {answer.node_name}: {needed_mib[group]} MiB needed"
-                    f" in volume group {group}, {free} MiB free{besides}",
+                    f" in volume group {group}, {free} MiB free{reservation}",
                     errors.ECODE_NORES,
                 )

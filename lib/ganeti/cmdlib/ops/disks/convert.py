@@ -1,14 +1,14 @@
-"""Changing the kind of a stopped instance's disks.
+"""Converting the disks of a stopped instance to another disk template.
 
-In general new disks of the wanted kind are made on the primary node, the content is copied, and one
-change of the configuration puts the new ones in the place of the old ones. The new disks are in the
-configuration from the beginning, as disks which belong to no instance and carry a mark
-(:func:`mark`); after the change it is the old ones which carry it. Whatever has the mark can be
-destroyed, and is: by the end of the conversion, by the next one, or when the instance is removed.
-Moves and replacements of disks use the same mark.
+In general new disks of the requested template are created on the primary node, the content is
+copied, and one change of the configuration exchanges the new disks for the old ones. The new disks
+are in the configuration from the beginning, as detached disks with a mark in their name
+(:func:`mark`); after the exchange the old disks have the mark. Disks with the mark may be destroyed
+at any time: at the end of the conversion, by the next one, or when the instance is removed. Moving
+instances and replacing disks use the same mark.
 
-Between ``plain`` and ``drbd`` nothing is copied by us: a volume becomes the data below a mirror, or
-the other way round.
+Between ``plain`` and ``drbd`` no content is copied: a logical volume becomes the data volume of a
+DRBD disk, and vice versa.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.undo import Undo
@@ -37,28 +37,34 @@ from ganeti.constants.disk import (
 from ganeti.wire.calls import BLOCKDEV_CONVERT
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Disk, Instance, Node
 
 
 @dataclass(frozen=True, slots=True)
 class ConversionPlan:
-    """What the disks become; ``wishes`` as for new disks, ``secondary`` only for mirrors."""
+    """The disks after a conversion.
+
+    :ivar template: the new disk template.
+    :ivar secondary: the secondary node; None unless the new disks are DRBD disks.
+    :ivar disk_specs: specs of the new disks, see :func:`~.specs.plan_disk`.
+    :ivar directory: directory of new disk files.
+    :ivar driver: file driver of new disk files.
+    """
 
     template: str
     secondary: Node | None
-    wishes: tuple[Mapping[str, Any], ...]
+    disk_specs: tuple[Mapping[str, Any], ...]
     directory: str | None
     driver: str | None
 
 
 def mark(instance_uuid: str) -> str:
-    """Name of disks which a conversion of an instance made or has replaced."""
+    """Name of detached disks which a conversion of an instance created or replaced."""
     return f"conversion-{instance_uuid}"
 
 
-def marked(unit: LogicalUnit, instance: Instance) -> list[Disk]:
-    """Disks which an interrupted conversion has left."""
+def marked(unit: AnyUnit, instance: Instance) -> list[Disk]:
+    """Detached disks which an interrupted conversion of an instance has left."""
     data = unit.config.snapshot()
     name = mark(instance.uuid)
     return [
@@ -68,8 +74,8 @@ def marked(unit: LogicalUnit, instance: Instance) -> list[Disk]:
     ]
 
 
-def loose_part(unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: str) -> Disk:
-    """A device on one node as a marked disk, so that it is not lost track of."""
+def detached_part(unit: AnyUnit, instance: Instance, device: Disk, node_uuid: str) -> Disk:
+    """Make a detached, marked disk of a device on one node, to be added to the configuration."""
     return dataclasses.replace(
         device,
         name=mark(instance.uuid),
@@ -79,24 +85,24 @@ def loose_part(unit: LogicalUnit, instance: Instance, device: Disk, node_uuid: s
     )
 
 
-def clear(unit: LogicalUnit, instance: Instance) -> None:
-    """Destroy what an interrupted conversion has left.
+def clear(unit: AnyUnit, instance: Instance) -> None:
+    """Destroy the detached disks which a conversion of an instance has left.
 
-    :raises errors.RpcError: something could not be destroyed; it keeps its mark.
+    :raises errors.RpcError: a disk could not be destroyed; it keeps its mark.
     """
     disks = marked(unit, instance)
     for disk in disks:
         disk_work.remove_disk(unit, instance, disk, _nodes_of(disk, instance))
     used = disk_work.storage_dir(unit.config.instance_disks(instance))
     for disk in disks:
-        # Files of one kind lie in one directory, which goes when they all have gone.
+        # Files of one disk template are in one directory, which is removed with the last of them.
         node = _nodes_of(disk, instance)[0]
         if disk_work.storage_dir([disk]) != used or node != instance.primary_node:
             disk_work.remove_storage_dir(unit, instance, [disk], node)
     if disks:
         with unit.config.transaction() as change:
             for disk in disks:
-                change.drop_loose_disk(disk.uuid)
+                change.remove_detached_disk(disk.uuid)
 
 
 def _nodes_of(disk: Disk, instance: Instance) -> tuple[str, ...]:
@@ -107,7 +113,7 @@ def _nodes_of(disk: Disk, instance: Instance) -> tuple[str, ...]:
 
 
 def plan(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     template: str,
     secondary: Node | None,
@@ -116,15 +122,18 @@ def plan(
     file_driver: str | None,
     file_storage_dir: str | None,
 ) -> ConversionPlan:
-    """Check that the disks can become of another kind.
+    """Check that the disks of an instance can be converted.
 
-    :raises errors.OpPrereqError: they cannot, or not now.
+    :param template: the new disk template.
+    :param secondary: the secondary node of DRBD disks; None for other templates.
+    :param ext_params: parameters of disks of an external storage provider.
+    :raises errors.OpPrereqError: they cannot be converted, or not now.
     """
     old = unit.config.disk_template(instance)
     disks = unit.config.instance_disks(instance)
     if template == old:
         raise errors.OpPrereqError(
-            f"disks of instance {instance.name} are of kind {template} already",
+            f"disks of instance {instance.name} have template {template} already",
             errors.ECODE_INVAL,
         )
     for kind, impossible in ((old, NOT_CONVERTIBLE_FROM | {MIXED}), (template, NOT_CONVERTIBLE_TO)):
@@ -134,9 +143,9 @@ def plan(
             )
     specs.require_enabled(unit, template)
     prereq.require_stopped(unit, instance, "convert disks of")
-    snapshots.require_whole(unit, instance)
+    snapshots.require_restored(unit, instance)
     if (old, template) != (PLAIN, DRBD8):
-        # Only the volumes of the primary node remain where they are, below a mirror or without it.
+        # The volumes on the primary node stay as they are, with and without DRBD above them.
         remains = {instance.primary_node} if (old, template) == (DRBD8, PLAIN) else set()
         snapshots.require_none(
             unit,
@@ -145,18 +154,18 @@ def plan(
             nodes=set(unit.config.instance_nodes(instance)) - remains,
         )
     _check_secondary(unit, instance, template, secondary)
-    wishes = []
+    disk_specs = []
     for index, disk in enumerate(disks):
-        wish: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
+        spec: dict[str, Any] = {"size": disk.size, "mode": disk.mode}
         if template == EXT:
-            wish |= ext_params
-        planned = specs.plan_disk(unit, template, f"disk {index}", wish)
-        wishes.append({**planned, "name": disk.name})
+            spec |= ext_params
+        planned = specs.plan_disk(unit, template, f"disk {index}", spec)
+        disk_specs.append({**planned, "name": disk.name})
     nodes = [instance.primary_node, *([secondary.uuid] if secondary else [])]
     if (old, template) == (DRBD8, PLAIN):
         needed = {}
     else:
-        needed = _needed_mib(wishes)
+        needed = _needed_mib(disk_specs)
         if (old, template) == (PLAIN, DRBD8):
             nodes = nodes[1:]
     capacity.require_free_space(unit, nodes, needed)
@@ -165,23 +174,23 @@ def plan(
         directory = specs.file_directory(unit, template, file_storage_dir, instance.name)
     elif file_storage_dir:
         raise errors.OpPrereqError(
-            f"disk template {template} takes no directory", errors.ECODE_INVAL
+            f"disk template {template} does not use a file storage directory", errors.ECODE_INVAL
         )
-    return ConversionPlan(template, secondary, tuple(wishes), directory, file_driver)
+    return ConversionPlan(template, secondary, tuple(disk_specs), directory, file_driver)
 
 
 def _check_secondary(
-    unit: LogicalUnit, instance: Instance, template: str, secondary: Node | None
+    unit: AnyUnit, instance: Instance, template: str, secondary: Node | None
 ) -> None:
     if template not in INT_MIRRORED:
         if secondary is not None:
             raise errors.OpPrereqError(
-                f"disks of kind {template} have no secondary node", errors.ECODE_INVAL
+                f"disks of template {template} have no secondary node", errors.ECODE_INVAL
             )
         return
     if secondary is None:
         raise errors.OpPrereqError(
-            f"disks of kind {template} need a secondary node. Name one with --node.",
+            f"disks of template {template} need a secondary node. Name one with --node.",
             errors.ECODE_INVAL,
         )
     prereq.require_target(secondary)
@@ -193,13 +202,13 @@ def _check_secondary(
         )
 
 
-def _needed_mib(wishes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _needed_mib(disk_specs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     needed: dict[str, int] = {}
-    for wish in wishes:
-        if wish.get("vg"):
-            needed[wish["vg"]] = needed.get(wish["vg"], 0) + wish["size"]
-        if wish.get("metavg"):
-            needed[wish["metavg"]] = needed.get(wish["metavg"], 0) + DRBD_META_SIZE_MIB
+    for spec in disk_specs:
+        if spec.get("vg"):
+            needed[spec["vg"]] = needed.get(spec["vg"], 0) + spec["size"]
+        if spec.get("metavg"):
+            needed[spec["metavg"]] = needed.get(spec["metavg"], 0) + DRBD_META_SIZE_MIB
     return needed
 
 
@@ -207,12 +216,13 @@ def _needed_mib(wishes: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def carry_out(
-    unit: LogicalUnit, instance: Instance, conversion: ConversionPlan, *, wait_for_sync: bool
+    unit: AnyUnit, instance: Instance, conversion: ConversionPlan, *, wait_for_sync: bool
 ) -> None:
     """Convert all disks of a stopped instance.
 
-    :raises errors.OpExecError: the disks are of the old kind, whole; or, when only the old ones
-        could not be destroyed, of the new kind.
+    :param wait_for_sync: wait until new DRBD disks are in sync.
+    :raises errors.OpExecError: the instance still has its old disks, unchanged; or it has the new
+        disks, which are degraded, or the old disks could not be destroyed.
     """
     clear(unit, instance)
     old = unit.config.disk_template(instance)
@@ -226,22 +236,22 @@ def carry_out(
     instance = unit.config.instance(instance.uuid)
     if conversion.template in INT_MIRRORED:
         disk_work.assemble_disks(unit, instance)
-        in_step = sync.wait_for_sync(unit, instance, once=not wait_for_sync)
+        in_sync = sync.wait_for_sync(unit, instance, once=not wait_for_sync)
         if wait_for_sync:
             disk_work.shutdown_disks(unit, instance)
-        if wait_for_sync and not in_step:
+        if wait_for_sync and not in_sync:
             raise errors.OpExecError(
-                f"disks of instance {instance.name} are converted, but degraded. Look at them with"
-                f" 'gnt-instance info {instance.name}'."
+                f"disks of instance {instance.name} were converted, but are degraded. Look at them"
+                f" with 'gnt-instance info {instance.name}'."
             )
 
 
-def _copy_all(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan) -> None:
+def _copy_all(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
     old = unit.config.instance_disks(instance)
     made = specs.make_disks(
         unit,
         conversion.template,
-        conversion.wishes,
+        conversion.disk_specs,
         primary_node=instance.primary_node,
         secondary_node=None if conversion.secondary is None else conversion.secondary.uuid,
         directory=conversion.directory,
@@ -249,20 +259,23 @@ def _copy_all(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan)
     )
     with unit.config.transaction() as change:
         for disk in made:
-            change.add_loose_disk(dataclasses.replace(disk, name=mark(instance.uuid), iv_name=""))
-    hint = "The next conversion, or the removal of the instance, destroys what is left."
+            change.add_detached_disk(
+                dataclasses.replace(disk, name=mark(instance.uuid), iv_name="")
+            )
+    hint = "The next conversion or the removal of the instance destroys them."
     with Undo(unit.warn, hint=hint) as undo:
-        undo.add("disks of the new kind", clear, unit, instance)
+        undo.add(f"disks of template {conversion.template}", clear, unit, instance)
         try:
             disk_work.create_storage_dir(unit, instance, made)
             for index, disk in enumerate(made):
-                unit.feedback(f"* making disk {index} of kind {conversion.template}")
+                unit.feedback(f"* creating disk {index} with template {conversion.template}")
                 disk_work.create_disk(unit, instance, unit.config.disk(disk.uuid))
         except errors.RpcError as err:
             raise errors.OpExecError(
-                f"could not make disks of kind {conversion.template}: {why(err)}"
+                f"could not create disks of template {conversion.template} for instance"
+                f" {instance.name}: {why(err)}"
             ) from err
-        undo.add("active disks", _shut_down_loose, unit, instance, made)
+        undo.add("active disks", _shut_down_detached, unit, instance, made)
         undo.add(f"active disks of {instance.name}", disk_work.shutdown_disks, unit, instance)
         disk_work.assemble_disks(unit, instance)
         for index, (source, target) in enumerate(zip(old, made, strict=True)):
@@ -286,12 +299,12 @@ def _copy_all(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan)
         clear(unit, fresh)
     except errors.RpcError as err:
         raise errors.OpExecError(
-            f"disks of instance {instance.name} are of kind {conversion.template} now, but the old"
-            f" ones were not destroyed: {why(err)}. {hint}"
+            f"disks of instance {instance.name} have template {conversion.template} now, but the"
+            f" old ones were not destroyed: {why(err)}. {hint}"
         ) from err
 
 
-def _shut_down_loose(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+def _shut_down_detached(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
     disk_work.shutdown_disks(
         unit,
         instance,
@@ -304,10 +317,8 @@ def _shut_down_loose(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk
     )
 
 
-def _exchange(
-    unit: LogicalUnit, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]
-) -> None:
-    """Put the new disks in the place of the old ones, and the mark on those."""
+def _exchange(unit: AnyUnit, instance: Instance, old: Sequence[Disk], made: Sequence[Disk]) -> None:
+    """Exchange the old disks of an instance for the new ones, and mark the old ones."""
     with unit.config.transaction() as change:
         for before, after in zip(old, made, strict=True):
             change.update_disk(dataclasses.replace(change.data.disks[after.uuid], name=before.name))
@@ -318,11 +329,11 @@ def _exchange(
         change.set_disks_active(instance.uuid, False)
 
 
-# -- between volumes and mirrors of volumes --------------------------------------
+# -- between plain and drbd ------------------------------------------------------
 
 
-def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: ConversionPlan) -> None:
-    """Volumes become the data below mirrors, under their old names; the rest is made new."""
+def _plain_to_mirror(unit: AnyUnit, instance: Instance, conversion: ConversionPlan) -> None:
+    """Make the volumes the data volumes of DRBD disks, under their old names; create the rest."""
     assert conversion.secondary is not None
     primary, secondary = instance.primary_node, conversion.secondary.uuid
     old = unit.config.instance_disks(instance)
@@ -330,7 +341,7 @@ def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: Conversi
     for before, disk in zip(
         old,
         specs.make_disks(
-            unit, DRBD8, conversion.wishes, primary_node=primary, secondary_node=secondary
+            unit, DRBD8, conversion.disk_specs, primary_node=primary, secondary_node=secondary
         ),
         strict=True,
     ):
@@ -338,7 +349,7 @@ def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: Conversi
         data = dataclasses.replace(data, logical_id=before.logical_id)
         made.append(dataclasses.replace(disk, children=(data, meta)))
     parts = [
-        (index, node, loose_part(unit, instance, device, node))
+        (index, node, detached_part(unit, instance, device, node))
         for index, disk in enumerate(made)
         for node, device in (
             (primary, disk.children[1]),
@@ -348,36 +359,36 @@ def _plain_to_mirror(unit: LogicalUnit, instance: Instance, conversion: Conversi
     ]
     with unit.config.transaction() as change:
         for _index, _node, part in parts:
-            change.add_loose_disk(part)
+            change.add_detached_disk(part)
     with Undo(unit.warn) as undo:
-        undo.add("volumes of the mirrors", clear, unit, instance)
+        undo.add("volumes of the DRBD disks", clear, unit, instance)
         for index, node, part in parts:
-            unit.feedback(f"* making a volume of disk {index} on {unit.config.node(node).name}")
+            unit.feedback(f"* creating a volume of disk {index} on {unit.config.node(node).name}")
             disk_work.create_device(unit, instance, part, node, on_primary=node == primary)
-        undo.add("mirrors", _shut_down_mirrors, unit, instance, made)
+        undo.add("DRBD devices", _shut_down_mirrors, unit, instance, made)
         for disk in made:
             for node in (primary, secondary):
-                # What is below is there, with its content.
+                # The volumes below exist already, with their content.
                 disk_work.create_device(
                     unit, instance, disk, node, on_primary=node == primary, children=False
                 )
         with unit.config.transaction() as change:
             for _index, _node, part in parts:
-                change.drop_loose_disk(part.uuid)
+                change.remove_detached_disk(part.uuid)
             for before, after in zip(old, made, strict=True):
-                change.add_loose_disk(dataclasses.replace(after, name=before.name, iv_name=""))
+                change.add_detached_disk(dataclasses.replace(after, name=before.name, iv_name=""))
             change.replace_disks(instance.uuid, [disk.uuid for disk in made])
             for before in old:
-                change.drop_loose_disk(before.uuid)
+                change.remove_detached_disk(before.uuid)
         undo.commit()
 
 
-def _shut_down_mirrors(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+def _shut_down_mirrors(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
     disk_work.shutdown_disks(unit, instance, disks=disks)
 
 
-def _mirror_to_plain(unit: LogicalUnit, instance: Instance) -> None:
-    """The data volumes of the primary node become the disks; the rest of the mirrors goes."""
+def _mirror_to_plain(unit: AnyUnit, instance: Instance) -> None:
+    """Make the data volumes on the primary node the disks; remove all other parts of the mirrors."""
     old = unit.config.instance_disks(instance)
     primary = instance.primary_node
     disk_work.shutdown_disks(unit, instance)
@@ -386,7 +397,7 @@ def _mirror_to_plain(unit: LogicalUnit, instance: Instance) -> None:
             data, meta = disk.children
             for node in disk.nodes:
                 for device in (meta,) if node == primary else (data, meta):
-                    change.add_loose_disk(loose_part(unit, instance, device, node))
+                    change.add_detached_disk(detached_part(unit, instance, device, node))
             change.release_port(disk.logical_id[2])
             change.update_disk(
                 dataclasses.replace(
@@ -404,6 +415,6 @@ def _mirror_to_plain(unit: LogicalUnit, instance: Instance) -> None:
         clear(unit, fresh)
     except errors.RpcError as err:
         unit.warn(
-            f"volumes of the former mirrors were not removed: {err}",
-            hint="The next conversion, or the removal of the instance, destroys them.",
+            f"volumes of the former DRBD disks of instance {instance.name} were not removed: {err}",
+            hint="The next conversion or the removal of the instance destroys them.",
         )

@@ -1,12 +1,12 @@
-"""Disks of instances, as the logical units see them: made, removed, activated, deactivated.
+"""Creating, removing, activating and deactivating the disks of instances.
 
-The functions act through node calls and raise what the calls raise; the caller decides what is
-taken back. All of them may be repeated: creating is the only one which fails when it was done
-before.
+Logical units call these functions, which act through node calls and raise the errors of the calls;
+the caller decides what is undone. All of them may be repeated, except that creating a disk fails
+when it exists.
 
-A disk is a tree. A plain volume or a file is one device on the primary node; a mirrored disk has
-the same device with its children on two nodes. Each function goes to every node which has a part of
-the disk; on which nodes that is, :func:`disk_nodes` says.
+A disk is a tree. A plain volume or a file is one device on the primary node; a DRBD disk is a
+device with its children on two nodes. Each function calls every node which has a part of the disk;
+:func:`disk_nodes` names these nodes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import wipe
 from ganeti.constants.disk import FILE, INT_MIRRORED, SHARED_FILE
 from ganeti.objects import fill
@@ -30,25 +30,24 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Disk, Instance
 
-#: Kinds of disks whose files lie in a directory of the instance.
+#: Disk templates whose files are in a directory of the instance.
 IN_OWN_DIRECTORY = (FILE, SHARED_FILE)
 
 
 def info_text(instance: Instance) -> str:
-    """What is written beside a volume, where volumes can carry a remark."""
+    """Text which is stored with a new device, such as the tag of a logical volume."""
     return f"originstname+{instance.name}"
 
 
 def disk_nodes(disk: Disk, primary_node: str) -> tuple[str, ...]:
-    """Uuids of the nodes which have a part of a disk, the primary first."""
+    """UUIDs of the nodes which have a part of a disk, the primary node first."""
     return (primary_node, *disk.secondary_nodes(primary_node))
 
 
-def exclusive_storage(unit: LogicalUnit, node_uuid: str) -> bool:
-    """Shall volumes on this node share no physical disk?"""
+def exclusive_storage(unit: AnyUnit, node_uuid: str) -> bool:
+    """Tell whether logical volumes of this node must not share a physical volume."""
     data = unit.config.snapshot()
     node = data.nodes[node_uuid]
     filled = fill.fill_nd(data.cluster, data.nodegroups.get(node.group), node)
@@ -56,7 +55,7 @@ def exclusive_storage(unit: LogicalUnit, node_uuid: str) -> bool:
 
 
 def mirrored_internally(disks: Iterable[Disk]) -> bool:
-    """Do some of the disks have a secondary node?"""
+    """Tell whether a disk has a secondary node."""
     return any(disk.dev_type in INT_MIRRORED for disk in disks)
 
 
@@ -64,7 +63,7 @@ def mirrored_internally(disks: Iterable[Disk]) -> bool:
 
 
 def storage_dir(disks: Sequence[Disk]) -> str | None:
-    """Directory made for the disks of one instance; None when their kind needs none."""
+    """Directory which holds the disk files of one instance; None when the disks are no files."""
     for disk in disks:
         if disk.dev_type in IN_OWN_DIRECTORY:
             return posixpath.dirname(str(disk.logical_id[1]))
@@ -72,9 +71,12 @@ def storage_dir(disks: Sequence[Disk]) -> str | None:
 
 
 def create_storage_dir(
-    unit: LogicalUnit, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
+    unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
 ) -> None:
-    """Make the directory in which the disk files of the instance will lie."""
+    """Create the directory for the disk files of an instance.
+
+    :param node_uuid: the node; by default the primary node of the instance.
+    """
     directory = storage_dir(disks)
     if directory is not None:
         node = node_uuid or instance.primary_node
@@ -82,24 +84,28 @@ def create_storage_dir(
 
 
 def remove_storage_dir(
-    unit: LogicalUnit, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
+    unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node_uuid: str | None = None
 ) -> None:
-    """Remove that directory, which must be empty (or gone already)."""
+    """Remove the directory for the disk files of an instance, which must be empty or missing.
+
+    :param node_uuid: the node; by default the primary node of the instance.
+    """
     directory = storage_dir(disks)
     if directory is not None:
         node = node_uuid or instance.primary_node
         unit.rpc.call(FILE_STORAGE_DIR_REMOVE, node, path=directory).payload()
 
 
-# -- made and removed ------------------------------------------------------------
+# -- creating and removing -------------------------------------------------------
 
 
 def create_disk(
-    unit: LogicalUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
+    unit: AnyUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
 ) -> None:
-    """Make one disk on all its nodes, the children of each device before it.
+    """Create a disk on all its nodes, on each the children before the device.
 
-    :param node_uuids: only on these nodes.
+    :param node_uuids: create the disk on these of its nodes only.
+    :raises errors.RpcError: a node call failed.
     """
     primary = instance.primary_node
     for node_uuid in node_uuids or disk_nodes(disk, primary):
@@ -107,7 +113,7 @@ def create_disk(
 
 
 def create_device(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     device: Disk,
     node_uuid: str,
@@ -115,9 +121,10 @@ def create_device(
     on_primary: bool,
     children: bool = True,
 ) -> None:
-    """Make one device on one node, with what is below it.
+    """Create a device and its children on one node.
 
-    :param children: False when what is below is there already.
+    :param children: False when the children exist already.
+    :raises errors.RpcError: a node call failed.
     """
     for child in device.children if children else ():
         create_device(unit, instance, child, node_uuid, on_primary=on_primary)
@@ -135,13 +142,13 @@ def create_device(
 
 
 def remove_disk(
-    unit: LogicalUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
+    unit: AnyUnit, instance: Instance, disk: Disk, node_uuids: Sequence[str] | None = None
 ) -> None:
-    """Remove one disk from all its nodes; its being gone already is not an error.
+    """Remove a disk from all its nodes; a disk which does not exist is no error.
 
-    Every node is tried.
+    All nodes are called, even after a failure.
 
-    :param node_uuids: only from these nodes.
+    :param node_uuids: remove the disk from these of its nodes only.
     :raises errors.RpcError: the first failure.
     """
     failure: Exception | None = None
@@ -152,60 +159,62 @@ def remove_disk(
         raise failure
 
 
-# -- activated and deactivated ---------------------------------------------------
+# -- activating and deactivating -------------------------------------------------
 
 
 def assemble_disks(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     node_uuid: str | None = None,
     *,
     disks: Sequence[Disk] | None = None,
     ignore_secondaries: bool = False,
 ) -> list[tuple[str, str, str | None]]:
-    """Make disks usable on a node (by default the primary), in order; the mirrors first.
+    """Activate disks of an instance, first on the secondary nodes, then on the primary.
 
-    :param disks: these of the instance's disks; all by default.
-    :param ignore_secondaries: a mirror which cannot be activated is only a warning.
-    :returns: for each disk the name of the node, ``disk/N`` and the device.
-    :raises errors.OpExecError: a disk could not be activated; those before it remain active.
+    :param node_uuid: the node which may write; by default the primary node of the instance.
+    :param disks: disks of the instance to activate; all by default.
+    :param ignore_secondaries: a failure on a secondary node is only a warning.
+    :returns: for each disk the name of the node, ``disk/N`` and the path of the device.
+    :raises errors.OpExecError: a disk could not be activated; those before it stay active.
     """
     node = unit.config.node(node_uuid or instance.primary_node)
-    places = _places(unit, instance)
+    indexes = _indexes(unit, instance)
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     for disk in chosen:
         if disk.forthcoming:
             raise errors.OpExecError(
-                f"disk {places[disk.uuid]} of instance {instance.name} was not made completely."
+                f"disk {indexes[disk.uuid]} of instance {instance.name} was not created completely."
                 f" Repeat 'gnt-instance recreate-disks {instance.name}'."
             )
     for disk in chosen:
-        _activate_mirrors(unit, instance, disk, places[disk.uuid], node.uuid, ignore_secondaries)
+        _activate_mirrors(unit, instance, disk, indexes[disk.uuid], node.uuid, ignore_secondaries)
     found = []
     for disk in chosen:
-        index = places[disk.uuid]
+        index = indexes[disk.uuid]
         device = _activate(unit, instance, disk, index, node.uuid)[0]
         found.append((node.name, f"disk/{index}", device if isinstance(device, str) else None))
     return found
 
 
-def activate_disk(unit: LogicalUnit, instance: Instance, disk: Disk) -> list[Any]:
-    """Make one disk usable on the primary node.
+def activate_disk(unit: AnyUnit, instance: Instance, disk: Disk) -> list[Any]:
+    """Activate one disk on all its nodes.
 
-    :returns: the device, its link and how the hypervisor reaches it without the kernel, or None.
-    :raises errors.OpExecError: it could not be activated.
+    :returns: path of the device on the primary node, path of its link, and the URI by which the
+        hypervisor opens the disk without the kernel; each of them may be None.
+    :raises errors.OpExecError: the disk could not be activated.
     """
-    index = _places(unit, instance)[disk.uuid]
+    index = _indexes(unit, instance)[disk.uuid]
     _activate_mirrors(unit, instance, disk, index, instance.primary_node, False)
     return _activate(unit, instance, disk, index, instance.primary_node)
 
 
-def _places(unit: LogicalUnit, instance: Instance) -> dict[str, int]:
+def _indexes(unit: AnyUnit, instance: Instance) -> dict[str, int]:
     return {uuid: index for index, uuid in enumerate(unit.config.instance(instance.uuid).disks)}
 
 
 def _activate_mirrors(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     disk: Disk,
     index: int,
@@ -225,7 +234,7 @@ def _activate_mirrors(
 
 
 def _activate(
-    unit: LogicalUnit, instance: Instance, disk: Disk, index: int, node_uuid: str
+    unit: AnyUnit, instance: Instance, disk: Disk, index: int, node_uuid: str
 ) -> list[Any]:
     answer = _assemble(unit, instance, disk, node_uuid, index, True)
     if answer.failure is not None:
@@ -237,7 +246,7 @@ def _activate(
 
 
 def _assemble(
-    unit: LogicalUnit, instance: Instance, disk: Disk, node_uuid: str, index: int, on_primary: bool
+    unit: AnyUnit, instance: Instance, disk: Disk, node_uuid: str, index: int, on_primary: bool
 ) -> Any:
     return unit.rpc.call(
         BLOCKDEV_ASSEMBLE,
@@ -250,21 +259,23 @@ def _assemble(
 
 
 def shutdown_disks(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     node_uuid: str | None = None,
     *,
     disks: Sequence[Disk] | None = None,
 ) -> None:
-    """Deactivate disks on a node, or without one on all their nodes.
+    """Deactivate disks of an instance on one node, or on all their nodes.
 
-    Every disk is tried. A secondary node which is marked offline is left alone.
+    A failure does not keep the other disks from being deactivated. A secondary node which is marked
+    offline is not called.
 
-    :param disks: these of the instance's disks; all by default.
-    :raises errors.OpExecError: names the disks which stay active.
+    :param node_uuid: the node; all nodes of each disk by default.
+    :param disks: disks of the instance to deactivate; all by default.
+    :raises errors.OpExecError: some disks stay active; names them.
     """
     all_disks = unit.config.instance_disks(instance)
-    places = {disk.uuid: index for index, disk in enumerate(all_disks)}
+    indexes = {disk.uuid: index for index, disk in enumerate(all_disks)}
     failures: dict[str, list[str]] = {}
     for disk in all_disks if disks is None else disks:
         nodes = [node_uuid] if node_uuid else disk_nodes(disk, instance.primary_node)
@@ -274,8 +285,8 @@ def shutdown_disks(
                 continue
             answer = unit.rpc.call(BLOCKDEV_SHUTDOWN, uuid, disk=(disk, instance))
             if answer.failure is not None:
-                place = places.get(disk.uuid, disk.iv_name)
-                failures.setdefault(node.name, []).append(f"disk {place}: {why(answer.failure)}")
+                label = indexes.get(disk.uuid, disk.iv_name)
+                failures.setdefault(node.name, []).append(f"disk {label}: {why(answer.failure)}")
     if failures:
         text = "; ".join(
             f"on node {name}: {'; '.join(lines)}" for name, lines in sorted(failures.items())

@@ -1,12 +1,15 @@
-"""The two halves of an instance's mirrored disks: are they good, who may write, are they together?
+"""The two replicas of an instance's DRBD disks: their state, their roles, their connection.
 
-Normally one half is writable, the *primary*. Only while a running guest goes over to the other node
-must both be; :func:`allow_two_writers` and :func:`one_writer` go there and back. To change it, the
-halves have to leave each other and meet again; what is written in between is copied when they meet.
+Migration, failover and disk replacement call these functions.
 
-A half which missed writes does not know that it did. So before the other half is given up,
-:func:`require_good_copy` looks whether the two are together now; when the other node is dead that
-question has no answer, and an administrator has to say so (by marking the node offline).
+Normally one replica is writable (*single-primary*). During a live migration both must be
+(*dual-primary*): :func:`make_dual_primary` and :func:`make_single_primary` change that. For the
+change the replicas are disconnected and connected again; DRBD then copies the data written in
+between.
+
+A replica which missed writes does not know that it did. So before its peer is given up,
+:func:`require_good_replica` checks that the two are connected. When the other node is dead, nobody
+can check that, and an administrator has to confirm it by marking the node offline.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks.devices import assemble_disks
 from ganeti.constants.disk import INT_MIRRORED, LDS_OKAY
 from ganeti.wire.calls import (
@@ -29,34 +32,33 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Disk, Instance, Node
     from ganeti.rpc import Result
 
 POLL_S = 2.0
 
 
-def mirrored_disks(unit: LogicalUnit, instance: Instance) -> tuple[Disk, ...]:
-    """Those of the instance's disks which have a second half on another node."""
+def mirrored_disks(unit: AnyUnit, instance: Instance) -> tuple[Disk, ...]:
+    """Return the disks of an instance which have a second replica on another node."""
     return tuple(
         disk for disk in unit.config.instance_disks(instance) if disk.dev_type in INT_MIRRORED
     )
 
 
-def require_good_copy(
-    unit: LogicalUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
+def require_good_replica(
+    unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
 ) -> None:
-    """The halves on the target are complete and up to date.
+    """Check that the replicas on the target node are complete and up to date.
 
-    :param alone: the other node is known to be dead: then only what the target knows itself counts.
-    :param ignore: a disk which is not in order is only a warning.
-    :raises errors.OpExecError: a disk is not in order, or the target does not tell.
+    :param alone: the other node is known to be dead, so only the state on the target counts.
+    :param ignore: a bad replica is only a warning.
+    :raises errors.OpExecError: a replica is bad, or the target did not report its state.
     """
     for disk in mirrored_disks(unit, instance):
         answer = unit.rpc.call(BLOCKDEV_FIND, target.uuid, disk=(disk, instance))
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"node {target.name} does not tell about {disk.iv_name} of instance"
+                f"node {target.name} did not report the state of {disk.iv_name} of instance"
                 f" {instance.name}: {why(answer.failure)}"
             ) from answer.failure
         status = answer.data
@@ -65,12 +67,12 @@ def require_good_copy(
         elif status.ldisk_status != LDS_OKAY:
             problem = "has no complete copy of the data"
         elif status.is_degraded and not alone:
-            problem = "is not together with its other half, and may have missed writes"
+            problem = "is not connected to its peer, and may have missed writes"
         else:
             if status.is_degraded:
                 unit.warn(
                     f"{disk.iv_name} of instance {instance.name} on node {target.name} cannot be"
-                    " compared with its other half"
+                    " compared with its peer"
                 )
             continue
         text = f"{disk.iv_name} of instance {instance.name} on node {target.name} {problem}"
@@ -79,17 +81,17 @@ def require_good_copy(
         unit.warn(text)
 
 
-def require_good_copy_now(
-    unit: LogicalUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
+def ensure_good_replica(
+    unit: AnyUnit, instance: Instance, target: Node, *, alone: bool, ignore: bool
 ) -> None:
-    """As :func:`require_good_copy`, but a copy which is not in order may become so first.
+    """Check the replicas on the target node; when they are bad, activate the disks and check again.
 
-    An operation which was broken off may have left a half inactive, or alone. When the disks are
-    activated again they meet, and the question has another answer.
+    An interrupted operation may have left a replica inactive or not connected. Activating the disks
+    connects them again. Parameters and errors are those of :func:`require_good_replica`.
     """
     if not alone:
         try:
-            require_good_copy(unit, instance, target, alone=False, ignore=False)
+            require_good_replica(unit, instance, target, alone=False, ignore=False)
             return
         except errors.OpExecError as err:
             unit.info(f"{err} Activating the disks")
@@ -100,15 +102,16 @@ def require_good_copy_now(
             ).payload()
         except (errors.OpExecError, errors.RpcError) as err:
             unit.warn(str(err))
-    require_good_copy(unit, instance, target, alone=alone, ignore=ignore)
+    require_good_replica(unit, instance, target, alone=alone, ignore=ignore)
 
 
-def require_own_storage(unit: LogicalUnit, instance: Instance, source: Node) -> None:
-    """The halves on the source have storage of their own, so that they can do without the others.
+def require_own_storage(unit: AnyUnit, instance: Instance, source: Node) -> None:
+    """Check that the replicas on the source node have their storage.
 
-    While the two change from one writer to two, they are separated for a moment.
+    A replica without storage reads from its peer. The replicas are disconnected for a moment when
+    they become dual-primary, so such a disk would fail.
 
-    :raises errors.OpExecError: one has not, or the source does not tell.
+    :raises errors.OpExecError: a replica has lost its storage, or the source did not report it.
     """
     for disk in mirrored_disks(unit, instance):
         answer = unit.rpc.call(BLOCKDEV_FIND, source.uuid, disk=(disk, instance))
@@ -121,15 +124,20 @@ def require_own_storage(unit: LogicalUnit, instance: Instance, source: Node) -> 
             )
 
 
-def allow_two_writers(
-    unit: LogicalUnit, instance: Instance, target: Node, sleep: Callable[[float], None] = time.sleep
+def make_dual_primary(
+    unit: AnyUnit, instance: Instance, target: Node, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Make both halves of each disk writable: the primary's goes on, the target's is opened too."""
+    """Make the mirrored disks of an instance dual-primary, so that the target may write, too.
+
+    :param target: the secondary node, whose replicas are opened.
+    :raises errors.OpExecError: the replicas cannot be disconnected or connected, or are not in
+        sync.
+    """
     disks = mirrored_disks(unit, instance)
     if not disks:
         return
     _close(unit, instance, disks, target)
-    _meet_again(unit, instance, disks, two_writers=True, sleep=sleep)
+    _reconnect(unit, instance, disks, dual_primary=True, sleep=sleep)
     unit.rpc.call(
         BLOCKDEV_OPEN,
         target.uuid,
@@ -139,82 +147,85 @@ def allow_two_writers(
     ).payload()
 
 
-def one_writer(
-    unit: LogicalUnit, instance: Instance, other: Node, sleep: Callable[[float], None] = time.sleep
+def make_single_primary(
+    unit: AnyUnit, instance: Instance, other: Node, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Let only one half of each disk be writable again.
+    """Make the mirrored disks of an instance single-primary again.
 
     :param other: the node which may not write any more.
+    :raises errors.OpExecError: the replicas cannot be disconnected or connected, or are not in
+        sync.
     """
     disks = mirrored_disks(unit, instance)
     if disks:
         _close(unit, instance, disks, other)
-        _meet_again(unit, instance, disks, two_writers=False, sleep=sleep)
+        _reconnect(unit, instance, disks, dual_primary=False, sleep=sleep)
 
 
-def _close(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
+def _close(unit: AnyUnit, instance: Instance, disks: Sequence[Disk], node: Node) -> None:
     unit.rpc.call(
         BLOCKDEV_CLOSE, node.uuid, instance_name=instance.name, disks=(disks, instance)
     ).payload()
 
 
-def _meet_again(
-    unit: LogicalUnit,
+def _reconnect(
+    unit: AnyUnit,
     instance: Instance,
     disks: Sequence[Disk],
     *,
-    two_writers: bool,
+    dual_primary: bool,
     sleep: Callable[[float], None],
 ) -> None:
     nodes = list(dict.fromkeys(uuid for disk in disks for uuid in disk.all_node_uuids()))
     which = (disks, instance)
-    apart = unit.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
-    _require_all(instance, apart, "separated")
-    together = unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=two_writers)
-    _require_all(instance, together, "connected")
-    wait_in_step(unit, instance, disks, nodes, sleep)
+    answers = unit.rpc.call_many(DRBD_DISCONNECT_NET, nodes, disks=which)
+    _require_all(instance, answers, "disconnected")
+    answers = unit.rpc.call_many(DRBD_ATTACH_NET, nodes, disks=which, multimaster=dual_primary)
+    _require_all(instance, answers, "connected")
+    wait_in_sync(unit, instance, disks, nodes, sleep)
 
 
 def _require_all(instance: Instance, answers: Mapping[str, Result], what: str) -> None:
     for answer in answers.values():
         if answer.failure is not None:
             raise errors.OpExecError(
-                f"the halves of the disks of instance {instance.name} cannot be {what} on node"
+                f"the replicas of the disks of instance {instance.name} cannot be {what} on node"
                 f" {answer.node_name}: {why(answer.failure)}"
             ) from answer.failure
 
 
-def wait_in_step(
-    unit: LogicalUnit,
+def wait_in_sync(
+    unit: AnyUnit,
     instance: Instance,
     disks: Sequence[Disk],
     nodes: Sequence[str],
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Wait until all halves on these nodes are together and the same.
+    """Wait until all replicas on these nodes are connected to their peers and in sync.
 
-    :raises errors.OpExecError: one does not find its other half.
+    :raises errors.OpExecError: a replica cannot connect to its peer.
     """
-    told = 100.0
+    reported = 100.0
     while True:
         answers = unit.rpc.call_many(DRBD_WAIT_SYNC, nodes, disks=(disks, instance))
         lowest, done = 100.0, True
         for answer in answers.values():
             if answer.failure is not None:
                 raise errors.OpExecError(
-                    f"disks of instance {instance.name} on node {answer.node_name} are not in step:"
+                    f"disks of instance {instance.name} on node {answer.node_name} are not in sync:"
                     f" {why(answer.failure)}"
                 ) from answer.failure
-            in_step, percent = answer.data
-            done, lowest = done and bool(in_step), min(lowest, float(percent))
+            in_sync, percent = answer.data
+            done, lowest = done and bool(in_sync), min(lowest, float(percent))
         if done:
             return
-        if lowest != told:
-            # A half that does not see the other one cannot say how much is missing.
+        if lowest != reported:
+            # A replica without connection cannot compare itself with its peer.
             unit.feedback(
-                f"* disks are in step to {lowest:.1f} %"
+                f"* disks of instance {instance.name} are {lowest:.1f} % in sync"
                 if lowest
-                else "* waiting until the halves of its disks have met"
+                else f"* waiting for the disks of instance {instance.name} to connect to their"
+                " peers"
             )
-            told = lowest
+            reported = lowest
         sleep(POLL_S)

@@ -1,12 +1,15 @@
-"""Changes to the disks of an instance: planned one after the other, then carried out.
+"""Adding, removing, attaching, detaching and modifying disks of an instance.
 
-Order of the work, chosen so that nothing is lost track of when it breaks off: a disk which is added
-goes into the configuration before it is made, one which is removed leaves it after it was
-destroyed. In between it is a disk whose device is missing, which ``remove`` or ``recreate-disks``
-sets right.
+The logical unit of ``OP_INSTANCE_SET_PARAMS`` calls :func:`plan`, which checks all changes without
+any effect, and :func:`carry_out`.
 
-A disk that is *detached* keeps its content and its place in the configuration, belongs to no
-instance, and can be attached again.
+An interruption leaves no device which the configuration does not know: an added disk is written to
+the configuration before it is created, a removed disk leaves the configuration after it was
+destroyed. In between the device of the disk may be missing; ``gnt-instance modify --disk N:remove``
+or ``gnt-instance recreate-disks`` repairs that.
+
+A *detached* disk keeps its content and stays in the configuration, belongs to no instance, and can
+be attached again.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.params import devices
@@ -39,7 +42,6 @@ from ganeti.constants.disk import (
 from ganeti.constants.net import HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_REMOVE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.cmdlib.ops.guest.hotplug import Plug
     from ganeti.objects import Disk, Instance
 
@@ -49,23 +51,26 @@ _MODIFIABLE = frozenset(("mode", "name", "access"))
 
 @dataclass(frozen=True, slots=True)
 class DiskStep:
-    """One change.
+    """One change of a disk.
 
+    :ivar action: one of the published words ``add``, ``attach``, ``detach``, ``modify``,
+        ``remove``.
     :ivar index: number of the disk at the moment of the change.
-    :ivar disk: the disk as it is, or as it will be when it is changed; None when it is added.
-    :ivar wish: of a disk to be added.
+    :ivar disk: the disk; with ``modify``, its new state; with ``add``, None.
+    :ivar spec: spec of a disk to be added, see :func:`~.specs.plan_disk`; else empty.
+    :ivar result: pairs of parameter and new value, which the user is shown.
     """
 
     action: str
     index: int
     disk: Disk | None
-    wish: Mapping[str, Any]
+    spec: Mapping[str, Any]
     result: tuple[tuple[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class DiskPlan:
-    """All changes, and what the instance's disks will be: names, sizes in MiB and kind."""
+    """All changes; names, sizes (MiB) and template of the instance's disks after them."""
 
     steps: tuple[DiskStep, ...]
     names: tuple[str | None, ...]
@@ -74,21 +79,21 @@ class DiskPlan:
 
 
 class _Planned:
-    """Stands for a disk that is not made yet, while further changes are planned."""
+    """Stands for a disk to be added while further changes are planned."""
 
-    def __init__(self, wish: Mapping[str, Any]) -> None:
-        self.name: str | None = wish["name"]
+    def __init__(self, spec: Mapping[str, Any]) -> None:
+        self.name: str | None = spec["name"]
         self.uuid = ""
-        self.size: int = wish["size"]
+        self.size: int = spec["size"]
 
 
 def plan(
-    unit: LogicalUnit, instance: Instance, changes: Sequence[Change], ext_params: Mapping[str, Any]
+    unit: AnyUnit, instance: Instance, changes: Sequence[Change], ext_params: Mapping[str, Any]
 ) -> DiskPlan:
-    """Check the changes, in order, each on what the ones before leave.
+    """Check the changes in order, each with the disks which the changes before it leave.
 
-    :param ext_params: parameters for disks of an external provider which are added.
-    :raises errors.OpPrereqError: names the disk and what is wrong with it.
+    :param ext_params: parameters of added disks of an external storage provider.
+    :raises errors.OpPrereqError: a change is not possible.
     """
     current: list[Any] = list(unit.config.instance_disks(instance))
     template = unit.config.disk_template(instance)
@@ -97,7 +102,7 @@ def plan(
         if change.action == MOD_ADD:
             template = _template_of_new(unit, instance, template, change.params)
             step = _add(unit, template, current, change, ext_params)
-            current.insert(step.index, _Planned(step.wish))
+            current.insert(step.index, _Planned(step.spec))
         elif change.action == MOD_ATTACH:
             step = _attach(unit, instance, current, change)
             current.insert(step.index, step.disk)
@@ -107,7 +112,7 @@ def plan(
             index = devices.find(WHAT, current, change.ident)
             if isinstance(current[index], _Planned):
                 raise errors.OpPrereqError(
-                    f"disk {index} is only added by the same command, it cannot be changed too",
+                    f"disk {index} is added by the same command and cannot be changed by it, too",
                     errors.ECODE_INVAL,
                 )
             if change.action in (MOD_REMOVE, MOD_DETACH):
@@ -125,7 +130,7 @@ def plan(
 
 
 def _template_of_new(
-    unit: LogicalUnit, instance: Instance, template: str, params: Mapping[str, Any]
+    unit: AnyUnit, instance: Instance, template: str, params: Mapping[str, Any]
 ) -> str:
     wanted = params.get("dev_type")
     if template == DISKLESS:
@@ -133,11 +138,11 @@ def _template_of_new(
         wanted = wanted or next((kind for kind in enabled if kind != DISKLESS), None)
         if wanted is None or wanted == DISKLESS:
             raise errors.OpPrereqError(
-                "no kind of disks is enabled in this cluster", errors.ECODE_STATE
+                "no disk template is enabled in this cluster", errors.ECODE_STATE
             )
         if wanted in INT_MIRRORED:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has no secondary node, which disks of kind {wanted}"
+                f"instance {instance.name} has no secondary node, which disks of template {wanted}"
                 " need",
                 errors.ECODE_INVAL,
             )
@@ -145,20 +150,20 @@ def _template_of_new(
         return str(wanted)
     if template == MIXED:
         raise errors.OpPrereqError(
-            f"instance {instance.name} has disks of different kinds, none can be added",
+            f"instance {instance.name} has disks of different templates, so none can be added",
             errors.ECODE_STATE,
         )
     if wanted not in (None, template):
         raise errors.OpPrereqError(
-            f"instance {instance.name} has disks of kind {template}, one of kind {wanted} cannot be"
-            " added",
+            f"instance {instance.name} has disks of template {template}, so a disk of template"
+            f" {wanted} cannot be added",
             errors.ECODE_INVAL,
         )
     return template
 
 
 def _add(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     template: str,
     current: Sequence[Any],
     change: Change,
@@ -166,24 +171,23 @@ def _add(
 ) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
     params = {**(ext_params if template == EXT else {}), **change.params}
-    wish = specs.plan_disk(unit, template, f"disk {index}", params)
-    if wish.get("adopt"):
+    spec = specs.plan_disk(unit, template, f"disk {index}", params)
+    if spec.get("adopt"):
         raise errors.OpPrereqError(
-            f"disk {index}: devices are adopted when an instance is made, not later",
+            f"disk {index}: a device can be adopted only when the instance is created",
             errors.ECODE_INVAL,
         )
-    text = f"add:size={wish['size']},mode={wish['mode']}"
-    return DiskStep(MOD_ADD, index, None, wish, ((f"disk/{index}", text),))
+    text = f"add:size={spec['size']},mode={spec['mode']}"
+    return DiskStep(MOD_ADD, index, None, spec, ((f"disk/{index}", text),))
 
 
-def _attach(
-    unit: LogicalUnit, instance: Instance, current: Sequence[Any], change: Change
-) -> DiskStep:
+def _attach(unit: AnyUnit, instance: Instance, current: Sequence[Any], change: Change) -> DiskStep:
     index = devices.place(WHAT, current, change.ident, MAX_DISKS)
     uuid, name = change.params.get("uuid"), change.params.get("name")
     if bool(uuid) == bool(name) or len(change.params) != 1:
         raise errors.OpPrereqError(
-            "a disk is attached by name or by UUID: --disk attach:uuid=..., or attach:name=...",
+            "a disk to be attached is named either by its UUID or by its name. Use --disk"
+            " attach:uuid=... or --disk attach:name=...",
             errors.ECODE_INVAL,
         )
     data = unit.config.snapshot()
@@ -200,12 +204,12 @@ def _attach(
     disk = free[0]
     if disk.uuid in {one.uuid for one in current}:
         raise errors.OpPrereqError(f"disk {uuid or name} is given twice", errors.ECODE_INVAL)
-    _require_same_place(unit, instance, disk)
+    _require_attachable(unit, instance, disk)
     return DiskStep(MOD_ATTACH, index, disk, {}, ((f"disk/{index}", "attach"),))
 
 
-def _require_same_place(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
-    """The disk is where the instance is, and of the same kind as its other disks."""
+def _require_attachable(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
+    """Check that a disk is on the nodes of the instance and of the template of its other disks."""
     if disk.nodes and disk.nodes[0] != instance.primary_node:
         raise errors.OpPrereqError(
             f"disk {disk.uuid} is on node {unit.config.node(disk.nodes[0]).name}, instance"
@@ -221,8 +225,8 @@ def _require_same_place(unit: LogicalUnit, instance: Instance, disk: Disk) -> No
     template = unit.config.disk_template(instance)
     if template not in (DISKLESS, disk.dev_type):
         raise errors.OpPrereqError(
-            f"disk {disk.uuid} is of kind {disk.dev_type}, those of instance {instance.name} of"
-            f" kind {template}",
+            f"disk {disk.uuid} has template {disk.dev_type}, but the disks of instance"
+            f" {instance.name} have template {template}",
             errors.ECODE_INVAL,
         )
 
@@ -230,7 +234,7 @@ def _require_same_place(unit: LogicalUnit, instance: Instance, disk: Disk) -> No
 def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
     what = f"disk {index}"
     if not changes:
-        raise errors.OpPrereqError(f"{what}: nothing to change is given", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(f"{what}: no change is given", errors.ECODE_INVAL)
     access = changes.get("access")
     if access in ("r", "w"):
         changes = {
@@ -239,7 +243,8 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
         }
     if "size" in changes:
         raise errors.OpPrereqError(
-            f"{what}: the size is changed by 'gnt-instance grow-disk'", errors.ECODE_INVAL
+            f"{what}: the size cannot be changed like this. Use 'gnt-instance grow-disk'.",
+            errors.ECODE_INVAL,
         )
     wrong = sorted(set(changes) - _MODIFIABLE)
     if wrong and disk.dev_type != EXT:
@@ -256,7 +261,7 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
     if "access" in changes:
         if disk.dev_type not in HAVE_ACCESS:
             raise errors.OpPrereqError(
-                f"{what}: access cannot be given for disks of kind {disk.dev_type}",
+                f"{what}: disks of template {disk.dev_type} have no parameter access",
                 errors.ECODE_INVAL,
             )
         params["access"] = changes["access"]
@@ -271,13 +276,16 @@ def _modify(index: int, disk: Disk, changes: Mapping[str, Any]) -> DiskStep:
     return DiskStep("modify", index, dataclasses.replace(disk, **values), {}, result)
 
 
-def check_room(unit: LogicalUnit, instance: Instance, disk_plan: DiskPlan) -> None:
-    """There is room for the disks which are added."""
+def require_free_space(unit: AnyUnit, instance: Instance, disk_plan: DiskPlan) -> None:
+    """Check that the volume groups have free space for the disks which are added.
+
+    :raises errors.OpPrereqError: they have not.
+    """
     needed: dict[str, int] = {}
     for step in disk_plan.steps:
-        for group in (step.wish.get("vg"),) if step.action == MOD_ADD else ():
+        for group in (step.spec.get("vg"),) if step.action == MOD_ADD else ():
             if group:
-                needed[group] = needed.get(group, 0) + step.wish["size"]
+                needed[group] = needed.get(group, 0) + step.spec["size"]
     capacity.require_free_space(unit, unit.config.instance_nodes(instance), needed)
 
 
@@ -285,7 +293,7 @@ def check_room(unit: LogicalUnit, instance: Instance, disk_plan: DiskPlan) -> No
 
 
 def carry_out(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance_uuid: str,
     disk_plan: DiskPlan,
     plug: Plug | None,
@@ -294,10 +302,13 @@ def carry_out(
     driver: str | None,
     wait_for_sync: bool,
 ) -> None:
-    """Do the changes, in order; what one of them leaves when it fails is named in the error.
+    """Carry out the changes in order.
 
-    :param plug: of the running guest; None when it is stopped.
-    :param directory: for the files of disks which are added.
+    :param plug: hotplugs devices of the running guest; None when the instance is stopped.
+    :param directory: directory of added disk files, unless the instance has such files already.
+    :param driver: file driver of added disk files; None for the one of the other disks.
+    :param wait_for_sync: wait until an added mirrored disk is in sync.
+    :raises errors.OpExecError: a change failed; says what is left of it.
     """
     for step in disk_plan.steps:
         instance = unit.config.instance(instance_uuid)
@@ -314,15 +325,16 @@ def carry_out(
         else:
             assert step.disk is not None
             present = unit.config.disk(step.disk.uuid)
-            unit.config.update_disk(
-                dataclasses.replace(
-                    present, mode=step.disk.mode, name=step.disk.name, params=step.disk.params
+            with unit.config.transaction() as change:
+                change.update_disk(
+                    dataclasses.replace(
+                        present, mode=step.disk.mode, name=step.disk.name, params=step.disk.params
+                    )
                 )
-            )
 
 
 def _make(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     template: str,
     step: DiskStep,
@@ -333,12 +345,12 @@ def _make(
 ) -> None:
     secondaries = unit.config.secondary_nodes(instance)
     existing = unit.config.instance_disks(instance)
-    # Beside the instance's other files, wherever those are.
+    # In the directory of the instance's other disk files, if there are any.
     directory = disk_work.storage_dir(existing) or directory
     (disk,) = specs.make_disks(
         unit,
         template,
-        [step.wish],
+        [step.spec],
         primary_node=instance.primary_node,
         secondary_node=secondaries[0] if secondaries else None,
         directory=directory,
@@ -349,7 +361,8 @@ def _make(
     hint = f"Remove it with 'gnt-instance modify --disk {step.index}:remove {instance.name}'."
     with Undo(unit.warn, hint=hint) as undo:
         undo.add(f"disk {step.index} in the configuration", _forget, unit, instance, disk)
-        unit.config.add_disk(instance.uuid, disk, step.index)
+        with unit.config.transaction() as change:
+            change.add_disk(instance.uuid, disk, step.index)
         undo.add(f"disk {step.index}", disk_work.remove_disk, unit, instance, disk)
         try:
             disk_work.create_storage_dir(unit, instance, [disk])
@@ -364,25 +377,26 @@ def _make(
     if disk.dev_type in INT_MIRRORED:
         disk_work.activate_disk(unit, instance, disk)
         if not sync.wait_for_sync(unit, instance, [disk], once=not wait_for_sync):
-            unit.warn(f"disk {step.index} is not in step yet")
+            unit.warn(f"disk {step.index} of instance {instance.name} is not in sync yet")
     _join(unit, instance, disk, step.index, plug)
 
 
 def _driver_of(disks: Sequence[Disk]) -> str | None:
-    """The file driver of disks which are files."""
+    """The file driver of the first disk which is a file."""
     for disk in disks:
         if disk.dev_type in FILE_BASED:
             return str(disk.logical_id[0])
     return None
 
 
-def _forget(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
+def _forget(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
     if disk.uuid in unit.config.instance(instance.uuid).disks:
-        unit.config.remove_disk(instance.uuid, disk.uuid)
+        with unit.config.transaction() as change:
+            change.remove_disk(instance.uuid, disk.uuid)
 
 
-def _join(unit: LogicalUnit, instance: Instance, disk: Disk, index: int, plug: Plug | None) -> None:
-    """Let a disk be used as the others are: active, and plugged into a running guest."""
+def _join(unit: AnyUnit, instance: Instance, disk: Disk, index: int, plug: Plug | None) -> None:
+    """Activate a new disk if the others are active, and plug it into a running guest."""
     instance = unit.config.instance(instance.uuid)
     if not instance.disks_active:
         disk_work.shutdown_disks(unit, instance, disks=[disk])
@@ -393,15 +407,15 @@ def _join(unit: LogicalUnit, instance: Instance, disk: Disk, index: int, plug: P
         plug.disk(HOTPLUG_ACTION_ADD, disk, index, found[1:])
 
 
-def _leave(unit: LogicalUnit, instance: Instance, step: DiskStep, plug: Plug | None) -> None:
-    """Take a disk out of a guest and of the instance; destroy it unless it is only detached."""
+def _leave(unit: AnyUnit, instance: Instance, step: DiskStep, plug: Plug | None) -> None:
+    """Unplug a disk from the guest and remove it from the instance; destroy it unless detached."""
     disk = step.disk
     assert disk is not None
     if plug is not None and plug.running:
         if not plug.disk(HOTPLUG_ACTION_REMOVE, disk, step.index):
             raise errors.OpExecError(
-                f"disk {step.index} stays, because the running instance {instance.name} uses it."
-                " Stop the instance first."
+                f"disk {step.index} was not removed, because the running instance"
+                f" {instance.name} uses it. Stop the instance first."
             )
     try:
         disk_work.shutdown_disks(unit, instance, disks=[disk])
@@ -409,11 +423,12 @@ def _leave(unit: LogicalUnit, instance: Instance, step: DiskStep, plug: Plug | N
             disk_work.remove_disk(unit, instance, disk)
     except errors.RpcError as err:
         raise errors.OpExecError(
-            f"disk {step.index} of instance {instance.name} was not removed: {why(err)}; it is"
-            " still one of its disks. Repeat the command when the cause is gone."
+            f"disk {step.index} of instance {instance.name} was not removed: {why(err)}. Repair"
+            " the cause and repeat the command."
         ) from err
     if step.action == MOD_REMOVE:
-        unit.config.remove_disk(instance.uuid, disk.uuid)
+        with unit.config.transaction() as change:
+            change.remove_disk(instance.uuid, disk.uuid)
     else:
         with unit.config.transaction() as change:
             change.detach_disk(instance.uuid, disk.uuid)
@@ -424,15 +439,15 @@ def _leave(unit: LogicalUnit, instance: Instance, step: DiskStep, plug: Plug | N
         _renew_links(unit, instance, step.index)
 
 
-def _remove_directory(unit: LogicalUnit, instance: Instance, disk: Disk) -> None:
+def _remove_directory(unit: AnyUnit, instance: Instance, disk: Disk) -> None:
     try:
         disk_work.remove_storage_dir(unit, instance, [disk])
     except errors.RpcError as err:
         unit.warn(f"the disk directory of instance {instance.name} was not removed: {why(err)}")
 
 
-def _renew_links(unit: LogicalUnit, instance: Instance, first: int) -> None:
-    """Disks from this number on have another number now: let their links follow."""
+def _renew_links(unit: AnyUnit, instance: Instance, first: int) -> None:
+    """Renew the links of the disks from this number on, because their numbers have changed."""
     disks = unit.config.instance_disks(instance)[first:]
     if disks:
         disk_work.assemble_disks(unit, instance, disks=disks)

@@ -1,18 +1,18 @@
-"""LVM self-repair: a volume group that lost a disk is freed from it, without waiting for a person.
+"""LVM self-repair: removing a lost physical volume from its volume group without an administrator.
 
-Off by default; a cluster or a node group that wants it has the tag :data:`TAG`. Whenever the disks
-of the group are verified (the watcher does that every few minutes), its nodes are also asked
-whether their volume groups are complete. Seed 001 *LVM self-repair* says what follows, and
-:func:`decide` says it again: only the step from "all complete" to "exactly one node lacks
-something" is acted upon, and only once. What lacks a disk before anybody looked, what lacks one on
-several nodes at a time (a cable, a switch, a bad update), or what did so at the last look already,
-is left to people. A node that cannot be asked leaves everything open, so nothing happens then.
+Self-repair is off by default; the tag :data:`TAG` on the cluster or on a node group turns it on.
+When the disks of a group are verified (the watcher submits that job every few minutes), the nodes
+are also asked whether their volume groups are complete. A repair starts only when all volume groups
+were complete at the last verification and exactly one node has an incomplete one now (Ganeti design
+2.0, *LVM self-repair*; :func:`decide`). An administrator has to act when several nodes lost disks
+at once (a cable, a switch, a bad update), when the volume group was incomplete before, or when it
+was never found complete. When a node cannot be asked, nothing is decided.
 
 The repair itself is a job, ``OP_REPAIR_NODE_STORAGE``, which takes the locks it needs and refuses
-while the other copy of a disk is not in order. It is not submitted when the lost disk holds
-anything but halves of mirrored disks: throwing away a part of somebody's only copy is no repair.
-Each repair leaves one line in the log of the master daemon that begins with :data:`LOG_MARK`, for
-monitoring. The disks of the instances are still to be replaced.
+while the other replica of a disk is bad. It is not submitted when the lost physical volume holds
+anything but replicas of DRBD disks, because that may be the only copy of the data. For monitoring,
+each repair writes one line which begins with :data:`LOG_MARK` to the log of the master daemon. The
+disks of the instances have to be replaced afterwards.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.verify.storage import lost_volumes
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
@@ -37,12 +37,11 @@ from ganeti.wire import json
 from ganeti.wire.calls import NODE_VERIFY
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Node, NodeGroup
 
-#: A cluster or node group with this tag repairs its volume groups.
+#: This tag on the cluster or on a node group turns self-repair on.
 TAG = "ganeti:lvm:self-repair"
-#: First word of the line in the log.
+#: First word of the log line about a repair.
 LOG_MARK = "lvm-self-repair"
 
 _log = logging.getLogger(__name__)
@@ -50,24 +49,30 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What follows from a look.
+    """What to store and to repair after a verification.
 
-    :ivar complete: the state to remember; None when it stays as it was.
-    :ivar repair: node to repair, if any.
+    :ivar complete: whether all volume groups are complete, to be stored; None keeps the stored
+        state.
+    :ivar repair: UUID of the node to repair; None for no node.
     """
 
     complete: bool | None
     repair: str | None = None
 
 
-def decide(before: bool | None, lacking: Collection[str], silent: Collection[str]) -> Decision:
-    """What to do, as the seed has it.
+def decide(
+    before: bool | None, lacking: Collection[str], unresponsive: Collection[str]
+) -> Decision:
+    """Decide what to store and which node to repair.
 
-    :param before: whether all was complete at the last look; None when nobody looked yet.
-    :param lacking: nodes with an incomplete volume group.
-    :param silent: nodes which could not be asked.
+    :param before: whether all volume groups were complete at the last verification; None at the
+        first one.
+    :param lacking: UUIDs of nodes with an incomplete volume group.
+    :param unresponsive: names of nodes which could not be asked.
+
+    Source: Ganeti design 2.0, *LVM self-repair*.
     """
-    if silent:
+    if unresponsive:
         return Decision(None)
     if not lacking:
         return Decision(None if before else True)
@@ -76,13 +81,16 @@ def decide(before: bool | None, lacking: Collection[str], silent: Collection[str
     return Decision(False, next(iter(lacking)) if len(lacking) == 1 else None)
 
 
-def wanted(unit: LogicalUnit, group: NodeGroup) -> bool:
-    """Whether this group repairs its volume groups."""
+def is_enabled(unit: AnyUnit, group: NodeGroup) -> bool:
+    """Tell whether self-repair is on for a node group."""
     return TAG in group.tags or TAG in unit.config.cluster().tags
 
 
-def run(unit: LogicalUnit, group: NodeGroup) -> None:
-    """Look at the volume groups of a node group, and repair one of them if that is to be done."""
+def run(unit: AnyUnit, group: NodeGroup) -> None:
+    """Check the volume groups of a node group, and submit a repair job if :func:`decide` says so.
+
+    Incomplete volume groups are reported as warnings in the log of the job.
+    """
     data = unit.config.snapshot()
     names = volume_groups(data.cluster, data.disks.values())
     nodes = [
@@ -95,13 +103,13 @@ def run(unit: LogicalUnit, group: NodeGroup) -> None:
     ]
     if not names or not nodes:
         return
-    lacks, silent = _ask(unit, nodes, names)
+    lacks, unresponsive = _ask(unit, nodes, names)
     path = paths.current().lvm_state_file
     with FileLock(paths.current().lvm_state_lock_file) as lock:
         lock.acquire()
         states = _read(path)
         before = states.get(group.uuid)
-        decision = decide(before, lacks, silent)
+        decision = decide(before, lacks, unresponsive)
         if decision.complete is not None:
             states[group.uuid] = decision.complete
             fs.write_file(path, json.dumps(states) + "\n")
@@ -113,25 +121,27 @@ def run(unit: LogicalUnit, group: NodeGroup) -> None:
                 _repair(unit, uuid, vg_name, volumes)
     if lacks and decision.repair is None:
         unit.feedback(
-            f"LVM self-repair of group {group.name} leaves that to you:"
-            f" {_reason(before, lacks, silent)}"
+            f"LVM self-repair of group {group.name} does not repair that:"
+            f" {_reason(before, lacks, unresponsive)}"
         )
 
 
-def _reason(before: bool | None, lacks: Collection[str], silent: Mapping[str, str]) -> str:
-    if silent:
-        return f"node {comma_join(sorted(silent))} could not be asked"
-    return f"{len(lacks)} nodes lost disks at once" if before else "it was so before"
+def _reason(before: bool | None, lacks: Collection[str], unresponsive: Mapping[str, str]) -> str:
+    if unresponsive:
+        return f"node {comma_join(sorted(unresponsive))} could not be asked"
+    if before:
+        return f"{len(lacks)} nodes lost disks at once"
+    return "the group had incomplete volume groups before, or was not verified yet"
 
 
-def _repair(unit: LogicalUnit, node_uuid: str, vg_name: str, volumes: Sequence[str]) -> None:
+def _repair(unit: AnyUnit, node_uuid: str, vg_name: str, volumes: Sequence[str]) -> None:
     node = unit.config.node(node_uuid)
-    alone = sorted(set(volumes) - _halves(unit, node_uuid, vg_name))
+    alone = sorted(set(volumes) - _replica_volumes(unit, node_uuid, vg_name))
     if alone:
         unit.warn(
             f"volume group {vg_name} of node {node.name} is not repaired, because"
             f" {comma_join(alone)} belongs to no mirrored disk. Use 'gnt-node repair-storage"
-            f" {node.name} lvm-vg {vg_name}' when it is not needed."
+            f" {node.name} lvm-vg {vg_name}' if its data is not needed."
         )
         return
     op = OpRepairNodeStorage(node_name=node.name, storage_type=disk_c.ST_LVM_VG, name=vg_name)
@@ -148,13 +158,13 @@ def _repair(unit: LogicalUnit, node_uuid: str, vg_name: str, volumes: Sequence[s
         unit.warn(f"volume group {vg_name} of node {node.name} is not repaired: {answer}")
         return
     unit.feedback(
-        f"job {answer} takes the lost physical volumes out of volume group {vg_name} of node"
+        f"job {answer} removes the lost physical volumes from volume group {vg_name} of node"
         f" {node.name}; then replace the disks of its instances"
     )
 
 
-def _halves(unit: LogicalUnit, node_uuid: str, vg_name: str) -> set[str]:
-    """Volumes of a group on a node which are parts of mirrored disks."""
+def _replica_volumes(unit: AnyUnit, node_uuid: str, vg_name: str) -> set[str]:
+    """Logical volumes of a volume group on a node which are parts of DRBD disks."""
     found: set[str] = set()
     for disk in unit.config.snapshot().disks.values():
         if disk.dev_type != disk_c.DRBD8 or node_uuid not in disk.all_node_uuids():
@@ -166,13 +176,13 @@ def _halves(unit: LogicalUnit, node_uuid: str, vg_name: str) -> set[str]:
 
 
 def _ask(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     nodes: Sequence[Node],
     names: Sequence[str],
 ) -> tuple[dict[str, dict[str, list[str]]], dict[str, str]]:
-    """Node uuid -> what it lacks: volume group -> lost volumes; and node -> why it is silent."""
+    """Node uuid -> what it lacks: volume group -> lost volumes; and node -> why it is unresponsive."""
     lacks: dict[str, dict[str, list[str]]] = {}
-    silent: dict[str, str] = {}
+    unresponsive: dict[str, str] = {}
     answers = unit.rpc.call_many(
         NODE_VERIFY,
         [node.uuid for node in nodes],
@@ -182,18 +192,21 @@ def _ask(
     )
     for uuid, answer in answers.items():
         if answer.failure is not None:
-            silent[answer.node_name] = why(answer.failure)
+            unresponsive[answer.node_name] = why(answer.failure)
             continue
         rows = answer.data.get(nv.PVLIST)
         if not isinstance(rows, list):
-            silent[answer.node_name] = str(rows)
+            unresponsive[answer.node_name] = str(rows)
         elif found := lost_volumes(rows):
             lacks[uuid] = found
-    return lacks, silent
+    return lacks, unresponsive
 
 
 def _read(path: str) -> dict[str, bool]:
-    """Group uuid -> whether all was complete; a file that is not readable says nothing."""
+    """Read the stored states: group UUID -> whether all volume groups were complete.
+
+    An unreadable file is logged and counts as empty.
+    """
     try:
         found = json.loads(fs.read_file(path))
     except FileNotFoundError:

@@ -1,11 +1,11 @@
-"""Snapshots of instances' disks, as several logical units see them.
+"""Snapshots of the disks of instances: finding them, and protecting them and restored disks.
 
-The configuration does not know them: nodes are asked. What would destroy snapshots while it does
-something else asks :func:`require_none` first.
+Snapshots are not in the configuration, so the nodes are asked for them. An operation which would
+destroy snapshots calls :func:`require_none` first.
 
-A disk which is being given the content of a snapshot has a tag on its instance, from before the
-first byte is written until the last one is: nobody shall start half of one state and half of
-another by mistake.
+While a snapshot is restored, its instance has a tag for each disk which is written to. When the
+operation is interrupted, the tag stays, and :func:`require_restored` keeps the instance from being
+started with disks which are partly old and partly restored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks.devices import disk_nodes
 from ganeti.constants.disk import BLOCK, DRBD8, EXT, FILE, GLUSTER, PLAIN, RBD, SHARED_FILE
 from ganeti.objects import snapshots
@@ -24,26 +24,29 @@ from ganeti.objects.base import updated
 from ganeti.wire.calls import BLOCKDEV_SNAPSHOT_LIST
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Disk, Instance
 
-#: Kinds of disks whose snapshots we can list, remove and restore.
-KEPT = (PLAIN, DRBD8, FILE, SHARED_FILE)
-#: Kinds of which we make none, and why.
+#: Disk templates whose snapshots can be listed, removed and restored.
+MANAGED_KINDS = (PLAIN, DRBD8, FILE, SHARED_FILE)
+#: Disk templates of which no snapshots are taken, and the advice to the user.
 REFUSED = {
-    BLOCK: "the device belongs to the administrator, who may have means of his own",
+    BLOCK: "the administrator manages the device, and has to take snapshots of it",
     GLUSTER: "make one of the whole Gluster volume with 'gluster snapshot'",
     RBD: "make one with 'rbd snap create'",
 }
-#: Only made, by the script of the provider.
-ONLY_MADE = (EXT,)
+#: Disk templates whose snapshots can only be taken (by a script of the storage provider).
+CREATE_ONLY = (EXT,)
 
 _TAG = "snapshot-restore:"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A snapshot of one disk on one node."""
+class DiskSnapshot:
+    """A snapshot of one disk on one node.
+
+    :ivar index: number of the disk in the instance.
+    :ivar found: name, time and state as the node reported them.
+    """
 
     instance: Instance
     index: int
@@ -52,21 +55,22 @@ class Kept:
     found: snapshots.Found
 
 
-# -- looking -----------------------------------------------------------------------
+# -- finding snapshots -------------------------------------------------------------
 
 
-def look(
-    unit: LogicalUnit,
+def collect(
+    unit: AnyUnit,
     instances: Iterable[Instance],
     *,
     nodes: Collection[str] | None = None,
     disks: Collection[int] | None = None,
-) -> tuple[list[Kept], dict[str, Exception]]:
+) -> tuple[list[DiskSnapshot], dict[str, Exception]]:
     """Ask the nodes of instances for the snapshots of their disks.
 
-    :param nodes: only these; likewise ``disks``, by number.
-    :returns: what there is, by instance, disk, node and name; and per node (UUID) why it does not
-        tell.
+    :param nodes: UUIDs of the nodes to ask; by default all nodes of the instances.
+    :param disks: numbers of the disks to ask for; all by default.
+    :returns: the snapshots, sorted by instance, disk and name, those on the primary node first;
+        and UUID of a node -> why it did not report its snapshots.
     """
     asked: dict[str, list[tuple[Instance, int, Disk]]] = {}
     order: dict[tuple[str, int], int] = {}
@@ -74,7 +78,7 @@ def look(
         if instance.forthcoming:
             continue
         for index, disk in enumerate(unit.config.instance_disks(instance)):
-            if disk.dev_type not in KEPT or (disks is not None and index not in disks):
+            if disk.dev_type not in MANAGED_KINDS or (disks is not None and index not in disks):
                 continue
             order[instance.uuid, index] = len(order)
             for node_uuid in disk_nodes(disk, instance.primary_node):
@@ -92,48 +96,51 @@ def look(
             for node_uuid, items in asked.items()
         },
     )
-    kept: list[Kept] = []
-    silent: dict[str, Exception] = {}
+    kept: list[DiskSnapshot] = []
+    unresponsive: dict[str, Exception] = {}
     for node_uuid, answer in answers.items():
         if answer.failure is not None:
-            silent[node_uuid] = answer.failure
+            unresponsive[node_uuid] = answer.failure
             continue
         for (instance, index, disk), rows in zip(asked[node_uuid], answer.data, strict=True):
-            kept += [Kept(instance, index, disk, node_uuid, snapshots.Found(*row)) for row in rows]
-    # Stable: of the same disk, the primary node was asked first.
+            kept += [
+                DiskSnapshot(instance, index, disk, node_uuid, snapshots.Found(*row))
+                for row in rows
+            ]
+    # The sort is stable, and the primary node of each disk was asked first.
     kept.sort(key=lambda one: (order[one.instance.uuid, one.index], one.found.name))
-    return kept, silent
+    return kept, unresponsive
 
 
-def of_instance(unit: LogicalUnit, instance: Instance) -> list[Kept]:
-    """The snapshots of an instance on its nodes, but for those which are marked offline.
+def of_instance(unit: AnyUnit, instance: Instance) -> list[DiskSnapshot]:
+    """Find the snapshots of an instance on its nodes; nodes which are marked offline are skipped.
 
-    :raises errors.OpPrereqError: a node does not tell.
+    :raises errors.OpPrereqError: a node did not report its snapshots.
     """
-    kept, silent = look(unit, [instance])
-    for node_uuid, failure in silent.items():
+    kept, unresponsive = collect(unit, [instance])
+    for node_uuid, failure in unresponsive.items():
         _point_out(unit, node_uuid, failure, may_be_dead=False)
     return kept
 
 
-def _point_out(unit: LogicalUnit, node_uuid: str, failure: Exception, *, may_be_dead: bool) -> None:
+def _point_out(unit: AnyUnit, node_uuid: str, failure: Exception, *, may_be_dead: bool) -> None:
     name = unit.config.node(node_uuid).name
-    text = f"node {name} does not tell whether it has snapshots: {why(failure)}"
+    text = f"node {name} did not report its snapshots: {why(failure)}"
     if isinstance(failure, errors.NodeOffline):
-        unit.warn(f"node {name} is marked offline: snapshots there are left alone")
+        unit.warn(f"node {name} is marked offline, so its snapshots are not changed")
     elif may_be_dead and isinstance(failure, errors.NodeUnreachable):
         unit.warn(text)
     else:
         raise errors.OpPrereqError(text, errors.ECODE_ENVIRON) from failure
 
 
-def names(kept: Iterable[Kept]) -> str:
-    """The names of snapshots, each once, for messages."""
+def names(kept: Iterable[DiskSnapshot]) -> str:
+    """Names of snapshots, each once, for messages."""
     return ", ".join(dict.fromkeys(one.found.name for one in kept))
 
 
 def require_none(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     action: str,
     *,
@@ -143,16 +150,20 @@ def require_none(
     also_lost: bool = False,
     may_be_dead: bool = False,
 ) -> None:
-    """No snapshot stands in the way of an operation. Nodes which are marked offline are not asked.
+    """Check that an instance has no snapshots which an operation would destroy.
 
-    :param action: what is to be done with the instance; this and ``reason`` are for the message.
-    :param nodes: only on these; likewise ``disks``, by number.
-    :param also_lost: one whose content is lost counts, too.
-    :param may_be_dead: go on when a node cannot be reached; what it has is lost anyway.
-    :raises errors.OpPrereqError: names the snapshots and how to get rid of them.
+    Nodes which are marked offline are not asked.
+
+    :param action: verb for the error message: what is to be done with the instance.
+    :param nodes: UUIDs of the nodes to ask; by default all nodes of the instance.
+    :param disks: numbers of the disks to ask for; all by default.
+    :param reason: why snapshots prevent the operation, for the error message.
+    :param also_lost: count snapshots whose content is lost, too.
+    :param may_be_dead: a node which cannot be reached is only a warning.
+    :raises errors.OpPrereqError: there are snapshots, or a node did not report them.
     """
-    kept, silent = look(unit, [instance], nodes=nodes, disks=disks)
-    for node_uuid, failure in silent.items():
+    kept, unresponsive = collect(unit, [instance], nodes=nodes, disks=disks)
+    for node_uuid, failure in unresponsive.items():
         if not isinstance(failure, errors.NodeOffline):
             _point_out(unit, node_uuid, failure, may_be_dead=may_be_dead)
     kept = [one for one in kept if also_lost or one.found.usable]
@@ -161,24 +172,24 @@ def require_none(
     first = kept[0]
     raise errors.OpPrereqError(
         f"cannot {action} instance {instance.name}: {reason} ({names(kept)}, on node"
-        f" {unit.config.node(first.node_uuid).name}). Remove them before with 'gnt-instance"
+        f" {unit.config.node(first.node_uuid).name}). Remove them first with 'gnt-instance"
         f" remove-snapshot {instance.name} {first.found.name}'.",
         errors.ECODE_STATE,
     )
 
 
-# -- disks which are half restored ---------------------------------------------------
+# -- partly restored disks -------------------------------------------------------------
 
 
-def mark_half_restored(
-    unit: LogicalUnit, instance: Instance, disks: Iterable[Disk], name: str
+def mark_partly_restored(
+    unit: AnyUnit, instance: Instance, disks: Iterable[Disk], name: str
 ) -> None:
-    """Note that disks are about to be written to."""
+    """Tag an instance: these disks are about to be overwritten with the snapshot ``name``."""
     _change_tags(unit, instance, add=[f"{_TAG}{name}:{disk.uuid}" for disk in disks])
 
 
-def unmark(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk] | None = None) -> None:
-    """Disks (all by default) are whole again, or taken as they are."""
+def unmark(unit: AnyUnit, instance: Instance, disks: Sequence[Disk] | None = None) -> None:
+    """Remove the tags of :func:`mark_partly_restored` for these disks, by default for all."""
     uuids = None if disks is None else {disk.uuid for disk in disks}
     gone = [
         tag
@@ -190,16 +201,17 @@ def unmark(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk] | None =
 
 
 def _change_tags(
-    unit: LogicalUnit, instance: Instance, *, add: Sequence[str] = (), remove: Sequence[str] = ()
+    unit: AnyUnit, instance: Instance, *, add: Sequence[str] = (), remove: Sequence[str] = ()
 ) -> None:
     present = unit.config.instance(instance.uuid)
     tags = {*present.tags, *add}.difference(remove)
     if tags != set(present.tags):
-        unit.config.update_instance(updated(present, tags=tuple(sorted(tags))))
+        with unit.config.transaction() as change:
+            change.update_instance(updated(present, tags=tuple(sorted(tags))))
 
 
-def half_restored(unit: LogicalUnit, instance: Instance) -> list[tuple[int, str]]:
-    """Number of each disk which is written in part, and the snapshot it was to be."""
+def partly_restored(unit: AnyUnit, instance: Instance) -> list[tuple[int, str]]:
+    """Number of each partly restored disk, and the name of the snapshot."""
     places = {uuid: index for index, uuid in enumerate(instance.disks)}
     found = []
     for tag in instance.tags:
@@ -210,34 +222,33 @@ def half_restored(unit: LogicalUnit, instance: Instance) -> list[tuple[int, str]
     return sorted(found)
 
 
-def require_whole(unit: LogicalUnit, instance: Instance, *, force: bool = False) -> None:
-    """No disk is half restored.
+def require_restored(unit: AnyUnit, instance: Instance, *, force: bool = False) -> None:
+    """Check that no disk of an instance is partly restored.
 
-    :param force: only say so.
-    :raises errors.OpPrereqError: one is.
+    :param force: a partly restored disk is only a warning.
+    :raises errors.OpPrereqError: a disk is partly restored.
     """
-    half = half_restored(unit, instance)
-    if not half:
+    partly = partly_restored(unit, instance)
+    if not partly:
         return
     text = "; ".join(
-        f"disk {index} of instance {instance.name} was not written completely when snapshot {name}"
-        " was restored"
-        for index, name in half
+        f"disk {index} of instance {instance.name} was not completely restored from snapshot {name}"
+        for index, name in partly
     )
     if force:
-        unit.warn(f"{text}. It is used as it is")
+        unit.warn(f"{text}. It is used as it is.")
         return
     raise errors.OpPrereqError(
-        f"{text}. Repeat 'gnt-instance restore-snapshot {instance.name} {half[0][1]}', or use the"
+        f"{text}. Repeat 'gnt-instance restore-snapshot {instance.name} {partly[0][1]}', or use the"
         f" disk as it is with 'gnt-instance startup --force {instance.name}'.",
         errors.ECODE_STATE,
     )
 
 
-def named(unit: LogicalUnit, instance: Instance, name: str) -> list[Kept]:
-    """The snapshots of an instance with this name, one for each disk and node.
+def named(unit: AnyUnit, instance: Instance, name: str) -> list[DiskSnapshot]:
+    """Find the snapshots of an instance with this name, one for each disk and node.
 
-    :raises errors.OpPrereqError: there is none.
+    :raises errors.OpPrereqError: there is none, or a node did not report its snapshots.
     """
     prereq.require_not_forthcoming(instance, "look for snapshots of")
     kept = of_instance(unit, instance)
@@ -246,13 +257,13 @@ def named(unit: LogicalUnit, instance: Instance, name: str) -> list[Kept]:
         foreign = {
             disk.dev_type
             for disk in unit.config.instance_disks(instance)
-            if disk.dev_type in ONLY_MADE
+            if disk.dev_type in CREATE_ONLY
         }
         if foreign:
             raise errors.OpPrereqError(
-                f"instance {instance.name} has disks of kind {', '.join(sorted(foreign))}, whose"
-                f" snapshots only their storage provider knows; there is no snapshot {name} of"
-                " another disk",
+                f"instance {instance.name} has no snapshot {name} of its disks, except perhaps of"
+                f" disks of template {', '.join(sorted(foreign))}, whose snapshots only the storage"
+                " provider knows",
                 errors.ECODE_NOENT,
             )
         others = f"; it has {names(kept)}" if kept else ", nor any other"

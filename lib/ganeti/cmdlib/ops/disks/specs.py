@@ -1,8 +1,8 @@
-"""New disks: from the user's dictionaries to objects.
+"""Specs of new disks: from the dictionaries which users give to disk objects.
 
-:func:`choose_template` decides of which kind they are, :func:`plan_disks` checks every wish and
-completes it, :func:`make_disks` gives each its identity (names of volumes, ports, minors). The
-first two change nothing; the third reserves and allocates.
+:func:`choose_template` chooses the disk template, :func:`plan_disks` checks and completes the
+specs, :func:`make_disks` makes the disk objects with names of volumes, ports and minors. The first
+two change nothing; the third reserves names and allocates ports and minors.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from ganeti.objects import Disk
 from ganeti.utils import clock
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
 
 #: Letters of the older spelling of the access mode, ``access=r`` and ``access=w``.
 _MODE_LETTERS = {"r": RDONLY, "w": RDWR}
 
-#: Wishes which only make sense for some kinds of disks.
+#: Keys of a spec which only some disk templates have.
 _FOREIGN = {
     "adopt": MAY_ADOPT,
     "vg": LVM_BASED,
@@ -59,22 +59,22 @@ _FOREIGN = {
 }
 _KNOWN = frozenset((*disk_c.IDISK_PARAMS, "snapshot_name"))
 
-# What a block device of the administrator is called in the configuration.
+# First part of the ``logical_id`` of an administrator's block device.
 _MANUAL = "manual"
 
 
-def choose_template(
-    unit: LogicalUnit, template: str | None, given: Sequence[Mapping[str, Any]]
-) -> str:
-    """Which kind of disks the instance gets.
+def choose_template(unit: AnyUnit, template: str | None, given: Sequence[Mapping[str, Any]]) -> str:
+    """Choose the disk template of a new instance.
 
-    :raises errors.OpPrereqError: contradictions, or a kind which is not enabled.
+    :param template: the template in the request; None to derive it from the disks.
+    :param given: specs of the disks, as the user gave them.
+    :raises errors.OpPrereqError: the templates contradict each other, or one is not enabled.
     """
-    kinds = {str(wish["dev_type"]) for wish in given if wish.get("dev_type")}
+    kinds = {str(spec["dev_type"]) for spec in given if spec.get("dev_type")}
     if template is None:
         if len(kinds) > 1:
             raise errors.OpPrereqError(
-                f"disks of different kinds ({', '.join(sorted(kinds))}) need one disk template",
+                f"disks of different templates ({', '.join(sorted(kinds))}) need one disk template",
                 errors.ECODE_INVAL,
             )
         if not given:
@@ -85,15 +85,18 @@ def choose_template(
             template = str(unit.config.cluster().enabled_disk_templates[0])
     elif kinds - {template}:
         raise errors.OpPrereqError(
-            f"disks of kind {', '.join(sorted(kinds))} contradict disk template {template}",
+            f"disks of template {', '.join(sorted(kinds))} contradict disk template {template}",
             errors.ECODE_INVAL,
         )
     require_enabled(unit, template)
     return template
 
 
-def require_enabled(unit: LogicalUnit, template: str) -> None:
-    """The cluster allows this kind of disks."""
+def require_enabled(unit: AnyUnit, template: str) -> None:
+    """Check that the cluster allows a disk template.
+
+    :raises errors.OpPrereqError: the template is not enabled.
+    """
     enabled = unit.config.cluster().enabled_disk_templates
     if template not in enabled:
         raise errors.OpPrereqError(
@@ -103,15 +106,16 @@ def require_enabled(unit: LogicalUnit, template: str) -> None:
         )
 
 
-# -- wishes ----------------------------------------------------------------------
+# -- specs -----------------------------------------------------------------------
 
 
 def plan_disks(
-    unit: LogicalUnit, template: str, given: Sequence[Mapping[str, Any]]
+    unit: AnyUnit, template: str, given: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Check the wishes for a new instance.
+    """Check and complete the disk specs of a new instance.
 
-    :returns: as :func:`plan_disk`, in order.
+    :returns: for each disk what :func:`plan_disk` returns.
+    :raises errors.OpPrereqError: the specs contradict the template or each other.
     """
     if template == DISKLESS:
         if given:
@@ -125,81 +129,84 @@ def plan_disks(
         raise errors.OpPrereqError(
             f"an instance has at most {MAX_DISKS} disks, not {len(given)}", errors.ECODE_INVAL
         )
-    planned = [plan_disk(unit, template, f"disk {index}", wish) for index, wish in enumerate(given)]
-    require_unique_names([wish["name"] for wish in planned])
-    adopted = [bool(wish.get("adopt")) for wish in planned]
+    planned = [plan_disk(unit, template, f"disk {index}", spec) for index, spec in enumerate(given)]
+    require_unique_names([spec["name"] for spec in planned])
+    adopted = [bool(spec.get("adopt")) for spec in planned]
     if any(adopted) and not all(adopted):
         raise errors.OpPrereqError(
-            "either all disks of an instance are adopted, or none", errors.ECODE_INVAL
+            "either all disks of an instance are adopted or none", errors.ECODE_INVAL
         )
     return planned
 
 
 def require_unique_names(names: Sequence[str | None], what: str = "disks") -> None:
-    """No two disks of an instance have one name."""
+    """Check that the names of disks, as far as they have names, differ.
+
+    :param what: the objects, in the plural, for the error message.
+    :raises errors.OpPrereqError: two have the same name.
+    """
     given = [name for name in names if name]
     for name in given:
         if given.count(name) > 1:
             raise errors.OpPrereqError(f"two {what} are named {name!r}", errors.ECODE_NOTUNIQUE)
 
 
-def plan_disk(
-    unit: LogicalUnit, template: str, what: str, wish: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Check one wish and complete it.
+def plan_disk(unit: AnyUnit, template: str, what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Check and complete the spec of one disk.
 
-    :param what: the disk, for errors.
-    :returns: a dictionary with ``size`` (MiB), ``mode`` and ``name``; as far as the kind has them
-        ``vg``, ``metavg``, ``adopt``, ``spindles``, ``access``, and ``params`` of an external
-        provider.
+    :param what: the disk, for error messages.
+    :returns: the spec with ``size`` (MiB), ``mode`` and ``name``, and with those of ``vg``,
+        ``metavg``, ``adopt``, ``spindles``, ``access``, ``provider`` and ``params`` (of an external
+        provider) which the template has.
+    :raises errors.OpPrereqError: the spec is wrong, or does not fit the template.
     """
-    access = wish.get("access")
+    access = spec.get("access")
     if access in _MODE_LETTERS:
-        wish = {**{k: v for k, v in wish.items() if k != "access"}, "mode": _MODE_LETTERS[access]}
-    _require_known(template, what, wish)
-    size = wish.get("size")
+        spec = {**{k: v for k, v in spec.items() if k != "access"}, "mode": _MODE_LETTERS[access]}
+    _require_known(template, what, spec)
+    size = spec.get("size")
     if size == VALUE_AUTO:
         size = unit.config.cluster().ipolicy["std"]["disk-size"]
     planned: dict[str, Any] = {
-        "size": 0 if wish.get("adopt") else checked_size(what, size),
-        "mode": checked_mode(what, wish.get("mode") or RDWR),
-        "name": checked_name(wish.get("name")),
+        "size": 0 if spec.get("adopt") else checked_size(what, size),
+        "mode": checked_mode(what, spec.get("mode") or RDWR),
+        "name": checked_name(spec.get("name")),
     }
-    if template in MUST_ADOPT and not wish.get("adopt"):
+    if template in MUST_ADOPT and not spec.get("adopt"):
         raise errors.OpPrereqError(
-            f"{what}: disks of kind {template} are adopted. Name the device with adopt=.",
+            f"{what}: disks of template {template} must be adopted. Name the device with adopt=.",
             errors.ECODE_INVAL,
         )
     for key in ("adopt", "access", "spindles"):
-        if wish.get(key) is not None:
-            planned[key] = wish[key]
+        if spec.get(key) is not None:
+            planned[key] = spec[key]
     if planned.get("access") not in (None, *DISK_ACCESS_MODES):
         raise errors.OpPrereqError(
             f"{what}: access {planned['access']!r} is not one of {', '.join(DISK_ACCESS_MODES)}",
             errors.ECODE_INVAL,
         )
     if template in LVM_BASED:
-        planned["vg"] = wish.get("vg") or unit.config.cluster().volume_group_name
+        planned["vg"] = spec.get("vg") or unit.config.cluster().volume_group_name
         if not planned["vg"]:
             raise errors.OpPrereqError(
-                f"{what}: the cluster has no volume group for disks of kind {template}",
+                f"{what}: the cluster has no volume group for disks of template {template}",
                 errors.ECODE_STATE,
             )
     if template == DRBD8:
         defaults = unit.config.cluster().diskparams.get(DRBD8) or {}
-        planned["metavg"] = wish.get("metavg") or defaults.get("metavg") or planned["vg"]
+        planned["metavg"] = spec.get("metavg") or defaults.get("metavg") or planned["vg"]
     if template == EXT:
-        if not wish.get("provider"):
+        if not spec.get("provider"):
             raise errors.OpPrereqError(
-                f"{what}: disks of kind {EXT} need a provider", errors.ECODE_INVAL
+                f"{what}: disks of template {EXT} need a provider", errors.ECODE_INVAL
             )
-        planned["provider"] = str(wish["provider"])
-        planned["params"] = {k: v for k, v in wish.items() if k not in _KNOWN}
+        planned["provider"] = str(spec["provider"])
+        planned["params"] = {k: v for k, v in spec.items() if k not in _KNOWN}
     return planned
 
 
-def _require_known(template: str, what: str, wish: Mapping[str, Any]) -> None:
-    unknown = [] if template == EXT else sorted(set(wish) - _KNOWN)
+def _require_known(template: str, what: str, spec: Mapping[str, Any]) -> None:
+    unknown = [] if template == EXT else sorted(set(spec) - _KNOWN)
     if unknown:
         raise errors.OpPrereqError(
             f"{what}: unknown parameter {', '.join(unknown)}", errors.ECODE_INVAL
@@ -207,17 +214,20 @@ def _require_known(template: str, what: str, wish: Mapping[str, Any]) -> None:
     foreign = [
         key
         for key, kinds in _FOREIGN.items()
-        if wish.get(key) is not None and template not in kinds
+        if spec.get(key) is not None and template not in kinds
     ]
     if foreign:
         raise errors.OpPrereqError(
-            f"{what}: {', '.join(foreign)} cannot be given for disks of kind {template}",
+            f"{what}: disks of template {template} have no parameter {', '.join(foreign)}",
             errors.ECODE_INVAL,
         )
 
 
 def checked_size(what: str, size: Any) -> int:
-    """A size in MiB, at least 1."""
+    """Check the size of a disk: a number of MiB, at least 1.
+
+    :raises errors.OpPrereqError: the size is something else.
+    """
     try:
         size_mib = int(size)
     except (TypeError, ValueError):
@@ -232,7 +242,10 @@ def checked_size(what: str, size: Any) -> int:
 
 
 def checked_mode(what: str, mode: Any) -> str:
-    """An access mode: ``ro`` or ``rw``."""
+    """Check the access mode of a disk: ``ro`` or ``rw``.
+
+    :raises errors.OpPrereqError: the mode is something else.
+    """
     if mode not in ACCESS_MODES:
         raise errors.OpPrereqError(
             f"{what}: access mode {mode!r} is not one of {', '.join(ACCESS_MODES)}",
@@ -242,23 +255,27 @@ def checked_mode(what: str, mode: Any) -> str:
 
 
 def checked_name(name: Any) -> str | None:
-    """A name, or None for the word ``none``."""
+    """Return the name of a disk; None for ``none`` and for an empty name."""
     return None if name in (None, "none", "") else str(name)
 
 
-def file_directory(unit: LogicalUnit, template: str, below: str | None, instance_name: str) -> str:
-    """Where the disk files of an instance go: a directory of their own below the cluster's one."""
+def file_directory(unit: AnyUnit, template: str, below: str | None, instance_name: str) -> str:
+    """Return the directory for the disk files of an instance.
+
+    :param below: directory between the cluster's directory and the one of the instance.
+    :raises errors.OpPrereqError: the cluster has no such directory, or ``below`` leaves it.
+    """
     cluster = unit.config.cluster()
     base = cluster.file_storage_dir if template == FILE else cluster.shared_file_storage_dir
     if not base:
         raise errors.OpPrereqError(
-            f"the cluster has no directory for disks of kind {template}", errors.ECODE_INVAL
+            f"the cluster has no directory for disks of template {template}", errors.ECODE_INVAL
         )
     if below is not None:
         joined = posixpath.normpath(posixpath.join(base, below))
         if posixpath.isabs(below) or not joined.startswith(base.rstrip("/") + "/"):
             raise errors.OpPrereqError(
-                f"file storage directory {below!r} must be a path below the cluster's one",
+                f"file storage directory {below!r} is not a relative path below {base}",
                 errors.ECODE_INVAL,
             )
         base = joined
@@ -269,7 +286,7 @@ def file_directory(unit: LogicalUnit, template: str, below: str | None, instance
 
 
 def make_disks(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     template: str,
     planned: Sequence[Mapping[str, Any]],
     *,
@@ -279,22 +296,26 @@ def make_disks(
     driver: str | None = None,
     first_index: int = 0,
 ) -> list[Disk]:
-    """Give every planned disk its identity.
+    """Make the objects of new disks; reserves names, allocates ports and minors.
 
-    :param secondary_node: where mirrored disks have their other half.
-    :param directory: of the files, see :func:`file_directory`.
-    :param first_index: number of the first of them in the instance.
+    :param planned: specs as :func:`plan_disk` returns them.
+    :param primary_node: UUID of the primary node.
+    :param secondary_node: UUID of the node with the second replica of DRBD disks.
+    :param directory: directory of disk files, see :func:`file_directory`.
+    :param driver: file driver of disk files; None for ``loop``.
+    :param first_index: number of the first disk in the instance.
+    :raises errors.OpPrereqError: the name of a logical volume is in use.
     """
     now = clock.now()
     disks = []
-    for index, wish in enumerate(planned, first_index):
+    for index, spec in enumerate(planned, first_index):
         values: dict[str, Any] = {
             "dev_type": template,
             "iv_name": f"disk/{index}",
-            "size": wish["size"],
-            "mode": wish["mode"],
-            "name": wish["name"],
-            "spindles": wish.get("spindles"),
+            "size": spec["size"],
+            "mode": spec["mode"],
+            "name": spec["name"],
+            "spindles": spec.get("spindles"),
             "uuid": _new_uuid(unit),
             "ctime": now,
             "mtime": now,
@@ -302,71 +323,74 @@ def make_disks(
         }
         if template == DRBD8:
             assert secondary_node is not None
-            values |= _mirror(unit, wish, index, primary_node, secondary_node)
+            values |= _mirror(unit, spec, index, primary_node, secondary_node)
         else:
-            values["logical_id"] = _identity(unit, template, wish, index, directory, driver)
-            # A device which several nodes see belongs to none of them.
+            values["logical_id"] = _identity(unit, template, spec, index, directory, driver)
+            # Shared storage belongs to no node.
             values["nodes"] = (primary_node,) if template in (PLAIN, FILE) else ()
-        params = dict(wish.get("params") or {})
-        if wish.get("access"):
-            params["access"] = wish["access"]
+        params = dict(spec.get("params") or {})
+        if spec.get("access"):
+            params["access"] = spec["access"]
         if params:
             values["params"] = params
         disks.append(Disk(**values))
     return disks
 
 
-def _new_uuid(unit: LogicalUnit) -> str:
+def _new_uuid(unit: AnyUnit) -> str:
     return unit.config.new_uuid(unit.ctx.ec_id)
 
 
 def _identity(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     template: str,
-    wish: Mapping[str, Any],
+    spec: Mapping[str, Any],
     index: int,
     directory: str | None,
     driver: str | None,
 ) -> tuple[Any, ...]:
-    """The ``logical_id`` of a device which is not mirrored by us."""
+    """The ``logical_id`` of a device which is no DRBD device."""
     if template == BLOCK:
-        return (_MANUAL, str(wish["adopt"]))
+        return (_MANUAL, str(spec["adopt"]))
     name = f"{_new_uuid(unit)}.{template}.disk{index}"
     if template == PLAIN:
         volume = name.replace(".plain", "")
-        reserve_volume(unit, wish["vg"], volume)
-        return (wish["vg"], volume)
+        reserve_volume(unit, spec["vg"], volume)
+        return (spec["vg"], volume)
     if template in (FILE, SHARED_FILE):
         return (driver or FILE_DRIVER_LOOP, posixpath.join(directory or "", name))
     if template == GLUSTER:
         return (driver or FILE_DRIVER_LOOP, f"ganeti/{name}")
     if template == RBD:
         return ("rbd", name)
-    return (wish["provider"], name)
+    return (spec["provider"], name)
 
 
-def reserve_volume(unit: LogicalUnit, group: str, volume: str) -> None:
-    """Take the name of a logical volume.
+def reserve_volume(unit: AnyUnit, group: str, volume: str) -> None:
+    """Reserve the name of a logical volume for this run of the unit.
 
-    :raises errors.OpPrereqError: another disk has it.
+    :raises errors.OpPrereqError: another disk has the name.
     """
     try:
         unit.config.reserve_lv(f"{group}/{volume}", unit.ctx.ec_id)
     except errors.ReservationError as err:
         raise errors.OpPrereqError(
-            f"logical volume {group}/{volume} belongs to an instance already",
+            f"logical volume {group}/{volume} is already in use by an instance",
             errors.ECODE_NOTUNIQUE,
         ) from err
 
 
 def mirror_children(
-    unit: LogicalUnit, wish: Mapping[str, Any], index: int, nodes: tuple[str, ...]
+    unit: AnyUnit, spec: Mapping[str, Any], index: int, nodes: tuple[str, ...]
 ) -> tuple[Disk, ...]:
-    """The two volumes below a mirrored disk: the data, and what the mirror notes about it."""
+    """Make the two volumes of a DRBD disk: data and metadata; reserves their names.
+
+    :raises errors.OpPrereqError: the name of a volume is in use.
+    """
     stem = _new_uuid(unit)
     parts = (
-        (wish["vg"], f"{stem}.disk{index}_data", wish["size"]),
-        (wish["metavg"], f"{stem}.disk{index}_meta", DRBD_META_SIZE_MIB),
+        (spec["vg"], f"{stem}.disk{index}_data", spec["size"]),
+        (spec["metavg"], f"{stem}.disk{index}_meta", DRBD_META_SIZE_MIB),
     )
     for group, volume, _size in parts:
         reserve_volume(unit, group, volume)
@@ -377,25 +401,26 @@ def mirror_children(
 
 
 def _mirror(
-    unit: LogicalUnit, wish: Mapping[str, Any], index: int, primary: str, secondary: str
+    unit: AnyUnit, spec: Mapping[str, Any], index: int, primary: str, secondary: str
 ) -> dict[str, Any]:
     nodes = (primary, secondary)
     minors = unit.config.allocate_minors(nodes, unit.ctx.ec_id)
-    port = unit.config.allocate_port()
+    with unit.config.transaction() as change:
+        port = change.allocate_port()
     return {
         "logical_id": (*nodes, port, *minors, new_secret()),
-        "children": mirror_children(unit, wish, index, nodes),
+        "children": mirror_children(unit, spec, index, nodes),
         "nodes": nodes,
     }
 
 
 def new_secret() -> str:
-    """What the two halves of a mirrored disk recognise each other by."""
+    """Make the secret with which the two replicas of a DRBD disk authenticate each other."""
     return secrets.token_hex(DRBD_SECRET_LENGTH)
 
 
 def resized(disk: Disk, size_mib: int) -> Disk:
-    """A disk of another size, with its data volume if it is mirrored."""
+    """Return a disk with another size; of a DRBD disk the data volume gets the size, too."""
     children = disk.children
     if disk.dev_type == DRBD8 and children:
         children = (dataclasses.replace(children[0], size=size_mib), *children[1:])

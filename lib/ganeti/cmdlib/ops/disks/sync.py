@@ -1,7 +1,7 @@
-"""Waiting until mirrored disks are in step.
+"""Waiting until mirrored disks are in sync.
 
-Only disks which we mirror are looked at; all others are in step by nature. The progress goes to
-whoever watches the job, with the time that is left as the mirror estimates it.
+Only DRBD disks are waited for; all others have one replica. The progress goes to the log of the
+job, with the remaining time as DRBD estimates it.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.constants.disk import INT_MIRRORED
 from ganeti.wire.calls import BLOCKDEV_GETMIRRORSTATUS
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import BlockDevStatus, Disk, Instance
 
-#: Between two looks when nothing says how long it will take.
+#: Pause between two status calls when there is no estimate of the remaining time.
 POLL_S = 1.0
-#: However long it will take, so often somebody is told about it. The pause doubles until then: what
-#: a mirror estimates in its first seconds is often ten times too long.
+#: Longest pause between two status calls, each of which writes the progress to the log. The pause
+#: doubles until then, because the estimate of the first seconds is often ten times too long.
 POLL_MAX_S = 15.0
-#: A primary which does not answer for so many looks in a row is given up.
+#: After so many status calls in a row without an answer, waiting for the primary node ends.
 UNANSWERED_POLLS = 10
-#: A disk may be degraded for a moment between the end of the transfer and the news of it.
+#: So many status calls may report a degraded disk which is not synchronising: that is normal for a
+#: moment before and after the transfer.
 DEGRADED_POLLS = 10
 
 
 def wait_for_sync(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     disks: Sequence[Disk] | None = None,
     *,
@@ -39,14 +39,14 @@ def wait_for_sync(
     cancelable: bool = False,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bool:
-    """Wait until the mirrored disks of an instance are in step.
+    """Wait until the mirrored disks of an instance are in sync.
 
-    :param disks: these of its disks; all by default.
-    :param once: look once and go on, as long as none of them is broken.
+    :param disks: disks of the instance to wait for; all by default.
+    :param once: return after the first status call which finds no broken disk.
     :param cancelable: the caller can undo everything, so the job may be canceled meanwhile.
-    :returns: whether none of them is degraded now.
+    :returns: whether none of the disks is degraded now.
     :raises errors.OpExecError: the primary node does not answer.
-    :raises errors.JobCanceled: somebody canceled the job.
+    :raises errors.JobCanceled: a user canceled the job.
     """
     chosen = unit.config.instance_disks(instance) if disks is None else disks
     mirrored = [disk for disk in chosen if disk.dev_type in INT_MIRRORED]
@@ -54,25 +54,27 @@ def wait_for_sync(
         return True
     unit.info(f"Waiting for instance {instance.name} to sync disks")
     node = unit.config.node(instance.primary_node)
-    silent, degraded_left, pause_s = 0, DEGRADED_POLLS, POLL_S
+    unresponsive, degraded_left, pause_s = 0, DEGRADED_POLLS, POLL_S
     while True:
         if cancelable:
             unit.ctx.callbacks.check_cancel()
         answer = unit.rpc.call(BLOCKDEV_GETMIRRORSTATUS, node.uuid, disks=(mirrored, instance))
         if answer.failure is not None:
-            silent += 1
-            if silent >= UNANSWERED_POLLS:
+            unresponsive += 1
+            if unresponsive >= UNANSWERED_POLLS:
                 raise errors.OpExecError(
-                    f"node {node.name} does not tell about the disks of instance {instance.name}:"
-                    f" {why(answer.failure)}"
+                    f"node {node.name} did not report the state of the disks of instance"
+                    f" {instance.name}: {why(answer.failure)}"
                 ) from answer.failure
-            unit.warn(f"node {node.name} does not tell about its disks: {why(answer.failure)}")
+            unit.warn(
+                f"node {node.name} did not report the state of its disks: {why(answer.failure)}"
+            )
             sleep(POLL_S)
             continue
-        silent = 0
+        unresponsive = 0
         states: list[BlockDevStatus] = answer.data
         wait_s, busy = _report(unit, mirrored, states)
-        # Degraded and not being synchronised: broken, or just before or after the transfer.
+        # Degraded and not synchronising: broken, or shortly before or after the transfer.
         broken = any(state.is_degraded and state.sync_percent is None for state in states)
         if broken and not busy and degraded_left:
             degraded_left -= 1
@@ -87,9 +89,12 @@ def wait_for_sync(
 
 
 def _report(
-    unit: LogicalUnit, disks: Sequence[Disk], states: Sequence[BlockDevStatus]
+    unit: AnyUnit, disks: Sequence[Disk], states: Sequence[BlockDevStatus]
 ) -> tuple[float, bool]:
-    """Tell how far each disk is. Returns the longest estimate, and whether one is not done."""
+    """Write the progress of each disk to the log of the job.
+
+    :returns: the longest estimate in seconds, and whether a disk is synchronising.
+    """
     longest_s, busy = 0.0, False
     for disk, state in zip(disks, states, strict=False):
         if state.sync_percent is None:
@@ -104,13 +109,13 @@ def _report(
     return longest_s, busy
 
 
-def require_in_step(unit: LogicalUnit, instance: Instance, disks: Sequence[Disk]) -> None:
-    """As :func:`wait_for_sync`.
+def require_in_sync(unit: AnyUnit, instance: Instance, disks: Sequence[Disk]) -> None:
+    """Wait until the mirrored disks of an instance are in sync, and refuse degraded ones.
 
-    :raises errors.OpExecError: some of the disks are degraded.
+    :raises errors.OpExecError: a disk is degraded, or the primary node does not answer.
     """
     if not wait_for_sync(unit, instance, disks):
         raise errors.OpExecError(
-            f"disks of instance {instance.name} are degraded after all was sent. Look at them with"
-            f" 'gnt-instance info {instance.name}'."
+            f"disks of instance {instance.name} are degraded after their synchronisation. Look at"
+            f" them with 'gnt-instance info {instance.name}'."
         )

@@ -1,8 +1,8 @@
-"""Overwriting new storage, so that a guest never reads what belonged to another one.
+"""Overwriting new storage, so that a guest never reads the data of another one.
 
-Done where the cluster parameter ``prealloc_wipe_disks`` says so, and only for storage which may
-hold something old: logical volumes (those below mirrors, too) and external storage. A new file, or
-a new image of a pool, reads as zeros anyway.
+New devices are overwritten when the cluster parameter ``prealloc_wipe_disks`` is set, and only on
+storage which may hold old data: logical volumes (those of DRBD disks, too) and external storage. A
+new file and a new RBD image read as zeros.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ from ganeti.utils import text
 from ganeti.wire.calls import BLOCKDEV_WIPE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Disk, Instance
 
 KINDS = frozenset((disk_c.PLAIN, disk_c.EXT))
-# In pieces, so that whoever watches sees it go on and no call takes too long.
+# Devices are overwritten in pieces, so that the log of the job shows the progress and no node call
+# takes too long.
 MAX_CHUNK_MIB = 1024
 _SHARE = 10
 
 
-def is_wanted(unit: LogicalUnit, device: Disk) -> bool:
+def is_wanted(unit: AnyUnit, device: Disk) -> bool:
     """Whether a new device has to be overwritten."""
     return unit.config.cluster().prealloc_wipe_disks and device.dev_type in KINDS
 
 
 def wipe(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     device: Disk,
     node_uuid: str,
@@ -37,10 +38,11 @@ def wipe(
     offset_mib: int = 0,
     size_mib: int | None = None,
 ) -> None:
-    """Overwrite a device on a node, or a part of it, where that is wanted.
+    """Overwrite a device on a node, or a part of it, if :func:`is_wanted`.
 
-    :param size_mib: how much; all of the rest by default.
-    :raises errors.RpcError: it did not work.
+    :param offset_mib: where to begin.
+    :param size_mib: how much to overwrite; by default everything from the offset on.
+    :raises errors.RpcError: the node call failed.
     """
     total_mib = device.size - offset_mib if size_mib is None else size_mib
     if not is_wanted(unit, device) or total_mib <= 0:

@@ -12,22 +12,27 @@ compared with the configuration of that moment.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from ganeti import allocator, errors
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.base import AnyUnit, LogicalUnit
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
 from ganeti.locking import ALL, Level
 from ganeti.opcodes.base import OpCode
+from ganeti.opcodes.group import OpGroupEvacuate
 from ganeti.opcodes.instance import (
+    OpInstanceChangeGroup,
     OpInstanceFailover,
     OpInstanceMigrate,
     OpInstanceReplaceDisks,
 )
 
+RegroupingOpT = TypeVar("RegroupingOpT", bound=OpGroupEvacuate | OpInstanceChangeGroup)
 
-class RegroupingUnit(LogicalUnit):
+
+class RegroupingUnit(LogicalUnit[RegroupingOpT, list[list[OpCode]]]):
     """Locks and question of both units."""
 
     def _prepare(self, iallocator: str | None, target_groups: Sequence[str] | None) -> None:
@@ -152,7 +157,7 @@ def _adapted(op: OpCode, early_release: bool, force_failover: bool) -> OpCode:
     return op
 
 
-def chosen_allocator(unit: LogicalUnit, given: str | None) -> str:
+def chosen_allocator(unit: AnyUnit, given: str | None) -> str:
     default = unit.config.cluster().default_iallocator
     chosen = default if given in (None, "", IALLOCATOR_DEFAULT_SHORTCUT) else given
     if not chosen:

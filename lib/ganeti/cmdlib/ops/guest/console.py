@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti.constants.hv import FAKE, KVM, VNC_BASE_PORT
 from ganeti.objects import ConfigData, Instance, InstanceConsole, Node, codec, transfer
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 
 SSH_USER = "root"
 WRAPPER = "kvm-console-wrapper"
@@ -27,12 +27,6 @@ def wrapper_path() -> str:
     if top is not None:
         return f"{top}/tools/{WRAPPER}"
     return os.path.join(os.path.dirname(paths.daemon_util()), "tools", WRAPPER)
-
-
-def node_paths(node: Node) -> paths.Paths:
-    """Where the files of a node lie, as seen on that node's machine."""
-    cluster_dir = paths.vcluster_dir()
-    return paths.current() if cluster_dir is None else paths.Paths(f"{cluster_dir}/{node.name}")
 
 
 def describe(config: ConfigData, instance: Instance) -> dict[str, Any]:
@@ -56,7 +50,7 @@ def _kvm_console(config: ConfigData, instance: Instance, node: Node) -> Instance
     hvparams = config.cluster.fill_hv(instance)
     port = instance.network_port
     if hvparams.get("serial_console"):
-        control = f"{node_paths(node).kvm_root}/ctrl/{instance.name}"
+        control = f"{machine.current().paths_of_node(node.name).kvm_root}/ctrl/{instance.name}"
         group = config.nodegroups[node.group]
         return InstanceConsole(
             instance=instance.name,

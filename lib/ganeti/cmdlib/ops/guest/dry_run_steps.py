@@ -14,25 +14,25 @@ from ganeti.constants.disk import INT_MIRRORED
 from ganeti.constants.instance import ADMIN_OFFLINE, ADMIN_UP, CREATE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Instance
 
 
-def _node(unit: LogicalUnit, uuid: str) -> str:
+def _node(unit: AnyUnit, uuid: str) -> str:
     return unit.config.node(uuid).name
 
 
-def _nodes(unit: LogicalUnit, instance: Instance) -> str:
+def _nodes(unit: AnyUnit, instance: Instance) -> str:
     return ", ".join(_node(unit, uuid) for uuid in unit.config.instance_nodes(instance))
 
 
-def _start(unit: LogicalUnit, instance: Instance, node: str) -> list[str]:
+def _start(unit: AnyUnit, instance: Instance, node: str) -> list[str]:
     count = len(instance.disks)
     disks = f"activate its {count} disks on {node}" if count > 1 else f"activate its disk on {node}"
     return [disks, f"start it on {node}"] if count else [f"start it on {node}"]
 
 
-def startup(unit: LogicalUnit, plan: Any) -> list[str]:
+def startup(unit: AnyUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceStartup``."""
     instance = plan.instance
     steps = [] if unit.op.no_remember else [f"mark instance {instance.name} as up"]
@@ -44,7 +44,7 @@ def startup(unit: LogicalUnit, plan: Any) -> list[str]:
     return [*steps, *_start(unit, instance, _node(unit, instance.primary_node)), *paused]
 
 
-def shutdown(unit: LogicalUnit, plan: Any) -> list[str]:
+def shutdown(unit: AnyUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceShutdown``."""
     instance = plan.instance
     steps = (
@@ -61,7 +61,7 @@ def shutdown(unit: LogicalUnit, plan: Any) -> list[str]:
     ]
 
 
-def reboot(unit: LogicalUnit, plan: Any) -> list[str]:
+def reboot(unit: AnyUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceReboot``."""
     instance = plan.instance
     node = _node(unit, instance.primary_node)
@@ -76,7 +76,7 @@ def reboot(unit: LogicalUnit, plan: Any) -> list[str]:
     return [*steps, *_start(unit, instance, node)]
 
 
-def remove(unit: LogicalUnit, instance: Instance) -> list[str]:
+def remove(unit: AnyUnit, instance: Instance) -> list[str]:
     """Of ``LUInstanceRemove``."""
     steps = [f"mark instance {instance.name} as down"] if instance.admin_state == ADMIN_UP else []
     if not instance.forthcoming:
@@ -109,7 +109,7 @@ def _anywhere(plan: AnywherePlan) -> list[str]:
     ]
 
 
-def move(unit: LogicalUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
+def move(unit: AnyUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list[str]:
     """Of ``LUInstanceMigrate`` and ``LUInstanceFailover``."""
     if isinstance(plan, AnywherePlan):
         return _anywhere(plan)
@@ -145,7 +145,7 @@ def move(unit: LogicalUnit, plan: MovePlan | CleanupPlan | AnywherePlan) -> list
     ]
 
 
-def create(unit: LogicalUnit, plan: Any) -> list[str]:
+def create(unit: AnyUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceCreate``."""
     nodes = ", ".join(node.name for node in plan.nodes)
     if unit.op.forthcoming:
@@ -172,7 +172,7 @@ def create(unit: LogicalUnit, plan: Any) -> list[str]:
     return steps + ([f"start it on {plan.node.name}"] if unit.op.start else [])
 
 
-def grow(unit: LogicalUnit, plan: Any) -> list[str]:
+def grow(unit: AnyUnit, plan: Any) -> list[str]:
     """Of ``LUInstanceGrowDisk``."""
     instance = plan.instance
     return [

@@ -19,14 +19,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.nics import communication, specs
 from ganeti.cmdlib.undo import Undo
 from ganeti.constants import metad as const
 from ganeti.wire.calls import HELPER_START, HELPER_STATUS, HELPER_STOP
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance, Nic, Node
 
 #: Between two looks: short at first, because small images need a second only.
@@ -59,7 +58,7 @@ class Work(NamedTuple):
 
 
 def plan_nic(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance_name: str,
     node: Node,
     present: list[specs.PlannedNic] | tuple[Nic, ...],
@@ -73,12 +72,12 @@ def plan_nic(
     names = [one.nic.name if isinstance(one, specs.PlannedNic) else one.name for one in present]
     if any((name or "").startswith(const.NIC_PREFIX) for name in names):
         return None
-    (planned,) = specs.plan_nics(unit, [communication.wish(unit, instance_name)], None)
+    (planned,) = specs.plan_nics(unit, [communication.nic_spec(unit, instance_name)], None)
     what = "the interface of the helper guest"
     return specs.settled(unit, what, planned, node, conflicts_check=False).nic
 
 
-def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> bool:
+def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> bool:
     """As :func:`prereq.require_stopped`, but a helper guest that was left behind may run.
 
     :returns: whether there is one; :func:`end_left` ends it.
@@ -94,7 +93,7 @@ def require_stopped(unit: LogicalUnit, instance: Instance, action: str) -> bool:
         return True
 
 
-def end_left(unit: LogicalUnit, instance: Instance) -> None:
+def end_left(unit: AnyUnit, instance: Instance) -> None:
     """End the helper guest of a job that was interrupted."""
     unit.info(f"ending the helper guest that an interrupted job has left of {instance.name}")
     unit.rpc.call(
@@ -103,7 +102,7 @@ def end_left(unit: LogicalUnit, instance: Instance) -> None:
 
 
 def run(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     work: Work,
     *,
@@ -162,7 +161,7 @@ def run(
         )
 
 
-def _stop(unit: LogicalUnit, instance: Instance, work: Work) -> dict[str, Any]:
+def _stop(unit: AnyUnit, instance: Instance, work: Work) -> dict[str, Any]:
     told: dict[str, Any] = unit.rpc.call(
         HELPER_STOP, instance.primary_node, instance=instance, task=work.task
     ).payload()
@@ -178,7 +177,7 @@ def _words(told: Mapping[str, Any]) -> str:
 
 
 def _wait(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     work: Work,
     sleep: Callable[[float], None],

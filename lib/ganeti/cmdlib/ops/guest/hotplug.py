@@ -11,12 +11,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.constants.net import HOTPLUG_TARGET_DISK, HOTPLUG_TARGET_NIC
 from ganeti.wire.calls import HOTPLUG_DEVICE, HOTPLUG_SUPPORTED
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Disk, Instance, Nic
 
 
@@ -27,7 +26,7 @@ class Plug:
     :ivar possible: its devices can be changed.
     """
 
-    def __init__(self, unit: LogicalUnit, instance: Instance, *, wanted: bool) -> None:
+    def __init__(self, unit: AnyUnit, instance: Instance, *, wanted: bool) -> None:
         self._unit = unit
         self._instance = instance
         self.running = prereq.is_running(prereq.running_info(unit, instance))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.constants.disk import EXT_MIRRORED
 from ganeti.wire.calls import INSTANCE_INFO
 
@@ -20,11 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance, Node
 
 
-def possible_nodes(unit: LogicalUnit, instance: Instance) -> list[Node]:
+def possible_nodes(unit: AnyUnit, instance: Instance) -> list[Node]:
     """Nodes which could run the instance, the primary first; offline ones are left out."""
     config = unit.config
     own = config.instance_nodes(instance)
@@ -40,7 +39,7 @@ def possible_nodes(unit: LogicalUnit, instance: Instance) -> list[Node]:
 
 
 def require_only_on_primary(
-    unit: LogicalUnit, instance: Instance, *, primary_may_be_dead: bool = False
+    unit: AnyUnit, instance: Instance, *, primary_may_be_dead: bool = False
 ) -> Mapping[str, Any]:
     """The instance runs on no other node than its primary.
 
@@ -85,7 +84,7 @@ def require_only_on_primary(
     return info
 
 
-def _warn(unit: LogicalUnit, instance: Instance, node: Node, failure: Exception | None) -> None:
+def _warn(unit: AnyUnit, instance: Instance, node: Node, failure: Exception | None) -> None:
     unit.warn(
         f"node {node.name} does not tell whether it runs instance {instance.name}: {why(failure)}"
     )

@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.undo import Undo
 from ganeti.wire.calls import INSTANCE_SHUTDOWN, INSTANCE_START
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance
 
 
 def start(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     *,
     paused: bool = False,
@@ -44,8 +43,9 @@ def start(
             f"active disks of {instance.name} on node {node_name}", shutdown_disks, unit, instance
         )
         assemble_disks(unit, instance, ignore_secondaries=ignore_secondaries)
-        unit.config.set_disks_active(instance.uuid, True)
-        undo.add("disks marked active", unit.config.set_disks_active, instance.uuid, False)
+        with unit.config.transaction() as change:
+            change.set_disks_active(instance.uuid, True)
+        undo.add("disks marked active", _mark_disks_inactive, unit, instance)
         answer = unit.rpc.call(
             INSTANCE_START,
             instance.primary_node,
@@ -68,7 +68,7 @@ def start(
         undo.commit()
 
 
-def stop(unit: LogicalUnit, instance: Instance, timeout_s: int) -> None:
+def stop(unit: AnyUnit, instance: Instance, timeout_s: int) -> None:
     """Stop the instance on its primary node; does nothing when it does not run.
 
     :raises errors.OpExecError: it may still run; nothing else was changed.
@@ -88,7 +88,12 @@ def stop(unit: LogicalUnit, instance: Instance, timeout_s: int) -> None:
         ) from answer.failure
 
 
-def deactivate_disks(unit: LogicalUnit, instance: Instance) -> None:
+def deactivate_disks(unit: AnyUnit, instance: Instance) -> None:
     """Deactivate the disks of a stopped instance and say so in the configuration."""
     shutdown_disks(unit, instance)
-    unit.config.set_disks_active(instance.uuid, False)
+    _mark_disks_inactive(unit, instance)
+
+
+def _mark_disks_inactive(unit: AnyUnit, instance: Instance) -> None:
+    with unit.config.transaction() as change:
+        change.set_disks_active(instance.uuid, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.base import AnyUnit
 from ganeti.cmdlib.ops.disks import convert
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import power
@@ -12,7 +12,7 @@ from ganeti.objects import Instance
 
 
 def remove_instance(
-    unit: LogicalUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
+    unit: AnyUnit, instance: Instance, *, timeout_s: int, ignore_failures: bool
 ) -> None:
     """Stop an instance, remove its disks, forget it.
 
@@ -22,7 +22,8 @@ def remove_instance(
     """
     # Marked down first, so that nobody starts it again while it disappears.
     if instance.admin_state == prereq.ADMIN_UP:
-        unit.config.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
+        with unit.config.transaction() as change:
+            change.mark_instance(instance.uuid, prereq.ADMIN_DOWN)
     fresh = unit.config.instance(instance.uuid)
     if not fresh.forthcoming:
         try:
@@ -30,10 +31,11 @@ def remove_instance(
         except errors.OpExecError as err:
             _tolerate(unit, str(err), fresh, ignore=ignore_failures)
         _remove_disks(unit, fresh, ignore=ignore_failures)
-    unit.config.remove_instance(fresh.uuid)
+    with unit.config.transaction() as change:
+        change.remove_instance(fresh.uuid)
 
 
-def _remove_disks(unit: LogicalUnit, instance: Instance, *, ignore: bool) -> None:
+def _remove_disks(unit: AnyUnit, instance: Instance, *, ignore: bool) -> None:
     disks = unit.config.instance_disks(instance)
     for index, disk in enumerate(disks):
         try:
@@ -60,7 +62,7 @@ def _remove_disks(unit: LogicalUnit, instance: Instance, *, ignore: bool) -> Non
         )
 
 
-def _tolerate(unit: LogicalUnit, problem: str, instance: Instance, *, ignore: bool) -> None:
+def _tolerate(unit: AnyUnit, problem: str, instance: Instance, *, ignore: bool) -> None:
     if ignore:
         unit.warn(problem)
         return

@@ -25,7 +25,7 @@ from ganeti.constants.instance import ADMIN_DOWN, REMOTE_IMPORT
 from ganeti.objects import fill
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import ConfigData, Disk, Instance
     from ganeti.opcodes.instance import OpInstanceCreate
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # -- wishes ----------------------------------------------------------------------
 
 
-def prepare(unit: LogicalUnit, op: OpInstanceCreate) -> Instance | None:
+def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Instance | None:
     """Complete the wishes for an instance that was reserved; None for all others.
 
     Changes only the opcode.
@@ -61,7 +61,7 @@ def prepare(unit: LogicalUnit, op: OpInstanceCreate) -> Instance | None:
     return reserved
 
 
-def _check_reservation(unit: LogicalUnit, op: OpInstanceCreate) -> None:
+def _check_reservation(unit: AnyUnit, op: OpInstanceCreate) -> None:
     if op.mode == REMOTE_IMPORT:
         raise errors.OpPrereqError(
             "an instance which another cluster sends cannot be forthcoming. Reserve it without a"
@@ -78,7 +78,7 @@ def _check_reservation(unit: LogicalUnit, op: OpInstanceCreate) -> None:
     op.start = False
 
 
-def _take_over(unit: LogicalUnit, op: OpInstanceCreate, reserved: Instance) -> None:
+def _take_over(unit: AnyUnit, op: OpInstanceCreate, reserved: Instance) -> None:
     """What is not said is as reserved."""
     disks = unit.config.instance_disks(reserved)
     template = fill.disk_template(disks)
@@ -144,7 +144,7 @@ def _wish(disk: Disk, *, as_before: bool) -> dict[str, Any]:
     return wish
 
 
-def require_unchanged(unit: LogicalUnit, reserved: Instance) -> None:
+def require_unchanged(unit: AnyUnit, reserved: Instance) -> None:
     """The reservation is still what the wishes were completed from.
 
     :raises errors.OpPrereqError: it was changed or committed while the job waited for its locks.
@@ -158,7 +158,7 @@ def require_unchanged(unit: LogicalUnit, reserved: Instance) -> None:
         )
 
 
-def same_place(unit: LogicalUnit, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
+def same_place(unit: AnyUnit, reserved: Instance, template: str, nodes: Sequence[str]) -> bool:
     """Are these the kind of disks and the nodes which were reserved?"""
     disks = unit.config.instance_disks(reserved)
     return fill.disk_template(disks) == template and (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
 from ganeti.constants.hv import FAKE
@@ -20,7 +20,6 @@ from ganeti.objects import fill
 from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance, Nic, Node
 
 #: Asks the node to refuse an OS which is not trusted.
@@ -54,7 +53,7 @@ def timeouts(startup_s: int | None, shutdown_s: int | None) -> tuple[int, int]:
 
 
 def require(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     node: Node,
     instance_name: str,
     os_name: str,
@@ -113,7 +112,7 @@ def require(
 
 
 def visible_parameters(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     os_name: str,
     public: Mapping[str, Any],
     private: Mapping[str, Any],
@@ -134,7 +133,7 @@ def visible_parameters(
 
 
 def install(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     parameters: Mapping[str, list[str]],
     how: Helper | None,

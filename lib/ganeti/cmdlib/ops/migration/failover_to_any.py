@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import capacity, convert, mirror, snapshots, specs, sync
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.ops.guest import location, power
@@ -42,7 +42,6 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Disk, Instance, Node
 
 
@@ -73,16 +72,14 @@ class AnywherePlan:
         }
 
 
-def applies(unit: LogicalUnit, instance: Instance, target: Node) -> bool:
+def applies(unit: AnyUnit, instance: Instance, target: Node) -> bool:
     """Whether the instance's disks are mirrored, and the target has no half of them."""
     return unit.config.disk_template(
         instance
     ) in INT_MIRRORED and target.uuid not in unit.config.instance_nodes(instance)
 
 
-def plan(
-    unit: LogicalUnit, instance: Instance, target: Node, *, ignore_policy: bool
-) -> AnywherePlan:
+def plan(unit: AnyUnit, instance: Instance, target: Node, *, ignore_policy: bool) -> AnywherePlan:
     """Check everything and decide which of the present nodes stays.
 
     :raises errors.OpPrereqError: it cannot go there, or neither node can stay.
@@ -128,7 +125,7 @@ def plan(
 
 
 def carry_out(
-    unit: LogicalUnit, chosen: AnywherePlan, *, shutdown_timeout_s: int, ignore_consistency: bool
+    unit: AnyUnit, chosen: AnywherePlan, *, shutdown_timeout_s: int, ignore_consistency: bool
 ) -> None:
     """Do it.
 
@@ -142,7 +139,7 @@ def carry_out(
         disk_work.assemble_disks(unit, instance, ignore_secondaries=True)
     try:
         chosen = _best_partner(unit, chosen)
-        mirror.require_good_copy_now(
+        mirror.ensure_good_replica(
             unit,
             instance,
             chosen.partner,
@@ -178,13 +175,13 @@ def carry_out(
                 f"{err}. The instance belongs to node {target.name} now, marked to run. Start it"
                 f" with 'gnt-instance startup {instance.name}' when the cause is gone."
             ) from err
-    sync.require_in_step(unit, moved, disks)
+    sync.require_in_sync(unit, moved, disks)
     _forget_old(unit, chosen, moved)
     if not was_active and instance.admin_state != prereq.ADMIN_UP:
         disk_work.shutdown_disks(unit, moved)
 
 
-def _best_partner(unit: LogicalUnit, chosen: AnywherePlan) -> AnywherePlan:
+def _best_partner(unit: AnyUnit, chosen: AnywherePlan) -> AnywherePlan:
     """Keep the secondary; but rather the primary when the secondary's half is broken."""
     if chosen.left.offline or chosen.partner.uuid == chosen.source.uuid:
         return chosen
@@ -202,7 +199,7 @@ def _best_partner(unit: LogicalUnit, chosen: AnywherePlan) -> AnywherePlan:
     return chosen
 
 
-def _require_no_snapshots(unit: LogicalUnit, instance: Instance, left: Node) -> None:
+def _require_no_snapshots(unit: AnyUnit, instance: Instance, left: Node) -> None:
     snapshots.require_none(
         unit,
         instance,
@@ -212,9 +209,7 @@ def _require_no_snapshots(unit: LogicalUnit, instance: Instance, left: Node) -> 
     )
 
 
-def _make_halves(
-    unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...]
-) -> tuple[Disk, ...]:
+def _make_halves(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> tuple[Disk, ...]:
     """Make volumes and metadata on the target; the mirrors there are active, and alone."""
     instance, target = chosen.instance, chosen.target
     minors = unit.config.allocate_minors([target.uuid] * len(old), unit.ctx.ec_id)
@@ -222,7 +217,7 @@ def _make_halves(
     with unit.config.transaction() as change:
         for disk in new:
             for child in disk.children:
-                change.add_loose_disk(convert.loose_part(unit, instance, child, target.uuid))
+                change.add_detached_disk(convert.detached_part(unit, instance, child, target.uuid))
     for disk in new:
         unit.feedback(f"* making {disk.iv_name} on node {target.name}")
         try:
@@ -249,7 +244,7 @@ def _mirrored_to(disk: Disk, chosen: AnywherePlan, minor: int) -> Disk:
     )
 
 
-def _leave(unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> None:
+def _leave(unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> None:
     """Deactivate the disks on the node that is left; the partner's stay, read-only and alone."""
     instance, partner, left = chosen.instance, chosen.partner, chosen.left
     if not left.offline:
@@ -274,25 +269,25 @@ def _leave(unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...]) -> No
 
 
 def _change_config(
-    unit: LogicalUnit, chosen: AnywherePlan, old: tuple[Disk, ...], new: tuple[Disk, ...]
+    unit: AnyUnit, chosen: AnywherePlan, old: tuple[Disk, ...], new: tuple[Disk, ...]
 ) -> None:
     instance = chosen.instance
     mark = convert.mark(instance.uuid)
     with unit.config.transaction() as change:
         for loose in convert.marked(unit, instance):
             if loose.name == mark and loose.nodes == (chosen.target.uuid,):
-                change.drop_loose_disk(loose.uuid)
+                change.remove_detached_disk(loose.uuid)
         for disk in new:
             change.update_disk(disk)
         for disk in old:
             for child in disk.children:
-                change.add_loose_disk(convert.loose_part(unit, instance, child, chosen.left.uuid))
+                change.add_detached_disk(
+                    convert.detached_part(unit, instance, child, chosen.left.uuid)
+                )
         change.set_instance_primary(instance.uuid, chosen.target.uuid)
 
 
-def _meet(
-    unit: LogicalUnit, chosen: AnywherePlan, moved: Instance, disks: tuple[Disk, ...]
-) -> None:
+def _meet(unit: AnyUnit, chosen: AnywherePlan, moved: Instance, disks: tuple[Disk, ...]) -> None:
     """Let target and partner find each other; the target is then being filled."""
     nodes = [chosen.target.uuid, chosen.partner.uuid]
     which = (disks, moved)
@@ -310,7 +305,7 @@ def _meet(
                 ) from answer.failure
 
 
-def _forget_old(unit: LogicalUnit, chosen: AnywherePlan, moved: Instance) -> None:
+def _forget_old(unit: AnyUnit, chosen: AnywherePlan, moved: Instance) -> None:
     if chosen.left.offline:
         unit.warn(
             f"node {chosen.left.name} is offline and keeps the old half of the disks",

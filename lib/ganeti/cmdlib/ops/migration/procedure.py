@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.disks import mirror
 from ganeti.cmdlib.ops.disks.devices import assemble_disks, shutdown_disks
 from ganeti.cmdlib.ops.guest import location, power
@@ -45,7 +45,6 @@ from ganeti.wire.calls import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance, MigrationStatus, Node
 
 ACTIVE = "active"
@@ -90,7 +89,7 @@ class CleanupPlan:
     nodes: tuple[Node, ...]
 
 
-def require_mirrored(unit: LogicalUnit, instance: Instance, action: str) -> None:
+def require_mirrored(unit: AnyUnit, instance: Instance, action: str) -> None:
     """:raises errors.OpPrereqError: no other node has the disks of the instance."""
     template = unit.config.disk_template(instance)
     if template not in MIRRORED:
@@ -102,7 +101,7 @@ def require_mirrored(unit: LogicalUnit, instance: Instance, action: str) -> None
 
 
 def plan_move(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     target: Node,
     *,
@@ -156,7 +155,7 @@ def plan_move(
 
 
 def _may_migrate(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     source: Node,
     target: Node,
@@ -183,7 +182,7 @@ def _may_migrate(
     return False, True
 
 
-def _instead(unit: LogicalUnit, instance: Instance, problem: str, allow_failover: bool) -> bool:
+def _instead(unit: AnyUnit, instance: Instance, problem: str, allow_failover: bool) -> bool:
     if not allow_failover:
         raise errors.OpPrereqError(
             f"cannot migrate instance {instance.name}: {problem}. Use failover, or allow it with"
@@ -195,7 +194,7 @@ def _instead(unit: LogicalUnit, instance: Instance, problem: str, allow_failover
 
 
 def _compare_versions(
-    unit: LogicalUnit, instance: Instance, source: Node, target: Node, ignore: bool
+    unit: AnyUnit, instance: Instance, source: Node, target: Node, ignore: bool
 ) -> None:
     """A guest may move to the same or a newer hypervisor, hardly ever to an older one."""
     hvparams = unit.config.filled(instance).hvparams
@@ -222,7 +221,7 @@ def _dotted(version: list[int]) -> str:
 
 
 def _needs_balloon(
-    unit: LogicalUnit, instance: Instance, free_mib: int, allowed: bool, target: Node
+    unit: AnyUnit, instance: Instance, free_mib: int, allowed: bool, target: Node
 ) -> int | None:
     current_mib = prereq.running_info(unit, instance).get("memory", 0)
     if not isinstance(current_mib, int) or current_mib <= free_mib:
@@ -241,7 +240,7 @@ def _needs_balloon(
 
 
 def move_running(
-    unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None] = time.sleep
+    unit: AnyUnit, plan: MovePlan, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Send the running guest to the target.
 
@@ -250,7 +249,7 @@ def move_running(
     """
     instance, source, target = plan.instance, plan.source, plan.target
     mirrored = unit.config.disk_template(instance) in INT_MIRRORED
-    mirror.require_good_copy(unit, instance, target, alone=False, ignore=False)
+    mirror.require_good_replica(unit, instance, target, alone=False, ignore=False)
     mirror.require_own_storage(unit, instance, source)
     unit.feedback(
         f"Moving instance {instance.name} from {source.name} to {target.name} while it runs"
@@ -266,7 +265,7 @@ def move_running(
         if mirrored:
             undo.add(
                 f"disks of {instance.name} writable on node {target.name}",
-                mirror.one_writer,
+                mirror.make_single_primary,
                 unit,
                 instance,
                 target,
@@ -282,7 +281,7 @@ def move_running(
             )
         unit.feedback(f"* activating its disks on {target.name}")
         if mirrored:
-            mirror.allow_two_writers(unit, instance, target, sleep)
+            mirror.make_dual_primary(unit, instance, target, sleep)
         else:
             assemble_disks(unit, instance, target.uuid)
         undo.add(
@@ -318,7 +317,8 @@ def move_running(
             ) from err
         undo.commit()
     # The guest runs on the target: that must be known before anything else happens.
-    unit.config.set_instance_primary(instance.uuid, target.uuid)
+    with unit.config.transaction() as change:
+        change.set_instance_primary(instance.uuid, target.uuid)
     _finish(unit, plan, info, sleep)
 
 
@@ -326,7 +326,7 @@ class _SourceSilent(errors.GenericError):
     """The source does not answer although a transfer is under way."""
 
 
-def _transfer(unit: LogicalUnit, plan: MovePlan, sleep: Callable[[float], None]) -> None:
+def _transfer(unit: AnyUnit, plan: MovePlan, sleep: Callable[[float], None]) -> None:
     """Send, and wait until the transfer is complete.
 
     :raises errors.OpExecError: it failed, the guest is still on the source.
@@ -390,21 +390,19 @@ def _times(status: MigrationStatus) -> str:
     return f" ({status.total_time / 1000:.1f} s, the instance stood still for {status.downtime} ms)"
 
 
-def _forget_on_target(unit: LogicalUnit, instance: Instance, target: Node, info: object) -> None:
+def _forget_on_target(unit: AnyUnit, instance: Instance, target: Node, info: object) -> None:
     unit.rpc.call(
         INSTANCE_FINALIZE_MIGRATION_DST, target.uuid, instance=instance, info=info, success=False
     ).payload()
 
 
-def _stay_on_source(unit: LogicalUnit, instance: Instance, source: Node, live: bool) -> None:
+def _stay_on_source(unit: AnyUnit, instance: Instance, source: Node, live: bool) -> None:
     unit.rpc.call(
         INSTANCE_FINALIZE_MIGRATION_SRC, source.uuid, instance=instance, success=False, live=live
     ).payload()
 
 
-def _finish(
-    unit: LogicalUnit, plan: MovePlan, info: object, sleep: Callable[[float], None]
-) -> None:
+def _finish(unit: AnyUnit, plan: MovePlan, info: object, sleep: Callable[[float], None]) -> None:
     """Tidy both sides after a complete transfer; what fails here is reported, the guest is safe."""
     instance, source, target = plan.instance, plan.source, plan.target
     moved = unit.config.instance(instance.uuid)
@@ -425,7 +423,7 @@ def _finish(
         problems.append(f"node {target.name} could not complete it: {why(answer.failure)}")
     try:
         if unit.config.disk_template(instance) in INT_MIRRORED:
-            mirror.one_writer(unit, moved, source, sleep)
+            mirror.make_single_primary(unit, moved, source, sleep)
         else:
             shutdown_disks(unit, instance, source.uuid)
     except errors.GenericError as err:
@@ -442,7 +440,7 @@ def _finish(
 
 
 def move_stopped(
-    unit: LogicalUnit, plan: MovePlan, *, shutdown_timeout_s: int, ignore_consistency: bool
+    unit: AnyUnit, plan: MovePlan, *, shutdown_timeout_s: int, ignore_consistency: bool
 ) -> None:
     """Stop the instance on the source, make the target its primary node, start it there when it
     shall run.
@@ -451,7 +449,7 @@ def move_stopped(
     """
     instance, source, target = plan.instance, plan.source, plan.target
     if instance.disks_active:
-        mirror.require_good_copy_now(
+        mirror.ensure_good_replica(
             unit, instance, target, alone=source.offline, ignore=ignore_consistency
         )
     unit.feedback(f"Failing instance {instance.name} over from {source.name} to {target.name}")
@@ -460,7 +458,8 @@ def move_stopped(
     else:
         _stop_on_source(unit, plan, shutdown_timeout_s, ignore_consistency)
     # From here on the target is where it belongs; if the master dies, the watcher starts it there.
-    unit.config.set_instance_primary(instance.uuid, target.uuid)
+    with unit.config.transaction() as change:
+        change.set_instance_primary(instance.uuid, target.uuid)
     if instance.admin_state != prereq.ADMIN_UP:
         return
     unit.feedback(f"* starting it on {target.name}")
@@ -475,7 +474,7 @@ def move_stopped(
 
 
 def _stop_on_source(
-    unit: LogicalUnit, plan: MovePlan, shutdown_timeout_s: int, ignore_consistency: bool
+    unit: AnyUnit, plan: MovePlan, shutdown_timeout_s: int, ignore_consistency: bool
 ) -> None:
     instance, source = plan.instance, plan.source
     unit.feedback(f"* stopping it on {source.name}")
@@ -508,7 +507,7 @@ def _stop_on_source(
 # -- repairing -------------------------------------------------------------------
 
 
-def plan_cleanup(unit: LogicalUnit, instance: Instance) -> CleanupPlan:
+def plan_cleanup(unit: AnyUnit, instance: Instance) -> CleanupPlan:
     """Look up the nodes which may run the instance: its group's, or the two of a mirrored one."""
     require_mirrored(unit, instance, "clean up after a migration of")
     source = unit.config.node(instance.primary_node)
@@ -518,13 +517,13 @@ def plan_cleanup(unit: LogicalUnit, instance: Instance) -> CleanupPlan:
     return CleanupPlan(instance, source, nodes)
 
 
-def _possible(unit: LogicalUnit, instance: Instance, source: Node) -> list[Node]:
+def _possible(unit: AnyUnit, instance: Instance, source: Node) -> list[Node]:
     if unit.config.disk_template(instance) in INT_MIRRORED:
         return [unit.config.node(uuid) for uuid in unit.config.instance_nodes(instance)]
     return [node for node in unit.config.nodes() if node.group == source.group]
 
 
-def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
+def clean_up(unit: AnyUnit, plan: CleanupPlan) -> None:
     """Find out where the instance runs, and make both sides and the configuration agree.
 
     :raises errors.OpExecError: it runs nowhere or in several places, or a node does not answer.
@@ -556,7 +555,8 @@ def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
         _stay_on_source(unit, instance, source, True)
     else:
         unit.feedback(f"* it runs on {winner.name}, which becomes its primary node")
-        unit.config.set_instance_primary(instance.uuid, winner.uuid)
+        with unit.config.transaction() as change:
+            change.set_instance_primary(instance.uuid, winner.uuid)
         if source in plan.nodes:
             unit.rpc.call(
                 INSTANCE_FINALIZE_MIGRATION_SRC,
@@ -578,13 +578,13 @@ def clean_up(unit: LogicalUnit, plan: CleanupPlan) -> None:
         assemble_disks(unit, unit.config.instance(instance.uuid), ignore_secondaries=True)
     for node in others:
         if unit.config.disk_template(instance) in INT_MIRRORED:
-            mirror.one_writer(unit, unit.config.instance(instance.uuid), node)
+            mirror.make_single_primary(unit, unit.config.instance(instance.uuid), node)
         else:
             shutdown_disks(unit, instance, node.uuid)
     unit.feedback("* done")
 
 
-def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
+def _where_it_runs(unit: AnyUnit, plan: CleanupPlan) -> tuple[list[Node], list[Node]]:
     """The nodes which run the guest, and those which wait for its memory."""
     hypervisor = plan.instance.hypervisor
     hvparams = unit.config.filled(plan.instance).hvparams
@@ -609,7 +609,7 @@ def _where_it_runs(unit: LogicalUnit, plan: CleanupPlan) -> tuple[list[Node], li
     return running, waiting
 
 
-def _interrupted_between(unit: LogicalUnit, instance: Instance, source: Node, other: Node) -> Node:
+def _interrupted_between(unit: AnyUnit, instance: Instance, source: Node, other: Node) -> Node:
     """Both sides know it: which one has the guest, as far as the sender can tell?"""
     answer = unit.rpc.call(INSTANCE_GET_MIGRATION_STATUS, source.uuid, instance=instance)
     status = None if answer.failure is not None else answer.data.status

@@ -12,22 +12,26 @@ Those which were not chosen are given back at once (``doc/design-placement.rst``
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.base import LogicalUnit, PlanT
 from ganeti.cmdlib.ops.migration import procedure
 from ganeti.cmdlib.ops.migration.procedure import CleanupPlan, MovePlan
 from ganeti.cmdlib.ops.placement import allocator as placement
 from ganeti.constants.disk import EXT_MIRRORED, INT_MIRRORED
 from ganeti.locking import Level
+from ganeti.opcodes.instance import OpInstanceFailover, OpInstanceMigrate
 
 if TYPE_CHECKING:
     from ganeti.objects import Instance, Node
 
 
-class MovingUnit(LogicalUnit):
+MigrationOpT = TypeVar("MigrationOpT", bound=OpInstanceFailover | OpInstanceMigrate)
+
+
+class MigrationUnit(LogicalUnit[MigrationOpT, PlanT]):
     """A unit which brings one instance to another node.
 
     The opcode has ``instance_name``, ``instance_uuid``, ``target_node``, ``target_node_uuid``,
@@ -125,7 +129,7 @@ class MovingUnit(LogicalUnit):
         name, uuid = self.op.target_node, self.op.target_node_uuid
         if not name and not uuid:
             return None
-        node = self.config.expand_node(uuid or name)
+        node = self.config.expand_node(uuid or name or "")
         if name and uuid and self.config.expand_node(name).uuid != uuid:
             raise errors.OpPrereqError(
                 f"target node {name} does not have uuid {uuid}", errors.ECODE_INVAL
@@ -195,6 +199,3 @@ class MovingUnit(LogicalUnit):
         """As :func:`ganeti.cmdlib.ops.migration.procedure.plan_cleanup`."""
         assert self.instance is not None
         return procedure.plan_cleanup(self, self.instance)
-
-    def hook_env(self, plan: Any) -> dict[str, object]:
-        return self.move_env(plan)

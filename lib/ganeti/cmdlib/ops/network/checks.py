@@ -12,7 +12,7 @@ from ganeti.cmdlib.hooks import Hooks
 from ganeti.constants.net import VALUE_NONE
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Network
 
 _MAC_PREFIX = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){2}$")
@@ -39,7 +39,7 @@ def network_env(network: Network) -> dict[str, object]:
     return {key: value for key, value in values.items() if value}
 
 
-def master_only(unit: LogicalUnit) -> tuple[list[str], list[str]]:
+def master_only(unit: AnyUnit) -> tuple[list[str], list[str]]:
     """Hooks run on the master, before and after."""
     master = [unit.config.master_node().uuid]
     return master, master
@@ -80,7 +80,7 @@ def check_ipv6(network6: str | None, gateway6: str | None) -> None:
         )
 
 
-def users(unit: LogicalUnit, network_uuid: str, group_uuid: str | None = None) -> list[str]:
+def users(unit: AnyUnit, network_uuid: str, group_uuid: str | None = None) -> list[str]:
     """Names of instances with an interface in a network; only those of a group, if given."""
     data = unit.config.snapshot()
     nodes = {n.uuid for n in data.nodes.values() if group_uuid in (None, n.group)}

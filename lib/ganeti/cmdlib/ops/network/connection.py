@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ganeti.cmdlib.base import LogicalUnit
 from ganeti.cmdlib.locks import instances_of_group, require_still_same
 from ganeti.locking import Level
 from ganeti.objects import Network, NodeGroup
+from ganeti.opcodes.network import OpNetworkConnect, OpNetworkDisconnect
+
+ConnectionOpT = TypeVar("ConnectionOpT", bound=OpNetworkConnect | OpNetworkDisconnect)
 
 
-class ConnectionUnit(LogicalUnit):
+class ConnectionUnit(LogicalUnit[ConnectionOpT, "ConnectionPlan"]):
     """Locks and hooks of both units."""
 
     def _prepare(self, network_name: str, group_name: str, *, instances: bool) -> None:
@@ -36,7 +40,8 @@ class ConnectionUnit(LogicalUnit):
 
     def exec(self, plan: ConnectionPlan) -> None:
         if plan.new is not None:
-            self.config.update_group(plan.new)
+            with self.config.transaction() as change:
+                change.update_group(plan.new)
 
 
 @dataclass(frozen=True, slots=True)

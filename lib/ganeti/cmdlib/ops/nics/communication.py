@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.params.devices import END, Change
 from ganeti.cmdlib.prereq import ADMIN_UP
 from ganeti.constants.disk import MOD_ADD, MOD_REMOVE
@@ -18,7 +18,6 @@ from ganeti.wire.calls import INSTANCE_METADATA_MODIFY
 if TYPE_CHECKING:
     from typing import Any
 
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance
 
 
@@ -27,7 +26,7 @@ def nic_name(instance_name: str) -> str:
     return f"{NIC_PREFIX}{instance_name}"
 
 
-def wish(unit: LogicalUnit, instance_name: str) -> dict[str, Any]:
+def nic_spec(unit: AnyUnit, instance_name: str) -> dict[str, Any]:
     """The interface as a new one is asked for.
 
     :raises errors.OpPrereqError: the cluster has no network for it.
@@ -42,16 +41,20 @@ def wish(unit: LogicalUnit, instance_name: str) -> dict[str, Any]:
     return {"name": nic_name(instance_name), "network": network, "ip": NIC_IP_POOL}
 
 
-def tell(unit: LogicalUnit, before: Instance, after: Instance) -> None:
+def send_metadata(unit: AnyUnit, before: Instance, after: Instance) -> None:
     """Let the guest of an instance that runs learn what was changed; that it cannot is a warning.
 
     Secret parameters are known to an installation only, so there are none.
     """
 
-    def told(instance: Instance) -> tuple[object, ...]:
+    def metadata(instance: Instance) -> tuple[object, ...]:
         return (instance.os, instance.nics, instance.osparams, instance.osparams_private)
 
-    if after.admin_state != ADMIN_UP or not describe.talks(after) or told(before) == told(after):
+    if (
+        after.admin_state != ADMIN_UP
+        or not describe.talks(after)
+        or metadata(before) == metadata(after)
+    ):
         return
     cluster = unit.config.cluster()
     answer = unit.rpc.call(
@@ -71,12 +74,12 @@ def tell(unit: LogicalUnit, before: Instance, after: Instance) -> None:
         )
 
 
-def changes(unit: LogicalUnit, instance: Instance, wanted: bool) -> list[Change]:
+def changes(unit: AnyUnit, instance: Instance, wanted: bool) -> list[Change]:
     """Changes which give an instance the interface, or take it away."""
     name = nic_name(instance.name)
     present = [nic for nic in instance.nics if nic.name == name]
     if wanted and not present:
-        return [Change(MOD_ADD, END, wish(unit, instance.name))]
+        return [Change(MOD_ADD, END, nic_spec(unit, instance.name))]
     if not wanted and present:
         return [Change(MOD_REMOVE, present[0].uuid, {})]
     return []

@@ -23,7 +23,7 @@ from ganeti.constants.net import (
 )
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Instance, Nic, Node
 
 WHAT = "network interface"
@@ -48,7 +48,7 @@ class NicPlan:
 
 
 def plan(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     node: Node,
     changes: Sequence[Change],
@@ -87,7 +87,7 @@ def plan(
 
 
 def _add(
-    unit: LogicalUnit, node: Node, current: Sequence[Nic], change: Change, conflicts_check: bool
+    unit: AnyUnit, node: Node, current: Sequence[Nic], change: Change, conflicts_check: bool
 ) -> NicStep:
     index = devices.place(WHAT, current, change.ident, MAX_NICS)
     planned = nics.plan_nics(unit, [change.params], None)[0]
@@ -101,7 +101,7 @@ def _add(
 
 
 def _modify(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     node: Node,
     index: int,
     present: Nic,
@@ -135,10 +135,10 @@ def _modify(
     return NicStep(MOD_MODIFY, index, planned.nic, result)
 
 
-def _changed(unit: LogicalUnit, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
+def _changed(unit: AnyUnit, what: str, present: Nic, changes: dict[str, Any]) -> PlannedNic:
     """An interface with changes, before it is settled in its network."""
     network = (
-        nics.wished_network(unit, what, changes)
+        nics.requested_network(unit, what, changes)
         if "network" in changes
         else None
         if present.network is None

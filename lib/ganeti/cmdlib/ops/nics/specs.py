@@ -19,8 +19,6 @@ from ganeti.constants.net import (
     NIC_MODE_BRIDGED,
     NIC_MODE_OVS,
     NIC_MODE_ROUTED,
-    NIC_MODE_USER,
-    NIC_MODES,
     NIC_PARAM_TYPES,
     VALUE_AUTO,
     VALUE_DEFAULT,
@@ -29,15 +27,12 @@ from ganeti.constants.net import (
 )
 from ganeti.objects import Nic
 from ganeti.objects.address_pool import AddressPool
-from ganeti.platform import paths
+from ganeti.platform import machine
 from ganeti.utils import net
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Instance, Network, Node, NodeGroup
-
-#: Modes which an interface may have; the mode of address pools is never stored.
-MODES = frozenset(NIC_MODES) - {NIC_IP_POOL}
 
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _VLAN = re.compile(r"^[.:]?[0-9]+(:[0-9]+)*$")
@@ -51,13 +46,8 @@ class PlannedNic:
     filled: dict[str, Any]
 
 
-def modes() -> frozenset[str]:
-    """NIC modes which may be used here; ``user`` (QEMU's own network) only in a virtual cluster."""
-    return MODES | {NIC_MODE_USER} if paths.is_virtual() else MODES
-
-
 def plan_nics(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     given: list[dict[str, Any]],
     instance_ip: str | None,
     reserved: Instance | None = None,
@@ -73,7 +63,7 @@ def plan_nics(
             f"an instance has at most {MAX_NICS} network interfaces, not {len(given)}",
             errors.ECODE_INVAL,
         )
-    planned = [_plan(unit, index, wish, instance_ip, reserved) for index, wish in enumerate(given)]
+    planned = [_plan(unit, index, spec, instance_ip, reserved) for index, spec in enumerate(given)]
     names = [p.nic.name for p in planned if p.nic.name]
     for name in names:
         if names.count(name) > 1:
@@ -83,7 +73,7 @@ def plan_nics(
     return planned
 
 
-def kept(unit: LogicalUnit, reserved: Instance | None) -> list[PlannedNic]:
+def reserved_nics(unit: AnyUnit, reserved: Instance | None) -> list[PlannedNic]:
     """The interfaces which were reserved, as they are."""
     if reserved is None:
         return []
@@ -92,27 +82,27 @@ def kept(unit: LogicalUnit, reserved: Instance | None) -> list[PlannedNic]:
 
 
 def _plan(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     index: int,
-    wish: Mapping[str, Any],
+    spec: Mapping[str, Any],
     instance_ip: str | None,
     reserved: Instance | None,
 ) -> PlannedNic:
     what = f"network interface {index}"
-    network = wished_network(unit, what, wish)
-    own = own_parameters(what, wish)
+    network = requested_network(unit, what, spec)
+    own = own_parameters(what, spec)
     filled = unit.config.cluster().fill_nic(own)
     if network is None:
         require_mode(what, filled)
-    ip = checked_address(what, wish.get("ip"), instance_ip, network)
+    ip = checked_address(what, spec.get("ip"), instance_ip, network)
     # With a network the mode is the one of the group's connection, which settle() checks.
     if network is None and filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
             f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
         )
-    name = wish.get("name")
+    name = spec.get("name")
     nic = Nic(
-        mac=checked_mac(unit, what, wish.get("mac", VALUE_AUTO), network, reserved),
+        mac=checked_mac(unit, what, spec.get("mac", VALUE_AUTO), network, reserved),
         ip=ip,
         name=None if name in (None, VALUE_NONE, "") else str(name),
         network=None if network is None else network.uuid,
@@ -136,9 +126,10 @@ def connection(network_name: str, *, mode: str, link: str, vlan: str) -> dict[st
 def require_mode(what: str, filled: Mapping[str, Any]) -> None:
     """The complete parameters of an interface fit together."""
     mode = filled["mode"]
-    if mode not in modes():
+    if mode not in machine.current().nic_modes():
         raise errors.OpPrereqError(
-            f"{what}: mode {mode!r} is not one of {', '.join(sorted(modes()))}", errors.ECODE_INVAL
+            f"{what}: mode {mode!r} is not one of {', '.join(machine.current().nic_modes())}",
+            errors.ECODE_INVAL,
         )
     if filled.get("vlan") and mode not in (NIC_MODE_BRIDGED, NIC_MODE_OVS):
         raise errors.OpPrereqError(
@@ -149,13 +140,13 @@ def require_mode(what: str, filled: Mapping[str, Any]) -> None:
         raise errors.OpPrereqError(f"{what}: mode {mode} needs a link", errors.ECODE_INVAL)
 
 
-def wished_network(unit: LogicalUnit, what: str, wish: Mapping[str, Any]) -> Network | None:
+def requested_network(unit: AnyUnit, what: str, spec: Mapping[str, Any]) -> Network | None:
     """The network which the interface is to be in."""
-    given = wish.get("network")
+    given = spec.get("network")
     if given in (None, "", VALUE_NONE):
         return None
     contradicting = sorted(
-        key for key in (*NIC_PARAM_TYPES, "bridge") if wish.get(key) not in (None, VALUE_DEFAULT)
+        key for key in (*NIC_PARAM_TYPES, "bridge") if spec.get(key) not in (None, VALUE_DEFAULT)
     )
     if contradicting:
         raise errors.OpPrereqError(
@@ -170,7 +161,7 @@ def wished_network(unit: LogicalUnit, what: str, wish: Mapping[str, Any]) -> Net
 
 
 def settle(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     planned: Iterable[PlannedNic],
     node: Node,
     *,
@@ -202,7 +193,7 @@ def settle(
 
 
 def settled(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     what: str,
     planned: PlannedNic,
     node: Node,
@@ -231,7 +222,11 @@ def settled(
     filled = unit.config.cluster().fill_nic(connection)
     require_mode(what, filled)
     ip = nic.ip
-    had = () if reserved is None else ((card.network, card.ip) for card in reserved.nics)
+    had = (
+        ()
+        if reserved is None
+        else ((reserved_nic.network, reserved_nic.ip) for reserved_nic in reserved.nics)
+    )
     if (network.uuid, ip) not in had:
         ip = _from_pool(unit, what, ip, network, conflicts_check=conflicts_check)
     if filled["mode"] == NIC_MODE_ROUTED and ip is None:
@@ -243,7 +238,7 @@ def settled(
     return PlannedNic(replace(nic, ip=ip, nicparams=dict(connection)), filled)
 
 
-def _require_foreign(unit: LogicalUnit, what: str, ip: str, group: NodeGroup) -> None:
+def _require_foreign(unit: AnyUnit, what: str, ip: str, group: NodeGroup) -> None:
     if net.is_ipv4(ip):
         for uuid in group.networks:
             network = unit.config.network(uuid)
@@ -256,7 +251,7 @@ def _require_foreign(unit: LogicalUnit, what: str, ip: str, group: NodeGroup) ->
 
 
 def _from_pool(
-    unit: LogicalUnit, what: str, ip: str | None, network: Network, *, conflicts_check: bool
+    unit: AnyUnit, what: str, ip: str | None, network: Network, *, conflicts_check: bool
 ) -> str | None:
     if ip is None:
         return None
@@ -283,12 +278,12 @@ def _from_pool(
 # -- one thing after the other -------------------------------------------------------------------
 
 
-def own_parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters which a wish names; ``default`` is none, ``bridge`` is the older ``link``."""
+def own_parameters(what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters which a spec names; ``default`` is none, ``bridge`` is the older ``link``."""
     own = {
-        key: str(wish[key]) for key in NIC_PARAM_TYPES if wish.get(key) not in (None, VALUE_DEFAULT)
+        key: str(spec[key]) for key in NIC_PARAM_TYPES if spec.get(key) not in (None, VALUE_DEFAULT)
     }
-    bridge = wish.get("bridge")
+    bridge = spec.get("bridge")
     if bridge is not None:
         if "link" in own:
             raise errors.OpPrereqError(
@@ -305,12 +300,12 @@ def own_parameters(what: str, wish: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_address(
-    what: str, wish: Any, instance_ip: str | None, network: Network | None
+    what: str, spec: Any, instance_ip: str | None, network: Network | None
 ) -> str | None:
-    """The address which a wish means; ``pool`` is settled later."""
-    if wish in (None, "", VALUE_NONE):
+    """The address which a spec means; ``pool`` is settled later."""
+    if spec in (None, "", VALUE_NONE):
         return None
-    if wish == NIC_IP_POOL:
+    if spec == NIC_IP_POOL:
         if network is None:
             raise errors.OpPrereqError(
                 f"{what}: address {NIC_IP_POOL!r} is one of a network, and none is given. Add"
@@ -318,7 +313,7 @@ def checked_address(
                 errors.ECODE_INVAL,
             )
         return NIC_IP_POOL
-    if wish == VALUE_AUTO:
+    if spec == VALUE_AUTO:
         if instance_ip is None:
             raise errors.OpPrereqError(
                 f"{what}: address {VALUE_AUTO!r} is the one of the instance's name, which is not"
@@ -327,15 +322,15 @@ def checked_address(
                 errors.ECODE_INVAL,
             )
         return instance_ip
-    if not net.is_ip(str(wish)):
-        raise errors.OpPrereqError(f"{what}: {wish!r} is not an IP address", errors.ECODE_INVAL)
-    return str(wish)
+    if not net.is_ip(str(spec)):
+        raise errors.OpPrereqError(f"{what}: {spec!r} is not an IP address", errors.ECODE_INVAL)
+    return str(spec)
 
 
 def checked_mac(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     what: str,
-    wish: Any,
+    spec: Any,
     network: Network | None,
     reserved: Instance | None = None,
 ) -> str:
@@ -343,13 +338,13 @@ def checked_mac(
 
     :param reserved: an instance whose addresses count as free.
     """
-    if wish in (None, VALUE_AUTO, VALUE_GENERATE):
+    if spec in (None, VALUE_AUTO, VALUE_GENERATE):
         prefix = None if network is None else network.mac_prefix
         return unit.config.generate_mac(unit.ctx.ec_id, prefix)
-    mac = str(wish).lower().replace("-", ":")
+    mac = str(spec).lower().replace("-", ":")
     if not _MAC.match(mac) or int(mac[:2], 16) & 1:
         raise errors.OpPrereqError(
-            f"{what}: {wish!r} is not a unicast MAC address like aa:00:00:12:34:56",
+            f"{what}: {spec!r} is not a unicast MAC address like aa:00:00:12:34:56",
             errors.ECODE_INVAL,
         )
     if reserved is not None and mac in (nic.mac.lower() for nic in reserved.nics):

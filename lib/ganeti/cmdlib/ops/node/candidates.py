@@ -10,13 +10,12 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.cluster import ssh_keys
 from ganeti.objects import updated
 from ganeti.wire.calls import NODE_CRYPTO_TOKENS, NODE_DEMOTE_FROM_MC
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import ConfigData, Node
 
 SSL = "ssl"
@@ -43,7 +42,7 @@ def present_count(data: ConfigData, without: Collection[str] = ()) -> int:
     )
 
 
-def certificate_digest(unit: LogicalUnit, node: Node) -> str:
+def certificate_digest(unit: AnyUnit, node: Node) -> str:
     """Ask a node for the digest of its client certificate; it need not be configured or online yet.
 
     :raises errors.RpcError: it did not answer.
@@ -59,7 +58,7 @@ def certificate_digest(unit: LogicalUnit, node: Node) -> str:
     )
 
 
-def promote(unit: LogicalUnit, node: Node) -> None:
+def promote(unit: AnyUnit, node: Node) -> None:
     """Make a configured node a master candidate."""
     digest = certificate_digest(unit, node)
     with unit.config.transaction() as change:
@@ -67,7 +66,7 @@ def promote(unit: LogicalUnit, node: Node) -> None:
         change.set_candidate_cert(node.uuid, digest)
 
 
-def fill_pool(unit: LogicalUnit, without: Collection[str] = ()) -> None:
+def fill_pool(unit: AnyUnit, without: Collection[str] = ()) -> None:
     """Promote nodes until there are as many candidates as there should be.
 
     A node which does not answer is skipped with a warning.
@@ -86,7 +85,7 @@ def fill_pool(unit: LogicalUnit, without: Collection[str] = ()) -> None:
         unit.info(f"node {node.name} is now a master candidate")
 
 
-def give_up(unit: LogicalUnit, node: Node) -> None:
+def give_up(unit: AnyUnit, node: Node) -> None:
     """Tell a node that it is no master candidate any more; the configuration says so already.
 
     A node which cannot be told keeps old copies, which is a warning and does no harm.
@@ -98,13 +97,14 @@ def give_up(unit: LogicalUnit, node: Node) -> None:
         unit.warn(f"node {node.name} keeps copies of configuration and jobs: {why(answer.failure)}")
 
 
-def demote(unit: LogicalUnit, node: Node) -> None:
+def demote(unit: AnyUnit, node: Node) -> None:
     """Make a master candidate an ordinary node."""
-    unit.config.update_node(updated(node, master_candidate=False))
+    with unit.config.transaction() as change:
+        change.update_node(updated(node, master_candidate=False))
     give_up(unit, node)
 
 
-def keep_pool_size(unit: LogicalUnit) -> None:
+def keep_pool_size(unit: AnyUnit) -> None:
     """Promote or demote nodes until there are as many candidates as there should be.
 
     For a changed ``candidate_pool_size``. The master stays; of the others the last ones by name go.
@@ -117,7 +117,7 @@ def keep_pool_size(unit: LogicalUnit) -> None:
         ssh_keys.distribute(unit)
 
 
-def _shrink_pool(unit: LogicalUnit) -> None:
+def _shrink_pool(unit: AnyUnit) -> None:
     for node in reversed(unit.config.nodes()):
         data = unit.config.snapshot()
         if present_count(data) <= data.cluster.candidate_pool_size:

@@ -11,16 +11,18 @@ migration asks it by itself when its turn comes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.base import AnyUnit, LogicalUnit, PlanT
 from ganeti.cmdlib.locks import require_still_same
 from ganeti.locking import Level
 from ganeti.objects import Instance, Node
+from ganeti.opcodes.node import OpNodeEvacuate, OpNodeMigrate
 
 
-def evacuation_target(unit: LogicalUnit, name: str | None, uuid: str | None) -> Node | None:
+def evacuation_target(unit: AnyUnit, name: str | None, uuid: str | None) -> Node | None:
     """The node which the user named; None when none was.
 
     :raises errors.OpPrereqError: unknown, or name and uuid are those of two nodes.
@@ -43,7 +45,10 @@ def check_target(node: Node, target: Node) -> None:
     prereq.require_target(target)
 
 
-class EvacuationUnit(LogicalUnit):
+EvacuationOpT = TypeVar("EvacuationOpT", bound=OpNodeEvacuate | OpNodeMigrate)
+
+
+class EvacuationUnit(LogicalUnit[EvacuationOpT, PlanT]):
     """What both units do first, and their locks: the instances, then the nodes.
 
     Nothing is changed under these locks; they keep what is decided true until the jobs, which ask

@@ -2,7 +2,7 @@
 
 A node is in exactly one role (seed 001 *Node flags*): master, master candidate, regular, drained or
 offline. The configuration stores flags; they exclude each other, and :func:`role_of` reads them.
-Everything here is pure: :func:`wanted_role` turns what a user asked for into the role to be taken,
+Everything here is pure: :func:`requested_role` turns what a user asked for into the role to be taken,
 :data:`TRANSITIONS` says of every pair of roles whether the change may be made by modifying the node
 and what it takes. :mod:`ganeti.cmdlib.node.set_params` does what the table says.
 """
@@ -89,7 +89,7 @@ TRANSITIONS: dict[tuple[Role, Role], Transition] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RequestedFlags:
     """The flags as a user gave them: set, cleared, or not mentioned (None)."""
 
     master_candidate: bool | None = None
@@ -114,7 +114,9 @@ def role_of(node: Node, master_uuid: str) -> Role:
     return Role.CANDIDATE if node.master_candidate else Role.REGULAR
 
 
-def wanted_role(name: str, present: Role, wish: Wish, *, master_capable: bool, room: bool) -> Role:
+def requested_role(
+    name: str, present: Role, wish: RequestedFlags, *, master_capable: bool, room: bool
+) -> Role:
     """The role which a node takes when a user asks for these flags.
 
     Setting a flag asks for its role; clearing the flag of the present role asks for a regular
@@ -149,7 +151,7 @@ def wanted_role(name: str, present: Role, wish: Wish, *, master_capable: bool, r
     return Role.REGULAR if cleared else present
 
 
-def _as_master(asked: list[Role], wish: Wish) -> Role:
+def _as_master(asked: list[Role], wish: RequestedFlags) -> Role:
     # The master has the candidate's flag, so setting that changes nothing.
     leaving = [role for role in asked if role is not Role.CANDIDATE]
     if leaving:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ganeti import errors
-from ganeti.cmdlib.base import LogicalUnit, why
+from ganeti.cmdlib.base import AnyUnit, LogicalUnit, PlanT, why
 from ganeti.constants import disk as disk_c
 from ganeti.objects import Node
+from ganeti.opcodes.node import OpNodeQueryStorage, OpNodeQueryvols
 
 NODE, TYPE, NAME = "node", "type", "name"
 
 
-def storage_arguments(unit: LogicalUnit, storage_type: str) -> list[Any]:
+def storage_arguments(unit: AnyUnit, storage_type: str) -> list[Any]:
     """What a node needs to know about a kind of storage."""
     cluster = unit.config.cluster()
     directories = {
@@ -27,11 +28,13 @@ def storage_arguments(unit: LogicalUnit, storage_type: str) -> list[Any]:
     return [[directory] if directory else []]
 
 
-class NodeQueryUnit(LogicalUnit):
+NodeQueryOpT = TypeVar("NodeQueryOpT", bound=OpNodeQueryStorage | OpNodeQueryvols)
+
+
+class NodeQueryUnit(LogicalUnit[NodeQueryOpT, PlanT]):
     """What the two lists share: which fields, which nodes."""
 
     FIELDS: tuple[str, ...] = ()
-    op: Any
 
     def expand_names(self) -> None:
         unknown = sorted(set(self.op.output_fields) - set(self.FIELDS))

@@ -43,11 +43,13 @@ class Change(NamedTuple):
 class _Builder:
     """Collects new values of the cluster's attributes."""
 
-    def __init__(self, data: ConfigData, op: OpClusterSetParams, *, user_mode: bool) -> None:
+    def __init__(
+        self, data: ConfigData, op: OpClusterSetParams, *, nic_modes: Sequence[str]
+    ) -> None:
         self.data = data
         self.old = data.cluster
         self.op = op
-        self.user_mode = user_mode
+        self.nic_modes = nic_modes
         self.values: dict[str, Any] = {}
         self.notes: list[tuple[str, bool]] = []
 
@@ -358,7 +360,7 @@ class _Builder:
                 **self.old.nicparams.get("default", {}),
                 **hvparams.force_types(op.nicparams, net_c.NIC_PARAM_TYPES),
             }
-            cluster_rules.nic_params(filled, user_mode=self.user_mode)
+            cluster_rules.nic_params(filled, self.nic_modes)
             self.values["nicparams"] = {**self.old.nicparams, "default": filled}
         if op.ndparams is not None:
             reset = {
@@ -441,13 +443,13 @@ class _Builder:
         self.values["ipolicy"] = policy
 
 
-def changed(data: ConfigData, op: OpClusterSetParams, *, user_mode: bool) -> Change:
+def changed(data: ConfigData, op: OpClusterSetParams, *, nic_modes: Sequence[str]) -> Change:
     """The cluster with the changes that an opcode asks for.
 
-    :param user_mode: whether network interfaces may use QEMU's own network.
+    :param nic_modes: the modes which network interfaces may have on these machines.
     :raises errors.OpPrereqError: a parameter is wrong, or contradicts what exists.
     """
-    builder = _Builder(data, op, user_mode=user_mode)
+    builder = _Builder(data, op, nic_modes=nic_modes)
     try:
         builder.plain()
         builder.operating_systems()

@@ -13,7 +13,7 @@ from ganeti.constants.net import VALUE_DEFAULT
 from ganeti.objects import hvparams as hv
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import FilledInstance, Instance
 
 
@@ -109,7 +109,7 @@ def require_firmware_disks(
 
 
 def checked_overrides(
-    unit: LogicalUnit, instance: Instance, hvparams: Mapping[str, Any], beparams: Mapping[str, Any]
+    unit: AnyUnit, instance: Instance, hvparams: Mapping[str, Any], beparams: Mapping[str, Any]
 ) -> tuple[FilledInstance, dict[str, Any], dict[str, Any]]:
     """Check parameters given for one start.
 

@@ -12,14 +12,14 @@ from ganeti import allocator, errors
 from ganeti.constants.instance import IALLOCATOR_DEFAULT_SHORTCUT
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import ConfigData
 
 T = TypeVar("T")
 
 
 def choose_allocator(
-    unit: LogicalUnit, given: str | None, *, what: str, node_option: str, node_given: bool
+    unit: AnyUnit, given: str | None, *, what: str, node_option: str, node_given: bool
 ) -> str | None:
     """Which allocator decides; None when the user named a node.
 
@@ -61,10 +61,10 @@ def candidates(config: ConfigData, group_uuid: str | None = None) -> frozenset[s
 
 
 def ask_allocator(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     name: str,
     config: ConfigData,
-    request: allocator.Request[T],
+    request: allocator.AllocationRequest[T],
     *,
     temporary: bool = False,
 ) -> T:

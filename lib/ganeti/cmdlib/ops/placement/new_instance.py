@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti import allocator, errors
 from ganeti.cmdlib import prereq
-from ganeti.cmdlib.base import LogicalUnit
+from ganeti.cmdlib.base import LogicalUnit, PlanT
 from ganeti.cmdlib.ops.install import forthcoming
 from ganeti.cmdlib.ops.nics import specs
 from ganeti.cmdlib.ops.placement import allocator as placement
@@ -22,13 +22,12 @@ from ganeti.objects import Instance, Node, NodeGroup
 from ganeti.opcodes.instance import OpInstanceCreate
 
 
-class PlacedUnit(LogicalUnit):
+class PlacedUnit(LogicalUnit[OpInstanceCreate, PlanT]):
     """Nodes and their locks, for the unit which makes an instance.
 
     That unit fills in the attributes in its ``expand_names``.
     """
 
-    op: OpInstanceCreate
     name: str
     hypervisor: str
     template: str

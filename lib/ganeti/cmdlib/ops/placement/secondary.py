@@ -8,11 +8,11 @@ from ganeti import allocator
 from ganeti.cmdlib.ops.placement import allocator as placement
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Instance, Node
 
 
-def by_allocator(unit: LogicalUnit, instance: Instance, given: str) -> Node:
+def by_allocator(unit: AnyUnit, instance: Instance, given: str) -> Node:
     """Let an allocator choose."""
     name = placement.choose_allocator(
         unit,

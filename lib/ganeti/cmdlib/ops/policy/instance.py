@@ -10,7 +10,7 @@ from ganeti.constants import hv
 from ganeti.objects import hvparams, ipolicy
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import FilledInstance, Node
 
 
@@ -38,7 +38,7 @@ def counted_sizes(
 
 
 def violations(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     node: Node,
     *,
     beparams: Mapping[str, Any],
@@ -59,7 +59,7 @@ def violations(
     )
 
 
-def instance_violations(unit: LogicalUnit, instance: FilledInstance, node: Node) -> list[str]:
+def instance_violations(unit: AnyUnit, instance: FilledInstance, node: Node) -> list[str]:
     """The same for an instance which exists."""
     group = unit.config.snapshot().nodegroups[node.group]
     return of_instance(unit.config.cluster().fill_ipolicy(group), instance)
@@ -82,15 +82,13 @@ def of_instance(policy: Mapping[str, Any], instance: FilledInstance) -> list[str
     )
 
 
-def require_policy(
-    unit: LogicalUnit, instance: FilledInstance, node: Node, *, ignore: bool
-) -> None:
+def require_policy(unit: AnyUnit, instance: FilledInstance, node: Node, *, ignore: bool) -> None:
     """The instance fits the policy of the node's group; with ``ignore``, violations are
     warnings."""
     refuse(unit, instance.name, node, instance_violations(unit, instance, node), ignore=ignore)
 
 
-def refuse(unit: LogicalUnit, name: str, node: Node, found: list[str], *, ignore: bool) -> None:
+def refuse(unit: AnyUnit, name: str, node: Node, found: list[str], *, ignore: bool) -> None:
     """Refuse because of the violations found, if any; or warn."""
     if not found:
         return

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ganeti import errors
 from ganeti.cmdlib import prereq
 from ganeti.constants import tags as tags_c
 from ganeti.locking import Level
-from ganeti.objects import updated
+from ganeti.objects import Cluster, Instance, Network, Node, NodeGroup, updated
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.config import Config
+
+Tagged: TypeAlias = Cluster | NodeGroup | Node | Instance | Network
+"""An object which can have tags."""
 
 #: Level of the lock which protects an object of a kind.
 LEVELS = {
@@ -24,7 +27,7 @@ LEVELS = {
 }
 
 
-def find(config: Config, kind: str, name: str | None) -> Any:
+def find(config: Config, kind: str, name: str | None) -> Tagged:
     """The object of a kind and a name; the cluster needs no name.
 
     :raises errors.OpPrereqError: there is none.
@@ -33,7 +36,7 @@ def find(config: Config, kind: str, name: str | None) -> Any:
         return config.cluster()
     if not name:
         raise errors.OpPrereqError(f"no name of the {kind} is given", errors.ECODE_INVAL)
-    expand = {
+    expand: dict[str, Callable[[str], Tagged]] = {
         tags_c.INSTANCE: config.expand_instance,
         tags_c.NODEGROUP: config.expand_group,
         tags_c.NODE: config.expand_node,
@@ -41,23 +44,27 @@ def find(config: Config, kind: str, name: str | None) -> Any:
     }
     if kind not in expand:
         raise errors.OpPrereqError(f"nothing of kind {kind!r} has tags", errors.ECODE_INVAL)
-    found: Any = expand[kind](name)
-    return found
+    return expand[kind](name)
 
 
-def lock(unit: LogicalUnit, kind: str, obj: Any, *, shared: bool) -> None:
+def lock(unit: AnyUnit, kind: str, obj: Tagged, *, shared: bool) -> None:
     """Ask for the lock of the object; the cluster has none besides the big one."""
     if kind in LEVELS:
         unit.need(LEVELS[kind], [obj.uuid], shared=shared)
 
 
-def fresh(config: Config, kind: str, obj: Any) -> Any:
+def fresh(config: Config, kind: str, obj: Tagged) -> Tagged:
     """The object as it is now."""
     return config.cluster() if kind == tags_c.CLUSTER else find(config, kind, obj.uuid)
 
 
 def change(
-    config: Config, kind: str, obj: Any, *, add: Collection[str] = (), remove: Collection[str] = ()
+    config: Config,
+    kind: str,
+    obj: Tagged,
+    *,
+    add: Collection[str] = (),
+    remove: Collection[str] = (),
 ) -> None:
     """Add and remove tags of an object whose lock is held; of the cluster, which has no lock."""
     if kind == tags_c.CLUSTER:
@@ -66,13 +73,14 @@ def change(
             prereq.require_tags(add, transaction.data.cluster.tags)
             transaction.update_cluster(_changed(transaction.data.cluster, add, remove))
         return
-    write: dict[str, Callable[[Any], None]] = {
-        tags_c.INSTANCE: config.update_instance,
-        tags_c.NODEGROUP: config.update_group,
-        tags_c.NODE: config.update_node,
-        tags_c.NETWORK: config.update_network,
-    }
-    write[kind](_changed(obj, add, remove))
+    with config.transaction() as transaction:
+        write: dict[str, Callable[[Any], None]] = {
+            tags_c.INSTANCE: transaction.update_instance,
+            tags_c.NODEGROUP: transaction.update_group,
+            tags_c.NODE: transaction.update_node,
+            tags_c.NETWORK: transaction.update_network,
+        }
+        write[kind](_changed(obj, add, remove))
 
 
 def _changed(obj: Any, add: Iterable[str], remove: Iterable[str]) -> Any:
@@ -80,10 +88,10 @@ def _changed(obj: Any, add: Iterable[str], remove: Iterable[str]) -> Any:
     return updated(obj, tags=tuple(sorted(tags)))
 
 
-def every_path(config: Config) -> list[tuple[str, Any]]:
+def every_path(config: Config) -> list[tuple[str, Tagged]]:
     """Path and object of everything which can have tags."""
     data = config.snapshot()
-    found: list[tuple[str, Any]] = [("/cluster", data.cluster)]
+    found: list[tuple[str, Tagged]] = [("/cluster", data.cluster)]
     for label, objects in (
         ("instances", data.instances),
         ("nodes", data.nodes),

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.constants import net as net_c
 from ganeti.objects.transfer import ImportExportOptions, ImportExportStatus
 from ganeti.utils.text import format_unit
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Instance, Node
 
 EXPORT, IMPORT = "export", "import"
@@ -34,16 +33,16 @@ EXPORT, IMPORT = "export", "import"
 POLL_MIN_S = 0.05
 POLL_MAX_S = 2.0
 POLL_FACTOR = 1.3
-#: Progress is told so often.
+#: Progress is reported_facts so often.
 REPORT_EVERY_S = 30.0
 #: A node which does not answer for so long has lost its transfers.
-SILENCE_S = 120.0
+UNRESPONSIVE_S = 120.0
 #: Between clusters: how long an import waits for the other side.
 REMOTE_CONNECT_S = 180
 
 
 @dataclass(eq=False, slots=True)
-class End:
+class TransferEnd:
     """One end of the transfer of one disk.
 
     :ivar io: what is read or written, as in the table of calls.
@@ -60,14 +59,14 @@ class End:
     options: ImportExportOptions
     host: str = ""
     port: int = 0
-    partner: End | None = None
+    partner: TransferEnd | None = None
     name: str = ""
     status: ImportExportStatus | None = None
     problem: str | None = None
     done: bool = False
-    heard: float = 0.0
-    reported: float = 0.0
-    told: set[str] = field(default_factory=set)
+    answered_at: float = 0.0
+    progress_at: float = 0.0
+    reported_facts: set[str] = field(default_factory=set)
 
     @property
     def ok(self) -> bool:
@@ -81,21 +80,21 @@ def new_magic() -> str:
 
 
 def pair(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     instance: Instance,
     index: int,
     *,
     source: tuple[Node, tuple[str, Any]],
     target: tuple[Node, tuple[str, Any]],
     compress: str,
-) -> tuple[End, End]:
+) -> tuple[TransferEnd, TransferEnd]:
     """Both ends of a transfer inside the cluster: the import and its export."""
     options = ImportExportOptions(
         compress=compress, magic=new_magic(), ipv6=uses_ipv6(unit), connect_timeout=None
     )
     label = f"disk/{index}"
-    receiver = End(IMPORT, target[0], instance, label, target[1], options)
-    sender = End(
+    receiver = TransferEnd(IMPORT, target[0], instance, label, target[1], options)
+    sender = TransferEnd(
         EXPORT,
         source[0],
         instance,
@@ -109,19 +108,19 @@ def pair(
     return receiver, sender
 
 
-def uses_ipv6(unit: LogicalUnit) -> bool:
+def uses_ipv6(unit: AnyUnit) -> bool:
     """Whether the nodes of the cluster talk IPv6."""
     return unit.config.cluster().primary_ip_family == net_c.IP6_FAMILY
 
 
 def copy_disks(
-    unit: LogicalUnit, instance: Instance, pairs: Sequence[tuple[End, End]]
+    unit: AnyUnit, instance: Instance, pairs: Sequence[tuple[TransferEnd, TransferEnd]]
 ) -> list[bool]:
     """Copy disks inside the cluster; which of them arrived. What went wrong is a warning."""
     for receiver, sender in pairs:
         unit.feedback(f"Exporting {receiver.label} from {sender.node.name} to {receiver.node.name}")
 
-    def listening(receiver: End) -> list[End]:
+    def listening(receiver: TransferEnd) -> list[TransferEnd]:
         assert receiver.partner is not None and receiver.status is not None
         unit.feedback(f"{receiver.label} is now listening, starting export")
         receiver.partner.port = receiver.status.listen_port or 0
@@ -132,49 +131,51 @@ def copy_disks(
 
 
 def run(
-    unit: LogicalUnit,
-    ends: Sequence[End],
+    unit: AnyUnit,
+    ends: Sequence[TransferEnd],
     *,
-    on_listening: Callable[[End], list[End]] | None = None,
+    on_listening: Callable[[TransferEnd], list[TransferEnd]] | None = None,
     sleep: Callable[[float], None] = time.sleep,
     now: Callable[[], float] = time.monotonic,
 ) -> None:
     """Start ends and watch them until all are done, well or not.
 
-    :param on_listening: told about each import which listens now; returns further ends to start.
+    :param on_listening: reported_facts about each import which listens now; returns further ends to start.
     """
-    started: list[End] = []
+    started: list[TransferEnd] = []
     try:
         _start(unit, ends, started, now())
         delay_s = POLL_MIN_S
         while any(not end.done for end in started):
             sleep(delay_s)
             delay_s = min(delay_s * POLL_FACTOR, POLL_MAX_S)
-            _look(unit, started, now())
+            _poll(unit, started, now())
             for end in list(started):
                 if _newly(end, "listening", _listens(end)) and on_listening is not None:
                     _start(unit, on_listening(end), started, now())
                     delay_s = POLL_MIN_S
-                _tell(unit, end, now())
+                _report(unit, end, now())
     finally:
         _forget(unit, started)
 
 
-def _listens(end: End) -> bool:
+def _listens(end: TransferEnd) -> bool:
     return end.mode == IMPORT and end.status is not None and end.status.listen_port is not None
 
 
-def _newly(end: End, what: str, holds: bool) -> bool:
+def _newly(end: TransferEnd, what: str, holds: bool) -> bool:
     """Whether something holds for the first time."""
-    if not holds or what in end.told:
+    if not holds or what in end.reported_facts:
         return False
-    end.told.add(what)
+    end.reported_facts.add(what)
     return True
 
 
-def _start(unit: LogicalUnit, ends: Sequence[End], started: list[End], now_s: float) -> None:
+def _start(
+    unit: AnyUnit, ends: Sequence[TransferEnd], started: list[TransferEnd], now_s: float
+) -> None:
     for end in ends:
-        end.heard = end.reported = now_s
+        end.answered_at = end.progress_at = now_s
         common = {"options": end.options, "instance": end.instance, "component": end.label}
         if end.mode == IMPORT:
             answer = unit.rpc.call(calls.IMPORT_START, end.node.uuid, target=end.io, **common)
@@ -194,9 +195,9 @@ def _start(unit: LogicalUnit, ends: Sequence[End], started: list[End], now_s: fl
             end.name = answer.data
 
 
-def _look(unit: LogicalUnit, ends: Sequence[End], now_s: float) -> None:
+def _poll(unit: AnyUnit, ends: Sequence[TransferEnd], now_s: float) -> None:
     """Ask the nodes about the ends which are not done."""
-    by_node: dict[str, list[End]] = {}
+    by_node: dict[str, list[TransferEnd]] = {}
     for end in ends:
         if not end.done:
             by_node.setdefault(end.node.uuid, []).append(end)
@@ -204,17 +205,17 @@ def _look(unit: LogicalUnit, ends: Sequence[End], now_s: float) -> None:
         answer = unit.rpc.call(calls.IMPEXP_STATUS, uuid, names=[end.name for end in mine])
         if answer.failure is not None:
             for end in mine:
-                if now_s - end.heard > SILENCE_S:
+                if now_s - end.answered_at > UNRESPONSIVE_S:
                     _fail(unit, end, f"its node does not answer: {why(answer.failure)}")
             continue
         for end, status in zip(mine, answer.data, strict=True):
             if status is not None:
-                end.heard, end.status = now_s, status
-            elif now_s - end.heard > SILENCE_S:
+                end.answered_at, end.status = now_s, status
+            elif now_s - end.answered_at > UNRESPONSIVE_S:
                 _fail(unit, end, "its node does not know it any more")
 
 
-def _tell(unit: LogicalUnit, end: End, now_s: float) -> None:
+def _report(unit: AnyUnit, end: TransferEnd, now_s: float) -> None:
     """Tell what is new of an end; notice that it is done."""
     status = end.status
     if end.done or status is None:
@@ -232,10 +233,10 @@ def _tell(unit: LogicalUnit, end: End, now_s: float) -> None:
         return
     if end.mode == EXPORT and _newly(end, "connected", bool(status.connected)):
         unit.feedback(f"{end.label} is sending data on {end.node.name}")
-        end.reported = now_s
+        end.progress_at = now_s
     if end.mode == EXPORT or end.partner is None:
-        if status.progress_mbytes is not None and now_s - end.reported >= REPORT_EVERY_S:
-            end.reported = now_s
+        if status.progress_mbytes is not None and now_s - end.progress_at >= REPORT_EVERY_S:
+            end.progress_at = now_s
             unit.feedback(f"{end.label}: {progress_text(status)}")
 
 
@@ -251,7 +252,7 @@ def progress_text(status: ImportExportStatus) -> str:
     return ", ".join(parts)
 
 
-def _fail(unit: LogicalUnit, end: End, problem: str) -> None:
+def _fail(unit: AnyUnit, end: TransferEnd, problem: str) -> None:
     if end.done:
         return
     end.done, end.problem = True, problem
@@ -267,7 +268,7 @@ def _fail(unit: LogicalUnit, end: End, problem: str) -> None:
         partner.done, partner.problem = True, "the other end failed"
 
 
-def _forget(unit: LogicalUnit, ends: Sequence[End]) -> None:
+def _forget(unit: AnyUnit, ends: Sequence[TransferEnd]) -> None:
     for end in ends:
         if end.name:
             answer = unit.rpc.call(calls.IMPEXP_CLEANUP, end.node.uuid, name=end.name)
@@ -277,7 +278,7 @@ def _forget(unit: LogicalUnit, ends: Sequence[End]) -> None:
                 )
 
 
-def require_compression(unit: LogicalUnit, tool: str) -> None:
+def require_compression(unit: AnyUnit, tool: str) -> None:
     """The cluster knows the compression tool.
 
     :raises errors.OpPrereqError: it does not.

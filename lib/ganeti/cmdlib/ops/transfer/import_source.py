@@ -1,7 +1,7 @@
 """Making an instance from an export, or from one in another cluster.
 
 Both happen while an instance is created (:mod:`ganeti.cmdlib.instance.create`), in the place where
-otherwise an OS is installed. :func:`prepare` completes the wishes of the user with what the export
+otherwise an OS is installed. :func:`prepare` completes the disk_specs of the user with what the export
 says, before anything else looks at them; :meth:`Import.run` fills the new disks.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ganeti import errors, ht
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.transfer import disk_copy, export_description, handshake, signed
 from ganeti.cmdlib.ops.transfer.exports import nodes_with_export
 from ganeti.constants.disk import DISKLESS
@@ -25,7 +25,6 @@ from ganeti.wire.calls import INSTANCE_RUN_RENAME
 from ganeti.wire.calls import backup as calls
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.objects import Cluster, Instance, Node
     from ganeti.opcodes.instance import OpInstanceCreate
 
@@ -36,7 +35,7 @@ LOG_REMOTE_IMPORT = "remote-import"
 class Import(Protocol):
     """Where the content of the new disks comes from."""
 
-    def run(self, unit: LogicalUnit, instance: Instance, compress: str) -> None:
+    def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
         """Fill the disks of an instance, which are active on its primary node.
 
         :raises errors.OpExecError: a disk did not arrive.
@@ -46,12 +45,12 @@ class Import(Protocol):
         """What hooks are told about the source."""
 
 
-def prepare(unit: LogicalUnit, op: OpInstanceCreate) -> Import | None:
-    """Complete the wishes for an instance that is imported; None for one that is not.
+def prepare(unit: AnyUnit, op: OpInstanceCreate) -> Import | None:
+    """Complete the disk_specs for an instance that is imported; None for one that is not.
 
     Asks nodes for the export, changes only the opcode.
 
-    :raises errors.OpPrereqError: there is no such export, or it does not fit the wishes.
+    :raises errors.OpPrereqError: there is no such export, or it does not fit the disk_specs.
     """
     if op.mode == CREATE:
         return None
@@ -76,7 +75,7 @@ class LocalImport:
     old_name: str
     dumps: tuple[str | None, ...]
 
-    def run(self, unit: LogicalUnit, instance: Instance, compress: str) -> None:
+    def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
         """Copy the files to the disks, and let the OS know of a new name."""
         unit.feedback("* running the instance OS import scripts...")
         primary = unit.config.node(instance.primary_node)
@@ -118,7 +117,7 @@ def _require_all(instance: Instance, failed: list[str]) -> None:
         )
 
 
-def _rename(unit: LogicalUnit, instance: Instance, old_name: str) -> None:
+def _rename(unit: AnyUnit, instance: Instance, old_name: str) -> None:
     """Let the OS change what is on the disks; that it does not is no reason to lose them."""
     if not old_name or old_name == instance.name or not instance.os:
         return
@@ -137,7 +136,7 @@ def _rename(unit: LogicalUnit, instance: Instance, old_name: str) -> None:
         )
 
 
-def _prepare_local(unit: LogicalUnit, op: OpInstanceCreate) -> LocalImport:
+def _prepare_local(unit: AnyUnit, op: OpInstanceCreate) -> LocalImport:
     node, path = _find(unit, op)
     answer = unit.rpc.call(calls.EXPORT_INFO, node.uuid, path=path)
     if answer.failure is not None:
@@ -150,7 +149,7 @@ def _prepare_local(unit: LogicalUnit, op: OpInstanceCreate) -> LocalImport:
     return LocalImport(node, path, found.name, dumps)
 
 
-def _find(unit: LogicalUnit, op: OpInstanceCreate) -> tuple[Node, str]:
+def _find(unit: AnyUnit, op: OpInstanceCreate) -> tuple[Node, str]:
     """The node with the export, and its (virtual) path there."""
     everywhere = paths.Paths().export_dir
     path = op.src_path or op.instance_name
@@ -167,9 +166,9 @@ def _find(unit: LogicalUnit, op: OpInstanceCreate) -> tuple[Node, str]:
             "an export which is named by its whole path needs its node, too. Use --src-node.",
             errors.ECODE_INVAL,
         )
-    having, silent = nodes_with_export(unit, path)
+    having, unresponsive = nodes_with_export(unit, path)
     if not having:
-        hint = f" Not asked: {', '.join(silent)}." if silent else ""
+        hint = f" Not asked: {', '.join(unresponsive)}." if unresponsive else ""
         raise errors.OpPrereqError(
             f"no node has an export {path!r}. See 'gnt-backup list'.{hint}", errors.ECODE_INVAL
         )
@@ -177,9 +176,9 @@ def _find(unit: LogicalUnit, op: OpInstanceCreate) -> tuple[Node, str]:
 
 
 def _take_over(
-    unit: LogicalUnit, op: OpInstanceCreate, found: export_description.Exported
+    unit: AnyUnit, op: OpInstanceCreate, found: export_description.Exported
 ) -> tuple[str | None, ...]:
-    """Complete the wishes; returns the files for the disks."""
+    """Complete the disk_specs; returns the files for the disks."""
     cluster = unit.config.cluster()
     if op.os_type is None:
         op.os_type = found.os or None
@@ -243,19 +242,19 @@ def _take_disks(op: OpInstanceCreate, found: export_description.Exported) -> tup
             f" {len(op.disks)} only",
             errors.ECODE_INVAL,
         )
-    for index, (wish, disk) in enumerate(zip(op.disks, found.disks, strict=False)):
-        size = wish.get("size", disk.size_mib)
-        if wish.get("adopt") or (isinstance(size, int) and size < disk.size_mib):
+    for index, (spec, disk) in enumerate(zip(op.disks, found.disks, strict=False)):
+        size = spec.get("size", disk.size_mib)
+        if spec.get("adopt") or (isinstance(size, int) and size < disk.size_mib):
             raise errors.OpPrereqError(
                 f"disk {index} must be a new one of at least {disk.size_mib} MiB, as in the export",
                 errors.ECODE_INVAL,
             )
-        wish["size"] = size
+        spec["size"] = size
     return tuple(disk.dump for disk in found.disks)
 
 
 def _nic(
-    unit: LogicalUnit, op: OpInstanceCreate, found: export_description.Exported, nic: dict[str, str]
+    unit: AnyUnit, op: OpInstanceCreate, found: export_description.Exported, nic: dict[str, str]
 ) -> dict[str, str]:
     """An interface as it was; a copy under another name needs an address of its own."""
     if op.instance_name != found.name:
@@ -297,7 +296,7 @@ class RemoteImport:
     old_name: str
     timeout_s: int
 
-    def run(self, unit: LogicalUnit, instance: Instance, compress: str) -> None:
+    def run(self, unit: AnyUnit, instance: Instance, compress: str) -> None:
         """Listen for the disks, say where, and wait until all are there."""
         secret = handshake.domain_secret()
         primary = unit.config.node(instance.primary_node)
@@ -306,7 +305,7 @@ class RemoteImport:
         ).payload()
         try:
             ends = [
-                disk_copy.End(
+                disk_copy.TransferEnd(
                     disk_copy.IMPORT,
                     primary,
                     instance,
@@ -325,7 +324,7 @@ class RemoteImport:
             ]
             waiting = set(ends)
 
-            def listening(end: disk_copy.End) -> list[disk_copy.End]:
+            def listening(end: disk_copy.TransferEnd) -> list[disk_copy.TransferEnd]:
                 waiting.discard(end)
                 if not waiting:
                     _announce(unit, secret, primary, certificate, ends)
@@ -345,7 +344,7 @@ class RemoteImport:
 
 
 def _announce(
-    unit: LogicalUnit, secret: str, node: Node, certificate: str, ends: list[disk_copy.End]
+    unit: AnyUnit, secret: str, node: Node, certificate: str, ends: list[disk_copy.TransferEnd]
 ) -> None:
     """Tell the third party, in the job's log, where the disks are awaited."""
     disks = []
@@ -362,7 +361,7 @@ def _announce(
     )
 
 
-def _prepare_remote(unit: LogicalUnit, op: OpInstanceCreate) -> RemoteImport:
+def _prepare_remote(unit: AnyUnit, op: OpInstanceCreate) -> RemoteImport:
     secret = handshake.domain_secret()
     if not op.source_handshake:
         raise errors.OpPrereqError(

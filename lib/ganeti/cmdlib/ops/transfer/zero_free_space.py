@@ -16,7 +16,7 @@ from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.objects import Instance, Node
     from ganeti.opcodes.backup import OpBackupExport
 
@@ -41,7 +41,7 @@ def check_arguments(op: OpBackupExport) -> None:
 
 
 def plan(
-    unit: LogicalUnit, op: OpBackupExport, instance: Instance, node: Node, *, running: bool
+    unit: AnyUnit, op: OpBackupExport, instance: Instance, node: Node, *, running: bool
 ) -> helper.Work | None:
     """The work of the helper guest; None when nothing is to be overwritten.
 

@@ -18,7 +18,7 @@ from ganeti.utils.text import comma_join
 from ganeti.wire.calls import NODE_VERIFY
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Node
 
@@ -29,7 +29,7 @@ Sums = dict[str, dict[str, str]]
 """Node uuid -> path -> checksum; a file that is missing there has none."""
 
 
-def _shared(unit: LogicalUnit) -> list[str]:
+def _shared(unit: AnyUnit) -> list[str]:
     here = paths.current()
     found = common_files(etc_hosts=unit.config.cluster().modify_etc_hosts)
     return [here.to_virtual(path) for path in found]
@@ -40,7 +40,7 @@ def _configuration() -> str:
     return here.to_virtual(here.cluster_conf_file)
 
 
-def _facts(unit: LogicalUnit) -> dict[str, str]:
+def _facts(unit: AnyUnit) -> dict[str, str]:
     """Path and checksum of the ssconf files, as the configuration wants them now."""
     here = paths.current()
     return {
@@ -51,7 +51,7 @@ def _facts(unit: LogicalUnit) -> dict[str, str]:
     }
 
 
-def listed(unit: LogicalUnit) -> list[str]:
+def listed(unit: AnyUnit) -> list[str]:
     """Files whose checksums nodes are asked for."""
     return [*_shared(unit), _configuration(), *_facts(unit)]
 
@@ -64,7 +64,7 @@ class FileCheck:
 
     def __init__(
         self,
-        unit: LogicalUnit,
+        unit: AnyUnit,
         findings: Findings,
         nodes: Sequence[Node],
         answers: Mapping[str, Mapping[str, Any]],

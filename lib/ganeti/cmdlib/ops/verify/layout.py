@@ -9,7 +9,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.utils.text import comma_join
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Instance, Node
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 EXCLUSION_PREFIX = "htools:iextags:"
 
 
-def instances(unit: LogicalUnit, findings: Findings, found: Iterable[Instance]) -> None:
+def instances(unit: AnyUnit, findings: Findings, found: Iterable[Instance]) -> None:
     """Nodes and disks of instances go together."""
     data = unit.config.snapshot()
     for instance in found:
@@ -51,7 +51,7 @@ def instances(unit: LogicalUnit, findings: Findings, found: Iterable[Instance]) 
         _exclusive(unit, findings, instance)
 
 
-def _exclusive(unit: LogicalUnit, findings: Findings, instance: Instance) -> None:
+def _exclusive(unit: AnyUnit, findings: Findings, instance: Instance) -> None:
     """On nodes whose physical disks are not shared, disks are plain and know their spindles."""
     data = unit.config.snapshot()
     nodes = [data.nodes[uuid] for uuid in unit.config.instance_nodes(instance)]
@@ -81,7 +81,7 @@ def _exclusive(unit: LogicalUnit, findings: Findings, instance: Instance) -> Non
         )
 
 
-def exclusion_tags(unit: LogicalUnit, findings: Findings, nodes: Sequence[Node]) -> None:
+def exclusion_tags(unit: AnyUnit, findings: Findings, nodes: Sequence[Node]) -> None:
     """Instances which must not be together are on different nodes."""
     prefixes = tuple(
         tag.removeprefix(EXCLUSION_PREFIX) + ":"

@@ -11,14 +11,14 @@ from ganeti.objects import fill
 from ganeti.platform import paths
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
+    from ganeti.cmdlib.base import AnyUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Node
 
 MASTER_IP_SCRIPT = "master-ip-setup"
 
 
-def node_checks(unit: LogicalUnit) -> dict[str, Any]:
+def node_checks(unit: AnyUnit) -> dict[str, Any]:
     """What nodes are asked."""
     data = unit.config.snapshot()
     cluster, master = data.cluster, unit.config.master_node()
@@ -36,7 +36,7 @@ def node_checks(unit: LogicalUnit) -> dict[str, Any]:
     return checks
 
 
-def node(unit: LogicalUnit, findings: Findings, one: Node, answer: Mapping[str, Any]) -> None:
+def node(unit: AnyUnit, findings: Findings, one: Node, answer: Mapping[str, Any]) -> None:
     """Look at the answer of a node."""
     address = unit.config.cluster().master_ip
     if one.uuid == unit.config.cluster().master_node:

@@ -12,13 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.jobstore.inventory import Inventory
 from ganeti.jobstore.store import DRAIN, archive_file, job_file
 from ganeti.wire.calls import JOBQUEUE_INVENTORY
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Node
 
@@ -34,7 +33,7 @@ _Look = dict[str, dict[str, str | None]]
 
 
 def compare_copies(
-    unit: LogicalUnit,
+    unit: AnyUnit,
     findings: Findings,
     nodes: Sequence[Node],
     sleep: Callable[[float], None] = time.sleep,
@@ -86,7 +85,7 @@ def compare_copies(
 
 
 def _ask(
-    unit: LogicalUnit, uuids: Sequence[str], parts: Sequence[int], findings: Findings | None = None
+    unit: AnyUnit, uuids: Sequence[str], parts: Sequence[int], findings: Findings | None = None
 ) -> dict[str, Inventory]:
     found = {}
     for uuid, answer in unit.rpc.call_many(JOBQUEUE_INVENTORY, uuids, parts=list(parts)).items():

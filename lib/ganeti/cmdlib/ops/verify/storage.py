@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ganeti.cmdlib.base import why
+from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.constants import disk as disk_c
 from ganeti.constants import node_verify as nv
 from ganeti.objects import snapshots
@@ -18,7 +18,6 @@ from ganeti.utils.text import comma_join
 from ganeti.wire.calls import BLOCKDEV_GETDIMENSIONS, BLOCKDEV_GETMIRRORSTATUS_MULTI
 
 if TYPE_CHECKING:
-    from ganeti.cmdlib.base import LogicalUnit
     from ganeti.cmdlib.ops.verify.findings import Findings
     from ganeti.objects import Cluster, Disk, Instance, Node, NodeGroup
 
@@ -75,7 +74,7 @@ class StorageCheck:
     """
 
     def __init__(
-        self, unit: LogicalUnit, findings: Findings, nodes: Sequence[Node], answers: Answers
+        self, unit: AnyUnit, findings: Findings, nodes: Sequence[Node], answers: Answers
     ) -> None:
         self._unit = unit
         self._config = unit.config
