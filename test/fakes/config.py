@@ -1,14 +1,15 @@
 """A configuration in memory: the real one, without file and distribution.
 
 :func:`cluster_of` makes a small cluster. ``FakeConfig.errors[name]`` makes the operation of that
-name fail; ``writes`` remembers the names of all operations which wrote.
+name fail, ``errors["transaction"]`` every transaction; ``writes`` has, for each commit, the names of
+its operations.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, cast
 
 from ganeti import ht
 from ganeti.config import Config, Transaction
@@ -189,6 +190,28 @@ def cluster_of(
     )
 
 
+class _Recorder:
+    """The operations of a transaction; remembers their names, and can let one of them fail."""
+
+    def __init__(self, change: Transaction, failures: dict[str, Exception]) -> None:
+        self._change = change
+        self._failures = failures
+        self.names: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._change, name)
+        if not callable(found):
+            return found
+
+        def operation(*args: Any, **kwargs: Any) -> Any:
+            if name in self._failures:
+                raise self._failures[name]
+            self.names.append(f"{name} {args[1]}" if name == "mark_instance" else name)
+            return found(*args, **kwargs)
+
+        return operation
+
+
 class FakeConfig(Config):
     """The real configuration, kept in memory only."""
 
@@ -197,16 +220,15 @@ class FakeConfig(Config):
         self.writes: list[str] = []
         self.errors: dict[str, Exception] = {}
         self.released: list[str] = []
-        self._inside: list[str] = []
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        name = self._inside[-1] if self._inside else "transaction"
-        if name in self.errors:
-            raise self.errors[name]
+        if "transaction" in self.errors:
+            raise self.errors["transaction"]
         with super().transaction() as change:
-            yield change
-        self.writes.append(name)
+            recorder = _Recorder(change, self.errors)
+            yield cast(Transaction, recorder)
+        self.writes.append(", ".join(recorder.names))
 
     def release_reservations(self, ec_id: str) -> None:
         self.released.append(ec_id)
@@ -224,35 +246,18 @@ class FakeConfig(Config):
         return fill.annotated_disk(disk, self.cluster().fill_diskparams(group))
 
 
-def _named(name: str) -> Callable[..., Any]:
-    """The operation of the real configuration, whose transaction knows its name."""
-    operation: Callable[..., Any] = getattr(Config, name)
+class _Commits:
+    def __init__(self, config: Config) -> None:
+        self._config = config
 
-    def method(self: FakeConfig, *args: Any, **kwargs: Any) -> Any:
-        detail = f" {args[1]}" if name == "mark_instance" else ""
-        self._inside.append(f"{name}{detail}")
-        try:
-            return operation(self, *args, **kwargs)
-        finally:
-            self._inside.pop()
+    def __getattr__(self, name: str) -> Any:
+        def operation(*args: Any, **kwargs: Any) -> Any:
+            with self._config.transaction() as change:
+                return getattr(change, name)(*args, **kwargs)
 
-    return method
+        return operation
 
 
-for _name in (
-    "add_instance",
-    "remove_instance",
-    "update_instance",
-    "mark_instance",
-    "set_disks_active",
-    "set_instance_primary",
-    "add_node",
-    "update_node",
-    "remove_node",
-    "update_group",
-    "update_network",
-    "update_cluster",
-    "set_candidate_cert",
-    "allocate_port",
-):
-    setattr(FakeConfig, _name, _named(_name))
+def commit(config: Config) -> Transaction:
+    """The operations of a transaction, where each one becomes a commit of its own."""
+    return cast(Transaction, _Commits(config))

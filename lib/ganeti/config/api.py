@@ -1,8 +1,8 @@
 """What logical units and daemons use of the configuration.
 
 Reading goes to the present state and never waits; the questions are those of
-:class:`~ganeti.config.view.Questions`. Each writing method is one transaction: when it returns, the
-change is durable. Several changes that belong together go into one :meth:`Config.transaction`.
+:class:`~ganeti.config.view.Questions`. Every change goes through :meth:`Config.transaction`: when the
+block ends, its changes are durable.
 """
 
 from __future__ import annotations
@@ -29,16 +29,8 @@ from ganeti.config.store import (
 from ganeti.config.text import Text
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
-from ganeti.constants import instance as instance_const
 from ganeti.objects import (
-    Cluster,
     ConfigData,
-    Disk,
-    FilterRule,
-    Instance,
-    Network,
-    Node,
-    NodeGroup,
     codec,
 )
 from ganeti.objects.address_pool import AddressPool
@@ -313,137 +305,3 @@ class Config(Questions):
     def new_uuid(self, ec_id: str) -> str:
         """Take a UUID nobody has."""
         return self._store.reservations.new_uuid(ec_id)
-
-    # -- writing: one transaction each --------------------------------------------------------
-
-    def add_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
-        """Add an instance with its disks."""
-        with self.transaction() as change:
-            change.add_instance(instance, disks, ec_id)
-
-    def remove_instance(self, uuid: str) -> None:
-        """Remove an instance with its disks."""
-        with self.transaction() as change:
-            change.remove_instance(uuid)
-
-    def commit_instance(self, instance: Instance, disks: Collection[Disk], ec_id: str) -> None:
-        """Put a real instance, with its disks, in the place of a forthcoming one."""
-        with self.transaction() as change:
-            change.commit_instance(instance, disks, ec_id)
-
-    def reserve_instance(self, uuid: str) -> None:
-        """Make an instance, of which nothing exists (any more), a forthcoming one."""
-        with self.transaction() as change:
-            change.reserve_instance(uuid)
-
-    def update_instance(self, instance: Instance, ec_id: str | None = None) -> None:
-        """Replace an instance by a changed one."""
-        with self.transaction() as change:
-            change.update_instance(instance, ec_id)
-
-    def mark_instance(
-        self, uuid: str, admin_state: str, source: str = instance_const.SOURCE_ADMIN
-    ) -> None:
-        """Say what is wanted of an instance: ``up``, ``down`` or ``offline``."""
-        with self.transaction() as change:
-            change.mark_instance(uuid, admin_state, source)
-
-    def set_disks_active(self, uuid: str, active: bool) -> None:
-        """Say whether the disks of an instance have to be kept assembled."""
-        with self.transaction() as change:
-            change.set_disks_active(uuid, active)
-
-    def set_instance_primary(self, uuid: str, node_uuid: str) -> None:
-        """Make another node the primary of an instance."""
-        with self.transaction() as change:
-            change.set_instance_primary(uuid, node_uuid)
-
-    def add_disk(self, instance_uuid: str, disk: Disk, index: int = -1) -> None:
-        """Add a disk to an instance."""
-        with self.transaction() as change:
-            change.add_disk(instance_uuid, disk, index)
-
-    def remove_disk(self, instance_uuid: str, disk_uuid: str) -> None:
-        """Take a disk from an instance."""
-        with self.transaction() as change:
-            change.remove_disk(instance_uuid, disk_uuid)
-
-    def update_disk(self, disk: Disk) -> None:
-        """Replace a disk by a changed one."""
-        with self.transaction() as change:
-            change.update_disk(disk)
-
-    def add_node(self, node: Node, ec_id: str) -> None:
-        """Add a node."""
-        with self.transaction() as change:
-            change.add_node(node, ec_id)
-
-    def update_node(self, node: Node) -> None:
-        """Replace a node by a changed one."""
-        with self.transaction() as change:
-            change.update_node(node)
-
-    def remove_node(self, uuid: str) -> None:
-        """Remove a node which nothing refers to."""
-        with self.transaction() as change:
-            change.remove_node(uuid)
-
-    def add_group(self, group: NodeGroup, ec_id: str) -> None:
-        """Add a node group."""
-        with self.transaction() as change:
-            change.add_group(group, ec_id)
-
-    def update_group(self, group: NodeGroup) -> None:
-        """Replace a node group by a changed one."""
-        with self.transaction() as change:
-            change.update_group(group)
-
-    def remove_group(self, uuid: str) -> None:
-        """Remove an empty node group."""
-        with self.transaction() as change:
-            change.remove_group(uuid)
-
-    def add_network(self, network: Network, ec_id: str) -> None:
-        """Add a network."""
-        with self.transaction() as change:
-            change.add_network(network, ec_id)
-
-    def update_network(self, network: Network) -> None:
-        """Replace a network by a changed one."""
-        with self.transaction() as change:
-            change.update_network(network)
-
-    def remove_network(self, uuid: str) -> None:
-        """Remove a network nobody uses."""
-        with self.transaction() as change:
-            change.remove_network(uuid)
-
-    def put_filter(self, rule: FilterRule) -> None:
-        """Add or replace a rule for jobs."""
-        with self.transaction() as change:
-            change.put_filter(rule)
-
-    def remove_filter(self, uuid: str) -> None:
-        """Remove a rule for jobs."""
-        with self.transaction() as change:
-            change.remove_filter(uuid)
-
-    def update_cluster(self, cluster: Cluster) -> None:
-        """Replace the cluster object by a changed one."""
-        with self.transaction() as change:
-            change.update_cluster(cluster)
-
-    def set_candidate_cert(self, node_uuid: str, digest: str | None) -> None:
-        """Note or forget the digest of a candidate's certificate."""
-        with self.transaction() as change:
-            change.set_candidate_cert(node_uuid, digest)
-
-    def allocate_port(self) -> int:
-        """Take a TCP port from the cluster's pool."""
-        with self.transaction() as change:
-            return change.allocate_port()
-
-    def release_port(self, port: int) -> None:
-        """Give a TCP port back."""
-        with self.transaction() as change:
-            change.release_port(port)

@@ -360,7 +360,8 @@ class Service:
                 action=action,
                 reason_trail=(*reason, ["luxid", "", clock.now_ns()]),
             )
-            self._config_of("ReplaceFilter", reason).put_filter(rule)
+            with self._config_of("ReplaceFilter", reason).transaction() as change:
+                change.put_filter(rule)
             self._queue.set_filters(self._context.config.filters())
         request.answer(rule.uuid)
 
@@ -390,7 +391,8 @@ class Service:
         with self._filter_lock:
             if uuid not in self._context.config.snapshot().filters:
                 raise errors.OpPrereqError(f"filter rule {uuid} does not exist", errors.ECODE_NOENT)
-            self._config_of("DeleteFilter", []).remove_filter(uuid)
+            with self._config_of("DeleteFilter", []).transaction() as change:
+                change.remove_filter(uuid)
             self._queue.set_filters(self._context.config.filters())
         request.answer(None)
 

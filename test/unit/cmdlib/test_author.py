@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fakes.config import cluster_of, instance_of
+from fakes.config import cluster_of, commit, instance_of
 from fakes.master import Master
 from ganeti.config.history import Author, History
 from ganeti.opcodes.tags import OpTagsSet
@@ -26,7 +26,7 @@ def test_a_job_signs_what_it_changes(tmp_path: Path) -> None:
         )
     )
     master.run(OpTagsSet(kind="instance", name="web.example.com", tags=["b"]))
-    master.config.allocate_port()
+    commit(master.config).allocate_port()
     nobody, second, first = master.config.commits()
     assert first.author == Author(1, "OP_TAGS_SET", "gnt:client:gnt-instance", "for the shop")
     assert second.author == Author(2, "OP_TAGS_SET")

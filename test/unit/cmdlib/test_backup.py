@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.backend.backup import exports
@@ -165,8 +165,8 @@ def test_an_older_export_elsewhere_goes():
 
 def test_a_stopped_instance_gets_its_disks_for_the_export_only():
     master, _nodes = exporting(running=False)
-    master.config.mark_instance(uuid_of("web"), "down")
-    master.config.set_disks_active(uuid_of("web"), False)
+    commit(master.config).mark_instance(uuid_of("web"), "down")
+    commit(master.config).set_disks_active(uuid_of("web"), False)
     master.run(export(long_sleep=False))
     assert acting(master)[0] == "blockdev_assemble"
     assert acting(master)[-1] == "blockdev_shutdown"
@@ -249,7 +249,7 @@ def test_a_step_that_fails(call):
 def test_a_node_that_forgets_a_transfer(monkeypatch):
     master, nodes = exporting()
     nodes.outcome["export"] = "silent"
-    monkeypatch.setattr(disk_copy, "SILENCE_S", 0.05)
+    monkeypatch.setattr(disk_copy, "UNRESPONSIVE_S", 0.05)
     master.failed(export())
     assert master.job.said("does not know it any more")
     assert master.rpc.where("web") == ["node1"]
@@ -287,7 +287,7 @@ def test_the_target_must_be_usable():
     node = master.config.expand_node("node2")
     from ganeti.objects import updated
 
-    master.config.update_node(updated(node, drained=True))
+    commit(master.config).update_node(updated(node, drained=True))
     assert "drained" in master.refused(export(), errors.ECODE_STATE)
 
 
@@ -335,7 +335,7 @@ def importing(changes=()):
         osparams={"size": "big"},
     )
     text = description(master, changes)
-    master.config.remove_instance(uuid_of("web"))
+    commit(master.config).remove_instance(uuid_of("web"))
     master.rpc.answers["export_list"] = lambda node, args: (
         ["web.example.com"] if node == NODE2 else []
     )
@@ -558,11 +558,11 @@ def test_remote_import(secret, certificate):
         src_path=None,
     )
     master.run(op, job)
-    ((kind, told),) = logged
+    ((kind, entry),) = logged
     assert kind == "remote-import"
-    host, port, magic = handshake.check_disk(secret, 0, told["disks"][0])
+    host, port, magic = handshake.check_disk(secret, 0, entry["disks"][0])
     assert (host, port) == ("192.0.2.1", 5000)
-    assert handshake.check_certificate(secret, told["x509_ca"], "it") == certificate
+    assert handshake.check_certificate(secret, entry["x509_ca"], "it") == certificate
     ((_node, args),) = master.rpc.of("import_start")
     assert (args["options"].magic, args["options"].key_name) == (magic, "key-2")
     assert args["options"].connect_timeout == disk_copy.REMOTE_CONNECT_S + 120

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import GROUP, cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.constants.rpc import PROTOCOL_VERSION
@@ -440,7 +440,7 @@ def test_a_group_that_changed_while_waiting_is_refused(master):
         asked.append(1)
         # The instance level is held already when the node level is about to be taken.
         if len(asked) == 5:
-            master.config.add_instance(instance_of("newer"), (), "test")
+            commit(master.config).add_instance(instance_of("newer"), (), "test")
 
     job.check_cancel = add_meanwhile
     with pytest.raises(errors.OpPrereqError, match="retry"):

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from fakes.config import GROUP, cluster_of, disk_of, instance_of, node_of, uuid_of
+from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of, node_of, uuid_of
 from fakes.master import Master
 from ganeti import errors, ht
 from ganeti.locking import Level
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.opcodes.network import OpNetworkAdd, OpNetworkConnect
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
+from ganeti.platform.real import RealMachine
 
 NODE1, NODE2, NODE3 = (f"node{number}.example.com" for number in (1, 2, 3))
 
@@ -282,14 +283,14 @@ def test_allocator_has_to_exist(tmp_path: Any) -> None:
         assert master.config.cluster().default_iallocator == ""
 
 
-def test_etc_hosts_get_all_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_etc_hosts_get_all_nodes(tmp_path: Any) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/hosts").write_text("127.0.0.1 localhost\n")
     with paths.override(paths.Paths(str(tmp_path))):
         master = Master(cluster_of(2))
         assert "virtual cluster" in refused(master, errors.ECODE_ENVIRON, modify_etc_hosts=True)
-        monkeypatch.setattr(paths, "is_virtual", lambda: False)
-        change(master, modify_etc_hosts=True)
+        with machine.override(RealMachine(paths.current())):
+            change(master, modify_etc_hosts=True)
     assert [args["name"] for _node, args in master.rpc.of("etc_hosts_modify")] == [NODE1, NODE2]
     assert NODE2 in [node for node, _args in master.rpc.of("upload_file")]
     assert master.config.cluster().modify_etc_hosts is True
@@ -447,7 +448,7 @@ def test_two_changes_at_once_are_merged() -> None:
     def meanwhile(node: str, args: dict[str, Any]) -> list[Any]:
         if args["phase"] == "pre" and not master.config.cluster().hidden_os:
             now = master.config.cluster()
-            master.config.update_cluster(
+            commit(master.config).update_cluster(
                 dataclasses.replace(now, hidden_os=("z",), mac_prefix="aa:22:22")
             )
         return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.config import FakeConfig, cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import FakeConfig, cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from fakes.rpc import FakeRpc
 from ganeti import errors
@@ -26,9 +26,9 @@ def rpc(config):
 
 def test_the_configuration_obeys_the_rules_of_the_real_one(config):
     with pytest.raises(errors.ConfigurationError, match="is the master"):
-        config.remove_node(NODE1)
+        commit(config).remove_node(NODE1)
     assert config.writes == []
-    config.mark_instance(uuid_of("web"), "up")
+    commit(config).mark_instance(uuid_of("web"), "up")
     assert config.writes == ["mark_instance up"]
     assert config.instance(uuid_of("web")).serial_no == 2
 
@@ -36,8 +36,8 @@ def test_the_configuration_obeys_the_rules_of_the_real_one(config):
 def test_an_operation_fails_on_request(config):
     config.errors["update_cluster"] = errors.ConfigurationError("disk full")
     with pytest.raises(errors.ConfigurationError, match="disk full"):
-        config.update_cluster(config.cluster())
-    config.mark_instance(uuid_of("web"), "up")
+        commit(config).update_cluster(config.cluster())
+    commit(config).mark_instance(uuid_of("web"), "up")
 
 
 def test_wrong_arguments_of_a_call_fail_as_on_the_wire(rpc):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fakes.config import GROUP, cluster_of, disk_of, instance_of
+from fakes.config import GROUP, cluster_of, commit, disk_of, instance_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.base import LuContext
@@ -219,7 +219,7 @@ def test_a_definition_with_another_fault_says_that_one():
 
 def test_a_network_that_is_not_connected_to_the_group():
     master = master_of()
-    master.config.update_group(dataclasses.replace(master.config.group(GROUP), networks={}))
+    commit(master.config).update_group(dataclasses.replace(master.config.group(GROUP), networks={}))
     assert "gnt-network connect" in master.refused(create(), errors.ECODE_STATE)
 
 

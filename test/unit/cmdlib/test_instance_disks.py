@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.objects import BlockDevStatus, Disk, ipolicy
@@ -301,7 +301,7 @@ def test_disks_are_switched_by_hand():
 
 def test_lost_disks_are_made_on_other_nodes():
     master = master_with(mirrored())
-    master.config.update_node(dataclasses.replace(master.config.node(NODE1), offline=True))
+    commit(master.config).update_node(dataclasses.replace(master.config.node(NODE1), offline=True))
     op = OpInstanceRecreateDisks(instance_name="web", nodes=["node2", "node3"])
     # The other half of the mirror is a copy, too.
     assert "gnt-instance failover" in master.refused(op, errors.ECODE_EXISTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.objects import Nic, ipolicy, updated
@@ -86,7 +86,7 @@ def test_the_firmware_keeps_its_disk():
     master.run(modify(hvparams={"tpm_version": "default"}, disks=[["remove", "tpm", {}]]))
     # What was so before is no reason to refuse other changes.
     cluster = master.config.cluster()
-    master.config.update_cluster(
+    commit(master.config).update_cluster(
         updated(
             cluster,
             hvparams={**cluster.hvparams, "kvm": {**cluster.hvparams["kvm"], "tpm_version": "1.2"}},

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.ops.migration import procedure
@@ -87,7 +87,7 @@ def test_the_cluster_says_the_mode_where_nobody_chooses(wish, live):
     master = master_with()
     cluster = master.config.cluster()
     hvparams = {**cluster.hvparams, "fake": {"migration_mode": "non-live"}}
-    master.config.update_cluster(dataclasses.replace(cluster, hvparams=hvparams))
+    commit(master.config).update_cluster(dataclasses.replace(cluster, hvparams=hvparams))
     master.run(migrate(**wish))
     assert master.rpc.of("instance_migrate")[0][1]["live"] is live
 

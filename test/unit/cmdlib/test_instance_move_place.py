@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.cmdlib.ops.migration import procedure
@@ -109,7 +109,7 @@ def test_a_node_that_came_while_waiting_is_not_taken():
 
     def undrain():
         node = master.config.node(uuid_of("node3"))
-        master.config.update_node(dataclasses.replace(node, drained=False))
+        commit(master.config).update_node(dataclasses.replace(node, drained=False))
         start()
 
     job.notify_start = undrain

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from fakes.config import GROUP, cluster_of, instance_of
+from fakes.config import GROUP, cluster_of, commit, instance_of
 from fakes.master import FakeJob, Master
 from ganeti import errors
 from ganeti.locking import EXCLUSIVE, SHARED, Level, Owner
@@ -220,7 +220,7 @@ def test_a_node_that_came_while_waiting_is_left_out(master):
 
     def change(**flags):
         fresh = master.config.node("uuid-node3")
-        master.config.update_node(
+        commit(master.config).update_node(
             type(drained)(
                 **{**{name: getattr(fresh, name) for name in fresh.__dataclass_fields__}, **flags}
             )

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.opcodes.instance import (
@@ -369,6 +369,6 @@ def test_a_node_marked_offline_is_not_asked_whether_it_runs_an_instance():
     master = master_with()
     master.rpc.run("web", "node2")
     node = master.config.node_by_name("node2.example.com")
-    master.config.update_node(dataclasses.replace(node, offline=True))
+    commit(master.config).update_node(dataclasses.replace(node, offline=True))
     master.run(OpInstanceStartup(instance_name="web"))
     assert "node1" in master.rpc.where("web")

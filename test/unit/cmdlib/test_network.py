@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import GROUP, cluster_of, instance_of, uuid_of
+from fakes.config import GROUP, cluster_of, commit, instance_of, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.locking import Level
@@ -170,7 +170,7 @@ def test_set_params():
 def test_what_instances_have_stays():
     master = master_of(inside())
     network = lan(master)
-    master.config.update_network(
+    commit(master.config).update_network(
         updated(AddressPool(network).taken(["203.0.113.2"]), serial_no=network.serial_no)
     )
     master.run(OpNetworkSetParams(network_name="lan", add_reserved_ips=["203.0.113.2"]))

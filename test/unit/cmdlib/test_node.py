@@ -14,6 +14,7 @@ from ganeti.locking import Level
 from ganeti.opcodes.node import OpNodeAdd, OpNodeRemove, OpNodeSetParams
 from ganeti.platform import hosts as platform_hosts
 from ganeti.platform import paths
+from ganeti.platform.base import Machine
 
 NEW = "node9.example.com"
 
@@ -23,13 +24,13 @@ def hosts(monkeypatch):
     """Names which resolve; tests may add more."""
     table = {f"node{n}.example.com": f"192.0.2.{n}" for n in (1, 2, 3, 9)}
 
-    def lookup(name):
+    def lookup(self, name):
         full = name if name in table else f"{name}.example.com"
         if full not in table:
             raise errors.ResolverError(name, -2, "name not known")
         return platform_hosts.Hostname(full, table[full])
 
-    monkeypatch.setattr(platform_hosts, "lookup", lookup)
+    monkeypatch.setattr(Machine, "lookup", lookup)
     return table
 
 
@@ -53,7 +54,7 @@ def test_a_node_is_added_as_candidate_with_its_certificate(hosts):
     assert node.group == GROUP
     assert master.config.cluster().candidate_certs[node.uuid] == f"CC:{NEW}"
     # One commit: there is never a candidate whose calls are refused.
-    assert master.config.writes == ["transaction"]
+    assert master.config.writes == ["add_node, set_candidate_cert"]
     assert node.uuid in master.locks.keys(Level.NODE)
     assert node.uuid in master.locks.keys(Level.NODE_RES)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from fakes.config import cluster_of, uuid_of
+from fakes.config import cluster_of, commit, uuid_of
 from fakes.master import Master
 from ganeti import errors
 from ganeti.backend.cluster import credentials, renewal
@@ -328,7 +328,9 @@ def test_a_node_that_does_not_answer_stops_it_before_it_begins(make: Make, new_p
 
 def test_an_offline_node_is_named(make: Make, new_pem: str) -> None:
     lab = make()
-    lab.master.config.update_node(updated(lab.master.config.node(uuid_of("node3")), offline=True))
+    commit(lab.master.config).update_node(
+        updated(lab.master.config.node(uuid_of("node3")), offline=True)
+    )
     gone = lab.places.pop("node3.example.com")
     lab.prepare(noded_cert_file=new_pem)
     lab.run()

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from fakes.config import cluster_of, disk_of, instance_of, uuid_of
+from fakes.config import cluster_of, commit, disk_of, instance_of, uuid_of
 from fakes.disks import drbd_of, plain_of
 from fakes.master import Master
 from ganeti import errors
@@ -295,7 +295,7 @@ def test_exclusive_storage():
     nodes = Nodes(plain_of("web"))
     node = nodes.master.config.node(uuid_of("node1"))
     group = nodes.master.config.group(node.group)
-    nodes.master.config.update_group(
+    commit(nodes.master.config).update_group(
         dataclasses.replace(group, ndparams={**group.ndparams, "exclusive_storage": True})
     )
     nodes.refused(take(), "exclusive storage: a snapshot would share")

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, verify
 from ganeti.config.index import Index
@@ -106,7 +107,7 @@ class Jobs(RuleBasedStateMachine):
         ec_id, held = f"job-{number}", self.running[number]
         held["macs"].append(self.config.generate_mac(ec_id))
         held["minors"].append(self.config.allocate_minors(NODES, ec_id))
-        held["ports"].append(self.config.allocate_port())
+        held["ports"].append(commit(self.config).allocate_port())
         try:
             held["ips"].append(self.config.generate_ip(NET, ec_id))
         except errors.AddressPoolError:
@@ -143,7 +144,7 @@ class Jobs(RuleBasedStateMachine):
             _drbd(f"{number}-{place}", held["ports"][place], minors, place)
             for place, minors in enumerate(held["minors"])
         ]
-        self.config.add_instance(
+        commit(self.config).add_instance(
             dataclasses.replace(
                 _guest(number), nics=nics, disks=tuple(disk.uuid for disk in disks)
             ),
@@ -158,7 +159,7 @@ class Jobs(RuleBasedStateMachine):
     def give_up(self, data: st.DataObject) -> None:
         number = self._job(data)
         for port in self.running.pop(number)["ports"]:
-            self.config.release_port(port)
+            commit(self.config).release_port(port)
         self.config.release_reservations(f"job-{number}")
 
     @precondition(lambda self: self.running)
@@ -183,7 +184,7 @@ class Jobs(RuleBasedStateMachine):
     @rule(data=st.data())
     def remove(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.done)))
-        self.config.remove_instance(self.done.pop(number))
+        commit(self.config).remove_instance(self.done.pop(number))
 
     @invariant()
     def nothing_is_taken_twice(self) -> None:
@@ -229,7 +230,7 @@ def test_threads_never_get_the_same() -> None:
                 (
                     config.generate_mac(ec_id),
                     config.allocate_minors(NODES[:1], ec_id),
-                    config.allocate_port(),
+                    commit(config).allocate_port(),
                 )
             )
 
@@ -256,20 +257,22 @@ def test_the_lowest_minor_first_and_again_when_it_is_free() -> None:
 def test_a_minor_in_use_is_refused() -> None:
     config = _config()
     disk = _drbd("a", 11000, (0, 0))
-    config.add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "a")
+    commit(config).add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "a")
     other = _drbd("b", 11001, (0, 5))
     with pytest.raises(errors.ConfigurationError, match="DRBD minor 0 is already in use"):
-        config.add_instance(dataclasses.replace(_guest(3), disks=(other.uuid,)), [other], "b")
+        commit(config).add_instance(
+            dataclasses.replace(_guest(3), disks=(other.uuid,)), [other], "b"
+        )
 
 
 def test_addresses_follow_the_cards() -> None:
     config = _config()
-    config.add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a")
+    commit(config).add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a")
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == ["198.51.1.5"]
     serial = config.network(NET).serial_no
     for address in ("198.51.1.6", "198.51.1.0", "198.51.1.20"):
         try:
-            config.update_instance(
+            commit(config).update_instance(
                 dataclasses.replace(
                     config.instance(instance_of(2).uuid), nics=(_nic("aa:00:00:00:00:02", address),)
                 )
@@ -279,11 +282,15 @@ def test_addresses_follow_the_cards() -> None:
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == ["198.51.1.0"]
     assert config.network(NET).serial_no == serial + 2
     with pytest.raises(errors.ConfigurationError, match="IP address 198.51.1.0 is already in use"):
-        config.add_instance(_guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.0"),)), [], "a")
+        commit(config).add_instance(
+            _guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.0"),)), [], "a"
+        )
     config.reserve_ip(NET, "198.51.1.9", "other")
     with pytest.raises(errors.ConfigurationError, match="198.51.1.9 is already in use"):
-        config.add_instance(_guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.9"),)), [], "a")
-    config.remove_instance(instance_of(2).uuid)
+        commit(config).add_instance(
+            _guest(3, nics=(_nic("aa:00:00:00:00:03", "198.51.1.9"),)), [], "a"
+        )
+    commit(config).remove_instance(instance_of(2).uuid)
     assert AddressPool(config.network(NET)).taken_addresses(external=False) == []
 
 
@@ -309,7 +316,7 @@ def test_a_name_or_volume_is_taken_once() -> None:
         config.reserve_lv("vg/a", "b")
     config.release_reservations("a")
     disk = dataclasses.replace(disk_of(2), dev_type=disk_const.PLAIN, logical_id=("vg", "a"))
-    config.add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "b")
+    commit(config).add_instance(dataclasses.replace(_guest(2), disks=(disk.uuid,)), [disk], "b")
     with pytest.raises(errors.ReservationError, match="vg/a is already in use"):
         config.reserve_lv("vg/a", "c")
     with pytest.raises(errors.ReservationError, match="already in use"):
@@ -327,9 +334,11 @@ def test_after_a_write_that_failed_all_is_as_before() -> None:
     config = Config(ConfigStore("config.data", _cluster(), write=write))
     full[0] = True
     with pytest.raises(errors.ConfigurationError):
-        config.add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a")
+        commit(config).add_instance(
+            _guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "a"
+        )
     full[0] = False
     config.reserve_instance_name(instance_of(2).name, "b")
     config.reserve_ip(NET, "198.51.1.5", "b")
     config.reserve_mac("aa:00:00:00:00:02", "b")
-    config.add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "b")
+    commit(config).add_instance(_guest(2, nics=(_nic("aa:00:00:00:00:02", "198.51.1.5"),)), [], "b")

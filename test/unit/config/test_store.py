@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure
 from ganeti.config.store import CONFIG, SSCONF, ConfigStore, write_config_file
@@ -82,7 +83,7 @@ def test_a_change_is_written_before_it_returns() -> None:
     disk = _Disk()
     config = _config(disk)
     before = config.snapshot()
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     assert config.snapshot() is not before
     assert len(before.instances) == 0
     written = _parse(disk.written[-1])
@@ -96,12 +97,12 @@ def test_a_change_is_written_before_it_returns() -> None:
 def test_the_text_is_what_the_codec_says_after_any_change() -> None:
     disk = _Disk()
     config = _config(disk)
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
-    config.add_instance(instance_of(2), [], EC)
-    config.mark_instance(instance_of(1).uuid, "up")
-    config.remove_instance(instance_of(1).uuid)
-    config.add_group(group_of(7), EC)
-    config.allocate_port()
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).mark_instance(instance_of(1).uuid, "up")
+    commit(config).remove_instance(instance_of(1).uuid)
+    commit(config).add_group(group_of(7), EC)
+    commit(config).allocate_port()
     for text in disk.written:
         assert json.loads(text) == json.loads(b"".join(Text(_parse(text)).render(_parse(text), ())))
     assert _parse(disk.written[-1]) == config.snapshot()
@@ -146,17 +147,17 @@ def test_a_transaction_in_a_transaction_is_refused() -> None:
 def test_a_full_disk_changes_nothing() -> None:
     disk = _Disk()
     config = _config(disk)
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     before = config.snapshot()
     disk.error = OSError(errno.ENOSPC, "No space left on device")
     with pytest.raises(
         errors.ConfigurationError,
         match=r"cannot write config.data: No space left on device. Nothing was",
     ):
-        config.mark_instance(instance_of(1).uuid, "up")
+        commit(config).mark_instance(instance_of(1).uuid, "up")
     assert config.snapshot() is before
     disk.error = None
-    config.set_disks_active(instance_of(1).uuid, True)
+    commit(config).set_disks_active(instance_of(1).uuid, True)
     written = _parse(disk.written[-1])
     assert written == config.snapshot()
     assert written.instances[instance_of(1).uuid].admin_state == "down"
@@ -170,7 +171,7 @@ def test_many_wait_for_one_write() -> None:
     config = _config(disk, nodes)
     threads = [
         threading.Thread(
-            target=config.add_instance, args=(instance_of(number), [], EC), daemon=True
+            target=commit(config).add_instance, args=(instance_of(number), [], EC), daemon=True
         )
         for number in range(2, 12)
     ]
@@ -192,7 +193,7 @@ def test_many_wait_for_one_write() -> None:
 def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
     disk = _Disk()
     config = _config(disk)
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     disk.gate = threading.Event()
     disk.entered.clear()
     disk.error = OSError(errno.EIO, "Input/output error")
@@ -200,7 +201,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
 
     def change(number: int) -> None:
         try:
-            config.add_instance(instance_of(number), [], EC)
+            commit(config).add_instance(instance_of(number), [], EC)
         except errors.ConfigurationError as err:
             told.append(str(err))
 
@@ -216,7 +217,7 @@ def test_what_was_built_on_a_lost_change_is_lost_with_it() -> None:
     assert len(told) == 3
     assert list(config.snapshot().instances) == [instance_of(1).uuid]
     disk.gate, disk.error = None, None
-    config.add_instance(instance_of(5), [], EC)
+    commit(config).add_instance(instance_of(5), [], EC)
     assert _parse(disk.written[-1]) == config.snapshot()
     assert set(config.snapshot().instances) == {instance_of(1).uuid, instance_of(5).uuid}
 
@@ -227,19 +228,19 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
         5, {4: {"master_candidate": False}, 5: {"master_candidate": False, "offline": True}}
     )
     config = _config(disk, nodes, data)
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     first = nodes.received[-1]
     assert first.candidates == (uuid_of("node2"), uuid_of("node3"))
     assert first.nodes == tuple(uuid_of(f"node{number}") for number in range(1, 5))
     assert first.text == disk.written[-1]
     assert first.ssconf is not None
     assert first.ssconf["instance_list"] == "instance1.example.com\n"
-    config.mark_instance(instance_of(1).uuid, "up")
+    commit(config).mark_instance(instance_of(1).uuid, "up")
     assert nodes.received[-1].ssconf is None
-    config.remove_instance(instance_of(1).uuid)
+    commit(config).remove_instance(instance_of(1).uuid)
     # Nothing else has changed for those who have all the rest.
     assert nodes.received[-1].ssconf == {"instance_list": ""}
-    config.add_node(node_of(9), EC)
+    commit(config).add_node(node_of(9), EC)
     last = nodes.received[-1].ssconf
     assert last is not None
     assert {"instance_list", "node_list", "cluster_name"} < last.keys()
@@ -248,7 +249,7 @@ def test_distribution_goes_to_candidates_and_ssconf_to_all_online() -> None:
 def test_a_new_node_is_in_the_state_which_is_distributed() -> None:
     nodes = _Nodes()
     config = _config(_Disk(), nodes)
-    config.add_node(node_of(9), EC)
+    commit(config).add_node(node_of(9), EC)
     assert uuid_of("node9") in nodes.received[-1].candidates
     assert uuid_of("node9") in nodes.received[-1].data.nodes
 
@@ -257,7 +258,7 @@ def test_a_minority_of_candidates_may_fail() -> None:
     nodes = _Nodes()
     config = _config(_Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     assert instance_of(1).uuid in config.snapshot().instances
 
 
@@ -271,7 +272,7 @@ def test_without_a_majority_the_change_is_not_acknowledged() -> None:
         errors.ConfigurationError,
         match=r"only 1 of 3 master candidates have it \(node2.example.com: no",
     ):
-        config.add_instance(instance_of(1), [disk_of(1)], EC)
+        commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     assert _parse(disk.written[-1]) == config.snapshot()
     # Taking them out of service needs no majority of those who are gone.
     with config.transaction() as change:
@@ -285,11 +286,11 @@ def test_who_missed_ssconf_gets_it_with_the_next_change() -> None:
     nodes = _Nodes()
     config = _config(_Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node3"), SSCONF, "disk full")]
-    config.add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     nodes.failures = []
-    config.mark_instance(instance_of(1).uuid, "up")
+    commit(config).mark_instance(instance_of(1).uuid, "up")
     assert nodes.received[-1].ssconf is not None
-    config.mark_instance(instance_of(1).uuid, "down")
+    commit(config).mark_instance(instance_of(1).uuid, "down")
     assert nodes.received[-1].ssconf is None
 
 
@@ -302,7 +303,7 @@ def test_who_missed_something_is_tried_again() -> None:
         DistributionFailure(uuid_of("node2"), SSCONF, "no answer"),
         DistributionFailure(uuid_of("node3"), SSCONF, "no answer"),
     ]
-    config.add_instance(instance_of(2), [], EC)
+    commit(config).add_instance(instance_of(2), [], EC)
     assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
     nodes.failures = nodes.failures[:2]
     assert not store.catch_up()
@@ -324,8 +325,10 @@ def test_who_goes_offline_is_not_waited_for() -> None:
     nodes = _Nodes()
     config = _config(_Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    config.add_instance(instance_of(2), [], EC)
-    config.update_node(updated(config.node(uuid_of("node2")), offline=True, master_candidate=False))
+    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).update_node(
+        updated(config.node(uuid_of("node2")), offline=True, master_candidate=False)
+    )
     assert config._store.catch_up()
     assert config.behind() == {}
 
@@ -334,8 +337,8 @@ def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
     nodes = _Nodes()
     config = _config(_Disk(), nodes)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    config.add_instance(instance_of(2), [], EC)
-    config.update_node(updated(config.node(uuid_of("node2")), master_candidate=False))
+    commit(config).add_instance(instance_of(2), [], EC)
+    commit(config).update_node(updated(config.node(uuid_of("node2")), master_candidate=False))
     assert config._store.catch_up()
     assert config.behind() == {}
 
@@ -353,7 +356,7 @@ def test_a_thread_tries_until_all_have_it() -> None:
     )
     for _ in range(2):
         nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-        config.allocate_port()
+        commit(config).allocate_port()
         seen = len(nodes.received)
         _until(lambda seen=seen: len(nodes.received) > seen + 3)
         assert config.behind() == {uuid_of("node2"): {CONFIG}}
@@ -379,19 +382,19 @@ def test_commits_do_not_wait_for_lagging_candidates() -> None:
     store = _silent_store(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    config.allocate_port()
+    commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     nodes.failures = []
-    config.allocate_port()
+    commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node3"),)
     assert config.behind() == {uuid_of("node2"): {CONFIG}}
-    config.add_instance(instance_of(2), [], EC)
+    commit(config).add_instance(instance_of(2), [], EC)
     assert nodes.received[-1].ssconf is not None
     assert uuid_of("node2") not in nodes.received[-1].nodes
     assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}}
     assert store.catch_up()
     assert _parse(nodes.received[-1].text) == config.snapshot()
-    config.allocate_port()
+    commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert nodes.received[-1].ssconf is None
 
@@ -403,9 +406,9 @@ def test_who_is_behind_is_asked_when_the_others_are_no_majority() -> None:
         DistributionFailure(uuid_of(name), CONFIG, "no answer") for name in ("node2", "node3")
     ]
     with pytest.raises(errors.ConfigurationError, match="only 1 of 3"):
-        config.allocate_port()
+        commit(config).allocate_port()
     nodes.failures = nodes.failures[:1]
-    config.allocate_port()
+    commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert config.behind() == {uuid_of("node2"): {CONFIG}}
 
@@ -417,7 +420,7 @@ def _overtaken(nodes: _Nodes) -> ConfigStore:
     def distribute(what: Distribution) -> Sequence[DistributionFailure]:
         answer = nodes(what)
         if what.candidates == (uuid_of("node2"),) and not committed:
-            committed.append(Config(store).allocate_port())
+            committed.append(commit(Config(store)).allocate_port())
         return answer
 
     store = _silent_store(distribute)
@@ -429,7 +432,7 @@ def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
     store = _overtaken(nodes)
     config = Config(store)
     nodes.failures = [DistributionFailure(uuid_of("node2"), CONFIG, "no answer")]
-    config.allocate_port()
+    commit(config).allocate_port()
     nodes.failures = []
     sent = len(nodes.received)
     assert not store.catch_up()
@@ -447,10 +450,10 @@ def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     nodes.failures = [
         DistributionFailure(uuid_of("node2"), what, "no answer") for what in (CONFIG, SSCONF)
     ]
-    config.add_instance(instance_of(2), [], EC)
+    commit(config).add_instance(instance_of(2), [], EC)
     nodes.failures = []
     assert not store.catch_up()
-    config.allocate_port()
+    commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert nodes.received[-1].ssconf is not None
     assert config.behind() == {}
@@ -464,13 +467,13 @@ def test_a_commit_reaches_who_is_behind_since_an_earlier_master() -> None:
     me, other = config.master_node().uuid, uuid_of("node2")
     store.expect_behind([other], [me, other])
     nodes.failures = [DistributionFailure(other, what, "no answer") for what in (CONFIG, SSCONF)]
-    config.allocate_port()
+    commit(config).allocate_port()
     sent = nodes.received[-1]
     assert other in sent.candidates
     assert set(sent.nodes) >= {me, other}
     assert sent.ssconf == store._ssconf
     assert config.behind() == {other: {CONFIG, SSCONF}}
-    config.allocate_port()
+    commit(config).allocate_port()
     assert other not in nodes.received[-1].candidates
 
 
@@ -482,9 +485,9 @@ def test_a_distribution_which_breaks_tells_everybody() -> None:
 
     config.use_distribution(broken)
     with pytest.raises(errors.ConfigurationError, match="no client certificate"):
-        config.add_instance(instance_of(1), [disk_of(1)], EC)
+        commit(config).add_instance(instance_of(1), [disk_of(1)], EC)
     config.use_distribution(_Nodes())
-    config.add_instance(instance_of(2), [], EC)
+    commit(config).add_instance(instance_of(2), [], EC)
     assert len(config.snapshot().instances) == 2
 
 

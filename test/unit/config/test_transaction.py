@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Transaction
 from ganeti.config.store import ConfigStore
@@ -40,9 +41,9 @@ def _config(data: ConfigData | None = None) -> Config:
 @pytest.fixture
 def config() -> Config:
     made = _config()
-    made.add_instance(instance_of(1), [disk_of(1)], EC)
-    made.add_network(network_of(1), EC)
-    made.add_group(group_of(1), EC)
+    commit(made).add_instance(instance_of(1), [disk_of(1)], EC)
+    commit(made).add_network(network_of(1), EC)
+    commit(made).add_group(group_of(1), EC)
     return made
 
 
@@ -115,22 +116,22 @@ def test_refused(config: Config, number: int) -> None:
 
 
 def test_marking(config: Config) -> None:
-    config.mark_instance(I1, "up")
+    commit(config).mark_instance(I1, "up")
     instance = config.instance(I1)
     assert (instance.admin_state, instance.disks_active, instance.serial_no) == ("up", True, 2)
-    config.mark_instance(I1, "down", "user")
+    commit(config).mark_instance(I1, "down", "user")
     instance = config.instance(I1)
     assert (instance.admin_state, instance.admin_state_source) == ("down", "user")
     assert instance.disks_active
-    config.mark_instance(I1, "offline")
+    commit(config).mark_instance(I1, "offline")
     assert not config.instance(I1).disks_active
     serial = config.snapshot().serial_no
-    config.mark_instance(I1, "offline")
+    commit(config).mark_instance(I1, "offline")
     assert config.snapshot().serial_no == serial
 
 
 def test_a_new_primary_takes_file_disks_along(config: Config) -> None:
-    config.set_instance_primary(I1, N2)
+    commit(config).set_instance_primary(I1, N2)
     assert config.instance(I1).primary_node == N2
     assert config.disk(disk_of(1).uuid).nodes == (N2,)
     assert config.disk(disk_of(1).uuid).serial_no == 2
@@ -138,32 +139,32 @@ def test_a_new_primary_takes_file_disks_along(config: Config) -> None:
 
 def test_removal_takes_the_disks_and_gives_back_ports() -> None:
     config = _config()
-    port = config.allocate_port()
-    drbd_port = config.allocate_port()
+    port = commit(config).allocate_port()
+    drbd_port = commit(config).allocate_port()
     assert (port, drbd_port) == (11001, 11002)
-    config.add_instance(
+    commit(config).add_instance(
         instance_of(2, network_port=port, disks=(uuid_of("drbd"),)), [_drbd(drbd_port)], EC
     )
-    config.remove_instance(uuid_of("instance2"))
+    commit(config).remove_instance(uuid_of("instance2"))
     data = config.snapshot()
     assert (data.instances, data.disks) == ({}, {})
     assert data.cluster.tcpudp_port_pool == (port, drbd_port)
-    assert config.allocate_port() == port
-    config.release_port(port)
-    config.release_port(port)
+    assert commit(config).allocate_port() == port
+    commit(config).release_port(port)
+    commit(config).release_port(port)
     assert config.cluster().tcpudp_port_pool == (port, drbd_port)
 
 
 def test_ports_end() -> None:
     config = _config(small_cluster(highest_used_port=14998))
-    assert config.allocate_port() == 14999
+    assert commit(config).allocate_port() == 14999
     with pytest.raises(errors.ConfigurationError, match="ports up to 14999 are all in use"):
-        config.allocate_port()
+        commit(config).allocate_port()
 
 
 def test_disks_are_numbered(config: Config) -> None:
-    config.add_disk(I1, disk_of(1, 1, iv_name=""))
-    config.add_disk(I1, disk_of(1, 2, iv_name=""), 0)
+    commit(config).add_disk(I1, disk_of(1, 1, iv_name=""))
+    commit(config).add_disk(I1, disk_of(1, 2, iv_name=""), 0)
     disks = config.instance_disks(config.instance(I1))
     assert [disk.uuid for disk in disks] == [
         disk_of(1, 2).uuid,
@@ -171,48 +172,50 @@ def test_disks_are_numbered(config: Config) -> None:
         disk_of(1, 1).uuid,
     ]
     assert [disk.iv_name for disk in disks] == ["disk/0", "disk/1", "disk/2"]
-    config.remove_disk(I1, disk_of(1, 2).uuid)
+    commit(config).remove_disk(I1, disk_of(1, 2).uuid)
     assert [disk.iv_name for disk in config.instance_disks(config.instance(I1))] == [
         "disk/0",
         "disk/1",
     ]
     assert disk_of(1, 2).uuid not in config.snapshot().disks
     disk = config.disk(disk_of(1).uuid)
-    config.update_disk(dataclasses.replace(disk, size=2048))
+    commit(config).update_disk(dataclasses.replace(disk, size=2048))
     assert config.disk(disk.uuid).size == 2048
     assert config.verify() == []
 
 
 def test_nodes(config: Config) -> None:
-    config.add_node(node_of(9), EC)
-    config.set_candidate_cert(uuid_of("node9"), "CC:DD")
+    commit(config).add_node(node_of(9), EC)
+    commit(config).set_candidate_cert(uuid_of("node9"), "CC:DD")
     assert config.cluster().candidate_certs[uuid_of("node9")] == "CC:DD"
-    config.update_node(dataclasses.replace(config.node(uuid_of("node9")), master_candidate=False))
+    commit(config).update_node(
+        dataclasses.replace(config.node(uuid_of("node9")), master_candidate=False)
+    )
     assert uuid_of("node9") not in config.cluster().candidate_certs
-    config.remove_node(uuid_of("node9"))
+    commit(config).remove_node(uuid_of("node9"))
     assert config.node_by_name("node9.example.com") is None
-    config.set_instance_primary(I1, N2)
+    commit(config).set_instance_primary(I1, N2)
     with pytest.raises(errors.ConfigurationError, match="primary node of instance instance1"):
-        config.remove_node(N2)
+        commit(config).remove_node(N2)
 
 
 def test_a_node_with_disks_stays() -> None:
     config = _config()
-    config.add_instance(instance_of(2, disks=(uuid_of("drbd"),)), [_drbd(11000)], EC)
+    commit(config).add_instance(instance_of(2, disks=(uuid_of("drbd"),)), [_drbd(11000)], EC)
     with pytest.raises(errors.ConfigurationError, match="node2.example.com has disk"):
-        config.remove_node(N2)
+        commit(config).remove_node(N2)
 
 
 def test_groups_and_networks(config: Config) -> None:
     group, network = config.expand_group("group1"), config.expand_network("net1")
-    config.update_group(dataclasses.replace(group, networks={network.uuid: {}}))
+    commit(config).update_group(dataclasses.replace(group, networks={network.uuid: {}}))
     with pytest.raises(errors.ConfigurationError, match="connected to node group group1"):
-        config.remove_network(network.uuid)
-    config.update_group(dataclasses.replace(config.group(group.uuid), networks={}))
-    config.update_network(dataclasses.replace(network, name="lan"))
+        commit(config).remove_network(network.uuid)
+    commit(config).update_group(dataclasses.replace(config.group(group.uuid), networks={}))
+    commit(config).update_network(dataclasses.replace(network, name="lan"))
     assert config.network_by_name("lan") is not None
-    config.remove_network(network.uuid)
-    config.remove_group(group.uuid)
+    commit(config).remove_network(network.uuid)
+    commit(config).remove_group(group.uuid)
     assert [group.name for group in config.groups()] == ["default"]
 
 
@@ -220,7 +223,7 @@ def test_the_last_group_stays() -> None:
     data = small_cluster()
     config = _config(dataclasses.replace(data, nodegroups={uuid_of("group1"): group_of(1)}))
     with pytest.raises(errors.ConfigurationError, match="group1 is the last one"):
-        config.remove_group(uuid_of("group1"))
+        commit(config).remove_group(uuid_of("group1"))
 
 
 def test_filters(config: Config) -> None:
@@ -236,26 +239,26 @@ def test_filters(config: Config) -> None:
         for priority in (3, 1, 2)
     ]
     for rule in rules:
-        config.put_filter(rule)
+        commit(config).put_filter(rule)
     assert [rule.priority for rule in config.filters()] == [1, 2, 3]
-    config.put_filter(dataclasses.replace(rules[0], priority=0))
-    config.remove_filter(rules[1].uuid)
+    commit(config).put_filter(dataclasses.replace(rules[0], priority=0))
+    commit(config).remove_filter(rules[1].uuid)
     assert [rule.priority for rule in config.filters()] == [0, 2]
 
 
 def test_an_older_change_does_not_undo_a_newer_one(config: Config) -> None:
     old = config.instance(I1)
-    config.mark_instance(I1, "up")
+    commit(config).mark_instance(I1, "up")
     with pytest.raises(errors.ConfigurationError, match=r"serial number 2, the change was made fo"):
-        config.update_instance(dataclasses.replace(old, hvparams={"x": 1}))
-    config.update_instance(updated(config.instance(I1), tags=("a",)))
+        commit(config).update_instance(dataclasses.replace(old, hvparams={"x": 1}))
+    commit(config).update_instance(updated(config.instance(I1), tags=("a",)))
     assert config.instance(I1).serial_no == 3
-    config.update_instance(dataclasses.replace(config.instance(I1), tags=("b",)))
+    commit(config).update_instance(dataclasses.replace(config.instance(I1), tags=("b",)))
     assert (config.instance(I1).serial_no, config.instance(I1).tags) == (4, ("b",))
 
 
 def test_the_cluster(config: Config) -> None:
-    config.update_cluster(dataclasses.replace(config.cluster(), tags=("x",)))
+    commit(config).update_cluster(dataclasses.replace(config.cluster(), tags=("x",)))
     assert (config.cluster().tags, config.cluster().serial_no) == (("x",), 2)
 
 
@@ -270,8 +273,8 @@ def test_a_name_is_taken_once(config: Config) -> None:
     with pytest.raises(errors.ReservationError, match="instance1.example.com is already in use"):
         config.reserve_instance_name("instance1.example.com", EC)
     with pytest.raises(errors.ReservationError, match="being added by another operation"):
-        config.add_instance(instance_of(3, name="web"), [], "job-2")
-    config.add_instance(instance_of(3, name="web"), [], EC)
+        commit(config).add_instance(instance_of(3, name="web"), [], "job-2")
+    commit(config).add_instance(instance_of(3, name="web"), [], EC)
     config.release_reservations(EC)
     with pytest.raises(errors.ReservationError, match="already in use"):
         config.reserve_instance_name("web", "job-2")
@@ -287,9 +290,9 @@ def test_mac_addresses(config: Config) -> None:
         config.reserve_mac("AA:00:00:00:00:01", "job-2")
     nic = Nic(mac=mac, nicparams={}, uuid=uuid_of("n"))
     with pytest.raises(errors.ConfigurationError, match="already in use"):
-        config.add_instance(instance_of(4, nics=(nic,)), [], "job-2")
+        commit(config).add_instance(instance_of(4, nics=(nic,)), [], "job-2")
     config.release_reservations(EC)
-    config.add_instance(instance_of(4, nics=(nic,)), [], "job-2")
+    commit(config).add_instance(instance_of(4, nics=(nic,)), [], "job-2")
 
 
 def test_uuids_and_volumes(config: Config) -> None:
@@ -321,19 +324,19 @@ def test_loose_disks_take_the_place_of_others(config):
     old = disk_of(1)
     new = dataclasses.replace(disk_of(1), uuid=uuid_of("other-disk"), iv_name="")
     with config.transaction() as change:
-        change.add_loose_disk(new)
+        change.add_detached_disk(new)
         change.replace_disks(I1, [new.uuid])
     assert config.instance(I1).disks == (new.uuid,)
     assert (config.disk(new.uuid).iv_name, config.disk(old.uuid).iv_name) == ("disk/0", "")
     with config.transaction() as change:
-        change.drop_loose_disk(old.uuid)
+        change.remove_detached_disk(old.uuid)
     assert old.uuid not in config.snapshot().disks
 
 
 def test_the_port_of_a_dropped_mirror_is_free_again(config):
     with config.transaction() as change:
-        change.add_loose_disk(dataclasses.replace(_drbd(11007), iv_name=""))
-        change.drop_loose_disk(uuid_of("drbd"))
+        change.add_detached_disk(dataclasses.replace(_drbd(11007), iv_name=""))
+        change.remove_detached_disk(uuid_of("drbd"))
     assert 11007 in config.cluster().tcpudp_port_pool
 
 
@@ -343,7 +346,7 @@ def test_the_port_of_a_dropped_mirror_is_free_again(config):
         (lambda c: c.detach_disk(I1, uuid_of("no")), "is not one of its disks"),
         (lambda c: c.attach_disk(I1, disk_of(1).uuid), "belongs to instance instance1"),
         (lambda c: c.attach_disk(I1, uuid_of("no")), "is not in the configuration"),
-        (lambda c: c.drop_loose_disk(disk_of(1).uuid), "belongs to instance instance1"),
+        (lambda c: c.remove_detached_disk(disk_of(1).uuid), "belongs to instance instance1"),
         (lambda c: c.replace_disks(I1, [uuid_of("no")]), "is not in the configuration"),
     ],
 )

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, View
 from ganeti.config.store import ConfigStore
@@ -143,18 +144,18 @@ def test_order_and_names_follow_any_changes() -> None:
     assert config.instances() == ()
     assert config.instance_by_name("instance2.example.com") is None
     for number in (10, 2, 300, 7, 1000, 3):
-        config.add_instance(dataclasses.replace(instance_of(number), disks=()), [], "x")
+        commit(config).add_instance(dataclasses.replace(instance_of(number), disks=()), [], "x")
         _check_order(config)
-    config.mark_instance(instance_of(7).uuid, "up")
+    commit(config).mark_instance(instance_of(7).uuid, "up")
     _check_order(config)
     assert config.expand_instance("instance7").admin_state == "up"
-    config.update_instance(
+    commit(config).update_instance(
         dataclasses.replace(config.instance(instance_of(7).uuid), name="a.example.com")
     )
     _check_order(config)
     assert config.instance_by_name("instance7.example.com") is None
     assert config.expand_instance("a").uuid == instance_of(7).uuid
-    config.remove_instance(instance_of(300).uuid)
+    commit(config).remove_instance(instance_of(300).uuid)
     _check_order(config)
     assert config.instance_by_name("instance300.example.com") is None
     with config.transaction() as change:

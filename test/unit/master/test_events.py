@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fakes.config import FakeConfig, cluster_of, instance_of
+from fakes.config import FakeConfig, cluster_of, commit, instance_of
 from fakes.rpc import FakeRpc
 from ganeti import errors
 from ganeti.cmdlib.base import MasterContext
@@ -30,7 +30,7 @@ from ganeti.utils import net
 
 def job(number: int, status: str) -> Any:
     return SimpleNamespace(
-        id=number, shown_status=status, ops=[SimpleNamespace(summary=lambda: "TEST_DELAY")]
+        id=number, published_status=status, ops=[SimpleNamespace(summary=lambda: "TEST_DELAY")]
     )
 
 
@@ -40,10 +40,10 @@ def kinds(answer: dict[str, Any]) -> list[Any]:
 
 def test_news_of_jobs_only() -> None:
     log = EventLog()
-    log.jobs_shown([job(1, "queued")])
-    log.jobs_shown([job(1, "queued"), job(2, "queued")])
-    log.jobs_shown([job(1, "running")])
-    log.jobs_shown([job(1, "success")])
+    log.jobs_published([job(1, "queued")])
+    log.jobs_published([job(1, "queued"), job(2, "queued")])
+    log.jobs_published([job(1, "running")])
+    log.jobs_published([job(1, "success")])
     found = log.after(None)
     assert [(number, data["id"], data["status"]) for number, _kind, data in found["events"]] == [
         (1, 1, "queued"),
@@ -58,7 +58,7 @@ def test_news_of_jobs_only() -> None:
 def test_a_place() -> None:
     log = EventLog(kept=3)
     for number in range(1, 6):
-        log.jobs_shown([job(number, "queued")])
+        log.jobs_published([job(number, "queued")])
     assert [event[0] for event in log.after((log.epoch, 3))["events"]] == [4, 5]
     assert log.after((log.epoch, 2))["lost"] is False
     assert log.after((log.epoch, 1))["lost"] is True
@@ -72,16 +72,16 @@ def test_waiting() -> None:
     told: list[dict[str, Any]] = []
     assert log.wait((log.epoch, 0), told.append) is True
     assert not told
-    log.jobs_shown([job(1, "queued")])
+    log.jobs_published([job(1, "queued")])
     assert kinds(told[0]) == ["queued"]
-    log.jobs_shown([job(1, "running")])
+    log.jobs_published([job(1, "running")])
     assert len(told) == 1
     assert log.wait((log.epoch, 1), told.append) is False
     assert kinds(told[1]) == ["running"]
     assert log.wait((log.epoch, 2), told.append) is True
     assert log.stop_waiting(told.append) is True
     assert log.stop_waiting(told.append) is False
-    log.jobs_shown([job(1, "success")])
+    log.jobs_published([job(1, "success")])
     assert len(told) == 2
 
 
@@ -173,7 +173,7 @@ def test_a_look_that_was_overtaken_tells_nothing() -> None:
     before = looks.config.snapshot()
     view = View(before)
     view.live["instances"] = {uuid: LiveInstance() for uuid in before.instances}
-    looks.config.mark_instance(looks.instance("web1").uuid, "down")
+    commit(looks.config).mark_instance(looks.instance("web1").uuid, "down")
     last = looks.log.after(None)["last"]
     looks.guests.seen(view, list(before.instances.values()))
     names = [data["name"] for _n, _kind, data in looks.log.after((looks.log.epoch, last))["events"]]
@@ -200,7 +200,7 @@ class Scene:
         self.queue = context.queue = JobQueue(
             QueueStore(str(directory / "queue")), lambda *_args: None
         )
-        self.queue.when_shown(self.log.jobs_shown)
+        self.queue.publisher.on_published = self.log.jobs_published
         self.queue.start()
         path = str(directory / "socket")
         self.server = Server([net.unix_listen(path)], Service(context, self.log))
@@ -233,7 +233,7 @@ def test_through_the_socket(tmp_path: Path) -> None:
                 place = [found["epoch"], found["last"]]
             assert seen[0] == (number, "queued") and len(seen) == len(set(seen))
             uuid = next(iter(scene.config.snapshot().instances))
-            scene.config.mark_instance(uuid, "up")
+            commit(scene.config).mark_instance(uuid, "up")
             (event,) = scene.client.call("WaitForEvents", place, 60)["events"]
             assert event[1:2] == ["instance"] and event[2]["admin_state"] == "up"
             assert scene.client.call("WaitForEvents", ["other", 1], 60)["lost"]
@@ -250,7 +250,7 @@ def test_many_at_once() -> None:
     threads = [
         threading.Thread(
             target=lambda start=start: [
-                log.jobs_shown([job(start + number, "queued")]) for number in range(500)
+                log.jobs_published([job(start + number, "queued")]) for number in range(500)
             ]
         )
         for start in (0, 1000, 2000)
