@@ -33,7 +33,7 @@ from ganeti.config.role import Outcome, Verdict, judge
 from ganeti.config.store import write_config_file
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import Node, updated
-from ganeti.platform import hosts, master_epoch, paths
+from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor
 from ganeti.rpc.master_ip import take_down_at
@@ -86,7 +86,7 @@ def survey(*, ignore_offline: bool = True) -> Survey:
     :raises ConfigurationError: its configuration cannot be used.
     """
     here = paths.current()
-    me = hosts.hostname()
+    me = machine.current().hostname()
     if not local.cluster_traces(here):
         raise errors.OpPrereqError("this machine belongs to no cluster", errors.ECODE_STATE)
     if local.running_daemon(here, local.MASTER) is not None:

@@ -29,7 +29,7 @@ from ganeti.objects import (
     hvparams,
     ipolicy,
 )
-from ganeti.platform import hosts, paths, ssh_keys
+from ganeti.platform import hosts, machine, paths, ssh_keys
 from ganeti.utils import clock, fs, process, ssh, text
 from ganeti.utils import net as utils_net
 from ganeti.wire import json
@@ -148,14 +148,14 @@ def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
     """
     if params.primary_ip_version not in (net.IP4_VERSION, net.IP6_VERSION):
         raise _wrong(f"there is no IP version {params.primary_ip_version}")
-    me = _resolve(hosts.hostname(), "this machine")
-    virtual = paths.is_virtual()
-    if not hosts.own_address(me.ip):
+    me = _resolve(machine.current().hostname(), "this machine")
+    here = machine.current()
+    if not here.owns_address(me.ip):
         raise errors.OpPrereqError(
             f"{me.name} resolves to {me.ip}, which is not an address of this machine",
             errors.ECODE_ENVIRON,
         )
-    if not virtual and me.ip.startswith("127."):
+    if here.is_loopback_only(me.ip):
         raise errors.OpPrereqError(
             f"{me.name} resolves to {me.ip}, where no other machine can reach it. Correct"
             " /etc/hosts.",
@@ -170,8 +170,7 @@ def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
     for host in (me, cluster_host):
         if utils_net.is_ipv6(host.ip) != (params.primary_ip_version == net.IP6_VERSION):
             raise _wrong(f"{host.name} has no IPv{params.primary_ip_version} address: {host.ip}")
-    # All of 127.0.0.0/8 answers on one machine, so this says nothing about a virtual cluster.
-    if not virtual and utils_net.tcp_ping(cluster_host.ip, hosts.noded_port(), _PING_S):
+    if here.answers(cluster_host.ip, here.noded_port(), _PING_S):
         raise errors.OpPrereqError(
             f"the address {cluster_host.ip} of the cluster is already in use",
             errors.ECODE_NOTUNIQUE,
@@ -179,7 +178,7 @@ def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
     if params.secondary_ip is not None:
         if not utils_net.is_ipv4(params.secondary_ip):
             raise _wrong(f"the secondary address '{params.secondary_ip}' is not an IPv4 address")
-        if params.secondary_ip != me.ip and not hosts.own_address(params.secondary_ip):
+        if params.secondary_ip != me.ip and not here.owns_address(params.secondary_ip):
             raise errors.OpPrereqError(
                 f"the secondary address {params.secondary_ip} is not one of this machine",
                 errors.ECODE_ENVIRON,
@@ -191,7 +190,7 @@ def check_names(params: InitParams) -> tuple[hosts.Hostname, hosts.Hostname]:
 
 def _resolve(name: str, what: str) -> hosts.Hostname:
     try:
-        return hosts.lookup(name)
+        return machine.current().lookup(name)
     except errors.ResolverError as err:
         raise errors.OpPrereqError(
             f"the name of {what} does not resolve: {err}", errors.ECODE_RESOLVER
@@ -330,7 +329,7 @@ def _build_cluster(
         ndparams={**node.ND_DEFAULTS, **hvparams.force_types(params.ndparams, node.ND_PARAM_TYPES)},
         diskparams=_diskparams(params),
         candidate_pool_size=pool_size,
-        modify_etc_hosts=params.modify_etc_hosts and not paths.is_virtual(),
+        modify_etc_hosts=params.modify_etc_hosts and machine.current().may_edit_etc_hosts,
         modify_ssh_setup=params.modify_ssh_setup,
         maintain_node_health=params.maintain_node_health,
         uid_pool=cluster_rules.uid_ranges(params.uid_pool),
@@ -397,7 +396,7 @@ def _beparams(params: InitParams) -> dict[str, Any]:
 
 def _nicparams(params: InitParams) -> dict[str, Any]:
     filled = {**net.NIC_DEFAULTS, **hvparams.force_types(params.nicparams, net.NIC_PARAM_TYPES)}
-    cluster_rules.nic_params(filled, user_mode=paths.is_virtual())
+    cluster_rules.nic_params(filled, machine.current().nic_modes())
     return filled
 
 
@@ -437,7 +436,7 @@ def _require_ssh() -> None:
 
 def _host_key() -> str:
     """This machine's public SSH key, which nodes compare; a virtual cluster has none."""
-    if paths.is_virtual():
+    if not machine.current().has_ssh:
         return ""
     try:
         words = fs.read_file(_HOST_KEY_FILE).split()

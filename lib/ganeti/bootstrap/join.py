@@ -27,7 +27,7 @@ from ganeti.bootstrap import join_protocol as protocol
 from ganeti.bootstrap import local, renewal
 from ganeti.bootstrap.join_protocol import Channel, JoinError, Token
 from ganeti.config import ssconf
-from ganeti.platform import hosts, paths
+from ganeti.platform import hosts, machine, paths
 from ganeti.utils import clock, net, x509
 
 LIFETIME_S = 3600
@@ -110,7 +110,7 @@ class Offer:
         self._sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            self._sock.bind((address, hosts.service_port("ganeti-join", 0)))
+            self._sock.bind((address, machine.current().service_port("ganeti-join", 0)))
             self._sock.listen(MOST_STRANGERS)
         except OSError as err:
             self._sock.close()
@@ -225,7 +225,7 @@ def master_address() -> str:
     """
     store = ssconf.SimpleStore()
     name = store.master_node()
-    own = hosts.hostname()
+    own = machine.current().hostname()
     if name.lower() != own:
         raise JoinError(f"tokens are made on the master, which is {name}")
     address = store.node_primary_ips().get(name)
@@ -247,7 +247,7 @@ def check_machine(token: Token, here: paths.Paths, now: float) -> None:
 
     :raises JoinError: it is another machine, the token expired, or it belongs to a cluster.
     """
-    own = hosts.hostname()
+    own = machine.current().hostname()
     if own != token.node_name.lower():
         raise JoinError(f"the token is for {token.node_name}, this machine is {own}")
     if now >= token.expires:

@@ -16,26 +16,10 @@ from ganeti import errors
 from ganeti.bootstrap import local, remote, renewal
 from ganeti.config import ssconf
 from ganeti.constants import rpc as rpc_const
-from ganeti.platform import hosts, paths
+from ganeti.platform import hosts, machine, paths
 from ganeti.rpc.results import Result
 from ganeti.rpc.runner import AddressRunner, open_client
 from ganeti.wire.calls import VERSION
-
-
-def _root_of(name: str) -> str:
-    """The directory of another node of our virtual cluster.
-
-    :raises OpPrereqError: it has none.
-    """
-    directory = paths.vcluster_dir()
-    root = f"{directory}/{name}"
-    if directory is None or not os.path.isdir(root):
-        raise errors.OpPrereqError(
-            f"this virtual cluster has no node {name}. Make one with"
-            f" 'vcluster add-node {directory or 'DIRECTORY'}'.",
-            errors.ECODE_NOENT,
-        )
-    return root
 
 
 def ask_version(host: hosts.Hostname) -> Result:
@@ -95,7 +79,8 @@ def _set_up(
     host: hosts.Hostname, undo: local.Undo, access: remote.Access | None, force_join: bool
 ) -> None:
     renewal.require_none_pending(paths.current())
-    if not paths.is_virtual():
+    root = machine.current().neighbour_dir(host.name)
+    if root is None:
         failure = _is_prepared(host)
         if failure is None:
             return
@@ -105,10 +90,15 @@ def _set_up(
             )
         remote.set_up(host, access, undo, force_join=force_join)
         return
-    root = _root_of(host.name)
+    if not os.path.isdir(root):
+        raise errors.OpPrereqError(
+            f"this virtual cluster has no node {host.name}. Make one with"
+            f" 'vcluster add-node {os.path.dirname(root)}'.",
+            errors.ECODE_NOENT,
+        )
     there = paths.Paths(root)
     shared = local.read_credentials(paths.current())
-    env = {paths.ENV_ROOT: root, paths.ENV_HOSTNAME: host.name}
+    env = machine.current().neighbour_environment(host.name)
     if local.cluster_traces(there) and force_join and local.read_credentials(there) != shared:
         local.leave_other_cluster(there, env=env)
     if local.cluster_traces(there):

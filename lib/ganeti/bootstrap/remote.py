@@ -22,6 +22,7 @@ from ganeti.utils import fs, process, ssh
 from ganeti.wire import json
 
 _SETUP_S = 600.0
+_SCAN_S = 60.0
 # What the program is told; the first four are published names.
 CLUSTER_NAME = "cluster_name"
 CERTIFICATE = "node_daemon_certificate"
@@ -49,12 +50,31 @@ class Access(NamedTuple):
     batch: bool = False
 
 
+def scan_host_keys(name: str, address: str, port: int) -> list[ssh.HostKey]:
+    """Fetch the keys which a machine shows, best kind first. They are not confirmed yet.
+
+    :raises OpPrereqError: there is no SSH server, or none of the keys can be used.
+    """
+    try:
+        done = process.run(ssh.keyscan_argv(address, port), timeout_s=_SCAN_S, check=False)
+        keys = ssh.parse_keyscan(done.stdout)
+    except (errors.CommandError, errors.ParseError) as err:
+        raise errors.OpPrereqError(
+            f"cannot get the SSH keys of {name}: {err}", errors.ECODE_ENVIRON
+        ) from err
+    if not keys:
+        raise errors.OpPrereqError(
+            f"no SSH server answers at {name} ({address} port {port})", errors.ECODE_ENVIRON
+        )
+    return keys
+
+
 def accepted_keys(host: hosts.Hostname, access: Access, here: paths.Paths) -> list[ssh.HostKey]:
     """The host keys of the machine, known or agreed to.
 
     :raises OpPrereqError: it shows other ones than before, or nobody agreed.
     """
-    shown = ssh.scan(host.name, host.ip, access.port)
+    shown = scan_host_keys(host.name, host.ip, access.port)
     try:
         content = fs.read_file(here.known_hosts_file)
     except FileNotFoundError:

@@ -21,7 +21,7 @@ import errno
 import os
 
 from ganeti import errors
-from ganeti.platform import hosts
+from ganeti.platform import machine
 
 EXIT_SUCCESS = 0
 EXIT_FAILURE = 1
@@ -163,12 +163,10 @@ def explain_no_master(err: errors.ProtocolError) -> errors.GenericError:
             " Make one with 'gnt-cluster init', or add this machine with 'gnt-node add' on the"
             " master."
         )
-    own_name = hosts.hostname()
+    own_name = machine.current().hostname()
     if master and master != own_name:
         return NotMasterError(master, own_name)
-    start = "daemon-util start ganeti-masterd"
-    if paths.is_virtual():
-        start = f"tools/vcluster start {paths.vcluster_dir() or os.path.dirname(here.root)}"
+    start = machine.current().start_command("ganeti-masterd")
     return MasterDownError(
         f"the master daemon does not run on this node. Start it with '{start}'; if it ends at once,"
         f" {here.log_file('ganeti-masterd')} says why. Details: {err}"

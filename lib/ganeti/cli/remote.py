@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ganeti import errors
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import process, ssh
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -42,7 +42,7 @@ class Node:
     @property
     def here(self) -> bool:
         """Whether it is this node."""
-        return self.name == hosts.hostname()
+        return self.name == machine.current().hostname()
 
     def run(self, command: str) -> process.Completed:
         """Let the node's shell run a command.
@@ -51,10 +51,9 @@ class Node:
         """
         if self.here:
             return process.run(["sh", "-c", command], timeout_s=None, check=False)
-        if paths.is_virtual():
-            return process.run(
-                [f"{_directory(self.name)}/cmd", "sh", "-c", command], timeout_s=None, check=False
-            )
+        root = machine.current().neighbour_dir(self.name)
+        if root is not None:
+            return process.run([f"{root}/cmd", "sh", "-c", command], timeout_s=None, check=False)
         program, *rest = ssh.ssh_argv(
             self.name,
             ["sh", "-c", command],
@@ -70,9 +69,9 @@ class Node:
         :param path: absolute, as it is found here.
         :raises CommandError: it did not work; says why.
         """
-        if paths.is_virtual():
-            target = f"{_directory(self.name)}{paths.current().to_virtual(path)}"
-            argv = ["cp", "-p", "--", path, target]
+        root = machine.current().neighbour_dir(self.name)
+        if root is not None:
+            argv = ["cp", "-p", "--", path, f"{root}{paths.current().to_virtual(path)}"]
         else:
             argv = ssh.scp_argv(
                 self.name,
@@ -82,18 +81,6 @@ class Node:
                 port=_port(self.name),
             )
         process.run(argv, timeout_s=None)
-
-
-def _directory(name: str) -> str:
-    """Where a node of this virtual cluster has its files."""
-    directory = paths.vcluster_dir()
-    if directory is None:
-        raise errors.OpPrereqError(
-            f"this node has its files below {paths.current().root}, but nobody says where node"
-            f" {name} has its own. Set {paths.ENV_VCLUSTER}.",
-            errors.ECODE_ENVIRON,
-        )
-    return f"{directory}/{name}"
 
 
 def _known_hosts() -> str:
@@ -117,17 +104,7 @@ def local_file(given: str) -> str:
     """
     import os
 
-    path = os.path.abspath(given)
-    here = paths.current()
-    if paths.is_virtual() and not path.startswith(f"{here.root}/"):
-        inside = here.to_local(path)
-        if not os.path.isfile(inside):
-            raise errors.OpPrereqError(
-                f"file '{given}' is not below {here.root}, where this node of the virtual cluster"
-                " keeps its files",
-                errors.ECODE_INVAL,
-            )
-        return inside
+    path = machine.current().own_file(os.path.abspath(given))
     if not os.path.isfile(path):
         raise errors.OpPrereqError(f"there is no file '{given}'", errors.ECODE_INVAL)
     return path

@@ -226,21 +226,39 @@ def require_stopped(unit: AnyUnit, instance: Instance, action: str) -> None:
         )
 
 
+def facts_of_nodes(
+    unit: AnyUnit, node_uuids: Iterable[str], hypervisor: str, hvparams: Mapping[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """Ask several nodes at once which facts a hypervisor reports: memory in MiB, CPUs, version.
+
+    :returns: UUID of the node -> name of the fact -> value.
+    :raises errors.OpPrereqError: a node does not know the hypervisor.
+    :raises errors.RpcError: a node does not answer.
+    """
+    answers = unit.rpc.call_many(
+        NODE_INFO, node_uuids, storage_units=[], hv_specs=[[hypervisor, dict(hvparams)]]
+    )
+    found: dict[str, dict[str, Any]] = {}
+    for uuid, answer in answers.items():
+        _boot_id, _storage, facts = answer.payload()
+        if not facts or not isinstance(facts[0], dict):
+            raise errors.OpPrereqError(
+                f"node {answer.node_name} did not report the state of hypervisor {hypervisor}",
+                errors.ECODE_ENVIRON,
+            )
+        found[uuid] = facts[0]
+    return found
+
+
 def node_facts(
     unit: AnyUnit, node_uuid: str, hypervisor: str, hvparams: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The facts which a hypervisor reports about a node: memory in MiB, CPUs."""
-    answer = unit.rpc.call(
-        NODE_INFO, node_uuid, storage_units=[], hv_specs=[[hypervisor, dict(hvparams)]]
-    )
-    _boot_id, _storage, facts = answer.payload()
-    node_name = unit.config.node(node_uuid).name
-    if not facts or not isinstance(facts[0], dict):
-        raise errors.OpPrereqError(
-            f"node {node_name} does not report about hypervisor {hypervisor}", errors.ECODE_ENVIRON
-        )
-    found: dict[str, Any] = facts[0]
-    return found
+    """Ask one node which facts a hypervisor reports: memory in MiB, CPUs, version.
+
+    :raises errors.OpPrereqError: the node does not know the hypervisor.
+    :raises errors.RpcError: the node does not answer.
+    """
+    return facts_of_nodes(unit, [node_uuid], hypervisor, hvparams)[node_uuid]
 
 
 def require_free_memory(

@@ -22,7 +22,7 @@ from ganeti import errors
 from ganeti.confd import protocol
 from ganeti.constants import confd as const
 from ganeti.constants import ssconf
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, text
 
 #: After the first good answer, how long to wait for a newer one.
@@ -203,4 +203,4 @@ class Client:
 
 def default_port() -> int:
     """The UDP port of the daemons: ``/etc/services`` may change the published one."""
-    return hosts.service_port("ganeti-confd", const.PORT, "udp")
+    return machine.current().service_port("ganeti-confd", const.PORT, "udp")

@@ -20,7 +20,7 @@ import time
 from ganeti import errors
 from ganeti.constants import luxi as const
 from ganeti.luxi import protocol as wire
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs, net
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -263,6 +263,13 @@ class Client:
         """The whole configuration as it was."""
         return dict(self.call("QueryConfigAt", point))
 
+    def check_guests(self) -> None:
+        """Let the master ask all nodes what their guests do; returns when it has their answers.
+
+        What changed follows as events (``WaitForEvents``). A method of ours.
+        """
+        self.call("CheckGuests")
+
     def query_tags(self, kind: str, name: str = "") -> list[str]:
         """The tags of one object, or of the cluster."""
         return list(self.call("QueryTags", kind, name))
@@ -400,7 +407,7 @@ def check_master() -> None:
         ) from None
     except OSError as err:
         raise errors.NoMasterError(f"cannot read who is the master: {err}") from err
-    if master and master.lower() != hosts.hostname():
+    if master and master.lower() != machine.current().hostname():
         raise errors.NoMasterError(
             f"this is not the master node. Please connect to node '{master}' and run the command"
             " again."

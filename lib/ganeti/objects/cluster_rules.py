@@ -89,14 +89,11 @@ def backend_params(filled: Mapping[str, Any]) -> None:
         raise errors.ParameterError("an instance needs memory and at least one processor")
 
 
-def nic_params(filled: Mapping[str, Any], *, user_mode: bool) -> None:
+def nic_params(filled: Mapping[str, Any], modes: Sequence[str]) -> None:
     """Parameters which network interfaces get when nobody says otherwise.
 
-    :param user_mode: whether QEMU's own network may be used, as in a virtual cluster.
+    :param modes: the modes which they may have on these machines.
     """
-    modes = [mode for mode in net_c.NIC_MODES if mode != net_c.NIC_IP_POOL]
-    if user_mode:
-        modes.append(net_c.NIC_MODE_USER)
     if filled["mode"] not in modes:
         raise errors.ParameterError(
             f"there is no NIC mode '{filled['mode']}'. Known are {text.comma_join(modes)}."

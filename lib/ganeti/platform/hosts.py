@@ -1,39 +1,27 @@
-"""Names and addresses of this machine, or of one node of a virtual cluster.
+"""Host names: the format of ``hosts`` files, and what the system's resolver knows.
 
-In a virtual cluster all nodes share one machine and nobody may edit ``/etc/hosts``: names are
-looked up in ``<virtual cluster>/hosts`` first, and ``GANETI_HOSTNAME`` says which node this
-process is.
+Programs do not ask this module but :func:`ganeti.platform.machine.current`, whose answers also know
+the names of a virtual cluster. Used by both kinds of machine and by the program which makes virtual
+clusters.
 """
 
 from __future__ import annotations
 
-import os
 import socket
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.platform import paths
-from ganeti.utils.net import is_ip, is_ipv6
+from ganeti.utils.net import is_ip
+
+#: The published TCP port of the node daemon.
+NODED_PORT = 1811
 
 
 class Hostname(NamedTuple):
-    """A resolved name: the full name and its address."""
+    """A resolved name: the full name in lower case, and its address."""
 
     name: str
     ip: str
-
-
-def hostname() -> str:
-    """The full name of this node, in lower case.
-
-    In a virtual cluster from ``GANETI_HOSTNAME``; else the system's name, completed to a full one
-    when the resolver can.
-    """
-    name = os.environ.get(paths.ENV_HOSTNAME, "")
-    if name:
-        return name.lower()
-    name = socket.gethostname()
-    return (name if "." in name else socket.getfqdn(name)).lower()
 
 
 def parse_hosts(text: str) -> dict[str, Hostname]:
@@ -41,8 +29,9 @@ def parse_hosts(text: str) -> dict[str, Hostname]:
 
     :returns: every name and alias in lower case, with the first name of its line. The first line
         that has a name wins.
-    :raises ParseError: a line without a name, or with something that is no address; carries the
-        line.
+    :raises ParseError: a line has no name, or does not begin with an address; carries the line.
+
+    Source: hosts(5).
     """
     found: dict[str, Hostname] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -57,45 +46,17 @@ def parse_hosts(text: str) -> dict[str, Hostname]:
     return found
 
 
-def _virtual_host(name: str) -> Hostname | None:
-    directory = paths.vcluster_dir()
-    if directory is None:
-        return None
-    try:
-        with open(f"{directory}/hosts", encoding="utf-8") as stream:
-            text = stream.read()
-    except FileNotFoundError:
-        return None
-    return parse_hosts(text).get(name.lower())
+def system_name() -> str:
+    """The name of this computer, completed to a full one when the resolver can; lower case."""
+    name = socket.gethostname()
+    return (name if "." in name else socket.getfqdn(name)).lower()
 
 
-def cut_addresses() -> frozenset[str]:
-    """Addresses which this node of a virtual cluster must not reach, to rehearse a broken network.
+def system_lookup(name: str) -> Hostname:
+    """Ask the system's resolver for the full name and the address of a host.
 
-    ``<virtual cluster>/cut`` has two names of nodes per line, which do not reach each other.
+    :raises ResolverError: the resolver does not know the name.
     """
-    directory = paths.vcluster_dir()
-    if directory is None:
-        return frozenset()
-    try:
-        with open(f"{directory}/cut", encoding="utf-8") as stream:
-            pairs = [line.split() for line in stream]
-    except FileNotFoundError:
-        return frozenset()
-    own = hostname()
-    return frozenset(resolve(name) for pair in pairs if own in pair for name in pair if name != own)
-
-
-def lookup(name: str) -> Hostname:
-    """Complete a host name and find its address.
-
-    :raises ResolverError: nobody knows it.
-    """
-    if is_ip(name):
-        return Hostname(name, name)
-    host = _virtual_host(name)
-    if host is not None:
-        return host
     try:
         answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_CANONNAME)
     except socket.gaierror as err:
@@ -107,49 +68,3 @@ def lookup(name: str) -> Hostname:
     answers.sort(key=lambda answer: answer[0] != socket.AF_INET)
     canonical = next((answer[3] for answer in answers if answer[3]), name)
     return Hostname(canonical.lower(), str(answers[0][4][0]))
-
-
-def resolve(name: str) -> str:
-    """The address of a host name (an address stays as it is).
-
-    :raises ResolverError: nobody knows it.
-    """
-    return lookup(name).ip
-
-
-def own_address(ip: str) -> bool:
-    """Whether an address belongs to this node.
-
-    In a virtual cluster the machine answers for all of 127.0.0.0/8, so the node's name decides.
-    """
-    if paths.is_virtual():
-        try:
-            return resolve(hostname()) == ip
-        except errors.ResolverError:
-            return False
-    family = socket.AF_INET6 if is_ipv6(ip) else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((ip, 0))
-        except OSError:
-            return False
-    return True
-
-
-def noded_port() -> int:
-    """The TCP port of the node daemon: ``/etc/services`` may change the published one."""
-    return service_port("ganeti-noded", NODED_PORT)
-
-
-def service_port(name: str, default: int, protocol: str = "tcp") -> int:
-    """The port of a service by name, else the default."""
-    if paths.is_virtual():
-        # A rehearsal must not depend on what the machine's own file says.
-        return default
-    try:
-        return socket.getservbyname(name, protocol)
-    except OSError:
-        return default
-
-
-NODED_PORT = 1811

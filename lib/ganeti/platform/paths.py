@@ -262,26 +262,6 @@ def override(other: Paths) -> Iterator[Paths]:
         _overrides.remove(other)
 
 
-def is_virtual() -> bool:
-    """Whether this process belongs to a node of a virtual cluster."""
-    return bool(current().root)
-
-
-def vcluster_dir() -> str | None:
-    """Directory of the virtual cluster, or None outside of one.
-
-    :raises ConfigurationError: ``GANETI_VCLUSTER`` is not an absolute path.
-    """
-    directory = os.environ.get(ENV_VCLUSTER, "")
-    if not directory:
-        return None
-    if not os.path.isabs(directory):
-        raise errors.ConfigurationError(
-            f"{ENV_VCLUSTER} must be an absolute path, not '{directory}'"
-        )
-    return os.path.normpath(directory)
-
-
 def package_dir() -> str:
     """The directory of the package ``ganeti`` that runs now."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -1,8 +1,9 @@
-"""Files in which SSH keys are kept: the nodes' own ones, who may log in, which hosts are known.
+"""Files with SSH keys: keys of the nodes, keys with which one may log in, keys of known hosts.
 
-Pure text but for :func:`public_key` and :func:`make_key`, which run ``ssh-keygen``. What the
-cluster puts into ``authorized_keys`` stands between two comment lines (:func:`replace_block`);
-everything else in that file belongs to the administrator and stays as it is.
+Functions of texts, used by the master and by the nodes; no program is run. What the cluster puts
+into ``authorized_keys`` stands between two comment lines (:func:`replace_block`); the rest of
+that file belongs to the administrator and stays as it is. Keys are made in
+:mod:`ganeti.platform.ssh_keygen`.
 
 Source: ssh-keygen(1), sshd(8) *AUTHORIZED_KEYS FILE FORMAT* and *SSH_KNOWN_HOSTS FILE FORMAT*;
 OpenSSH 9.2.
@@ -11,15 +12,13 @@ OpenSSH 9.2.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ganeti import errors
 from ganeti.constants import cluster as cluster_c
 from ganeti.platform import paths
-from ganeti.utils import fs, process, ssh
+from ganeti.utils import fs, ssh
 
-_KEYGEN_S = 300.0
 # What ssh-keygen accepts; None means any number up to the second one.
 _BITS: Mapping[str, tuple[int, ...]] = {"dsa": (1024,), "ecdsa": (256, 384, 521)}
 _RSA_BITS = (2048, 16384)
@@ -45,53 +44,6 @@ def key_bits(kind: str, bits: int | None) -> int:
             f"a key of kind {kind} has {' or '.join(str(n) for n in allowed)} bits, not {bits}"
         )
     return bits or allowed[0]
-
-
-def keygen_argv(path: str, kind: str, bits: int, comment: str) -> list[str]:
-    """Make a pair of keys without a passphrase: ``path`` and ``path.pub``."""
-    return ["ssh-keygen", "-q", "-t", kind, "-b", str(bits), "-N", "", "-C", comment, "-f", path]
-
-
-def public_argv(path: str) -> list[str]:
-    """Print the public half of a private key."""
-    return ["ssh-keygen", "-y", "-P", "", "-f", path]
-
-
-def make_key(path: str, kind: str, bits: int, comment: str) -> str:
-    """Make a pair of keys; whoever looks at ``path`` finds no half of one.
-
-    :returns: the line with the public key.
-    :raises SshUpdateError: it cannot be made.
-    """
-    directory = os.path.dirname(path)
-    fs.make_dirs(directory, 0o700)
-    with tempfile.TemporaryDirectory(prefix=".ganeti-", dir=directory) as scratch:
-        made = f"{scratch}/key"
-        try:
-            process.run(keygen_argv(made, kind, bits, comment), timeout_s=_KEYGEN_S)
-        except (errors.CommandError, OSError) as err:
-            raise errors.SshUpdateError(f"cannot make an SSH key: {err}") from err
-        # The private half last: it is what counts.
-        fs.write_file(f"{path}.pub", fs.read_file(f"{made}.pub"), mode=0o644)
-        fs.write_file(path, fs.read_file(made), mode=0o600)
-    return public_key(path, comment)
-
-
-def public_key(path: str, comment: str) -> str:
-    """The public half of a private key, as a line without its end.
-
-    It is asked of the private one, because the file beside it may be an older one.
-
-    :raises SshUpdateError: it has a passphrase, or is none.
-    """
-    try:
-        done = process.run(public_argv(path), timeout_s=_KEYGEN_S)
-        key = ssh.parse_key(done.stdout.split())
-    except (errors.CommandError, errors.ParseError) as err:
-        raise errors.SshUpdateError(
-            f"the SSH key {path} cannot be used: {err}. A key of a node has no passphrase."
-        ) from err
-    return f"{key.kind} {key.key} {comment}"
 
 
 def check_lines(lines: Iterable[str]) -> list[str]:

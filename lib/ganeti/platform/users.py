@@ -16,7 +16,7 @@ import shlex
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs
 
 MASTERD, CONFD, RAPI, NODED, MOND, METAD = ("masterd", "confd", "rapi", "noded", "mond", "metad")
@@ -92,7 +92,7 @@ def current() -> Users:
 
     :raises ConfigurationError: they cannot be read.
     """
-    if paths.is_virtual():
+    if not machine.current().has_daemon_users:
         return parse("")
     path = paths.current().defaults_file
     try:
@@ -110,7 +110,7 @@ def ids(user: str, group: str) -> tuple[int, int]:
 
     :raises ConfigurationError: one does not exist.
     """
-    if os.geteuid() != 0 or paths.is_virtual():
+    if not machine.current().may_change_owners:
         return -1, -1
     try:
         return pwd.getpwnam(user).pw_uid, grp.getgrnam(group).gr_gid
@@ -125,7 +125,7 @@ def group_id(group: str) -> int:
 
     :raises ConfigurationError: the group does not exist.
     """
-    if group == _ROOT or paths.is_virtual():
+    if group == _ROOT or not machine.current().has_daemon_users:
         return -1
     try:
         return grp.getgrnam(group).gr_gid

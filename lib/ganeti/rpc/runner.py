@@ -23,7 +23,7 @@ from ganeti.http import client as http_client
 from ganeti.objects import fill
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, Instance
-from ganeti.platform import hosts, master_epoch, paths
+from ganeti.platform import machine, master_epoch, paths
 from ganeti.rpc.results import Result, from_outcome
 from ganeti.wire import json
 from ganeti.wire.calls.base import Call, Filler
@@ -150,7 +150,7 @@ class AddressRunner:
 
     def __init__(self, client: Transport, port: int | None = None) -> None:
         self._client = client
-        self._port = port if port is not None else hosts.noded_port()
+        self._port = port if port is not None else machine.current().noded_port()
         self._epoch: master_epoch.Epoch | None = None
         self._on_newer: Callable[[str, str], None] = _ignore
 
@@ -197,7 +197,7 @@ class AddressRunner:
         """Send everything in one fan-out."""
         epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
-        cut = hosts.cut_addresses()
+        cut = machine.current().cut_addresses()
         requests: list[http_client.Request] = []
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0

@@ -44,7 +44,7 @@ STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-class Refuse(errors.GenericError):
+class StartRefused(errors.GenericError):
     """Raised by ``check`` or ``prepare``: the daemon must not run here; carries the exit code."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILURE) -> None:
@@ -55,10 +55,10 @@ class Refuse(errors.GenericError):
 def require_member(path: str) -> None:
     """A daemon of a node runs only where a file of the cluster is, without which it could nothing.
 
-    :raises Refuse: it is not there.
+    :raises StartRefused: it is not there.
     """
     if not os.path.exists(path):
-        raise Refuse(
+        raise StartRefused(
             f"this machine belongs to no cluster: {path} is missing. "
             "A cluster is made by gnt-cluster init, a node joins by gnt-node add."
         )
@@ -251,7 +251,8 @@ def main(
     :param early_drop: ``prepare`` needs no privileges, so it gets none: whatever it makes belongs
         to the daemon's user.
     :raises SystemExit: always. 0 after a requested stop, 2 for wrong options, 1 or the code of
-        :class:`Refuse` when it could not run; from the starting process, what the daemon reported.
+        :class:`StartRefused` when it could not run; the starting process exits with the code which
+        the daemon has reported.
     """
     parser = build_parser(name, port=port, bind=bind, add_options=add_options)
     options = parser.parse_args(list(argv))
@@ -285,7 +286,7 @@ def main(
 
 
 def _exit_code(err: BaseException) -> int:
-    return err.exit_code if isinstance(err, Refuse) else EXIT_FAILURE
+    return err.exit_code if isinstance(err, StartRefused) else EXIT_FAILURE
 
 
 def _serve(

@@ -1,15 +1,15 @@
-"""The master daemon's start-up, signals and end. The work is in the rooms of the master wing.
+"""The main function of the master daemon: start-up, signals, end. The work is in other packages.
 
-``ganeti-masterd`` runs on the master node only: anywhere else it refuses with exit code 11. Two on
-one directory are kept apart by the pid file and by the lock on the queue. After its start it never
-forks and never runs a program; whatever must be run is run by a node daemon, also on the master
-itself.
+``ganeti-masterd`` runs on the master node only: on other nodes it refuses with exit code 11. After
+its start it never forks and never runs a program: a node daemon runs what must be run, on the
+master node, too.
 
 It serves two names in the socket directory: ``ganeti-master``, and ``ganeti-query``, where programs
-for 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones back
-into the queue and ends; a second one ends at once. SIGHUP opens the log again.
+for Ganeti 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`), puts waiting ones
+back into the queue and ends the daemon; a second SIGTERM ends it at once. SIGHUP opens the log file
+again. When the daemon is killed, the next start marks the jobs which ran as failed and goes on.
 
-When the daemon is killed, the next start marks what ran as failed, says so, and goes on.
+Source: Ganeti design 2.0, *Node daemon and master daemon*, *Job queue*.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import resource
 import socket
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
@@ -36,42 +35,39 @@ from ganeti.config.role import Outcome
 from ganeti.constants import cli as exit_codes
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jqueue.queue import JobQueue
-from ganeti.locking import Level, LockManager
-from ganeti.master import queries
+from ganeti.locking import LockManager
+from ganeti.master import queries, startup
 from ganeti.master.events import EventLog, Guests
 from ganeti.master.fence import Fence, FencedQueueStore
-from ganeti.master.luxi_server import Server
-from ganeti.master.luxi_service import Service
-from ganeti.objects import ConfigData
-from ganeti.platform import hosts, paths, users
+from ganeti.master.luxi_server import LuxiServer
+from ganeti.master.luxi_service import LuxiService
+from ganeti.platform import machine, paths, users
 from ganeti.rpc import AddressRunner, RpcRunner, open_client
 from ganeti.rpc.distribute import ConfigDistributor, QueueTransport
 from ganeti.rpc.master_ip import activate_master_ip
-from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
+from ganeti.rpc.voting import RoleNotWonError, Won
 from ganeti.server import daemon
-from ganeti.utils import filelock, fs, net
+from ganeti.utils import filelock, fs, net, process
 
 NAME = "ganeti-masterd"
 
 SOCKET_MODE = 0o660
 # How long an orderly end waits for running jobs.
 STOP_WAIT_S = 25.0
-# Longer than a moment's look at the lock by somebody else takes.
-_LOCK_WAIT_S = 0.5
 # A node daemon that has just written the queue for another master needs some seconds to finish.
 _COPY_WAIT_S = 15.0
 _BACKLOG = 4096
 _MAX_FILES = 65536
 
 
-class Prepared(NamedTuple):
-    """What is ready before the daemon says so."""
+class MasterDaemon(NamedTuple):
+    """The parts of a master daemon that has started."""
 
     queue_lock: filelock.FileLock
     livelock: filelock.FileLock
     context: MasterContext
     queue: JobQueue
-    server: Server
+    server: LuxiServer
     fence: Fence
 
 
@@ -95,12 +91,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def check(options: argparse.Namespace) -> None:
     """Refuse to start anywhere but on the master node.
 
-    :raises Refuse: 11 on another node, 5 where there is no cluster; also when ``--no-voting`` is
-        not confirmed.
+    :raises StartRefused: exit code 11 on another node, 5 where there is no cluster, 1 if
+        ``--no-voting`` is not confirmed.
     """
     here = paths.current()
     if not os.path.exists(here.ssconf_file(ssconf_const.MASTER_NODE)):
-        raise daemon.Refuse(
+        raise daemon.StartRefused(
             "this machine belongs to no cluster. One is made by gnt-cluster init.",
             exit_codes.EXIT_NOTCLUSTER,
         )
@@ -108,7 +104,9 @@ def check(options: argparse.Namespace) -> None:
     if options.no_voting:
         print(f"{NAME}: warning: {_OVERRIDE_WARNING}", file=sys.stderr)
         if not options.yes_do_it and not _confirmed():
-            raise daemon.Refuse("--no-voting was not confirmed. Type YES, or give --yes-do-it.")
+            raise daemon.StartRefused(
+                "--no-voting was not confirmed. Type YES, or give --yes-do-it."
+            )
 
 
 def _confirmed() -> bool:
@@ -119,21 +117,23 @@ def _confirmed() -> bool:
 
 
 def _check_master(name: str) -> None:
-    own = hosts.hostname()
+    own = machine.current().hostname()
     if name.lower() != own:
-        raise daemon.Refuse(
+        raise daemon.StartRefused(
             f"this node ({own}) is not the master; that is {name}", exit_codes.EXIT_NOTMASTER
         )
 
 
-def prepare(options: argparse.Namespace) -> Prepared:
-    """Take the locks, read configuration and queue, begin to work.
+def prepare(options: argparse.Namespace) -> MasterDaemon:
+    """Take the locks and the role, read configuration and queue, start the threads.
 
-    :raises Refuse: this is not the master after all, or another master daemon is at work here.
-    :raises errors.ConfigurationError: the configuration cannot be used.
-    :raises errors.JobQueueError: the queue cannot be used.
+    :raises StartRefused: this node is not the master, or another master daemon works on its queue.
+    :raises ConfigurationError: the configuration cannot be used.
+    :raises JobQueueError: the queue cannot be used.
     """
     here = paths.current()
+    # No thread runs yet.
+    process.forbid("the master daemon runs no programs, a node daemon does")
     _raise_file_limit()
     fs.make_dirs(here.queue_dir, 0o750)
     fs.make_dirs(here.livelock_dir, 0o750)
@@ -143,7 +143,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     client = open_client(here)
     store = FencedQueueStore(here.queue_dir, lock_wait_s=_COPY_WAIT_S)
     store.open()
-    won = take_role(AddressRunner(client), members, override=options.no_voting)
+    won = _take_role(AddressRunner(client), members, override=options.no_voting)
     fence = Fence(won.epoch)
     store.use_fence(fence)
     fence.adopt_config()
@@ -153,10 +153,10 @@ def prepare(options: argparse.Namespace) -> Prepared:
     runner = RpcRunner(config.snapshot, client)
     runner.use_epoch(won.epoch, lambda node, known: fence.newer(f"node {node}", known))
     config.use_distribution(ConfigDistributor(runner))
-    _bring_up_to_date(config, won)
-    locks = LockManager(_lock_keys(config.snapshot()))
+    startup.expect_lagging(config, won)
+    locks = LockManager(startup.lock_keys(config.snapshot()))
     context = MasterContext(config, locks, runner)
-    livelock = _take_livelock(here.livelock_dir)
+    livelock = startup.take_livelock(here.livelock_dir)
     # The units would otherwise be imported when the first job waits for them.
     cmdlib.load()
     queue = JobQueue(
@@ -173,69 +173,30 @@ def prepare(options: argparse.Namespace) -> Prepared:
     context.queries = queries
     queue.start()
     events = EventLog()
-    queue.when_shown(events.jobs_shown)
+    queue.publisher.on_published = events.jobs_published
     config.tell_commits(events.config_changed)
     context.live_seen = Guests(events, context).seen
-    server = Server(_listen(here), Service(context, events))
+    server = LuxiServer(_listen(here), LuxiService(context, events))
     # What exists now lives as long as we do; the collector need not look at it again and again.
     gc.collect()
     gc.freeze()
     fence.watch()
-    return Prepared(queue_lock, livelock, context, queue, server, fence)
+    return MasterDaemon(queue_lock, livelock, context, queue, server, fence)
 
 
-def take_role(runner: AddressRunner, members: Members, *, override: bool = False) -> Won:
-    """Have the role of the master confirmed, and take an epoch.
-
-    :param override: take it whatever the others say.
-    :raises Refuse: 11 when another node is the master, 1 when nobody can say or somebody has what
-        is missing here.
-    """
-    me = hosts.hostname()
-    voting = Voting(runner, me, members, start_ballot(me, members))
+def _take_role(runner: AddressRunner, members: Members, *, override: bool) -> Won:
+    if override:
+        logging.warning("%s", _OVERRIDE_WARNING)
     try:
-        if override:
-            logging.warning("%s", _OVERRIDE_WARNING)
-            won = voting.claim(voting.ask(), override=True)
-        else:
-            votes, verdict = voting.ask_patiently()
-            if not verdict.won:
-                raise RoleNotWonError(verdict, votes.failures)
-            won = voting.claim(votes)
+        return startup.take_role(runner, members, override=override)
     except RoleNotWonError as err:
         outcome = err.verdict.outcome
-        raise daemon.Refuse(
+        raise daemon.StartRefused(
             f"this node may not be the master: {err}.{_HINTS[outcome]}",
             exit_codes.EXIT_NOTMASTER
             if outcome is Outcome.OTHER_MASTER
             else exit_codes.EXIT_FAILURE,
         ) from err
-    logging.info(
-        "master by epoch %s, promised by %d of %d nodes",
-        won.epoch,
-        len(won.promises),
-        len(members.nodes),
-    )
-    return won
-
-
-def _bring_up_to_date(config: Config, won: Won) -> None:
-    """Those who missed what an earlier master distributed, or who did not answer, get it now."""
-    me = config.master_node()
-    own = won.promises[me.name.lower()]
-    stale, uninformed = [], []
-    for node in config.online_nodes():
-        promise = won.promises.get(node.name.lower())
-        if (
-            node.master_candidate
-            and node.uuid != me.uuid
-            and (promise is None or promise.digest != own.digest)
-        ):
-            stale.append(node.uuid)
-        if promise is None or promise.master != own.master or won.override:
-            uninformed.append(node.uuid)
-    if stale or uninformed:
-        config.expect_behind(stale, uninformed)
 
 
 _HINTS = {
@@ -248,36 +209,12 @@ _HINTS = {
 
 
 def _lock_queue(path: str) -> filelock.FileLock:
-    lock = filelock.FileLock(path)
     try:
-        lock.acquire(timeout_s=_LOCK_WAIT_S)
+        return startup.lock_queue(path)
     except errors.LockError as err:
-        lock.close()
-        raise daemon.Refuse(
+        raise daemon.StartRefused(
             f"another master daemon works on this job queue ({path} is locked)"
         ) from err
-    return lock
-
-
-def _take_livelock(directory: str) -> filelock.FileLock:
-    """A file that stays locked as long as we live; names us in job files and in locks."""
-    for name in fs.list_visible(directory):
-        if name.startswith("masterd_"):
-            # Whoever else owned one is dead: we hold the lock of the queue.
-            fs.remove_file(f"{directory}/{name}")
-    lock = filelock.FileLock(f"{directory}/masterd_{os.getpid()}_{int(time.time())}")
-    lock.acquire(timeout_s=_LOCK_WAIT_S)
-    return lock
-
-
-def _lock_keys(data: ConfigData) -> dict[Level, list[str]]:
-    return {
-        Level.INSTANCE: list(data.instances),
-        Level.NODEGROUP: list(data.nodegroups),
-        Level.NODE: list(data.nodes),
-        Level.NODE_RES: list(data.nodes),
-        Level.NETWORK: list(data.networks),
-    }
 
 
 def _listen(here: paths.Paths) -> list[socket.socket]:
@@ -304,12 +241,12 @@ def _die() -> None:
     os._exit(daemon.EXIT_FAILURE)
 
 
-def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signals) -> int | None:
     """Serve until a signal says to stop."""
     here = paths.current()
-    server, queue = prepared.server, prepared.queue
+    server, queue = master.server, master.queue
     threading.Thread(
-        target=_activate_ip, args=(prepared.context,), name="master-ip", daemon=True
+        target=_activate_ip, args=(master.context,), name="master-ip", daemon=True
     ).start()
     stopper: list[threading.Thread] = []
 
@@ -335,13 +272,13 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
 
     logging.info("serving %s", here.master_socket)
     server.serve(signals.fileno(), on_signal)
-    prepared.fence.stop()
+    master.fence.stop()
     for path in (here.master_socket, here.query_socket):
         fs.remove_file(path)
     with contextlib.suppress(OSError):
-        fs.remove_file(prepared.livelock.path)
-    prepared.livelock.close()
-    prepared.queue_lock.close()
+        fs.remove_file(master.livelock.path)
+    master.livelock.close()
+    master.queue_lock.close()
     return None
 
 

@@ -31,7 +31,7 @@ from ganeti.metad import dhcp
 from ganeti.metad.control import Control
 from ganeti.metad.guests import Guests
 from ganeti.metad.web import MetadataApplication
-from ganeti.platform import paths, users
+from ganeti.platform import machine, paths, users
 from ganeti.server import daemon
 from ganeti.utils import net
 
@@ -43,7 +43,7 @@ _STOP_S = 2.0
 _IP_FREEBIND = 15
 
 
-class Prepared(NamedTuple):
+class MetadataDaemon(NamedTuple):
     """What is ready before privileges are dropped.
 
     :ivar guests: listens to guests that are known by their address.
@@ -61,21 +61,22 @@ class Prepared(NamedTuple):
 def check(options: argparse.Namespace) -> None:
     """Only on a node.
 
-    :raises Refuse: this machine is none.
+    :raises StartRefused: this machine is none.
     """
     daemon.require_member(paths.current().noded_cert_file)
 
 
-def prepare(options: argparse.Namespace) -> Prepared:
+def prepare(options: argparse.Namespace) -> MetadataDaemon:
     """Open the sockets.
 
     :raises ConfigurationError: an address cannot be served.
     """
     here = paths.current()
     guests = brought = addresses = None
-    if options.bind or not paths.is_virtual():
+    through_qemu = machine.current().has_metadata_through_qemu
+    if options.bind or not through_qemu:
         guests = _listen(options.bind or const.ADDRESS, options.port)
-    if paths.is_virtual():
+    if through_qemu:
         brought = net.unix_listen(here.metad_guest_socket)
     else:
         try:
@@ -88,7 +89,7 @@ def prepare(options: argparse.Namespace) -> Prepared:
     access_log = AccessLog(here.metad_access_log_file)
     if os.geteuid() == 0 and options.user:
         daemon.hand_over([here.metad_socket, access_log.path], options.user, None)
-    return Prepared(guests, brought, addresses, control, access_log)
+    return MetadataDaemon(guests, brought, addresses, control, access_log)
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -107,13 +108,15 @@ def _listen(address: str, port: int) -> socket.socket:
     return sock
 
 
-def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+def run(
+    options: argparse.Namespace, prepared: MetadataDaemon, signals: daemon.Signals
+) -> int | None:
     """Serve until a signal says to stop."""
     asyncio.run(_serve(prepared, signals))
     return None
 
 
-async def _serve(prepared: Prepared, signals: daemon.Signals) -> None:
+async def _serve(prepared: MetadataDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     guests = Guests()

@@ -27,7 +27,7 @@ from ganeti.backend import dispatch, registry
 from ganeti.backend.cluster import jobqueue
 from ganeti.constants import ssconf
 from ganeti.http import auth, server
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.server import daemon
 from ganeti.utils import fs, retry, x509
 from ganeti.wire.calls import base
@@ -37,7 +37,7 @@ _MCL_CURRENT_AND_FUTURE = 3
 _IN_USE_S = 3.0
 
 
-class Prepared(NamedTuple):
+class NodeDaemon(NamedTuple):
     """What is ready before privileges are dropped."""
 
     sock: socket.socket
@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
 def check(options: argparse.Namespace) -> None:
     """Refuse to start on a machine that is no node.
 
-    :raises Refuse: there is no cluster certificate.
+    :raises StartRefused: there is no cluster certificate.
     :raises X509CertError: it cannot be read.
     """
     here = paths.current()
@@ -57,7 +57,7 @@ def check(options: argparse.Namespace) -> None:
     x509.server_context(here.noded_cert_file)
 
 
-def prepare(options: argparse.Namespace) -> Prepared:
+def prepare(options: argparse.Namespace) -> NodeDaemon:
     """Open the socket and load everything a child will need.
 
     :raises ConfigurationError: the address cannot be served.
@@ -75,14 +75,14 @@ def prepare(options: argparse.Namespace) -> Prepared:
         fs.make_dirs(directory, mode)
     context = x509.FreshContext(here.noded_cert_file, here.server_ca_file)
     x509.rehearse(context(), here.noded_cert_file)
-    address = options.bind or default_address()
+    address = options.bind or machine.current().default_bind_address()
     sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(
         here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
     )
     base.prepare()
-    prepared = Prepared(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
-    if not options.no_mlock and not paths.is_virtual():
+    prepared = NodeDaemon(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
+    if not options.no_mlock and machine.current().may_lock_memory:
         _lock_memory()
     logging.info("serving %s port %d", address, options.port)
     return prepared
@@ -109,20 +109,7 @@ def _listen(address: str, port: int) -> socket.socket:
         ) from err
 
 
-def default_address() -> str:
-    """All addresses on a real machine; only the node's own in a virtual cluster.
-
-    :raises ConfigurationError: the node's name does not resolve.
-    """
-    if not paths.is_virtual():
-        return "0.0.0.0"
-    try:
-        return hosts.resolve(hosts.hostname())
-    except errors.ResolverError as err:
-        raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
-
-
-def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+def run(options: argparse.Namespace, prepared: NodeDaemon, signals: daemon.Signals) -> int | None:
     """Serve until a signal or an answer says to stop."""
     # What exists now lives as long as we do; the collector of a child need not look at it, and
     # pages it does not touch are not copied.
@@ -163,6 +150,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         check=check,
         prepare=prepare,
         run=run,
-        port=hosts.noded_port(),
+        port=machine.current().noded_port(),
         add_options=add_options,
     )

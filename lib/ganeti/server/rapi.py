@@ -14,13 +14,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import fcntl
 import gc
 import logging
 import os
 import socket
 import ssl
-import struct
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, NoReturn
@@ -28,20 +26,18 @@ from typing import Any, Final, NamedTuple, NoReturn
 from ganeti import __version__, errors
 from ganeti.http import event_server
 from ganeti.http.access_log import AccessLog
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.rapi.application import AT_ONCE, RestApplication
 from ganeti.rapi.events import Hub
 from ganeti.rapi.master import Master
 from ganeti.rapi.resources import RESOURCES
 from ganeti.rapi.users import Users
 from ganeti.server import daemon
-from ganeti.utils import fs, inotify, x509
+from ganeti.utils import fs, inotify, net, x509
 
 NAME: Final = "ganeti-rapi"
 PORT: Final = 5080
 _STOP_S: Final = 5.0
-_SIOCGIFADDR: Final = 0x8915
-_ANY: Final = "0.0.0.0"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +68,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-class Prepared(NamedTuple):
+class RestDaemon(NamedTuple):
     """What is ready before privileges are dropped."""
 
     sock: socket.socket
@@ -84,25 +80,25 @@ class Prepared(NamedTuple):
 def check(options: argparse.Namespace) -> None:
     """Refuse what cannot work.
 
-    :raises Refuse: options that exclude each other, or there is no certificate.
+    :raises StartRefused: options that exclude each other, or there is no certificate.
     """
     here = paths.current()
     if options.interface and options.bind:
-        raise daemon.Refuse("options --interface and --bind exclude each other")
+        raise daemon.StartRefused("options --interface and --bind exclude each other")
     if options.no_ssl:
         if options.ssl_key or options.ssl_cert or options.ssl_chain:
-            raise daemon.Refuse("options --ssl-... make no sense with --no-ssl")
+            raise daemon.StartRefused("options --ssl-... make no sense with --no-ssl")
         return
     if bool(options.ssl_key) != bool(options.ssl_cert):
-        raise daemon.Refuse("options --ssl-key and --ssl-cert go together")
+        raise daemon.StartRefused("options --ssl-key and --ssl-cert go together")
     if not options.ssl_cert and not os.path.exists(here.rapi_cert_file):
-        raise daemon.Refuse(
+        raise daemon.StartRefused(
             f"there is no certificate to show: {here.rapi_cert_file} is missing. A cluster is made"
             " by gnt-cluster init, a node joins by gnt-node add; --no-ssl does without."
         )
 
 
-def prepare(options: argparse.Namespace) -> Prepared:
+def prepare(options: argparse.Namespace) -> RestDaemon:
     """Open the socket, the certificate and the access log.
 
     :raises ConfigurationError: the address or the interface cannot be served.
@@ -131,33 +127,21 @@ def prepare(options: argparse.Namespace) -> Prepared:
     # Before the file is first read, so that no change falls between the two.
     watch = inotify.watch(here.rapi_data_dir)
     logging.info("serving %s port %d%s", address, options.port, "" if tls else ", without TLS")
-    return Prepared(sock, tls, access_log, watch)
+    return RestDaemon(sock, tls, access_log, watch)
 
 
 def _default_address(interface: str | None) -> str:
-    if interface:
-        return _interface_address(interface)
-    if not paths.is_virtual():
-        return _ANY
+    if not interface:
+        return machine.current().default_bind_address()
     try:
-        return hosts.resolve(hosts.hostname())
-    except errors.ResolverError as err:
-        raise errors.ConfigurationError(f"cannot find the address to serve: {err}") from err
+        return net.interface_address(interface)
+    except OSError as err:
+        raise errors.ConfigurationError(
+            f"interface {interface} has no IPv4 address: {err.strerror}"
+        ) from err
 
 
-def _interface_address(interface: str) -> str:
-    request = struct.pack("256s", interface.encode()[:15])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            answer = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, request)
-        except OSError as err:
-            raise errors.ConfigurationError(
-                f"interface {interface} has no IPv4 address: {err.strerror}"
-            ) from err
-    return socket.inet_ntoa(answer[20:24])
-
-
-def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> int | None:
+def run(options: argparse.Namespace, prepared: RestDaemon, signals: daemon.Signals) -> int | None:
     """Serve until a signal says to stop."""
     gc.collect()
     gc.freeze()
@@ -165,7 +149,9 @@ def run(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals
     return None
 
 
-async def _serve(options: argparse.Namespace, prepared: Prepared, signals: daemon.Signals) -> None:
+async def _serve(
+    options: argparse.Namespace, prepared: RestDaemon, signals: daemon.Signals
+) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     users = Users(paths.current().rapi_users_file, {resource.handler for resource in RESOURCES})
@@ -238,6 +224,6 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
         check=check,
         prepare=prepare,
         run=run,
-        port=hosts.service_port(NAME, PORT),
+        port=machine.current().service_port(NAME, PORT),
         add_options=add_options,
     )

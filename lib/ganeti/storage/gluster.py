@@ -18,10 +18,11 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
-from ganeti.constants import hv, ssconf
+from ganeti.constants import ssconf
+from ganeti.objects import hypervisors
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.storage.base import BlockDevice
 from ganeti.storage.file import FileDevice
 from ganeti.utils import fs, net, process
@@ -63,7 +64,7 @@ class Volume:
     def __init__(self, host: str, port: int, volume: str, base: str) -> None:
         if not _VOLUME.match(volume):
             raise errors.BlockDeviceError(f"{volume!r:.80} is no name of a Gluster volume")
-        self.address = host if net.is_ip(host) else hosts.resolve(host)
+        self.address = host if net.is_ip(host) else machine.current().resolve(host)
         self.port = port
         self.name = volume
         self.mount_point = f"{base}/{self.address}:{port}.{volume}"
@@ -199,10 +200,13 @@ class GlusterDevice(BlockDevice):
         return self._file().sync_status()
 
     def uri(self, hypervisor: str) -> str | None:
-        """For KVM, when the disk is to be reached that way."""
+        """The URI by which the hypervisor opens the disk itself; None for a file in a mount.
+
+        :raises BlockDeviceError: the hypervisor cannot do that.
+        """
         if (self.disk.params or {}).get("access") != disk_constants.USERSPACE:
             return None
-        if hypervisor != hv.KVM:
+        if not hypervisors.of(hypervisor).opens_disk_uris:
             raise self.fail(f"hypervisor {hypervisor} cannot reach it without the kernel")
         volume = self._volume
         return uri(volume.address, volume.port, volume.name, self._relative)

@@ -15,7 +15,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.confd import Client
 from ganeti.constants import confd as const
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs, net
 from ganeti.wire import json
 
@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _client(options: argparse.Namespace) -> Client:
-    address = options.mc if net.is_ip(options.mc) else hosts.resolve(options.mc)
+    address = options.mc if net.is_ip(options.mc) else machine.current().resolve(options.mc)
     if options.hmac is not None:
         key = options.hmac.encode("utf-8")
     else:

@@ -15,7 +15,7 @@ from ganeti.config import verify
 from ganeti.config.store import write_config_file
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.objects import ConfigData, codec
-from ganeti.platform import hosts
+from ganeti.platform import machine
 from ganeti.utils import clock, filelock, fs
 from ganeti.wire import json
 
@@ -58,7 +58,7 @@ def refuse_elsewhere(data_dir: str) -> None:
         master = fs.read_file(path).strip()
     except OSError as err:
         raise errors.ConfigurationError(f"cannot read {path}: {err.strerror}") from err
-    own = hosts.hostname()
+    own = machine.current().hostname()
     if master.lower() != own:
         raise errors.ConfigurationError(
             f"this machine ({own}) is not the master, that is {master}. On another machine the "

@@ -2,7 +2,7 @@
 
 Called by init systems, by ``gnt-cluster init``, by the node daemon when the master role moves, and
 by virtual clusters. Its sub-commands are the published ones. It works as an ordinary user when the
-daemons' directories are that user's (``GANETI_ROOTDIR``).
+daemons' directories are that user's, as in a virtual cluster.
 
 ``start`` returns when the daemon serves, or with the daemon's own error and exit code; starting a
 daemon that runs is a success. ``stop`` returns when the daemon is gone; stopping one that does not
@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 
 from ganeti import errors
 from ganeti.constants import ssconf
-from ganeti.platform import paths, users
+from ganeti.platform import machine, paths, users
 from ganeti.tools import ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, process, retry
 
@@ -70,16 +70,19 @@ def installed() -> list[str]:
 
 
 def wanted(daemon: str) -> bool:
-    """Whether this cluster has work for a daemon: ganeti-kvmd is for some clusters only.
+    """Whether this cluster has work for a daemon; ganeti-kvmd is for some clusters only.
 
-    The node daemon starts ganeti-metad when the first guest comes that can ask it anything.
+    The node daemon starts ganeti-metad together with the first guest that can use it.
     """
     if daemon == "ganeti-metad":
         return False
-    if daemon != "ganeti-kvmd":
+    from ganeti.objects import hypervisors  # costs milliseconds; most calls need no list of daemons
+
+    served = {name for name, one in hypervisors.ALL.items() if one.shutdown_daemon == daemon}
+    if not served:
         return True
     return (
-        "kvm" in _ssconf(ssconf.HYPERVISOR_LIST).split()
+        not served.isdisjoint(_ssconf(ssconf.HYPERVISOR_LIST).split())
         and _ssconf(ssconf.ENABLED_USER_SHUTDOWN).strip() == "True"
     )
 
@@ -131,7 +134,7 @@ def start(daemon: str, args: Sequence[str] = ()) -> int:
     program = executable(daemon)
     if is_running(daemon):
         return EXIT_SUCCESS
-    if not paths.is_virtual() and os.geteuid() == 0:
+    if machine.current().may_change_owners:
         # A daemon that gives up root must find its files in order.
         ensure_dirs.ensure(paths.current(), users.current())
     argv = [sys.executable, program, *_default_args(daemon), *args]
@@ -224,7 +227,7 @@ def _stop_many(daemons: Sequence[str]) -> int:
 
 
 def _reload_ssh_keys() -> int:
-    if paths.is_virtual():
+    if not machine.current().has_ssh:
         print("a virtual cluster has no SSH server to reload", file=sys.stderr)
         return EXIT_SUCCESS
     process.run(["service", "ssh", "reload"], timeout_s=60)

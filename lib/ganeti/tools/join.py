@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from ganeti import errors
 from ganeti.bootstrap import join, join_protocol
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs
 
 EXIT_SUCCESS = 0
@@ -57,11 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         token = read_token(options.token_file)
         here = paths.current()
-        if os.geteuid() != 0 and not paths.is_virtual():
+        if os.geteuid() != 0 and machine.current().needs_root_to_join:
             raise join_protocol.JoinError("only root can make this machine a node")
-        # On a machine with many addresses the one of the name is the node's.
-        address = hosts.resolve(hosts.hostname()) if paths.is_virtual() else None
-        join.join(token, here, address=address)
+        join.join(token, here, address=machine.current().outgoing_address())
     except (errors.GenericError, OSError) as err:
         print(f"ganeti-join: {err}", file=sys.stderr)
         return EXIT_FAILURE

@@ -18,7 +18,7 @@ from functools import partial
 from ganeti import errors, ht
 from ganeti.bootstrap import local, remote
 from ganeti.config import ssconf
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import x509
 from ganeti.wire import json
 
@@ -76,7 +76,7 @@ def check_machine(told: dict[str, object], here: paths.Paths, *, force_join: boo
     :returns: whether it is of another cluster.
     :raises OpPrereqError: it is refused.
     """
-    own = hosts.hostname()
+    own = machine.current().hostname()
     if own != str(told[remote.NODE_NAME]).lower():
         raise errors.OpPrereqError(
             f"this machine is {own}, not {told[remote.NODE_NAME]}", errors.ECODE_ENVIRON

@@ -9,10 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 import time
 
 _SUN_PATH_BYTES = 107
 _CONNECT_PAUSE_S = 0.01
+# linux/sockios.h
+_SIOCGIFADDR = 0x8915
 
 
 def is_ipv4(text: str) -> bool:
@@ -36,6 +39,20 @@ def is_ipv6(text: str) -> bool:
 def is_ip(text: str) -> bool:
     """Whether this is an address of either family."""
     return is_ipv4(text) or is_ipv6(text)
+
+
+def interface_address(name: str) -> str:
+    """The first IPv4 address of a network interface of this computer.
+
+    :raises OSError: there is no such interface, or it has no IPv4 address.
+
+    Source: netdevice(7).
+    """
+    import fcntl  # only daemons need it
+
+    request = struct.pack("256s", name.encode()[:15])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        return socket.inet_ntoa(fcntl.ioctl(sock.fileno(), _SIOCGIFADDR, request)[20:24])
 
 
 def tcp_ping(ip: str, port: int, timeout_s: float, *, source: str | None = None) -> bool:

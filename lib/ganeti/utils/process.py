@@ -79,14 +79,25 @@ def _hide(argv: Sequence[str]) -> list[str]:
     return [repr(word) if isinstance(word, Secret) else word for word in argv]
 
 
-@contextlib.contextmanager
-def forbid(reason: str = "programs may not be started here") -> Iterator[None]:
-    """Make :func:`run` fail inside the block; for tests and masterd."""
-    _forbidden.append(reason)
-    try:
-        yield
-    finally:
-        _forbidden.remove(reason)
+class _Ban(contextlib.AbstractContextManager[None]):
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+        _forbidden.append(reason)
+
+    def __exit__(self, *_: object) -> None:
+        _forbidden.remove(self._reason)
+
+
+def forbid(
+    reason: str = "programs may not be started here",
+) -> contextlib.AbstractContextManager[None]:
+    """Make :func:`run` fail from now on; in a ``with`` statement, until the end of the block.
+
+    The master daemon calls it at its start, and the unit tests around each test.
+
+    :param reason: beginning of the message of the error that :func:`run` raises.
+    """
+    return _Ban(reason)
 
 
 @contextlib.contextmanager

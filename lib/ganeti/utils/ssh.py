@@ -1,8 +1,8 @@
-"""Command lines of OpenSSH, and what its programs and files say. Pure but for :func:`scan`.
+"""Command lines of OpenSSH, and the formats of its keys, files and output. Pure functions.
 
-A host is talked to only when its key is known: the keys it shows are fetched first, a person or a
-file says whether they are right, and then ``ssh`` gets a file with exactly these and strict
-checking. So nothing is trusted on first use by a program.
+A connection is made only to a host whose key is known: the keys which the host shows are fetched
+first, a file or a person confirms them, and then ``ssh`` gets a file with exactly these keys and
+strict checking. So no program trusts a key only because it is the first one that it sees.
 
 Source: ssh(1), ssh-keyscan(1), sshd(8) *SSH_KNOWN_HOSTS FILE FORMAT*; OpenSSH 9.2.
 """
@@ -16,14 +16,13 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
-from ganeti.utils import process, text
+from ganeti.utils import text
 
 LOGIN_USER = "root"
 PORT = 22
 # Best first; what a host has of the first kind is shown to a person.
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 _CONNECT_S = 10
-_SCAN_S = 60.0
 
 
 class HostKey(NamedTuple):
@@ -179,22 +178,3 @@ def _options(name: str, known_hosts: str, port: int, *, batch: bool) -> list[str
         "-oClearAllForwardings=yes",
         "-oForwardAgent=no",
     ]
-
-
-def scan(name: str, address: str, port: int) -> list[HostKey]:
-    """The keys a machine shows; whether they are right is another question.
-
-    :raises OpPrereqError: there is no SSH server, or none of the keys can be used.
-    """
-    try:
-        done = process.run(keyscan_argv(address, port), timeout_s=_SCAN_S, check=False)
-        keys = parse_keyscan(done.stdout)
-    except (errors.CommandError, errors.ParseError) as err:
-        raise errors.OpPrereqError(
-            f"cannot get the SSH keys of {name}: {err}", errors.ECODE_ENVIRON
-        ) from err
-    if not keys:
-        raise errors.OpPrereqError(
-            f"no SSH server answers at {name} ({address} port {port})", errors.ECODE_ENVIRON
-        )
-    return keys

@@ -8,6 +8,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.backend.node import netmask, oob, power, restricted
+from ganeti.platform.real import RealMachine
 from ganeti.utils.filelock import FileLock
 
 programs = pytest.mark.programs
@@ -126,10 +127,6 @@ def test_the_machine_below_a_virtual_cluster_is_not_reset(here, monkeypatch):
         power.powercycle("nosuch", {})
 
 
-def test_commands_that_reset():
-    assert power.reboot_argv("kvm") == ["reboot", "-n", "-f"]
-    assert power.reboot_argv("xen-pvm")[0] == "xl"
-
 
 def test_the_netmask_of_an_address_that_is_not_here_needs_nothing():
     # Programs are forbidden here, so nothing was run.
@@ -142,7 +139,7 @@ def test_the_netmask_of_an_address_that_is_not_here_needs_nothing():
 @programs
 def test_the_netmask_is_added_before_the_old_one_goes(monkeypatch):
     seen = []
-    monkeypatch.setattr(netmask.hosts, "own_address", lambda address: True)
+    monkeypatch.setattr(RealMachine, "owns_address", lambda self, address: True)
     monkeypatch.setattr(netmask.process, "run", lambda argv, **_: seen.append(argv[2:4]))
     netmask.change(24, 25, "192.0.2.1", "eth0")
     assert seen == [["add", "192.0.2.1/25"], ["del", "192.0.2.1/24"]]

@@ -5,7 +5,7 @@ import pytest
 from ganeti import errors
 from ganeti.backend.cluster import master
 from ganeti.objects import MasterNetworkParameters
-from ganeti.platform import hosts
+from ganeti.platform.real import RealMachine
 from ganeti.utils import net, process
 
 
@@ -30,7 +30,7 @@ def ran(monkeypatch):
     commands.append(run)
     monkeypatch.setattr(process, "run", run)
     monkeypatch.setattr(net, "tcp_ping", lambda *_args, **_more: False)
-    monkeypatch.setattr(hosts, "own_address", lambda ip: False)
+    monkeypatch.setattr(RealMachine, "owns_address", lambda self, ip: False)
     return commands
 
 
@@ -72,7 +72,7 @@ def test_loopback_needs_nothing(ran, ip):
 
 
 def test_active_already(ran, monkeypatch):
-    monkeypatch.setattr(hosts, "own_address", lambda ip: True)
+    monkeypatch.setattr(RealMachine, "owns_address", lambda self, ip: True)
     master.activate_ip(params(), False)
     assert ran[1:] == []
     master.deactivate_ip(params(), False)

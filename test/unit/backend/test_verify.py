@@ -9,7 +9,8 @@ import pytest
 from ganeti import errors
 from ganeti.backend.node import info, verify
 from ganeti.constants import node_verify as nv
-from ganeti.platform import hosts
+from ganeti.platform import machine
+from ganeti.platform.base import Machine
 from ganeti.utils import x509
 
 
@@ -22,7 +23,7 @@ def listener(monkeypatch):
     with socket.socket() as sock:
         sock.bind(("127.19.21.1", 0))
         sock.listen()
-        monkeypatch.setattr(hosts, "noded_port", lambda: sock.getsockname()[1])
+        monkeypatch.setattr(Machine, "noded_port", lambda self: sock.getsockname()[1])
         yield "127.19.21.1"
 
 
@@ -77,7 +78,7 @@ def test_hypervisors(here):
     assert found["fake"] is None
     assert "not supported" in found["xen-pvm"]
     assert "does not exist" in found["nonsense"]
-    assert check(nv.HYPERVISOR, ["fake"], **{nv.NONVMNODES: [hosts.hostname()]}) == {}
+    assert check(nv.HYPERVISOR, ["fake"], **{nv.NONVMNODES: [machine.current().hostname()]}) == {}
 
 
 def test_hvparams(here):
@@ -123,7 +124,7 @@ def test_storage_paths(here):
     with open(here.file_storage_paths_file, "w") as stream:
         stream.write("/srv/other\n/etc\n")
     assert "not below a directory" in check(nv.FILE_STORAGE_PATH, path)
-    assert check(nv.ACCEPTED_STORAGE_PATHS, hosts.hostname()) == ["/etc"]
+    assert check(nv.ACCEPTED_STORAGE_PATHS, machine.current().hostname()) == ["/etc"]
     assert check(nv.ACCEPTED_STORAGE_PATHS, "other") == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from ganeti import errors
 from ganeti.backend.node import verify
 from ganeti.constants import node_verify as nv
-from ganeti.platform import hosts
+from ganeti.platform import machine
 from ganeti.storage.drbd import status
 from ganeti.storage.lvm import facts
 from ganeti.utils import process
@@ -92,6 +92,6 @@ def test_a_node_without_guests_needs_no_storage(
     no_lvm: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    others = {nv.NONVMNODES: [hosts.hostname()]}
+    others = {nv.NONVMNODES: [machine.current().hostname()]}
     assert check(nv.VGLIST, None, **others) == {}
     assert check(nv.DRBDLIST, None, **others) == []

@@ -13,7 +13,8 @@ from ganeti.bootstrap import init, local, node
 from ganeti.config import ssconf, verify
 from ganeti.constants.rpc import PROTOCOL_VERSION
 from ganeti.objects import ConfigData, codec
-from ganeti.platform import hosts, paths
+from ganeti.platform import hosts, machine, paths
+from ganeti.platform.base import Machine
 from ganeti.rpc.results import Result
 from ganeti.utils import x509
 from ganeti.wire import json
@@ -175,8 +176,8 @@ def test_refused(changes: dict[str, Any], fragment: str, vc: Path, daemons: Daem
 def test_a_real_machine_needs_what_is_there(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(hosts, "hostname", lambda: "node1.example.com")
-    monkeypatch.setattr(hosts, "lookup", lambda name: hosts.Hostname(name, "127.0.0.1"))
+    monkeypatch.setattr(Machine, "hostname", lambda self: "node1.example.com")
+    monkeypatch.setattr(Machine, "lookup", lambda self, name: hosts.Hostname(name, "127.0.0.1"))
     params = bootstrap.InitParams(**GOOD)
     with pytest.raises(errors.OpPrereqError, match="Correct /etc/hosts"):
         init.check_names(params)
@@ -263,7 +264,7 @@ def test_a_contradiction_is_found_before_anything_is_written(
 
 def test_setup_of_a_node(vc: Path, daemons: Daemons) -> None:
     bootstrap.init_cluster(bootstrap.InitParams(**GOOD))
-    host = hosts.lookup("node2.example.com")
+    host = machine.current().lookup("node2.example.com")
     there = paths.Paths(str(vc / "node2.example.com"))
     before = _files(vc)
     daemons.fails = "start ganeti-noded"

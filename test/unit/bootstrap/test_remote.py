@@ -24,7 +24,7 @@ from ganeti.bootstrap import local, remote
 from ganeti.config import ssconf
 from ganeti.platform import hosts, paths
 from ganeti.tools import node_daemon_setup
-from ganeti.utils import filelock, net, ssh
+from ganeti.utils import filelock, net, process, ssh
 from ganeti.wire import json
 
 NODE = "node2.example.com"
@@ -267,3 +267,12 @@ def test_the_port_that_the_cluster_knows(master: paths.Paths) -> None:
     assert remote.default_port(NODE) == 22
     ssconf.write_local({"ssh_ports": f"node1.example.com=22\n{NODE}=2222\n"}, master)
     assert remote.default_port(NODE) == 2222 and remote.default_port("node9") == 22
+
+
+def test_a_scan_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(argv: list[str], **_: object) -> process.Completed:
+        return process.Completed(tuple(argv), 0, "", "", None)
+
+    monkeypatch.setattr(process, "run", run)
+    with pytest.raises(errors.OpPrereqError, match="no SSH server answers at node1"):
+        remote.scan_host_keys("node1", "192.0.2.1", 22)

@@ -11,6 +11,7 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.opcodes.cluster import OpClusterConfigQuery, OpClusterQuery, OpClusterRename
 from ganeti.platform import hosts
+from ganeti.platform.base import Machine
 
 NODE1, NODE2 = (f"node{number}.example.com" for number in (1, 2))
 KNOWN = {
@@ -25,12 +26,12 @@ KNOWN = {
 
 @pytest.fixture(autouse=True)
 def names(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lookup(name: str) -> hosts.Hostname:
+    def lookup(self: Machine, name: str) -> hosts.Hostname:
         if name not in KNOWN:
             raise errors.ResolverError(name, "no such host")
         return hosts.Hostname(name, KNOWN[name])
 
-    monkeypatch.setattr(hosts, "lookup", lookup)
+    monkeypatch.setattr(Machine, "lookup", lookup)
 
 
 def nobody(master: Master, *hearing: str) -> Master:

@@ -9,7 +9,9 @@ from fakes.master import Master
 from ganeti import errors
 from ganeti.locking import Level
 from ganeti.opcodes.instance import OpInstanceCreate
-from ganeti.platform import hosts, paths
+from ganeti.platform import hosts, machine, paths
+from ganeti.platform.base import Machine
+from ganeti.platform.virtual import VirtualNode
 from ganeti.utils import net
 
 
@@ -195,17 +197,17 @@ def test_a_dry_run_changes_nothing(master):
 
 
 def test_a_checked_name_must_resolve(master, monkeypatch):
-    def unknown(name):
+    def unknown(self, name):
         raise errors.ResolverError(name, -2, "name not known")
 
-    monkeypatch.setattr(hosts, "lookup", unknown)
+    monkeypatch.setattr(Machine, "lookup", unknown)
     text = master.refused(create(name_check=True), errors.ECODE_RESOLVER)
     assert "web.example.com does not resolve" in text
 
 
 def test_a_checked_name_is_completed_and_gives_the_address(master, monkeypatch):
     monkeypatch.setattr(
-        hosts, "lookup", lambda name: hosts.Hostname("web.example.com", "192.0.2.88")
+        Machine, "lookup", lambda self, name: hosts.Hostname("web.example.com", "192.0.2.88")
     )
     master.run(create(instance_name="web", name_check=True, nics=[{"ip": "auto"}], start=False))
     assert only(master).nics[0].ip == "192.0.2.88"
@@ -213,7 +215,7 @@ def test_a_checked_name_is_completed_and_gives_the_address(master, monkeypatch):
 
 def test_an_address_in_use_is_refused(master, monkeypatch):
     monkeypatch.setattr(
-        hosts, "lookup", lambda name: hosts.Hostname("web.example.com", "192.0.2.88")
+        Machine, "lookup", lambda self, name: hosts.Hostname("web.example.com", "192.0.2.88")
     )
     monkeypatch.setattr(net, "tcp_ping", lambda *args, **kwargs: True)
     text = master.refused(create(name_check=True, ip_check=True), errors.ECODE_NOTUNIQUE)
@@ -322,8 +324,9 @@ def test_policy_violations_may_be_ignored(master):
 
 
 def test_user_networking_exists_in_virtual_clusters_only(master, monkeypatch):
-    monkeypatch.setattr(paths, "is_virtual", lambda: True)
-    master.run(create(nics=[{"mode": "user"}]))
+    here = VirtualNode(paths.Paths("/v/node1"))
+    with machine.override(here):
+        master.run(create(nics=[{"mode": "user"}]))
     assert only(master).nics[0].nicparams == {"mode": "user"}
 
 

@@ -44,16 +44,11 @@ def test_relative_paths_are_refused() -> None:
 
 def test_current_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     assert paths.current().root == ""
-    assert not paths.is_virtual()
     monkeypatch.setenv("GANETI_ROOTDIR", "/v/node2")
     assert paths.current().data_dir == "/v/node2/var/lib/ganeti"
-    assert paths.is_virtual()
     with paths.override(paths.Paths("/other")):
         assert paths.current().root == "/other"
     assert paths.current().root == "/v/node2"
-    monkeypatch.setenv("GANETI_VCLUSTER", "v")
-    with pytest.raises(errors.ConfigurationError, match="GANETI_VCLUSTER"):
-        paths.vcluster_dir()
 
 
 def test_daemon_util_is_in_the_checkout() -> None:

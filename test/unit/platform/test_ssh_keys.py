@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
-from ganeti.platform import paths, ssh_keys
+from ganeti.platform import paths, ssh_keygen, ssh_keys
 from ganeti.utils import ssh
 
 KEY1 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAII1v5Rh3Kl9l0wenJHza6xONQ0U7NCO0+8yhKqTBU3GZ root@a"
@@ -131,16 +131,16 @@ def keygen() -> None:
 @pytest.mark.usefixtures("keygen")
 def test_making_a_key(tmp_path: Path):
     path = tmp_path / "ssh" / "id_ecdsa"
-    line = ssh_keys.make_key(str(path), "ecdsa", 256, "root@a")
+    line = ssh_keygen.make_key(str(path), "ecdsa", 256, "root@a")
     assert ssh_keys.check_lines([line]) == [line] and line.endswith(" root@a")
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert sorted(found.name for found in path.parent.iterdir()) == ["id_ecdsa", "id_ecdsa.pub"]
     # The file beside it does not count.
     path.with_suffix(".pub").write_text(KEY1)
-    assert ssh_keys.public_key(str(path), "root@a") == line
+    assert ssh_keygen.public_key(str(path), "root@a") == line
     path.write_text("nonsense")
     with pytest.raises(errors.SshUpdateError, match="cannot be used"):
-        ssh_keys.public_key(str(path), "root@a")
+        ssh_keygen.public_key(str(path), "root@a")
     with pytest.raises(errors.SshUpdateError, match="cannot make"):
-        ssh_keys.make_key(str(path), "ecdsa", 1, "root@a")
+        ssh_keygen.make_key(str(path), "ecdsa", 1, "root@a")

@@ -1,4 +1,4 @@
-"""The files behind the configuration query daemon, and the daemon as a process."""
+"""The configuration query daemon as a process, and what tells it that files change."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ import pytest
 
 from ganeti import errors
 from ganeti.confd import Client
-from ganeti.confd.responder import Responder
 from ganeti.constants import confd as const
 from ganeti.objects import codec
 from ganeti.platform import paths
-from ganeti.server import confd
 from ganeti.utils import fs, inotify
 from ganeti.wire import json
 
@@ -49,63 +47,6 @@ def write(here: paths.Paths, name: str, *, serial: int = 1, candidates: str = ""
     fs.write_file(here.ssconf_file("master_candidates_ips"), "127.0.0.1\n")
     fs.write_file(here.hmac_key, KEY)
     fs.write_file(here.cluster_conf_file, json.dumps(codec.to_dict(data)))
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_files_are_read_again_at_most_so_often_and_at_least_so_often(here: paths.Paths) -> None:
-    write(here, "one.example.com")
-    clock, responder = Clock(), Responder()
-    source = confd.Source(here, responder, monotonic=clock)
-    source.refresh()
-    assert responder.facts is not None and responder.facts.serial == 1
-    first = responder.facts
-    write(here, "two.example.com")
-    source.note()
-    assert source.wait_s() == const.RELOAD_LEAST_S
-    source.refresh()
-    assert responder.facts is first, "too early"
-    clock.now += const.RELOAD_LEAST_S
-    source.refresh()
-    assert responder.facts is not first
-    # Nobody says anything: it looks all the same.
-    write(here, "three.example.com")
-    assert source.wait_s() == const.RELOAD_MOST_S
-    clock.now += const.RELOAD_MOST_S
-    source.refresh()
-    assert responder.facts.data.cluster.cluster_name == "three.example.com"
-    unchanged = responder.facts
-    clock.now += const.RELOAD_MOST_S
-    source.refresh()
-    assert responder.facts is unchanged
-
-
-@pytest.mark.parametrize("damage", ["garbage", "gone", "demoted"])
-def test_without_a_good_configuration_nothing_is_told(here: paths.Paths, damage: str) -> None:
-    write(here, "one.example.com")
-    clock, responder = Clock(), Responder()
-    source = confd.Source(here, responder, monotonic=clock)
-    source.refresh()
-    assert responder.facts is not None
-    if damage == "garbage":
-        Path(here.cluster_conf_file).write_text("{")
-    elif damage == "gone":
-        Path(here.cluster_conf_file).unlink()
-    else:
-        fs.write_file(here.ssconf_file("master_candidates"), "node2.example.com\n")
-    clock.now += const.RELOAD_MOST_S
-    source.refresh()
-    assert responder.facts is None
-    write(here, "one.example.com")
-    clock.now += const.RELOAD_MOST_S
-    source.refresh()
-    assert responder.facts is not None
 
 
 def test_changes_are_noticed(tmp_path: Path) -> None:

@@ -27,14 +27,16 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[paths.Path
 
 
 def test_no_cluster(here: paths.Paths) -> None:
-    with pytest.raises(daemon.Refuse, match="belongs to no cluster") as caught:
+    with pytest.raises(daemon.StartRefused, match="belongs to no cluster") as caught:
         masterd.check(OPTIONS)
     assert caught.value.exit_code == 5
 
 
 def test_not_the_master(here: paths.Paths) -> None:
     Path(here.ssconf_file("master_node")).write_text("node2.example.com\n")
-    with pytest.raises(daemon.Refuse, match="not the master; that is node2.example.com") as caught:
+    with pytest.raises(
+        daemon.StartRefused, match="not the master; that is node2.example.com"
+    ) as caught:
         masterd.check(OPTIONS)
     assert caught.value.exit_code == 11
 
@@ -48,22 +50,13 @@ def test_no_voting_is_confirmed(here: paths.Paths, capsys: pytest.CaptureFixture
     Path(here.ssconf_file("master_node")).write_text("node1.example.com\n")
     masterd.check(argparse.Namespace(no_voting=True, yes_do_it=True))
     assert "without a vote" in capsys.readouterr().err
-    with pytest.raises(daemon.Refuse, match="not confirmed"):
+    with pytest.raises(daemon.StartRefused, match="not confirmed"):
         masterd.check(argparse.Namespace(no_voting=True, yes_do_it=False))
 
 
 def test_two_on_one_queue(here: paths.Paths) -> None:
     with filelock.FileLock(here.queue_lock_file) as other:
         other.acquire()
-        with pytest.raises(daemon.Refuse, match="another master daemon"):
+        with pytest.raises(daemon.StartRefused, match="another master daemon"):
             masterd._lock_queue(here.queue_lock_file)
     masterd._lock_queue(here.queue_lock_file).close()
-
-
-def test_a_livelock_replaces_those_of_the_dead(here: paths.Paths) -> None:
-    Path(here.livelock_dir, "masterd_1_1").touch()
-    Path(here.livelock_dir, "job_7").touch()
-    lock = masterd._take_livelock(here.livelock_dir)
-    assert filelock.is_locked(lock.path)
-    assert sorted(os.listdir(here.livelock_dir)) == ["job_7", os.path.basename(lock.path)]
-    lock.close()

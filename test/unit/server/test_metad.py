@@ -132,7 +132,7 @@ def test_without_the_daemon_the_client_says_so(
 
 
 def test_a_machine_that_is_no_node_is_refused(here: paths.Paths) -> None:
-    with pytest.raises(daemon.Refuse, match="belongs to no cluster"):
+    with pytest.raises(daemon.StartRefused, match="belongs to no cluster"):
         metad.check(argparse.Namespace())
 
 

@@ -136,7 +136,7 @@ def test_wrong_arguments_on_the_wire(lab):
     odd = calls.Call("test_delay", (calls.Arg("a"), calls.Arg("b")))
     failure = lab.runner().call(odd, ONE, a=1, b=2).failure
     assert isinstance(failure, errors.NodeCallFailed)
-    assert "wants 1 arguments, got 2" in failure.message
+    assert "takes 1 arguments, got 2" in failure.message
 
 
 def test_call_that_takes_too_long(lab):

@@ -37,14 +37,14 @@ def here(tmp_path: Path) -> paths.Paths:
     ],
 )
 def test_options_that_contradict(here: paths.Paths, words: list[str], fragment: str) -> None:
-    with paths.override(here), pytest.raises(daemon.Refuse, match=fragment):
+    with paths.override(here), pytest.raises(daemon.StartRefused, match=fragment):
         rapi.check(options(*words))
 
 
 def test_a_machine_without_a_certificate(here: paths.Paths) -> None:
     Path(here.rapi_cert_file).unlink()
     with paths.override(here):
-        with pytest.raises(daemon.Refuse, match="rapi.pem is missing"):
+        with pytest.raises(daemon.StartRefused, match="rapi.pem is missing"):
             rapi.check(options())
         rapi.check(options("--no-ssl"))
 

@@ -14,7 +14,7 @@ import pytest
 from ganeti.cli import terminal
 from ganeti.config import upgrade, verify
 from ganeti.config.api import load
-from ganeti.platform import hosts
+from ganeti.platform.base import Machine
 from ganeti.tools import cfgshell, cfgupgrade, sanitize_config
 from ganeti.utils import filelock
 
@@ -34,7 +34,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (data / "config.data").write_bytes(_original("2.10"))
     (data / "config.data").chmod(0o640)
     (data / "ssconf_master_node").write_text("node1.example.com\n")
-    monkeypatch.setattr(hosts, "hostname", lambda: "node1.example.com")
+    monkeypatch.setattr(Machine, "hostname", lambda self: "node1.example.com")
     monkeypatch.setattr(terminal, "can_ask", lambda: False)
     return data
 
@@ -99,7 +99,7 @@ def test_not_while_the_master_runs(place: Path, run: Callable[..., tuple[int, st
 def test_not_on_another_machine(
     place: Path, run: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hosts, "hostname", lambda: "node2.example.com")
+    monkeypatch.setattr(Machine, "hostname", lambda self: "node2.example.com")
     code, err = run("--force")
     assert (code, "(node2.example.com) is not the master" in err) == (1, True)
     assert run("--force", "--ignore-hostname")[0] == 0

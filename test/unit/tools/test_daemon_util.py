@@ -20,7 +20,7 @@ from ganeti.server import daemon
 
 def prepare(options):
     if options.bind:
-        raise daemon.Refuse("not the master", 11)
+        raise daemon.StartRefused("not the master", 11)
 
 daemon.main("ganeti-noded", sys.argv[1:], check=lambda options: None, prepare=prepare, port=1,
             run=lambda options, prepared, signals: signals.wait_for_stop() and 0)

@@ -130,7 +130,7 @@ from ganeti.server import daemon
 
 def check(options):
     if options.how == "refuse":
-        raise daemon.Refuse("not the master. Try node2.", 11)
+        raise daemon.StartRefused("not the master. Try node2.", 11)
 
 def prepare(options):
     if options.how == "fail":

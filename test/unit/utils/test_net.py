@@ -1,4 +1,4 @@
-"""Names from the virtual cluster's file, addresses, unix sockets of any length."""
+"""Addresses, and unix sockets of any length."""
 
 from __future__ import annotations
 
@@ -11,52 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti import errors
-from ganeti.platform import hosts
 from ganeti.utils import net
-
-HOSTS = """
-# a comment
-127.3.4.1  node1.example.com node1
-127.3.4.2  Node2.Example.com   # the other
-"""
-
-
-@pytest.fixture
-def vcluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "hosts").write_text(HOSTS)
-    monkeypatch.setenv("GANETI_VCLUSTER", str(tmp_path))
-    monkeypatch.setenv("GANETI_ROOTDIR", str(tmp_path / "node1.example.com"))
-    monkeypatch.setenv("GANETI_HOSTNAME", "node1.example.com")
-    return tmp_path
-
-
-@pytest.mark.usefixtures("vcluster")
-def test_names_of_a_virtual_cluster() -> None:
-    assert hosts.hostname() == "node1.example.com"
-    assert hosts.lookup("node1") == ("node1.example.com", "127.3.4.1")
-    assert hosts.resolve("NODE2.example.com") == "127.3.4.2"
-    assert hosts.own_address("127.3.4.1")
-    assert not hosts.own_address("127.3.4.2")
-    assert hosts.resolve("127.0.0.9") == "127.0.0.9"
-    assert hosts.noded_port() == 1811
-
-
-@pytest.mark.parametrize("bad", ["a..b", "x" * 300, "no such host", ""])
-def test_unknown_name(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
-    def nobody(*_: object, **__: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
-
-    if "." not in bad:
-        monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    with pytest.raises(errors.ResolverError, match="cannot resolve"):
-        hosts.lookup(bad)
-
-
-@pytest.mark.parametrize("line", ["127.0.0.1", "node1 127.0.0.1", "127.0.0.1.2 a"])
-def test_bad_hosts_line(line: str) -> None:
-    with pytest.raises(errors.ParseError, match="line 2"):
-        hosts.parse_hosts(f"127.0.0.1 ok\n{line}\n")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from ganeti import errors
-from ganeti.utils import process, ssh
+from ganeti.utils import ssh
 
 
 def key(kind: str, body: bytes = b"\0\0\0\4body") -> str:
@@ -84,12 +84,3 @@ def test_ssh() -> None:
     argv = ssh.ssh_argv("node1", ["true"], known_hosts="/k", identity="/i", batch=False)
     assert argv[argv.index("-i") + 1] == "/i" and "-oIdentitiesOnly=yes" in argv
     assert "-oBatchMode=no" in argv and argv[-2] == "node1"
-
-
-def test_a_scan_without_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(argv: list[str], **_: object) -> process.Completed:
-        return process.Completed(tuple(argv), 0, "", "", None)
-
-    monkeypatch.setattr(process, "run", run)
-    with pytest.raises(errors.OpPrereqError, match="no SSH server answers at node1"):
-        ssh.scan("node1", "192.0.2.1", 22)

@@ -19,7 +19,7 @@ from ganeti.backend.cluster import jobqueue
 from ganeti.backend.cluster.master_vote import DEMOTED_SUFFIX
 from ganeti.backend.registry import serves
 from ganeti.constants import ssconf
-from ganeti.platform import hosts, paths, ssh_keys, users
+from ganeti.platform import machine, paths, ssh_keys, users
 from ganeti.utils import daemonize, fs, x509
 from ganeti.wire import calls
 
@@ -93,7 +93,7 @@ def _serial(value: Any) -> int:
 def _create(path: str, serial_no: Any) -> None:
     here = paths.current()
     authority = x509.read_pem(here.noded_cert_file)
-    pem = x509.create_signed(hosts.hostname(), authority, serial_no=_serial(serial_no))
+    pem = x509.create_signed(machine.current().hostname(), authority, serial_no=_serial(serial_no))
     uid, gid = users.same_owner(here.noded_cert_file)
     fs.write_file(path, pem, mode=_CERT_MODE, uid=uid, gid=gid)
 
@@ -148,4 +148,6 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     if confd is not None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(confd, signal.SIGTERM)
-    raise errors.QuitGanetiException(True, f"node {hosts.hostname()} has left the cluster")
+    raise errors.QuitGanetiException(
+        True, f"node {machine.current().hostname()} has left the cluster"
+    )

@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.backend.registry import serves
 from ganeti.constants import net as net_c
 from ganeti.objects.transfer import MasterNetworkParameters
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.utils import net, process
 from ganeti.wire import calls
 
@@ -106,7 +106,7 @@ def activate_ip(master_params: MasterNetworkParameters, use_external_mip_script:
         return
     if not needed or _is_ours(master_params.ip):
         return
-    if net.tcp_ping(master_params.ip, hosts.noded_port(), _PROBE_TIMEOUT_S):
+    if net.tcp_ping(master_params.ip, machine.current().noded_port(), _PROBE_TIMEOUT_S):
         raise errors.OpExecError(f"master address {master_params.ip} is in use on another machine")
     try:
         process.run(add_argv(master_params), timeout_s=_COMMAND_TIMEOUT_S)
@@ -138,7 +138,7 @@ def deactivate_ip(master_params: MasterNetworkParameters, use_external_mip_scrip
 
 
 def _is_ours(address: str) -> bool:
-    return hosts.own_address(address)
+    return machine.current().owns_address(address)
 
 
 def _run_external(action: str, params: MasterNetworkParameters) -> None:

@@ -17,7 +17,7 @@ from ganeti.backend.registry import serves
 from ganeti.constants import ssconf as ssconf_const
 from ganeti.jobstore.store import journaled_serial
 from ganeti.objects.transfer import MasterVote
-from ganeti.platform import hosts, master_epoch, paths
+from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import daemonize, fs
 from ganeti.wire import calls
 
@@ -105,7 +105,7 @@ def demote() -> None:
     :raises ConfigurationError: this node is the master; nothing was changed.
     """
     here = paths.current()
-    if ssconf.read(ssconf_const.MASTER_NODE).lower() == hosts.hostname():
+    if ssconf.read(ssconf_const.MASTER_NODE).lower() == machine.current().hostname():
         raise errors.ConfigurationError("this node is the master and stays a master candidate")
     if daemonize.read_pid(here.pid_file("ganeti-masterd")) is not None:
         raise errors.ConfigurationError(

@@ -11,7 +11,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.backend.registry import serves
-from ganeti.platform import hosts, paths, ssh_keys
+from ganeti.platform import machine, paths, ssh_keygen, ssh_keys
 from ganeti.utils import fs, net, ssh
 from ganeti.wire import calls
 
@@ -28,7 +28,7 @@ def _next_key(kind: str, bits: int) -> str:
 
 
 def _comment() -> str:
-    return f"{ssh.LOGIN_USER}@{hosts.hostname()}"
+    return f"{ssh.LOGIN_USER}@{machine.current().hostname()}"
 
 
 def host_keys() -> list[str]:
@@ -52,9 +52,9 @@ def keys(kind: str, bits: int, make: str) -> dict[str, list[str]]:
     found = []
     for path, wanted in ((own, make == "missing"), (following, make == "new")):
         if os.path.exists(path):
-            found.append(ssh_keys.public_key(path, _comment()))
+            found.append(ssh_keygen.public_key(path, _comment()))
         elif wanted:
-            found.append(ssh_keys.make_key(path, kind, bits, _comment()))
+            found.append(ssh_keygen.make_key(path, kind, bits, _comment()))
     return {"root": found, "hosts": host_keys()}
 
 
@@ -67,12 +67,12 @@ def activate(kind: str, bits: int) -> str:
     """
     own, following = _own_key(kind), _next_key(kind, bits)
     if os.path.exists(following):
-        line = ssh_keys.public_key(following, _comment())
+        line = ssh_keygen.public_key(following, _comment())
         fs.write_file(f"{own}.pub", line + "\n", mode=_PUBLIC_MODE)
         os.rename(following, own)
         fs.remove_file(f"{following}.pub")
         fs.flush_dir(os.path.dirname(own))
-    return ssh_keys.public_key(own, _comment())
+    return ssh_keygen.public_key(own, _comment())
 
 
 @serves(calls.NODE_SSH_TRUST)
@@ -111,7 +111,7 @@ def problems(argument: Any) -> list[str]:
     """
     authorized, known_hosts, public_keys, candidates = argument
     here = paths.current()
-    if hosts.hostname() not in candidates:
+    if machine.current().hostname() not in candidates:
         public_keys = None
     found = []
     for path, what, wanted in (

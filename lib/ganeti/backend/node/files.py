@@ -16,7 +16,7 @@ from ganeti import errors
 from ganeti.backend import caller
 from ganeti.backend.cluster import config_file
 from ganeti.backend.registry import serves
-from ganeti.platform import master_epoch, paths
+from ganeti.platform import machine, master_epoch, paths
 from ganeti.utils import fs
 from ganeti.wire import calls
 from ganeti.wire.calls import FileDetails
@@ -92,7 +92,7 @@ def upload_file_single(
 
 
 def _ids(file: FileDetails) -> tuple[int, int]:
-    if os.geteuid() != 0 or paths.is_virtual():
+    if not machine.current().may_change_owners:
         # An ordinary user owns everything in a virtual cluster.
         return -1, -1
     try:

@@ -11,7 +11,7 @@ from ganeti import errors, hypervisor
 from ganeti.backend.registry import serves
 from ganeti.constants import disk, rpc
 from ganeti.objects.transfer import LvmPvInfo
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.storage import file as file_storage
 from ganeti.storage.lvm import facts as lvm
 from ganeti.storage.lvm import place
@@ -133,7 +133,7 @@ def bridges_exist(bridges: list[str]) -> None:
     missing = missing_bridges(bridges)
     if missing:
         raise errors.ConfigurationError(
-            f"bridges do not exist on node {hosts.hostname()}: {', '.join(missing)}"
+            f"bridges do not exist on node {machine.current().hostname()}: {', '.join(missing)}"
         )
 
 
@@ -152,7 +152,7 @@ def has_ip_address(address: str) -> bool:
     """
     if not net.is_ip(address):
         raise errors.IPAddressError(f"not an IP address: {address!r:.80}")
-    return hosts.own_address(address)
+    return machine.current().owns_address(address)
 
 
 @serves(calls.GET_WATCHER_PAUSE)

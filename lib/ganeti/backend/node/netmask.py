@@ -7,7 +7,7 @@ from ganeti.backend.cluster import master
 from ganeti.backend.registry import serves
 from ganeti.constants import net as net_c
 from ganeti.objects.transfer import MasterNetworkParameters
-from ganeti.platform import hosts
+from ganeti.platform import machine
 from ganeti.utils import net, process
 from ganeti.wire import calls
 
@@ -24,7 +24,11 @@ def change(old_netmask: int, netmask: int, master_ip: str, master_netdev: str) -
     if not net.is_ip(master_ip):
         raise errors.IPAddressError(f"not an IP address: {master_ip!r:.80}")
     # In 127.0.0.0/8 the machine answers for every address; there is none to change.
-    if old_netmask == netmask or master_ip.startswith("127.") or not hosts.own_address(master_ip):
+    if (
+        old_netmask == netmask
+        or master_ip.startswith("127.")
+        or not machine.current().owns_address(master_ip)
+    ):
         return
     family = net_c.IP6_FAMILY if net.is_ipv6(master_ip) else net_c.IP4_FAMILY
     old, new = (

@@ -12,8 +12,8 @@ import time
 
 from ganeti import errors
 from ganeti.backend.registry import serves
-from ganeti.constants import hv
-from ganeti.platform import hosts, paths
+from ganeti.objects import hypervisors
+from ganeti.platform import machine
 from ganeti.utils import process
 from ganeti.wire import calls
 
@@ -23,13 +23,6 @@ _SYSRQ_TRIGGER = "/proc/sysrq-trigger"
 _COMMAND_TIMEOUT_S = 60.0
 
 
-def reboot_argv(hypervisor: str) -> list[str]:
-    """The command that resets the machine when the kernel's trigger is not there."""
-    if hypervisor in (hv.XEN_PVM, hv.XEN_HVM):
-        return ["xl", "debug-keys", "R"]
-    return ["reboot", "-n", "-f"]
-
-
 @serves(calls.NODE_POWERCYCLE)
 def powercycle(hypervisor: str, hvparams: dict[str, object]) -> str:
     """Reset this machine in a few seconds.
@@ -37,11 +30,12 @@ def powercycle(hypervisor: str, hvparams: dict[str, object]) -> str:
     :raises ConfigurationError: this node is a directory of a virtual cluster; the machine below it
         is not its own to reset.
     """
-    if hypervisor not in hv.ALL:
+    if hypervisor not in hypervisors.ALL:
         raise errors.ConfigurationError(f"there is no hypervisor {hypervisor!r:.80}")
-    if paths.is_virtual():
+    here = machine.current()
+    if not here.may_be_reset:
         raise errors.ConfigurationError(
-            f"node {hosts.hostname()} is part of a virtual cluster, its machine is not reset"
+            f"node {here.hostname()} is part of a virtual cluster, its machine is not reset"
         )
     pid = os.fork()
     if pid == 0:
@@ -60,7 +54,8 @@ def _reset(hypervisor: str) -> None:
                     stream.write(text)
         except OSError as err:
             logging.error("cannot reset this machine by %s: %s", _SYSRQ_TRIGGER, err)
-            process.run(reboot_argv(hypervisor), timeout_s=_COMMAND_TIMEOUT_S)
+            argv = hypervisors.of(hypervisor).reset_argv
+            process.run(argv, timeout_s=_COMMAND_TIMEOUT_S)
     except errors.CommandError as err:
         logging.error("cannot reset this machine: %s", err)
     finally:

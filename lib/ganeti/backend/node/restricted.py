@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from ganeti import errors
 from ganeti.backend.registry import serves
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs, process
 from ganeti.utils.filelock import FileLock
 from ganeti.wire import calls
@@ -35,7 +35,7 @@ _COMMAND_TIMEOUT_S = 3500.0
 
 def owner() -> tuple[int, int]:
     """User and group to whom directory and commands must belong."""
-    return (os.geteuid(), os.getegid()) if paths.is_virtual() else (0, 0)
+    return machine.current().trusted_owner()
 
 
 def problem_with(path: str, wanted: tuple[int, int], *, directory: bool) -> str:

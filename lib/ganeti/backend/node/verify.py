@@ -25,7 +25,7 @@ from ganeti.backend.registry import serves
 from ganeti.constants import cluster as cluster_c
 from ganeti.constants import node_verify as nv
 from ganeti.constants import rpc
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
 from ganeti.storage import file as file_storage
 from ganeti.utils import clock, net, x509
 from ganeti.wire import calls
@@ -44,7 +44,7 @@ class _Request(NamedTuple):
     @property
     def vm_capable(self) -> bool:
         """Whether this node may run guests; the argument lists those that may not."""
-        return hosts.hostname() not in (self.checks.get(nv.NONVMNODES) or ())
+        return machine.current().hostname() not in (self.checks.get(nv.NONVMNODES) or ())
 
 
 _Check = Callable[[Any, _Request], Any]
@@ -101,7 +101,7 @@ def _files(argument: Any, _request: _Request) -> dict[str, str]:
 
 def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
     """``[[name, primary ip, secondary ip], ...]`` -> name -> what cannot be reached."""
-    port = hosts.noded_port()
+    port = machine.current().noded_port()
     targets = []
     for name, primary, secondary in argument:
         targets.append((name, "primary", primary))
@@ -125,7 +125,7 @@ def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
 def _master_ip(argument: Any, _request: _Request) -> bool:
     """``[master name, ip]`` -> whether the address answers."""
     _, address = argument
-    return net.tcp_ping(address, hosts.noded_port(), _PING_TIMEOUT_S)
+    return net.tcp_ping(address, machine.current().noded_port(), _PING_TIMEOUT_S)
 
 
 def _hypervisors(argument: Any, request: _Request) -> dict[str, str | None]:
@@ -217,7 +217,7 @@ def _storage_path(argument: Any, request: _Request) -> str | None:
 def _accepted_paths(argument: Any, _request: _Request) -> list[str]:
     """On the node named: entries of the list of storage directories which can never be right."""
     here = paths.current()
-    if argument != hosts.hostname():
+    if argument != machine.current().hostname():
         return []
     try:
         with open(here.file_storage_paths_file, encoding="utf-8") as stream:

@@ -18,7 +18,7 @@ from ganeti.cli import failures, jobs, terminal
 from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Values
 from ganeti.cli.power_options import OOB_TIMEOUT, POWER_DELAY
-from ganeti.platform import hosts
+from ganeti.platform import machine
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -313,7 +313,7 @@ def _wait_for(client: luxi.Client, values: Values, addresses: Mapping[str, str])
     deadline = time.monotonic() + PATIENCE_S
     told = False
     while waiting:
-        for name in _listening(waiting, hosts.noded_port()):
+        for name in _listening(waiting, machine.current().noded_port()):
             job_set = jobs.JobSet(client, values, quiet=True)
             job_set.add(
                 name, OpNodeSetParams(node_name=name, offline=False, **jobs.common_params(values))

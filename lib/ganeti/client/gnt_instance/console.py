@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from ganeti import errors
 from ganeti.cli import failures, terminal
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.utils import text
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
@@ -62,7 +62,7 @@ def open_console(console: Mapping[str, Any], client: luxi.Client, *, show_comman
 def console_argv(console: Mapping[str, Any], client: luxi.Client) -> list[str]:
     """The command that opens a console of kind ``ssh``."""
     command = console["command"]
-    if paths.is_virtual():
+    if not machine.current().has_ssh:
         return list(command) if isinstance(command, list) else ["/bin/sh", "-c", command]
     remote = command if isinstance(command, str) else text.shell_join(command)
     (cluster_name,) = client.query_config_values(["cluster_name"])

@@ -8,7 +8,7 @@ from ganeti.cli import options as opt
 from ganeti.cli.command import Argument, Command, Program, Values
 from ganeti.cli.options import Option
 from ganeti.client.gnt_node import admin, evacuate
-from ganeti.platform import hosts
+from ganeti.platform import machine
 
 TYPE_CHECKING = False  # the name type checkers look for; importing typing costs milliseconds
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def add(values: Values, arguments: list[str]) -> int:
     from ganeti.cli import node_params
     from ganeti.opcodes.node import OpNodeAdd
 
-    host = hosts.lookup(arguments[0])
+    host = machine.current().lookup(arguments[0])
     client = jobs.connect()
     known = _known_node(client, host.name)
     if known is not None and not values.readd:

@@ -26,10 +26,9 @@ from ganeti.cmdlib.ops.node import candidates
 from ganeti.cmdlib.ops.params import cluster as params
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.constants import disk as disk_c
-from ganeti.constants import hv
 from ganeti.constants import node_verify as nv
 from ganeti.locking import ALL, Level
-from ganeti.objects import Cluster, fill, updated
+from ganeti.objects import Cluster, fill, hypervisors, updated
 from ganeti.opcodes.cluster import OpClusterSetParams
 from ganeti.platform import machine, paths
 from ganeti.utils import fs
@@ -302,24 +301,29 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
                 ssh_keys.name_in_etc_hosts(self, node, add=True)
             distribute_files(self)
         if {"enabled_user_shutdown", "enabled_hypervisors"} & set(values):
-            self._ensure_kvm_daemon()
+            self._ensure_shutdown_daemons()
         if self.op.instance_communication_network:
             jobs = communication_jobs(self, self.op.instance_communication_network)
             return ResultWithJobs(jobs) if jobs else None
         return None
 
-    def _ensure_kvm_daemon(self) -> None:
-        """Let the daemon that notices shutdowns from inside run where it has work."""
+    def _ensure_shutdown_daemons(self) -> None:
+        """Start the daemons which notice shutdowns from inside a guest, or stop them."""
         cluster = self.config.cluster()
-        wanted = cluster.enabled_user_shutdown and hv.KVM in cluster.enabled_hypervisors
         nodes = [node.uuid for node in self.config.vm_capable_nodes() if not node.offline]
-        answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon="ganeti-kvmd", run=wanted)
-        for answer in answers.values():
-            if answer.failure is not None:
-                self.warn(
-                    f"node {answer.node_name}: ganeti-kvmd could not be"
-                    f" {'started' if wanted else 'stopped'}: {why(answer.failure)}"
-                )
+        for hypervisor in hypervisors.ALL.values():
+            daemon = hypervisor.shutdown_daemon
+            if not daemon:
+                continue
+            enabled = hypervisor.name in cluster.enabled_hypervisors
+            run = cluster.enabled_user_shutdown and enabled
+            answers = self.rpc.call_many(NODE_ENSURE_DAEMON, nodes, daemon=daemon, run=run)
+            for answer in answers.values():
+                if answer.failure is not None:
+                    self.warn(
+                        f"node {answer.node_name}: {daemon} could not be"
+                        f" {'started' if run else 'stopped'}: {why(answer.failure)}"
+                    )
 
     def _commit(self, plan: SetPlan) -> None:
         values = plan.change.values

@@ -36,12 +36,11 @@ from ganeti.cmdlib.ops.placement.new_instance import PlacedUnit
 from ganeti.cmdlib.ops.policy import instance as policy
 from ganeti.cmdlib.ops.transfer import import_source
 from ganeti.cmdlib.prereq import PING_TIMEOUT_S
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import FILE_BASED
-from ganeti.constants.hv import REQUIRING_PORT
 from ganeti.constants.instance import CREATE
 from ganeti.locking import Level
-from ganeti.objects import Disk, Instance, Node, fill
+from ganeti.objects import Disk, Instance, Node, fill, hypervisors
 from ganeti.opcodes.instance import OpInstanceCreate
 from ganeti.platform import machine
 from ganeti.utils import clock, net
@@ -334,7 +333,7 @@ class LUInstanceCreate(PlacedUnit["CreatePlan"]):
     def _create(self, plan: CreatePlan) -> Instance:
         op = self.op
         hint = f"Clean up with 'gnt-instance remove --ignore-failures {self.name}'."
-        with Undo(self.warn, hint=hint) as undo:
+        with UndoStack(self.warn, hint=hint) as undo:
             instance, disks = self._objects(plan)
             for index, disk in enumerate(disks):
                 self.feedback(f"* disk {index}, size {disk.size} MiB")
@@ -377,7 +376,7 @@ class LUInstanceCreate(PlacedUnit["CreatePlan"]):
             undo.commit()
         return self.config.instance(instance.uuid)
 
-    def _synchronise(self, undo: Undo, instance: Instance) -> None:
+    def _synchronise(self, undo: UndoStack, instance: Instance) -> None:
         """Let the halves of mirrored disks find each other; wait for them if that is wanted."""
         undo.add("", self._attempt, "active disks", disk_work.shutdown_disks, self, instance)
         disk_work.assemble_disks(self, instance)
@@ -433,7 +432,7 @@ class LUInstanceCreate(PlacedUnit["CreatePlan"]):
         disks = self._disks(plan)
         now = clock.now()
         port = None
-        if plan.hypervisor in REQUIRING_PORT:
+        if hypervisors.of(plan.hypervisor).needs_port:
             port = None if self.reserved is None else self.reserved.network_port
             if not port:
                 with self.config.transaction() as change:

@@ -17,7 +17,7 @@ from ganeti.cmdlib.base import LogicalUnit, executes, why
 from ganeti.cmdlib.hooks import InstanceHooks
 from ganeti.cmdlib.ops.disks import devices as disk_work
 from ganeti.cmdlib.prereq import PING_TIMEOUT_S
-from ganeti.cmdlib.undo import Undo
+from ganeti.cmdlib.undo import UndoStack
 from ganeti.constants.disk import INSTANCE_DEPENDENT_PATH
 from ganeti.locking import Level
 from ganeti.objects import Disk, Instance
@@ -127,7 +127,7 @@ class LUInstanceRename(LogicalUnit[OpInstanceRename, RenamePlan]):
 
     def exec(self, plan: RenamePlan) -> str:
         instance = plan.instance
-        with Undo(self.warn) as undo:
+        with UndoStack(self.warn) as undo:
             if plan.directories is not None:
                 old, new = plan.directories
                 undo.add(f"directory {new}", self._rename_directory, instance, new, old)

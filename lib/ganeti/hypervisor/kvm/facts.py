@@ -4,8 +4,8 @@
 and with emulating replacements. So the answer comes from a trial: a guest of 200 bytes, our own
 "BIOS", switches to 64-bit mode, walks its page tables and counts to ten million, then leaves
 through the ``isa-debug-exit`` device with a number only it knows. Working KVM does that within a
-tenth of a second; what does not manage it within :data:`PROBE_TIMEOUT_S` is not used, and guests
-run under TCG, QEMU's own emulation.
+tenth of a second; what does not manage it within ``Machine.kvm_probe_timeout_s`` is not used, and
+guests run under TCG, QEMU's own emulation.
 
 Facts are kept in ``RUN_DIR/kvm-hypervisor`` (a virtual cluster: in its directory) and asked for
 again after a reboot of the node, an update of QEMU, or for another user.
@@ -23,14 +23,10 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.kvm import parse
-from ganeti.platform import paths
+from ganeti.platform import machine
 from ganeti.utils import fs, process
 from ganeti.wire import json
 
-# A node may be busy when it is asked for the first time, and the answer holds until it reboots; a
-# rehearsal on one machine must not keep its user waiting.
-PROBE_TIMEOUT_S = 15.0
-PROBE_VIRTUAL_TIMEOUT_S = 3.0
 _QUERY_TIMEOUT_S = 60.0
 
 KVM = "kvm"
@@ -249,7 +245,7 @@ def gather(program: str) -> QemuFacts:
     except errors.ParseError as err:
         raise errors.HypervisorError(f"{program} is not QEMU: {err}") from err
     machines = _query([program, "-machine", "?"])
-    limit_s = PROBE_VIRTUAL_TIMEOUT_S if paths.is_virtual() else PROBE_TIMEOUT_S
+    limit_s = machine.current().kvm_probe_timeout_s
     works = os.access("/dev/kvm", os.R_OK | os.W_OK) and probe(program, KVM, timeout_s=limit_s)
     return QemuFacts(
         program,
@@ -269,7 +265,7 @@ def of(kvm_path: str) -> QemuFacts:
     program = resolve_program(kvm_path)
     identity = _identity(program)
     # The nodes of a virtual cluster share one machine, so what one finds out serves all.
-    root = paths.vcluster_dir() or paths.current().kvm_root
+    root = machine.current().shared_cache_dir()
     # One file for each program and user; several versions of QEMU may be installed.
     digest = zlib.crc32(f"{program} {os.geteuid()}".encode())
     path = f"{root}/.qemu-{digest:08x}"

@@ -10,7 +10,8 @@ import pytest
 from fakes.luxi_master import FakeMaster
 from ganeti import errors
 from ganeti.cli import remote
-from ganeti.platform import hosts, paths
+from ganeti.platform import machine, paths
+from ganeti.platform.real import RealMachine
 from ganeti.utils import process, ssh
 
 from ..conftest import Gnt
@@ -147,8 +148,8 @@ def test_real_machines_are_reached_by_ssh(monkeypatch: pytest.MonkeyPatch, tmp_p
         return done()
 
     monkeypatch.setattr(process, "run", run)
-    monkeypatch.setattr(paths, "is_virtual", lambda: False)
-    monkeypatch.setattr(hosts, "hostname", lambda: NODE1)
+    here = RealMachine(paths.Paths(), NODE1)
+    monkeypatch.setattr(machine, "current", lambda: here)
     ports = tmp_path / "ports"
     ports.write_text(f"{NODE2}=2222\n")
     monkeypatch.setattr(paths.Paths, "ssconf_file", lambda self, key: str(ports))

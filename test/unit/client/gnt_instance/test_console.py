@@ -87,11 +87,12 @@ def test_a_shell_line(gnt: Gnt, master: FakeMaster) -> None:
 def test_on_a_real_node_through_ssh(
     gnt: Gnt, master: FakeMaster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ganeti.platform import paths
+    from ganeti.platform import machine, paths
+    from ganeti.platform.real import RealMachine
 
     master.results["OP_INSTANCE_CONSOLE"] = COMMAND
-    monkeypatch.setattr(paths, "is_virtual", lambda: False)
-    words = shlex.split(gnt("instance console --show-cmd web1").out)
+    with machine.override(RealMachine(paths.current())):
+        words = shlex.split(gnt("instance console --show-cmd web1").out)
     assert words[0] == "ssh"
     assert "-oHostKeyAlias=cluster.example.com" in words
     assert "-oStrictHostKeyChecking=yes" in words

@@ -1,8 +1,8 @@
-"""Network interfaces: from the user's dictionaries to objects.
+"""Specs of NICs: from the dictionaries which users give to NIC objects.
 
-In two steps, because an interface in a network gets its parameters from the group of the node, and
-the node may be chosen by an allocator that wants to know the interfaces: :func:`plan_nics` before,
-:func:`settle` after.
+Two steps are needed, because a NIC in a network gets its parameters from the node group of its
+node, and an allocator which chooses the node has to be sent the NICs: :func:`plan_nics` before the
+node is known, :func:`settle` after it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _VLAN = re.compile(r"^[.:]?[0-9]+(:[0-9]+)*$")
 
 @dataclass(frozen=True, slots=True)
 class PlannedNic:
-    """An interface with its own parameters, and the complete ones."""
+    """A NIC with its own parameters, and ``filled``, its parameters with all defaults."""
 
     nic: Nic
     filled: dict[str, Any]
@@ -52,11 +52,12 @@ def plan_nics(
     instance_ip: str | None,
     reserved: Instance | None = None,
 ) -> list[PlannedNic]:
-    """Check the interfaces which the user asked for, and complete them.
+    """Check and complete the specs of NICs; reserves their MAC addresses.
 
-    :param instance_ip: address of the instance's name; None when the name was not resolved.
-    :param reserved: what had been reserved for the instance; it may use these addresses again.
-    :raises errors.OpPrereqError: names the interface and what is wrong with it.
+    :param given: specs as the user gave them.
+    :param instance_ip: address to which the instance's name resolves; None without name check.
+    :param reserved: the forthcoming instance, whose MAC addresses may be used again.
+    :raises errors.OpPrereqError: a spec is wrong; names the NIC.
     """
     if len(given) > MAX_NICS:
         raise errors.OpPrereqError(
@@ -74,7 +75,7 @@ def plan_nics(
 
 
 def reserved_nics(unit: AnyUnit, reserved: Instance | None) -> list[PlannedNic]:
-    """The interfaces which were reserved, as they are."""
+    """Return the NICs which were reserved for a forthcoming instance; none for another one."""
     if reserved is None:
         return []
     cluster = unit.config.cluster()
@@ -95,7 +96,7 @@ def _plan(
     if network is None:
         require_mode(what, filled)
     ip = checked_address(what, spec.get("ip"), instance_ip, network)
-    # With a network the mode is the one of the group's connection, which settle() checks.
+    # The mode of a NIC in a network is the one of the group's connection, which settle() checks.
     if network is None and filled["mode"] == NIC_MODE_ROUTED and ip is None:
         raise errors.OpPrereqError(
             f"{what}: mode {NIC_MODE_ROUTED} needs an IP address", errors.ECODE_INVAL
@@ -113,9 +114,10 @@ def _plan(
 
 
 def connection(network_name: str, *, mode: str, link: str, vlan: str) -> dict[str, str]:
-    """How interfaces in a network are attached to a node, as a node group keeps it.
+    """Make the parameters with which a network is connected to a node group.
 
-    :raises errors.OpPrereqError: names the network and what is wrong.
+    :returns: mode, link and VLAN of all NICs in the network.
+    :raises errors.OpPrereqError: a parameter is wrong; names the network.
     """
     what = f"network {network_name}"
     own = own_parameters(what, {"mode": mode, "link": link, "vlan": vlan})
@@ -124,7 +126,11 @@ def connection(network_name: str, *, mode: str, link: str, vlan: str) -> dict[st
 
 
 def require_mode(what: str, filled: Mapping[str, Any]) -> None:
-    """The complete parameters of an interface fit together."""
+    """Check that the complete parameters of a NIC do not contradict each other.
+
+    :param what: the NIC or the network, for error messages.
+    :raises errors.OpPrereqError: the mode is unknown or contradicts link or VLAN.
+    """
     mode = filled["mode"]
     if mode not in machine.current().nic_modes():
         raise errors.OpPrereqError(
@@ -141,7 +147,11 @@ def require_mode(what: str, filled: Mapping[str, Any]) -> None:
 
 
 def requested_network(unit: AnyUnit, what: str, spec: Mapping[str, Any]) -> Network | None:
-    """The network which the interface is to be in."""
+    """Return the network which the spec of a NIC names; None without one.
+
+    :raises errors.OpPrereqError: the network is unknown, or the spec has parameters which the
+        network determines.
+    """
     given = spec.get("network")
     if given in (None, "", VALUE_NONE):
         return None
@@ -150,8 +160,8 @@ def requested_network(unit: AnyUnit, what: str, spec: Mapping[str, Any]) -> Netw
     )
     if contradicting:
         raise errors.OpPrereqError(
-            f"{what}: {', '.join(contradicting)} cannot be given together with a network, whose"
-            " connection to the node group says them",
+            f"{what}: {', '.join(contradicting)} cannot be used together with a network, because"
+            " the connection of the network to the node group determines them",
             errors.ECODE_INVAL,
         )
     return unit.config.expand_network(str(given))
@@ -168,16 +178,17 @@ def settle(
     conflicts_check: bool,
     reserved: Instance | None = None,
 ) -> list[PlannedNic]:
-    """Complete interfaces which are in networks, now that their node is known.
+    """Complete NICs which are in networks when their node is known; reserves their IP addresses.
 
-    Such an interface has the parameters with which the network is connected to the node's group.
-    The address ``pool`` becomes the network's first free one; a given one is reserved. An address
-    of a network connected to the group is refused for an interface outside of it.
+    A NIC in a network gets the parameters with which the network is connected to the node's group.
+    The address ``pool`` becomes the first free address of the network; any other address is
+    reserved. A NIC outside of a network must not have an address of a network which is connected to
+    the group.
 
-    :param conflicts_check: False lets addresses pass which somebody outside of the cluster has, or
-        which belong to another network.
-    :param reserved: see :func:`plan_nics`.
-    :raises errors.OpPrereqError: names the interface and what is wrong with it.
+    :param conflicts_check: False allows addresses which are in use outside of the cluster, or which
+        belong to another network.
+    :param reserved: the forthcoming instance, whose IP addresses may be used again.
+    :raises errors.OpPrereqError: a NIC is not possible on the node; names the NIC.
     """
     return [
         settled(
@@ -201,9 +212,9 @@ def settled(
     conflicts_check: bool,
     reserved: Instance | None = None,
 ) -> PlannedNic:
-    """The same for one interface.
+    """Complete one NIC when its node is known.
 
-    :param what: the interface, for errors.
+    :param what: the NIC, for error messages. The other parameters are those of :func:`settle`.
     """
     nic = planned.nic
     group = unit.config.group(node.group)
@@ -244,8 +255,8 @@ def _require_foreign(unit: AnyUnit, what: str, ip: str, group: NodeGroup) -> Non
             network = unit.config.network(uuid)
             if ip in AddressPool(network):
                 raise errors.OpPrereqError(
-                    f"{what}: address {ip} belongs to network {network.name}, which the interface"
-                    " is not in. Add network=..., or use --no-conflicts-check.",
+                    f"{what}: address {ip} belongs to network {network.name}, but the interface is"
+                    " not in this network. Add network=..., or use --no-conflicts-check.",
                     errors.ECODE_STATE,
                 )
 
@@ -275,11 +286,16 @@ def _from_pool(
         ) from err
 
 
-# -- one thing after the other -------------------------------------------------------------------
+# -- parts of a spec -----------------------------------------------------------------------------
 
 
 def own_parameters(what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters which a spec names; ``default`` is none, ``bridge`` is the older ``link``."""
+    """Return mode, link and VLAN from the spec of a NIC, as far as it has them.
+
+    ``bridge`` is the old name of ``link``; the value ``default`` counts as absent.
+
+    :raises errors.OpPrereqError: bridge and link are both there, or the VLAN has a wrong form.
+    """
     own = {
         key: str(spec[key]) for key in NIC_PARAM_TYPES if spec.get(key) not in (None, VALUE_DEFAULT)
     }
@@ -287,7 +303,7 @@ def own_parameters(what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     if bridge is not None:
         if "link" in own:
             raise errors.OpPrereqError(
-                f"{what}: bridge and link say the same thing, only one may be given",
+                f"{what}: bridge is the old name of link, so only one of them may be used",
                 errors.ECODE_INVAL,
             )
         own["link"] = str(bridge)
@@ -302,23 +318,25 @@ def own_parameters(what: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 def checked_address(
     what: str, spec: Any, instance_ip: str | None, network: Network | None
 ) -> str | None:
-    """The address which a spec means; ``pool`` is settled later."""
+    """Check the IP address in the spec of a NIC; ``pool`` stays until :func:`settle`.
+
+    :param instance_ip: address to which the instance's name resolves; None without name check.
+    :raises errors.OpPrereqError: the address is wrong, or not possible here.
+    """
     if spec in (None, "", VALUE_NONE):
         return None
     if spec == NIC_IP_POOL:
         if network is None:
             raise errors.OpPrereqError(
-                f"{what}: address {NIC_IP_POOL!r} is one of a network, and none is given. Add"
-                " network=...",
+                f"{what}: address {NIC_IP_POOL!r} needs a network. Add network=...",
                 errors.ECODE_INVAL,
             )
         return NIC_IP_POOL
     if spec == VALUE_AUTO:
         if instance_ip is None:
             raise errors.OpPrereqError(
-                f"{what}: address {VALUE_AUTO!r} is the one of the instance's name, which is not"
-                " resolved."
-                " Ask for the name check.",
+                f"{what}: address {VALUE_AUTO!r} is the address of the instance's name, which was"
+                " not resolved. Turn the name check on.",
                 errors.ECODE_INVAL,
             )
         return instance_ip
@@ -334,9 +352,10 @@ def checked_mac(
     network: Network | None,
     reserved: Instance | None = None,
 ) -> str:
-    """A free MAC address, generated or the one that is wished for; it is reserved.
+    """Reserve the MAC address in the spec of a NIC, or generate and reserve one.
 
-    :param reserved: an instance whose addresses count as free.
+    :param reserved: the forthcoming instance, whose MAC addresses may be used again.
+    :raises errors.OpPrereqError: the address is wrong or in use.
     """
     if spec in (None, VALUE_AUTO, VALUE_GENERATE):
         prefix = None if network is None else network.mac_prefix

@@ -1,4 +1,4 @@
-"""Noticing shutdowns from inside, against a QEMU made of a socket."""
+"""Noticing shutdowns from inside, with a socket in place of QEMU."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ganeti.server import kvmd
+from ganeti.hypervisor.kvm import user_shutdown
 
 SHUTDOWN = {"event": "SHUTDOWN", "data": {"guest": True, "reason": "guest-shutdown"}}
 
@@ -25,12 +25,12 @@ SHUTDOWN = {"event": "SHUTDOWN", "data": {"guest": True, "reason": "guest-shutdo
         ([], False),
     ],
 )
-def test_only_the_guests_own_wish_counts(message: object, wanted: bool) -> None:
-    assert kvmd.by_guest(json.dumps(message).encode()) is wanted
+def test_only_a_shutdown_by_the_guest_counts(message: object, wanted: bool) -> None:
+    assert user_shutdown.is_guest_shutdown(json.dumps(message).encode()) is wanted
 
 
 def test_garbage_is_no_shutdown() -> None:
-    assert not kvmd.by_guest(b"\xff{")
+    assert not user_shutdown.is_guest_shutdown(b"\xff{")
 
 
 @pytest.fixture
@@ -43,39 +43,39 @@ def qemu(tmp_path: Path) -> socket.socket:
 
 def test_a_shutdown_from_inside_leaves_a_mark(qemu: socket.socket, tmp_path: Path) -> None:
     mark = tmp_path / "web1.example.com.shutdown"
-    watcher = kvmd.Watcher(str(tmp_path))
-    watcher.look()
-    (monitor,) = watcher.monitors()
+    monitor = user_shutdown.ShutdownMonitor(str(tmp_path))
+    monitor.connect()
+    (connection,) = monitor.connections()
     peer, _ = qemu.accept()
     assert json.loads(peer.recv(100)) == {"execute": "qmp_capabilities"}
     text = json.dumps({"QMP": {}}).encode() + b"\r\n" + json.dumps(SHUTDOWN).encode()
     peer.sendall(text)  # the event has no end yet
-    watcher.read({monitor.fileno()})
+    monitor.read({connection.fileno()})
     assert not mark.exists()
     peer.sendall(b"\r\n")
-    watcher.read({monitor.fileno()})
+    monitor.read({connection.fileno()})
     assert mark.exists()
     peer.close()
-    watcher.read({monitor.fileno()})
-    assert watcher.monitors() == []
-    watcher.look()  # QEMU still listens: it is found again
-    assert [one.instance_name for one in watcher.monitors()] == ["web1.example.com"]
-    watcher.close()
+    monitor.read({connection.fileno()})
+    assert monitor.connections() == []
+    monitor.connect()  # QEMU still listens: it is found again
+    assert [one.instance_name for one in monitor.connections()] == ["web1.example.com"]
+    monitor.close()
 
 
 def test_one_that_sends_without_end_is_left(qemu: socket.socket, tmp_path: Path) -> None:
-    watcher = kvmd.Watcher(str(tmp_path))
-    watcher.look()
-    (monitor,) = watcher.monitors()
+    monitor = user_shutdown.ShutdownMonitor(str(tmp_path))
+    monitor.connect()
+    (connection,) = monitor.connections()
     peer, _ = qemu.accept()
     sent = 0
     peer.setblocking(False)
-    while watcher.monitors():
+    while monitor.connections():
         try:
             sent += peer.send(b"x" * 65536)
         except BlockingIOError:
             pass
-        watcher.read({monitor.fileno()})
+        monitor.read({connection.fileno()})
     assert sent > 1 << 20
 
 
@@ -84,22 +84,22 @@ def test_a_stale_socket_and_a_missing_directory_are_no_error(tmp_path: Path) -> 
     stale.bind(str(tmp_path / "gone.kvmd"))
     stale.close()
     for directory in (tmp_path, tmp_path / "missing"):
-        watcher = kvmd.Watcher(str(directory))
-        watcher.look()
-        assert watcher.monitors() == []
+        monitor = user_shutdown.ShutdownMonitor(str(directory))
+        monitor.connect()
+        assert monitor.connections() == []
 
 
 def test_a_socket_that_does_not_listen_yet_is_looked_at_again_soon(tmp_path: Path) -> None:
     """Not for ever: after a crash of its QEMU nobody will."""
     path = tmp_path / "web1.example.com.kvmd"
-    watcher = kvmd.Watcher(str(tmp_path))
-    assert not watcher.look()
+    monitor = user_shutdown.ShutdownMonitor(str(tmp_path))
+    assert not monitor.connect()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
-        assert watcher.look() and watcher.monitors() == []
+        assert monitor.connect() and monitor.connections() == []
         os.utime(path, (1, 1))
-        assert not watcher.look()
+        assert not monitor.connect()
         server.listen()
-        assert not watcher.look()
-        assert len(watcher.monitors()) == 1
-    watcher.close()
+        assert not monitor.connect()
+        assert len(monitor.connections()) == 1
+    monitor.close()

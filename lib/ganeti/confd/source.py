@@ -1,0 +1,123 @@
+"""The files from which a configuration query daemon answers, read again when they change.
+
+The daemon calls :meth:`ConfdSource.refresh` in its loop. A change is noticed at most every quarter
+of a second, when the daemon hears of one (inotify), and at the latest after 17 seconds. While a
+large configuration is read, requests wait in the socket; so the pause before the next look is at
+least four times as long as the last reading took.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+
+from ganeti import errors
+from ganeti.confd.queries import Facts
+from ganeti.confd.responder import Responder
+from ganeti.constants import confd as const
+from ganeti.constants import ssconf
+from ganeti.objects import ConfigData
+from ganeti.platform import machine, paths
+from ganeti.utils import fs
+
+#: For so many seconds after a renewal of the key, requests signed with the old key are answered.
+OLD_KEY_S = 60.0
+# The daemon spends at most one part in so many on reading.
+_BUSY_SHARE = 4
+
+_Stamp = tuple[int, int, int]
+
+
+class ConfdSource:
+    """Keeps the key and the configuration of a responder as they are in this node's files.
+
+    :param here: the paths of the node.
+    :param responder: gets what is read.
+    :param load: reads and checks a configuration file; raises OSError or ConfigurationError.
+    :param monotonic: a clock in seconds which never jumps.
+    """
+
+    def __init__(
+        self,
+        here: paths.Paths,
+        responder: Responder,
+        load: Callable[[str], ConfigData],
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._here = here
+        self._responder = responder
+        self._load = load
+        self._monotonic = monotonic
+        self._stamps: dict[str, _Stamp | None] = {}
+        self._next_look = 0.0
+        self._earliest = 0.0
+        self._dirty = True
+
+    def note(self) -> None:
+        """Remember that a file in the directory has changed."""
+        self._dirty = True
+
+    def wait_s(self) -> float:
+        """Seconds until :meth:`refresh` has something to do."""
+        due = self._earliest if self._dirty else self._next_look
+        return max(0.0, due - self._monotonic())
+
+    def refresh(self) -> None:
+        """Read the files which have changed, if it is time to look."""
+        if self.wait_s() > 0:
+            return
+        started = self._monotonic()
+        self._dirty = False
+        self._read_key()
+        self._read_config()
+        took_s = self._monotonic() - started
+        self._earliest = self._monotonic() + max(const.RELOAD_LEAST_S, _BUSY_SHARE * took_s)
+        self._next_look = self._monotonic() + const.RELOAD_MOST_S
+
+    def _changed(self, *names: str) -> bool:
+        stamps = {name: _stamp(name) for name in names}
+        if all(name in self._stamps and self._stamps[name] == stamps[name] for name in names):
+            return False
+        self._stamps.update(stamps)
+        return True
+
+    def _read_key(self) -> None:
+        path = self._here.hmac_key
+        if not self._changed(path):
+            return
+        key: bytes | None = None
+        try:
+            key = fs.read_bytes(path)
+        except OSError as err:
+            logging.error("cannot read %s, no request is answered: %s", path, err.strerror)
+        self._responder.use_key(key, self._monotonic(), keep_old_s=OLD_KEY_S)
+
+    def _read_config(self) -> None:
+        path = self._here.cluster_conf_file
+        listing = self._here.ssconf_file(ssconf.MASTER_CANDIDATES)
+        if not self._changed(path, listing):
+            return
+        try:
+            candidates = fs.read_file(listing).split()
+            if machine.current().hostname() not in candidates:
+                # The file may be left from a time when this node was a candidate.
+                raise errors.ConfigurationError("this node is not a master candidate")
+            data = self._load(path)
+        except (OSError, errors.ConfigurationError) as err:
+            if self._responder.facts is not None or self._stamps[path] is not None:
+                logging.warning("no configuration to answer from: %s", err)
+            self._responder.facts = None
+            return
+        self._responder.facts = Facts(data)
+        logging.info("answering from configuration %d", data.serial_no)
+
+
+def _stamp(path: str) -> _Stamp | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size

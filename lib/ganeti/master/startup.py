@@ -1,0 +1,113 @@
+"""The steps of a master daemon before it serves: take the locks of the node, and the master's role.
+
+Two master daemons on one directory are kept apart by the lock on the job queue; two nodes by a vote
+and a new epoch (:mod:`ganeti.rpc.voting`). The main function (:mod:`ganeti.server.masterd`) calls
+these functions in this order and turns their errors into exit codes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+from ganeti import errors
+from ganeti.config import Config
+from ganeti.config.members import Members
+from ganeti.locking import Level
+from ganeti.objects import ConfigData
+from ganeti.platform import machine
+from ganeti.rpc import AddressRunner
+from ganeti.rpc.voting import RoleNotWonError, Voting, Won, start_ballot
+from ganeti.utils import filelock, fs
+
+# Longer than it takes another process to look whether the file is locked.
+_LOCK_WAIT_S = 0.5
+_LIVELOCK_PREFIX = "masterd_"
+
+
+def lock_queue(path: str) -> filelock.FileLock:
+    """Lock the job queue of this node.
+
+    :raises LockError: another process has the lock.
+    """
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout_s=_LOCK_WAIT_S)
+    except errors.LockError:
+        lock.close()
+        raise
+    return lock
+
+
+def take_livelock(directory: str) -> filelock.FileLock:
+    """Lock a new file as long as this process lives; job files and locks name it.
+
+    The caller holds the lock of the queue, so the files of other master daemons are stale; they are
+    removed.
+    """
+    for name in fs.list_visible(directory):
+        if name.startswith(_LIVELOCK_PREFIX):
+            fs.remove_file(f"{directory}/{name}")
+    lock = filelock.FileLock(f"{directory}/{_LIVELOCK_PREFIX}{os.getpid()}_{int(time.time())}")
+    lock.acquire(timeout_s=_LOCK_WAIT_S)
+    return lock
+
+
+def take_role(runner: AddressRunner, members: Members, *, override: bool = False) -> Won:
+    """Win the vote of the nodes, and have them promise to obey a new epoch.
+
+    :param override: take the role even if the vote is lost.
+    :raises RoleNotWonError: another node is the master, too few nodes answer, or a node has data
+        which this one has not.
+    """
+    me = machine.current().hostname()
+    voting = Voting(runner, me, members, start_ballot(me, members))
+    if override:
+        won = voting.claim(voting.ask(), override=True)
+    else:
+        votes, verdict = voting.ask_patiently()
+        if not verdict.won:
+            raise RoleNotWonError(verdict, votes.failures)
+        won = voting.claim(votes)
+    logging.info(
+        "master by epoch %s, promised by %d of %d nodes",
+        won.epoch,
+        len(won.promises),
+        len(members.nodes),
+    )
+    return won
+
+
+def expect_lagging(config: Config, won: Won) -> None:
+    """Have nodes updated in the background which lack what an earlier master distributed.
+
+    These are the candidates with another configuration, and all nodes which did not answer or know
+    another master.
+    """
+    me = config.master_node()
+    own = won.promises[me.name.lower()]
+    stale, uninformed = [], []
+    for node in config.online_nodes():
+        promise = won.promises.get(node.name.lower())
+        if (
+            node.master_candidate
+            and node.uuid != me.uuid
+            and (promise is None or promise.digest != own.digest)
+        ):
+            stale.append(node.uuid)
+        if promise is None or promise.master != own.master or won.override:
+            uninformed.append(node.uuid)
+    if stale or uninformed:
+        config.expect_behind(stale, uninformed)
+
+
+def lock_keys(data: ConfigData) -> dict[Level, list[str]]:
+    """The locks which exist for the objects of a configuration: level -> UUIDs."""
+    return {
+        Level.INSTANCE: list(data.instances),
+        Level.NODEGROUP: list(data.nodegroups),
+        Level.NODE: list(data.nodes),
+        Level.NODE_RES: list(data.nodes),
+        Level.NETWORK: list(data.networks),
+    }
