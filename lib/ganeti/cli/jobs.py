@@ -200,7 +200,8 @@ def follow_job(client: luxi.Client, job_id: int, show: Callable[[str], None] = t
             for entry_serial, timestamp, kind, message in entries:
                 show(format_log_entry(timestamp, kind, message))
                 serial = max(serial or 0, entry_serial)
-            if not entries and info[0] in const.FINALIZED:
+            # State and log entries of an answer belong together: no entry follows the end.
+            if info[0] in const.FINALIZED:
                 return str(info[0])
     finally:
         progress.clear()
@@ -373,6 +374,8 @@ class JobSet:
 
     def _choose(self, remaining: Sequence[_Job]) -> _Job:
         """The first job that does something already, so that its log is seen at once."""
+        if len(remaining) == 1:
+            return remaining[0]
         rows = self._client.query_jobs([job.job_id for job in remaining if job.job_id], ["status"])
         for job, row in zip(remaining, rows, strict=False):
             if row is not None and row[0] not in ("queued", "waiting", "canceling"):

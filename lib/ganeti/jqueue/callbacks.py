@@ -1,55 +1,94 @@
-"""What a running opcode may ask of the job queue."""
+"""What a running opcode may ask of the job queue.
+
+The scheduler makes one :class:`Callbacks` for each opcode that it executes; the processor of
+logical units receives it (protocol ``ganeti.cmdlib.base.OpCallbacks``).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.jqueue import job as jobs
+from ganeti.jqueue.commit import Committer, Waiter
+from ganeti.jqueue.publisher import Publisher
+from ganeti.jqueue.table import JobTable
 from ganeti.locking import Owner
 from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
 
-if TYPE_CHECKING:
-    from ganeti.jqueue.engine import Engine
+_log = logging.getLogger(__name__)
 
-# Submits jobs, also to a drained queue: ``[True, id]`` or ``[False, message]`` for each.
+#: Submits jobs, also to a drained queue: ``[True, job id]`` or ``[False, message]`` for each.
 Submit = Callable[[Sequence[Sequence[OpCode]]], list[list[Any]]]
 
 
+class QueueStopping(errors.JobCanceled):
+    """Raised in a job which waits for its locks when the daemon ends; the job stays queued."""
+
+
 class Callbacks:
-    """What a running opcode may ask of the queue (``cmdlib.base.OpCallbacks``)."""
+    """The job queue, as one running opcode sees it.
+
+    :param job: the job; `op` is its opcode.
+    :param submit: submits the jobs for which the opcode asks.
+    :ivar owner: the owner of the locks which the opcode takes: its job.
+    """
 
     def __init__(
         self,
-        engine: Engine,
+        table: JobTable,
+        committer: Committer,
+        publisher: Publisher,
         job: jobs.QueuedJob,
         op: jobs.QueuedOpCode,
-        owner: Owner,
         submit: Submit,
     ) -> None:
-        self._engine = engine
+        self._table = table
+        self._committer = committer
+        self._publisher = publisher
         self._job = job
         self._op = op
-        self._owner = owner
         self._submit = submit
+        self._owner = table.owner(job.id)
 
     @property
     def owner(self) -> Owner:
-        """Who holds the locks: the job."""
+        """The owner of the locks which the opcode takes: its job."""
         return self._owner
 
     def notify_start(self) -> None:
-        """All locks are held: the opcode runs; on disk before this returns.
+        """Report that the opcode holds its locks; returns when "running" is on disk.
 
-        :raises errors.JobCanceled: it was canceled in time.
+        :raises errors.JobCanceled: the job was canceled before.
         """
-        self._engine.op_started(self._job, self._op)
+        job, op = self._job, self._op
+        with self._table.lock:
+            if op.state.status == jobs.RUNNING:
+                return
+            self.check_cancel()
+            op.move(jobs.RUNNING, exec=self._table.now())
+            waiter = Waiter()
+            self._committer.touch(job).when_durable(lambda err: waiter.done(None, err))
+        waiter.wait()
+        _log.info(
+            "job %d begins with %s (%d of %d)",
+            job.id,
+            op.summary(),
+            job.ops.index(op) + 1,
+            len(job.ops),
+        )
 
     def feedback(self, *args: Any) -> None:
-        """Add a log entry: ``(message)`` or ``(type, message)``."""
+        """Add a log entry: ``(message)`` or ``(type, message)``.
+
+        Clients see the entry at once; it is stored with the next change of the job.
+
+        :raises errors.ProgrammerError: other arguments, or a message which JSON cannot express.
+        """
         if len(args) == 1:
             kind, message = const.LOG_MESSAGE, args[0]
         elif len(args) == 2:
@@ -60,19 +99,31 @@ class Callbacks:
             message = str(message)
         else:
             json.dumps(message)  # raises here, in the job, and not in the committer
-        self._engine.op_logged(self._job, self._op, str(kind), message)
+        job = self._job
+        with self._table.lock:
+            job.add_log(self._op, str(kind), message, self._table.now())
+            if not self._publisher.subscriptions.plan_notification(job.id):
+                return
+        self._committer.later(lambda: self._publisher.notify([job.id]))
 
     def check_cancel(self) -> None:
-        """A point where the opcode may stop.
+        """Stop here if the job is to stop; called where nothing has to be undone.
 
-        :raises errors.JobCanceled: somebody canceled the job.
+        :raises errors.JobCanceled: the job was canceled, or the queue stops and the opcode still
+            waits for its locks.
         """
-        self._engine.check_cancel(self._job, self._op)
+        if self._job.cancel_reason is not None:
+            raise self._job.cancellation()
+        if self._table.stopping and self._op.state.status == jobs.WAITING:
+            raise QueueStopping("the master daemon is ending")
 
     def priority(self) -> int:
-        """Present priority of the job; it may change while it waits for locks."""
+        """Return the present priority of the job; it may change while the job waits for locks."""
         return self._job.priority
 
     def submit_jobs(self, wanted: Sequence[Sequence[OpCode]]) -> list[list[Any]]:
-        """Submit jobs: ``[True, id]`` or ``[False, message]`` for each; on disk then."""
+        """Submit jobs, each a list of opcodes; returns when they are published.
+
+        :returns: ``[True, job id]`` or ``[False, message]`` for each job.
+        """
         return self._submit(wanted)

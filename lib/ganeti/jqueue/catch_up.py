@@ -29,7 +29,7 @@ _MAX_NAMED = 10
 _T = TypeVar("_T")
 
 
-class Plan(NamedTuple):
+class CatchUpPlan(NamedTuple):
     """What has to happen for a copy to be the same.
 
     :ivar purge: the copy must be emptied before.
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
     drained: bool | None
 
 
-class Here:
+class LocalQueue:
     """The queue of this node, as far as it is on disk. Used by several threads."""
 
     def __init__(self, store: QueueStore) -> None:
@@ -93,8 +93,8 @@ class Here:
 
 
 def plan(
-    candidate: str, here: Here, since: float, ask: Callable[[Sequence[int]], Inventory]
-) -> Plan:
+    candidate: str, here: LocalQueue, since: float, ask: Callable[[Sequence[int]], Inventory]
+) -> CatchUpPlan:
     """Compare a candidate's copy with this node's queue.
 
     :param since: when this process did not send it anything yet, or began to fail to.
@@ -133,7 +133,7 @@ def plan(
         ]
     if names:
         _log.info("job queue: candidate %s lacks %d files", candidate, len(names))
-    return Plan(bool(unknown), first, names, found.moved, drained)
+    return CatchUpPlan(bool(unknown), first, names, found.moved, drained)
 
 
 def _is_text(text: str) -> bool:

@@ -27,7 +27,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ganeti import errors
 from ganeti.jobstore.store import SERIAL, QueueStore, job_file
@@ -71,16 +71,16 @@ class Batch:
     :ivar changed: jobs by id; filled with the queue's lock held until the committer takes it.
     """
 
-    __slots__ = ("_closed", "_durable", "_told", "archive", "changed", "pictures", "serial")
+    __slots__ = ("_closed", "_durable", "_published", "archive", "changed", "snapshots", "serial")
 
     def __init__(self, *, closed: bool = False) -> None:
         """:param closed: nobody will write this; whoever waits for it gets an error at once."""
         self.changed: dict[int, jobs.QueuedJob] = {}
         self.archive: list[int] = []
         self.serial: int | None = None
-        self.pictures: list[jobs.Picture] = []
+        self.snapshots: list[jobs.JobSnapshot] = []
         self._durable: list[Done] = []
-        self._told: list[Done] = []
+        self._published: list[Done] = []
         self._closed = closed
 
     @property
@@ -99,26 +99,26 @@ class Batch:
         else:
             self._durable.append(done)
 
-    def when_told(self, done: Done) -> None:
+    def when_published(self, done: Done) -> None:
         """Call `done` in the announcer's thread when clients may know. Needs the queue's lock."""
         if self._closed:
             done(errors.JobQueueError("the job queue is stopped"))
         else:
-            self._told.append(done)
+            self._published.append(done)
 
     def run_durable(self) -> None:
         """Tell those who waited for the disk."""
         for done in self._durable:
             done(None)
 
-    def run_told(self) -> None:
+    def run_published(self) -> None:
         """Tell those who waited for everything."""
-        for done in self._told:
+        for done in self._published:
             done(None)
 
     def run_failed(self, error: errors.JobQueueError) -> None:
         """Tell everybody that the batch was given up."""
-        for done in (*self._durable, *self._told):
+        for done in (*self._durable, *self._published):
             done(error)
 
     def take_over(self, other: Batch) -> None:
@@ -127,7 +127,16 @@ class Batch:
         self.archive = other.archive + self.archive
         self.serial = other.serial if self.serial is None else self.serial
         self._durable = other._durable + self._durable
-        self._told = other._told + self._told
+        self._published = other._published + self._published
+
+
+class Send(Protocol):
+    """Hands the content of a commit to the senders of the candidates."""
+
+    def __call__(
+        self, files: dict[str, str], archived: Sequence[int], *, ended: bool
+    ) -> Callable[[], None]:
+        """Return a function which waits until the candidates have it, for a bounded time."""
 
 
 class Committer:
@@ -146,8 +155,8 @@ class Committer:
         store: QueueStore,
         lock: threading.RLock,
         *,
-        send: Callable[[dict[str, str], Sequence[int], bool], Callable[[], None]],
-        show: Callable[[Batch], None],
+        send: Send | None,
+        publish: Callable[[Batch], None],
         fatal: Callable[[], None],
         retry_s: float = RETRY_S,
         idle_flush_s: float = IDLE_FLUSH_S,
@@ -155,8 +164,8 @@ class Committer:
         self._store = store
         self._fatal = fatal
         self._lock = lock
-        self._send = send
-        self._show = show
+        self._send = send or _send_nothing
+        self._publish = publish
         self._retry_s = retry_s
         self._idle_flush_s = idle_flush_s
         self._work = threading.Condition(lock)
@@ -269,7 +278,7 @@ class Committer:
                 if not idle:
                     self._open, self._new = Batch(), Batch()
                     for batch in (old, new):
-                        batch.pictures = [job.picture() for job in batch.changed.values()]
+                        batch.snapshots = [job.snapshot() for job in batch.changed.values()]
             if idle:
                 if stopping:
                     self._store.end_journal()
@@ -299,8 +308,8 @@ class Committer:
                     self._open.take_over(old)
             return False
         with self._lock:
-            for picture in new.pictures:
-                picture.job.new = False
+            for snapshot in new.snapshots:
+                snapshot.job.new = False
         for batch in both:
             batch.run_durable()
         with self._apply_work:
@@ -318,11 +327,11 @@ class Committer:
             batch.run_failed(error)
         self._store.end_journal()
 
-    def _tell(self, batches: Sequence[Batch], wait: Callable[[], None]) -> None:
+    def _publish_batches(self, batches: Sequence[Batch], wait: Callable[[], None]) -> None:
         wait()
         for batch in batches:
-            self._show(batch)
-            batch.run_told()
+            self._publish(batch)
+            batch.run_published()
 
     # -- the other threads -----------------------------------------------------------------------
 
@@ -347,12 +356,12 @@ class Committer:
                 files.update(their_files)
                 archive += their_archive
             ended = all(
-                picture.state.end is not None for batch in batches for picture in batch.pictures
+                snapshot.state.end is not None for batch in batches for snapshot in batch.snapshots
             )
             # The candidates write theirs at the same time.
-            wait = self._send(files, archive, ended)
+            wait = self._send(files, archive, ended=ended)
             self._store.apply()
-            self.later(functools.partial(self._tell, batches, wait))
+            self.later(functools.partial(self._publish_batches, batches, wait))
 
     def _announce(self) -> None:
         while True:
@@ -382,9 +391,16 @@ def _content(batches: Sequence[Batch]) -> tuple[dict[str, str], list[int]]:
     files: dict[str, str] = {}
     archive: list[int] = []
     for batch in batches:
-        for picture in batch.pictures:
-            files[job_file(picture.job.id)] = jobs.encode(picture)
+        for snapshot in batch.snapshots:
+            files[job_file(snapshot.job.id)] = jobs.encode(snapshot)
         if batch.serial is not None:
             files[SERIAL] = f"{batch.serial}\n"
         archive.extend(batch.archive)
     return files, archive
+
+
+def _send_nothing(
+    files: dict[str, str], archived: Sequence[int], *, ended: bool
+) -> Callable[[], None]:
+    """Send nothing, because there are no candidates."""
+    return lambda: None

@@ -1,4 +1,4 @@
-"""Why does this job wait? Pure over a :class:`Scene`: what queue, lock table and filters say now.
+"""Why does this job wait? Pure over a :class:`ExplainContext`: what queue, lock table and filters say now.
 
 :func:`explain` answers for one job, with the chain behind it: the jobs it waits for, what they do
 or wait for in turn, and so on to those at work. :func:`reasons` is the first step of it, for lists.
@@ -26,8 +26,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ganeti.constants import job as const
-from ganeti.jqueue.filters import Verdict, describe_rule
-from ganeti.locking import Owner, Wait
+from ganeti.jqueue.filters import FilterVerdict, describe_rule
+from ganeti.jqueue.rate_meter import RateMeter
+from ganeti.locking import LockWait, Owner
 
 LOCK = "lock"
 DEPENDENCY = "dependency"
@@ -89,72 +90,46 @@ class QueueFacts(NamedTuple):
     now: float = 0.0
 
 
-class Meter:
-    """How often something happened in the last minute, counted by second."""
-
-    SPAN_S = 60
-
-    def __init__(self) -> None:
-        self._counts = [0] * self.SPAN_S
-        self._last = 0
-
-    def count(self, now: int, number: int = 1) -> None:
-        """It happened now (seconds since the epoch)."""
-        self._forget(now)
-        self._counts[now % self.SPAN_S] += number
-
-    def total(self, now: int) -> int:
-        """How often in the last minute."""
-        self._forget(now)
-        return sum(self._counts)
-
-    def _forget(self, now: int) -> None:
-        """Clear the seconds between the last call and now; a clock set back counts as no time."""
-        for second in range(max(self._last + 1, now - self.SPAN_S + 1), now + 1):
-            self._counts[second % self.SPAN_S] = 0
-        self._last = now
-
-
-class Scene(NamedTuple):
+class ExplainContext(NamedTuple):
     """Everything an explanation looks at.
 
     :ivar job: None for an unknown one.
     :ivar wait: what a job waits for in the lock table.
     :ivar holds: locks of a job: name and mode.
-    :ivar kept_back: the verdict of the filter rule that holds a job.
+    :ivar held: the verdict of the filter rule that holds a job.
     :ivar under: jobs at work under a rate limit.
     :ivar lock_label: name of a lock for people.
     """
 
     queue: QueueFacts
     job: Callable[[int], JobFacts | None]
-    wait: Callable[[int], Wait | None]
+    wait: Callable[[int], LockWait | None]
     holds: Callable[[int], Mapping[str, str]]
-    kept_back: Callable[[int], Verdict | None]
+    held: Callable[[int], FilterVerdict | None]
     under: Callable[[str], Sequence[int]]
     lock_label: Callable[[str], str]
 
 
-def explain(scene: Scene, job_id: int) -> dict[str, Any] | None:
+def explain(context: ExplainContext, job_id: int) -> dict[str, Any] | None:
     """What a job does or waits for, and the chain behind it; None for an unknown job.
 
     :returns: ``job``, ``reasons``, ``holds``, ``chain`` (entries of ``job``, ``reasons`` and
         ``depth``, nearest first), ``more`` (whether the chain was cut) and ``notes``.
     """
-    job = scene.job(job_id)
+    job = context.job(job_id)
     if job is None:
         return None
-    own = reasons(scene, job)
-    chain, more = _chain(scene, job_id, own)
+    own = reasons(context, job)
+    chain, more = _chain(context, job_id, own)
     notes = []
-    if scene.queue.drained and job.real_status not in const.FINALIZED:
+    if context.queue.drained and job.real_status not in const.FINALIZED:
         notes.append("the queue is drained: it takes no new jobs. The jobs in it go on.")
     return {
         "job": _job(job),
         "reasons": own,
         "holds": [
-            {"lock": lock, "name": scene.lock_label(lock), "mode": mode}
-            for lock, mode in scene.holds(job_id).items()
+            {"lock": lock, "name": context.lock_label(lock), "mode": mode}
+            for lock, mode in context.holds(job_id).items()
         ],
         "chain": chain,
         "more": more,
@@ -174,34 +149,35 @@ def explain_queue(queue: QueueFacts) -> dict[str, Any]:
         "limit": queue.max_running,
         "in_line": len(queue.line),
         "unfinished": queue.unfinished,
-        "ended_per_s": queue.ended / Meter.SPAN_S,
+        "ended_per_s": queue.ended / RateMeter.SPAN_S,
         "drained": queue.drained,
         "ending": queue.ending,
     }
 
 
-def explain_briefly(scene: Scene, job_ids: Iterable[int]) -> list[dict[str, Any] | None]:
+def explain_briefly(context: ExplainContext, job_ids: Iterable[int]) -> list[dict[str, Any] | None]:
     """``job`` and ``reasons`` for each job; None in the place of an unknown one."""
-    found = [scene.job(job_id) for job_id in job_ids]
+    found = [context.job(job_id) for job_id in job_ids]
     return [
-        None if job is None else {"job": _job(job), "reasons": reasons(scene, job)} for job in found
+        None if job is None else {"job": _job(job), "reasons": reasons(context, job)}
+        for job in found
     ]
 
 
-def reasons(scene: Scene, job: JobFacts) -> list[Reason]:
+def reasons(context: ExplainContext, job: JobFacts) -> list[Reason]:
     """Why a job does not go on; empty for one that is at work or has ended."""
     found: list[Reason] = []
-    if job.real_status != job.status and scene.queue.now - (job.since or 0.0) >= WRITING_S:
+    if job.real_status != job.status and context.queue.now - (job.since or 0.0) >= WRITING_S:
         found.append(
             _reason(DISK, f"its change from {job.status} to {job.real_status} is not on disk yet")
         )
     if job.real_status in const.FINALIZED:
         return found
     if job.real_status == const.STATUS_QUEUED:
-        return found + _queued(scene, job)
-    wait = scene.wait(job.id)
+        return found + _queued(context, job)
+    wait = context.wait(job.id)
     if wait is not None:
-        found.append(_locked(scene, wait))
+        found.append(_locked(context, wait))
     if job.real_status == const.STATUS_CANCELING:
         found.append(
             _reason(CANCEL, "it was canceled and goes on to the next point where it can stop")
@@ -215,15 +191,15 @@ def _reason(kind: str, text: str, jobs: Iterable[int] = (), **facts: Any) -> Rea
     return {"kind": kind, "text": text, "jobs": list(jobs), **facts}
 
 
-def _queued(scene: Scene, job: JobFacts) -> list[Reason]:
-    if scene.queue.ending:
+def _queued(context: ExplainContext, job: JobFacts) -> list[Reason]:
+    if context.queue.ending:
         return [_reason(ENDING, "the master daemon is ending; the job goes on when it is back")]
-    verdict = scene.kept_back(job.id)
+    verdict = context.held(job.id)
     if verdict is not None:
-        return [_filtered(scene, verdict)]
+        return [_filtered(context, verdict)]
     found = []
     for awaited_id, states in job.depends:
-        awaited = scene.job(awaited_id)
+        awaited = context.job(awaited_id)
         if awaited is not None and awaited.real_status not in const.FINALIZED:
             wanted = states or (const.STATUS_SUCCESS,)
             found.append(
@@ -235,15 +211,15 @@ def _queued(scene: Scene, job: JobFacts) -> list[Reason]:
                 )
             )
     if not found:
-        found.append(_in_line(scene.queue, job.id))
+        found.append(_in_line(context.queue, job.id))
     return found
 
 
-def _filtered(scene: Scene, verdict: Verdict) -> Reason:
+def _filtered(context: ExplainContext, verdict: FilterVerdict) -> Reason:
     rule = describe_rule(verdict.rule)
     under: Sequence[int] = ()
     if verdict.action == const.FILTER_RATE_LIMIT:
-        under = scene.under(verdict.uuid)
+        under = context.under(verdict.uuid)
         text = f"{rule} lets {verdict.limit} of such jobs run at once: {_jobs(under)}"
     else:
         text = f"{rule} pauses it"
@@ -267,8 +243,8 @@ def _in_line(queue: QueueFacts, job_id: int) -> Reason:
     )
 
 
-def _locked(scene: Scene, wait: Wait) -> Reason:
-    name = scene.lock_label(wait.lock)
+def _locked(context: ExplainContext, wait: LockWait) -> Reason:
+    name = context.lock_label(wait.lock)
     if wait.holders:
         because = f"held by {_owners(wait.holders)}"
         if wait.before:
@@ -336,7 +312,9 @@ def _job(job: JobFacts) -> dict[str, Any]:
     }
 
 
-def _chain(scene: Scene, job_id: int, own: Sequence[Reason]) -> tuple[list[dict[str, Any]], bool]:
+def _chain(
+    context: ExplainContext, job_id: int, own: Sequence[Reason]
+) -> tuple[list[dict[str, Any]], bool]:
     """The jobs waited for, those they wait for, and so on: nearest first, each once."""
     seen = {job_id}
     chain: list[dict[str, Any]] = []
@@ -349,10 +327,10 @@ def _chain(scene: Scene, job_id: int, own: Sequence[Reason]) -> tuple[list[dict[
             if len(chain) == MAX_CHAIN:
                 return chain, True
             seen.add(other_id)
-            other = scene.job(other_id)
+            other = context.job(other_id)
             if other is None:
                 continue  # ended and gone since we looked at who waits for it
-            why = reasons(scene, other)
+            why = reasons(context, other)
             chain.append({"depth": depth, "job": _job(other), "reasons": why})
             later.extend((next_id, depth + 1) for next_id in _awaited(why))
         ahead = later

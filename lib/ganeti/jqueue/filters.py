@@ -1,6 +1,6 @@
 """Filter rules: may this job be picked up for running?
 
-:class:`Chain` is pure: the rules in their order (priority, watermark, uuid), and which of them
+:class:`FilterChain` is pure: the rules in their order (priority, watermark, uuid), and which of them
 decides about a job. The first rule that means the job and is not CONTINUE decides; where none does,
 the job is accepted.
 
@@ -15,7 +15,7 @@ RATE_LIMIT n   the job stays queued while n jobs which this rule decides about a
 A job at work (one that a worker has taken up once) is never touched; but it counts for a rate limit
 that means it, also for one that is younger than the job.
 
-:class:`Gate` remembers which jobs the rules keep back and which are at work, so that an end or a
+:class:`FilterGate` remembers which jobs the rules keep back and which are at work, so that an end or a
 change of rules moves those on that it concerns, first the ones with the highest priority. It is
 guarded by the queue's lock.
 """
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 Ops = Sequence[Mapping[str, Any]]
 
 
-class Verdict(NamedTuple):
+class FilterVerdict(NamedTuple):
     """What the rules say about a job.
 
     :ivar action: ``ACCEPT``, ``PAUSE``, ``REJECT`` or ``RATE_LIMIT``.
@@ -55,10 +55,10 @@ class Verdict(NamedTuple):
         return "" if self.rule is None else self.rule.uuid
 
 
-FREE = Verdict(const.FILTER_ACCEPT)
+NO_RULE = FilterVerdict(const.FILTER_ACCEPT)
 
 
-class Chain:
+class FilterChain:
     """The rules in their order.
 
     A rule that cannot be applied (the master accepts none such, but a configuration file may have
@@ -77,17 +77,17 @@ class Chain:
                 continue
             # A rule that passes on decides nothing, whatever it means.
             if action != const.FILTER_CONTINUE:
-                self._rules.append((meant, Verdict(action, rule, limit)))
+                self._rules.append((meant, FilterVerdict(action, rule, limit)))
 
     def __bool__(self) -> bool:
         return bool(self._rules)
 
-    def judge(self, job_id: int, ops: Ops) -> Verdict:
+    def judge(self, job_id: int, ops: Ops) -> FilterVerdict:
         """Which rule decides about a job, and what."""
         for meant, verdict in self._rules:
             if meant(job_id, ops):
                 return verdict
-        return FREE
+        return NO_RULE
 
 
 def parse_action(action: Any) -> tuple[str, int]:
@@ -99,7 +99,7 @@ def parse_action(action: Any) -> tuple[str, int]:
     return (action, 0) if isinstance(action, str) else (action[0], action[1])
 
 
-def rejection(verdict: Verdict) -> errors.JobCanceled:
+def rejection(verdict: FilterVerdict) -> errors.JobCanceled:
     """Why a rejected job ended."""
     return errors.JobCanceled(f"rejected by {describe_rule(verdict.rule)}")
 
@@ -120,14 +120,14 @@ def _said(rule: FilterRule) -> str:
     return f" ({said})" if said else ""
 
 
-class Gate:
+class FilterGate:
     """Which jobs the rules keep back. Guarded by the queue's lock."""
 
     def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
-        self._chain = Chain(rules)
+        self._chain = FilterChain(rules)
         self._at_work: dict[int, str] = {}
         self._count: dict[str, int] = {}
-        self._held: dict[int, tuple[Verdict, int]] = {}
+        self._held: dict[int, tuple[FilterVerdict, int]] = {}
         # Jobs held for a place, by rule; entries that are no longer in _held are skipped.
         self._lines: dict[str, list[tuple[int, int]]] = {}
 
@@ -140,27 +140,27 @@ class Gate:
 
         :param at_work: jobs that a worker has taken up and that have not ended.
         """
-        self._chain = Chain(rules)
+        self._chain = FilterChain(rules)
         self._at_work.clear()
         self._count.clear()
         for job_id, ops in at_work:
             self.enter(job_id, self.judge(job_id, ops))
 
-    def judge(self, job_id: int, ops: Ops) -> Verdict:
+    def judge(self, job_id: int, ops: Ops) -> FilterVerdict:
         """What the rules say about a job."""
-        return self._chain.judge(job_id, ops) if self._chain else FREE
+        return self._chain.judge(job_id, ops) if self._chain else NO_RULE
 
-    def has_room(self, verdict: Verdict) -> bool:
+    def has_free_place(self, verdict: FilterVerdict) -> bool:
         """Whether one more job may be at work under a rate limit."""
         return self._count.get(verdict.uuid, 0) < verdict.limit
 
-    def enter(self, job_id: int, verdict: Verdict) -> None:
+    def enter(self, job_id: int, verdict: FilterVerdict) -> None:
         """A worker has taken up the job."""
         if verdict.action == const.FILTER_RATE_LIMIT and job_id not in self._at_work:
             self._at_work[job_id] = verdict.uuid
             self._count[verdict.uuid] = self._count.get(verdict.uuid, 0) + 1
 
-    def hold(self, job_id: int, priority: int, verdict: Verdict) -> None:
+    def hold(self, job_id: int, priority: int, verdict: FilterVerdict) -> None:
         """Keep a job back: for a place under a rate limit, or until the rules change."""
         self._held[job_id] = (verdict, priority)
         if verdict.action == const.FILTER_RATE_LIMIT:
@@ -207,7 +207,7 @@ class Gate:
                 del self._lines[uuid]
         return freed
 
-    def held(self, job_id: int) -> Verdict | None:
+    def held(self, job_id: int) -> FilterVerdict | None:
         """Why a job is kept back; None when it is not."""
         held = self._held.get(job_id)
         return None if held is None else held[0]

@@ -73,8 +73,8 @@ class JobState(NamedTuple):
     process_id: int | None = None
 
 
-class Picture(NamedTuple):
-    """A job at one moment, for a commit."""
+class JobSnapshot(NamedTuple):
+    """An unchangeable view of a job, for a commit."""
 
     job: QueuedJob
     state: JobState
@@ -89,7 +89,7 @@ class QueuedOpCode:
     :ivar log: ``(serial, time, type, message)``; grows only.
     """
 
-    __slots__ = ("_input_text", "_op", "_summary", "input", "log", "shown", "state")
+    __slots__ = ("_input_text", "_op", "_summary", "input", "log", "published", "state")
 
     def __init__(self, input_: dict[str, Any], op: OpCode | None = None) -> None:
         self.input = input_
@@ -97,22 +97,25 @@ class QueuedOpCode:
         self._input_text: str | None = None
         self._summary: str | None = None
         self.state = OpState()
-        self.shown = self.state
+        self.published = self.state
         self.log: list[LogEntry] = []
 
     @classmethod
     def from_opcode(cls, op: OpCode) -> QueuedOpCode:
         """For a submission; secrets stay in memory and are never written."""
         created = cls(op.to_dict(redact="secret"), op)
-        created.state = created.shown = OpState(priority=op.priority)
+        created.state = created.published = OpState(priority=op.priority)
         return created
 
     def opcode(self) -> OpCode:
-        """The opcode to execute.
+        """Return the opcode to execute.
 
-        :raises errors.OpCodeUnknown: written by another version.
-        :raises errors.OpPrereqError: the parameters are not valid, or secrets are gone because the
-            master was restarted.
+        It was validated when the job was submitted; one that was read from a file is validated
+        here.
+
+        :raises errors.OpCodeUnknown: the file was written by another version.
+        :raises errors.OpPrereqError: the parameters in the file are not valid, or secrets are lost
+            because the master was restarted.
         """
         if self._op is None:
             op = opcodes.from_dict(self.input)
@@ -127,7 +130,8 @@ class QueuedOpCode:
                     " the master was restarted. Submit the job again.",
                     errors.ECODE_STATE,
                 )
-            self._op = op
+            # The submission checked this opcode, but the file may have been changed since then.
+            self._op = op.validate()
         return self._op
 
     def drop_opcode(self) -> None:
@@ -208,7 +212,7 @@ class QueuedJob:
         "next_log_serial",
         "ops",
         "received",
-        "shown",
+        "published",
         "state",
     )
 
@@ -216,7 +220,7 @@ class QueuedJob:
         self.id = job_id
         self.ops = ops
         self.received = received
-        self.state = self.shown = JobState()
+        self.state = self.published = JobState()
         self.next_log_serial = 1
         self.cancel_reason: str | None = None
         self.new = False
@@ -230,14 +234,24 @@ class QueuedJob:
         return status_of(op.state.status for op in self.ops)
 
     @property
-    def shown_status(self) -> str:
-        """The state which may be told."""
-        return status_of(op.shown.status for op in self.ops)
+    def published_status(self) -> str:
+        """The state which clients see."""
+        return status_of(op.published.status for op in self.ops)
 
     @property
     def finalized(self) -> bool:
         """Whether the job has ended (now; perhaps not committed)."""
         return self.status in FINALIZED
+
+    @property
+    def taken_up(self) -> bool:
+        """Whether a worker has begun with the job at some time."""
+        return any(op.state.status != QUEUED for op in self.ops)
+
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        """The parameters of the opcodes, as filter rules see them."""
+        return [op.input for op in self.ops]
 
     @property
     def priority(self) -> int:
@@ -259,6 +273,10 @@ class QueuedJob:
                 op.move(status, result=result, end=now)
                 op.drop_opcode()
 
+    def cancellation(self) -> errors.JobCanceled:
+        """Return the error with which the job is canceled."""
+        return errors.JobCanceled(self.cancel_reason or "canceled by request")
+
     def add_log(self, op: QueuedOpCode, kind: str, message: Any, now: Timestamp) -> None:
         """Append a log entry."""
         op.log.append((self.next_log_serial, now, kind, message))
@@ -266,20 +284,20 @@ class QueuedJob:
 
     # -- commit ----------------------------------------------------------------------------------
 
-    def picture(self) -> Picture:
-        """The job as it is now."""
-        return Picture(
+    def snapshot(self) -> JobSnapshot:
+        """Return the job as it is now."""
+        return JobSnapshot(
             self,
             self.state,
             tuple(op.state for op in self.ops),
             tuple(len(op.log) for op in self.ops),
         )
 
-    def show(self, picture: Picture) -> None:
-        """Let everybody see a committed picture."""
-        self.shown = picture.state
-        for op, state in zip(self.ops, picture.ops, strict=True):
-            op.shown = state
+    def publish(self, snapshot: JobSnapshot) -> None:
+        """Let clients see a committed snapshot."""
+        self.published = snapshot.state
+        for op, state in zip(self.ops, snapshot.ops, strict=True):
+            op.published = state
 
     # -- what clients ask ------------------------------------------------------------------------
 
@@ -323,20 +341,20 @@ def priority_of(states: Iterable[OpState]) -> int:
 
 FIELDS: dict[str, Callable[[QueuedJob], Any]] = {
     "archived": lambda job: job.archived,
-    "end_ts": lambda job: job.shown.end,
+    "end_ts": lambda job: job.published.end,
     "id": lambda job: job.id,
-    "opend": lambda job: [op.shown.end for op in job.ops],
-    "opexec": lambda job: [op.shown.exec for op in job.ops],
+    "opend": lambda job: [op.published.end for op in job.ops],
+    "opexec": lambda job: [op.published.exec for op in job.ops],
     "oplog": lambda job: [list(op.log) for op in job.ops],
-    "oppriority": lambda job: [op.shown.priority for op in job.ops],
-    "opresult": lambda job: [op.shown.result for op in job.ops],
+    "oppriority": lambda job: [op.published.priority for op in job.ops],
+    "opresult": lambda job: [op.published.result for op in job.ops],
     "ops": lambda job: [op.public_input() for op in job.ops],
-    "opstart": lambda job: [op.shown.start for op in job.ops],
-    "opstatus": lambda job: [op.shown.status for op in job.ops],
-    "priority": lambda job: priority_of(op.shown for op in job.ops),
+    "opstart": lambda job: [op.published.start for op in job.ops],
+    "opstatus": lambda job: [op.published.status for op in job.ops],
+    "priority": lambda job: priority_of(op.published for op in job.ops),
     "received_ts": lambda job: job.received,
-    "start_ts": lambda job: job.shown.start,
-    "status": lambda job: job.shown_status,
+    "start_ts": lambda job: job.published.start,
+    "status": lambda job: job.published_status,
     "summary": lambda job: [op.summary() for op in job.ops],
 }
 
@@ -354,11 +372,11 @@ def check_fields(fields: Sequence[str]) -> None:
 # -- job files -----------------------------------------------------------------------------------
 
 
-def encode(picture: Picture) -> str:
+def encode(snapshot: JobSnapshot) -> str:
     """The text of a job file."""
-    job = picture.job
+    job = snapshot.job
     ops = []
-    for op, state, logged in zip(job.ops, picture.ops, picture.log_lengths, strict=True):
+    for op, state, logged in zip(job.ops, snapshot.ops, snapshot.log_lengths, strict=True):
         log = json.dumps(op.log[:logged]) if logged else "[]"
         result = "null" if state.result is None else json.dumps(state.result)
         ops.append(
@@ -367,13 +385,13 @@ def encode(picture: Picture) -> str:
             f',"end_timestamp":{_time_text(state.end)},"priority":{state.priority}}}'
         )
     alive = ""
-    if picture.state.livelock is not None:
-        alive += f',"livelock":{json.dumps(picture.state.livelock)}'
-    if picture.state.process_id is not None:
-        alive += f',"process_id":{picture.state.process_id}'
+    if snapshot.state.livelock is not None:
+        alive += f',"livelock":{json.dumps(snapshot.state.livelock)}'
+    if snapshot.state.process_id is not None:
+        alive += f',"process_id":{snapshot.state.process_id}'
     return (
-        f'{{"id":{job.id},"ops":[{",".join(ops)}],"start_timestamp":{_time_text(picture.state.start)}'
-        f',"end_timestamp":{_time_text(picture.state.end)}'
+        f'{{"id":{job.id},"ops":[{",".join(ops)}],"start_timestamp":{_time_text(snapshot.state.start)}'
+        f',"end_timestamp":{_time_text(snapshot.state.end)}'
         f',"received_timestamp":{_time_text(job.received)}{alive}}}'
     )
 
@@ -414,7 +432,7 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
             _time(entry["end_timestamp"]),
             _number(entry.get("priority", 0)),
         )
-        op.shown = op.state
+        op.published = op.state
         for number, when, kind, message in entry["log"]:
             stamp = _time(when)
             if stamp is None:
@@ -430,7 +448,7 @@ def _decode(data: dict[str, Any], archived: bool) -> QueuedJob:
         None if livelock is None else str(livelock),
         None if process_id is None else _number(process_id),
     )
-    job.shown = job.state
+    job.published = job.state
     job.next_log_serial = serial + 1
     job.archived = archived
     return job

@@ -1,12 +1,19 @@
-"""The job queue as clients see it.
+"""The job queue: submitting, canceling, archiving and querying jobs.
 
-:class:`JobQueue` takes submissions, cancels, archives, answers questions; the jobs themselves live
-in its :class:`~ganeti.jqueue.engine.Engine`. Operations that have to be durable before they are
-answered take a callback and return at once, so that no thread waits for the disk on a client's
-behalf; each has a form that waits, for callers inside the master.
+:class:`JobQueue` is what the rest of the master daemon uses. It holds the parts of the queue: the
+:class:`~ganeti.jqueue.table.JobTable` with all live jobs and their lock, the
+:class:`~ganeti.jqueue.scheduler.Scheduler` which executes them, the
+:class:`~ganeti.jqueue.commit.Committer` which makes changes durable, the
+:class:`~ganeti.jqueue.replication.Replicator` which sends them to the other master candidates, and
+the :class:`~ganeti.jqueue.publisher.Publisher` which shows them to clients.
 
-Waiting for a job's change is a subscription (:meth:`JobQueue.watch`) which the job's own changes
-feed.
+Operations which have to be durable before they are answered take a callback and return at once, so
+that no thread waits for the disk on a client's behalf; each has a form that waits, for callers
+inside the master daemon.
+
+An opcode is validated once on its way into the queue: by :meth:`JobQueue.submit_many_async`,
+through which every submission passes, or, if it is read from a job file after a restart, by
+:meth:`ganeti.jqueue.job.QueuedOpCode.opcode`.
 """
 
 from __future__ import annotations
@@ -20,27 +27,28 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import job as const
 from ganeti.jobstore.store import QueueStore
-from ganeti.jqueue import depend
+from ganeti.jqueue import dependencies, recovery
 from ganeti.jqueue import job as jobs
-from ganeti.jqueue.commit import Batch, Waiter
-from ganeti.jqueue.engine import Engine, Execute, Locks, at_work, inputs
-from ganeti.jqueue.explain import JobFacts, QueueFacts
-from ganeti.jqueue.filters import Verdict
-from ganeti.jqueue.replicate import Transport
-from ganeti.jqueue.watch import Watch
-from ganeti.locking import Owner
+from ganeti.jqueue.catch_up import LocalQueue
+from ganeti.jqueue.commit import Batch, Committer, Waiter
+from ganeti.jqueue.publisher import Publisher
+from ganeti.jqueue.replication import Replicator, Transport
+from ganeti.jqueue.scheduler import Execute, LockWaits, Scheduler
+from ganeti.jqueue.subscriptions import JobChange, Subscription
+from ganeti.jqueue.table import JobTable
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
 from ganeti.utils import clock
 from ganeti.wire import json
 
-# How many jobs one commit of an automatic archiving moves, and one look at the jobs reads.
+# Number of jobs which one commit of an automatic archiving moves, and which are read at once.
 _CHUNK = 500
-# So few jobs of one submission begin as soon as they are durable, while the candidates are being
-# sent them. The work of more would delay the answer for all, so these begin when that is out.
+# Up to this number of jobs of one submission begin as soon as they are durable, while they are
+# being sent to the candidates. The work of more jobs would delay the answer for all of them, so
+# those begin after the answer.
 _BEGIN_BEFORE = 5
 
-# Called once with the result, or with the error.
+#: Called once with the result, or with the error.
 Done = Callable[[Any, Exception | None], None]
 
 
@@ -48,14 +56,16 @@ class JobQueue:
     """All jobs of the cluster.
 
     :param execute: executes one opcode and returns its result (``Processor.execute`` of
-    :mod:`ganeti.cmdlib.processor`).
-    :param transport: how to reach the other master candidates; None when there is nobody to send
-    to.
+        :mod:`ganeti.cmdlib.processor`).
+    :param locks: the lock manager; None when opcodes take no locks.
+    :param transport: sends messages to the other master candidates; None when there are none.
     :param livelock: file which this process keeps locked; names the process in job files.
-    :param filters: the rules which jobs pass before they are taken up.
-    :param max_running: jobs executed at once.
-    :param size_limit: unfinished jobs above which submissions are refused.
+    :param filters: rules which decide whether a job may start.
+    :param max_running: number of jobs which are executed at once.
+    :param size_limit: number of unfinished jobs above which submissions are refused.
+    :param now: the time as ``(seconds, microseconds)`` since the epoch.
     :param fatal: called when a thread of the queue died of a bug: the daemon has to end.
+    :ivar drained: whether new jobs are refused; changed by :meth:`set_drain`.
     """
 
     def __init__(
@@ -63,7 +73,7 @@ class JobQueue:
         store: QueueStore,
         execute: Execute,
         *,
-        locks: Locks | None = None,
+        locks: LockWaits | None = None,
         transport: Transport | None = None,
         livelock: str | None = None,
         filters: Iterable[FilterRule] = (),
@@ -74,28 +84,28 @@ class JobQueue:
     ) -> None:
         self._store = store
         self._size_limit = size_limit
-        self._drained = False
-        self._engine = Engine(
+        self.drained = False
+        self.table = JobTable(store, now=now, livelock=livelock)
+        self.publisher = Publisher(self.table)
+        self.replicator = None if transport is None else Replicator(transport, LocalQueue(store))
+        self.committer = Committer(
             store,
-            execute,
-            lambda wanted: self.submit_many(wanted, drained_ok=True),
-            locks=locks,
-            transport=transport,
-            livelock=livelock,
-            filters=filters,
-            max_running=max_running,
-            now=now,
+            self.table.lock,
+            send=None if self.replicator is None else self.replicator.send,
+            publish=self.publisher.publish,
             fatal=fatal,
         )
-
-    @property
-    def engine(self) -> Engine:
-        """The inner half."""
-        return self._engine
-
-    def when_shown(self, tell: Callable[[list[jobs.QueuedJob]], None]) -> None:
-        """Call this with all jobs that may be told to have changed; it must be quick."""
-        self._engine.on_shown = tell
+        self.scheduler = Scheduler(
+            self.table,
+            self.committer,
+            self.publisher,
+            execute,
+            functools.partial(self.submit_many, drained_ok=True),
+            locks=locks,
+            filters=filters,
+            max_running=max_running,
+            fatal=fatal,
+        )
 
     # -- start and stop --------------------------------------------------------------------------
 
@@ -104,18 +114,36 @@ class JobQueue:
 
         :raises errors.JobQueueError: the directory cannot be used.
         """
-        self._engine.start()
-        self._drained = self._store.drained()
+        self._store.open()
+        recovery.load(self.table)
+        self.committer.start()
+        with self.table.lock:
+            left = [job for job in self.table.jobs.values() if not job.finalized]
+            self.table.unfinished = len(left)
+            for job in left:
+                recovery.settle(self.table, self.scheduler, job)
+                # Published before it is on disk: another start would come to the same.
+                job.publish(job.snapshot())
+            if self.replicator is not None:
+                self.replicator.start()
+            for job in left:
+                if not job.finalized:
+                    self.scheduler.schedule(job)
+        self.drained = self._store.drained()
 
     def stop(self, timeout_s: float = 30.0) -> set[int]:
-        """Start nothing more, wait for what runs, write everything.
+        """Start nothing more, wait for running jobs, write everything.
 
-        Jobs that wait for locks go back into the queue.
+        Jobs which wait for locks go back into the queue.
 
-        :returns: ids of the jobs that still ran when the time was over; the next start will find
-            them and mark them as failed.
+        :returns: ids of the jobs which still ran after `timeout_s` seconds; the next start will
+            find them and mark them as failed.
         """
-        return self._engine.stop(timeout_s)
+        left = self.scheduler.stop(timeout_s)
+        self.committer.stop()
+        if self.replicator is not None:
+            self.replicator.stop()
+        return left
 
     # -- submission ------------------------------------------------------------------------------
 
@@ -126,15 +154,15 @@ class JobQueue:
         *,
         drained_ok: bool = False,
     ) -> None:
-        """Submit jobs; `done` gets ``[id or error, ...]`` when they are durable and sent.
+        """Submit jobs; `done` gets ``[job id or error, ...]`` when they are published.
 
-        Each job is accepted or refused for itself; negative dependencies count back in `wanted`,
+        Each job is accepted or refused separately; negative dependencies count back in `wanted`,
         where an error stands for a job that was refused already.
 
         :param drained_ok: also when the queue is drained.
         """
         checked = [ops if isinstance(ops, Exception) else _check_ops(ops) for ops in wanted]
-        with self._engine.lock:
+        with self.table.lock:
             results: list[int | Exception] = []
             accepted: list[jobs.QueuedJob] = []
             for ops in checked:
@@ -148,11 +176,11 @@ class JobQueue:
                     results.append(job.id)
                     accepted.append(job)
             if accepted:
-                batch = self._engine.committer.add_new(accepted, self._engine.serial)
+                batch = self.committer.add_new(accepted, self.table.serial)
                 accepted.sort(key=lambda job: (job.priority, job.id))
                 if len(accepted) <= _BEGIN_BEFORE:
-                    batch.when_durable(lambda err: self._accepted(accepted, err))
-                batch.when_told(
+                    batch.when_durable(lambda err: self._begin(accepted, err))
+                batch.when_published(
                     lambda err: done(
                         results
                         if err is None
@@ -161,37 +189,41 @@ class JobQueue:
                     )
                 )
                 if len(accepted) > _BEGIN_BEFORE:
-                    batch.when_told(lambda err: self._accepted(accepted, err))
+                    batch.when_published(lambda err: self._begin(accepted, err))
         if not accepted:
             done(results, None)
 
     def submit_async(self, ops: Sequence[OpCode], done: Done, *, drained_ok: bool = False) -> None:
         """Submit one job; `done` gets its id, or the error."""
 
-        def tell(results: Any, _error: Exception | None) -> None:
+        def report(results: Any, _error: Exception | None) -> None:
             result = results[0]
             if isinstance(result, Exception):
                 done(None, result)
             else:
                 done(result, None)
 
-        self.submit_many_async([ops], tell, drained_ok=drained_ok)
+        self.submit_many_async([ops], report, drained_ok=drained_ok)
 
     def submit(self, ops: Sequence[OpCode], *, drained_ok: bool = False) -> int:
-        """Submit one job and wait until it is durable.
+        """Submit one job and wait until it is published.
 
+        :returns: the job's id.
         :raises errors.OpPrereqError: an opcode is not valid.
         :raises errors.JobQueueDrainError: the queue takes no new jobs.
         :raises errors.JobQueueFull: too many jobs are unfinished.
-        :raises errors.JobQueueError: it cannot be stored.
+        :raises errors.JobQueueError: the job cannot be stored.
         """
-        return int(self._waited(lambda done: self.submit_async(ops, done, drained_ok=drained_ok)))
+        return int(_result_of(lambda done: self.submit_async(ops, done, drained_ok=drained_ok)))
 
     def submit_many(
         self, wanted: Sequence[Sequence[OpCode]], *, drained_ok: bool = False
     ) -> list[list[Any]]:
-        """Submit jobs and wait: ``[True, id]`` or ``[False, message]`` for each."""
-        results = self._waited(
+        """Submit jobs and wait until they are published.
+
+        :returns: ``[True, job id]`` or ``[False, message]`` for each job.
+        """
+        results = _result_of(
             lambda done: self.submit_many_async(wanted, done, drained_ok=drained_ok)
         )
         return [
@@ -203,58 +235,57 @@ class JobQueue:
         self, ops: Sequence[OpCode], earlier: Sequence[int | Exception], drained_ok: bool
     ) -> jobs.QueuedJob:
         """Make a job of checked opcodes and give it an id. Needs the lock."""
-        if self._engine.stopping:
+        table = self.table
+        if table.stopping:
             raise errors.JobQueueError("the master daemon is ending. Try again when it is back.")
-        if self._drained and not drained_ok:
+        if self.drained and not drained_ok:
             raise errors.JobQueueDrainError("the job queue is drained and takes no new jobs")
-        if self._engine.unfinished >= self._size_limit:
+        if table.unfinished >= self._size_limit:
             raise errors.JobQueueFull()
         ids = [entry if isinstance(entry, int) else None for entry in earlier]
-        depends = [depend.resolve(op.depends, ids) for op in ops]
+        depends = [dependencies.resolve(op.depends, ids) for op in ops]
         for wanted in depends:
             for job_id, _accepted in wanted or ():
-                if job_id > self._engine.serial:
-                    # Also keeps circles out: a job can only wait for an earlier one.
+                if job_id > table.serial:
+                    # Also prevents circles: a job can only wait for an earlier one.
                     raise errors.OpPrereqError(
                         f"depends on job {job_id}, which does not exist", errors.ECODE_NOENT
                     )
-        now = self._engine.now()
+        now = table.now()
         now_ns = now[0] * 1_000_000_000 + now[1] * 1000
-        self._engine.serial += 1
+        table.serial += 1
         for index, op in enumerate(ops):
             op.depends = depends[index]
-            op.add_reason(op.reason_source(), f"job={self._engine.serial};index={index}", now_ns)
-        job = jobs.QueuedJob(
-            self._engine.serial, [jobs.QueuedOpCode.from_opcode(op) for op in ops], now
-        )
+            op.add_reason(op.reason_source(), f"job={table.serial};index={index}", now_ns)
+        job = jobs.QueuedJob(table.serial, [jobs.QueuedOpCode.from_opcode(op) for op in ops], now)
         job.new = True
         if not ops:
             job.state = jobs.JobState(start=now, end=now)
         else:
-            self._engine.unfinished += 1
-        self._engine.jobs[job.id] = job
+            table.unfinished += 1
+        table.jobs[job.id] = job
         return job
 
-    def _accepted(self, accepted: Sequence[jobs.QueuedJob], error: Exception | None) -> None:
-        """New jobs are durable, or were given up."""
-        with self._engine.lock:
+    def _begin(self, accepted: Sequence[jobs.QueuedJob], error: Exception | None) -> None:
+        """Schedule new jobs which are durable, or forget them when they could not be stored."""
+        with self.table.lock:
             for job in accepted:
                 if error is not None:
-                    del self._engine.jobs[job.id]
-                    self._engine.unfinished -= bool(job.ops)
+                    del self.table.jobs[job.id]
+                    self.table.unfinished -= bool(job.ops)
                 else:
-                    self._engine.schedule(job)
+                    self.scheduler.schedule(job)
 
     # -- operations on jobs ----------------------------------------------------------------------
 
     def cancel_async(self, job_id: int, done: Done) -> None:
         """Cancel a job; `done` gets ``(success, message)``.
 
-        A queued job ends at once; one that waits for locks when it is woken; a running one at the
-        next point where it can stop.
+        A queued job ends at once; a job which waits for locks ends when it is woken; a running one
+        ends at the next point where it can stop.
         """
-        with self._engine.lock:
-            job = self._engine.known(job_id)
+        with self.table.lock:
+            job = self.table.known(job_id)
             if job is None:
                 answer = (False, f"job {job_id} is not in the queue")
             elif job.finalized:
@@ -263,7 +294,7 @@ class JobQueue:
                 answer = (True, f"job {job_id} is being canceled")
             else:
                 answer, batch = self._cancel(job)
-                batch.when_told(lambda err: done(answer, err))
+                batch.when_published(lambda err: done(answer, err))
                 return
         done(answer, None)
 
@@ -272,12 +303,12 @@ class JobQueue:
         assert op is not None
         status = op.state.status
         if status == jobs.QUEUED:
-            self._engine.end_rest(job, jobs.CANCELED, errors.JobCanceled("canceled by request"))
-            return (True, f"job {job.id} was canceled"), self._engine.committer.touch(job)
+            self.scheduler.end_rest(job, jobs.CANCELED, errors.JobCanceled("canceled by request"))
+            return (True, f"job {job.id} was canceled"), self.committer.touch(job)
         job.cancel_reason = f"canceled by request while it was {status}"
         op.move(jobs.CANCELING)
-        batch = self._engine.committer.touch(job)
-        self._engine.wake(job)
+        batch = self.committer.touch(job)
+        self.scheduler.wake(job)
         if status == jobs.WAITING:
             return (True, f"job {job.id} will be canceled"), batch
         return (
@@ -286,7 +317,7 @@ class JobQueue:
         ), batch
 
     def change_priority_async(self, job_id: int, priority: int, done: Done) -> None:
-        """Give the unfinished opcodes of a job another priority; ``(success, message)``.
+        """Change the priority of a job's unfinished opcodes; `done` gets ``(success, message)``.
 
         :raises errors.OpPrereqError: no such priority.
         """
@@ -296,8 +327,8 @@ class JobQueue:
                 f" {priority}",
                 errors.ECODE_INVAL,
             )
-        with self._engine.lock:
-            job = self._engine.known(job_id)
+        with self.table.lock:
+            job = self.table.known(job_id)
             if job is None:
                 answer = (False, f"job {job_id} is not in the queue")
             elif job.finalized:
@@ -306,139 +337,121 @@ class JobQueue:
                 for op in job.ops:
                     if op.state.status not in jobs.FINALIZED:
                         op.set_priority(priority)
-                self._engine.pool.reprioritise(job_id, priority)
-                self._engine.gate.reprioritise(job_id, priority)
-                batch = self._engine.committer.touch(job)
+                self.scheduler.reprioritise(job, priority)
+                batch = self.committer.touch(job)
                 answer = (True, f"priority of job {job_id} is now {priority}")
-                batch.when_told(lambda err: done(answer, err))
-                if self._engine.locks is not None:
-                    self._engine.locks.reprioritise(self._engine.owner(job.id), priority)
+                batch.when_published(lambda err: done(answer, err))
                 return
         done(answer, None)
 
     def archive_async(self, job_ids: Sequence[int], done: Done) -> None:
-        """Move ended jobs to the archive; `done` gets how many it were."""
-        with self._engine.lock:
+        """Move jobs which have ended to the archive; `done` gets the number of moved jobs."""
+        with self.table.lock:
             found = []
             for job_id in job_ids:
-                job = self._engine.known(job_id)
-                if job is not None and not job.archived and job.shown_status in jobs.FINALIZED:
+                job = self.table.known(job_id)
+                if job is not None and not job.archived and job.published_status in jobs.FINALIZED:
                     job.archived = True
                     found.append(job_id)
             if found:
-                self._engine.committer.archive(found).when_told(lambda err: done(len(found), err))
+                batch = self.committer.archive(found)
+                batch.when_published(lambda err: done(len(found), err))
                 return
         done(0, None)
 
     def auto_archive(self, age_s: float, timeout_s: float) -> tuple[int, int]:
-        """Archive what ended more than `age_s` ago (-1: all): ``(archived, left to look at)``."""
+        """Archive jobs which ended long ago, for a limited time.
+
+        :param age_s: seconds since their end; -1 for all jobs which have ended.
+        :returns: number of archived jobs, and number of jobs for which there was no time.
+        """
         deadline = time.monotonic() + timeout_s
-        limit = clock.merge(self._engine.now()) - age_s
-        with self._engine.lock:
-            ids = sorted(self._engine.jobs)
+        limit = clock.merge(self.table.now()) - age_s
+        with self.table.lock:
+            ids = sorted(self.table.jobs)
         archived = 0
         for place in range(0, len(ids), _CHUNK):
             if time.monotonic() >= deadline:
                 return archived, len(ids) - place
-            with self._engine.lock:
+            with self.table.lock:
                 old = [
                     job_id
                     for job_id in ids[place : place + _CHUNK]
                     if self._ended_before(job_id, None if age_s == -1 else limit)
                 ]
             if old:
-                archived += self._waited(functools.partial(self.archive_async, old))
+                archived += _result_of(functools.partial(self.archive_async, old))
         return archived, 0
 
     def _ended_before(self, job_id: int, limit: float | None) -> bool:
-        job = self._engine.jobs.get(job_id)
-        if job is None or job.new or job.shown_status not in jobs.FINALIZED:
+        job = self.table.known(job_id)
+        if job is None or job.published_status not in jobs.FINALIZED:
             return False
         # A file of another program may lack the end; then its latest known time decides.
-        end = job.shown.end or job.shown.start or job.received
+        end = job.published.end or job.published.start or job.received
         return limit is None or end is None or clock.merge(end) < limit
 
     def cancel(self, job_id: int) -> tuple[bool, str]:
-        """As :meth:`cancel_async`, waiting until that is durable."""
-        success, message = self._waited(lambda done: self.cancel_async(job_id, done))
+        """Cancel a job and wait until that is published.
+
+        :returns: whether it will end, and a message for the user.
+        """
+        success, message = _result_of(lambda done: self.cancel_async(job_id, done))
         return success, message
 
     def change_priority(self, job_id: int, priority: int) -> tuple[bool, str]:
-        """As :meth:`change_priority_async`, waiting until that is durable."""
-        success, message = self._waited(
+        """Change the priority of a job and wait until that is published.
+
+        :returns: whether it was changed, and a message for the user.
+        :raises errors.OpPrereqError: no such priority.
+        """
+        success, message = _result_of(
             lambda done: self.change_priority_async(job_id, priority, done)
         )
         return success, message
 
     def archive(self, job_id: int) -> bool:
         """Move an ended job to the archive; False when it has not ended or is unknown."""
-        return bool(self._waited(lambda done: self.archive_async([job_id], done)))
+        return bool(_result_of(lambda done: self.archive_async([job_id], done)))
 
-    # -- switches --------------------------------------------------------------------------------
-
-    @property
-    def drained(self) -> bool:
-        """Whether new jobs are refused."""
-        return self._drained
+    # -- settings --------------------------------------------------------------------------------
 
     def set_drain(self, drained: bool) -> None:
-        """Refuse new jobs, or accept them again; here and on the candidates.
+        """Refuse new jobs, or accept them again, on this node and on the candidates.
 
-        :raises errors.JobQueueError: the disk refused.
+        :raises errors.JobQueueError: the flag cannot be changed on this node's disk.
         """
         self._store.set_drained(drained)
-        with self._engine.lock:
-            self._drained = drained
-        if self._engine.replicator is not None:
-            self._engine.replicator.set_drained(drained)
+        with self.table.lock:
+            self.drained = drained
+        if self.replicator is not None:
+            self.replicator.set_drained(drained)
 
     def compare_copies(self) -> None:
-        """Have the candidates' copies compared with this queue, and what differs sent."""
-        if self._engine.replicator is not None:
-            self._engine.replicator.compare()
-
-    def set_filters(self, rules: Iterable[FilterRule]) -> None:
-        """Other filter rules from now on: every job that no worker has taken up is judged anew."""
-        with self._engine.lock:
-            left = [job for job in self._engine.jobs.values() if not job.new and not job.finalized]
-            self._engine.gate.set_rules(
-                rules, [(job.id, inputs(job)) for job in left if at_work(job)]
-            )
-            for job in left:
-                # A job which a worker is just taking out of the line is judged by that worker.
-                if not at_work(job) and (
-                    self._engine.gate.release(job.id)
-                    or self._engine.pool.remove(job.id)
-                    or self._engine.waiting.awaited(job.id) is not None
-                ):
-                    self._engine.waiting.remove(job.id)
-                    self._engine.schedule(job)
-
-    @property
-    def last_job_id(self) -> int:
-        """The highest job id given out so far."""
-        return self._engine.serial
+        """Compare the candidates' copies with this queue and send what they lack, if any."""
+        if self.replicator is not None:
+            self.replicator.compare()
 
     def set_max_running(self, limit: int) -> None:
-        """Change how many jobs are executed at once."""
-        self._engine.pool.set_limit(limit)
+        """Change the number of jobs which are executed at once."""
+        self.scheduler.pool.set_limit(limit)
 
     # -- queries ---------------------------------------------------------------------------------
 
     def query(
         self, job_ids: Sequence[int] | None, fields: Sequence[str], *, archived: bool = False
     ) -> list[list[Any] | None]:
-        """Values of the fields of jobs, as committed.
+        """Return values of fields of jobs, as published.
 
         :param job_ids: None for all live jobs, ascending. An archived job is found by its id.
         :param archived: with `job_ids` None also the archived jobs.
-        :returns: None in the place of an unknown job.
+        :returns: the values in the order of the fields for each job; None for an unknown job.
         :raises errors.OpPrereqError: a field does not exist.
         """
         jobs.check_fields(fields)
         if job_ids is None:
-            with self._engine.lock:
-                ids = sorted(self._engine.jobs)
+            with self.table.lock:
+                ids = sorted(self.table.jobs)
             if archived:
                 ids = sorted({*ids, *self._store.archived_ids()})
             return [row for row in self._rows(ids, fields) if row is not None]
@@ -447,137 +460,68 @@ class JobQueue:
     def _rows(self, ids: Sequence[int], fields: Sequence[str]) -> Iterable[list[Any] | None]:
         for place in range(0, len(ids), _CHUNK):
             chunk = ids[place : place + _CHUNK]
-            with self._engine.lock:
+            with self.table.lock:
                 found = {
                     job_id: job.values(fields)
                     for job_id in chunk
-                    if (job := self._engine.known(job_id)) is not None
+                    if (job := self.table.known(job_id)) is not None
                 }
             for job_id in chunk:
                 row = found.get(job_id)
                 if row is None:
-                    job = self._engine.archived_job(job_id)
+                    job = self.table.archived(job_id)
                     row = None if job is None else job.values(fields)
                 yield row
 
-    # -- for explanations (jqueue.explain) -------------------------------------------------------
-
-    def look(self) -> QueueFacts:
-        """The queue as a whole."""
-        engine = self._engine
-        with engine.lock:
-            now = engine.now()
-            return QueueFacts(
-                tuple(engine.pool.line()),
-                frozenset(engine.pool.busy()),
-                engine.pool.limit,
-                self._drained,
-                engine.stopping,
-                engine.unfinished,
-                engine.meter.total(now[0]),
-                clock.merge(now),
-            )
-
-    def facts(self, job_id: int) -> JobFacts | None:
-        """One job, also an archived one; None for an unknown one."""
-        with self._engine.lock:
-            job = self._engine.known(job_id)
-            if job is not None:
-                return _facts(job)
-        job = self._engine.archived_job(job_id)
-        return None if job is None else _facts(job)
-
-    def kept_back(self, job_id: int) -> Verdict | None:
-        """What the filter rule says that keeps a job back; None when none does."""
-        with self._engine.lock:
-            return self._engine.gate.held(job_id)
-
-    def at_work_under(self, uuid: str) -> list[int]:
-        """The jobs that take the places of a rate limit."""
-        with self._engine.lock:
-            return self._engine.gate.at_work_under(uuid)
-
-    def owner(self, job_id: int) -> Owner:
-        """Under which name a job of this process owns locks."""
-        return self._engine.owner(job_id)
-
     # -- waiting for a change --------------------------------------------------------------------
 
-    def watch(
+    def subscribe(
         self,
         job_id: int,
         fields: Sequence[str],
         prev_info: list[Any] | None,
         prev_serial: int | None,
-        tell: Callable[[Any], None],
-    ) -> Watch | None:
-        """Call `tell` once with ``[values, log entries]`` when they differ from what is known.
+        notify: Callable[[JobChange], None],
+    ) -> Subscription | None:
+        """Call `notify` once with ``[values, log entries]`` when they differ from what is known.
 
-        :returns: the subscription, for :meth:`unwatch`; None when `tell` was called already.
+        The parameters are those of :class:`~ganeti.jqueue.subscriptions.Subscription`.
+
+        :returns: the subscription, for :meth:`unsubscribe`; None when `notify` was called already.
         :raises errors.JobLost: no such job.
         """
-        watch = Watch(job_id, fields, prev_info, prev_serial, tell)
-        with self._engine.lock:
-            job = self._engine.known(job_id)
+        subscription = Subscription(job_id, fields, prev_info, prev_serial, notify)
+        with self.table.lock:
+            job = self.table.known(job_id)
             if job is not None:
-                change = watch.change(job)
+                change = subscription.change(job)
                 if change is None:
-                    self._engine.watches.add(watch)
-                    return watch
+                    self.publisher.subscriptions.add(subscription)
+                    return subscription
         if job is None:
-            job = self._engine.archived_job(job_id)
+            job = self.table.archived(job_id)
             if job is None:
                 raise errors.JobLost(f"job {job_id} does not exist")
-            change = watch.change(job)
-        tell(change)
+            change = subscription.change(job)
+        assert change is not None
+        notify(change)
         return None
 
-    def unwatch(self, watch: Watch) -> bool:
-        """End a subscription; False when it was told already (or is being told now)."""
-        with self._engine.lock:
-            return self._engine.watches.remove(watch)
-
-    @staticmethod
-    def _waited(begin: Callable[[Done], None]) -> Any:
-        waiter = Waiter()
-        begin(waiter.done)
-        return waiter.wait()
+    def unsubscribe(self, subscription: Subscription) -> bool:
+        """End a subscription; False when it was notified already, or is being notified now."""
+        with self.table.lock:
+            return self.publisher.subscriptions.remove(subscription)
 
 
-def _facts(job: jobs.QueuedJob) -> JobFacts:
-    """A job for an explanation. Needs the lock, except for an archived one."""
-    place = next(
-        (index for index, op in enumerate(job.ops) if op.state.status not in jobs.FINALIZED),
-        len(job.ops),
-    )
-    op = job.ops[place] if place < len(job.ops) else None
-    since = job.state.end if op is None else op.state.exec or op.state.start
-    last = max(
-        (entry for other in job.ops for entry in other.log[-1:]),
-        key=lambda entry: entry[0],
-        default=None,
-    )
-    depends = () if op is None else op.input.get("depends") or ()
-    return JobFacts(
-        id=job.id,
-        status=job.shown_status,
-        real_status=job.status,
-        summary=tuple(other.summary() for other in job.ops),
-        priority=job.priority,
-        opcode=place,
-        since=_seconds(since or job.received),
-        message=None if last is None else str(last[3]),
-        message_time=None if last is None else _seconds(last[1]),
-        depends=tuple((int(job_id), tuple(states)) for job_id, states in depends),
-    )
-
-
-def _seconds(stamp: jobs.Timestamp | None) -> float | None:
-    return None if stamp is None else clock.merge(stamp)
+def _result_of(begin: Callable[[Done], None]) -> Any:
+    """Begin an operation which takes a callback, and wait for its result."""
+    waiter = Waiter()
+    begin(waiter.done)
+    return waiter.wait()
 
 
 def _check_ops(ops: Sequence[OpCode]) -> Sequence[OpCode] | errors.GenericError:
-    """Validate opcodes; the error is a value, because each job of many is judged for itself."""
+    """Validate opcodes; the error is a value, because each job of many is judged separately."""
     try:
         for op in ops:
             op.validate()

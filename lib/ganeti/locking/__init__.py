@@ -23,7 +23,7 @@ from ganeti.locking.levels import (
     lock_name,
 )
 from ganeti.locking.manager import LockManager
-from ganeti.locking.monitor import LockRow, Wait
+from ganeti.locking.monitor import LockRow, LockWait
 
 __all__ = [
     "ALL",
@@ -37,6 +37,6 @@ __all__ = [
     "LockManager",
     "LockRow",
     "Owner",
-    "Wait",
+    "LockWait",
     "lock_name",
 ]

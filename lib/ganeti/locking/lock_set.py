@@ -19,7 +19,7 @@ from ganeti.locking.levels import ALL, Level, LockId, lock_name
 from ganeti.locking.shared_lock import Mode, SharedLock, TicketT
 
 
-class Step(NamedTuple, Generic[TicketT]):
+class LockStep(NamedTuple, Generic[TicketT]):
     """One lock of a request, and the mode wanted of it."""
 
     lock: SharedLock[TicketT]
@@ -85,14 +85,14 @@ class LockSet(Generic[TicketT]):
                 f"lock {self._names(unknown)} does not exist. It may have been removed meanwhile."
             )
 
-    def steps(self, keys: Collection[str] | None, *, shared: bool) -> list[Step[TicketT]]:
+    def steps(self, keys: Collection[str] | None, *, shared: bool) -> list[LockStep[TicketT]]:
         """What a request for these members (or :data:`~ganeti.locking.levels.ALL`) has to take.
 
         :returns: locks in the linear order: the level's own lock, then members by key.
         :raises LockError: a key without a lock.
         """
         if keys is None:
-            return [Step(self.gate, Mode.SHARED if shared else Mode.EXCLUSIVE)]
+            return [LockStep(self.gate, Mode.SHARED if shared else Mode.EXCLUSIVE)]
         if not keys:
             return []
         self.check_known(keys)
@@ -100,7 +100,10 @@ class LockSet(Generic[TicketT]):
             (Mode.INTENT_SHARED, Mode.SHARED) if shared else (Mode.INTENT_EXCLUSIVE, Mode.EXCLUSIVE)
         )
         members = self._members
-        return [Step(self.gate, intent), *(Step(members[key], mode) for key in sorted(set(keys)))]
+        return [
+            LockStep(self.gate, intent),
+            *(LockStep(members[key], mode) for key in sorted(set(keys))),
+        ]
 
     def _names(self, keys: list[str]) -> str:
         return ", ".join(lock_name(self.level, key) for key in keys)

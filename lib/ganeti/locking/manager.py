@@ -40,7 +40,7 @@ from typing import Final
 from ganeti import errors
 from ganeti.locking import monitor
 from ganeti.locking.levels import ALL, EXCLUSIVE, SHARED, Level, LockId, Owner, lock_name
-from ganeti.locking.request import Request, State, Touched
+from ganeti.locking.request import LockRequest, RequestState, Touched
 from ganeti.locking.shared_lock import public_mode
 from ganeti.locking.table import LockTable
 from ganeti.utils import clock, filelock
@@ -185,7 +185,7 @@ class LockManager:
         *,
         shared: bool,
         priority: int = 0,
-    ) -> Request:
+    ) -> LockRequest:
         """Start what :meth:`acquire` does and return without waiting.
 
         The caller owes the request a :meth:`wait` or a :meth:`withdraw`.
@@ -202,14 +202,14 @@ class LockManager:
                 gains = {LockId(level, key): mode for key in keys}
             return self._table.begin(owner, steps, gains, priority)
 
-    def withdraw(self, request: Request) -> None:
+    def withdraw(self, request: LockRequest) -> None:
         """End a request; what it has got is given back, also when it was granted meanwhile."""
         with self._mutex:
             self._table.give_up(request)
 
     def wait(
         self,
-        request: Request,
+        request: LockRequest,
         *,
         timeout_s: float | None = None,
         priority: int | Callable[[], int] = 0,
@@ -241,7 +241,7 @@ class LockManager:
                 ):
                     self._free_dead_blockers(request)
                 with self._mutex:
-                    if request.state is State.GRANTED:
+                    if request.state is RequestState.GRANTED:
                         return True
                     if request.error is not None:
                         raise request.error
@@ -511,7 +511,7 @@ class LockManager:
         with self._mutex:
             return monitor.rows(self._table.sets.values(), self._table.since)
 
-    def waiting(self, owner: Owner) -> monitor.Wait | None:
+    def waiting(self, owner: Owner) -> monitor.LockWait | None:
         """What the owner waits for, and because of whom; None when he does not wait."""
         with self._mutex:
             request = self._table.requests.get(owner)
@@ -519,7 +519,7 @@ class LockManager:
                 return None
             lock = request.steps[request.position].lock
             holders, before = lock.blockers(request)
-            return monitor.Wait(
+            return monitor.LockWait(
                 owner,
                 str(lock),
                 public_mode(request.mode),
@@ -530,9 +530,9 @@ class LockManager:
                 tuple(str(ident) for ident in request.gains),
             )
 
-    def waiting_chain(self, owner: Owner) -> list[monitor.Wait]:
+    def waiting_chain(self, owner: Owner) -> list[monitor.LockWait]:
         """The owner's wait, then the wait of the first one he waits for, and so on to the end."""
-        chain: list[monitor.Wait] = []
+        chain: list[monitor.LockWait] = []
         seen: set[Owner] = set()
         current: Owner | None = owner
         while current is not None and current not in seen:
@@ -544,11 +544,11 @@ class LockManager:
             current = next(iter((*wait.holders, *wait.before)), None)
         return chain
 
-    def _free_dead_blockers(self, request: Request) -> None:
+    def _free_dead_blockers(self, request: LockRequest) -> None:
         """Look whether those in front are alive, before sleeping (on) behind them."""
         mine = request.owner.livelock
         with self._mutex:
-            if request.state is not State.WAITING or self._table.livelocks <= {mine}:
+            if request.state is not RequestState.WAITING or self._table.livelocks <= {mine}:
                 return
             holders, before = request.steps[request.position].lock.blockers(request)
         self.free_dead(

@@ -31,7 +31,7 @@ class LockRow(NamedTuple):
     since: float | None
 
 
-class Wait(NamedTuple):
+class LockWait(NamedTuple):
     """What one owner waits for.
 
     ``holders`` hold the lock in a way that excludes him, ``before`` wait for it and are served

@@ -11,11 +11,11 @@ from enum import Enum
 
 from ganeti import errors
 from ganeti.locking.levels import ALL, EXCLUSIVE, SHARED, Level, LockId, Owner
-from ganeti.locking.lock_set import Step
+from ganeti.locking.lock_set import LockStep
 from ganeti.locking.shared_lock import Mode, SharedLock, Ticket, join
 
 
-class State(Enum):
+class RequestState(Enum):
     """What became of a request."""
 
     WAITING = "waiting"
@@ -24,7 +24,7 @@ class State(Enum):
     WITHDRAWN = "withdrawn"
 
 
-class Request(Ticket):
+class LockRequest(Ticket):
     """A wish for several locks, on its way through their queues.
 
     ``position`` is the step it has got to and ``before`` the mode in which the owner held that
@@ -49,7 +49,7 @@ class Request(Ticket):
     def __init__(
         self,
         owner: Owner,
-        steps: list[Step[Request]],
+        steps: list[LockStep[LockRequest]],
         gains: Mapping[LockId, str],
         priority: int,
         order: int,
@@ -62,14 +62,14 @@ class Request(Ticket):
         self.before: Mode | None = None
         self.undo: list[tuple[Lock, Mode | None]] = []
         self.former: dict[LockId, str | None] = {}
-        self.state = State.WAITING
+        self.state = RequestState.WAITING
         self.error: errors.LockError | None = None
         self.event: threading.Event | None = None
         self.woken = False
         self.since = since
 
 
-Lock = SharedLock[Request]
+Lock = SharedLock[LockRequest]
 Touched = list[Lock]
 
 

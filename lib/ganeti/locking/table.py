@@ -26,8 +26,8 @@ from ganeti.locking.levels import (
     Owner,
     lock_name,
 )
-from ganeti.locking.lock_set import LockSet, Step
-from ganeti.locking.request import Holding, Lock, Request, State, Touched, mode_of
+from ganeti.locking.lock_set import LockSet, LockStep
+from ganeti.locking.request import Holding, Lock, LockRequest, RequestState, Touched, mode_of
 from ganeti.locking.shared_lock import Mode, join
 
 _STRENGTH: Final = {SHARED: 1, EXCLUSIVE: 2}
@@ -49,10 +49,10 @@ class LockTable:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._order = 0
-        self.sets: dict[Level, LockSet[Request]] = {level: LockSet(level) for level in LEVELS}
+        self.sets: dict[Level, LockSet[LockRequest]] = {level: LockSet(level) for level in LEVELS}
         self.sets[Level.CLUSTER].add([BGL])
         self.holdings: dict[Owner, dict[Level, Holding]] = {}
-        self.requests: dict[Owner, Request] = {}
+        self.requests: dict[Owner, LockRequest] = {}
         self.livelocks: set[str] = set()
 
     # -- requests ----------------------------------------------------------------------------
@@ -60,23 +60,23 @@ class LockTable:
     def begin(
         self,
         owner: Owner,
-        steps: list[Step[Request]],
+        steps: list[LockStep[LockRequest]],
         gains: Mapping[LockId, str],
         priority: int,
-    ) -> Request:
+    ) -> LockRequest:
         """Start a request and take it as far as it gets at once."""
         self._order += 1
         if owner.livelock is not None:
             self.livelocks.add(owner.livelock)
-        request = Request(owner, steps, gains, priority, self._order, self._now())
+        request = LockRequest(owner, steps, gains, priority, self._order, self._now())
         touched = self._advance(request)
-        if request.state is State.WAITING:
+        if request.state is RequestState.WAITING:
             request.event = threading.Event()
             self.requests[owner] = request
         self.settle(touched)
         return request
 
-    def _advance(self, request: Request) -> Touched:
+    def _advance(self, request: LockRequest) -> Touched:
         """Take locks until one is not free; returns locks whose waiters may go on."""
         steps = request.steps
         while request.position < len(steps):
@@ -93,8 +93,8 @@ class LockTable:
         self._grant(request)
         return []
 
-    def _grant(self, request: Request) -> None:
-        request.state = State.GRANTED
+    def _grant(self, request: LockRequest) -> None:
+        request.state = RequestState.GRANTED
         self.requests.pop(request.owner, None)
         if request.gains:
             holdings = self.holdings.setdefault(request.owner, {})
@@ -112,16 +112,16 @@ class LockTable:
         holding.set(ident.key, mode)
         return former
 
-    def fail(self, request: Request, error: errors.LockError) -> Touched:
+    def fail(self, request: LockRequest, error: errors.LockError) -> Touched:
         """End a request without success; the owner has what he had before."""
         touched = self._unwind(request)
-        request.state = State.FAILED
+        request.state = RequestState.FAILED
         request.error = error
         if request.event is not None:
             request.event.set()
         return touched
 
-    def _unwind(self, request: Request) -> Touched:
+    def _unwind(self, request: LockRequest) -> Touched:
         if self.requests.get(request.owner) is request:
             del self.requests[request.owner]
         touched: Touched = []
@@ -151,20 +151,20 @@ class LockTable:
                     heapq.heappush(heap, (other.rank, serial, other))
                     serial += 1
 
-    def move(self, request: Request, priority: int) -> None:
+    def move(self, request: LockRequest, priority: int) -> None:
         """Give a waiting request another priority."""
-        if priority == request.priority or request.state is not State.WAITING:
+        if priority == request.priority or request.state is not RequestState.WAITING:
             return
         lock = request.steps[request.position].lock
         lock.move(request, priority)
         self.settle([lock])
 
-    def give_up(self, request: Request) -> None:
+    def give_up(self, request: LockRequest) -> None:
         """Withdraw a request in whatever state it is."""
         owner = request.owner
-        if request.state is State.WAITING:
+        if request.state is RequestState.WAITING:
             touched = self._unwind(request)
-        elif request.state is State.GRANTED:
+        elif request.state is RequestState.GRANTED:
             # Granted, but nobody will use it. Whoever freed the owner meanwhile took it already.
             touched = self._unwind(request)
             holdings = self.holdings.get(owner, {})
@@ -175,7 +175,7 @@ class LockTable:
                 touched.extend(self.settle_gate(owner, level))
         else:
             return
-        request.state = State.WITHDRAWN
+        request.state = RequestState.WITHDRAWN
         self.settle(touched)
 
     # -- checks ------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class LockTable:
                 losses[ident] = wanted
         return gains, losses
 
-    def steps(self, gains: Mapping[LockId, str]) -> list[Step[Request]]:
+    def steps(self, gains: Mapping[LockId, str]) -> list[LockStep[LockRequest]]:
         """The locks which these gains need, with what the level's own locks need for them."""
         modes: dict[LockId, Mode] = {}
         for ident, wanted in gains.items():
@@ -304,7 +304,7 @@ class LockTable:
         for ident in sorted(modes, key=lambda ident: ident.rank):
             lock_set = self.sets[ident.level]
             lock = lock_set.gate if ident.key is ALL else lock_set.member(ident.key)
-            steps.append(Step(lock, modes[ident]))
+            steps.append(LockStep(lock, modes[ident]))
         return steps
 
     def take_now(self, owner: Owner, ident: LockId, wanted: str, priority: int) -> bool:

@@ -58,6 +58,7 @@ METHODS = (
 
 # Ours: other masters do not have these.
 EXTENSIONS = (
+    "CheckGuests",
     "ExplainJob",
     "QueryConfigHistory",
     "QueryConfigChanges",

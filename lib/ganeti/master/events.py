@@ -55,13 +55,13 @@ class EventLog:
         # What was told of the jobs that have not ended, so that only news are told.
         self._statuses: dict[int, str] = {}
 
-    def jobs_shown(self, shown: Iterable[QueuedJob]) -> None:
+    def jobs_published(self, shown: Iterable[QueuedJob]) -> None:
         """Jobs as they are now known to be; called by the queue."""
         found = []
         now = clock.now()
         with self._lock:
             for job in shown:
-                status = job.shown_status
+                status = job.published_status
                 if self._statuses.get(job.id) == status:
                     continue
                 if status in FINALIZED:

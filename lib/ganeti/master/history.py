@@ -23,7 +23,7 @@ from ganeti import errors, ht
 if TYPE_CHECKING:
     from ganeti.config import Config
     from ganeti.config.history import Change, Commit
-    from ganeti.master.luxi_server import Request
+    from ganeti.master.luxi_server import LuxiRequest
 
 POINT: Final = ht.Or(ht.Int, ht.ListOf(ht.Or(ht.Int, ht.Float)))
 
@@ -31,7 +31,7 @@ POINT: Final = ht.Or(ht.Int, ht.ListOf(ht.Or(ht.Int, ht.Float)))
 _NAMED_CHANGES: Final = 20
 
 
-def require_administrator(request: Request) -> None:
+def require_administrator(request: LuxiRequest) -> None:
     """:raises OpPrereqError: the client's user may not know secrets."""
     if request.peer_uid() not in (0, os.geteuid()):
         raise errors.OpPrereqError(

@@ -51,7 +51,7 @@ _SWEEP_S = 10.0
 _NO_FD_PAUSE_S = 1.0
 
 
-class Handler(NamedTuple):
+class LuxiHandler(NamedTuple):
     """How a method is served.
 
     :ivar begin: called in a thread of the pool; answers through the request, now or later, or
@@ -60,28 +60,28 @@ class Handler(NamedTuple):
     :ivar overlaps: may be under way together with neighbours of its kind.
     """
 
-    begin: Callable[[Request], None]
+    begin: Callable[[LuxiRequest], None]
     slow: bool = False
     overlaps: bool = False
 
 
-class Service(Protocol):
+class LuxiMethods(Protocol):
     """What is served."""
 
-    def handler(self, method: str) -> Handler | None:
+    def handler(self, method: str) -> LuxiHandler | None:
         """How to serve a method; None when there is no such method."""
 
 
 _CREDENTIALS = struct.Struct("3i")
 
 
-class Request:
+class LuxiRequest:
     """One request, until it is answered. Answers from any thread; the first one counts."""
 
     __slots__ = ("_answered", "_on_timeout", "_server", "args", "connection", "method", "slot")
 
     def __init__(
-        self, server: Server, connection: _Connection, slot: _Slot, method: str, args: list[Any]
+        self, server: LuxiServer, connection: _Connection, slot: _Slot, method: str, args: list[Any]
     ) -> None:
         self.method = method
         self.args = args
@@ -188,7 +188,7 @@ class _Connection:
         self.splitter = wire.Splitter(limit_bytes)
         self.inbox: collections.deque[bytes | None] = collections.deque()
         self.slots: collections.deque[_Slot] = collections.deque()
-        self.held: set[Request] = set()
+        self.held: set[LuxiRequest] = set()
         self.outbox: collections.deque[memoryview] = collections.deque()
         self.outbox_bytes = 0
         self.beginning: _Slot | None = None
@@ -237,7 +237,7 @@ class _Pool:
                 self._idle += 1
 
 
-class Server:
+class LuxiServer:
     """The loop.
 
     :param listeners: sockets that listen; closed by :meth:`serve`.
@@ -248,7 +248,7 @@ class Server:
     def __init__(
         self,
         listeners: Sequence[socket.socket],
-        service: Service,
+        service: LuxiMethods,
         *,
         limit_bytes: int = wire.MAX_MESSAGE_BYTES,
         patience_s: float = const.READ_WRITE_TIMEOUT_S,
@@ -523,7 +523,7 @@ class Server:
             data = wire.encode_refusal(str(err))
             self.post(lambda: self._refused(connection, slot, data))
             return
-        request = Request(self, connection, slot, method, args)
+        request = LuxiRequest(self, connection, slot, method, args)
         handler = self._service.handler(method)
         if handler is None:
             data = wire.encode_refusal(f"there is no method {method!r}")
@@ -540,7 +540,7 @@ class Server:
         self.answered(connection, slot, data)
 
     def _park(
-        self, connection: _Connection, slot: _Slot, handler: Handler, request: Request
+        self, connection: _Connection, slot: _Slot, handler: LuxiHandler, request: LuxiRequest
     ) -> None:
         def begin() -> None:
             self._dispatch(connection, handler, request, hop=True)
@@ -551,7 +551,12 @@ class Server:
             slot.parked = begin
 
     def _dispatch(
-        self, connection: _Connection, handler: Handler, request: Request, *, hop: bool = False
+        self,
+        connection: _Connection,
+        handler: LuxiHandler,
+        request: LuxiRequest,
+        *,
+        hop: bool = False,
     ) -> None:
         if handler.slow:
             self._slow.run(lambda: self._begin(connection, handler, request))
@@ -560,7 +565,7 @@ class Server:
         else:
             self._begin(connection, handler, request)
 
-    def _begin(self, connection: _Connection, handler: Handler, request: Request) -> None:
+    def _begin(self, connection: _Connection, handler: LuxiHandler, request: LuxiRequest) -> None:
         try:
             handler.begin(request)
         except errors.GenericError as err:
@@ -583,8 +588,8 @@ class Server:
             self._begin_next(connection)
             self._update_events(connection)
 
-    def hold(self, request: Request, seconds: float) -> None:
-        """A request waits for something (in the loop); see :meth:`Request.wait`."""
+    def hold(self, request: LuxiRequest, seconds: float) -> None:
+        """A request waits for something (in the loop); see :meth:`LuxiRequest.wait`."""
         if request.answered:
             return
         if request.connection.closed or request.connection.ended or self._stop_at is not None:
@@ -594,7 +599,7 @@ class Server:
             self._later(seconds, request.time_out)
 
     def answered(
-        self, connection: _Connection, slot: _Slot, data: bytes, request: Request | None = None
+        self, connection: _Connection, slot: _Slot, data: bytes, request: LuxiRequest | None = None
     ) -> None:
         """An answer is there (in the loop); send what is in order."""
         if request is not None:

@@ -20,11 +20,11 @@ from ganeti.cmdlib import locks as cmdlib_locks
 from ganeti.config.history import Author
 from ganeti.constants import luxi as const
 from ganeti.constants import query as query_const
-from ganeti.jqueue import explain
+from ganeti.jqueue import explain, facts
 from ganeti.luxi import protocol as wire
 from ganeti.master import history
 from ganeti.master.events import EventLog
-from ganeti.master.luxi_server import Handler, Request
+from ganeti.master.luxi_server import LuxiHandler, LuxiRequest
 from ganeti.master.queries import cluster, service
 from ganeti.objects import FilterRule
 from ganeti.opcodes.base import OpCode
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ganeti.cmdlib.base import MasterContext
     from ganeti.config import Config
     from ganeti.jqueue.queue import JobQueue
-    from ganeti.jqueue.watch import Watch
+    from ganeti.jqueue.subscriptions import Subscription
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class _Method(NamedTuple):
     overlaps: bool = False
 
 
-class Service:
+class LuxiService:
     """Answers requests with what the master owns.
 
     :param context: configuration, node calls and queue.
@@ -80,7 +80,7 @@ class Service:
         queue: JobQueue = self._context.queue
         return queue
 
-    def handler(self, method: str) -> Handler | None:
+    def handler(self, method: str) -> LuxiHandler | None:
         """How to serve a method; None when there is no such method."""
         return self._handlers.get(method)
 
@@ -110,6 +110,7 @@ class Service:
                 self._wait_for_events,
                 (("place", ht.Maybe(ht.Tuple(ht.Str, ht.Int))), ("timeout", _NUMBER)),
             ),
+            "CheckGuests": _Method(self._check_guests, slow=True),
             "CancelJob": _Method(self._cancel, (ids, ("kill", ht.Bool)), required=1),
             "ChangeJobPriority": _Method(self._change_priority, (ids, ("priority", ht.Int))),
             "ArchiveJob": _Method(self._archive, (ids,)),
@@ -172,10 +173,10 @@ class Service:
             ),
         }
 
-    def _handler(self, name: str, method: _Method) -> Handler:
+    def _handler(self, name: str, method: _Method) -> LuxiHandler:
         required = len(method.args) if method.required is None else method.required
 
-        def begin(request: Request) -> None:
+        def begin(request: LuxiRequest) -> None:
             # Clients may send more than a method takes where it takes nothing.
             given = request.args if method.args else []
             if not required <= len(given) <= len(method.args):
@@ -192,17 +193,17 @@ class Service:
                     return
             method.begin(request, *given)
 
-        return Handler(begin, method.slow, method.overlaps)
+        return LuxiHandler(begin, method.slow, method.overlaps)
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    def _submit_job(self, request: Request, ops: list[dict[str, Any]]) -> None:
+    def _submit_job(self, request: LuxiRequest, ops: list[dict[str, Any]]) -> None:
         self._queue.submit_async(_opcodes(ops), request.done)
 
-    def _submit_to_drained(self, request: Request, ops: list[dict[str, Any]]) -> None:
+    def _submit_to_drained(self, request: LuxiRequest, ops: list[dict[str, Any]]) -> None:
         self._queue.submit_async(_opcodes(ops), request.done, drained_ok=True)
 
-    def _submit_many(self, request: Request, wanted: list[list[dict[str, Any]]]) -> None:
+    def _submit_many(self, request: LuxiRequest, wanted: list[list[dict[str, Any]]]) -> None:
         given: list[list[OpCode] | errors.GenericError] = []
         for ops in wanted:
             try:
@@ -223,30 +224,34 @@ class Service:
 
         self._queue.submit_many_async(given, done)
 
-    def _pickup(self, request: Request, _job_id: Any) -> None:
+    def _pickup(self, request: LuxiRequest, _job_id: Any) -> None:
         raise errors.GenericError("method PickupJob is for the master's own use")
 
     def _wait_for_change(
         self,
-        request: Request,
+        request: LuxiRequest,
         job: Any,
         fields: list[str],
         prev_info: list[Any] | None,
         prev_serial: int | None,
         timeout_s: float,
     ) -> None:
-        watches: list[Watch] = []
+        subscriptions: list[Subscription] = []
 
         def nothing_changed() -> None:
-            if not watches or self._queue.unwatch(watches[0]):
+            if not subscriptions or self._queue.unsubscribe(subscriptions[0]):
                 request.answer(wire.NO_CHANGE)
 
-        watch = self._queue.watch(int(job), fields, prev_info, prev_serial, request.answer)
-        if watch is not None:
-            watches.append(watch)
+        subscription = self._queue.subscribe(
+            int(job), fields, prev_info, prev_serial, request.answer
+        )
+        if subscription is not None:
+            subscriptions.append(subscription)
             request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_changed)
 
-    def _wait_for_events(self, request: Request, place: list[Any] | None, timeout_s: float) -> None:
+    def _wait_for_events(
+        self, request: LuxiRequest, place: list[Any] | None, timeout_s: float
+    ) -> None:
         # An extension of ours: what happened after a place, at once or when it happens.
         if place is None:
             request.answer(self._events.after(None))
@@ -260,86 +265,83 @@ class Service:
         if self._events.wait((epoch, number), request.answer):
             request.wait(max(0.0, min(timeout_s, const.WAIT_FOR_JOB_CHANGE_S)), nothing_happened)
 
-    def _cancel(self, request: Request, job: Any, _kill: bool = False) -> None:
+    def _check_guests(self, request: LuxiRequest) -> None:
+        # An extension of ours: what the guests do now. What changed goes into the event log.
+        service.check_guests(self._context)
+        request.answer(None)
+
+    def _cancel(self, request: LuxiRequest, job: Any, _kill: bool = False) -> None:
         # Jobs are threads of the master and cannot be killed; "kill" asks no more than the rest.
         self._queue.cancel_async(int(job), request.done)
 
-    def _change_priority(self, request: Request, job: Any, priority: int) -> None:
+    def _change_priority(self, request: LuxiRequest, job: Any, priority: int) -> None:
         self._queue.change_priority_async(int(job), priority, request.done)
 
-    def _archive(self, request: Request, job: Any) -> None:
+    def _archive(self, request: LuxiRequest, job: Any) -> None:
         def done(count: Any, error: Exception | None) -> None:
             request.done(bool(count), error)
 
         self._queue.archive_async([int(job)], done)
 
-    def _auto_archive(self, request: Request, age_s: float, timeout_s: float) -> None:
+    def _auto_archive(self, request: LuxiRequest, age_s: float, timeout_s: float) -> None:
         if age_s < -1:
             raise errors.OpPrereqError(f"age must be -1 or more, not {age_s:g}", errors.ECODE_INVAL)
         request.answer(self._queue.auto_archive(age_s, timeout_s))
 
-    def _query_jobs(self, request: Request, ids: list[Any] | None, fields: list[str]) -> None:
+    def _query_jobs(self, request: LuxiRequest, ids: list[Any] | None, fields: list[str]) -> None:
         wanted = [int(job) for job in ids] if ids else None
         request.answer(self._queue.query(wanted, fields))
 
-    def _explain_job(self, request: Request, job: Any) -> None:
-        # An extension of ours: one job with the chain behind it, many without, or the queue.
-        scene = self._scene()
+    def _explain_job(self, request: LuxiRequest, job: Any) -> None:
+        # An extension of ours: one job with the jobs it waits for, many jobs, or the queue.
+        data = self._context.config.snapshot()
+        context = facts.explain_context(
+            self._queue, self._context.locks, lambda name: cmdlib_locks.lock_label(data, name)
+        )
         if job is None:
-            request.answer(explain.explain_queue(scene.queue))
+            request.answer(explain.explain_queue(context.queue))
             return
         if isinstance(job, list):
-            request.answer(explain.explain_briefly(scene, [int(job_id) for job_id in job]))
+            request.answer(explain.explain_briefly(context, [int(job_id) for job_id in job]))
             return
-        found = explain.explain(scene, int(job))
+        found = explain.explain(context, int(job))
         if found is None:
             raise errors.JobLost(f"job {job} does not exist")
         request.answer(found)
 
-    def _scene(self) -> explain.Scene:
-        queue, locks = self._queue, self._context.locks
-        data = self._context.config.snapshot()
-        return explain.Scene(
-            queue.look(),
-            queue.facts,
-            lambda job_id: locks.waiting(queue.owner(job_id)),
-            lambda job_id: {
-                str(lock): mode for lock, mode in locks.list_locks(queue.owner(job_id)).items()
-            },
-            queue.kept_back,
-            queue.at_work_under,
-            lambda name: cmdlib_locks.lock_label(data, name),
-        )
-
     # -- queries ---------------------------------------------------------------------------------
 
-    def _query(self, request: Request, what: str, fields: list[str], qfilter: Any) -> None:
+    def _query(self, request: LuxiRequest, what: str, fields: list[str], qfilter: Any) -> None:
         request.answer(service.query(self._context, what, fields, qfilter))
 
-    def _query_fields(self, request: Request, what: str, fields: list[str] | None) -> None:
+    def _query_fields(self, request: LuxiRequest, what: str, fields: list[str] | None) -> None:
         request.answer(service.query_fields(what, fields or None))
 
     def _legacy(self, what: str) -> _Begin:
         def begin(
-            request: Request, names: list[str] | None, fields: list[str], use_locking: bool
+            request: LuxiRequest, names: list[str] | None, fields: list[str], use_locking: bool
         ) -> None:
             _refuse_locking(use_locking)
             request.answer(service.query_values(self._context, what, names, fields))
 
         return begin
 
-    def _query_exports(self, request: Request, nodes: list[str] | None, use_locking: bool) -> None:
+    def _query_exports(
+        self, request: LuxiRequest, nodes: list[str] | None, use_locking: bool
+    ) -> None:
         _refuse_locking(use_locking)
         rows = service.query_values(self._context, query_const.EXPORT, None, ["node", "export"])
         wanted = {self._context.config.expand_node(name).name for name in nodes or ()}
         request.answer([row for row in rows if not wanted or row[0] in wanted])
 
-    def _query_filters(self, request: Request, uuids: list[str] | None, fields: list[str]) -> None:
+    def _query_filters(
+        self, request: LuxiRequest, uuids: list[str] | None, fields: list[str]
+    ) -> None:
         request.answer(service.query_values(self._context, query_const.FILTER, uuids, fields))
 
     def _replace_filter(
         self,
-        request: Request,
+        request: LuxiRequest,
         uuid: str | None,
         priority: int,
         predicates: list[Any],
@@ -355,14 +357,14 @@ class Service:
             rule = FilterRule(
                 uuid=uuid or text.new_uuid(),
                 priority=priority,
-                watermark=self._queue.last_job_id,
+                watermark=self._queue.table.serial,
                 predicates=tuple(job_rules.normalised(predicates)),
                 action=action,
                 reason_trail=(*reason, ["luxid", "", clock.now_ns()]),
             )
             with self._config_of("ReplaceFilter", reason).transaction() as change:
                 change.put_filter(rule)
-            self._queue.set_filters(self._context.config.filters())
+            self._queue.scheduler.set_filters(self._context.config.filters())
         request.answer(rule.uuid)
 
     def _config_of(self, method: str, reason: list[Any]) -> Config:
@@ -387,35 +389,35 @@ class Service:
                 f"uuid {uuid} belongs to something else than a filter rule", errors.ECODE_NOTUNIQUE
             )
 
-    def _delete_filter(self, request: Request, uuid: str) -> None:
+    def _delete_filter(self, request: LuxiRequest, uuid: str) -> None:
         with self._filter_lock:
             if uuid not in self._context.config.snapshot().filters:
                 raise errors.OpPrereqError(f"filter rule {uuid} does not exist", errors.ECODE_NOENT)
             with self._config_of("DeleteFilter", []).transaction() as change:
                 change.remove_filter(uuid)
-            self._queue.set_filters(self._context.config.filters())
+            self._queue.scheduler.set_filters(self._context.config.filters())
         request.answer(None)
 
     # -- the cluster -----------------------------------------------------------------------------
 
-    def _cluster_info(self, request: Request) -> None:
+    def _cluster_info(self, request: LuxiRequest) -> None:
         request.answer(cluster.cluster_info(self._context))
 
-    def _config_values(self, request: Request, fields: list[str]) -> None:
+    def _config_values(self, request: LuxiRequest, fields: list[str]) -> None:
         request.answer(cluster.config_values(self._context, fields))
 
-    def _config_history(self, request: Request, limit: int | None) -> None:
+    def _config_history(self, request: LuxiRequest, limit: int | None) -> None:
         request.answer(history.commits(self._context.config, limit))
 
-    def _config_changes(self, request: Request, first: Any, last: Any) -> None:
+    def _config_changes(self, request: LuxiRequest, first: Any, last: Any) -> None:
         history.require_administrator(request)
         request.answer(history.changes(self._context.config, first, last))
 
-    def _config_at(self, request: Request, point: Any) -> None:
+    def _config_at(self, request: LuxiRequest, point: Any) -> None:
         history.require_administrator(request)
         request.answer(history.at(self._context.config, point))
 
-    def _tags(self, request: Request, kind: str, name: str) -> None:
+    def _tags(self, request: LuxiRequest, kind: str, name: str) -> None:
         config = self._context.config
         tags: Sequence[str]
         if kind == "cluster":
@@ -432,11 +434,11 @@ class Service:
 
     # -- switches --------------------------------------------------------------------------------
 
-    def _set_drain(self, request: Request, drained: bool) -> None:
+    def _set_drain(self, request: LuxiRequest, drained: bool) -> None:
         self._queue.set_drain(drained)
         request.answer(True)
 
-    def _set_watcher_pause(self, request: Request, until: float | None) -> None:
+    def _set_watcher_pause(self, request: LuxiRequest, until: float | None) -> None:
         config = self._context.config
         nodes = [node.uuid for node in config.master_candidates() if not node.offline]
         answers = self._context.rpc.call_many(SET_WATCHER_PAUSE, nodes, until=until)

@@ -40,8 +40,6 @@ _RETRY_S: Final = 1.0
 _KEPT: Final = 5000
 #: Seconds between looking for guests that have stopped (or started) by themselves.
 LOOK_S: Final = 20.0
-# Needs live data of all instances, and is true for none.
-_LOOK: Final = ("instance", ["name"], ["==", "status", ""])
 _AT_ONCE: Final = 500
 
 _Place = tuple[str, int]
@@ -151,7 +149,7 @@ class Hub:
         """Let the master look at the guests; what it finds comes as events."""
         while True:
             try:
-                await self._master.call("Query", *_LOOK)
+                await self._master.call("CheckGuests")
             except errors.GenericError as err:
                 _log.info("guests cannot be looked at now: %s", err)
             await asyncio.sleep(self._look_s)

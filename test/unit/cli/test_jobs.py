@@ -52,7 +52,6 @@ def test_every_line_once_and_in_order() -> None:
         (["running"], [entry(1, "a"), entry(2, "b")]),
         None,
         (["success"], [entry(3, "c")]),
-        (["success"], []),
     )
     shown: list[str] = []
     assert jobs.follow_job(client, 7, shown.append) == "success"  # type: ignore[arg-type]
@@ -62,7 +61,6 @@ def test_every_line_once_and_in_order() -> None:
         (["queued"], None),
         (["running"], 2),
         (["running"], 2),
-        (["success"], 3),
     ]
 
 
@@ -74,8 +72,9 @@ def test_a_master_that_repeats_itself_instead_of_saying_nochange() -> None:
 def test_a_job_that_has_ended_before() -> None:
     client = ScriptedClient((["canceled"], []))
     assert jobs.follow_job(client, 7) == "canceled"  # type: ignore[arg-type]
-    again = ScriptedClient((["success"], [entry(1, "x")]), (["success"], []))
+    again = ScriptedClient((["success"], [entry(1, "x")]))
     assert jobs.follow_job(again, 7, lambda text: None) == "success"  # type: ignore[arg-type]
+    assert len(again.asked) == 1, "the answer with the end of the job is the last one"
 
 
 @pytest.mark.parametrize(
@@ -188,3 +187,45 @@ def test_notices_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
         "Job 7 is waiting in the queue\nJob 7 is waiting for locks\n",
     )
     assert {timeout_s for *_, timeout_s in client.asked} == {60}
+
+
+class CountingClient:
+    """A master that ends each job with a log entry at the first question; notes every request."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+
+    def submit_many_jobs(self, wanted: Any) -> Any:
+        self.requests.append("SubmitManyJobs")
+        return [[True, number] for number, _ops in enumerate(wanted, 1)]
+
+    def wait_for_job_change_once(self, *_args: Any) -> Any:
+        self.requests.append("WaitForJobChange")
+        return ["success"], [entry(1, "done")]
+
+    def query_jobs(self, job_ids: Any, fields: Any) -> Any:
+        self.requests.append("QueryJobs")
+        return [["success", ["success"], [None]] for _job_id in job_ids]
+
+
+@pytest.mark.parametrize(
+    ("count", "requests"),
+    [
+        (1, ["SubmitManyJobs", "WaitForJobChange", "QueryJobs"]),
+        # While several are left, their states decide for which one to wait first.
+        (
+            2,
+            [
+                *("SubmitManyJobs", "QueryJobs", "WaitForJobChange", "QueryJobs"),
+                *("WaitForJobChange", "QueryJobs"),
+            ],
+        ),
+    ],
+)
+def test_no_request_too_many(count: int, requests: list[str]) -> None:
+    client = CountingClient()
+    waiting = jobs.JobSet(client, Values(), quiet=True)  # type: ignore[arg-type]
+    for number in range(count):
+        waiting.add(f"web{number}")
+    assert all(outcome.success for outcome in waiting.wait())
+    assert client.requests == requests

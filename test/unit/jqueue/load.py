@@ -145,10 +145,10 @@ class Run:
             max_running=3,
             fatal=self.died.set,
         )
-        replicator = self.queue.engine.replicator
+        replicator = self.queue.replicator
         assert replicator is not None
         replicator._retry_s = 0.01
-        self.queue.engine.committer._retry_s = 0.01
+        self.queue.committer._retry_s = 0.01
 
     def _execute(self, op: OpCode, callbacks: Callbacks) -> Any:
         words = (op.comment or "").split()
@@ -204,9 +204,9 @@ class Run:
             if statuses[-1] in jobs.FINALIZED:
                 ended.set()
             else:
-                self.queue.watch(job_id, ["status"], change[0], 1 << 30, look)
+                self.queue.subscribe(job_id, ["status"], change[0], 1 << 30, look)
 
-        self.queue.watch(job_id, ["status"], None, 1 << 30, look)
+        self.queue.subscribe(job_id, ["status"], None, 1 << 30, look)
         ended.wait()
         return statuses[-1]
 

@@ -13,7 +13,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.jobstore import inventory
-from ganeti.jqueue import replicate
+from ganeti.jqueue import replication
 
 from . import load
 from .load import op_of
@@ -114,7 +114,7 @@ def test_nothing_is_sent_to_one_that_has_everything(tmp_path: Path, away: Away) 
     run.stop()
     away.messages.clear()
     run = started(tmp_path, away)
-    replicator = run.queue.engine.replicator
+    replicator = run.queue.replicator
     assert replicator is not None
     until(lambda: not replicator.lagging())
     run.stop()
@@ -123,7 +123,7 @@ def test_nothing_is_sent_to_one_that_has_everything(tmp_path: Path, away: Away) 
 
 def test_it_lost_its_copy(tmp_path: Path, away: Away, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new disk: everything is sent, in portions, beside what changes meanwhile."""
-    monkeypatch.setattr(replicate, "MESSAGE_BYTES", 3000)
+    monkeypatch.setattr(replication, "MESSAGE_BYTES", 3000)
     run = started(tmp_path, away)
     ids = some_jobs(run, 30)
     for job_id in ids[:10]:
@@ -183,7 +183,7 @@ def test_a_damaged_file_of_the_master_does_not_stop_it(tmp_path: Path, away: Awa
     run = started(tmp_path, away)
     more = some_jobs(run)
     until(lambda: (tmp_path / load.CANDIDATE / f"job-{more[-1]}").exists())
-    replicator = run.queue.engine.replicator
+    replicator = run.queue.replicator
     assert replicator is not None
     until(lambda: not replicator.lagging())
     run.stop()
@@ -208,7 +208,7 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
 
     monkeypatch.setattr(inventory, "take", take)
     run = started(tmp_path, away)
-    replicator = run.queue.engine.replicator
+    replicator = run.queue.replicator
     assert replicator is not None
     until(lambda: away.messages.count("rpc inventory") > 3)
     assert replicator.lagging()

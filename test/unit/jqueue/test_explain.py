@@ -10,15 +10,15 @@ import pytest
 
 from ganeti.jqueue.explain import (
     MAX_CHAIN,
+    ExplainContext,
     JobFacts,
-    Meter,
     QueueFacts,
-    Scene,
     explain,
     explain_briefly,
 )
-from ganeti.jqueue.filters import Verdict
-from ganeti.locking import Owner, Wait
+from ganeti.jqueue.filters import FilterVerdict
+from ganeti.jqueue.rate_meter import RateMeter
+from ganeti.locking import LockWait, Owner
 from ganeti.objects import FilterRule
 
 
@@ -27,13 +27,13 @@ def owner(job_id: int) -> Owner:
 
 
 class Stage:
-    """A scene that tests set up."""
+    """A context that tests set up."""
 
     def __init__(self) -> None:
         self.jobs: dict[int, JobFacts] = {}
-        self.waits: dict[int, Wait] = {}
+        self.waits: dict[int, LockWait] = {}
         self.held: dict[int, dict[str, str]] = {}
-        self.verdicts: dict[int, Verdict] = {}
+        self.verdicts: dict[int, FilterVerdict] = {}
         self.under: dict[str, list[int]] = {}
         self.queue = QueueFacts()
 
@@ -49,12 +49,12 @@ class Stage:
         before: Sequence[Owner] = (),
         mode: str = "exclusive",
     ) -> None:
-        self.waits[job_id] = Wait(
+        self.waits[job_id] = LockWait(
             owner(job_id), lock, mode, 50.0, 0, tuple(holders), tuple(before), (lock,)
         )
 
-    def scene(self) -> Scene:
-        return Scene(
+    def context(self) -> ExplainContext:
+        return ExplainContext(
             self.queue,
             self.jobs.get,
             self.waits.get,
@@ -65,7 +65,7 @@ class Stage:
         )
 
     def explain(self, job_id: int) -> dict[str, Any]:
-        found = explain(self.scene(), job_id)
+        found = explain(self.context(), job_id)
         assert found is not None
         assert json.loads(json.dumps(found)) == found, "it has to cross the wire"
         return found
@@ -88,7 +88,7 @@ def rule(*reason: Any) -> FilterRule:
 
 
 def test_an_unknown_job(stage: Stage) -> None:
-    assert explain(stage.scene(), 5) is None
+    assert explain(stage.context(), 5) is None
 
 
 def test_a_lock_and_its_holder(stage: Stage) -> None:
@@ -194,7 +194,7 @@ def test_a_dependency(stage: Stage) -> None:
 
 def test_a_pause_by_a_filter(stage: Stage) -> None:
     stage.job(7)
-    stage.verdicts[7] = Verdict("PAUSE", rule(("gnt:user", "holidays", 1)))
+    stage.verdicts[7] = FilterVerdict("PAUSE", rule(("gnt:user", "holidays", 1)))
     assert stage.reason(7) == {
         "kind": "filter",
         "text": "filter rule r (holidays) pauses it",
@@ -208,7 +208,7 @@ def test_a_pause_by_a_filter(stage: Stage) -> None:
 def test_a_rate_limit(stage: Stage) -> None:
     stage.job(7)
     stage.job(5, "running")
-    stage.verdicts[7] = Verdict("RATE_LIMIT", rule(), 2)
+    stage.verdicts[7] = FilterVerdict("RATE_LIMIT", rule(), 2)
     stage.under["r"] = [5, 6]
     found = stage.explain(7)
     assert found["reasons"][0]["text"] == (
@@ -328,7 +328,7 @@ def test_briefly_for_a_list(stage: Stage) -> None:
     stage.job(7, "waiting")
     stage.wait(7, "node/u-n1", [owner(5)])
     stage.job(5, "running")
-    brief = explain_briefly(stage.scene(), [7, 99, 5])
+    brief = explain_briefly(stage.context(), [7, 99, 5])
     assert brief[1] is None
     assert [
         None if entry is None else [reason["kind"] for reason in entry["reasons"]]
@@ -337,7 +337,7 @@ def test_briefly_for_a_list(stage: Stage) -> None:
 
 
 def test_meter() -> None:
-    meter = Meter()
+    meter = RateMeter()
     assert meter.total(1000) == 0
     for second, number in ((1000, 1), (1000, 2), (1030, 4), (1059, 8)):
         meter.count(second, number)

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from ganeti import errors
+from ganeti.jqueue import facts
 from ganeti.jqueue import job as jobs
 
 from . import load
@@ -182,9 +183,9 @@ def test_a_broken_disk_is_named_and_heals(
     with pytest.raises(errors.JobQueueError, match=f"cannot write to the job queue in .*{words}"):
         run.queue.submit([op_of("refused")])
     run.hold.set()
-    until(lambda: not run.queue.engine.pool.busy())
+    until(lambda: not run.queue.scheduler.pool.busy())
     assert run.queue.query([before], ["status"]) == [["running"]], "told before it was stored"
-    reasons = run.queue.facts(before)
+    reasons = facts.job_facts(run.queue, before)
     assert reasons is not None and reasons.real_status == "success"
     assert any(
         words in record.message and record.levelno == logging.ERROR for record in caplog.records
@@ -208,7 +209,7 @@ def test_everything_fails_until_the_daemon_gives_up(tmp_path: Path) -> None:
     until(lambda: (tmp_path / "executed").read_text())
     fault.healed = False
     run.hold.set()
-    until(lambda: not run.queue.engine.pool.busy())
+    until(lambda: not run.queue.scheduler.pool.busy())
     run.queue.stop()
     fault.healed = True
     run.settle()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.jqueue.filters import Chain, Gate, describe_rule, parse_action, rejection
+from ganeti.jqueue.filters import FilterChain, FilterGate, describe_rule, parse_action, rejection
 from ganeti.objects import FilterRule
 
 DELAY = [{"OP_ID": "OP_TEST_DELAY"}]
@@ -36,13 +36,13 @@ def rule(
 
 
 def decides(*rules: FilterRule, job_id: int = 1, ops: Any = DELAY) -> tuple[str, str]:
-    verdict = Chain(rules).judge(job_id, ops)
+    verdict = FilterChain(rules).judge(job_id, ops)
     return verdict.action, verdict.uuid
 
 
 def test_without_rules_every_job_is_accepted() -> None:
     assert decides() == ("ACCEPT", "")
-    assert not Chain()
+    assert not FilterChain()
 
 
 @pytest.mark.parametrize("action", ["ACCEPT", "PAUSE", "REJECT"])
@@ -54,14 +54,14 @@ def test_the_first_rule_that_means_the_job_decides(action: str) -> None:
 
 
 def test_rate_limit() -> None:
-    verdict = Chain([rule("a", ("RATE_LIMIT", 3))]).judge(1, DELAY)
+    verdict = FilterChain([rule("a", ("RATE_LIMIT", 3))]).judge(1, DELAY)
     assert (verdict.action, verdict.limit, verdict.uuid) == ("RATE_LIMIT", 3, "a")
 
 
 def test_continue_looks_further() -> None:
     assert decides(rule("a", "CONTINUE"), rule("b", "REJECT", priority=1)) == ("REJECT", "b")
     assert decides(rule("a", "CONTINUE")) == ("ACCEPT", "")
-    assert not Chain([rule("a", "CONTINUE")])
+    assert not FilterChain([rule("a", "CONTINUE")])
 
 
 def test_order_is_priority_then_watermark_then_uuid() -> None:
@@ -90,7 +90,7 @@ def test_actions_are_read() -> None:
 
 
 def test_a_rejected_job_says_which_rule_and_why() -> None:
-    verdict = Chain(
+    verdict = FilterChain(
         [rule("a-b", "REJECT", reason=(("gnt:user", "no tests today", 1), ("luxid", "", 2)))]
     ).judge(1, DELAY)
     assert str(rejection(verdict)) == "rejected by filter rule a-b (no tests today)"
@@ -102,10 +102,12 @@ def test_a_rejected_job_says_which_rule_and_why() -> None:
 LIMIT = rule("limit", ("RATE_LIMIT", 2), IS_DELAY)
 
 
-def arrive(gate: Gate, job_id: int, priority: int = 0, ops: Any = DELAY) -> bool:
+def arrive(gate: FilterGate, job_id: int, priority: int = 0, ops: Any = DELAY) -> bool:
     """What the queue does with a job that may start."""
     verdict = gate.judge(job_id, ops)
-    if verdict.action == "PAUSE" or (verdict.action == "RATE_LIMIT" and not gate.has_room(verdict)):
+    if verdict.action == "PAUSE" or (
+        verdict.action == "RATE_LIMIT" and not gate.has_free_place(verdict)
+    ):
         gate.hold(job_id, priority, verdict)
         return False
     gate.enter(job_id, verdict)
@@ -113,7 +115,7 @@ def arrive(gate: Gate, job_id: int, priority: int = 0, ops: Any = DELAY) -> bool
 
 
 def test_at_most_n_jobs_under_a_rule() -> None:
-    gate = Gate([LIMIT])
+    gate = FilterGate([LIMIT])
     assert [arrive(gate, job_id) for job_id in (1, 2, 3, 4)] == [True, True, False, False]
     assert arrive(gate, 5, ops=VERIFY)
     assert gate.at_work_under("limit") == [1, 2]
@@ -125,7 +127,7 @@ def test_at_most_n_jobs_under_a_rule() -> None:
 
 
 def test_the_most_urgent_goes_first_and_may_become_so_while_held() -> None:
-    gate = Gate([LIMIT])
+    gate = FilterGate([LIMIT])
     for job_id, priority in ((1, 0), (2, 0), (3, 0), (4, -10), (5, 5), (6, 5)):
         arrive(gate, job_id, priority)
     gate.reprioritise(6, -20)
@@ -139,7 +141,7 @@ def test_the_most_urgent_goes_first_and_may_become_so_while_held() -> None:
 
 
 def test_a_held_job_that_is_canceled_is_forgotten() -> None:
-    gate = Gate([LIMIT])
+    gate = FilterGate([LIMIT])
     for job_id in (1, 2, 3, 4):
         arrive(gate, job_id)
     assert gate.ended(3) == []
@@ -148,7 +150,7 @@ def test_a_held_job_that_is_canceled_is_forgotten() -> None:
 
 
 def test_a_place_that_is_not_taken_goes_to_the_next() -> None:
-    gate = Gate([LIMIT])
+    gate = FilterGate([LIMIT])
     for job_id in (1, 2, 3, 4):
         arrive(gate, job_id)
     assert gate.ended(1) == [3]
@@ -157,7 +159,7 @@ def test_a_place_that_is_not_taken_goes_to_the_next() -> None:
 
 
 def test_paused_until_the_rules_change() -> None:
-    gate = Gate([rule("p", "PAUSE", IS_DELAY)])
+    gate = FilterGate([rule("p", "PAUSE", IS_DELAY)])
     assert not arrive(gate, 1)
     held = gate.held(1)
     assert held is not None and held.uuid == "p"
@@ -170,7 +172,7 @@ def test_paused_until_the_rules_change() -> None:
 
 
 def test_jobs_at_work_count_for_a_younger_rule() -> None:
-    gate = Gate()
+    gate = FilterGate()
     gate.set_rules([LIMIT], [(1, DELAY), (2, DELAY), (3, DELAY), (4, VERIFY)])
     assert gate.at_work_under("limit") == [1, 2, 3]
     assert not arrive(gate, 5)
@@ -199,7 +201,7 @@ def test_a_rule_that_cannot_be_applied_is_left_out(caplog: pytest.LogCaptureFixt
     st.integers(1, 3),
 )
 def test_never_above_the_limit_and_nobody_forgotten(steps: Any, limit: int) -> None:
-    gate = Gate([rule("r", ("RATE_LIMIT", limit))])
+    gate = FilterGate([rule("r", ("RATE_LIMIT", limit))])
     at_work: set[int] = set()
     held: dict[int, int] = {}
 
@@ -239,4 +241,4 @@ def test_a_rule_of_the_configuration_survives_its_file() -> None:
         reason=(["gnt:user", "x", 1],),
     )
     again = codec.from_dict(FilterRule, codec.to_dict(stored))
-    assert Chain([again]).judge(1, DELAY).limit == 2
+    assert FilterChain([again]).judge(1, DELAY).limit == 2

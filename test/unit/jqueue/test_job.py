@@ -106,23 +106,23 @@ def test_final_states_are_final() -> None:
         assert jobs.LEGAL_MOVES[status] == frozenset()
 
 
-def test_a_picture_does_not_change_with_the_job() -> None:
+def test_a_snapshot_does_not_change_with_the_job() -> None:
     job = new_job()
     job.add_log(job.ops[0], "message", "one", (1, 1))
-    picture = job.picture()
+    snapshot = job.snapshot()
     job.ops[0].move("waiting", start=(7, 8))
     job.add_log(job.ops[0], "message", "two", (1, 2))
-    written = json.loads(jobs.encode(picture))
+    written = json.loads(jobs.encode(snapshot))
     assert written["ops"][0]["status"] == "queued"
     assert [entry[3] for entry in written["ops"][0]["log"]] == ["one"]
-    assert job.values(["status"]) == ["queued"], "not committed, not shown"
-    job.show(job.picture())
+    assert job.values(["status"]) == ["queued"], "not committed, not published"
+    job.publish(job.snapshot())
     assert job.values(["status"]) == ["waiting"]
 
 
 def test_the_file_has_the_published_keys() -> None:
     job = new_job()
-    written = json.loads(jobs.encode(job.picture()))
+    written = json.loads(jobs.encode(job.snapshot()))
     assert set(written) == {"id", "ops", "start_timestamp", "end_timestamp", "received_timestamp"}
     assert set(written["ops"][0]) == {
         "input",
@@ -137,13 +137,13 @@ def test_the_file_has_the_published_keys() -> None:
     assert written["ops"][0]["input"]["OP_ID"] == "OP_TEST_DELAY"
     assert written["received_timestamp"] == [5, 6]
     job.state = jobs.JobState((1, 2), (3, 4), "/x", 17)
-    written = json.loads(jobs.encode(job.picture()))
+    written = json.loads(jobs.encode(job.snapshot()))
     assert (written["livelock"], written["process_id"]) == ("/x", 17)
 
 
 def test_a_foreign_file_reads_and_writes_the_same() -> None:
     job = jobs.decode(FOREIGN)
-    assert json.loads(jobs.encode(job.picture())) == json.loads(FOREIGN)
+    assert json.loads(jobs.encode(job.snapshot())) == json.loads(FOREIGN)
     assert job.next_log_serial == 3
     assert job.values(["id", "status", "priority", "oppriority", "end_ts", "nosuch"]) == [
         296,
@@ -167,7 +167,7 @@ def test_any_job_survives_its_file(ops: list[tuple[str, object, list[str]]]) -> 
         op.state = op.state._replace(status=status, result=result, start=(1, 2))
         for line in log:
             job.add_log(op, "message", line, (3, 4))
-    again = jobs.decode(jobs.encode(job.picture()))
+    again = jobs.decode(jobs.encode(job.snapshot()))
     assert [op.state for op in again.ops] == [op.state for op in job.ops]
     assert [op.log for op in again.ops] == [op.log for op in job.ops]
     assert [op.input for op in again.ops] == [op.input for op in job.ops]
@@ -213,7 +213,7 @@ def test_secrets_are_not_written_and_missed_after_a_restart() -> None:
     )
     queued = jobs.QueuedOpCode.from_opcode(op)
     job = jobs.QueuedJob(1, [queued], (1, 1))
-    text = jobs.encode(job.picture())
+    text = jobs.encode(job.snapshot())
     assert "hunter2" not in text
     assert "inside" in text, "private values are needed after a restart"
     assert queued.opcode() is op
@@ -221,6 +221,12 @@ def test_secrets_are_not_written_and_missed_after_a_restart() -> None:
     assert "hunter2" not in shown and "inside" not in shown
     with pytest.raises(errors.OpPrereqError, match="osparams_secret are kept in memory only"):
         jobs.decode(text).ops[0].opcode()
+
+
+def test_an_opcode_read_from_a_file_is_validated() -> None:
+    job = jobs.decode(FOREIGN.replace('"duration": 1.5', '"duration": "long"'))
+    with pytest.raises(errors.OpPrereqError, match="'duration' must be"):
+        job.ops[0].opcode()
 
 
 def test_unknown_opcodes_of_old_files_still_have_a_summary() -> None:

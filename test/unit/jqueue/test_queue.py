@@ -127,9 +127,9 @@ def wait(queue: JobQueue, job_id: int) -> str:
         if seen[-1] in jobs.FINALIZED:
             ended.set()
         else:
-            queue.watch(job_id, ["status"], change[0], 1 << 40, look)
+            queue.subscribe(job_id, ["status"], change[0], 1 << 40, look)
 
-    queue.watch(job_id, ["status"], None, 1 << 40, look)
+    queue.subscribe(job_id, ["status"], None, 1 << 40, look)
     assert ended.wait(PATIENCE_S), f"job {job_id} is {seen[-1]}"
     return seen[-1]
 
@@ -448,7 +448,7 @@ def test_unknown_fields_and_jobs(lab: Lab) -> None:
     with pytest.raises(errors.OpPrereqError, match="nosuch"):
         lab.queue.query(None, ["id", "nosuch"])
     with pytest.raises(errors.JobLost):
-        lab.queue.watch(77, ["status"], None, None, print)
+        lab.queue.subscribe(77, ["status"], None, None, print)
 
 
 def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
@@ -457,13 +457,13 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
     assert lab.reached["slow"].wait(PATIENCE_S)
     until(lambda: lab.row(job_id, "status") == ["running"])
     told: list[Any] = []
-    watch = lab.queue.watch(job_id, ["status"], ["running"], None, told.append)
+    watch = lab.queue.subscribe(job_id, ["status"], ["running"], None, told.append)
     assert watch is not None
-    assert lab.queue.unwatch(watch)
-    assert not lab.queue.unwatch(watch)
+    assert lab.queue.unsubscribe(watch)
+    assert not lab.queue.unsubscribe(watch)
     got = threading.Event()
     assert (
-        lab.queue.watch(
+        lab.queue.subscribe(
             job_id,
             ["opstatus"],
             [["running", "queued"]],
@@ -476,7 +476,7 @@ def test_watches_are_told_log_lines_and_may_be_ended(lab: Lab) -> None:
     assert got.wait(PATIENCE_S)
     assert told[0] != [[["running", "queued"]], []]
     assert lab.wait(job_id) == "success"
-    lab.queue.watch(job_id, ["status"], ["success"], 0, told.append)
+    lab.queue.subscribe(job_id, ["status"], ["success"], 0, told.append)
     info, entries = told[-1]
     assert info == ["success"]
     assert [entry[3] for entry in entries] == ["one", {"a": 1}]
@@ -491,7 +491,7 @@ def test_thousand_waiters(lab: Lab) -> None:
     before = threading.active_count()
     told: list[Any] = []
     for _ in range(1000):
-        assert lab.queue.watch(job_id, ["status"], ["running"], None, told.append) is not None
+        assert lab.queue.subscribe(job_id, ["status"], ["running"], None, told.append) is not None
     assert threading.active_count() == before
     gate.set()
     until(lambda: len(told) == 1000)
@@ -507,7 +507,7 @@ def test_full_disk_refuses_new_work_and_loses_none(lab: Lab) -> None:
         lab.queue.submit([op("refused")])
     assert [result[0] for result in lab.queue.submit_many([[op("refused")]] * 2)] == [False] * 2
     gate.set()
-    until(lambda: not lab.queue.engine.pool.busy())
+    until(lambda: not lab.queue.scheduler.pool.busy())
     assert lab.row(running, "status") == ["running"], "not told before it is on disk"
     lab.fail_names = set()
     assert lab.wait(running) == "success"
@@ -552,7 +552,7 @@ def test_restart_with_jobs_in_every_state(tmp_path: Path) -> None:
         for each, status in zip(ops, statuses, strict=True):
             begun = (2, 2) if status in ("running", "success") or job_id == 7 else None
             each.state = each.state._replace(status=status, exec=begun)
-        files[f"job-{job_id}"] = jobs.encode(job.picture())
+        files[f"job-{job_id}"] = jobs.encode(job.snapshot())
     store.commit(files)
     store.apply()
     (path / "job-8").write_text("{broken")
@@ -751,7 +751,7 @@ def test_many_jobs_are_answered_before_they_begin(tmp_path: Path) -> None:
         free(uuid, files)
 
     lab.queue = lab.new(transport=candidates, max_running=2)
-    replicator = lab.queue.engine.replicator
+    replicator = lab.queue.replicator
     assert replicator is not None
     replicator._wait_s = PATIENCE_S
     lab.queue.start()

@@ -36,7 +36,9 @@ def status(lab: Lab, job_id: int) -> str:
 
 
 def test_a_rejected_job_is_canceled_and_says_why(lab: Lab) -> None:
-    lab.queue.set_filters([rule("r", "REJECT", "x", reason_trail=(("gnt:user", "because", 1),))])
+    lab.queue.scheduler.set_filters(
+        [rule("r", "REJECT", "x", reason_trail=(("gnt:user", "because", 1),))]
+    )
     assert lab.wait(lab.queue.submit([op("y")])) == "success"
     job_id = lab.queue.submit([op("y"), op("x")])
     assert lab.wait(job_id) == "canceled"
@@ -52,7 +54,7 @@ def test_a_new_rule_rejects_what_is_in_line(lab: Lab) -> None:
     first = lab.queue.submit([op("busy"), op("x")])
     assert lab.reached["busy"].wait(PATIENCE_S)
     second = lab.queue.submit([op("x")])
-    lab.queue.set_filters([rule("r", "REJECT", "x")])
+    lab.queue.scheduler.set_filters([rule("r", "REJECT", "x")])
     # The worker has not come to it, and will not.
     assert lab.wait(second) == "canceled"
     gate.set()
@@ -61,20 +63,20 @@ def test_a_new_rule_rejects_what_is_in_line(lab: Lab) -> None:
 
 
 def test_a_paused_job_goes_on_when_the_rule_is_gone(lab: Lab) -> None:
-    lab.queue.set_filters([rule("r", "PAUSE", "x")])
+    lab.queue.scheduler.set_filters([rule("r", "PAUSE", "x")])
     job_id = lab.queue.submit([op("x")])
     other = lab.queue.submit([op("y")])
     assert lab.wait(other) == "success"
     assert status(lab, job_id) == "queued"
-    lab.queue.set_filters([rule("q", "PAUSE", "z"), rule("r", "PAUSE", "x")])
+    lab.queue.scheduler.set_filters([rule("q", "PAUSE", "z"), rule("r", "PAUSE", "x")])
     assert lab.wait(lab.queue.submit([op("y")])) == "success"
     assert status(lab, job_id) == "queued"
-    lab.queue.set_filters([])
+    lab.queue.scheduler.set_filters([])
     assert lab.wait(job_id) == "success"
 
 
 def test_a_paused_job_can_be_canceled_and_a_restart_keeps_it(lab: Lab) -> None:
-    lab.queue.set_filters([rule("r", "PAUSE", "x")])
+    lab.queue.scheduler.set_filters([rule("r", "PAUSE", "x")])
     first, second = lab.queue.submit([op("x")]), lab.queue.submit([op("x")])
     assert lab.queue.cancel(first) == (True, f"job {first} was canceled")
     assert status(lab, first) == "canceled"
@@ -83,17 +85,17 @@ def test_a_paused_job_can_be_canceled_and_a_restart_keeps_it(lab: Lab) -> None:
     lab.queue.start()
     assert lab.wait(lab.queue.submit([op("y")])) == "success"
     assert status(lab, second) == "queued"
-    lab.queue.set_filters([rule("r", "ACCEPT", "x"), rule("s", "REJECT", priority=1)])
+    lab.queue.scheduler.set_filters([rule("r", "ACCEPT", "x"), rule("s", "REJECT", priority=1)])
     assert lab.wait(second) == "success"
     assert lab.wait(lab.queue.submit([op("y")])) == "canceled"
 
 
 def test_a_paused_job_still_waits_for_its_dependency_afterwards(lab: Lab) -> None:
     gate = lab.gate("busy")
-    lab.queue.set_filters([rule("r", "PAUSE", "x")])
+    lab.queue.scheduler.set_filters([rule("r", "PAUSE", "x")])
     first = lab.queue.submit([op("busy")])
     second = lab.queue.submit([op("x", depends=[[first, ["success"]]])])
-    lab.queue.set_filters([])
+    lab.queue.scheduler.set_filters([])
     assert lab.wait(lab.queue.submit([op("y")])) == "success"
     assert status(lab, second) == "queued"
     gate.set()
@@ -105,7 +107,7 @@ def test_a_rule_stops_a_job_that_waits_for_its_dependency(lab: Lab) -> None:
     first = lab.queue.submit([op("busy")])
     second = lab.queue.submit([op("x", depends=[[first, ["success"]]])])
     third = lab.queue.submit([op("z", depends=[[first, ["success"]]])])
-    lab.queue.set_filters([rule("r", "PAUSE", "x"), rule("s", "REJECT", "z")])
+    lab.queue.scheduler.set_filters([rule("r", "PAUSE", "x"), rule("s", "REJECT", "z")])
     assert lab.wait(third) == "canceled"
     gate.set()
     assert lab.wait(first) == "success"
@@ -124,7 +126,7 @@ def test_rate_limit(lab: Lab) -> None:
         watermark=0,
         reason_trail=(),
     )
-    lab.queue.set_filters([limit])
+    lab.queue.scheduler.set_filters([limit])
     ids = [
         lab.queue.submit([op(f"g{number}", priority=10 if number < 5 else -10)])
         for number in range(6)
@@ -151,7 +153,7 @@ def test_jobs_at_work_count_for_a_new_limit(lab: Lab) -> None:
     gate = lab.gate("g")
     running = [lab.queue.submit([op("g")]) for _ in range(3)]
     until(lambda: lab.order == ["g"] * 3)
-    lab.queue.set_filters([rule("r", ["RATE_LIMIT", 2])])
+    lab.queue.scheduler.set_filters([rule("r", ["RATE_LIMIT", 2])])
     late = lab.queue.submit([op("late")])
     # Nothing else could be noticed about a job that waits rightly than that it has not begun.
     assert status(lab, late) == "queued"
@@ -161,7 +163,7 @@ def test_jobs_at_work_count_for_a_new_limit(lab: Lab) -> None:
 
 
 def test_many_jobs_through_a_narrow_limit(lab: Lab) -> None:
-    lab.queue.set_filters([rule("r", ["RATE_LIMIT", 1])])
+    lab.queue.scheduler.set_filters([rule("r", ["RATE_LIMIT", 1])])
     results = lab.queue.submit_many([[op(str(number)), op("b")] for number in range(200)])
     assert [lab.wait(job_id) for _, job_id in results] == ["success"] * 200
     # Two workers may come to the one place in either order.
@@ -173,7 +175,7 @@ def test_rules_change_while_jobs_run(lab: Lab) -> None:
     """Whatever the rules were in between, every job runs once."""
     ids = []
     for number in range(30):
-        lab.queue.set_filters(
+        lab.queue.scheduler.set_filters(
             [rule("p", "PAUSE"), rule("r", ["RATE_LIMIT", 2], priority=1)][number % 2 :]
         )
         ids += [
@@ -182,7 +184,7 @@ def test_rules_change_while_jobs_run(lab: Lab) -> None:
                 [[op(f"{number}.{index}"), op("b")] for index in range(10)]
             )
         ]
-    lab.queue.set_filters([])
+    lab.queue.scheduler.set_filters([])
     assert [lab.wait(job_id) for job_id in ids] == ["success"] * 300
     assert sorted(name for name in lab.order if name != "b") == sorted(
         f"{number}.{index}" for number in range(30) for index in range(10)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ganeti import errors
 from ganeti.locking import ALL, EXCLUSIVE, SHARED, Level, LockId, LockManager, Owner
-from ganeti.locking.request import Request, State
+from ganeti.locking.request import LockRequest, RequestState
 
 from .model import LockKey, Model, ModelRequest
 
@@ -39,7 +39,7 @@ class Pair:
         self.owners = range(owners)
         self.model = Model({level: set(KEYS[:3]) for level in LEVELS})
         self.locks = LockManager(dict.fromkeys(LEVELS, KEYS[:3]), now=lambda: 0.0)
-        self.pending: dict[int, tuple[Request, ModelRequest]] = {}
+        self.pending: dict[int, tuple[LockRequest, ModelRequest]] = {}
 
     def both(
         self,
@@ -68,11 +68,11 @@ class Pair:
             ),
             lambda: self.model.begin(number, gains, priority),
         )
-        if isinstance(real, Request) and isinstance(expected, ModelRequest):
+        if isinstance(real, LockRequest) and isinstance(expected, ModelRequest):
             self.pending[number] = (real, expected)
 
     def withdraw(self, number: int) -> None:
-        if number in self.pending and self.pending[number][0].state is State.WAITING:
+        if number in self.pending and self.pending[number][0].state is RequestState.WAITING:
             real, expected = self.pending.pop(number)
             self.locks.withdraw(real)
             self.model.withdraw(expected)
@@ -226,7 +226,7 @@ def walk(seed: int, habit: Habit, operations: int = OPERATIONS) -> None:
 def _step(pair: Pair, rng: random.Random, habit: Habit, kind: str) -> None:
     dice = rng.random
     number = int(dice() * habit.owners)
-    waits = number in pair.pending and pair.pending[number][0].state is State.WAITING
+    waits = number in pair.pending and pair.pending[number][0].state is RequestState.WAITING
     if waits and kind in ("begin", "release") and dice() < 0.8:
         # An owner who waits can do little else.
         kind = "withdraw" if dice() < 0.25 else "reprioritise"

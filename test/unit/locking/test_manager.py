@@ -12,7 +12,7 @@ import pytest
 
 from ganeti import errors
 from ganeti.locking import ALL, BGL, EXCLUSIVE, SHARED, Level, LockId, LockManager, LockRow, Owner
-from ganeti.locking.request import State
+from ganeti.locking.request import RequestState
 from ganeti.utils import filelock, retry
 
 A, B, C, D = (Owner(number, f"job {number}") for number in range(1, 5))
@@ -130,9 +130,9 @@ def test_waiting_in_order_holds_what_came_before(locks: LockManager) -> None:
     assert _try(locks, C, NODE, ["n1"]) is None  # B is there already
     assert _try(locks, C, NODE, ["n3"]) == {"n3"}  # B is not
     locks.release(A)
-    assert request.state is State.WAITING
+    assert request.state is RequestState.WAITING
     locks.release(C)
-    assert request.state is State.GRANTED
+    assert request.state is RequestState.GRANTED
     assert locks.owned(B, NODE) == dict.fromkeys(("n1", "n2", "n3"), EXCLUSIVE)
 
 
@@ -149,7 +149,7 @@ def test_whole_level_waits_for_members_and_keeps_them_out(locks: LockManager) ->
     request = locks.begin(B, NODE, ALL, shared=True)
     assert _try(locks, C, NODE, ["n2"]) is None  # fair: B came first
     locks.release(A)
-    assert request.state is State.GRANTED
+    assert request.state is RequestState.GRANTED
     assert _try(locks, C, NODE, ["n2"]) is None
     assert _try(locks, C, NODE, ["n2"], shared=True) == {"n2"}
     assert locks.owned(B, NODE) == dict.fromkeys(("n1", "n2", "n3"), SHARED)
@@ -162,9 +162,9 @@ def test_whole_level_stands_for_members_to_come(locks: LockManager) -> None:
     assert locks.is_owned(A, NODE, "n4", shared=True)
     assert not locks.is_owned(A, NODE, "n4", shared=False)
     request = locks.begin(B, NODE, ["n4"], shared=False)
-    assert request.state is State.WAITING
+    assert request.state is RequestState.WAITING
     locks.release(A)
-    assert request.state is State.GRANTED
+    assert request.state is RequestState.GRANTED
 
 
 def test_giving_back_members_of_a_held_level(locks: LockManager) -> None:
@@ -193,9 +193,9 @@ def test_downgrade(locks: LockManager) -> None:
     whole = locks.begin(B, NODE, ALL, shared=True)
     locks.downgrade(A, NODE, ["n1"])
     assert locks.owned(A, NODE) == {"n1": SHARED, "n2": EXCLUSIVE}
-    assert whole.state is State.WAITING
+    assert whole.state is RequestState.WAITING
     locks.downgrade(A, NODE)
-    assert whole.state is State.GRANTED
+    assert whole.state is RequestState.GRANTED
     with pytest.raises(errors.LockError, match="does not hold lock node/n3"):
         locks.downgrade(A, NODE, ["n3"])
 
@@ -233,7 +233,7 @@ def test_waiters_of_a_removed_lock_fail_and_give_back_the_rest(locks: LockManage
     locks.remove(NODE, ["n2"], A)
     with pytest.raises(errors.LockError, match="node/n2 was removed"):
         thread.result()
-    assert behind.state is State.GRANTED
+    assert behind.state is RequestState.GRANTED
     assert locks.keys(NODE) == {"n1", "n3"}
     assert locks.owned(A, NODE) == {}
 
@@ -243,9 +243,9 @@ def test_a_lock_removed_before_the_request_reaches_it(locks: LockManager) -> Non
     request = locks.begin(B, NODE, ["n1", "n2"], shared=False)
     locks.remove(NODE, ["n2"], A)
     locks.add(NODE, ["n2"])
-    assert request.state is State.WAITING
+    assert request.state is RequestState.WAITING
     locks.release(A)
-    assert request.state is State.FAILED
+    assert request.state is RequestState.FAILED
     with pytest.raises(errors.LockError, match="node/n2 was removed"):
         locks.wait(request)
     assert locks.owners() == []
@@ -257,7 +257,7 @@ def test_removal_under_a_held_level(locks: LockManager) -> None:
     locks.remove(NODE, ["n1", "n3"], A)
     assert locks.owned(A, NODE) == {"n2": EXCLUSIVE}
     locks.release(A)
-    assert request.state is State.GRANTED
+    assert request.state is RequestState.GRANTED
     assert locks.owned(B, NODE) == {"n2": SHARED}
 
 
@@ -284,7 +284,7 @@ def test_priority_and_its_change_while_waiting(locks: LockManager) -> None:
     second = locks.begin(C, NODE, ["n1"], shared=False)
     locks.reprioritise(C, -5)
     locks.release(A)
-    assert (first.state, second.state) == (State.WAITING, State.GRANTED)
+    assert (first.state, second.state) == (RequestState.WAITING, RequestState.GRANTED)
 
 
 def test_a_priority_changed_just_before_the_request_is_seen(locks: LockManager) -> None:
@@ -486,7 +486,7 @@ def test_dead_owners_are_freed(tmp_path: Path) -> None:
     assert locks.free_dead() == []
     livelock.close()
     assert locks.free_dead() == [mortal]
-    assert request.state is State.GRANTED
+    assert request.state is RequestState.GRANTED
 
 
 def test_a_dead_holder_is_noticed_by_who_would_wait(tmp_path: Path) -> None:
@@ -552,7 +552,7 @@ def test_a_dead_waiter_loses_his_place(locks: LockManager) -> None:
     locks.free(B)
     with pytest.raises(errors.LockError, match="job 2 was found dead"):
         thread.result()
-    assert behind.state is State.GRANTED
+    assert behind.state is RequestState.GRANTED
 
 
 # -- what is shown ------------------------------------------------------------------------------

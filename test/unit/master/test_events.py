@@ -19,8 +19,8 @@ from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager, Owner
 from ganeti.luxi import client
 from ganeti.master.events import EventLog, Guests
-from ganeti.master.luxi_server import Server
-from ganeti.master.luxi_service import Service
+from ganeti.master.luxi_server import LuxiServer
+from ganeti.master.luxi_service import LuxiService
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.platform import paths
 from ganeti.query.resources.instance import LiveInstance
@@ -203,7 +203,7 @@ class Scene:
         self.queue.publisher.on_published = self.log.jobs_published
         self.queue.start()
         path = str(directory / "socket")
-        self.server = Server([net.unix_listen(path)], Service(context, self.log))
+        self.server = LuxiServer([net.unix_listen(path)], LuxiService(context, self.log))
         self.thread = threading.Thread(target=self.server.serve)
         self.thread.start()
         self.client = client.Client(path)

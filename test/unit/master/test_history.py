@@ -9,7 +9,7 @@ import pytest
 from ganeti import errors
 from ganeti.config.history import History
 from ganeti.luxi import client as luxi
-from ganeti.master.luxi_server import Request
+from ganeti.master.luxi_server import LuxiRequest
 from ganeti.objects import codec
 from ganeti.opcodes.tags import OpTagsDel, OpTagsSet
 
@@ -79,7 +79,7 @@ def test_secrets_are_for_root(
     wait(client, client.submit_job([OpTagsSet(kind="cluster", tags=["a"])]))
     serial = master.config.snapshot().serial_no
     assert client.query_config_at(serial)["serial_no"] == serial
-    monkeypatch.setattr(Request, "peer_uid", lambda _request: 12345)
+    monkeypatch.setattr(LuxiRequest, "peer_uid", lambda _request: 12345)
     for ask in (
         lambda: client.query_config_at(serial),
         lambda: client.query_config_changes(serial - 1, serial),

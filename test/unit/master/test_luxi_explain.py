@@ -38,7 +38,7 @@ def test_what_a_job_waits_for(master: Master, client: luxi.Client) -> None:
     until(
         lambda: (
             client.query_jobs([first], ["status"]) == [["waiting"]]
-            and master.locks.waiting(master.queue.owner(first)) is not None
+            and master.locks.waiting(master.queue.table.owner(first)) is not None
         )
     )
 

@@ -20,7 +20,7 @@ from ganeti import errors, ht
 from ganeti.cmdlib.base import MasterContext
 from ganeti.locking import LockManager
 from ganeti.luxi import protocol as wire
-from ganeti.master.luxi_service import Service
+from ganeti.master.luxi_service import LuxiService
 from ganeti.wire import errors as wire_errors
 
 PUBLISHED: dict[str, Any] = json.loads(
@@ -29,6 +29,7 @@ PUBLISHED: dict[str, Any] = json.loads(
 
 #: Methods nobody else has.
 OWN_METHODS = {
+    "CheckGuests": "a guest that stopped by itself becomes an event of the REST interface",
     "ExplainJob": "why a job waits (gnt-job explain, gnt-job top)",
     "QueryConfigHistory": "who changed the configuration, and when (gnt-cluster history)",
     "QueryConfigChanges": "what was changed",
@@ -45,12 +46,12 @@ MISSING_KEYS: dict[str, str] = {}
 
 
 @pytest.fixture
-def service() -> Service:
+def service() -> LuxiService:
     config = FakeConfig(cluster_of())
-    return Service(MasterContext(config, LockManager({}), FakeRpc(config)))  # type: ignore[arg-type]
+    return LuxiService(MasterContext(config, LockManager({}), FakeRpc(config)))  # type: ignore[arg-type]
 
 
-def test_methods_and_their_arguments(service: Service) -> None:
+def test_methods_and_their_arguments(service: LuxiService) -> None:
     ours = {
         name: [arg for arg, _shape in method.args] for name, method in service._methods().items()
     }
@@ -60,7 +61,7 @@ def test_methods_and_their_arguments(service: Service) -> None:
         assert len(ours[name]) == len(arguments), name
 
 
-def test_arguments_which_programs_leave_open_may_be_null(service: Service) -> None:
+def test_arguments_which_programs_leave_open_may_be_null(service: LuxiService) -> None:
     methods = service._methods()
     for name in (
         "QueryJobs",
@@ -75,7 +76,7 @@ def test_arguments_which_programs_leave_open_may_be_null(service: Service) -> No
         assert shape.check(None) and shape.check([]), name
 
 
-def test_keys_of_the_cluster_information(service: Service) -> None:
+def test_keys_of_the_cluster_information(service: LuxiService) -> None:
     answers: list[dict[str, Any]] = []
     service._methods()["QueryClusterInfo"].begin(SimpleNamespace(answer=answers.append))
     ours = set(answers[0])
@@ -147,7 +148,7 @@ def _refuse(text: str) -> None:
 )
 @given(st.sampled_from(_QUERIES), st.lists(_JSON, max_size=6))
 def test_any_arguments_are_answered_or_refused(
-    service: Service,
+    service: LuxiService,
     method: str,
     args: list[Any],
 ) -> None:

@@ -18,7 +18,7 @@ import pytest
 from ganeti import errors
 from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
-from ganeti.master.luxi_server import Handler, Request, Server
+from ganeti.master.luxi_server import LuxiHandler, LuxiRequest, LuxiServer
 from ganeti.utils import net
 
 PATIENCE_S = 60.0
@@ -28,35 +28,35 @@ class Echo:
     """Methods that do what their names say."""
 
     def __init__(self) -> None:
-        self.held: list[Request] = []
+        self.held: list[LuxiRequest] = []
         self.begun: list[Any] = []
         self.gate = threading.Event()
         self.timed_out = 0
 
-    def handler(self, method: str) -> Handler | None:
+    def handler(self, method: str) -> LuxiHandler | None:
         return {
-            "Echo": Handler(lambda request: request.answer(request.args)),
-            "Fail": Handler(self._fail),
-            "Bug": Handler(self._bug),
-            "Odd": Handler(lambda request: request.answer({1, 2})),
-            "Slow": Handler(self._slow, slow=True),
-            "Hold": Handler(self._hold),
-            "Large": Handler(lambda request: request.answer("x" * request.args[0])),
-            "Overlap": Handler(self._overlap, overlaps=True),
+            "Echo": LuxiHandler(lambda request: request.answer(request.args)),
+            "Fail": LuxiHandler(self._fail),
+            "Bug": LuxiHandler(self._bug),
+            "Odd": LuxiHandler(lambda request: request.answer({1, 2})),
+            "Slow": LuxiHandler(self._slow, slow=True),
+            "Hold": LuxiHandler(self._hold),
+            "Large": LuxiHandler(lambda request: request.answer("x" * request.args[0])),
+            "Overlap": LuxiHandler(self._overlap, overlaps=True),
         }.get(method)
 
-    def _fail(self, request: Request) -> None:
+    def _fail(self, request: LuxiRequest) -> None:
         raise errors.OpPrereqError("no", "wrong_state")
 
-    def _bug(self, request: Request) -> None:
+    def _bug(self, request: LuxiRequest) -> None:
         raise KeyError("oops")
 
-    def _slow(self, request: Request) -> None:
+    def _slow(self, request: LuxiRequest) -> None:
         self.begun.append(request.args)
         assert self.gate.wait(PATIENCE_S)
         request.answer("slow")
 
-    def _hold(self, request: Request) -> None:
+    def _hold(self, request: LuxiRequest) -> None:
         def nothing() -> None:
             self.timed_out += 1
             request.answer("nochange")
@@ -64,7 +64,7 @@ class Echo:
         self.held.append(request)
         request.wait(request.args[0], nothing)
 
-    def _overlap(self, request: Request) -> None:
+    def _overlap(self, request: LuxiRequest) -> None:
         self.begun.append(request.args)
         self.held.append(request)
 
@@ -76,7 +76,7 @@ class Lab:
         self.path = str(directory / "socket")
         self.echo = Echo()
         listener = net.unix_listen(self.path, 0o600, backlog=4096)
-        self.server = Server([listener], self.echo, **kwargs)
+        self.server = LuxiServer([listener], self.echo, **kwargs)
         self.thread = threading.Thread(target=self.server.serve)
         self.thread.start()
 
@@ -320,7 +320,7 @@ def test_a_stop_does_not_wait_longer_than_its_grace(tmp_path: Path) -> None:
 
 def test_signals_come_through_a_file_descriptor(tmp_path: Path) -> None:
     echo = Echo()
-    server = Server([net.unix_listen(str(tmp_path / "socket"), 0o600)], echo)
+    server = LuxiServer([net.unix_listen(str(tmp_path / "socket"), 0o600)], echo)
     receive, send = os.pipe()
     thread = threading.Thread(target=server.serve, args=(receive, server.stop))
     thread.start()

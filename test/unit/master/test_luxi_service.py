@@ -20,8 +20,8 @@ from ganeti.jqueue.queue import JobQueue
 from ganeti.locking import Level, LockManager
 from ganeti.luxi import client as luxi
 from ganeti.luxi import protocol as wire
-from ganeti.master.luxi_server import Server
-from ganeti.master.luxi_service import Service
+from ganeti.master.luxi_server import LuxiServer
+from ganeti.master.luxi_service import LuxiService
 from ganeti.opcodes.test import OpTestDelay
 from ganeti.platform import paths
 from ganeti.utils import net
@@ -51,7 +51,7 @@ class Master:
         )
         self.queue.start()
         self.path = str(directory / "socket")
-        self.server = Server([net.unix_listen(self.path, 0o600)], Service(context))
+        self.server = LuxiServer([net.unix_listen(self.path, 0o600)], LuxiService(context))
         self.thread = threading.Thread(target=self.server.serve)
         self.thread.start()
 
@@ -92,7 +92,7 @@ def wait(client: luxi.Client, job_id: int) -> str:
 
 
 def test_every_published_method_is_served() -> None:
-    service = Service(MasterContext(None, None, None))  # type: ignore[arg-type]
+    service = LuxiService(MasterContext(None, None, None))  # type: ignore[arg-type]
     assert all(service.handler(method) is not None for method in wire.METHODS)
     assert set(service._handlers) == {*wire.METHODS, *wire.EXTENSIONS}
 
@@ -124,28 +124,28 @@ def test_waiting(master: Master, client: luxi.Client) -> None:
     with pytest.raises(errors.JobLost):
         client.wait_for_job_change_once(999, ["status"], None, None, 0)
     gate = threading.Event()
-    free = master.queue.engine._execute
+    free = master.queue.scheduler._execute
 
     def held(op: Any, callbacks: Any) -> Any:
         callbacks.notify_start()
         assert gate.wait(PATIENCE_S)
 
-    master.queue.engine._execute = held
+    master.queue.scheduler._execute = held
     job_id = client.submit_job([OpTestDelay(duration=0.0)])
     until(lambda: client.query_jobs([job_id], ["status"]) == [["running"]])
     assert client.wait_for_job_change_once(job_id, ["status"], ["running"], None, 0) is None
-    assert not master.queue.engine.watches
+    assert not master.queue.publisher.subscriptions
     sock = net.unix_connect(master.path)
     sock.sendall(
         wire.encode_request("WaitForJobChange", [job_id, ["status"], ["running"], None, 60])
     )
-    until(lambda: job_id in master.queue.engine.watches)
+    until(lambda: job_id in master.queue.publisher.subscriptions)
     sock.close()
-    until(lambda: not master.queue.engine.watches)
+    until(lambda: not master.queue.publisher.subscriptions)
     assert client.cancel_job(job_id)[0]
     gate.set()
     assert wait(client, job_id) == "success"
-    master.queue.engine._execute = free
+    master.queue.scheduler._execute = free
 
 
 def test_submissions_are_judged_each_for_itself(client: luxi.Client) -> None:

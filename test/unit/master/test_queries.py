@@ -117,6 +117,21 @@ def test_status_of_instances_in_one_fan_out(context):
     assert list(context.rpc.calls[0][2]["hvparams"]) == ["fake"]
 
 
+def test_checking_the_guests_asks_each_node_once(context):
+    seen = []
+    context.live_seen = lambda view, instances: seen.append((view, list(instances)))
+    context.rpc.answers = {
+        ("all_instances_info", node.name): {} for node in context.rpc.config.nodes.values()
+    }
+    query_room.check_guests(context)
+    asked = [(name, node) for name, node, _ in context.rpc.calls]
+    assert {name for name, _ in asked} == {"all_instances_info"}
+    assert len(asked) == len(set(asked)) > 1
+    ((view, instances),) = seen
+    assert {one.uuid for one in instances} == set(context.rpc.config.instances)
+    assert set(view.live["instances"]) == set(context.rpc.config.instances)
+
+
 def test_an_instance_found_on_its_secondary_is_on_the_wrong_node(context):
     config = context.rpc.config
     nodes = {node.name: node.uuid for node in config.nodes.values()}

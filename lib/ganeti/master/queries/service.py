@@ -123,6 +123,17 @@ def query_values(
     return rows
 
 
+def check_guests(context: MasterContext) -> None:
+    """Ask all nodes for the state of the guests, and hand it to ``context.live_seen``.
+
+    A node which does not answer has no effect on the others.
+    """
+    view = View(context.config.snapshot())
+    instances = resources.lookup(query_c.INSTANCE).items(view)
+    if instances:
+        LiveData(context).collect(view, frozenset((instance_fields.LIVE,)), instances)
+
+
 def _refuse_unknown(
     resource: Resource, view: View, items: Sequence[Any], names: Sequence[str | int]
 ) -> None:

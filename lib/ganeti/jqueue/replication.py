@@ -73,7 +73,7 @@ class Replicator:
     def __init__(
         self,
         transport: Transport,
-        here: catch_up.Here,
+        here: catch_up.LocalQueue,
         *,
         wait_s: float = WAIT_S,
         retry_s: float = RETRY_S,
@@ -206,7 +206,7 @@ class _Peer:
         uuid: str,
         transport: Transport,
         progress: threading.Condition,
-        here: catch_up.Here,
+        here: catch_up.LocalQueue,
         *,
         wait_s: float,
         retry_s: float,

@@ -1,7 +1,7 @@
 """Dependencies between jobs: may this opcode start?
 
 An opcode names jobs and the final states it accepts of each (``depends``; no states means success).
-:func:`decide` is pure; :class:`Waiting` remembers who waits for whom, so that the end of a job
+:func:`decide` is pure; :class:`DependencyWaits` remembers who waits for whom, so that the end of a job
 wakes only those it concerns. While a job waits for another one it occupies no worker.
 
 Inside one submission of several jobs a negative id counts back: ``-1`` is the job before. It is
@@ -91,7 +91,7 @@ def resolve(
     return resolved
 
 
-class Waiting:
+class DependencyWaits:
     """Which jobs wait for the end of which other one. Guarded by the queue's lock."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ganeti.jobstore.inventory import Inventory
-from ganeti.jqueue import catch_up, replicate
+from ganeti.jqueue import catch_up, replication
 
 
 class _Clock:
@@ -64,8 +64,8 @@ class _Candidate:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     made = _Clock()
-    monkeypatch.setattr(replicate, "time", made)
-    nothing: Any = lambda *_args: catch_up.Plan(False, {}, [], [], None)  # noqa: E731
+    monkeypatch.setattr(replication, "time", made)
+    nothing: Any = lambda *_args: catch_up.CatchUpPlan(False, {}, [], [], None)  # noqa: E731
     monkeypatch.setattr(catch_up, "plan", nothing)
     return made
 
@@ -76,8 +76,8 @@ def candidate(clock: _Clock) -> _Candidate:
 
 
 @pytest.fixture
-def sender(candidate: _Candidate) -> Iterator[replicate.Replicator]:
-    made = replicate.Replicator(candidate, None)  # type: ignore[arg-type]
+def sender(candidate: _Candidate) -> Iterator[replication.Replicator]:
+    made = replication.Replicator(candidate, None)  # type: ignore[arg-type]
     made.start()
     with made.progress:
         made.progress.wait_for(lambda: not made._peers["candidate"].joining)
@@ -88,17 +88,17 @@ def sender(candidate: _Candidate) -> Iterator[replicate.Replicator]:
 
 
 def test_a_new_job_may_end_soon(
-    sender: replicate.Replicator, candidate: _Candidate, clock: _Clock
+    sender: replication.Replicator, candidate: _Candidate, clock: _Clock
 ) -> None:
     wait = sender.send({"job-1": "queued"}, [])
     candidate.arrived.acquire()
     candidate.go_on()
     wait()
-    assert clock.pauses == [replicate.GATHER_S]
+    assert clock.pauses == [replication.GATHER_S]
 
 
 def test_the_end_of_a_job_is_not_held_back(
-    sender: replicate.Replicator, candidate: _Candidate, clock: _Clock
+    sender: replication.Replicator, candidate: _Candidate, clock: _Clock
 ) -> None:
     wait = sender.send({"job-1": "success"}, [], ended=True)
     candidate.arrived.acquire()
@@ -109,17 +109,17 @@ def test_the_end_of_a_job_is_not_held_back(
 
 
 def test_one_message_after_the_other(
-    sender: replicate.Replicator, candidate: _Candidate, clock: _Clock
+    sender: replication.Replicator, candidate: _Candidate, clock: _Clock
 ) -> None:
     """Each waits as long as the one before took, even if it is the end of a job."""
-    expected = [replicate.GATHER_S]
+    expected = [replication.GATHER_S]
     wait = sender.send({"job-1": "queued"}, [])
     for took_s in (0.001, 0.01, 5.0):
         candidate.arrived.acquire()
         candidate.took_s = took_s
         wait = sender.send({"job-1": f"took {took_s}"}, [], ended=True)
         candidate.go_on()
-        expected.append(min(max(took_s, replicate.GATHER_S), replicate.GATHER_BUSY_S))
+        expected.append(min(max(took_s, replication.GATHER_S), replication.GATHER_BUSY_S))
     candidate.arrived.acquire()
     candidate.go_on()
     wait()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ganeti import errors
-from ganeti.jqueue.depend import Verdict, Waiting, decide, resolve
+from ganeti.jqueue.dependencies import DependencyWaits, Verdict, decide, resolve
 
 STATES = {1: "success", 2: "error", 3: "canceled", 4: "running", 5: "queued"}
 
@@ -54,7 +54,7 @@ def test_relative_ids() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.booleans())))
 def test_waiting_against_a_simple_model(steps: list[tuple[int, int, bool]]) -> None:
-    waiting = Waiting()
+    waiting = DependencyWaits()
     model: dict[int, int] = {}
     for job_id, other, ends in steps:
         if ends:

@@ -1,0 +1,50 @@
+"""What clients may see of the jobs: committed states, and those who wait for the next one.
+
+A commit is *published* when the files of its jobs are in place and the master candidates have it.
+:class:`Publisher` then shows the new states, and answers the clients whose subscription
+(:mod:`.subscriptions`) they concern. The committer calls it in its announcing thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.commit import Batch
+from ganeti.jqueue.subscriptions import Subscriptions
+from ganeti.jqueue.table import JobTable
+
+
+class Publisher:
+    """Publishes commits.
+
+    :ivar subscriptions: the clients that wait for a change; guarded by the table's lock.
+    :ivar on_published: called with the jobs of every published commit, without the lock; it must
+        return quickly, because answers wait for it.
+    """
+
+    def __init__(self, table: JobTable) -> None:
+        self._table = table
+        self.subscriptions = Subscriptions()
+        self.on_published: Callable[[list[jobs.QueuedJob]], None] | None = None
+
+    def publish(self, batch: Batch) -> None:
+        """Show the states of a commit to everybody."""
+        with self._table.lock:
+            for snapshot in batch.snapshots:
+                snapshot.job.publish(snapshot)
+                if snapshot.job.finalized and snapshot.state.end is not None:
+                    for op in snapshot.job.ops:
+                        op.drop_text()
+            for job_id in batch.archive:
+                self._table.jobs.pop(job_id, None)
+        if self.on_published is not None:
+            self.on_published([snapshot.job for snapshot in batch.snapshots])
+        self.notify([snapshot.job.id for snapshot in batch.snapshots])
+
+    def notify(self, job_ids: Iterable[int]) -> None:
+        """Answer the clients that wait for one of these jobs and do not know its present state."""
+        with self._table.lock:
+            changes = self.subscriptions.take_changes(job_ids, self._table.jobs)
+        for subscription, change in changes:
+            subscription.notify(change)

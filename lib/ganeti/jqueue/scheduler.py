@@ -1,0 +1,299 @@
+"""Which job may start, its execution by a worker, and its end.
+
+A job is *scheduled* when it was submitted, when the daemon starts, and again when something ended
+for which it waited. It then waits for a worker in line, unless a filter rule keeps it back
+(:mod:`.filters`) or it depends on another job (:mod:`.dependencies`). A worker executes its opcodes
+one after the other until the job has ended or has to wait again. Everything that changes goes to
+the committer; an opcode begins its work when the state "running" is on disk
+(:mod:`.callbacks`).
+
+:class:`~ganeti.jqueue.queue.JobQueue` makes the one :class:`Scheduler` and calls it. Methods which
+need the lock of the :class:`~ganeti.jqueue.table.JobTable` say so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from ganeti import errors
+from ganeti.constants import job as const
+from ganeti.jqueue import dependencies
+from ganeti.jqueue import job as jobs
+from ganeti.jqueue.callbacks import Callbacks, QueueStopping, Submit
+from ganeti.jqueue.commit import Committer
+from ganeti.jqueue.filters import NO_RULE, FilterGate, FilterVerdict, rejection
+from ganeti.jqueue.publisher import Publisher
+from ganeti.jqueue.rate_meter import RateMeter
+from ganeti.jqueue.table import JobTable
+from ganeti.jqueue.worker import WorkerPool
+from ganeti.locking import Owner
+from ganeti.objects import FilterRule
+from ganeti.opcodes.base import OpCode
+from ganeti.wire import errors as wire_errors
+from ganeti.wire import json
+
+_log = logging.getLogger(__name__)
+
+#: Executes one opcode and returns its result.
+Execute = Callable[[OpCode, Callbacks], Any]
+
+
+class LockWaits(Protocol):
+    """The part of the lock manager which the queue uses: requests which wait for locks."""
+
+    def wake(self, owner: Owner) -> None:
+        """Let a waiting request of this owner ask whether its job was canceled."""
+
+    def reprioritise(self, owner: Owner, priority: int) -> None:
+        """Give a waiting request of this owner another priority."""
+
+
+class Scheduler:
+    """Starts jobs, executes them in worker threads and ends them.
+
+    The parameters are those of :class:`~ganeti.jqueue.queue.JobQueue`.
+
+    :param submit: submits the jobs for which a job asks.
+    :ivar waits: which jobs wait for the end of which other one.
+    :ivar gate: which jobs the filter rules keep back.
+    :ivar pool: the worker threads, and the jobs in line for them.
+    :ivar meter: how many jobs ended in the last minute.
+    """
+
+    def __init__(
+        self,
+        table: JobTable,
+        committer: Committer,
+        publisher: Publisher,
+        execute: Execute,
+        submit: Submit,
+        *,
+        locks: LockWaits | None,
+        filters: Iterable[FilterRule],
+        max_running: int,
+        fatal: Callable[[], None],
+    ) -> None:
+        self._table = table
+        self._publisher = publisher
+        self._execute = execute
+        self._submit = submit
+        self._locks = locks
+        self.committer = committer
+        self.waits = dependencies.DependencyWaits()
+        self.gate = FilterGate(filters)
+        self.meter = RateMeter()
+        self.pool = WorkerPool(self._run_job, max_running, fatal)
+
+    # -- may a job start? ------------------------------------------------------------------------
+
+    def schedule(self, job: jobs.QueuedJob) -> None:
+        """Put a job in line, or let it wait for another job or a filter rule. Needs the lock."""
+        op = job.current()
+        if op is not None and not self._table.stopping and self._may_start(job, op) is not None:
+            self.pool.add(job.id, job.priority)
+
+    def _may_start(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> FilterVerdict | None:
+        """Return the verdict of the filters on a job which may start now; else None.
+
+        Ends the job when a filter rejects it, or when its dependencies can never be satisfied.
+        Needs the lock.
+        """
+        verdict = NO_RULE
+        if self.gate and not job.taken_up:
+            verdict = self.gate.judge(job.id, job.inputs)
+            if verdict.action == const.FILTER_REJECT:
+                self.end_rest(job, jobs.CANCELED, rejection(verdict))
+                return None
+            if verdict.action == const.FILTER_PAUSE:
+                self.gate.hold(job.id, job.priority, verdict)
+                return None
+        if not self._dependencies_allow(job, op):
+            return None
+        # The last check, because a job that is given a free place must then use it.
+        if verdict.action == const.FILTER_RATE_LIMIT and not self.gate.has_free_place(verdict):
+            self.gate.hold(job.id, job.priority, verdict)
+            return None
+        return verdict
+
+    def _dependencies_allow(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
+        """Whether the dependencies of an opcode are satisfied.
+
+        Ends the job when they can never be. Needs the lock.
+        """
+        depends = op.input.get("depends")
+        if not depends:
+            return True
+        decision = dependencies.decide(depends, self._table.status_of)
+        if decision.verdict is dependencies.Verdict.GO:
+            return True
+        if decision.verdict is dependencies.Verdict.WAIT:
+            self.waits.add(job.id, decision.job_id)
+        elif decision.verdict is dependencies.Verdict.CANCEL:
+            self.end_rest(job, jobs.CANCELED, errors.JobCanceled(decision.reason))
+        else:
+            self.end_rest(
+                job, jobs.ERROR, errors.OpPrereqError(decision.reason, errors.ECODE_STATE)
+            )
+        return False
+
+    def set_filters(self, rules: Iterable[FilterRule]) -> None:
+        """Use other filter rules and judge every job anew which no worker has taken up."""
+        with self._table.lock:
+            left = [job for job in self._table.jobs.values() if not job.new and not job.finalized]
+            self.gate.set_rules(rules, [(job.id, job.inputs) for job in left if job.taken_up])
+            for job in left:
+                # A job which a worker is just taking out of the line is judged by that worker.
+                if not job.taken_up and (
+                    self.gate.release(job.id)
+                    or self.pool.remove(job.id)
+                    or self.waits.awaited(job.id) is not None
+                ):
+                    self.waits.remove(job.id)
+                    self.schedule(job)
+
+    def reprioritise(self, job: jobs.QueuedJob, priority: int) -> None:
+        """Move a job to its new place wherever it waits. Needs the lock."""
+        self.pool.reprioritise(job.id, priority)
+        self.gate.reprioritise(job.id, priority)
+        if self._locks is not None:
+            self._locks.reprioritise(self._table.owner(job.id), priority)
+
+    def wake(self, job: jobs.QueuedJob) -> None:
+        """Let a job which waits for locks notice that it is to stop."""
+        if self._locks is not None:
+            self._locks.wake(self._table.owner(job.id))
+
+    def stop(self, timeout_s: float) -> set[int]:
+        """Start nothing more; jobs which wait for locks go back into the queue.
+
+        :returns: ids of the jobs which still run after `timeout_s` seconds.
+        """
+        with self._table.lock:
+            self._table.stopping = True
+            waiting = [
+                job
+                for job in self._table.jobs.values()
+                if any(op.state.status == jobs.WAITING for op in job.ops)
+            ]
+        for job in waiting:
+            self.wake(job)
+        return self.pool.stop(timeout_s)
+
+    # -- execution, in a worker ------------------------------------------------------------------
+
+    def _run_job(self, job_id: int) -> None:
+        """Execute the opcodes of a job until it has ended or has to wait for something."""
+        while True:
+            with self._table.lock:
+                job = self._table.jobs.get(job_id)
+                op = None if job is None else self._begin_op(job)
+            if job is None or op is None or not self._run_op(job, op):
+                return
+
+    def _begin_op(self, job: jobs.QueuedJob) -> jobs.QueuedOpCode | None:
+        """Move the next opcode to "waiting" (for its locks). Needs the lock."""
+        op = job.current()
+        if op is None or self._table.stopping:
+            return None
+        verdict = self._may_start(job, op)
+        if verdict is None:
+            return None
+        self.gate.enter(job.id, verdict)
+        now = self._table.now()
+        op.move(jobs.WAITING, start=now)
+        job.state = job.state._replace(
+            start=job.state.start or now, livelock=self._table.livelock, process_id=os.getpid()
+        )
+        self.committer.touch(job)
+        return op
+
+    def _run_op(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode) -> bool:
+        """Execute an opcode; whether the job may go on with the next one."""
+        callbacks = Callbacks(self._table, self.committer, self._publisher, job, op, self._submit)
+        try:
+            result = self._execute(op.opcode(), callbacks)
+            json.dumps(result)
+            if op.state.status == jobs.WAITING:
+                callbacks.notify_start()
+        except QueueStopping:
+            with self._table.lock:
+                if op.state.status == jobs.WAITING:
+                    op.move(jobs.QUEUED, start=None)
+                    self.committer.touch(job)
+                else:
+                    self.end_rest(job, jobs.CANCELED, job.cancellation())
+            return False
+        except errors.JobCanceled as err:
+            with self._table.lock:
+                self.end_rest(job, jobs.CANCELED, err)
+            return False
+        except errors.GenericError as err:
+            _log.info("job %d: %s failed: %s", job.id, op.summary(), err)
+            self._end_failed(job, op, err)
+            return False
+        except Exception as err:  # noqa: BLE001 -- the entry point of a job step
+            _log.exception("job %d: internal error in %s", job.id, op.summary())
+            self._end_failed(
+                job,
+                op,
+                errors.OpExecError(
+                    f"internal error: {type(err).__name__}: {err}."
+                    " The master's log has the details."
+                ),
+            )
+            return False
+        with self._table.lock:
+            op.move(jobs.SUCCESS, result=result, end=self._table.now())
+            op.drop_opcode()
+            if job.cancel_reason is not None and not job.finalized:
+                self.end_rest(job, jobs.CANCELED, job.cancellation())
+            elif job.finalized:
+                self._ended(job)
+            else:
+                self.committer.touch(job)
+        return True
+
+    # -- the end of a job ------------------------------------------------------------------------
+
+    def _end_failed(self, job: jobs.QueuedJob, op: jobs.QueuedOpCode, err: Exception) -> None:
+        with self._table.lock:
+            op.move(jobs.ERROR, result=wire_errors.encode(err), end=self._table.now())
+            op.drop_opcode()
+            self.end_rest(
+                job, jobs.ERROR, errors.OpExecError("an earlier opcode of this job failed")
+            )
+
+    def end_rest(self, job: jobs.QueuedJob, status: str, err: Exception) -> None:
+        """End every unfinished opcode of a job, and so the job. Needs the lock.
+
+        :param status: the state of these opcodes; `err` is their result.
+        """
+        job.end_rest(status, err, self._table.now())
+        self._ended(job)
+
+    def _ended(self, job: jobs.QueuedJob) -> None:
+        """Do what follows the end of a job's last opcode. Needs the lock."""
+        now = self._table.now()
+        job.state = job.state._replace(end=now)
+        self._table.unfinished -= 1
+        self.meter.count(now[0])
+        _log.info(
+            "job %d (%s) ended: %s", job.id, ", ".join(op.summary() for op in job.ops), job.status
+        )
+        self.waits.remove(job.id)
+        self.pool.remove(job.id)
+        for held in self.gate.ended(job.id):
+            self.schedule(self._table.jobs[held])
+        batch = self.committer.touch(job)
+        batch.when_durable(lambda _err: self._release_waiters(job.id))
+
+    def _release_waiters(self, job_id: int) -> None:
+        """Schedule the jobs which waited for a job whose end is durable now."""
+        with self._table.lock:
+            for waiter in self.waits.ended(job_id):
+                job = self._table.jobs.get(waiter)
+                if job is not None:
+                    self.schedule(job)
