@@ -1,52 +1,62 @@
-# "make" alone prints what there is. Needed to start: git, make, python3 (3.11 or newer).
+# "make" alone prints the targets. Needed to start: git, make, python3 (3.11 or newer).
 
 PYTHON ?= python3
 PREFIX ?= /usr/local
 DESTDIR ?=
-# Directory of the demonstration cluster; short, because sockets live in it.
+# Seconds after which "make check-long" stops.
+TIME_BOX ?= 7200
+# Directory of the demonstration cluster; a short path, because it contains unix sockets.
 DEMO ?= $(CURDIR)/build/demo
 
 TOP := $(CURDIR)
 VPY := $(TOP)/.venv/bin/python
 export PYTHONPATH := $(TOP)/lib:$(TOP)
-# Hundreds of short programs run here; compiling them anew each time would take most of the time.
+# The tests run hundreds of short programs; compiling them for each run would take most of the time.
 unexport PYTHONDONTWRITEBYTECODE
 
-PYTEST = $(VPY) -m pytest
-# Most tests wait for something; a file stays in one process, because its tests share a cluster.
+PYTEST = $(VPY) -m pytest -q --durations=10
+# Most tests wait for something; the tests of a file run in one process, because they share a cluster.
 PARALLEL ?= -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help venv check lint types unit docs scenario scenario-long lab lab-shell bench demo demo-stop pages man \
-	completion install clean
+.PHONY: help venv check lint types unit docs scenario scenario-packages check-long lab lab-shell bench \
+	demo demo-stop pages man completion install clean
 
 help:
-	@echo "What make can do, and what each target needs besides git, make and python3."
-	@echo "Python packages go into .venv; Debian packages are installed when you are root,"
-	@echo "else the one line to run is printed."
+	@echo "The targets, and in parentheses what each one needs besides git, make and python3."
+	@echo "make installs Python packages into .venv. As root it installs the Debian packages, too;"
+	@echo "otherwise it prints the command which installs them."
 	@echo
-	@echo "  make venv       virtual environment in .venv           (network, or a filled pip cache)"
-	@echo "  make check      lint, types, unit, docs, scenario: everything, in some minutes (venv)"
-	@echo "  make lint       ruff over everything                                           (venv)"
-	@echo "  make types      mypy in strict mode over lib                                   (venv)"
-	@echo "  make unit       unit tests           (venv; zsh, fish, mtools, dosfstools: else some skip)"
-	@echo "  make docs       documentation agrees with the program                          (venv)"
-	@echo "  make scenario   real daemons and guests on this machine (venv; qemu-system-x86,"
-	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: else tests fail or skip;"
-	@echo "                  ovmf, swtpm, nftables, iptables, openvswitch-switch, xfsprogs: else some skip)"
-	@echo "  make scenario-long  the slow ones, too: broken networks, more of the model     (venv)"
-	@echo "  make lab        virtual machines with real LVM and DRBD, and the tests in them; at most"
-	@echo "                  25 minutes (venv; qemu-system-x86, debootstrap, cpio; root to build)"
-	@echo "  make lab-shell  a cluster of three such machines, and a shell on its master"
-	@echo "  make bench      latency and throughput on a virtual cluster                    (venv)"
-	@echo "  make demo       3-node cluster with a live migration  (venv; qemu-system-x86, else the"
-	@echo "                  fake hypervisor); goes on running, in DEMO=$(DEMO)"
-	@echo "  make demo-stop  end it and remove its directory"
-	@echo "  make pages      doc/query-fields.rst and doc/rapi-resources.rst anew               (venv)"
-	@echo "  make man        man pages into build/man                                       (venv)"
-	@echo "  make completion completion for bash, zsh and fish into build/completion        (venv)"
-	@echo "  make install    for this machine, below PREFIX=$(PREFIX) (python3-pycurl and others)"
-	@echo "  make clean      remove what was built, not .venv"
+	@echo "  make venv       make the virtual environment .venv     (network, or a filled pip cache)"
+	@echo "  make check      lint, types, unit, docs and scenario, for every change; it takes at most"
+	@echo "                  10 minutes on two idle cores, and names its ten slowest tests    (venv)"
+	@echo "  make lint       check rules and format with ruff                                 (venv)"
+	@echo "  make types      check types with mypy in strict mode                             (venv)"
+	@echo "  make unit       run the unit tests  (venv; zsh, fish, mtools, dosfstools, qemu-utils, fdisk,"
+	@echo "                  openssh-client, ganeti-htools-3.0: without them some tests are skipped)"
+	@echo "  make docs       check that documentation and programs agree                      (venv)"
+	@echo "  make scenario   run real daemons and guests on this machine  (venv; qemu-system-x86,"
+	@echo "                  qemu-utils, curl, openssl, iproute2, ganeti-htools-3.0: without them tests"
+	@echo "                  fail or are skipped; ovmf, swtpm, nftables, iptables, openvswitch-switch,"
+	@echo "                  xfsprogs: without them some tests are skipped)"
+	@echo "  make check-long run the tests which take too long for make check: broken networks, every"
+	@echo "                  interruption, larger models; with TIME_BOX=SECONDS it stops after that time"
+	@echo "                  (venv; the packages of make scenario)"
+	@echo "  make lab        run the tests in virtual machines with real LVM and DRBD, at most 25 minutes"
+	@echo "                  (venv; qemu-system-x86, qemu-utils, debootstrap, cpio, e2fsprogs, iproute2,"
+	@echo "                  openssh-client; root to build the image)"
+	@echo "  make lab-shell  start a cluster of three such machines, and a shell on its master"
+	@echo "  make bench      measure latency and throughput on virtual clusters               (venv)"
+	@echo "  make demo       create a cluster of three nodes in DEMO=$(DEMO)"
+	@echo "                  and show a live migration; the cluster goes on running  (venv;"
+	@echo "                  qemu-system-x86: without it the fake hypervisor is used)"
+	@echo "  make demo-stop  stop that cluster and remove its directory"
+	@echo "  make pages      generate doc/query-fields.rst and doc/rapi-resources.rst         (venv)"
+	@echo "  make man        generate the man pages into build/man                            (venv)"
+	@echo "  make completion generate completion for bash, zsh and fish into build/completion (venv)"
+	@echo "  make install    install below PREFIX=$(PREFIX) for this machine; DESTDIR=DIRECTORY puts the"
+	@echo "                  files below another root       (python3-pycurl and other packages)"
+	@echo "  make clean      remove everything that was built, except .venv"
 
 venv:
 	@devel/setup-venv $(PYTHON)
@@ -63,24 +73,24 @@ types: venv
 unit: venv
 	-@devel/install-packages zsh fish mtools dosfstools qemu-utils fdisk openssh-client
 	-@devel/install-packages ganeti-htools-3.0
-	$(PYTEST) -q $(PARALLEL) test/unit
+	$(PYTEST) $(PARALLEL) test/unit
 
 docs: venv
-	$(PYTEST) -q test/docs
+	$(PYTEST) test/docs
 
-scenario: venv
+scenario: venv scenario-packages
+	$(PYTEST) $(PARALLEL) -m "not long" test/scenario
+
+# A package which cannot be installed is no error here: the tests that need it are skipped.
+scenario-packages:
 	-@devel/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
 	-@devel/install-packages ganeti-htools-3.0
 	-@devel/install-packages ovmf swtpm nftables iptables
 	-@devel/install-packages openvswitch-switch xfsprogs
-	$(PYTEST) -q $(PARALLEL) test/scenario
 
-scenario-long: venv
-	-@devel/install-packages qemu-system-x86 qemu-utils curl openssl iproute2
-	GANETI_LONG=1 $(PYTEST) test/scenario test/unit/config/test_role_model.py \
-		test/unit/cmdlib/test_interruptions.py \
-		test/unit/cmdlib/test_interruptions_mirrored.py \
-		test/unit/cmdlib/test_snapshot_interruptions.py
+# In one process, which removes its clusters when it is stopped. pyproject.toml explains the markers.
+check-long: venv scenario-packages
+	GANETI_LONG=1 devel/time-box $(TIME_BOX) $(PYTEST) -m "long or larger" test/scenario test/unit
 
 # For example: make lab LAB="-k migrate test/lab/test_life.py"
 lab: venv
@@ -94,13 +104,14 @@ bench: venv
 	$(VPY) -m devel.bench $(BENCH)
 
 demo: venv
-	@$(VPY) -m devel.demo $(DEMO)
+	@$(VPY) -m devel.demo "$(DEMO)"
 
 demo-stop:
 	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop "$(DEMO)"; fi
 
-# Pages of the documentation which are made from the tables of the program.
+# Pages of the documentation which are generated from tables of the programs.
 pages: venv
+	mkdir -p build
 	$(VPY) -m devel.field_list >build/query-fields.rst
 	mv build/query-fields.rst doc/query-fields.rst
 	$(VPY) devel/build-rapi-doc
@@ -118,4 +129,4 @@ install:
 clean:
 	@if [ -e "$(DEMO)" ]; then $(VPY) -m devel.demo --stop --quiet "$(DEMO)"; fi
 	rm -rf build lib/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find lib test -name __pycache__ -prune -exec rm -rf {} +
+	find lib devel test -name __pycache__ -prune -exec rm -rf {} +

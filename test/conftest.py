@@ -1,4 +1,4 @@
-"""What every test starts from: an environment that names no cluster."""
+"""What every test run has: no cluster in its environment, and a clear exit code when stopped."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def _no_cluster_from_outside() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _interrupts_are_heard() -> None:
-    """A shell starts its background jobs deaf for Ctrl-C, and programs inherit that."""
+    """A shell starts background jobs with SIGINT ignored, and programs inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Exit with 1 when a run was interrupted after a test failed; 2 means that no test failed."""
+    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -31,12 +31,6 @@ def pytest_runtest_setup() -> None:
         pytest.skip(f"{_BEGIN_WITHIN:.0%} of the time box of {box_s:.0f} s have passed")
 
 
-def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Ended from outside (2) says nothing about tests; that some failed before, counts."""
-    if exitstatus == pytest.ExitCode.INTERRUPTED and session.testsfailed:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.Lab]:
     """Three machines, running."""

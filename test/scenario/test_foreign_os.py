@@ -82,7 +82,7 @@ def test_noop(cluster: Cluster, tmp_path: Path) -> None:
     cluster.run("gnt-instance", "remove", "--force", "web2.example.com").ok()
 
 
-@pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; make scenario-long runs it")
+@pytest.mark.long
 @pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("debootstrap", "udevadm", "losetup"))),
     reason="installing Debian needs root, debootstrap, udev and losetup",

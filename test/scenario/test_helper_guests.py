@@ -21,9 +21,6 @@ pytestmark = pytest.mark.skipif(
     shutil.which("qemu-system-x86_64") is None or shutil.which("mke2fs") is None,
     reason="QEMU (qemu-system-x86) or e2fsprogs is not installed",
 )
-long = pytest.mark.skipif(
-    not os.environ.get("GANETI_LONG"), reason="slow; make scenario-long runs it"
-)
 
 SECRET = "do not tell 7c1f"
 #: What the OS definition of these tests does is a parameter.
@@ -154,7 +151,7 @@ def test_untrusted_systems(cluster: Cluster) -> None:
             assert SECRET.encode() not in path.read_bytes(), path
 
 
-@long
+@pytest.mark.long
 def test_a_guest_that_hangs_is_ended(cluster: Cluster) -> None:
     """Both times; what it wrote until then reaches the user."""
     cluster.run(*add("mode", "web", "-O", "mode=hang", "--helper-shutdown-timeout", "10")).failed(
@@ -166,7 +163,7 @@ def test_a_guest_that_hangs_is_ended(cluster: Cluster) -> None:
     assert cluster.rows("gnt-instance", "list", "-o", "name") == [] and nothing_left(cluster)
 
 
-@long
+@pytest.mark.long
 def test_a_guest_asks_its_node(cluster: Cluster) -> None:
     """A running guest with the interface, not only a helper."""
     cluster.run(*add("tiny", "web", "-c", "yes", "--no-start")).ok()
@@ -183,7 +180,7 @@ def test_a_guest_asks_its_node(cluster: Cluster) -> None:
     assert cluster.run("gnt-debug", "metad", "list").ok().text == ""
 
 
-@long
+@pytest.mark.long
 def test_free_space_is_overwritten(cluster: Cluster, tmp_path: Path) -> None:
     node = cluster.node_names[0]
     cluster.run(*add("tiny", "web", "--no-start")).ok()
@@ -209,7 +206,7 @@ def test_free_space_is_overwritten(cluster: Cluster, tmp_path: Path) -> None:
     assert nothing_left(cluster)
 
 
-@long
+@pytest.mark.long
 def test_a_master_that_dies_leaves_nothing_that_lasts(cluster: Cluster) -> None:
     """Cancelled, or killed with the helper running: the next operation begins anew."""
     node = cluster.node_names[0]
@@ -248,7 +245,7 @@ def test_a_master_that_dies_leaves_nothing_that_lasts(cluster: Cluster) -> None:
         assert not alive(helper)
 
 
-@long
+@pytest.mark.long
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("unshare") is None or shutil.which("ip") is None,
     reason="a real interface needs root and ip",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,9 +9,7 @@ from pathlib import Path
 import pytest
 from harness import Cluster
 
-pytestmark = pytest.mark.skipif(
-    not os.environ.get("GANETI_LONG"), reason="takes a minute; make scenario-long"
-)
+pytestmark = pytest.mark.long
 
 CLIENTS, EACH = 20, 5
 

@@ -3,7 +3,7 @@ acknowledged is lost.
 
 After each fault :meth:`Lab.settled` looks at all nodes: one master, whose epoch everybody knows;
 the same whole configuration on all candidates; and every change that was acknowledged is in it.
-``GANETI_LONG=1`` (``make scenario-long``) runs the slow ones, too.
+``make check-long`` runs the tests which are marked ``long``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from pathlib import Path
 import pytest
 from harness import PATIENCE_S, alive, wait_until
 from role_lab import INSTANCE, MASTERD, NODED, Lab, make_lab, present
-
-LONG = pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; GANETI_LONG=1 runs it")
 
 
 @pytest.fixture(scope="module")
@@ -349,7 +347,7 @@ def five() -> Iterator[Lab]:
     yield from make_lab(5)
 
 
-@LONG
+@pytest.mark.long
 def test_five_nodes(five: Lab, record_property: pytest.RecordProperty) -> None:
     """Two of five may be lost at once; how long it takes until the new master takes a job."""
     taken: list[float] = []
@@ -373,7 +371,7 @@ def test_five_nodes(five: Lab, record_property: pytest.RecordProperty) -> None:
     five.settled(others[1])
 
 
-@LONG
+@pytest.mark.long
 def test_many_partitions(five: Lab) -> None:
     """Networks break at random, roles move, changes are made: again and again."""
     source = random.Random(7)

@@ -239,7 +239,7 @@ def test_a_message_above_the_limit_is_answered(cluster: Cluster, master: str) ->
     assert client.call("QueryConfigValues", ["drain_flag"]) == [False], "the connection lives"
 
 
-@pytest.mark.skipif(not os.environ.get("GANETI_LONG"), reason="slow; GANETI_LONG=1 runs it")
+@pytest.mark.long
 def test_a_full_queue_refuses_more(cluster: Cluster, master: str) -> None:
     client = Luxi(cluster, master)
     uuid = client.call("ReplaceFilter", None, 0, [["jobid", [">", "id", 0]]], "PAUSE", [])

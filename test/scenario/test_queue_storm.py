@@ -5,7 +5,7 @@ cancel some, wait for some, and when the connection breaks they connect anew and
 answered. Executions are counted in the master's log, where each opcode leaves a line when it
 begins, and, for the jobs which set a tag, in the history of the configuration.
 
-Five nodes, 2,000 jobs and ten kills; ``GANETI_LONG=1`` makes it 10,000 jobs and forty kills.
+Five nodes, 2,000 jobs and ten kills; with ``make check-long`` 10,000 jobs and forty kills.
 """
 
 from __future__ import annotations
@@ -159,6 +159,7 @@ class Client(threading.Thread):
         self.ended[job_id] = info[0]
 
 
+@pytest.mark.larger
 def test_nothing_is_lost_and_nothing_runs_twice(cluster: Cluster) -> None:
     master = cluster.master
     total = [0] * CLIENTS

@@ -460,13 +460,12 @@ def _check_outcomes(found: dict[str, list[tuple[str, Any]]]) -> None:
     assert not wrong
 
 
-@pytest.mark.skipif(
-    "GANETI_LONG" not in os.environ,
-    reason="set GANETI_LONG=1; the same calls are"
-    " made by the client of the distribution, and by ours in the unit tests",
-)
+@pytest.mark.long
 def test_our_client(rest: Rest, tmp_path: Path) -> None:
-    """The one file, away from everything else of ours."""
+    """The module of the client works alone, outside its package.
+
+    The test of the distribution's client makes the same calls, and so do the unit tests.
+    """
     package = tmp_path / "ganeti" / "rapi"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -541,6 +540,7 @@ def _facts(text: str) -> dict[str, str]:
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
 
 
+@pytest.mark.larger
 def test_hostile_clients(cluster: Cluster, rest: Rest) -> None:
     """Hundreds that stay, hundreds that never finish, large and broken bodies: others are served,
     and the daemon does not grow."""
@@ -648,14 +648,13 @@ def test_after_a_failover(cluster: Cluster) -> None:
     assert old.get("/2/info")["master"] == NODE1
 
 
-@pytest.mark.skipif(
-    "GANETI_LONG" not in os.environ,
-    reason="set GANETI_LONG=1; fewer such"
-    " requests, to a master that is made up, are in the unit tests",
-)
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore:Unverified HTTPS")
 def test_random_requests_that_fit_the_description(rest: Rest) -> None:
-    """No internal error, no hang, whatever is asked in the words of the description."""
+    """No request which fits the description causes an internal error or a hang.
+
+    The unit tests send fewer such requests, to a fake master.
+    """
     import schemathesis
 
     schema = schemathesis.openapi.from_dict(rest.get("/2/openapi.json"))

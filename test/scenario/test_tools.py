@@ -38,6 +38,7 @@ def test_demonstration(cluster_directory: Path, hypervisor: str) -> None:
     _devel("demo", "--stop", directory).ok()
 
 
+@pytest.mark.long
 def test_measurement() -> None:
     sections = "commands,jobs,backlog"
     done = _devel("bench", "--quick", "--json", "-", "--sections", sections).ok()

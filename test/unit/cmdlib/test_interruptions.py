@@ -35,6 +35,8 @@ from ganeti.opcodes import instance as ops
 from ganeti.opcodes.base import OpCode
 from ganeti.wire import json
 
+LONG = bool(os.environ.get("GANETI_LONG"))
+
 
 def fresh(
     directory: Path, template: str, *, up: bool = False, exists: bool = True, lost: bool = False
@@ -224,7 +226,7 @@ CASES = {
 
 def breaks(count: int) -> list[tuple[str, int]]:
     """How and at which call: two ways in turn show nearly everything; or everywhere in all four."""
-    if os.environ.get("GANETI_LONG"):
+    if LONG:
         return [(how, at) for how in BREAKS for at in range(count)]
     return [(("kill", "cut")[at % 2], at) for at in range(count)]
 
@@ -237,6 +239,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_copy, "POLL_MAX_S", 0.0)
 
 
+@pytest.mark.larger
 @pytest.mark.parametrize("name", CASES)
 def test_every_operation_can_be_set_right(tmp_path: Path, name: str) -> None:
     op, start, recover = CASES[name]
@@ -270,6 +273,7 @@ def test_what_a_conversion_left_goes_with_the_instance(tmp_path: Path) -> None:
         assert not cluster.config.snapshot().disks
 
 
+@pytest.mark.larger
 def test_the_content_survives_every_interruption(tmp_path: Path) -> None:
     op = modify(disk_template="sharedfile")
     whole = fresh(tmp_path / "whole", "file")

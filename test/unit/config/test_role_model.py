@@ -1,6 +1,6 @@
 """The protocol of the master's role, explored: no state breaks a promise.
 
-``GANETI_LONG=1`` explores further.
+``make check-long`` explores further.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .role_model import Model, Rules, Violation, explore, initial, walk
 LONG = bool(os.environ.get("GANETI_LONG"))
 
 
+@pytest.mark.larger
 @pytest.mark.parametrize(
     "budget",
     [
@@ -32,6 +33,7 @@ def test_every_state(budget: tuple[int, int, int, int]) -> None:
     assert explore(Model(budget[0]), initial(*budget)) > 10
 
 
+@pytest.mark.larger
 @given(seed=st.integers(0, 1 << 32), count=st.sampled_from([3, 5]))
 @settings(max_examples=2000 if LONG else 120, deadline=None)
 def test_long_ways(seed: int, count: int) -> None:
