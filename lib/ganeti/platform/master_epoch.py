@@ -1,22 +1,23 @@
-"""What this node remembers of the cluster's masters: the highest epoch, and whose copies it has.
+"""The highest epoch of a master that this node has seen, and the epochs of the copies it holds.
 
-Each time a node takes the master's role it takes an *epoch*: a number higher than any it heard of,
-with its own UUID, so that no two masters ever have the same one. A node obeys the highest epoch it
-has seen and refuses a lower one; so a master that was cut off, paused or copied can do nothing any
-more, however late its messages arrive.
+A node which takes the master's role takes an *epoch*: a number higher than any which a node of the
+cluster has seen, and its own UUID, so that no two masters ever have the same epoch. A node obeys
+the highest epoch that it has seen and refuses lower ones. So a master that was cut off, paused or
+copied can change nothing any more, however late its messages arrive.
 
-Beside the epoch stands, for the configuration and for the job queue, under which epoch the present
-copy was written: serial numbers are compared within one epoch only. A master that nobody listens to
-any more may count on in its own files; they are still older than those of its successor.
+For the configuration and for the job queue the node also keeps the epoch under which its present
+copy was written, because serial numbers are compared within one epoch only: an old master which the
+nodes no longer obey may still raise the serial numbers in its own files, and these files are older
+than those of its successor.
 
-``DATA_DIR/master_state`` holds all of that, a line each; ``ssconf_master_epoch`` has the number
-alone, for people and programs. A flock orders everything: whoever writes a copy holds it (shared)
-from the check of the epoch to the end of the writing, whoever takes a new epoch holds it alone. So,
-once a node has promised itself to a new epoch, no older master's write is still under way there.
-Copies of the configuration have a flock of their own besides, taken first, which lets one process
-write them at a time and keeps nobody else waiting.
+``DATA_DIR/master_state`` holds the three epochs, one on each line; ``ssconf_master_epoch`` has the
+number of the highest one, for administrators and programs. A ``flock`` orders all accesses: a
+process which writes a copy holds it shared, from the check of the epoch to the end of the writing;
+a process which takes a new epoch holds it exclusively. So once a node has promised to obey a new
+epoch, no write of an older master is under way there. Copies of the configuration have a second
+``flock``, which is taken first: one process writes them at a time, and no other write waits for it.
 
-Used by the node daemon, and by the master for its own files.
+The node daemon uses this module, and the master daemon for the files of its own node.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ganeti.utils import filelock, fs
 
 CONFIG: Final = "config"
 QUEUE: Final = "queue"
-#: What a master writes that nobody compares.
+#: A file of the master which has no epoch of its own.
 OTHER: Final = "other"
 _EPOCH: Final = "epoch"
 _DEMOTED: Final = "demoted"
@@ -39,13 +40,13 @@ _DEMOTED: Final = "demoted"
 _STATE_MODE = 0o640
 _SSCONF_MODE = 0o444
 _SSCONF_KEY = "master_epoch"
-# A write under the lock takes as long as the disk needs.
+# A process holds the lock during one write to a disk, which may be slow.
 _LOCK_TIMEOUT_S = 30.0
 _MAX_NUMBER = 1 << 62
 
 
 class Epoch(NamedTuple):
-    """Which mastership something belongs to. Higher numbers win, then the owner's UUID."""
+    """An epoch of a master: its number and the UUID of its node, compared in this order."""
 
     number: int
     owner: str
@@ -54,14 +55,14 @@ class Epoch(NamedTuple):
         return f"{self.number} {self.owner}".rstrip()
 
 
-#: Before there was any master.
+#: The epoch of a node which has seen no master yet.
 NONE: Final = Epoch(0, "")
 
 
 def parse(text: str) -> Epoch:
-    """The reverse of ``str(epoch)``.
+    """Read an epoch from its text, the result of ``str(epoch)``.
 
-    :raises ParseError: something else.
+    :raises ParseError: the text is not an epoch.
     """
     number, _, owner = text.strip().partition(" ")
     if (
@@ -74,7 +75,11 @@ def parse(text: str) -> Epoch:
 
 
 class StaleEpochError(errors.GenericError):
-    """Somebody acts as master who is none any more; `known` is the epoch this node obeys."""
+    """A process acts for a master whose epoch is over.
+
+    :ivar given: the epoch of that master.
+    :ivar known: the epoch which this node obeys.
+    """
 
     def __init__(self, given: Epoch, known: Epoch) -> None:
         super().__init__(str(given), str(known))
@@ -88,8 +93,15 @@ class StaleEpochError(errors.GenericError):
         )
 
 
-class Memory(NamedTuple):
-    """The lines of the file. ``demoted``: newest configuration this node gave up, with serial."""
+class MasterState(NamedTuple):
+    """The content of the file ``master_state``.
+
+    :ivar epoch: the highest epoch that this node has seen.
+    :ivar config: the epoch under which its copy of the configuration was written.
+    :ivar queue: the epoch under which its copy of the job queue was written.
+    :ivar demoted: epoch and serial number of the newest configuration which this node has removed,
+        because it is no longer a master candidate.
+    """
 
     epoch: Epoch = NONE
     config: Epoch = NONE
@@ -97,8 +109,8 @@ class Memory(NamedTuple):
     demoted: tuple[Epoch, int] = (NONE, 0)
 
 
-def read(here: paths.Paths | None = None) -> Memory:
-    """What is remembered; nothing at all on a node that never heard of a master.
+def read(here: paths.Paths | None = None) -> MasterState:
+    """Read the state of this node; the default values on a node which has never seen a master.
 
     :raises ConfigurationError: a file is damaged.
     """
@@ -118,7 +130,7 @@ def read(here: paths.Paths | None = None) -> Memory:
     except (OSError, ValueError, errors.ParseError) as err:
         raise errors.ConfigurationError(f"cannot read {here.master_state_file}: {err}") from err
     epoch = max(found.get(_EPOCH, NONE), _read_ssconf(here))
-    return Memory(epoch, found.get(CONFIG, NONE), found.get(QUEUE, NONE), demoted)
+    return MasterState(epoch, found.get(CONFIG, NONE), found.get(QUEUE, NONE), demoted)
 
 
 def _read_ssconf(here: paths.Paths) -> Epoch:
@@ -131,7 +143,7 @@ def _read_ssconf(here: paths.Paths) -> Epoch:
         raise errors.ConfigurationError(f"cannot read {path}: {err}") from err
 
 
-def _write(here: paths.Paths, old: Memory, new: Memory) -> None:
+def _write(here: paths.Paths, old: MasterState, new: MasterState) -> None:
     if new == old:
         return
     serial = new.demoted[1]
@@ -166,10 +178,10 @@ def _config_locked(here: paths.Paths) -> contextlib.AbstractContextManager[None]
 
 
 def admit(epoch: Epoch, here: paths.Paths | None = None) -> None:
-    """Check that whoever acts under this epoch is obeyed; remember an epoch higher than all.
+    """Check that this node obeys an epoch, and remember it if it is higher than all before.
 
-    :raises StaleEpochError: a higher one was seen.
-    :raises LockError: the lock was not free in time.
+    :raises StaleEpochError: this node has seen a higher epoch.
+    :raises LockError: the lock was not free within 30 seconds.
     """
     here = here or paths.current()
     known = read(here).epoch
@@ -180,10 +192,10 @@ def admit(epoch: Epoch, here: paths.Paths | None = None) -> None:
 
 
 def claim(epoch: Epoch, here: paths.Paths | None = None) -> None:
-    """Promise to obey nobody below this epoch. Its own epoch may be claimed again.
+    """Promise to obey this epoch and no lower one. The present epoch may be claimed again.
 
-    :raises StaleEpochError: a higher one was promised.
-    :raises LockError: writes of an older master did not end in time.
+    :raises StaleEpochError: this node has promised to obey a higher epoch.
+    :raises LockError: writes of an older master did not end within 30 seconds.
     """
     here = here or paths.current()
     with _locked(here):
@@ -195,12 +207,15 @@ def claim(epoch: Epoch, here: paths.Paths | None = None) -> None:
 
 @contextlib.contextmanager
 def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterator[None]:
-    """The block writes what a master writes here: :data:`CONFIG`, :data:`QUEUE`, :data:`OTHER`.
+    """Protect a block which writes a file of the master on this node.
 
-    The configuration is written by one process at a time, the others by many.
+    One process at a time writes the configuration; other files may be written side by side.
 
-    :raises StaleEpochError: a higher one was promised; the block did not run.
-    :raises LockError: the lock was not free in time.
+    :param kind: :data:`CONFIG`, :data:`QUEUE` or :data:`OTHER`.
+    :param epoch: of the master for which the block writes.
+    :raises StaleEpochError: this node obeys a higher epoch. The block did not run, except for the
+        queue, whose epoch may be found to be over after the block.
+    :raises LockError: the lock was not free within 30 seconds.
     """
     here = here or paths.current()
     if kind == CONFIG:
@@ -216,15 +231,18 @@ def writing(kind: str, epoch: Epoch, here: paths.Paths | None = None) -> Iterato
         with _locked(here):
             old = read(here)
             if epoch < old.epoch:
-                # Votes were told meanwhile that this copy is an older one.
+                # A vote meanwhile reported this copy under its older epoch.
                 raise StaleEpochError(epoch, old.epoch)
             _write(here, old, old._replace(queue=max(epoch, old.queue)))
 
 
 def _writing_config(epoch: Epoch, here: paths.Paths) -> Iterator[None]:
-    """As :func:`writing`, with the lock of the configuration held, so its label stays as it is."""
+    """Protect a block which writes the configuration; the caller holds the configuration's lock.
 
-    def labelled(memory: Memory) -> Memory:
+    No other process changes the epoch of the configuration meanwhile.
+    """
+
+    def labelled(memory: MasterState) -> MasterState:
         return memory._replace(config=max(epoch, memory.config), demoted=(NONE, 0))
 
     memory = read(here)
@@ -233,13 +251,17 @@ def _writing_config(epoch: Epoch, here: paths.Paths) -> Iterator[None]:
         if epoch < memory.epoch:
             raise StaleEpochError(epoch, memory.epoch)
         yield
-        # After the content: with a label too low a copy counts for less than it is, which is safe
-        # as long as nobody was told that it is there.
+        # The epoch is written after the content. If we end between the two, the copy counts as an
+        # older one, which is safe: no process has acknowledged it.
         _write(here, memory, labelled(memory))
 
 
 def give_up_config(serial_no: int, here: paths.Paths | None = None) -> None:
-    """Remember what this node had, before its copy of the configuration goes."""
+    """Remember the newest configuration of this node, before its copy is removed.
+
+    :param serial_no: serial number of the copy.
+    :raises LockError: a lock was not free within 30 seconds.
+    """
     here = here or paths.current()
     with _config_locked(here), _locked(here):
         old = read(here)

@@ -2,15 +2,12 @@
 
 One :class:`Paths` describes one node. On a real machine its root is empty and the paths are the
 published ones (``/var/lib/ganeti/config.data``); in a virtual cluster every path is below the
-node's own directory, named by ``GANETI_ROOTDIR``. Nobody else joins these names: daemons, commands
-and tests ask :func:`current`.
+directory of the node, which ``GANETI_ROOTDIR`` names. Daemons, commands and tests take all paths
+from :func:`current`; no other module builds them.
 
 Some paths are written into the configuration (``/srv/ganeti/file-storage``) and are the same on all
-nodes; they stay as they are and are called *virtual* here. Only the code that opens such a file on
-a node turns it into a local one with :meth:`Paths.to_local`.
-
-Environment: ``GANETI_ROOTDIR`` (root of this node), ``GANETI_VCLUSTER`` (directory of the virtual
-cluster, with its ``hosts`` file), ``GANETI_HOSTNAME`` (read in :mod:`ganeti.utils.net`).
+nodes; they are called *virtual* here. Only code that opens such a file on a node turns its path
+into a local one with :meth:`Paths.to_local`.
 """
 
 from __future__ import annotations
@@ -42,7 +39,7 @@ _LIB_DIRS = ("/srv/ganeti", "/usr/local/lib/ganeti", "/usr/lib/ganeti", "/usr/sh
 
 
 class _Under:
-    """A path below another one: ``config = _Under("data_dir", "config.data")``."""
+    """An attribute with a path below another one: ``_Under("data_dir", "config.data")``."""
 
     __slots__ = ("_base", "_name")
 
@@ -73,7 +70,7 @@ class Paths:
     def __repr__(self) -> str:
         return f"Paths(root={self.root!r})"
 
-    # The five places everything else is below.
+    # The five directories which contain all others.
     data_dir = _Under("root", "var/lib/ganeti")
     run_dir = _Under("root", "var/run/ganeti")
     log_dir = _Under("root", "var/log/ganeti")
@@ -82,7 +79,7 @@ class Paths:
 
     # Cluster state.
     cluster_conf_file = _Under("data_dir", "config.data")
-    # On machines which were the master: what was changed; holds secrets.
+    # The changes of the configuration, on nodes which were the master; holds secrets.
     cluster_conf_history_dir = _Under("data_dir", "config.data.history")
     queue_dir = _Under("data_dir", "queue")
     queue_archive_dir = _Under("queue_dir", "archive")
@@ -96,7 +93,7 @@ class Paths:
     intent_to_upgrade_file = _Under("data_dir", "intent-to-upgrade")
     watcher_pausefile = _Under("data_dir", "watcher.pause")
     master_state_file = _Under("data_dir", "master_state")
-    # Of each node group: whether its volume groups were complete at the last look.
+    # For each node group: whether its volume groups were complete when they were last checked.
     lvm_state_file = _Under("data_dir", "lvm_state")
     rapi_data_dir = _Under("data_dir", "rapi")
     rapi_users_file = _Under("rapi_data_dir", "users")
@@ -105,7 +102,7 @@ class Paths:
     noded_cert_file = _Under("data_dir", "server.pem")
     # Old and new certificates of the cluster, while they change.
     server_ca_file = _Under("data_dir", "server-ca.pem")
-    # What "gnt-cluster renew-crypto" has made and not yet brought to all nodes.
+    # New keys and certificates of "gnt-cluster renew-crypto" which not all nodes have yet.
     renewal_dir = _Under("data_dir", "renewal")
     noded_client_cert_file = _Under("data_dir", "client.pem")
     rapi_cert_file = _Under("data_dir", "rapi.pem")
@@ -114,22 +111,22 @@ class Paths:
     hmac_key = _Under("data_dir", "hmac.key")
     cluster_domain_secret = _Under("data_dir", "cluster-domain-secret")
     known_hosts_file = _Under("data_dir", "known_hosts")
-    # Public SSH keys of all nodes that may become the master, on the master candidates.
+    # Public SSH keys of all nodes which can become master candidates; the candidates have the file.
     ssh_public_keys_file = _Under("data_dir", "ganeti_pub_keys")
 
-    # The machine's own files, of which the cluster changes a part when it sets them up.
+    # Files of the operating system, of which the cluster changes a part when it sets up SSH.
     ssh_dir = _Under("root", "root/.ssh")
     ssh_authorized_keys_file = _Under("ssh_dir", "authorized_keys")
     ssh_host_key_dir = _Under("root", "etc/ssh")
     etc_hosts_file = _Under("root", "etc/hosts")
     vnc_password_file = _Under("conf_dir", "vnc-cluster-password")
 
-    # What runs now.
+    # The state of running daemons and guests.
     socket_dir = _Under("run_dir", "socket")
     master_socket = _Under("socket_dir", "ganeti-master")
     query_socket = _Under("socket_dir", "ganeti-query")
     metad_socket = _Under("socket_dir", "ganeti-metad")
-    # In a virtual cluster: where QEMU's own network brings what guests ask.
+    # In a virtual cluster: QEMU's user networking forwards the requests of guests to this socket.
     metad_guest_socket = _Under("socket_dir", "ganeti-metad-guests")
     livelock_dir = _Under("run_dir", "livelocks")
     bdev_cache_dir = _Under("run_dir", "bdev-cache")
@@ -148,14 +145,14 @@ class Paths:
     watcher_lock_file = _Under("lock_dir", "ganeti-watcher.lock")
     restricted_commands_lock_file = _Under("lock_dir", "ganeti-restricted-commands.lock")
 
-    # What the administrator provides.
+    # Files of the administrator.
     hooks_base_dir = _Under("conf_dir", "hooks")
     user_scripts_dir = _Under("conf_dir", "scripts")
     restricted_commands_dir = _Under("conf_dir", "restricted-commands")
     file_storage_paths_file = _Under("conf_dir", "file-storage-paths")
     defaults_file = _Under("root", "etc/default/ganeti")
 
-    # Logs that are not a daemon's own.
+    # Logs besides those of the daemons.
     log_os_dir = _Under("log_dir", "os")
     log_kvm_dir = _Under("log_dir", "kvm")
     log_xen_dir = _Under("log_dir", "xen")
@@ -187,29 +184,35 @@ class Paths:
         return f"{self.data_dir}/ssconf_{key}"
 
     def instance_disk_link(self, instance_name: str, index: int) -> str:
-        """Where a hypervisor finds a disk of an instance: a link to its device."""
+        """The link to the device of a disk, which the hypervisor opens."""
         return f"{self.instance_disks_dir}/{instance_name}:{index}"
 
     def pid_file(self, daemon: str) -> str:
-        """The pid file of a daemon, named as its program (``ganeti-noded``)."""
+        """The pid file of a daemon.
+
+        :param daemon: the name of its program, such as ``ganeti-noded``.
+        """
         return f"{self.run_dir}/{daemon}.pid"
 
     def log_file(self, daemon: str) -> str:
-        """The log file of a daemon; a program without a published name logs under its own."""
+        """The log file of a program.
+
+        The daemons have published names of log files; other programs log under their own name.
+        """
         return f"{self.log_dir}/{_LOG_BASE.get(daemon, daemon)}.log"
 
     def watcher_state_file(self, group_uuid: str) -> str:
-        """What the watcher remembers about one node group."""
+        """The state which the watcher keeps about one node group."""
         return f"{self.data_dir}/watcher.{group_uuid}.data"
 
     def watcher_status_file(self, group_uuid: str) -> str:
-        """The instance states the watcher saw in one node group."""
+        """The states of the instances of one node group when the watcher last ran."""
         return f"{self.data_dir}/watcher.{group_uuid}.instance-status"
 
     def to_local(self, virtual_path: str) -> str:
-        """Where a path from the configuration is on this node.
+        """The path on this node for a path of the configuration.
 
-        A path that is below the root already stays as it is, so converting twice does no harm.
+        A path below the root stays as it is, so a second conversion changes nothing.
 
         :raises ProgrammerError: the path is not absolute.
         """
@@ -220,14 +223,14 @@ class Paths:
         return self.root + virtual_path
 
     def to_virtual(self, local_path: str) -> str:
-        """The inverse of :meth:`to_local`: how all nodes name this file."""
+        """The path in the configuration for a path on this node; inverts :meth:`to_local`."""
         if self.root and is_below(self.root, local_path):
             return local_path[len(self.root) :] or "/"
         return local_path
 
 
 def is_below(directory: str, path: str) -> bool:
-    """Whether a path is the directory or inside it, by name only (links are not followed)."""
+    """Whether a path is the directory or inside of it, by its name; links are not followed."""
     top = os.path.normpath(directory).rstrip("/")
     normal = os.path.normpath(path)
     return normal == top or normal.startswith(f"{top}/")
@@ -238,7 +241,7 @@ _overrides: list[Paths] = []
 
 
 def current() -> Paths:
-    """The paths of this node, as the environment says.
+    """The paths of this node; ``GANETI_ROOTDIR`` chooses them.
 
     :raises ConfigurationError: ``GANETI_ROOTDIR`` is not an absolute path.
     """
@@ -246,7 +249,7 @@ def current() -> Paths:
     if _overrides:
         return _overrides[-1]
     root = os.environ.get(ENV_ROOT, "")
-    # Normalising changes the text, so a root with a trailing slash is built anew; that is cheap.
+    # A root with a trailing slash is another text than the normalised one; it is made anew.
     if root != _cached.root:
         _cached = Paths(root)
     return _cached
@@ -254,7 +257,7 @@ def current() -> Paths:
 
 @contextmanager
 def override(other: Paths) -> Iterator[Paths]:
-    """Let :func:`current` answer with other paths; for tests and for tools that act for a node."""
+    """Let :func:`current` return other paths inside the block; for tests and ``devel``."""
     _overrides.append(other)
     try:
         yield other
@@ -263,18 +266,18 @@ def override(other: Paths) -> Iterator[Paths]:
 
 
 def package_dir() -> str:
-    """The directory of the package ``ganeti`` that runs now."""
+    """The directory of the package ``ganeti`` which this program has imported."""
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def project_dir() -> str | None:
-    """Top of the checkout this package runs from, or None when it is installed."""
+    """The top of the checkout which holds this package; None when the package is installed."""
     top = os.path.dirname(os.path.dirname(package_dir()))
     return top if os.path.exists(f"{top}/daemons/daemon-util") else None
 
 
 def daemon_util() -> str:
-    """The program that starts and stops the daemons of this node; run it as it is.
+    """The path of the program that starts and stops the daemons of this node.
 
     In a checkout ``daemons/daemon-util``, installed ``PREFIX/lib/ganeti/daemon-util``.
     """
@@ -286,7 +289,7 @@ def daemon_util() -> str:
 
 
 def daemon_dir() -> str:
-    """Where the programs of the daemons are: ``daemons`` or ``PREFIX/sbin``."""
+    """The directory with the programs of the daemons: ``daemons`` or ``PREFIX/sbin``."""
     top = project_dir()
     if top is not None:
         return f"{top}/daemons"
@@ -294,7 +297,7 @@ def daemon_dir() -> str:
 
 
 def node_daemon_setup() -> str:
-    """The program that makes a machine a node; at the same place on every machine.
+    """The path of the program that makes a machine a node; it is the same on every machine.
 
     In a checkout ``tools/node-daemon-setup``, installed ``PREFIX/lib/ganeti/node-daemon-setup``.
     """

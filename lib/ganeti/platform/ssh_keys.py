@@ -19,7 +19,7 @@ from ganeti.constants import cluster as cluster_c
 from ganeti.platform import paths
 from ganeti.utils import fs, ssh
 
-# What ssh-keygen accepts; None means any number up to the second one.
+# The lengths in bits which ssh-keygen accepts; RSA keys may have any length of the range.
 _BITS: Mapping[str, tuple[int, ...]] = {"dsa": (1024,), "ecdsa": (256, 384, 521)}
 _RSA_BITS = (2048, 16384)
 _BEGIN = "# -- Ganeti: keys of the master candidates, replaced as a whole --"
@@ -27,9 +27,9 @@ _END = "# -- Ganeti: end --"
 
 
 def key_bits(kind: str, bits: int | None) -> int:
-    """The length of a key; the usual one of its kind when none is given.
+    """The length of a key in bits; the usual one of its kind when none is given.
 
-    :raises ParameterError: there is no such kind, or not in that length.
+    :raises ParameterError: there is no such kind, or it does not have keys of that length.
     """
     if kind not in cluster_c.SSH_KEY_TYPES:
         raise errors.ParameterError(f"there is no kind of SSH key {kind!r:.80}")
@@ -47,9 +47,9 @@ def key_bits(kind: str, bits: int | None) -> int:
 
 
 def check_lines(lines: Iterable[str]) -> list[str]:
-    """Lines with a public key each: nothing else gets into a file by which people log in.
+    """Check lines before they get into a file with keys for a login: each is one public key.
 
-    :raises ParameterError: one is something else.
+    :raises ParameterError: a line is something else.
     """
     found = []
     for line in lines:
@@ -65,9 +65,11 @@ def check_lines(lines: Iterable[str]) -> list[str]:
 
 
 def replace_block(content: str, lines: Sequence[str]) -> str:
-    """``authorized_keys`` with other lines of ours; with none there is no trace of us.
+    """Replace the lines of the cluster in the text of ``authorized_keys``.
 
-    Of a block whose end is missing, because somebody edited it away, nothing is lost.
+    When the end of the cluster's block is missing, all lines after its begin are kept.
+
+    :param lines: the new lines of the cluster; without any, the whole block is removed.
     """
     kept: list[str] = []
     inside = False
@@ -79,7 +81,7 @@ def replace_block(content: str, lines: Sequence[str]) -> str:
         elif not inside:
             kept.append(line)
     if inside:
-        # Without an end nobody can tell what is ours: keep what is not among the lines to be added.
+        # It is not known which of these lines are the cluster's: keep those which are not new ones.
         _, _, rest = content.partition(_BEGIN + "\n")
         kept += [line for line in rest.splitlines() if line not in lines]
     if lines:
@@ -88,7 +90,7 @@ def replace_block(content: str, lines: Sequence[str]) -> str:
 
 
 def forget(here: paths.Paths) -> None:
-    """Take the cluster's part out of a machine's SSH files; the machine's own key stays.
+    """Remove the cluster's lines and files from the SSH files of a node; its own key stays.
 
     :raises OSError: a file cannot be written.
     """
@@ -103,14 +105,14 @@ def forget(here: paths.Paths) -> None:
 
 
 def block(content: str) -> list[str]:
-    """Our lines in ``authorized_keys``."""
+    """The lines of the cluster in the text of ``authorized_keys``."""
     _, begin, rest = content.partition(f"{_BEGIN}\n")
     inside, end, _ = rest.partition(f"{_END}\n")
     return inside.splitlines() if begin and end else []
 
 
 def outside_block(content: str) -> list[str]:
-    """Lines with keys in ``authorized_keys`` that are not ours."""
+    """The lines with keys in the text of ``authorized_keys`` which are not the cluster's."""
     return [
         line
         for line in replace_block(content, []).splitlines()
@@ -119,12 +121,15 @@ def outside_block(content: str) -> list[str]:
 
 
 def public_keys_text(keys: Mapping[str, Sequence[str]]) -> str:
-    """The file of all nodes' public keys: a line for each, with the node's UUID in front."""
+    """The text of the file with the public keys of all nodes: on each line a UUID and a key.
+
+    :param keys: UUID of a node -> lines with its keys.
+    """
     return "".join(f"{uuid} {line}\n" for uuid in sorted(keys) for line in keys[uuid])
 
 
 def parse_public_keys(content: str) -> dict[str, list[str]]:
-    """What :func:`public_keys_text` wrote; lines of another form are left out."""
+    """Read the text of :func:`public_keys_text`; lines of another form are ignored."""
     found: dict[str, list[str]] = {}
     for line in content.splitlines():
         uuid, _, key = line.partition(" ")
@@ -134,7 +139,7 @@ def parse_public_keys(content: str) -> dict[str, list[str]]:
 
 
 def known_hosts_text(cluster_name: str, hosts: Collection[tuple[str, int, Sequence[str]]]) -> str:
-    """A file of known hosts: each node under its name, and under that of the cluster.
+    """The text of a file of known hosts: each node with its name and the name of the cluster.
 
     :param hosts: name, port and public keys of each node.
     """

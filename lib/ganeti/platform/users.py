@@ -1,10 +1,12 @@
-"""Under which users the daemons of this machine run.
+"""The users and groups under which the daemons of this machine run.
 
-Said in one place, ``/etc/default/ganeti``: who runs a daemon under a user of its own gives it the
-options for that (``RAPI_ARGS="--user=gnt-rapi --group=gnt-rapi"``), and names the group whose
-members may talk to the master daemon (``DAEMONS_GROUP=gnt-daemons``). Everybody else who needs to
-know, because files must belong to these users, reads it here. Without such settings, and in a
-virtual cluster, everything belongs to whoever runs it.
+The administrator sets them in ``/etc/default/ganeti``, with the options of the daemons
+(``RAPI_ARGS="--user=gnt-rapi --group=gnt-rapi"``) and with the group whose members may connect to
+the master daemon (``DAEMONS_GROUP=gnt-daemons``). Programs which write files for these users read
+the settings here. Without settings, and in a virtual cluster, all daemons run as the user who
+starts them.
+
+Source: Ganeti design 2.2, *Privilege separation*.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ganeti.platform import machine, paths
 from ganeti.utils import fs
 
 MASTERD, CONFD, RAPI, NODED, MOND, METAD = ("masterd", "confd", "rapi", "noded", "mond", "metad")
-#: Not a user: the group of all who may talk to the master daemon.
+#: Not a role but the group of all users which may connect to the master daemon.
 DAEMONS = "daemons"
 ROLES = (MASTERD, CONFD, RAPI, NODED, MOND, METAD)
 _GROUP_VARIABLE = "DAEMONS_GROUP"
@@ -28,14 +30,18 @@ _ROOT = "root"
 
 
 class Account(NamedTuple):
-    """Names of a user and a group."""
+    """The names of a user and a group."""
 
     user: str
     group: str
 
 
 class Users(NamedTuple):
-    """Who runs what; ``roles`` has every one of :data:`ROLES`."""
+    """The account of each daemon.
+
+    :ivar roles: role -> account; all of :data:`ROLES` are in it.
+    :ivar daemons_group: name of the group which may connect to the master daemon.
+    """
 
     roles: dict[str, Account]
     daemons_group: str
@@ -46,16 +52,16 @@ class Users(NamedTuple):
 
     @property
     def separated(self) -> bool:
-        """Whether anything does not run as root."""
+        """Whether at least one daemon does not run as root."""
         return self.daemons_group != _ROOT or any(
             account != Account(_ROOT, _ROOT) for account in self.roles.values()
         )
 
 
 def parse(text: str) -> Users:
-    """Read the settings; lines about something else are ignored.
+    """Read the settings from the text of ``/etc/default/ganeti``; other variables are ignored.
 
-    :raises ConfigurationError: quotes that do not match.
+    :raises ConfigurationError: a line has a quote without its counterpart.
     """
     found = {role: Account(_ROOT, _ROOT) for role in ROLES}
     daemons_group = _ROOT
@@ -88,9 +94,9 @@ def _account(args: list[str]) -> Account:
 
 
 def current() -> Users:
-    """The settings of this machine.
+    """Read the settings of this machine.
 
-    :raises ConfigurationError: they cannot be read.
+    :raises ConfigurationError: the file cannot be read.
     """
     if not machine.current().has_daemon_users:
         return parse("")
@@ -106,9 +112,10 @@ def current() -> Users:
 
 
 def ids(user: str, group: str) -> tuple[int, int]:
-    """Numbers of a user and a group; -1 and -1 where nothing may be given away.
+    """The numbers of a user and a group, for :func:`os.chown`.
 
-    :raises ConfigurationError: one does not exist.
+    :returns: -1 and -1 when this process cannot give files to other users.
+    :raises ConfigurationError: the user or the group does not exist.
     """
     if not machine.current().may_change_owners:
         return -1, -1
@@ -121,8 +128,9 @@ def ids(user: str, group: str) -> tuple[int, int]:
 
 
 def group_id(group: str) -> int:
-    """Number of a group that files are to be shared with; -1 where nobody is to be given anything.
+    """The number of a group that is to have access to files, for :func:`os.chown`.
 
+    :returns: -1 for the group root, and in a virtual cluster.
     :raises ConfigurationError: the group does not exist.
     """
     if group == _ROOT or not machine.current().has_daemon_users:
@@ -136,7 +144,10 @@ def group_id(group: str) -> int:
 
 
 def kept_group(path: str) -> int:
-    """The group of a file that is about to be written anew, when we may give that away; else -1."""
+    """The group which a file keeps when it is replaced, for :func:`os.chown`.
+
+    :returns: -1 when there is no file, or this process cannot give files to its group.
+    """
     try:
         gid = os.stat(path).st_gid
     except OSError:
@@ -146,10 +157,10 @@ def kept_group(path: str) -> int:
 
 
 def owner_inside(directory: str) -> tuple[int, int]:
-    """Owner and group of what is made in a directory: those of the directory, as far as we may.
+    """The owner and group which a new file in a directory gets, for :func:`os.chown`.
 
-    Root gives files to whom the directory belongs; others give them the directory's group, when
-    they are in it. -1 leaves what the system does by itself.
+    They are those of the directory. A process without root gives the file the group of the
+    directory only, if the process is in it; -1 leaves owner or group unchanged.
 
     :raises OSError: there is no such directory.
     """
@@ -161,8 +172,9 @@ def owner_inside(directory: str) -> tuple[int, int]:
 
 
 def same_owner(path: str) -> tuple[int, int]:
-    """Owner and group of a file, for another one that belongs with it; -1 and -1 without root.
+    """The owner and group of a file, to give another file to the same user; for :func:`os.chown`.
 
+    :returns: -1 and -1 without root.
     :raises OSError: there is no such file.
     """
     if os.geteuid() != 0:

@@ -41,7 +41,7 @@ def test_the_owner_decides_between_equals() -> None:
 
 
 def test_nothing_yet(here: paths.Paths) -> None:
-    assert master_epoch.read() == master_epoch.Memory()
+    assert master_epoch.read() == master_epoch.MasterState()
     master_epoch.admit(NONE)
 
 

@@ -71,7 +71,7 @@ def vote() -> MasterVote:
     )
 
 
-def _config(memory: master_epoch.Memory) -> tuple[tuple[master_epoch.Epoch, int], str]:
+def _config(memory: master_epoch.MasterState) -> tuple[tuple[master_epoch.Epoch, int], str]:
     """The newest configuration that is or was here, and the digest of its content."""
     path = paths.current().cluster_conf_file
     try:
