@@ -282,10 +282,10 @@ def test_bridged_nic_without_a_bridge_or_root(node: Node, guest: FilledInstance)
 
 
 def test_user_networking_is_for_virtual_clusters(node: Node, guest: FilledInstance) -> None:
-    from ganeti.hypervisor.net import tap
+    from ganeti.hypervisor.kvm import nics
 
     with paths.override(paths.Paths("")), pytest.raises(errors.HypervisorError, match="virtual"):
-        tap.check_mode({"nicparams": {"mode": "user"}}, NAME)
+        nics.host_nics([{"nicparams": {"mode": "user"}}], NAME)
 
 
 def test_two_starts_at_once_make_one_guest(node: Node, guest: FilledInstance) -> None:

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ganeti import errors
+from ganeti.constants import hv
 from ganeti.constants import ssconf as const
 from ganeti.platform import paths
 from ganeti.utils import fs, text
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 _natural_key = lru_cache(maxsize=100_000)(text.natural_key)
 
 # The hypervisors with a file, whether enabled or not.
-_HYPERVISORS = ("chroot", "fake", "kvm", "lxc", "xen-hvm", "xen-pvm")
 
 
 class InstanceList:
@@ -121,7 +121,7 @@ def values(data: ConfigData, instance_list: InstanceList | None = None) -> dict[
             str(first) if first == last else f"{first}-{last}" for first, last in cluster.uid_pool
         ),
     }
-    for hypervisor in _HYPERVISORS:
+    for hypervisor in hv.ALL:
         params = cluster.hvparams.get(hypervisor, {})
         found[const.HVPARAMS_PREFIX + hypervisor] = _lines(
             f"{name}={params[name]}" for name in sorted(params)

@@ -1,10 +1,12 @@
-"""What runs guests on a node, behind one set of verbs.
+"""The drivers of hypervisors, which run guests on a node.
 
-:func:`of` gives the object for a hypervisor's name; :mod:`~ganeti.hypervisor.base` says what it can
-do. Each hypervisor is a module or a sub-room of its own; the node's handlers
-(:mod:`ganeti.backend.instance.lifecycle`) know only the verbs. Parameters arrive filled from the
-master; whether their syntax is right was decided there (:mod:`ganeti.objects.hvparams`), whether
-this node can use them is decided here.
+:func:`of` gives the driver for a hypervisor's name; :mod:`ganeti.hypervisor.base` has the
+operations that every driver offers. The node's handlers (:mod:`ganeti.backend.instance`) know only
+these. The master sends filled parameters and has checked their syntax
+(:mod:`ganeti.objects.hvparams`); the driver checks whether this node can use them.
+
+What other code must know of a hypervisor is in its descriptor (:mod:`ganeti.objects.hypervisors`).
+A new hypervisor needs a descriptor, a package here, and a line in the table below.
 """
 
 from __future__ import annotations
@@ -13,31 +15,34 @@ import importlib
 from typing import TYPE_CHECKING
 
 from ganeti import errors
-from ganeti.constants import hv
+from ganeti.objects import hypervisors
+from ganeti.objects.hypervisors.fake import FAKE
+from ganeti.objects.hypervisors.kvm import KVM
 
 if TYPE_CHECKING:
     from ganeti.hypervisor.base import Hypervisor
 
-# Imported when asked for: a node that runs one kind of guest does not load the others.
-_CLASSES = {
-    hv.FAKE: ("ganeti.hypervisor.fake.driver", "FakeHypervisor"),
-    hv.KVM: ("ganeti.hypervisor.kvm.driver", "KvmHypervisor"),
+# Name -> module and class. A module is imported with the first use of its hypervisor.
+_DRIVERS = {
+    FAKE.name: ("ganeti.hypervisor.fake.driver", "FakeHypervisor"),
+    KVM.name: ("ganeti.hypervisor.kvm.driver", "KvmHypervisor"),
 }
 
 
 def known() -> tuple[str, ...]:
-    """Names of the hypervisors this version drives."""
-    return tuple(_CLASSES)
+    """Names of the hypervisors which have a driver."""
+    return tuple(_DRIVERS)
 
 
 def of(name: str) -> Hypervisor:
-    """The hypervisor of that name.
+    """The driver of a hypervisor.
 
-    :raises HypervisorError: no such hypervisor, or none that this version drives.
+    :raises HypervisorError: there is no hypervisor of this name, or it has no driver.
     """
-    if name not in _CLASSES:
-        known_elsewhere = "is not supported by this version" if name in hv.ALL else "does not exist"
-        raise errors.HypervisorError(f"hypervisor {name} {known_elsewhere}")
-    module, cls = _CLASSES[name]
-    instance: Hypervisor = getattr(importlib.import_module(module), cls)()
-    return instance
+    if name not in _DRIVERS:
+        published = name in hypervisors.ALL
+        problem = "is not supported by this version" if published else "does not exist"
+        raise errors.HypervisorError(f"hypervisor {name} {problem}")
+    module, cls = _DRIVERS[name]
+    driver: Hypervisor = getattr(importlib.import_module(module), cls)()
+    return driver

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.objects.disk import Disk
+from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.utils import fs
@@ -56,8 +57,13 @@ class AttachedDisk(NamedTuple):
 class Hypervisor(ABC):
     """One kind of virtual machine monitor."""
 
-    NAME: str
-    CAN_MIGRATE = False
+    #: What the rest of the system knows of this hypervisor.
+    DESCRIPTOR: HypervisorDescriptor
+
+    @property
+    def name(self) -> str:
+        """The published name of the hypervisor."""
+        return self.DESCRIPTOR.name
 
     @abstractmethod
     def start(
@@ -142,7 +148,7 @@ class Hypervisor(ABC):
         :raises HypervisorError: this kind of guest cannot, or it does not run.
         """
         raise errors.HypervisorError(
-            f"hypervisor {self.NAME} cannot change the memory of running "
+            f"hypervisor {self.name} cannot change the memory of running "
             f"instances, as was asked for {instance.name}"
         )
 
@@ -156,7 +162,7 @@ class Hypervisor(ABC):
         :raises HotplugError: they cannot; says why.
         """
         raise errors.HotplugError(
-            f"hypervisor {self.NAME} cannot change devices of running instances, such as "
+            f"hypervisor {self.name} cannot change devices of running instances, such as "
             f"{instance.name}"
         )
 
@@ -253,7 +259,7 @@ class Hypervisor(ABC):
 
     def _no_migration(self, instance_name: str) -> errors.HypervisorError:
         return errors.HypervisorError(
-            f"hypervisor {self.NAME} cannot migrate instances, such as {instance_name}"
+            f"hypervisor {self.name} cannot migrate instances, such as {instance_name}"
         )
 
 

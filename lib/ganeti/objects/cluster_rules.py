@@ -19,6 +19,7 @@ from ganeti.constants import disk as disk_c
 from ganeti.constants import instance as instance_c
 from ganeti.constants import net as net_c
 from ganeti.objects import hvparams, ipolicy
+from ganeti.objects.hypervisors.parameter import is_url
 from ganeti.utils import text
 
 _MAC_PREFIX = re.compile(r"[0-9a-f]{2}:[0-9a-f]{2}:[0-9a-f]{2}")
@@ -139,7 +140,7 @@ def policy_templates(policy: Mapping[str, Any], enabled: Sequence[str], whose: s
 
 def image(given: str, what: str) -> str:
     """A disk image: an absolute path, a URL, or nothing."""
-    if given and not os.path.isabs(given) and not hvparams.is_url(given):
+    if given and not os.path.isabs(given) and not is_url(given):
         raise errors.ParameterError(f"the {what} is neither an absolute path nor a URL: {given}")
     return given
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
-from ganeti.constants import hv
+from ganeti.objects import hypervisors
 from ganeti.objects.disk import Disk
 from ganeti.objects.transfer import BlockDevStatus
 from ganeti.storage.base import BlockDevice
@@ -212,10 +212,13 @@ class RbdDevice(BlockDevice):
         )
 
     def uri(self, hypervisor: str) -> str | None:
-        """For KVM, when the disk is to be reached that way."""
+        """The URI by which the hypervisor opens the disk itself; None for a device of the kernel.
+
+        :raises BlockDeviceError: the hypervisor cannot do that.
+        """
         if (self.disk.params or {}).get("access") != disk_constants.USERSPACE:
             return None
-        if hypervisor != hv.KVM:
+        if not hypervisors.of(hypervisor).opens_disk_uris:
             raise self.fail(f"hypervisor {hypervisor} cannot reach it without the kernel")
         return uri(self._pool, self.name, self._user)
 

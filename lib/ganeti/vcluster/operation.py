@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ganeti import errors
+from ganeti.objects import hypervisors
 from ganeti.platform import paths
 from ganeti.tools import daemon_util
 from ganeti.utils import filelock, fs, process, retry, text
@@ -33,6 +34,9 @@ _DAEMONS = (
     "ganeti-metad",
     "ganeti-confd",
     "ganeti-noded",
+)
+_GUEST_PROGRAMS = tuple(
+    program for hypervisor in hypervisors.ALL.values() for program in hypervisor.guest_programs
 )
 
 
@@ -136,7 +140,7 @@ def belongs(one: _Process, directory: str, root: str | None = None) -> bool:
     if not one.argv:
         return False
     place = root or directory
-    if os.path.basename(one.argv[0]).startswith(("qemu-system-", "kvm")):
+    if os.path.basename(one.argv[0]).startswith(_GUEST_PROGRAMS):
         return any(f"{place}/" in word for word in one.argv[1:])
     if one.env.get(paths.ENV_VCLUSTER) != directory:
         return False

@@ -10,6 +10,7 @@ import pytest
 from ganeti import errors
 from ganeti.constants import disk, hv, instance, net, node, verify
 from ganeti.objects import hvparams, ipolicy
+from ganeti.objects.hypervisors import cpu_masks
 
 PUBLISHED = json.loads((Path(__file__).parents[2] / "data/published.json").read_text())
 
@@ -135,10 +136,10 @@ def test_a_node_learns_which_paths_to_check():
 
 
 def test_cpu_masks():
-    assert hvparams.parse_cpu_mask("0-2,5") == [0, 1, 2, 5]
-    assert hvparams.parse_cpu_mask("") == []
-    assert hvparams.parse_cpu_masks("0-1:all:5") == [[0, 1], [-1], [5]]
-    assert hvparams.parse_cpu_masks("") == []
+    assert cpu_masks.parse_cpu_mask("0-2,5") == [0, 1, 2, 5]
+    assert cpu_masks.parse_cpu_mask("") == []
+    assert cpu_masks.parse_cpu_masks("0-1:all:5") == [[0, 1], [-1], [5]]
+    assert cpu_masks.parse_cpu_masks("") == []
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def _renew_links(instance_name: str, driver: hypervisor.base.Hypervisor) -> None
         return
     for index, disk in enumerate(disks):
         device = storage.device(disk)
-        if device.uri(driver.NAME) is None:
+        if device.uri(driver.name) is None:
             blockdev.make_link(instance_name, index, device.path)
     index = len(disks)
     while os.path.islink(paths.current().instance_disk_link(instance_name, index)):

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     Number = Callable[[Any], str]
 
-_HYPERVISORS_WITH_VNC = ("kvm", "xen-hvm")
 _VNC_BASE_PORT = 5900
 
 
@@ -88,7 +87,7 @@ def _vnc(info: Mapping[str, Any]) -> str:
     """Where a VNC viewer connects to; empty without VNC."""
     port = info["network_port"]
     address = info["hv_actual"].get("vnc_bind_address")
-    if info["hypervisor"] not in _HYPERVISORS_WITH_VNC or not address or port is None:
+    if not address or port is None:
         return ""
     if address == "0.0.0.0":  # noqa: S104 - compared, not bound
         address = info["pnode"]

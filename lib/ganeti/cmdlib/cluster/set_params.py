@@ -78,7 +78,7 @@ class SetPlan:
     """The cluster before, the attributes which change, and the jobs which have to follow."""
 
     old: Cluster
-    change: params.Change
+    change: params.ClusterChange
 
 
 @executes(OpClusterSetParams)
@@ -133,7 +133,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
             raise errors.OpPrereqError(text, ecode)
         self.warn(text)
 
-    def _check_etc_hosts(self, change: params.Change) -> None:
+    def _check_etc_hosts(self, change: params.ClusterChange) -> None:
         if change.values.get("modify_etc_hosts") and not machine.current().may_edit_etc_hosts:
             raise errors.OpPrereqError(
                 "the nodes of a virtual cluster share the /etc/hosts of their machine, which stays"
@@ -141,7 +141,7 @@ class LUClusterSetParams(LogicalUnit[OpClusterSetParams, SetPlan]):
                 errors.ECODE_ENVIRON,
             )
 
-    def _check_allocator(self, change: params.Change) -> None:
+    def _check_allocator(self, change: params.ClusterChange) -> None:
         name = change.values.get("default_iallocator")
         searched = paths.current().iallocator_search_path
         if name and fs.find_program(name, searched) is None:

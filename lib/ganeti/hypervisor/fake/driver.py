@@ -14,6 +14,7 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import hv
 from ganeti.hypervisor import base
+from ganeti.objects.hypervisors.fake import FAKE
 from ganeti.objects.instance import FilledInstance
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.platform import paths
@@ -23,8 +24,7 @@ from ganeti.utils import fs
 class FakeHypervisor(base.Hypervisor):
     """Guests are files."""
 
-    NAME = hv.FAKE
-    CAN_MIGRATE = True
+    DESCRIPTOR = FAKE
 
     def start(
         self, instance: FilledInstance, disks: Sequence[base.AttachedDisk], *, paused: bool = False

@@ -11,16 +11,12 @@ from typing import Any, NamedTuple
 
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
-from ganeti.constants import net
-from ganeti.hypervisor.kvm import communication
+from ganeti.hypervisor.kvm import user_network
 from ganeti.hypervisor.kvm.runtime import RuntimeDisk
+from ganeti.hypervisor.net import communication
 from ganeti.wire import json
 
 GLUSTER_PORT = 24007
-#: NIC modes that need an interface on the host.
-TAP_MODES = frozenset(
-    (net.NIC_MODE_BRIDGED, net.NIC_MODE_ROUTED, net.NIC_MODE_OVS, net.NIC_MODE_EXT)
-)
 # hvparam disk_cache -> (write-cache of the device, direct, no-flush).
 _CACHE_MODES = {
     "default": ("on", "off", "off"),
@@ -248,7 +244,7 @@ def nic_argv(
     """``-netdev`` and ``-device`` of one NIC.
 
     :param tap: the host's interface; None for user networking.
-    :param forward: see :func:`ganeti.hypervisor.kvm.communication.forwarder`.
+    :param forward: see :func:`ganeti.hypervisor.kvm.user_network.forwarder`.
     :param vhost_works: the kernel can carry the packets itself, when ``vhost_net`` asks for it.
     """
     info = nic["hvinfo"]
@@ -256,7 +252,7 @@ def nic_argv(
     if tap is None:
         backend = [("type", "user"), ("id", info["id"])]
         if forward and communication.is_communication(nic):
-            backend += communication.qemu_network(nic, forward)
+            backend += user_network.netdev_options(nic, forward)
     else:
         backend = [
             ("type", "tap"),

@@ -20,28 +20,29 @@ from ganeti.hypervisor import base
 from ganeti.hypervisor.kvm import (
     argv,
     buses,
-    communication,
     facts,
     firmware,
     host,
     hotplug,
+    nics,
     parse,
     pinning,
     privileges,
     probe,
     runtime,
+    user_network,
 )
 from ganeti.hypervisor.kvm import incoming as arrival
 from ganeti.hypervisor.kvm.guests import KvmGuests
 from ganeti.hypervisor.kvm.layout import Layout
 from ganeti.hypervisor.kvm.qmp import ConnectionLost, Qmp
-from ganeti.hypervisor.net import tap
+from ganeti.hypervisor.net import interfaces, tap
 from ganeti.objects import codec
 from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.platform import paths
+from ganeti.platform import machine, paths
 from ganeti.utils import fs, net, process
 
 # QEMU allocates and pins memory before it daemonises: large guests take their time.
@@ -60,8 +61,6 @@ _NOBODY_HOME = frozenset(("prelaunch", "inmigrate", "postmigrate", "guest-panick
 
 class KvmHypervisor(KvmGuests):
     """Guests under QEMU."""
-
-    CAN_MIGRATE = True
 
     def list_instances(self) -> list[str]:
         """Names of the guests whose QEMU is alive."""
@@ -139,8 +138,8 @@ class KvmHypervisor(KvmGuests):
 
     def validate_parameters(self, hvparams: Mapping[str, Any]) -> None:
         """Files exist, QEMU runs, users exist, and this version supports what is asked for."""
-        for parameter, path, kind in hvparameters.paths_to_check(self.NAME, hvparams):
-            is_there = os.path.isdir if kind == hvparameters.DIRECTORY else os.path.isfile
+        for parameter, path, kind in hvparameters.paths_to_check(self.name, hvparams):
+            is_there = os.path.isdir if kind == DIRECTORY else os.path.isfile
             if not is_there(path):
                 raise errors.HypervisorError(
                     f"parameter {parameter}: {path} is not a {kind} on this node"
@@ -231,13 +230,15 @@ class KvmHypervisor(KvmGuests):
         qemu: facts.QemuFacts,
     ) -> runtime.Runtime:
         hvp = instance.hvparams
-        command = argv.base_argv(instance, layout, qemu, console_log=paths.is_virtual())
+        command = argv.base_argv(
+            instance, layout, qemu, console_log=machine.current().logs_guest_consoles
+        )
         address = _spice_address(hvp)
         if address is not None:
             command = argv.with_spice_address(command, address)
         bus = buses.bus_of(argv.machine_type(hvp, qemu), hvp)
-        nics = tuple(
-            runtime.device_dict(card, buses.nic_hvinfo(card, hvp, bus)) for card in instance.nics
+        plugged_nics = tuple(
+            runtime.device_dict(nic, buses.nic_hvinfo(nic, hvp, bus)) for nic in instance.nics
         )
         attached = tuple(
             runtime.RuntimeDisk(
@@ -245,7 +246,7 @@ class KvmHypervisor(KvmGuests):
             )
             for disk, path, uri in disks
         )
-        return runtime.Runtime(tuple(command), nics, dict(hvp), attached)
+        return runtime.Runtime(tuple(command), plugged_nics, dict(hvp), attached)
 
     def _start(
         self,
@@ -262,12 +263,10 @@ class KvmHypervisor(KvmGuests):
         hvp = record.hvparams
         try:
             with privileges.user_for(hvp, layout) as run_as:
-                taps = tap.set_up(
-                    record.nics,
-                    hvp,
-                    layout,
-                    tags,
-                    run_as.uid if run_as else None,
+                taps = interfaces.create(
+                    nics.host_nics(record.nics, layout.name),
+                    nics.tap_features(hvp, run_as.uid if run_as else None),
+                    nics.guest_network(layout, tags),
                     incoming=incoming is not None,
                 )
                 side = argv.HostSide(
@@ -278,7 +277,7 @@ class KvmHypervisor(KvmGuests):
                     ],
                     direct_works=[
                         disk.uri is not None
-                        or not paths.is_virtual()
+                        or not machine.current().must_probe_direct_access
                         or host.direct_works(disk.path)
                         for disk in record.disks
                     ],
@@ -287,7 +286,9 @@ class KvmHypervisor(KvmGuests):
                     chroot=layout.chroot_dir if hvp.get("use_chroot") else None,
                     # On by default, but a kernel without it must not keep guests from starting.
                     vhost_works=tap.vhost_works(),
-                    forward=communication.forwarder() if paths.is_virtual() else "",
+                    forward=user_network.forwarder()
+                    if machine.current().has_metadata_through_qemu
+                    else "",
                     ovmf=self._firmware(record, layout),
                 )
                 if side.chroot:
@@ -517,7 +518,8 @@ class KvmHypervisor(KvmGuests):
     ) -> runtime.Runtime:
         record, position = hotplug.remove_nic(control, record, card)
         if position is not None:
-            tap.unplug(self.layout(instance.name), position, len(record.nics) + 1)
+            guest = nics.guest_network(self.layout(instance.name))
+            interfaces.unplug(guest, position, len(record.nics) + 1)
         return record
 
     def _plug_nic(
@@ -533,10 +535,14 @@ class KvmHypervisor(KvmGuests):
         device = runtime.device_dict(card, info)
         layout = self.layout(instance.name)
         owner = privileges.current_uid(record.hvparams, layout)
-        with tap.plug(
-            device, index, len(record.nics), record.hvparams, layout, instance.tags, owner
-        ) as side:
-            return hotplug.add_nic(control, record, card, index, info, side)
+        with interfaces.plug(
+            nics.host_nics([device], instance.name)[0],
+            index,
+            len(record.nics),
+            nics.tap_features(record.hvparams, owner),
+            nics.guest_network(layout, instance.tags),
+        ) as interface:
+            return hotplug.add_nic(control, record, card, index, info, interface)
 
     def _change_devices(
         self,
@@ -726,8 +732,11 @@ class KvmHypervisor(KvmGuests):
             arrival.wait_arrived(control, instance.name)
             # It runs on at once; a network that cannot be set up must not keep it from that.
             control.execute("cont")
-        nics = runtime.load(layout.runtime_file, instance.name).nics
-        tap.arrived(nics, layout, instance.tags)
+        record = runtime.load(layout.runtime_file, instance.name)
+        interfaces.finish_incoming(
+            nics.host_nics(record.nics, instance.name),
+            nics.guest_network(layout, instance.tags),
+        )
 
 
 def _spice_address(hvparams: Mapping[str, Any]) -> str | None:

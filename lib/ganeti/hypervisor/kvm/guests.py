@@ -16,11 +16,11 @@ import zlib
 from collections.abc import Iterator
 
 from ganeti import errors
-from ganeti.constants import hv
 from ganeti.hypervisor import base
-from ganeti.hypervisor.kvm import firmware, host, parse
+from ganeti.hypervisor.kvm import firmware, host, nics, parse
 from ganeti.hypervisor.kvm.layout import Layout, SpiceFiles
-from ganeti.hypervisor.net import tap
+from ganeti.hypervisor.net import interfaces
+from ganeti.objects.hypervisors.kvm import KVM
 from ganeti.platform import paths
 from ganeti.utils import fs, process, retry
 
@@ -35,7 +35,7 @@ _SUBDIRS = ("pid", "uid", "ctrl", "conf", "nic", "chroot", "chroot-quarantine")
 class KvmGuests(base.Hypervisor):
     """What all verbs stand on."""
 
-    NAME = hv.KVM
+    DESCRIPTOR = KVM
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class KvmGuests(base.Hypervisor):
         )
 
     def _remove_files(self, layout: Layout) -> None:
-        tap.remove(layout)
+        interfaces.remove(nics.guest_network(layout))
         for kind in _SOCKET_KINDS:
             fs.remove_file(layout.socket(kind))
         fs.remove_file(layout.socket("console"))

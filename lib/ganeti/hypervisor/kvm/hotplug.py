@@ -27,10 +27,10 @@ from typing import Any
 from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
-from ganeti.hypervisor.kvm import buses, communication, devices, host
+from ganeti.hypervisor.kvm import buses, devices, host, user_network
 from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
-from ganeti.hypervisor.net import tap
+from ganeti.hypervisor.net.interfaces import OpenInterface
 from ganeti.objects.disk import Disk
 from ganeti.objects.instance import Nic
 
@@ -235,28 +235,33 @@ def _open_disk(path: str, read_only: bool) -> int:
 
 
 def add_nic(
-    control: Qmp, record: Runtime, card: Nic, index: int, info: Mapping[str, Any], side: tap.Plug
+    control: Qmp,
+    record: Runtime,
+    card: Nic,
+    index: int,
+    info: Mapping[str, Any],
+    interface: OpenInterface,
 ) -> Runtime:
     """Plug a network card in.
 
     :param index: position among the cards.
     :param info: its place in the guest.
-    :param side: the host's side, ready.
-    :raises HotplugError: nothing is left behind in QEMU; the host's side is the caller's.
+    :param interface: the host's interface, opened.
+    :raises HotplugError: nothing is left behind in QEMU; the caller removes the host's interface.
     """
     new = device_dict(card, info)
     device_id = info["id"]
     if any(known["hvinfo"]["id"] == device_id for known in record.nics):
         raise errors.HotplugError(f"NIC {card.uuid} is plugged in already")
     try:
-        control.execute("netdev_add", _netdev(control, device_id, side, new))
+        control.execute("netdev_add", _netdev(control, device_id, interface, new))
         try:
             control.execute(
                 "device_add",
                 {
                     "driver": info["driver"],
                     **devices.qmp_arguments(
-                        devices.nic_device(new, record.hvparams, tap=side.interface is not None),
+                        devices.nic_device(new, record.hvparams, tap=interface.name is not None),
                         flat=True,
                     ),
                 },
@@ -272,13 +277,13 @@ def add_nic(
 
 
 def _netdev(
-    control: Qmp, device_id: str, side: tap.Plug, card: Mapping[str, Any]
+    control: Qmp, device_id: str, interface: OpenInterface, card: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Arguments of ``netdev_add``; hands over what is open."""
-    if side.interface is None:
+    if interface.name is None:
         arguments: dict[str, Any] = {"type": "user", "id": device_id}
-        if communication.by_qemu(card):
-            options = dict(communication.qemu_network(card, communication.forwarder()))
+        if user_network.is_communication(card):
+            options = dict(user_network.netdev_options(card, user_network.forwarder()))
             arguments |= {**options, "restrict": True, "guestfwd": [{"str": options["guestfwd"]}]}
         return arguments
 
@@ -290,9 +295,9 @@ def _netdev(
             names.append(name)
         return ":".join(names)
 
-    arguments = {"type": "tap", "id": device_id, "fds": hand_over("tap", side.tap_fds)}
-    if side.vhost_fds:
-        arguments |= {"vhost": True, "vhostfds": hand_over("vhost", side.vhost_fds)}
+    arguments = {"type": "tap", "id": device_id, "fds": hand_over("tap", interface.tap_fds)}
+    if interface.vhost_fds:
+        arguments |= {"vhost": True, "vhostfds": hand_over("vhost", interface.vhost_fds)}
     return arguments
 
 

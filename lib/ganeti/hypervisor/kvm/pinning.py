@@ -12,7 +12,7 @@ from typing import Any
 
 from ganeti import errors
 from ganeti.hypervisor.kvm.qmp import Qmp
-from ganeti.objects import hvparams as hvparameters
+from ganeti.objects.hypervisors import cpu_masks
 
 
 def masks_of(hvparams: Mapping[str, Any]) -> list[list[int]]:
@@ -21,7 +21,7 @@ def masks_of(hvparams: Mapping[str, Any]) -> list[list[int]]:
     :raises HypervisorError: they are malformed, or the node has fewer processors.
     """
     try:
-        masks = hvparameters.parse_cpu_masks(hvparams.get("cpu_mask") or hvparameters.CPU_ALL)
+        masks = cpu_masks.parse_cpu_masks(hvparams.get("cpu_mask") or cpu_masks.CPU_ALL)
     except errors.ParseError as err:
         raise errors.HypervisorError(f"parameter cpu_mask: {err}") from err
     # Those that are switched off at the moment have numbers, too.
@@ -38,7 +38,7 @@ def pin(control: Qmp, pid: int, masks: Sequence[Sequence[int]], instance_name: s
 
     :raises HypervisorError: the masks do not fit the guest, or are not allowed here.
     """
-    if all(list(mask) == [hvparameters.CPU_ALL_VALUE] for mask in masks):
+    if all(list(mask) == [cpu_masks.CPU_ALL_VALUE] for mask in masks):
         return
     if len(masks) == 1:
         threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
@@ -52,7 +52,7 @@ def pin(control: Qmp, pid: int, masks: Sequence[Sequence[int]], instance_name: s
                 f"{len(threads)} virtual processors"
             )
     for thread, mask in zip(threads, masks, strict=True):
-        if list(mask) != [hvparameters.CPU_ALL_VALUE]:
+        if list(mask) != [cpu_masks.CPU_ALL_VALUE]:
             _pin_thread(thread, mask)
 
 

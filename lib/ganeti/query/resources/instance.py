@@ -20,7 +20,7 @@ from ganeti.constants.query import (
     KIND_TEXT,
     KIND_UNIT,
 )
-from ganeti.objects import Instance
+from ganeti.objects import Instance, hypervisors
 from ganeti.objects import fill as fill_room
 from ganeti.objects.hvparams import TYPES as HV_TYPES
 from ganeti.query.field import (
@@ -76,8 +76,9 @@ def status(view: View, instance: Instance) -> str:
                 else instance_c.STATUS_ERRORUP
             )
         if wanted == instance_c.ADMIN_UP:
+            # Where there is such a parameter, it decides.
             by_user = user_shutdown and (
-                instance.hypervisor != hv.KVM
+                "user_shutdown" not in hypervisors.of(instance.hypervisor).parameters
                 or view.filled_hv(instance).get("user_shutdown", False)
             )
             return instance_c.STATUS_USERDOWN if by_user else instance_c.STATUS_ERRORDOWN

@@ -100,7 +100,7 @@ ELSEWHERE = {
     "security_model": ("hypervisor/kvm/privileges.py", "scenario/test_qemu.py"),
     "use_chroot": ("hypervisor/kvm/driver.py", "scenario/test_qemu.py"),
     "user_shutdown": ("server/kvmd.py", "scenario/test_guests.py"),
-    "vnet_hdr": ("hypervisor/net/tap.py", "unit/hypervisor/kvm/test_nic.py"),
+    "vnet_hdr": ("hypervisor/kvm/nics.py", "unit/hypervisor/net/test_tap.py"),
 }
 
 

@@ -15,8 +15,7 @@ from ganeti.cmdlib import prereq
 from ganeti.cmdlib.base import AnyUnit, why
 from ganeti.cmdlib.ops.guest import helper
 from ganeti.constants import metad as const
-from ganeti.constants.hv import FAKE
-from ganeti.objects import fill
+from ganeti.objects import fill, hypervisors
 from ganeti.wire.calls import INSTANCE_OS_ADD, OS_VALIDATE
 
 if TYPE_CHECKING:
@@ -88,10 +87,10 @@ def require(
     prereq.require_os(
         unit, node.uuid, os_name, osparams, force_variant=force_variant, hypervisor=hypervisor
     )
-    if hypervisor == FAKE:
+    if not hypervisors.of(hypervisor).runs_guests:
         raise errors.OpPrereqError(
             f"OS {os_name} is not trusted, so it is installed in a helper guest, and hypervisor"
-            f" {FAKE} only pretends to run guests. Use another one.",
+            f" {hypervisor} only pretends to run guests. Use another one.",
             errors.ECODE_INVAL,
         )
     image = unit.config.cluster().install_image

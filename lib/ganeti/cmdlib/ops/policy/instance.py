@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ganeti import errors
-from ganeti.constants import hv
-from ganeti.objects import hvparams, ipolicy
+from ganeti.objects import hypervisors, ipolicy
 
 if TYPE_CHECKING:
     from ganeti.cmdlib.base import AnyUnit
@@ -31,8 +30,9 @@ def counted_sizes(
     """
     sizes: list[int | None] = []
     for name, size in disks:
-        small = name in (hv.KVM_UEFI_DISK, hv.KVM_TPM_DISK) and size <= _FIRMWARE_DISK_MIB
-        own = small and name in hvparams.firmware_disks(hypervisor, filled())
+        descriptor = hypervisors.of(hypervisor)
+        small = name in descriptor.firmware_disk_names and size <= _FIRMWARE_DISK_MIB
+        own = small and name in descriptor.firmware_disks(filled())
         sizes.append(None if own else size)
     return sizes
 

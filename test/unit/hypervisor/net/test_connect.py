@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.kvm.layout import Layout
-from ganeti.hypervisor.net import link
+from ganeti.hypervisor.net import connect as connections
+from ganeti.hypervisor.net import route, script
+from ganeti.hypervisor.net.connect import GuestNetwork
+from ganeti.hypervisor.net.vlan import parse_vlans
 from ganeti.platform import paths
 from ganeti.wire import json
 
@@ -37,10 +39,11 @@ SUBNET6 = {
     "gateway6": "2001:db8:5::1",
     "tags": ["a", "b"],
 }
+NOWHERE = GuestNetwork("web1", "/nonexistent", "/nonexistent/kvm-vif-bridge")
 EUI64 = "2001:db8:5:0:a800:ff:fe12:3456"
 
 
-def card(ip: str | None = None, **params: str) -> dict[str, Any]:
+def nic(ip: str | None = None, **params: str) -> dict[str, Any]:
     return {"mac": MAC, "ip": ip, "nicparams": params, "uuid": "u"}
 
 
@@ -52,11 +55,11 @@ def vlan(*words: str) -> list[str]:
     "one, wanted",
     [
         (
-            card(mode="bridged", link="br0"),
+            nic(mode="bridged", link="br0"),
             [ADDRESS, ["ip", "link", "set", "tap0", "master", "br0"], UP],
         ),
         (
-            card(mode="bridged", link="br0", vlan=".7:8"),
+            nic(mode="bridged", link="br0", vlan=".7:8"),
             [
                 ADDRESS,
                 ["ip", "link", "set", "tap0", "master", "br0"],
@@ -67,7 +70,7 @@ def vlan(*words: str) -> list[str]:
             ],
         ),
         (
-            card(mode="bridged", link="br0", vlan="1"),
+            nic(mode="bridged", link="br0", vlan="1"),
             [
                 ADDRESS,
                 ["ip", "link", "set", "tap0", "master", "br0"],
@@ -75,20 +78,20 @@ def vlan(*words: str) -> list[str]:
                 UP,
             ],
         ),
-        (card(mode="openvswitch", link="ovs0"), [ADDRESS, UP, OVS]),
-        (card(mode="openvswitch", link="ovs0", vlan="5"), [ADDRESS, UP, [*OVS, "tag=5"]]),
-        (card(mode="openvswitch", link="ovs0", vlan=".5"), [ADDRESS, UP, [*OVS, "tag=5"]]),
+        (nic(mode="openvswitch", link="ovs0"), [ADDRESS, UP, OVS]),
+        (nic(mode="openvswitch", link="ovs0", vlan="5"), [ADDRESS, UP, [*OVS, "tag=5"]]),
+        (nic(mode="openvswitch", link="ovs0", vlan=".5"), [ADDRESS, UP, [*OVS, "tag=5"]]),
         (
-            card(mode="openvswitch", link="ovs0", vlan=".5:6:7"),
+            nic(mode="openvswitch", link="ovs0", vlan=".5:6:7"),
             [ADDRESS, UP, [*OVS, "tag=5", "trunks=6,7", "vlan_mode=native-untagged"]],
         ),
-        (card(mode="openvswitch", link="ovs0", vlan=":6"), [ADDRESS, UP, [*OVS, "trunks=6"]]),
+        (nic(mode="openvswitch", link="ovs0", vlan=":6"), [ADDRESS, UP, [*OVS, "trunks=6"]]),
         (
-            card("192.0.2.5", mode="routed", link=""),
+            nic("192.0.2.5", mode="routed", link=""),
             [ADDRESS, UP, ["ip", "-4", "route", "replace", "192.0.2.5", "dev", "tap0"]],
         ),
         (
-            card("192.0.2.5", mode="routed", link="100"),
+            nic("192.0.2.5", mode="routed", link="100"),
             [
                 ADDRESS,
                 UP,
@@ -96,11 +99,11 @@ def vlan(*words: str) -> list[str]:
             ],
         ),
         (
-            card("2001:db8::5", mode="routed", link=""),
+            nic("2001:db8::5", mode="routed", link=""),
             [ADDRESS, UP, ["ip", "-6", "route", "replace", "2001:db8::5", "dev", "tap0"]],
         ),
         (
-            card("192.0.2.5", mode="routed", link="") | {"netinfo": SUBNET6},
+            nic("192.0.2.5", mode="routed", link="") | {"netinfo": SUBNET6},
             [
                 ADDRESS,
                 UP,
@@ -109,13 +112,13 @@ def vlan(*words: str) -> list[str]:
                 ["ip", "-6", "neigh", "replace", "proxy", "2001:db8:5::1", "dev", "tap0"],
             ],
         ),
-        (card(mode="ext"), [ADDRESS, UP]),
+        (nic(mode="ext"), [ADDRESS, UP]),
     ],
 )
 def test_commands(one: dict[str, Any], wanted: list[list[str]]) -> None:
-    assert link.up_commands("tap0", one) == wanted
+    assert connections.up_argvs("tap0", one) == wanted
     larger = ["ip", "link", "set", "tap0", "mtu", "9000"]
-    assert link.up_commands("tap0", one, mtu=9000) == [wanted[0], larger, *wanted[1:]]
+    assert connections.up_argvs("tap0", one, mtu=9000) == [wanted[0], larger, *wanted[1:]]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +134,7 @@ def test_commands(one: dict[str, Any], wanted: list[list[str]]) -> None:
     ],
 )
 def test_vlans(text: str, wanted: tuple[int | None, tuple[int, ...]]) -> None:
-    assert link.parse_vlans(text) == wanted
+    assert parse_vlans(text) == wanted
 
 
 @pytest.mark.parametrize(
@@ -150,16 +153,16 @@ def test_vlans(text: str, wanted: tuple[int | None, tuple[int, ...]]) -> None:
 )
 def test_what_is_no_vlan(text: str, words: str) -> None:
     with pytest.raises(errors.HypervisorError, match=words):
-        link.parse_vlans(text)
-    one = card(mode="openvswitch", link="ovs0", vlan=text)
+        parse_vlans(text)
+    one = nic(mode="openvswitch", link="ovs0", vlan=text)
     with pytest.raises(errors.HypervisorError, match="NIC u in mode openvswitch"):
-        link.check(one)
+        connections.check(one, NOWHERE)
 
 
 def test_routed_needs_an_address() -> None:
     for ip, words in ((None, "no IP address"), ("192.0.2.300", "does not appear to be")):
         with pytest.raises(errors.HypervisorError, match=words):
-            link.check(card(ip, mode="routed", link=""))
+            connections.check(nic(ip, mode="routed", link=""), NOWHERE)
 
 
 def test_kernel_settings() -> None:
@@ -171,32 +174,32 @@ def test_kernel_settings() -> None:
         f"/proc/sys/net/ipv6/conf/tap0/{key}": value
         for key, value in (("accept_ra", "0"), ("proxy_ndp", "1"), ("forwarding", "1"))
     }
-    one = card("192.0.2.5", mode="routed", link="")
-    assert link.kernel_settings("tap0", one) == v4
-    assert link.kernel_settings("tap0", one | {"netinfo": SUBNET6}) == v4 | v6
-    assert link.kernel_settings("tap0", card(mode="bridged", link="br0")) == {}
+    one = nic("192.0.2.5", mode="routed", link="")
+    assert connections.kernel_settings("tap0", one) == v4
+    assert connections.kernel_settings("tap0", one | {"netinfo": SUBNET6}) == v4 | v6
+    assert connections.kernel_settings("tap0", nic(mode="bridged", link="br0")) == {}
 
 
 def test_a_prefix_of_another_length_makes_no_address() -> None:
-    one = card("192.0.2.5", mode="routed") | {"netinfo": SUBNET6 | {"network6": "2001:db8::/80"}}
-    assert link.addresses(one) == ["192.0.2.5"]
-    one = card(EUI64, mode="routed") | {"netinfo": SUBNET6}
-    assert link.addresses(one) == [EUI64]
+    one = nic("192.0.2.5", mode="routed") | {"netinfo": SUBNET6 | {"network6": "2001:db8::/80"}}
+    assert route.addresses(one) == ["192.0.2.5"]
+    one = nic(EUI64, mode="routed") | {"netinfo": SUBNET6}
+    assert route.addresses(one) == [EUI64]
 
 
 def test_what_is_taken_down() -> None:
-    assert link.down_commands("tap0", {"MODE": "bridged", "LINK": "br0"}) == []
-    assert link.down_commands("tap0", {"MODE": "openvswitch", "LINK": "ovs0"}) == [
+    assert connections.down_argvs("tap0", {"MODE": "bridged", "LINK": "br0"}) == []
+    assert connections.down_argvs("tap0", {"MODE": "openvswitch", "LINK": "ovs0"}) == [
         ["ovs-vsctl", "--timeout=20", "--if-exists", "del-port", "ovs0", "tap0"]
     ]
 
 
 def test_script_environment() -> None:
-    one = card("192.0.2.5", mode="bridged", link="br0", vlan="") | {
+    one = nic("192.0.2.5", mode="bridged", link="br0", vlan="") | {
         "name": "front",
         "netinfo": SUBNET6 | {"gateway": "192.0.2.1", "mac_prefix": "aa:00:01"},
     }
-    env = link.script_env("tap0", 1, one, "web1", ["prod", "db"])
+    env = script.environment("tap0", 1, one, "web1", ["prod", "db"])
     assert env.pop("PATH")
     assert env == {
         "INSTANCE": "web1",
@@ -222,13 +225,13 @@ def test_script_environment() -> None:
     }
 
 
-class Place:
+class Node:
     """A node's directory with an administrator's program that writes down how it was called."""
 
     def __init__(self, root: Path) -> None:
-        self.layout = Layout(str(root / "kvm"), str(root / "log"), "web1")
-        Path(self.layout.nic_dir).mkdir(parents=True)
         self.script = Path(paths.current().conf_dir) / "kvm-vif-bridge"
+        self.guest = GuestNetwork("web1", str(root / "nic" / "web1"), str(self.script), ["prod"])
+        Path(self.guest.directory).mkdir(parents=True)
         self.script.parent.mkdir(parents=True)
         self.said = root / "said"
         self.write(
@@ -245,52 +248,52 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Any:
+def node(tmp_path: Path) -> Any:
     with paths.override(paths.Paths(str(tmp_path / "node"))):
-        yield Place(tmp_path)
+        yield Node(tmp_path)
 
 
 @pytest.mark.programs
-def test_the_administrators_program_is_told_of_both_ends(place: Place) -> None:
-    one = card(mode="ext", link="") | {"netinfo": SUBNET6}
-    link.connect("tap7", 0, one, place.layout, ["prod"], phase=link.PHASE_PRE)
-    link.connect("tap7", 0, one, place.layout, ["prod"])
-    link.connect(
-        "tap8", 1, card(mode="bridged", link="br0"), place.layout, [], phase=link.PHASE_PRE
+def test_the_administrators_program_runs_on_both_nodes(node: Node) -> None:
+    one = nic(mode="ext", link="") | {"netinfo": SUBNET6}
+    connections.connect("tap7", 0, one, node.guest, phase=script.PHASE_PRE)
+    connections.connect("tap7", 0, one, node.guest)
+    connections.connect(
+        "tap8", 1, nic(mode="bridged", link="br0"), node.guest, phase=script.PHASE_PRE
     )
-    link.disconnect("tap7", 3, place.layout)
-    link.disconnect("tap7", 3, place.layout)  # once is enough
-    assert place.calls() == [
+    connections.disconnect("tap7", 3, node.guest)
+    connections.disconnect("tap7", 3, node.guest)  # once is enough
+    assert node.calls() == [
         "tap7 up 0 ext pre a b",
         "tap7 up 0 ext - a b",
         "tap8 up 1 bridged - ",
         "tap7 down 3 ext - a b",
     ]
-    assert os.listdir(place.layout.nic_dir) == [".tap8"]
+    assert os.listdir(node.guest.directory) == [".tap8"]
 
 
 @pytest.mark.programs
-def test_a_failing_program_keeps_a_guest_from_starting_but_not_from_ending(place: Place) -> None:
-    place.write("echo no such wire >&2; exit 3")
+def test_a_failing_program_keeps_a_guest_from_starting_but_not_from_ending(node: Node) -> None:
+    node.write("echo no such wire >&2; exit 3")
     with pytest.raises(errors.CommandError, match="no such wire"):
-        link.connect("tap7", 0, card(mode="ext"), place.layout, [])
-    link.disconnect("tap7", 0, place.layout)
-    assert os.listdir(place.layout.nic_dir) == []
+        connections.connect("tap7", 0, nic(mode="ext"), node.guest)
+    connections.disconnect("tap7", 0, node.guest)
+    assert os.listdir(node.guest.directory) == []
 
 
 @pytest.mark.programs
-def test_damaged_notes_are_no_obstacle(place: Place) -> None:
-    notes = Path(place.layout.nic_dir) / ".tap7"
+def test_damaged_notes_are_no_obstacle(node: Node) -> None:
+    notes = Path(node.guest.directory) / ".tap7"
     for text in ("{", "[]", "7"):
         notes.write_text(text)
-        link.disconnect("tap7", 0, place.layout)
-    assert not place.said.exists()
+        connections.disconnect("tap7", 0, node.guest)
+    assert not node.said.exists()
     notes.write_text(json.dumps({"MODE": "ext"}))
-    link.disconnect("tap7", 0, place.layout)
-    assert place.calls() == ["tap7 down 0 ext - "]
+    connections.disconnect("tap7", 0, node.guest)
+    assert node.calls() == ["tap7 down 0 ext - "]
 
 
-def test_a_bridge_without_vlans_is_refused(place: Place) -> None:
-    place.script.unlink()
+def test_a_bridge_without_vlans_is_refused(node: Node) -> None:
+    node.script.unlink()
     with pytest.raises(errors.HypervisorError, match="bridge nobr0 does not separate VLANs"):
-        link.connect("tap7", 0, card(mode="bridged", link="nobr0", vlan=".7"), place.layout, [])
+        connections.connect("tap7", 0, nic(mode="bridged", link="nobr0", vlan=".7"), node.guest)

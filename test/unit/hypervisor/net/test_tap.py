@@ -1,4 +1,4 @@
-"""The host's side of network cards; real interfaces are in test/scenario/test_nic_modes.py."""
+"""Tap devices; real ones are in test/scenario/test_nic_modes.py."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from typing import Any
 import pytest
 
 from ganeti import errors
-from ganeti.hypervisor.net import tap
+from ganeti.hypervisor.kvm import nics
+from ganeti.hypervisor.net import interfaces, tap
+from ganeti.hypervisor.net.connect import GuestNetwork
 from ganeti.objects import hvparams
 
 MAC = "aa:00:00:12:34:56"
 
 
-def card(ip: str | None = None, **params: str) -> dict[str, Any]:
+def nic(ip: str | None = None, **params: str) -> dict[str, Any]:
     return {"mac": MAC, "ip": ip, "nicparams": params, "uuid": "u"}
 
 
 def test_unknown_mode() -> None:
     with pytest.raises(errors.HypervisorError, match="NIC mode 'magic' is not known"):
-        tap.check_mode(card(mode="magic"), "web1")
+        interfaces.check(nic(mode="magic"), GuestNetwork("web1", "/nonexistent", "/nonexistent"))
 
 
 @pytest.mark.parametrize(
@@ -39,5 +41,6 @@ def test_what_the_kernel_is_asked_for(
     asked = []
     monkeypatch.setattr(tap.os, "open", lambda path, mode: 77)
     monkeypatch.setattr(tap.fcntl, "ioctl", lambda fd, what, data: asked.append((what, data)))
-    assert tap._open_tap("gnt.tap%d", {**hvparams.defaults("kvm"), **params}) == 77
+    features = nics.tap_features({**hvparams.defaults("kvm"), **params}, None)
+    assert tap.open_tap("gnt.tap%d", features) == 77
     assert asked == [(0x400454CA, struct.pack("16sH22x", b"gnt.tap%d", flags))]

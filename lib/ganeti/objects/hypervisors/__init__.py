@@ -1,0 +1,32 @@
+"""The six hypervisors which Ganeti publishes: a descriptor each.
+
+A :class:`~ganeti.objects.hypervisors.descriptor.HypervisorDescriptor` holds what code outside of
+the drivers must know: parameters, console, capabilities. No other module asks for a hypervisor by
+its name; a new one needs a descriptor here and a driver in :mod:`ganeti.hypervisor`.
+"""
+
+from __future__ import annotations
+
+from ganeti import errors
+from ganeti.objects.hypervisors.chroot import CHROOT
+from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor
+from ganeti.objects.hypervisors.fake import FAKE
+from ganeti.objects.hypervisors.kvm import KVM
+from ganeti.objects.hypervisors.lxc import LXC
+from ganeti.objects.hypervisors.xen import XEN_HVM, XEN_PVM
+
+#: Name -> descriptor, sorted by name.
+ALL: dict[str, HypervisorDescriptor] = {
+    descriptor.name: descriptor for descriptor in (CHROOT, FAKE, KVM, LXC, XEN_HVM, XEN_PVM)
+}
+
+
+def of(name: str) -> HypervisorDescriptor:
+    """The descriptor of a hypervisor.
+
+    :raises HypervisorError: there is no hypervisor of this name.
+    """
+    descriptor = ALL.get(name)
+    if descriptor is None:
+        raise errors.HypervisorError(f"there is no hypervisor {name!r}")
+    return descriptor

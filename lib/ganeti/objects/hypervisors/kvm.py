@@ -1,0 +1,283 @@
+"""The hypervisor ``kvm``: guests are processes of QEMU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ganeti import errors
+from ganeti.constants import hv
+from ganeti.objects.hypervisors.cpu_masks import cpu_masks
+from ganeti.objects.hypervisors.descriptor import (
+    ConsoleRequest,
+    HypervisorDescriptor,
+    by_name,
+)
+from ganeti.objects.hypervisors.parameter import (
+    BOOL,
+    DIRECTORY,
+    FILE,
+    FILE_OR_URL,
+    INT,
+    MAYBE_STRING,
+    STRING,
+    HvParam,
+    absolute_path,
+    between,
+    non_negative,
+    port,
+)
+from ganeti.objects.transfer import (
+    CONSOLE_MESSAGE,
+    CONSOLE_SPICE,
+    CONSOLE_SSH,
+    CONSOLE_VNC,
+    InstanceConsole,
+)
+from ganeti.platform import machine, paths
+
+SERIAL_SPEEDS = (
+    75,
+    110,
+    300,
+    600,
+    1200,
+    1800,
+    2400,
+    4800,
+    9600,
+    14400,
+    19200,
+    28800,
+    38400,
+    57600,
+    115200,
+    230400,
+    345600,
+    460800,
+)
+_MAX_VIRTIO_NET_QUEUES = 32
+_QEMU_PCI_SLOTS = 32
+
+_SSH_USER = "root"
+_CONSOLE_PROGRAM = "kvm-console-wrapper"
+#: Ctrl-], the escape character of telnet.
+_CONSOLE_ESCAPE = "0x1d"
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - compared, not bound
+
+_pci_slots = between(0, _QEMU_PCI_SLOTS)
+_net_queues = between(1, _MAX_VIRTIO_NET_QUEUES)
+
+
+def _ip_version(value: int) -> str:
+    return "" if value in (0, 4, 6) else "must be 4 or 6, or 0 for either"
+
+
+def _address_or_path(value: str) -> str:
+    if value.startswith("/"):
+        return absolute_path(value)
+    import ipaddress  # when an address is given; commands start without it
+
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return "must be an IP address or the path of a directory"
+    return ""
+
+
+def _shell_words(value: str) -> str:
+    import shlex  # when the parameter is given; commands start without it
+
+    try:
+        shlex.split(value)
+    except ValueError as err:
+        return f"must be words as a shell reads them ({str(err).lower()})"
+    return ""
+
+
+def _check_combination(params: Mapping[str, Any]) -> None:
+    get = params.get
+    if get("kernel_path") and not get("root_path"):
+        raise errors.HypervisorError(
+            "hypervisor parameter root_path: must be set where kernel_path is"
+        )
+    if get("vnc_x509_verify") and not get("vnc_x509_path"):
+        raise errors.HypervisorError(
+            "hypervisor parameter vnc_x509_path: must be set where vnc_x509_verify is"
+        )
+    if get("serial_console") and get("serial_speed") not in SERIAL_SPEEDS:
+        raise errors.HypervisorError(
+            "hypervisor parameter serial_speed: must be one of "
+            f"{', '.join(map(str, SERIAL_SPEEDS))}, not {get('serial_speed')!r}"
+        )
+    if get("boot_order") == "cdrom" and not get("cdrom_image_path"):
+        raise errors.HypervisorError(
+            "hypervisor parameter cdrom_image_path: must be set to boot from it"
+        )
+    if get("security_model") == "user" and not get("security_domain"):
+        raise errors.HypervisorError(
+            "hypervisor parameter security_domain: must name a user for security_model user"
+        )
+    if get("security_model") in ("none", "pool") and get("security_domain"):
+        raise errors.HypervisorError(
+            "hypervisor parameter security_domain: means nothing without security_model user"
+        )
+    if bool(get("firmware_path")) != bool(get("firmware_vars_path")):
+        raise errors.HypervisorError(
+            "hypervisor parameters firmware_path and firmware_vars_path: set both or none"
+        )
+    if get("vnc_bind_address") and get("spice_bind"):
+        raise errors.HypervisorError(
+            "hypervisor parameters vnc_bind_address and spice_bind: only one of them can be set"
+        )
+
+
+def _firmware_disks(params: Mapping[str, Any]) -> dict[str, str]:
+    needed = {}
+    if params.get("firmware") == hv.KVM_FIRMWARE_UEFI:
+        needed[hv.KVM_UEFI_DISK] = "firmware=uefi"
+    if params.get("tpm_version"):
+        needed[hv.KVM_TPM_DISK] = f"tpm_version={params['tpm_version']}"
+    return needed
+
+
+def _console(request: ConsoleRequest) -> InstanceConsole:
+    """The best console which the guest has: serial, else VNC, else SPICE, else a message."""
+    name, port_number = request.instance.name, request.instance.network_port
+    hvparams = request.hvparams
+    if hvparams.get("serial_console"):
+        kvm_root = machine.current().paths_of_node(request.node_name).kvm_root
+        return InstanceConsole(
+            instance=name,
+            kind=CONSOLE_SSH,
+            host=request.node_name,
+            port=request.ssh_port,
+            user=_SSH_USER,
+            command=[
+                _console_program(),
+                "socat",
+                name,
+                f"{kvm_root}/ctrl/{name}.monitor",
+                f"STDIO,raw,echo=0,escape={_CONSOLE_ESCAPE}",
+                f"UNIX-CONNECT:{kvm_root}/ctrl/{name}.serial",
+            ],
+        )
+    vnc = hvparams.get("vnc_bind_address")
+    if vnc and port_number and not vnc.startswith("/"):
+        return InstanceConsole(
+            instance=name,
+            kind=CONSOLE_VNC,
+            host=request.node_name if vnc == _ANY_ADDRESS else vnc,
+            port=port_number,
+            display=port_number - hv.VNC_BASE_PORT,
+        )
+    if hvparams.get("spice_bind") and port_number:
+        return InstanceConsole(
+            instance=name, kind=CONSOLE_SPICE, host=hvparams["spice_bind"], port=port_number
+        )
+    return InstanceConsole(
+        instance=name,
+        kind=CONSOLE_MESSAGE,
+        message=f"instance {name} has no console: serial_console, vnc_bind_address and"
+        " spice_bind are all off",
+    )
+
+
+def _console_program() -> str:
+    """The path of the console program, which is the same on every node."""
+    top = paths.project_dir()
+    if top is not None:
+        return f"{top}/tools/{_CONSOLE_PROGRAM}"
+    return os.path.join(os.path.dirname(paths.daemon_util()), "tools", _CONSOLE_PROGRAM)
+
+
+KVM = HypervisorDescriptor(
+    name=hv.KVM,
+    parameters=by_name(
+        HvParam("acpi", BOOL, True),
+        HvParam("boot_order", STRING, "disk", one_of=hv.KVM_BOOT_ORDERS, required=True),
+        HvParam("cdrom2_image_path", STRING, "", node_check=FILE_OR_URL),
+        HvParam("cdrom_disk_type", STRING, "", one_of=hv.KVM_DISK_TYPES),
+        HvParam("cdrom_image_path", STRING, "", node_check=FILE_OR_URL),
+        HvParam("cpu_cores", INT, 0, check=non_negative),
+        HvParam("cpu_mask", STRING, "all", check=cpu_masks),
+        HvParam("cpu_sockets", INT, 0, check=non_negative),
+        HvParam("cpu_threads", INT, 0, check=non_negative),
+        HvParam("cpu_type", STRING, ""),
+        HvParam("disk_aio", STRING, "threads", one_of=hv.KVM_AIO_TYPES),
+        HvParam("disk_cache", STRING, "default", one_of=hv.KVM_CACHE_TYPES, required=True),
+        HvParam("disk_discard", STRING, "ignore", one_of=hv.KVM_DISCARD_TYPES),
+        HvParam("disk_type", STRING, "paravirtual", one_of=hv.KVM_DISK_TYPES, required=True),
+        HvParam("firmware", STRING, "", one_of=hv.KVM_FIRMWARES),
+        HvParam("firmware_path", STRING, "", node_check=FILE),
+        HvParam("firmware_vars_path", STRING, "", node_check=FILE),
+        HvParam("floppy_image_path", STRING, "", node_check=FILE),
+        HvParam("initrd_path", STRING, "", node_check=FILE),
+        HvParam("kernel_args", STRING, "ro"),
+        HvParam("kernel_path", STRING, "/boot/vmlinuz-3-kvmU", node_check=FILE),
+        HvParam("keymap", STRING, ""),
+        HvParam("kvm_extra", STRING, "", check=_shell_words),
+        HvParam("kvm_flag", STRING, "", one_of=hv.KVM_FLAG_VALUES),
+        HvParam("kvm_path", STRING, "/usr/bin/kvm", node_check=FILE, required=True),
+        HvParam("kvm_pci_reservations", INT, 12, check=_pci_slots),
+        HvParam("machine_version", STRING, ""),
+        HvParam("mem_path", STRING, "", node_check=DIRECTORY),
+        HvParam("migration_bandwidth", INT, 32, check=non_negative, required=True),
+        HvParam("migration_caps", STRING, ""),
+        HvParam("migration_downtime", INT, 30, check=non_negative, required=True),
+        HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True),
+        HvParam("migration_port", INT, 8102, check=port, required=True),
+        HvParam("nic_type", STRING, "paravirtual", one_of=hv.KVM_NIC_TYPES, required=True),
+        HvParam("reboot_behavior", STRING, "reboot", one_of=hv.REBOOT_BEHAVIORS, required=True),
+        HvParam("root_path", MAYBE_STRING, "/dev/vda1"),
+        HvParam(
+            "scsi_controller_type",
+            STRING,
+            "lsi",
+            one_of=hv.KVM_SCSI_CONTROLLER_TYPES,
+            required=True,
+        ),
+        HvParam("security_domain", STRING, ""),
+        HvParam("security_model", STRING, "none", one_of=hv.KVM_SECURITY_MODELS, required=True),
+        HvParam("serial_console", BOOL, True),
+        HvParam("serial_speed", INT, 38400),
+        HvParam("soundhw", STRING, ""),
+        HvParam("spice_bind", STRING, ""),
+        HvParam("spice_image_compression", STRING, "", one_of=hv.KVM_SPICE_IMAGE_COMPRESSION),
+        HvParam("spice_ip_version", INT, 0, check=_ip_version),
+        HvParam("spice_jpeg_wan_compression", STRING, "", one_of=hv.KVM_SPICE_WAN_COMPRESSION),
+        HvParam("spice_password_file", STRING, "", node_check=FILE),
+        HvParam("spice_playback_compression", BOOL, True),
+        HvParam("spice_streaming_video", STRING, "", one_of=hv.KVM_SPICE_STREAMING_VIDEO),
+        HvParam("spice_tls_ciphers", STRING, "HIGH:-DES:-3DES:-EXPORT:-DH"),
+        HvParam("spice_use_tls", BOOL, False),
+        HvParam("spice_use_vdagent", BOOL, True),
+        HvParam("spice_zlib_glz_wan_compression", STRING, "", one_of=hv.KVM_SPICE_WAN_COMPRESSION),
+        HvParam("tpm_version", STRING, "", one_of=hv.KVM_TPM_VERSIONS),
+        HvParam("usb_devices", STRING, ""),
+        HvParam("usb_mouse", STRING, "", one_of=hv.KVM_MOUSE_TYPES),
+        HvParam("use_chroot", BOOL, False),
+        HvParam("use_guest_agent", BOOL, False),
+        HvParam("use_localtime", BOOL, False),
+        HvParam("user_shutdown", BOOL, False),
+        HvParam("vga", STRING, ""),
+        HvParam("vhost_net", BOOL, True),
+        HvParam("virtio_net_queues", INT, 1, check=_net_queues),
+        HvParam("vnc_bind_address", STRING, "", check=_address_or_path),
+        HvParam("vnc_password_file", STRING, "", node_check=FILE),
+        HvParam("vnc_tls", BOOL, False),
+        HvParam("vnc_x509_path", STRING, "", node_check=DIRECTORY),
+        HvParam("vnc_x509_verify", BOOL, False),
+        HvParam("vnet_hdr", BOOL, True),
+    ),
+    check_combination=_check_combination,
+    can_migrate=True,
+    needs_port=True,
+    opens_disk_uris=True,
+    shutdown_daemon="ganeti-kvmd",
+    firmware_disks=_firmware_disks,
+    firmware_disk_names=frozenset((hv.KVM_UEFI_DISK, hv.KVM_TPM_DISK)),
+    console=_console,
+    guest_programs=("qemu-system-", "kvm"),
+)

@@ -1,0 +1,102 @@
+"""The hypervisors ``xen-pvm`` (paravirtual guests) and ``xen-hvm`` (with emulated hardware)."""
+
+from __future__ import annotations
+
+from ganeti.constants import hv
+from ganeti.objects.hypervisors.cpu_masks import cpu_masks
+from ganeti.objects.hypervisors.descriptor import HypervisorDescriptor, by_name
+from ganeti.objects.hypervisors.parameter import (
+    BOOL,
+    FILE,
+    INT,
+    MAYBE_STRING,
+    STRING,
+    HvParam,
+    between,
+    non_negative,
+    port,
+)
+
+# Asks the hypervisor itself, as the kernel of the node is only a guest of it.
+_RESET_ARGV = ("xl", "debug-keys", "R")
+
+
+def _boot_letters(value: str) -> str:
+    return "" if value and not set(value) - set("acdn") else "may hold the letters a, c, d, n only"
+
+
+def _ipv4(value: str) -> str:
+    parts = value.split(".")
+    good = len(parts) == 4 and all(
+        part.isascii() and part.isdigit() and len(part) <= 3 and int(part) <= 255 for part in parts
+    )
+    return "" if good else "must be an IPv4 address"
+
+
+_weight_hvm = between(1, 65534)
+_weight_pvm = between(1, 65535)
+
+XEN_PVM = HypervisorDescriptor(
+    name=hv.XEN_PVM,
+    parameters=by_name(
+        HvParam("blockdev_prefix", STRING, "sd"),
+        HvParam("bootloader_args", STRING, ""),
+        HvParam("bootloader_path", STRING, "", node_check=FILE),
+        HvParam("cpu_cap", INT, 0, check=non_negative),
+        HvParam("cpu_mask", STRING, "all", check=cpu_masks),
+        HvParam("cpu_weight", INT, 256, check=_weight_pvm),
+        HvParam("cpuid", STRING, ""),
+        HvParam("initrd_path", STRING, "", node_check=FILE),
+        HvParam("kernel_args", STRING, "ro"),
+        HvParam("kernel_path", STRING, "/boot/vmlinuz-3-xenU", node_check=FILE, required=True),
+        HvParam("migration_mode", STRING, "live", one_of=hv.MIGRATION_MODES, required=True),
+        HvParam("migration_port", INT, 8002, check=port, required=True),
+        HvParam("reboot_behavior", STRING, "reboot", one_of=hv.REBOOT_BEHAVIORS, required=True),
+        HvParam("root_path", MAYBE_STRING, "/dev/xvda1"),
+        HvParam("soundhw", STRING, ""),
+        HvParam("use_bootloader", BOOL, False),
+        HvParam("vif_script", STRING, "", node_check=FILE),
+    ),
+    can_migrate=True,
+    reset_argv=_RESET_ARGV,
+)
+XEN_HVM = HypervisorDescriptor(
+    name=hv.XEN_HVM,
+    parameters=by_name(
+        HvParam("acpi", BOOL, True),
+        HvParam("blockdev_prefix", STRING, "hd"),
+        HvParam("boot_order", STRING, "cd", check=_boot_letters, required=True),
+        HvParam("cdrom_image_path", STRING, "", node_check=FILE),
+        HvParam("cpu_cap", INT, 0),
+        HvParam("cpu_mask", STRING, "all", check=cpu_masks),
+        HvParam("cpu_weight", INT, 256, check=_weight_hvm),
+        HvParam("cpuid", STRING, ""),
+        HvParam("device_model", STRING, "/usr/lib/xen/bin/qemu-dm", node_check=FILE, required=True),
+        HvParam("disk_type", STRING, "paravirtual", one_of=hv.HVM_DISK_TYPES, required=True),
+        HvParam(
+            "kernel_path", STRING, "/usr/lib/xen/boot/hvmloader", node_check=FILE, required=True
+        ),
+        HvParam("migration_mode", STRING, "non-live", one_of=hv.MIGRATION_MODES, required=True),
+        HvParam("migration_port", INT, 8002, check=port, required=True),
+        HvParam("nic_type", STRING, "rtl8139", one_of=hv.HVM_NIC_TYPES, required=True),
+        HvParam("pae", BOOL, True),
+        HvParam("pci_pass", STRING, ""),
+        HvParam("reboot_behavior", STRING, "reboot", one_of=hv.REBOOT_BEHAVIORS, required=True),
+        HvParam("soundhw", STRING, ""),
+        HvParam("use_localtime", BOOL, False),
+        HvParam("vif_script", STRING, "", node_check=FILE),
+        HvParam("vif_type", STRING, "ioemu", one_of=hv.HVM_VIF_TYPES),
+        HvParam("viridian", BOOL, False),
+        HvParam("vnc_bind_address", STRING, "0.0.0.0", check=_ipv4),
+        HvParam(
+            "vnc_password_file",
+            STRING,
+            "/etc/ganeti/vnc-cluster-password",
+            node_check=FILE,
+            required=True,
+        ),
+    ),
+    can_migrate=True,
+    needs_port=True,
+    reset_argv=_RESET_ARGV,
+)

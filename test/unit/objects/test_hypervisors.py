@@ -1,0 +1,99 @@
+"""The descriptors of the hypervisors, and that only they know hypervisors by name."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from ganeti import errors
+from ganeti import hypervisor as drivers
+from ganeti.constants import hv
+from ganeti.hypervisor.base import Hypervisor
+from ganeti.objects import hypervisors
+from ganeti.tools import daemon_util
+
+LIB = Path(__file__).resolve().parents[3] / "lib" / "ganeti"
+CONSTANTS = ("CHROOT", "FAKE", "KVM", "LXC", "XEN_HVM", "XEN_PVM")
+#: Where names of hypervisors are: the descriptors, and the table of the drivers.
+HOME = ("constants/hv.py", "objects/hypervisors/", "hypervisor/__init__.py")
+#: Other files which may hold such a name, and why.
+EXCEPTIONS = {
+    "config/upgrade.py": "old versions of the configuration had other parameters",
+    "hypervisor/fake/": "a driver knows its own name",
+    "hypervisor/kvm/": "a driver knows its own name",
+    "platform/paths.py": "names of directories",
+    "vcluster/command.py": "a virtual cluster supports two of the hypervisors",
+    "vcluster/creation.py": "a virtual cluster supports two of the hypervisors",
+}
+
+
+def names_in(tree: ast.AST) -> list[str]:
+    """``line: name`` for each name of a hypervisor in a module, without docstrings and comments."""
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in CONSTANTS:
+            found.append((node.lineno, node.attr))
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.lineno, one.name) for one in node.names if one.name in CONSTANTS]
+        elif isinstance(node, ast.Constant) and node.value in hv.ALL:
+            found.append((node.lineno, repr(node.value)))
+    return [f"{line}: {name}" for line, name in sorted(found)]
+
+
+def files() -> list[str]:
+    return sorted(str(path.relative_to(LIB)) for path in LIB.rglob("*.py"))
+
+
+@pytest.mark.parametrize("file", [file for file in files() if not file.startswith(HOME)])
+def test_no_other_module_names_a_hypervisor(file: str) -> None:
+    found = names_in(ast.parse((LIB / file).read_text(encoding="utf-8")))
+    if not file.startswith(tuple(EXCEPTIONS)):
+        assert not found, f"{file}: ask the descriptor, see ganeti.objects.hypervisors: {found}"
+
+
+@pytest.mark.parametrize("place", EXCEPTIONS)
+def test_every_exception_is_needed(place: str) -> None:
+    found = [file for file in files() if file.startswith(place)]
+    assert any(names_in(ast.parse((LIB / file).read_text(encoding="utf-8"))) for file in found)
+
+
+@pytest.mark.parametrize(
+    "code", ["if hv == 'kvm': pass", "x in (hv.XEN_PVM,)", "from ganeti.constants.hv import FAKE"]
+)
+def test_the_check_finds(code: str) -> None:
+    assert names_in(ast.parse(code))
+
+
+def test_all_published_hypervisors_have_a_descriptor() -> None:
+    assert tuple(hypervisors.ALL) == hv.ALL
+    with pytest.raises(errors.HypervisorError, match="there is no hypervisor 'nosuch'"):
+        hypervisors.of("nosuch")
+
+
+@pytest.mark.parametrize("name", drivers.known())
+def test_a_driver_does_what_its_descriptor_says(name: str) -> None:
+    driver = drivers.of(name)
+    assert driver.DESCRIPTOR is hypervisors.of(name)
+    migrates = type(driver).migrate is not Hypervisor.migrate
+    assert driver.DESCRIPTOR.can_migrate == migrates
+
+
+@pytest.mark.parametrize("name", [name for name in hv.ALL if name not in drivers.known()])
+def test_there_is_no_driver_without_code(name: str) -> None:
+    with pytest.raises(errors.HypervisorError, match="is not supported by this version"):
+        drivers.of(name)
+
+
+@pytest.mark.parametrize("descriptor", hypervisors.ALL.values(), ids=hypervisors.ALL)
+def test_descriptors_are_complete(descriptor: hypervisors.HypervisorDescriptor) -> None:
+    assert list(descriptor.parameters) == sorted(descriptor.parameters)
+    assert descriptor.shutdown_daemon in ("", *daemon_util.START_ORDER)
+    migration = "migration_mode" in descriptor.parameters
+    assert descriptor.can_migrate == migration
+
+
+def test_xen_resets_the_machine_below_the_kernel() -> None:
+    assert hypervisors.of(hv.KVM).reset_argv == ("reboot", "-n", "-f")
+    assert hypervisors.of(hv.XEN_PVM).reset_argv[0] == "xl"
