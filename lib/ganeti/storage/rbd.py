@@ -1,14 +1,15 @@
 """Images in a Ceph cluster (disk template ``rbd``).
 
 The ``logical_id`` is ``("rbd", name)``; the pool is a disk parameter. With ``access=kernelspace``
-the image is mapped to a device of the node; with ``userspace`` the hypervisor talks to Ceph itself,
-and the node maps it all the same, for OS scripts.
+the node maps the image to a block device; with ``access=userspace`` the hypervisor connects to Ceph
+itself, and the node still maps the image, for OS scripts.
 
-Commands and readers are pure functions. Source: rbd(8).
+The functions which build commands and read output are pure. Source: rbd(8).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -29,42 +30,45 @@ _NAME = re.compile(r"^[A-Za-z0-9_.][A-Za-z0-9_.+-]*$")
 
 
 def image_argv(verb: Sequence[str], pool: str, name: str, user: str) -> list[str]:
-    """A command about one image; its name comes after the pool."""
+    """A command for one image.
+
+    :param verb: ``map``, ``rm`` or the like.
+    """
     return ["rbd", *verb, "-p", pool, name, *_user(user)]
 
 
 def create_argv(pool: str, name: str, size_mib: int, user: str) -> list[str]:
-    """Make an image."""
+    """Create an image."""
     return ["rbd", "create", "-p", pool, name, "--size", str(size_mib), *_user(user)]
 
 
 def resize_argv(pool: str, name: str, size_mib: int, user: str) -> list[str]:
-    """Let an image have this size."""
+    """Change the size of an image."""
     return ["rbd", "resize", "-p", pool, name, "--size", str(size_mib), *_user(user)]
 
 
 def info_argv(pool: str, name: str, user: str) -> list[str]:
-    """Print what is known about an image."""
+    """Print the size and the features of an image."""
     return ["rbd", "info", "-p", pool, name, "--format", "json", *_user(user)]
 
 
 def snapshot_argv(pool: str, name: str, snapshot: str, user: str) -> list[str]:
-    """Remember the present content."""
+    """Take a snapshot of an image."""
     return ["rbd", "snap", "create", "-p", pool, name, "--snap", snapshot, *_user(user)]
 
 
 def unmap_argv(device: str, user: str) -> list[str]:
-    """Give a device back."""
+    """Unmap a device."""
     return ["rbd", "unmap", device, *_user(user)]
 
 
 def mapped_argv() -> list[str]:
-    """Print which images are devices."""
+    """Print the mapped images of all pools, as JSON."""
     return ["rbd", "showmapped", "--format", "json"]
 
 
 def mapped_plain_argv(pool: str) -> list[str]:
-    """The same for programs that know no JSON."""
+    """Print the mapped images of a pool, for versions of the program without JSON."""
     return ["rbd", "showmapped", "-p", pool]
 
 
@@ -73,11 +77,13 @@ def _user(user: str) -> list[str]:
 
 
 def parse_mapped(text: str, pool: str, name: str) -> str | None:
-    """Find the device of an image in what :func:`mapped_argv` prints.
+    """Find the device of an image in the output of :func:`mapped_argv`.
 
     Old versions print an object with a member for each device, newer ones a list.
 
-    :raises ParseError: it is no such output, or the image has several devices.
+    :returns: None when the image is not mapped.
+    :raises SeveralDevices: the image is mapped more than once.
+    :raises ParseError: the text is not such output.
     """
     found = json.loads(text)
     rows = list(found.values()) if isinstance(found, dict) else found
@@ -94,32 +100,53 @@ def parse_mapped(text: str, pool: str, name: str) -> str | None:
 
 
 def parse_mapped_plain(text: str, pool: str, name: str) -> str | None:
-    """The same for :func:`mapped_plain_argv`."""
+    """Find the device of an image in the output of :func:`mapped_plain_argv`.
+
+    :returns: None when the image is not mapped.
+    :raises SeveralDevices: the image is mapped more than once.
+    :raises ParseError: the text is not such output.
+    """
     devices = []
     lines = [line.split() for line in text.splitlines() if line.strip()]
     if lines and lines[0][0] == "id":
         lines = lines[1:]
-    for words in lines:
-        if len(words) < 4:
-            raise errors.ParseError(f"expected a mapped image, found {' '.join(words)!r:.80}")
-        if words[1:3] == [pool, name]:
-            devices.append(words[-1])
+    for row in lines:
+        if len(row) < 4:
+            raise errors.ParseError(f"expected a mapped image, found {' '.join(row)!r:.80}")
+        if row[1:3] == [pool, name]:
+            devices.append(row[-1])
     return _only(devices, name)
 
 
 def _only(devices: list[str], name: str) -> str | None:
     if len(devices) > 1:
-        raise errors.ParseError(f"image {name} has several devices: {', '.join(devices)}")
+        raise SeveralDevices(name, devices)
     return devices[0] if devices else None
 
 
+def says_missing(output: str) -> bool:
+    """Whether a failed ``rbd info`` says that there is no such image.
+
+    :param output: both outputs of the program, whose exit code does not tell it in all versions.
+    """
+    return "No such file" in output or "error opening image" in output
+
+
 def uri(pool: str, name: str, user: str) -> str:
-    """How QEMU reaches an image."""
+    """The URI by which QEMU opens an image."""
     return f"rbd:{pool}/{name}{f':id={user}' if user else ''}"
 
 
+class SeveralDevices(errors.ParseError):
+    """An image is mapped more than once, so that its device is not clear."""
+
+    def __init__(self, name: str, devices: Sequence[str]) -> None:
+        super().__init__(f"image {name} has several devices: {', '.join(devices)}")
+        self.devices = tuple(devices)
+
+
 class RbdDevice(BlockDevice):
-    """An image."""
+    """A disk which is an image in a pool of a Ceph cluster."""
 
     def __init__(self, disk: Disk) -> None:
         super().__init__(disk)
@@ -137,7 +164,7 @@ class RbdDevice(BlockDevice):
 
     @property
     def path(self) -> str:
-        """The device it is mapped to; empty while it is not."""
+        """The block device to which the image is mapped; empty while it is not mapped."""
         return self._mapped() or ""
 
     @property
@@ -146,8 +173,8 @@ class RbdDevice(BlockDevice):
         return f"{self._pool}/{self.name}"
 
     def create(self, size_mib: int, *, exclusive: bool = False, owner: str = "") -> None:
-        """Make the image; Ceph refuses when it exists."""
-        self._run(create_argv(self._pool, self.name, size_mib, self._user), "cannot be made")
+        """Create the image; Ceph refuses this for an image which exists."""
+        self._run(create_argv(self._pool, self.name, size_mib, self._user), "cannot be created")
 
     def remove(self) -> None:
         """Unmap and destroy the image."""
@@ -156,11 +183,11 @@ class RbdDevice(BlockDevice):
             self._run(image_argv(["rm"], self._pool, self.name, self._user), "cannot be removed")
 
     def exists(self) -> bool:
-        """Whether it is mapped, or at least there."""
+        """Whether the image exists or is mapped."""
         return self._mapped() is not None or self._info() is not None
 
     def assemble(self) -> None:
-        """Map the image, once."""
+        """Map the image, if it is not mapped."""
         if self._mapped() is None:
             self._run(image_argv(["map"], self._pool, self.name, self._user), "cannot be mapped")
             if self._mapped() is None:
@@ -184,23 +211,26 @@ class RbdDevice(BlockDevice):
             )
 
     def rename(self, new_id: tuple[object, ...]) -> None:
-        """Images keep their names."""
+        """Refuse: images keep their names.
+
+        :raises BlockDeviceError: always.
+        """
         raise self.fail(f"disks of type '{disk_constants.RBD}' cannot be renamed")
 
     def snapshot(self, name: str, size_mib: int) -> tuple[object, ...]:
-        """Remember the present content within the image."""
-        self._run(snapshot_argv(self._pool, self.name, name, self._user), "has no snapshot")
+        """Take a snapshot, which Ceph keeps with the image."""
+        self._run(snapshot_argv(self._pool, self.name, name, self._user), "cannot take a snapshot")
         return (disk_constants.RBD, f"{self.name}@{name}")
 
     def size_bytes(self) -> int:
-        """Size as Ceph knows it."""
+        """Size of the image in bytes."""
         info = self._info()
         if info is None:
             raise self.fail("does not exist")
         return int(info["size"])
 
     def sync_status(self) -> BlockDevStatus:
-        """Ceph looks after its copies itself."""
+        """Always in sync: Ceph synchronises its copies itself."""
         device = self.path
         number = os.stat(device).st_rdev if device and os.path.exists(device) else None
         return BlockDevStatus(
@@ -228,30 +258,32 @@ class RbdDevice(BlockDevice):
             if not done.failed:
                 try:
                     return parse_mapped(done.stdout or "{}", self._pool, self.name)
+                except SeveralDevices:
+                    raise
                 except errors.ParseError as err:
-                    if "several" in str(err):
-                        raise
+                    logging.debug("rbd showmapped without JSON: %s", err)
             plain = process.run(mapped_plain_argv(self._pool), timeout_s=_TIMEOUT_S)
             return parse_mapped_plain(plain.stdout, self._pool, self.name)
         except (errors.CommandError, errors.ParseError) as err:
-            raise self.fail(f"cannot tell whether it is mapped: {err}") from err
+            raise self.fail(f"cannot find out whether it is mapped: {err}") from err
 
     def _info(self) -> dict[str, Any] | None:
+        """Facts about the image; None when it does not exist."""
         done = self._run(info_argv(self._pool, self.name, self._user), "", check=False)
         if done.failed:
-            if "No such file" in done.output or "error opening image" in done.output:
+            if says_missing(done.output):
                 return None
-            raise self.fail(f"cannot be looked at: {done.output.strip() or done.fail_reason}")
+            raise self.fail(f"cannot be examined: {done.output.strip() or done.fail_reason}")
         try:
             found = json.loads(done.stdout)
         except errors.ParseError as err:
-            raise self.fail(f"rbd info makes no sense: {err}") from err
+            raise self.fail(f"the output of rbd info is not JSON: {err}") from err
         if not isinstance(found, dict) or not isinstance(found.get("size"), int):
-            raise self.fail(f"rbd info tells no size: {done.stdout[:80]!r}")
+            raise self.fail(f"the output of rbd info has no size: {done.stdout[:80]!r}")
         return found
 
-    def _run(self, words: list[str], problem: str, *, check: bool = True) -> process.Completed:
+    def _run(self, argv: list[str], problem: str, *, check: bool = True) -> process.Completed:
         try:
-            return process.run(words, timeout_s=_TIMEOUT_S, check=check)
+            return process.run(argv, timeout_s=_TIMEOUT_S, check=check)
         except errors.CommandError as err:
             raise self.fail(f"{problem}: {err}") from err

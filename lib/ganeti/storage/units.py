@@ -16,6 +16,7 @@ from ganeti import errors
 from ganeti.constants import disk as const
 from ganeti.platform import paths
 from ganeti.storage import file as file_storage
+from ganeti.storage.lvm import parse
 from ganeti.utils import process
 
 NAME, SIZE, USED, FREE, ALLOCATABLE = "name", "size", "used", "free", "allocatable"
@@ -248,12 +249,12 @@ def execute(storage_type: str, name: str, operation: str, run: Run = process.run
     _refuse_option(name)
     try:
         done = run(repair_argv(name, force=False), timeout_s=_TIMEOUT_S, check=False)
-        if done.failed or "Wrote out consistent volume group" not in done.output:
+        if done.failed or not parse.says_consistent(done.output):
             run(repair_argv(name, force=True), timeout_s=_TIMEOUT_S)
         left = run(check_argv(name), timeout_s=_TIMEOUT_S)
     except errors.CommandError as err:
         raise errors.StorageError(f"cannot repair volume group {name}: {err}") from err
-    if "Couldn't find device with uuid" in left.output:
+    if parse.says_device_missing(left.output):
         raise errors.StorageError(f"volume group {name} still lacks devices: {left.output.strip()}")
 
 

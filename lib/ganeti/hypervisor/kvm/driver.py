@@ -40,6 +40,7 @@ from ganeti.hypervisor.net import interfaces, tap
 from ganeti.objects import codec
 from ganeti.objects import hvparams as hvparameters
 from ganeti.objects.disk import Disk
+from ganeti.objects.hypervisors.parameter import DIRECTORY
 from ganeti.objects.instance import FilledInstance, FilledNic
 from ganeti.objects.transfer import MigrationStatus
 from ganeti.platform import machine, paths

@@ -28,7 +28,7 @@ from ganeti import errors
 from ganeti.constants import disk as disk_constants
 from ganeti.constants import net
 from ganeti.hypervisor.kvm import buses, devices, host, user_network
-from ganeti.hypervisor.kvm.qmp import Qmp, QmpError
+from ganeti.hypervisor.kvm.qmp import ObjectNotFound, Qmp, QmpError, UnplugPending
 from ganeti.hypervisor.kvm.runtime import Runtime, RuntimeDisk, device_dict, words_of
 from ganeti.hypervisor.net.interfaces import OpenInterface
 from ganeti.objects.disk import Disk
@@ -96,11 +96,13 @@ def _remove_card(control: Qmp, device_id: str, what: str) -> None:
     control.events.clear()
     try:
         control.execute("device_del", {"id": device_id})
+    except ObjectNotFound:
+        # The guest released the device after an earlier request had timed out.
+        return
+    except UnplugPending:
+        pass
     except QmpError as err:
-        # A guest may let go after we gave up waiting for it.
-        if err.kind == "DeviceNotFound":
-            return
-        if device_id in _peripherals(control) and "already in the process" not in str(err):
+        if device_id in _peripherals(control):
             raise errors.HotplugError(f"cannot remove {what}: {err}") from err
     event = control.wait_event(
         lambda event: (
@@ -125,9 +127,10 @@ def _take_away(control: Qmp, command: str, arguments: Mapping[str, Any]) -> None
     """Remove a backend; one that is not there is no error."""
     try:
         control.execute(command, dict(arguments))
+    except ObjectNotFound:
+        pass
     except QmpError as err:
-        if err.kind != "DeviceNotFound" and "find" not in str(err):
-            logging.warning("%s", err)
+        logging.warning("%s", err)
 
 
 @contextlib.contextmanager

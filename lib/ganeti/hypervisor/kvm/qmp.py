@@ -25,11 +25,30 @@ _MESSAGE_MAX_BYTES = 16 << 20
 
 
 class QmpError(errors.HypervisorError):
-    """QEMU refused a command; ``kind`` is its error class, such as ``DeviceNotFound``."""
+    """QEMU refused a command."""
 
-    def __init__(self, message: str, kind: str = "GenericError") -> None:
-        super().__init__(message)
-        self.kind = kind
+
+class ObjectNotFound(QmpError):
+    """QEMU has no device, block node or other object of the name in the command."""
+
+
+class UnplugPending(QmpError):
+    """QEMU has already asked the guest to release the device."""
+
+
+# Words in the description of an error for which QEMU has no class but GenericError.
+_DESCRIBED = (("already in the process", UnplugPending), ("find", ObjectNotFound))
+
+
+def error_class(kind: str, description: str) -> type[QmpError]:
+    """The class of an answer of QEMU.
+
+    :param kind: QEMU's own class. It publishes one for missing devices only; other errors are
+        ``GenericError`` and differ in their description.
+    """
+    if kind == "DeviceNotFound":
+        return ObjectNotFound
+    return next((one for words, one in _DESCRIBED if words in description), QmpError)
 
 
 class Qmp:
@@ -105,10 +124,9 @@ class Qmp:
                 self.events.append(message)
             elif "error" in message:
                 error = message["error"] if isinstance(message["error"], dict) else {}
-                raise QmpError(
-                    f"QEMU of instance {self._name} refuses {command}: "
-                    f"{error.get('desc', message['error'])}",
-                    str(error.get("class", "")),
+                description = str(error.get("desc", message["error"]))
+                raise error_class(str(error.get("class", "")), description)(
+                    f"QEMU of instance {self._name} refuses {command}: {description}"
                 )
             elif "return" in message:
                 return message["return"]

@@ -217,6 +217,22 @@ def safe_tag(text: str) -> str:
     return _NOT_IN_TAGS.sub("_", text)[:_TAG_MAX_CHARS]
 
 
+def says_consistent(output: str) -> bool:
+    """Whether ``vgreduce --removemissing`` says that the volume group lacks no device now.
+
+    :param output: both outputs of the program, whose exit code does not tell it.
+    """
+    return "Wrote out consistent volume group" in output
+
+
+def says_device_missing(output: str) -> bool:
+    """Whether an LVM program warns that a volume group lacks a physical volume.
+
+    :param output: both outputs of the program, whose exit code does not tell it.
+    """
+    return "Couldn't find device with uuid" in output
+
+
 def _rows(text: str, count: int) -> list[list[str]]:
     rows = []
     for line in text.splitlines():
