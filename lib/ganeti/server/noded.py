@@ -74,7 +74,7 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
     ):
         fs.make_dirs(directory, mode)
     context = x509.FreshContext(here.noded_cert_file, here.server_ca_file)
-    x509.rehearse(context(), here.noded_cert_file)
+    x509.warm_up(context(), here.noded_cert_file)
     address = options.bind or machine.current().default_bind_address()
     sock = _listen(address, options.port)
     authorise = auth.CandidatesOnly(

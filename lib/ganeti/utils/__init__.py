@@ -1,5 +1,5 @@
-"""Tools that know nothing of clusters: paths, files, processes, clocks, text, addresses, daemons.
+"""Tools which know nothing of clusters: files, processes, clocks, text, addresses, certificates.
 
-Each module is imported by name (``from ganeti.utils import fs``); this file imports none of them,
-so that a command pays only for what it uses.
+Each module is imported by its name (``from ganeti.utils import fs``). This file imports none of
+them, so that a command loads only the modules that it uses.
 """

@@ -1,8 +1,8 @@
-"""The time, as the cluster writes it down.
+"""The time of day, in the two forms of published formats.
 
-Published formats know two: a float of seconds since 1970 (configuration objects) and a pair
-``(seconds, microseconds)`` (jobs). Code that waits or measures takes a clock as a parameter with
-:func:`monotonic` as default, so that tests need not wait.
+Configuration objects have a float of seconds since 1970, jobs have a pair ``(seconds,
+microseconds)``. Code which waits or measures takes a clock as a parameter, with :func:`monotonic`
+as its default, so that tests need not wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def split(timestamp: float) -> tuple[int, int]:
 
 
 def merge(pair: tuple[int, int] | list[int]) -> float:
-    """The inverse of :func:`split`."""
+    """Seconds as a float from the pair ``(seconds, microseconds)``; inverts :func:`split`."""
     seconds, microseconds = pair
     return seconds + microseconds / 1_000_000
 
@@ -40,5 +40,5 @@ def now_split() -> tuple[int, int]:
 
 
 def format_time(timestamp: float) -> str:
-    """Local time for people, to the second: ``2026-01-31 12:00:00``."""
+    """Local time to the second, for messages: ``2026-01-31 12:00:00``."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(timestamp))

@@ -1,7 +1,8 @@
-"""Which program compresses a stream of data, and which one undoes it; pure.
+"""The programs which compress and decompress a stream of data. Pure functions.
 
-``none`` is always there; the others are among the cluster's compression tools. A tool nobody has
-heard of is called by its name to compress and with ``-d`` to decompress.
+``none`` stands for no compression; other tools must be among the compression tools of the cluster.
+A tool that this module does not know is run without arguments to compress, and with ``-d`` to
+decompress.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ _IMPORT: Final = {
 
 
 def export_argv(tool: str) -> list[str] | None:
-    """The program that compresses; None when nothing is to be compressed."""
+    """The command that compresses; None for the tool ``none``."""
     return None if tool == NONE else list(_EXPORT.get(tool, [tool]))
 
 
 def import_argv(tool: str) -> list[str] | None:
-    """The program that decompresses."""
+    """The command that decompresses; None for the tool ``none``."""
     return None if tool == NONE else list(_IMPORT.get(tool, [tool, "-d"]))

@@ -1,10 +1,10 @@
-"""Becoming a daemon, and telling the one who started us how it went.
+"""Going into the background, and reporting the result of the start to the starting process.
 
-:func:`daemonize` forks twice. The starting process stays and waits on a pipe until the daemon says
-*ready* (exit code 0) or *failed* (the text on standard error, the daemon's exit code), or dies
-without a word. So ``daemon-util start`` returns only when the daemon really serves.
+:func:`daemonize` forks twice. The starting process stays and waits on a pipe until the daemon
+reports *ready* (exit code 0) or *failed* (a text for standard error, and an exit code), or ends
+without a report. So ``daemon-util start`` returns only when the daemon serves.
 
-:class:`PidFile` is locked as long as the daemon lives; the number inside alone proves nothing.
+:class:`PidFile` is locked as long as the daemon lives; the number in it alone proves nothing.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ _READY = b"ok"
 
 
 class Ready:
-    """The daemon's end of the pipe to the process that started it; says one thing, once."""
+    """The daemon's end of the pipe to the starting process. Only the first report is sent.
+
+    :param fd: the end of the pipe; None when there is no starting process.
+    """
 
     def __init__(self, fd: int | None) -> None:
         self._fd = fd
 
     def ready(self) -> None:
-        """The daemon serves; the starter may leave with success."""
-        self._say(_READY)
+        """Report that the daemon serves; the starting process exits with 0."""
+        self._report(_READY)
 
     def failed(self, text: str, exit_code: int = 1) -> None:
-        """The daemon gives up; the starter shows the text and leaves with this code."""
-        self._say(f"{exit_code} {text}".encode("utf-8", "backslashreplace"))
+        """Report a failure; the starting process prints the text and exits with the code."""
+        self._report(f"{exit_code} {text}".encode("utf-8", "backslashreplace"))
 
-    def _say(self, message: bytes) -> None:
+    def _report(self, message: bytes) -> None:
         if self._fd is None:
             return
         fd, self._fd = self._fd, None
@@ -41,14 +44,17 @@ class Ready:
             while message:
                 message = message[os.write(fd, message) :]
         except BrokenPipeError:
-            # The starter was interrupted; the daemon's own log has the same.
+            # The starting process was interrupted; the log of the daemon has the same text.
             pass
         finally:
             os.close(fd)
 
 
 def parse_report(message: bytes, program: str) -> tuple[int, str]:
-    """What the daemon said: exit code for the starter and the text to show."""
+    """Read a report of the daemon: the exit code for the starting process, and a text to print.
+
+    :param message: the bytes from the pipe; empty when the daemon has sent no report.
+    """
     if message == _READY:
         return 0, ""
     code, _, text = message.decode("utf-8", "replace").partition(" ")
@@ -58,13 +64,14 @@ def parse_report(message: bytes, program: str) -> tuple[int, str]:
 
 
 def daemonize(program: str) -> Ready:
-    """Go into the background; only the daemon returns from here.
+    """Go into the background; only the daemon returns from this function.
 
-    Called before any thread exists. The daemon is in a session of its own, in ``/``, with umask
-    022 and standard input from ``/dev/null``; its output still goes to the starter's until
-    :func:`close_output`.
+    It is called before any thread exists. The daemon has a session of its own, the directory ``/``,
+    umask 022 and standard input from ``/dev/null``; it shares the output of the starting process
+    until :func:`close_output`.
 
-    :raises OSError: the system has no process left.
+    :param program: name of the daemon, for messages.
+    :raises OSError: the system cannot create a process.
     """
     receive, send = os.pipe()
     sys.stdout.flush()
@@ -87,14 +94,14 @@ def daemonize(program: str) -> Ready:
 
 
 def _wait_and_leave(receive: int, child: int, program: str) -> None:
-    """Wait for the daemon's word and end this process with it."""
+    """Wait for the report of the daemon, and end this process with its exit code."""
     message = b""
     try:
         while chunk := os.read(receive, 65536):
             message += chunk
         os.waitpid(child, 0)
     except KeyboardInterrupt:
-        os.write(2, f"{program}: interrupted, it goes on starting\n".encode())
+        os.write(2, f"{program}: interrupted, the daemon goes on starting\n".encode())
         os._exit(1)
     code, text = parse_report(message, program)
     if text:
@@ -103,9 +110,9 @@ def _wait_and_leave(receive: int, child: int, program: str) -> None:
 
 
 def close_output(log_fd: int | None) -> None:
-    """Point standard output and error at the log file, else nowhere.
+    """Send standard output and error to the log file; the text of a crash then ends up there.
 
-    What the interpreter itself prints when it crashes then ends up in the log.
+    :param log_fd: the open log file; None sends the output to ``/dev/null``.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -117,7 +124,7 @@ def close_output(log_fd: int | None) -> None:
 
 
 class PidFile:
-    """A locked file with our process id.
+    """A locked file with the number of this process.
 
     :raises OSError: the file cannot be opened.
     """
@@ -127,12 +134,12 @@ class PidFile:
         self._lock = filelock.FileLock(path)
 
     def acquire(self) -> None:
-        """Lock the file and write our pid into it.
+        """Lock the file and write the number of this process into it.
 
-        :raises PidFileLockError: another process has it.
+        :raises PidFileLockError: another process has locked it.
         """
         try:
-            # Above zero, because looking at a pid file locks it for a moment.
+            # Not without a wait, because is_locked() locks the file for a moment.
             self._lock.acquire(timeout_s=0.5)
         except errors.LockError as err:
             other = _read_number(self.path)
@@ -145,14 +152,14 @@ class PidFile:
         os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Remove the file and give up the lock; for the process that acquired it."""
-        # After privileges were dropped the directory may not be ours; an unlocked file says enough.
+        """Remove the file and release the lock; for the process that acquired it."""
+        # A user with fewer rights may not remove it; an unlocked file counts as no file.
         with contextlib.suppress(FileNotFoundError, PermissionError):
             os.unlink(self.path)
         self._lock.close()
 
     def close(self) -> None:
-        """Close our share of the lock without removing the file; for a forked child."""
+        """Close the file of a forked child, without releasing the lock of the parent."""
         self._lock.close()
 
 
@@ -166,7 +173,7 @@ def _read_number(path: str) -> int | None:
 
 
 def read_pid(path: str) -> int | None:
-    """The pid of the daemon that holds a pid file now, or None when none does.
+    """The number of the process which has locked a pid file; None when no process has.
 
     :raises OSError: the file exists but cannot be read.
     """

@@ -1,9 +1,11 @@
-"""Locks between processes, kept by the kernel on an open file (``flock``).
+"""Locks between processes, which the kernel keeps for open files.
 
-A lock ends with the process that holds it, however it dies; that makes such files the sign of life
-of a job or a daemon (*livelock*), and the guard against two masters on one queue. A forked child
-shares its parent's lock as long as it keeps the file open; :meth:`FileLock.close` in the child
-gives up only the child's share.
+A lock ends with the process that holds it, even after a crash. So a locked file shows that a
+job or a daemon is alive (its *livelock*), and keeps two master daemons from using one job queue. A
+forked child shares the lock of its parent as long as it keeps the file open; when the child calls
+:meth:`FileLock.close`, the parent keeps the lock.
+
+Source: flock(2).
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from types import TracebackType
 from ganeti import errors
 from ganeti.utils import retry
 
-# The kernel cannot wait for a lock with a time limit, so it is tried again; as a rule it is held
-# for one write to the disk.
+# The kernel cannot wait for a lock with a time limit, so we try again. Most locks are held for one
+# write to a disk.
 _DELAY = (0.001, 1.5, 0.1)
 
 
 class FileLock:
-    """A lock on one file, which is created (mode 0600) when it is missing.
+    """A lock on one file, which is created with mode 0600 when it is missing; a context manager.
+
+    The block does not acquire the lock; its end closes the file.
 
     :raises OSError: the file cannot be opened.
     """
@@ -53,7 +57,7 @@ class FileLock:
         return self._held
 
     def fileno(self) -> int:
-        """The open file; its content may be written by the holder.
+        """The file descriptor; the process which holds the lock may write the file.
 
         :raises ProgrammerError: the lock is closed.
         """
@@ -69,10 +73,11 @@ class FileLock:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Take the lock, or change the one that is held to ``shared`` or exclusive.
+        """Take the lock, or change the held lock to a shared or exclusive one.
 
-        :param timeout_s: None waits for ever, 0 tries once.
-        :raises LockError: another process kept it until the time was over.
+        :param shared: share the lock with other processes which ask for a shared one.
+        :param timeout_s: seconds to wait; None waits without limit, 0 tries once.
+        :raises LockError: another process held the lock until the time was over.
         """
         flags = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         fd = self.fileno()
@@ -93,12 +98,12 @@ class FileLock:
         self._held = True
 
     def release(self) -> None:
-        """Give the lock up; the file stays open and can be locked again."""
+        """Release the lock; the file stays open and can be locked again."""
         fcntl.flock(self.fileno(), fcntl.LOCK_UN)
         self._held = False
 
     def close(self) -> None:
-        """Give up the lock and the file; closing twice does no harm."""
+        """Release the lock and close the file; a second call does nothing."""
         if self._fd is not None:
             fd, self._fd = self._fd, None
             self._held = False
@@ -106,10 +111,10 @@ class FileLock:
 
 
 def is_locked(path: str) -> bool:
-    """Whether some process holds an exclusive lock on a file.
+    """Whether a process holds an exclusive lock on a file; a missing file is not locked.
 
-    Looks by taking a shared lock for a moment, so owners of such files take theirs with a time
-    limit above zero. A missing file is not locked.
+    The function takes a shared lock for a moment. So processes which lock such a file must not
+    give up at the first attempt.
 
     :raises OSError: the file exists but cannot be opened.
     """

@@ -1,11 +1,12 @@
-"""Files that readers only ever see whole.
+"""Writing files so that readers never see an incomplete one.
 
-Every file of the cluster's state is written here: a temporary name in the same directory, mode and
-owner set before the first byte, flushed, renamed, the directory flushed. A reader, also a foreign
-program that watches the directory, sees the old content or the new one. When anything fails (a full
-disk, say) the old file is untouched and the temporary one is gone.
+All files of the cluster's state are written here: into a temporary file in the same directory,
+whose mode and owner are set before the first byte; it is flushed and renamed, and the directory is
+flushed. A reader sees the old content or the new one, also a foreign program which watches the
+directory. When a step fails, for example because the disk is full, the old file is unchanged and
+the temporary one is removed.
 
-Errors are the operating system's own :exc:`OSError` with the file's name in them.
+Errors are :exc:`OSError` with the name of the file.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-# From this size on it matters when the blocks of a replaced file are freed.
+# From this size on, freeing the blocks of a replaced file takes a noticeable time.
 _LARGE_BYTES = 1 << 20
 
-# As many pieces the system takes at once.
+# The system accepts so many pieces in one call.
 _IOV_MAX = min(os.sysconf("SC_IOV_MAX"), 1024)
 
 _serial = itertools.count()
@@ -34,13 +35,14 @@ def write_file(
     gid: int = -1,
     sync: bool = True,
 ) -> None:
-    """Write a whole file, atomically.
+    """Replace the content of a file atomically, or create the file.
 
-    :param data: the content; text is written as UTF-8, pieces one behind the other.
-    :param mode: permission bits, whatever the umask.
-    :param uid: owner, or -1 to leave it as created; the same for ``gid``.
-    :param sync: False only for what may be lost with the power, such as a pid.
-    :raises OSError: nothing was changed.
+    :param data: the content; text is written as UTF-8, pieces of bytes one after the other.
+    :param mode: permission bits; the umask does not change them.
+    :param uid: owner, or -1 for the user of this process.
+    :param gid: group, or -1 for the group of this process.
+    :param sync: False only for files which may be lost when the power fails.
+    :raises OSError: the file cannot be written; it is unchanged.
     """
     text = data.encode() if isinstance(data, str) else data
     pieces = (text,) if isinstance(text, bytes) else text
@@ -59,14 +61,14 @@ def write_file(
 
 
 def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
-    """Make a file's new content of parts of the old one and of new bytes, atomically.
+    """Replace the content of a file atomically by parts of the old content and new bytes.
 
-    What is kept is copied inside the kernel, so a small change of a large file is cheap. Mode and
-    owner stay.
+    The kernel copies the old parts, so a small change of a large file is fast. Mode and owner stay
+    as they are.
 
-    :param parts: in order; ``(offset, length)`` of the old content, or bytes.
-    :raises OSError: nothing was changed.
-    :raises ValueError: a part lies outside of the old content; nothing was changed.
+    :param parts: in their order: ``(offset, length)`` in bytes of the old content, or new bytes.
+    :raises OSError: the file cannot be read or written; it is unchanged.
+    :raises ValueError: a part is not inside the old content; the file is unchanged.
     """
     source = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     still_open = [source]
@@ -86,7 +88,7 @@ def rewrite_file(path: str, parts: Sequence[tuple[int, int] | bytes]) -> None:
                 else:
                     _write_all(fd, (part,))
             os.fsync(fd)
-            # Whoever closes it last has to free its blocks; that should not be us.
+            # The process which closes the old file last frees its blocks; _kept_open() has it open.
             os.close(still_open.pop())
 
         _replace(path, fill)
@@ -103,7 +105,7 @@ def _copy_range(source: int, target: int, offset: int, length: int) -> None:
         except OSError as err:
             if err.errno not in (errno.ENOSYS, errno.EINVAL, errno.EXDEV, errno.EOPNOTSUPP):
                 raise
-            # Not every file system can; then it goes through our hands.
+            # The file system cannot copy; read and write the data instead.
             block = os.pread(source, min(length, 1 << 20), offset)
             _write_all(target, (block,))
             copied = len(block)
@@ -115,27 +117,27 @@ def _copy_range(source: int, target: int, offset: int, length: int) -> None:
 
 @contextlib.contextmanager
 def _kept_open(path: str) -> Iterator[None]:
-    """Keep what a name stands for while it gets another meaning.
+    """Keep the old file of a name open while the block gives the name to another file.
 
-    Freeing the blocks of a large file takes milliseconds. It happens when the last who has it open
-    closes it: here a thread, for which nobody waits.
+    Freeing the blocks of a large file takes milliseconds, and happens when the last process closes
+    the file. Here a thread does it, and the caller does not wait.
     """
     try:
         old = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
-        yield  # there is none, or it may not be read
+        yield  # there is no old file, or it may not be read
         return
     try:
         yield
     finally:
-        import threading  # commands start without it
+        import threading  # it would slow down the start of commands
 
         threading.Thread(target=os.close, args=(old,), name="close-old", daemon=True).start()
 
 
 def _replace(path: str, fill: Callable[[int], None]) -> None:
     """Fill a temporary file and give it the name of the real one."""
-    # The name tells tools that list visible files to look away, and is unique for this process.
+    # The dot hides the name from tools which list visible files; no other process has this name.
     temporary = os.path.join(
         os.path.dirname(path) or ".",
         f".{os.path.basename(path)}.{os.getpid()}.{next(_serial)}.new",
@@ -151,7 +153,7 @@ def _replace(path: str, fill: Callable[[int], None]) -> None:
             os.rename(temporary, path)
     except OSError as err:
         remove_file(temporary)
-        # The caller knows the file by its own name, not by the temporary one.
+        # The caller knows the real name, not the temporary one.
         raise OSError(err.errno, err.strerror, path) from err
     except BaseException:
         remove_file(temporary)
@@ -163,7 +165,7 @@ def _create(temporary: str) -> int:
     try:
         return os.open(temporary, flags, 0o600)
     except FileExistsError:
-        # Left by an earlier process with our pid; ours is the only live claim to this name.
+        # An earlier process with the same number has left it.
         os.unlink(temporary)
         return os.open(temporary, flags, 0o600)
 
@@ -183,28 +185,31 @@ def _write_all(fd: int, pieces: Sequence[bytes]) -> None:
 
 
 def read_file(path: str) -> str:
-    """The content of a text file; bytes that are not UTF-8 are kept as surrogates.
+    """The content of a text file; bytes that are not UTF-8 become surrogates.
 
-    :raises OSError: it cannot be read.
+    :raises OSError: the file cannot be read.
     """
     return read_bytes(path).decode("utf-8", "surrogateescape")
 
 
 def read_bytes(path: str) -> bytes:
-    """The content of a file.
+    """The content of a file as bytes.
 
-    :raises OSError: it cannot be read.
+    :raises OSError: the file cannot be read.
     """
     with open(path, "rb") as stream:
         return stream.read()
 
 
 def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> None:
-    """Create a directory and those above it that are missing.
+    """Create a directory, and the directories above it that are missing with mode 0755.
 
-    :param mode: for the directory itself when it is new, whatever the umask; those above it get
-        0755. A directory that exists keeps its mode.
-    :raises OSError: something on the way is not a directory, or may not be created.
+    A directory that exists keeps its mode and owner.
+
+    :param mode: permission bits of the new directory; the umask does not change them.
+    :param uid: owner of the new directory, or -1 for the user of this process.
+    :param gid: group of the new directory, or -1 for the group of this process.
+    :raises OSError: a part of the path is not a directory, or cannot be created.
     """
     if os.path.isdir(path):
         return
@@ -225,7 +230,7 @@ def make_dirs(path: str, mode: int = 0o755, *, uid: int = -1, gid: int = -1) -> 
 def remove_file(path: str, missing_ok: bool = True) -> None:
     """Remove a file or symbolic link.
 
-    :raises OSError: it cannot be removed, or is missing and ``missing_ok`` is False.
+    :raises OSError: the file cannot be removed, or is missing and ``missing_ok`` is False.
     """
     if missing_ok:
         with contextlib.suppress(FileNotFoundError):
@@ -235,7 +240,7 @@ def remove_file(path: str, missing_ok: bool = True) -> None:
 
 
 def list_visible(directory: str) -> list[str]:
-    """Names in a directory that do not start with a dot, sorted.
+    """The names in a directory that do not start with a dot, sorted.
 
     :raises OSError: the directory cannot be read.
     """
@@ -243,7 +248,11 @@ def list_visible(directory: str) -> list[str]:
 
 
 def find_program(name: str, directories: Iterable[str]) -> str | None:
-    """The first executable file of this plain name in these directories; None if there is none."""
+    """The first executable file of a name in some directories, or None.
+
+    :param name: without a directory; a name with a slash is not looked for.
+    :returns: the path of the file.
+    """
     if "/" in name or name in ("", ".", ".."):
         return None
     for directory in directories:

@@ -1,8 +1,9 @@
-"""Noticing that files of a directory change; the only user of pyinotify.
+"""Noticing at once that files of a directory change; the only module which imports pyinotify.
 
-A convenience, not a promise: where pyinotify or the kernel's part is missing (or its limits are
-used up), :func:`watch` returns None, and whoever waits looks at the files from time to time, which
-he does anyway.
+Programs also look at their files from time to time, because this may not work: where pyinotify or
+the support of the kernel is missing, or its limits are reached, :func:`watch` returns None.
+
+Source: inotify(7).
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from typing import Any
 
 
 class DirectoryWatch:
-    """Tells the names of files that came, changed or went in one directory.
+    """Reports the names of files that are created, changed or removed in one directory.
 
-    :param created: also at the moment when a file is made, before it has any content; for sockets,
-        which never get any.
+    :param created: also report a file when it is created, before it has content. Sockets need it,
+        because they never get content.
     """
 
     def __init__(self, directory: str, *, created: bool = False) -> None:
@@ -40,13 +41,13 @@ class DirectoryWatch:
             raise OSError(f"cannot watch {directory}: {err}") from err
 
     def fileno(self) -> int:
-        """Readable when something happened."""
+        """The file descriptor; it is readable when files have changed."""
         return int(self._manager.get_fd())
 
     def take(self) -> set[str]:
-        """Names of the files that changed since the last call; never waits.
+        """The names of the files that have changed since the last call; never waits.
 
-        The empty name says that events were lost: anything may have changed.
+        The empty name means that events were lost and any file may have changed.
         """
         while self._notifier.check_events(0):
             self._notifier.read_events()
@@ -63,9 +64,12 @@ class DirectoryWatch:
 
 
 def watch(directory: str, *, created: bool = False) -> DirectoryWatch | None:
-    """Watch a directory, or None when that cannot be done here."""
+    """Watch a directory; see :class:`DirectoryWatch`.
+
+    :returns: None when changes cannot be watched on this machine.
+    """
     try:
         return DirectoryWatch(directory, created=created)
     except (OSError, ImportError) as err:
-        logging.info("changes in %s are only noticed by looking: %s", directory, err)
+        logging.info("changes in %s are noticed late, without inotify: %s", directory, err)
         return None

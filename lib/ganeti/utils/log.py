@@ -1,10 +1,9 @@
-"""Where log lines go.
+"""The destinations of log lines: a file of each program, the terminal, syslog.
 
-One file a daemon (the published names, see :meth:`ganeti.platform.paths.Paths.log_file`), mode 0600
-before the first byte; a terminal when the daemon stays in the foreground; syslog when asked. Code
-everywhere uses the standard :mod:`logging`; only daemons and commands call :func:`setup`.
-
-Rotation is by signal: a tool renames the file, the daemon gets SIGHUP and calls :func:`reopen`.
+A log file has mode 0600 before its first byte; for its name see
+:meth:`ganeti.platform.paths.Paths.log_file`. All code uses the standard :mod:`logging`; only the
+main functions of daemons and commands call :func:`setup`. To rotate logs, a program renames the
+file and sends SIGHUP to the daemon, which calls :func:`reopen`.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class ReopenableFile(logging.StreamHandler["_Stream"]):
         super().__init__(_open(path))
 
     def reopen(self) -> None:
-        """Go on in a new file of the same name; keeps the old one when that fails.
+        """Open the name again and write to that file from now on.
 
-        :raises OSError: the new one cannot be opened.
+        :raises OSError: the file cannot be opened; the old one stays in use.
         """
         fresh = _open(self.path)
         self.acquire()
@@ -44,7 +43,7 @@ class ReopenableFile(logging.StreamHandler["_Stream"]):
         old.close()
 
     def fileno(self) -> int:
-        """The open file, for a process that sends its error output there too."""
+        """The file descriptor, for a process that sends its error output to the log."""
         return self.stream.fileno()
 
     def close(self) -> None:
@@ -53,7 +52,7 @@ class ReopenableFile(logging.StreamHandler["_Stream"]):
 
 
 class _Stream:
-    """An append-only text file whose writes are one system call a record."""
+    """A text file which is only appended to, with one system call for each record."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -62,7 +61,7 @@ class _Stream:
         return os.write(self._fd, text.encode("utf-8", "backslashreplace"))
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing; there is no buffer."""
 
     def fileno(self) -> int:
         return self._fd
@@ -79,7 +78,11 @@ def _open(path: str) -> _Stream:
 
 
 class _Formatter(logging.Formatter):
-    """``2026-01-31 12:00:00,123: ganeti-noded pid=77 INFO text``; with the thread when asked."""
+    """Lines such as ``2026-01-31 12:00:00,123: ganeti-noded pid=77 INFO text``.
+
+    :param stamp: begin with the time, and not in the form of syslog.
+    :param threads: name the thread in each line.
+    """
 
     def __init__(self, program: str, *, stamp: bool, threads: bool) -> None:
         # The text goes into a %-format, so a percent sign in a name must be doubled.
@@ -101,11 +104,12 @@ def setup(
 ) -> None:
     """Set up logging for this process; a second call replaces the first.
 
-    :param logfile: appended to; None for no file.
-    :param debug: above 0 everything is logged, else from INFO on.
-    :param stderr: to standard error as well; without ``debug`` only warnings and worse, unless
-        there is no other place.
-    :param syslog: ``no``, ``yes`` (as well) or ``only`` (instead of the file).
+    :param program: its name, for the lines.
+    :param logfile: file to append to; None for no file.
+    :param debug: above 0 all lines are logged, else lines of level INFO and higher.
+    :param stderr: log to standard error, too: warnings and errors only, unless ``debug`` is given
+        or there is no other destination.
+    :param syslog: ``no``, ``yes`` (in addition to the file) or ``only`` (instead of the file).
     :param threads: name the thread in each line.
     :raises ConfigurationError: the log file or syslog cannot be opened; logging is unchanged.
     """
@@ -148,7 +152,7 @@ def setup(
 
 
 def reopen() -> None:
-    """Open the log files again after they were renamed; what cannot be opened goes on as before."""
+    """Open the log files again after they were renamed; one that cannot be opened stays in use."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, ReopenableFile):
             try:
@@ -158,7 +162,7 @@ def reopen() -> None:
 
 
 def log_fileno() -> int | None:
-    """The open log file of this process, or None."""
+    """The file descriptor of the log file of this process, or None."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, ReopenableFile):
             return handler.fileno()

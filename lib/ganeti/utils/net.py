@@ -1,7 +1,7 @@
 """Addresses and sockets.
 
-Unix sockets of a virtual cluster have long paths, and the kernel takes at most 107 bytes of path;
-:func:`unix_connect` and :func:`unix_listen` reach any length.
+Unix sockets of a virtual cluster have long paths, and the kernel takes paths of at most 107 bytes;
+:func:`unix_connect` and :func:`unix_listen` work with paths of any length.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def is_ipv4(text: str) -> bool:
-    """Whether this is an IPv4 address in dotted form."""
+    """Whether a text is an IPv4 address in dotted form."""
     try:
         socket.inet_pton(socket.AF_INET, text)
     except (OSError, ValueError):
@@ -28,7 +28,7 @@ def is_ipv4(text: str) -> bool:
 
 
 def is_ipv6(text: str) -> bool:
-    """Whether this is an IPv6 address."""
+    """Whether a text is an IPv6 address."""
     try:
         socket.inet_pton(socket.AF_INET6, text)
     except (OSError, ValueError):
@@ -37,7 +37,7 @@ def is_ipv6(text: str) -> bool:
 
 
 def is_ip(text: str) -> bool:
-    """Whether this is an address of either family."""
+    """Whether a text is an IPv4 or IPv6 address."""
     return is_ipv4(text) or is_ipv6(text)
 
 
@@ -56,9 +56,9 @@ def interface_address(name: str) -> str:
 
 
 def tcp_ping(ip: str, port: int, timeout_s: float, *, source: str | None = None) -> bool:
-    """Whether something at this address answers a TCP connection; a refusal is an answer too.
+    """Whether an address answers a TCP connection; a refusal is an answer, too.
 
-    :param source: our own address to come from.
+    :param source: address of this computer from which to connect.
     """
     origin = (source, 0) if source else None
     try:
@@ -80,12 +80,13 @@ def tcp_listens(ip: str, port: int, timeout_s: float) -> bool:
 
 
 def unix_connect(path: str, timeout_s: float | None = None) -> socket.socket:
-    """Connect to a stream socket in the file system, however long its path.
+    """Connect to a stream socket in the file system, with a path of any length.
 
-    Waits while the server has as many connections to accept as it wants.
+    The function waits while the queue of connections which the server has to accept is full.
 
-    :raises TimeoutError: it accepts no more in this time.
-    :raises OSError: nobody listens, the file is missing.
+    :param timeout_s: seconds to wait; None waits without limit.
+    :raises TimeoutError: the server did not accept the connection in this time.
+    :raises OSError: no process listens, or the file is missing.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -110,12 +111,13 @@ def unix_connect(path: str, timeout_s: float | None = None) -> socket.socket:
 def unix_listen(
     path: str, mode: int = 0o600, *, backlog: int = 128, gid: int = -1
 ) -> socket.socket:
-    """Listen on a stream socket in the file system; a stale file of that name is replaced.
+    """Listen on a stream socket in the file system; an old file of that name is replaced.
 
-    The caller makes sure that no other server is alive (a pid file, a lock). The mode holds before
-    anybody can connect.
+    The caller makes sure, with a pid file or a lock, that no other server uses it. The mode is set
+    before a client can connect.
 
-    :raises OSError: the directory is missing or not ours.
+    :param gid: group of the socket, or -1 for the group of this process.
+    :raises OSError: the directory is missing, or this process may not write it.
     """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -125,7 +127,7 @@ def unix_listen(
             pass
         with _ShortPath(path) as short:
             sock.bind(short)
-        # Until listen() nobody can connect, so there is no moment with the wrong mode.
+        # No client can connect before listen(), so the mode is never wrong for one.
         if gid != -1:
             os.chown(path, -1, gid)
         os.chmod(path, mode)
@@ -137,7 +139,7 @@ def unix_listen(
 
 
 class _ShortPath:
-    """A name of at most 107 bytes for a socket: through the directory, opened."""
+    """A path of at most 107 bytes for a socket, through a descriptor of its directory."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,11 +1,13 @@
-"""Running other programs: the one way out.
+"""Running other programs.
 
-:func:`run` takes a list of words, never a shell line; runs it in the C locale with standard input
-closed (or fed), in a session of its own so that a time limit ends its children too; writes one line
-to the log before and one after. Words wrapped in :class:`Secret` are hidden there.
+All programs which end before we go on are started by :func:`run`. It takes a list of words, never a
+line for a shell. The program runs in the C locale, with an empty or given standard input, and in a
+session of its own, so that a time limit ends its children, too. One line is logged before and one
+after it; words of class :class:`Secret` are hidden in them.
 
-Building the words and reading the output are pure functions elsewhere; tests use those, and
-:func:`forbid` makes any test fail that would start a program unasked.
+Functions in other modules build the commands and read their output; tests use these without running
+a program. :func:`forbid` makes :func:`run` fail: in the master daemon, and in unit tests which do
+not announce that they run programs.
 """
 
 from __future__ import annotations
@@ -24,14 +26,14 @@ from ganeti import errors
 
 DEFAULT_PATH = "/sbin:/bin:/usr/sbin:/usr/bin"
 
-# How long a program that ignores SIGTERM may take to leave before it is killed.
+# Seconds until a program which does not end after SIGTERM is killed.
 _GRACE_S = 3.0
 
 _forbidden: list[str] = []
 
 
 class Secret(str):
-    """A word of a command line that is passed on but never shown.
+    """A word of a command line which the program gets, and which is never printed or logged.
 
     >>> Secret("hunter2")
     <secret>
@@ -44,7 +46,7 @@ class Secret(str):
 
 
 class Completed(NamedTuple):
-    """What a program left behind."""
+    """The output and the end of a program."""
 
     argv: tuple[str, ...]
     exit_code: int | None  # None when a signal ended it
@@ -54,12 +56,12 @@ class Completed(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended in any way but exit code 0."""
+        """Whether the program ended in another way than with exit code 0."""
         return self.exit_code != 0
 
     @property
     def output(self) -> str:
-        """What it printed: first its output, then its errors."""
+        """The standard output of the program, followed by its standard error."""
         return self.stdout + self.stderr
 
     @property
@@ -71,7 +73,7 @@ class Completed(NamedTuple):
 
 
 def show(argv: Sequence[str]) -> str:
-    """A command line for people, secrets hidden."""
+    """A command line for messages, with hidden secrets."""
     return " ".join(repr(word) if isinstance(word, Secret) else shlex.quote(word) for word in argv)
 
 
@@ -102,7 +104,7 @@ def forbid(
 
 @contextlib.contextmanager
 def permit() -> Iterator[None]:
-    """Lift every :func:`forbid` inside the block; for tests that run a real program on purpose."""
+    """Undo every :func:`forbid` inside the block; for tests which run a program."""
     kept = list(_forbidden)
     _forbidden.clear()
     try:
@@ -112,9 +114,9 @@ def permit() -> Iterator[None]:
 
 
 def environment(env: Mapping[str, str] | None = None, *, reset: bool = False) -> dict[str, str]:
-    """The environment a program gets: C locale, a search path, and ``env`` on top.
+    """The environment of a program: the C locale, a search path, and the variables of ``env``.
 
-    :param reset: start from nothing instead of from our own environment.
+    :param reset: do not add the environment of this process.
     """
     result: dict[str, str] = {}
     if not reset:
@@ -146,22 +148,26 @@ def run(
     log: bool = True,
     terminal: bool = False,
 ) -> Completed:
-    """Run a program to its end and return what it printed.
+    """Run a program to its end and return its output.
 
-    :param argv: program and arguments; the program is looked up in the ``PATH`` it is given.
-    :param timeout_s: after this the program and its children are ended; None only where the
-        caller's own limit applies.
-    :param stdin: fed to the program; None means an empty input.
-    :param check: raise when the exit code is not 0.
-    :param exact_env: ``env`` is all the program gets, not even the C locale is added; for scripts
-        whose environment is a published interface.
-    :param output_fd: an open file that takes output and errors; they are not returned then.
-    :param log: False only for what is called very often.
-    :param terminal: the program stays on our terminal, where it may ask for a password; a time
-        limit then ends it alone, not its children.
-    :returns: output decoded as UTF-8; undecodable bytes are replaced.
-    :raises CommandError: it could not be started, or ``check`` and it failed.
-    :raises CommandTimeout: it took longer than ``timeout_s``; it is gone.
+    :param argv: program and arguments; the program is looked up in ``PATH`` of its environment.
+    :param timeout_s: seconds after which the program and its children are ended; None only where
+        the caller has a limit of its own.
+    :param env: variables in addition to the environment; see :func:`environment`.
+    :param stdin: standard input of the program; None means an empty input.
+    :param check: raise CommandError when the exit code is not 0.
+    :param cwd: directory in which the program starts; None for the present one.
+    :param reset_env: do not add the environment of this process.
+    :param exact_env: the environment is ``env`` alone, without the C locale; for scripts whose
+        environment is a published interface.
+    :param output_fd: an open file which gets output and errors; they are not returned then.
+    :param log: False only for programs which are run very often.
+    :param terminal: let the program use the terminal, where it may ask for a password; a time limit
+        then ends the program only, not its children.
+    :returns: the output, decoded as UTF-8; other bytes are replaced.
+    :raises CommandError: the program cannot be started; with ``check``, it failed.
+    :raises CommandTimeout: the program took longer than ``timeout_s``; it has been ended.
+    :raises ProgrammerError: programs are forbidden; see :func:`forbid`.
     """
     if _forbidden:
         raise errors.ProgrammerError(f"{_forbidden[-1]}: {show(argv)}")
@@ -228,7 +234,7 @@ def _start(
 
 
 def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:
-    """End a program with all its children; returns what it had printed."""
+    """End a program with all its children, and return its output and errors until then."""
     for number in (signals.SIGTERM, signals.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             (os.kill if terminal else os.killpg)(child.pid, number)
@@ -237,7 +243,7 @@ def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:
             return raw_out or b"", raw_err or b""
         except subprocess.TimeoutExpired:
             continue
-    # Killed, but a grandchild in another session still holds the pipe: the output is lost with it.
+    # A grandchild in another session still has the pipe open, so the output cannot be read.
     for stream in (child.stdin, child.stdout, child.stderr):
         if stream is not None:
             stream.close()
@@ -248,8 +254,8 @@ def _end(child: subprocess.Popen[bytes], terminal: bool) -> tuple[bytes, bytes]:
 def is_alive(pid: int) -> bool:
     """Whether a process exists and has a thread that has not ended.
 
-    A zombie has ended, but not one whose other threads go on: they hold its files, and one that
-    waits for a disk may do so after the process was killed.
+    The other threads of a zombie may still run, and keep its files open: a thread that waits for a
+    disk does so even after the process was killed.
     """
     state, *rest = _stat(pid) or (b"",)
     # Field 20 of proc(5) is the number of threads.
@@ -257,12 +263,15 @@ def is_alive(pid: int) -> bool:
 
 
 def is_paused(pid: int) -> bool:
-    """Whether a process was stopped by a signal, so that it does nothing until it is continued."""
+    """Whether a signal has stopped a process, so that it does nothing until it is continued."""
     return _stat(pid)[:1] == [b"T"]
 
 
 def _stat(pid: int) -> list[bytes]:
-    """The fields of a process from its state on, see proc(5); empty when there is none."""
+    """The fields of ``/proc/<pid>/stat`` from the state on; empty when there is no such process.
+
+    Source: proc(5).
+    """
     if pid <= 0:
         return []
     try:

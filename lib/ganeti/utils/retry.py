@@ -1,7 +1,7 @@
-"""Trying again until something is true, with a limit.
+"""Calling a function again until it succeeds, with a time limit.
 
-The function that is tried raises :class:`Again` to be called again and returns its result when it
-is done; any other error ends the attempt. Clock and sleep are parameters, so tests run in no time.
+The function raises :class:`Again` to be called again, and returns its result when it has one. Any
+other error ends the attempts. Clock and sleep are parameters, so that tests need not wait.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEFAULT_DELAY = (0.05, 1.5, 1.0)
 
 
 class Again(Exception):
-    """Raised by the function being tried: not yet. Its arguments describe what is still missing."""
+    """The function is to be called again; the arguments describe what is still missing."""
 
 
 def until(
@@ -29,12 +29,12 @@ def until(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> _T:
-    """Call ``fn`` until it does not raise :class:`Again`.
+    """Call ``fn`` until it does not raise :class:`Again`, and return its result.
 
-    :param timeout_s: when this has passed, no further try is made; ``fn`` runs at least once and
-        once more at the deadline.
-    :param delay: seconds between tries: ``(first, factor, longest)`` or a constant.
-    :raises RetryTimeout: the time is over; carries the arguments of the last :class:`Again`.
+    :param timeout_s: seconds after which ``fn`` is not called again; it is called at least once,
+        and once more when the time is over.
+    :param delay: seconds between calls: ``(first, factor, longest)`` or a constant.
+    :raises RetryTimeout: the time is over; has the arguments of the last :class:`Again`.
     """
     if isinstance(delay, tuple):
         pause_s, factor, longest_s = delay

@@ -20,7 +20,7 @@ from ganeti.utils import text
 
 LOGIN_USER = "root"
 PORT = 22
-# Best first; what a host has of the first kind is shown to a person.
+# The kinds of host keys, best first.
 KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 _CONNECT_S = 10
 
@@ -33,15 +33,15 @@ class HostKey(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """As ``ssh-keygen -l`` shows it: ``SHA256:...``."""
+        """The fingerprint, in the form of ``ssh-keygen -l``: ``SHA256:...``."""
         digest = hashlib.sha256(base64.b64decode(self.key)).digest()
         return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
 
 
 def parse_key(words: Sequence[str]) -> HostKey:
-    """A key from its two words.
+    """Read a key from its two words, the kind and the key in base64.
 
-    :raises ParseError: it is none, or its kind does not fit.
+    :raises ParseError: the words are not a key, or a key of another kind.
     """
     if len(words) < 2:
         raise errors.ParseError(f"not a public key: {' '.join(words)!r:.100}")
@@ -52,12 +52,12 @@ def parse_key(words: Sequence[str]) -> HostKey:
         raise errors.ParseError(f"not a public key: {key!r:.100}") from err
     # A key begins with its own kind, after four bytes with the length of that.
     if blob[4 : 4 + len(kind)] != kind.encode() or int.from_bytes(blob[:4]) != len(kind):
-        raise errors.ParseError(f"a key that is no {kind}: {key!r:.100}")
+        raise errors.ParseError(f"not a public key of kind {kind}: {key!r:.100}")
     return HostKey(kind, key)
 
 
 def keyscan_argv(address: str, port: int) -> list[str]:
-    """Ask a host for its keys."""
+    """The command that asks a host for its keys."""
     return [
         "ssh-keyscan",
         "-T",
@@ -72,9 +72,10 @@ def keyscan_argv(address: str, port: int) -> list[str]:
 
 
 def parse_keyscan(output: str) -> list[HostKey]:
-    """Keys from the output of :func:`keyscan_argv`, best kind first.
+    """Read keys from the output of :func:`keyscan_argv`.
 
-    :raises ParseError: a line of another form.
+    :returns: the keys, best kind first.
+    :raises ParseError: a line has another form.
     """
     found = [
         parse_key(line.split()[1:])
@@ -86,7 +87,7 @@ def parse_keyscan(output: str) -> list[HostKey]:
 
 
 def known_name(name: str, port: int) -> str:
-    """How a host is called in a file of known hosts."""
+    """The name of a host in a file of known hosts."""
     return name if port == PORT else f"[{name}]:{port}"
 
 
@@ -96,7 +97,7 @@ def known_hosts_text(name: str, port: int, keys: Collection[HostKey]) -> str:
 
 
 def known_keys(content: str, name: str, port: int) -> set[HostKey]:
-    """Keys of a host in a file of known hosts; hashed names and patterns are not understood."""
+    """The keys of a host in a file of known hosts; hashed names and patterns are ignored."""
     found = set()
     for line in content.splitlines():
         words = line.split()
@@ -121,13 +122,14 @@ def ssh_argv(
     identity: str | None = None,
     batch: bool = True,
 ) -> list[str]:
-    """Run a program on another machine.
+    """The command that runs a program on another machine.
 
-    :param name: of the host in the file of known hosts.
-    :param known_hosts: the only file whose keys count.
-    :param address: where to connect, when not to the name.
-    :param identity: file with the private key to use, instead of those ssh finds.
-    :param batch: never ask for a password; else ssh asks on the terminal.
+    :param name: name of the host in the file of known hosts.
+    :param command: the program and its arguments.
+    :param known_hosts: the only file of known hosts that ssh uses.
+    :param address: address to connect to; None for the name.
+    :param identity: file with the private key to use, instead of the keys which ssh finds.
+    :param batch: never ask for a password; otherwise ssh asks on the terminal.
     """
     argv = [
         "ssh",
@@ -137,7 +139,7 @@ def ssh_argv(
     ]
     if identity is not None:
         argv += ["-i", identity, "-oIdentitiesOnly=yes"]
-    # The other side's shell takes the command apart again.
+    # The shell of the other machine splits the command into words again.
     words = " ".join(text.shell_quote(word) for word in command)
     return [*argv, f"-l{user}", "--", address or name, words]
 
@@ -151,8 +153,12 @@ def scp_argv(
     port: int = PORT,
     user: str = LOGIN_USER,
 ) -> list[str]:
-    """Copy a file to the same place on another machine, with its mode and times; parameters as of
-    :func:`ssh_argv`."""
+    """The command that copies a file to the same path on another machine, with mode and times.
+
+    :param path: the file, absolute.
+
+    The other parameters are those of :func:`ssh_argv`.
+    """
     host = f"[{address}]" if ":" in address else address
     return [
         "scp",
@@ -166,7 +172,7 @@ def scp_argv(
 
 
 def _options(name: str, known_hosts: str, port: int, *, batch: bool) -> list[str]:
-    """What holds for every connection: strict about host keys, and nothing is forwarded."""
+    """The options of every connection: the host key must be known, and nothing is forwarded."""
     return [
         "-oStrictHostKeyChecking=yes",
         f"-oUserKnownHostsFile={known_hosts}",

@@ -1,10 +1,10 @@
-"""Guessing what a misspelt name was meant to be, for the hint behind an error.
+"""Suggesting the name which a user has misspelt, for the hint after an error.
 
-Two ways, by the number of names known. Among few (commands, options, fields, groups) the most
-similar one is taken. Among many (10,000 instances) only a slip of one letter counts, which a
-regular expression finds in some milliseconds; a similarity of all of them would take half a
-second. Names which differ in their numbers alone are never guessed: whoever asks for ``web9``
-does not mean ``web8``.
+There are two ways, by the number of known names. Among few names (commands, options, fields,
+groups) the most similar one is suggested. Among many (10,000 instances) only names with one wrong
+letter are, which a regular expression finds in some milliseconds; to compare all of them would take
+half a second. Names which differ only in their numbers are never suggested: a user who asks for
+``web9`` does not mean ``web8``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 _FEW = 500
 _CUTOFF = 0.7
-# Longer words are no names, and no slips.
+# Longer words are not misspelt names.
 _MAX_LENGTH = 80
 _MIN_LENGTH = 3
 _SHOWN = 3
@@ -22,9 +22,9 @@ _NUMBERS = re.compile(r"\d+")
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence with a blank in front, such as `` Did you mean 'web1.example.com'?``.
+    """A hint with a blank in front, such as `` Did you mean 'web1.example.com'?``.
 
-    :returns: the empty text when nothing is near.
+    :returns: the empty text when no name is similar.
     """
     names = nearest(word, known)
     if not names:
@@ -35,11 +35,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> list[str]:
-    """The names that were probably meant, at most three."""
+    """The names which the user may have meant, at most three."""
     if not word or len(word) > _MAX_LENGTH:
         return []
     names = [name for name in known if "\n" not in name]
-    found = _one_slip(word, names)
+    found = _one_letter_wrong(word, names)
     if not found and len(names) <= _FEW:
         found = _similar(word, names)
     shape = _NUMBERS.sub("#", word)
@@ -49,17 +49,17 @@ def nearest(word: str, known: Iterable[str]) -> list[str]:
 
 
 def _as_long(name: str, word: str) -> str:
-    """As many leading components of a host name as the word has."""
+    """The leading components of a host name, as many as the word has."""
     return ".".join(name.split(".")[: word.count(".") + 1])
 
 
-def _one_slip(word: str, names: list[str]) -> list[str]:
-    """Names which become the word by one wrong, missing, superfluous or swapped letter, or by case.
+def _one_letter_wrong(word: str, names: list[str]) -> list[str]:
+    """Names which differ from the word in one letter, two swapped letters, or upper and lower case.
 
-    The word may stand for the leading components of a name.
+    The word may be the leading components of a name.
     """
     if len(word) < _MIN_LENGTH:
-        # One letter away from a word of two letters is nearly everything.
+        # Too many names differ from a word of two letters in one letter.
         return [name for name in names if name.lower() == word.lower()]
     escaped = [re.escape(letter) for letter in word]
     forms = {re.escape(word)}
@@ -77,7 +77,7 @@ def _one_slip(word: str, names: list[str]) -> list[str]:
 
 
 def _similar(word: str, names: list[str]) -> list[str]:
-    import difflib  # only mistakes pay for it
+    import difflib  # it takes time, and only mistakes need it
 
     by_form: dict[str, str] = {}
     for name in names:

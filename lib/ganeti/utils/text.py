@@ -1,6 +1,6 @@
-"""Text: sorting names as people do, sizes, identifiers, quoting.
+"""Text: sorting names with numbers, sizes, identifiers, quoting.
 
-Pure functions without state; used from commands and daemons alike, so nothing heavy is imported.
+Pure functions without state. Commands and daemons use them, so no large module is imported.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _MIB_PER_UNIT = {"": 1, "m": 1, "mb": 1, "mib": 1, "g": 1024, "gb": 1024, "gib": 1024}
 _MIB_PER_UNIT |= {"t": 1024**2, "tb": 1024**2, "tib": 1024**2}
 
-# Volumes are allocated in extents; sizes are kept in multiples of the smallest common one.
+# Volumes consist of extents; sizes are multiples of the smallest usual one.
 SIZE_STEP_MIB = 4
 
 
 def natural_key(name: str) -> list[tuple[int, int | str]]:
     """A sort key with which ``node2`` comes before ``node10``."""
-    # Numbers sort before text at the same place; the pair keeps int and str apart.
+    # Numbers sort before text; with the pair, int and str are never compared.
     return [
         (0, int(part)) if part.isdecimal() else (1, part) for part in _DIGITS.split(name) if part
     ]
@@ -37,10 +37,11 @@ def natural_sorted(names: Iterable[str]) -> list[str]:
 
 
 def format_unit(size_mib: float, unit: str = "h") -> str:
-    """A size for people or programs.
+    """A size as text.
 
-    :param unit: ``m``, ``g``, ``t``: a bare number in that unit; ``h``: the unit that fits, with
-        its letter.
+    :param size_mib: the size in MiB.
+    :param unit: ``m``, ``g`` or ``t`` for a number in MiB, GiB or TiB without a unit; ``h`` for a
+        number in a suitable unit, followed by its letter.
     :raises ProgrammerError: another unit.
     """
     if unit == "h":
@@ -59,10 +60,10 @@ def format_unit(size_mib: float, unit: str = "h") -> str:
 
 
 def parse_unit(value: str | int | float) -> int:
-    """Read a size such as ``512``, ``1.5g`` or ``2T``.
+    """Read a size such as ``512``, ``1.5g`` or ``2T``; without a unit it is in MiB.
 
     :returns: MiB, rounded up to a multiple of 4.
-    :raises UnitParseError: not a number with an optional unit m, g or t.
+    :raises UnitParseError: the value is not a number with an optional unit m, g or t.
     """
     match = _UNIT.fullmatch(str(value))
     if match is None:
@@ -71,7 +72,7 @@ def parse_unit(value: str | int | float) -> int:
     factor = _MIB_PER_UNIT.get(unit.lower())
     if factor is None:
         raise errors.UnitParseError(f"unknown unit '{unit}' in size '{value}'. Use m, g or t.")
-    # Exact in integers: a float product may round 0.1g the wrong way.
+    # Integers, because a product of floats may round 0.1g to a wrong number.
     whole, _, fraction = number.partition(".")
     scaled = int(whole + fraction) * factor
     divisor: int = 10 ** len(fraction)
@@ -82,12 +83,12 @@ def parse_unit(value: str | int | float) -> int:
 def match_name_component(
     key: str, names: Iterable[str], *, case_sensitive: bool = True
 ) -> str | None:
-    """Find the one name whose leading components are ``key``.
+    """Find the only name whose leading components are ``key``.
 
     ``web`` matches ``web.example.com`` but not ``web2.example.com``.
 
-    :returns: the full name; None when nothing or more than one name fits. An exact match always
-        wins.
+    :returns: the full name; None when no name matches, or several do. A name which is equal to
+        ``key`` is always taken.
     """
     wanted = key if case_sensitive else key.lower()
     found: list[str] = []
@@ -101,17 +102,18 @@ def match_name_component(
 
 
 def shell_quote(value: str) -> str:
-    """One word for a POSIX shell."""
+    """Quote a text so that a POSIX shell reads it as one word."""
     return shlex.quote(value)
 
 
 def shell_join(argv: Iterable[str]) -> str:
-    """A command line that a POSIX shell splits back into ``argv``; only for messages."""
+    """A command line which a POSIX shell splits into ``argv`` again; only for messages."""
     return " ".join(shlex.quote(word) for word in argv)
 
 
 def new_uuid() -> str:
-    """A random UUID (version 4), lower case. (The uuid module costs commands 5 ms to import.)"""
+    """A random UUID (version 4), in lower case."""
+    # The module uuid takes 5 ms to import, which is too much for commands.
     raw = bytearray(os.urandom(16))
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
@@ -120,12 +122,12 @@ def new_uuid() -> str:
 
 
 def is_uuid(value: str) -> bool:
-    """Whether this is a UUID as the configuration writes it."""
+    """Whether a text is a UUID in lower case, the form of the configuration."""
     return _UUID.fullmatch(value) is not None
 
 
 def comma_join(names: Iterable[object]) -> str:
-    """``a, b, c`` for messages."""
+    """Join names as ``a, b, c``, for messages."""
     return ", ".join(str(name) for name in names)
 
 
@@ -133,5 +135,5 @@ _TRANSFER_MAGIC = re.compile(r"^[-_.a-zA-Z0-9]{5,100}$")
 
 
 def is_transfer_magic(word: str) -> bool:
-    """Whether a word can mark a transfer of a disk."""
+    """Whether a word can be the magic of a transfer of a disk, which both ends must know."""
     return bool(_TRANSFER_MAGIC.match(word))

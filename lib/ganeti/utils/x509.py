@@ -1,14 +1,14 @@
-"""Keys and certificates of the cluster; the only user of pyOpenSSL and cryptography.
+"""Keys and certificates; the only module which imports pyOpenSSL and cryptography.
 
-A cluster has one self-signed *server certificate* (``server.pem``), the same on every node. It is
-the certificate every node daemon shows, and the authority that signs each node's *client
-certificate* (``client.pem``). A PEM here always holds the private key first and the certificate
-after it, in one text; whoever writes it to disk uses mode 0400 or 0440.
+A cluster has one self-signed *server certificate* (``server.pem``), the same on every node. Every
+node daemon shows it, and it is the authority that signs the *client certificate* of each node
+(``client.pem``). A PEM of this module is one text with the private key, followed by the
+certificate; its file gets mode 0400 or 0440.
 
-A certificate is known to others by its digest: SHA1 over its binary form, upper case, in pairs with
-colons (``CB:83:...``), as written into ``ssconf_master_candidates_certs``.
+Other nodes know a certificate by its digest: SHA1 over its binary form, in upper case, in pairs
+with colons (``CB:83:...``), as in ``ssconf_master_candidates_certs``.
 
-The two libraries are imported inside the functions that need them: the node daemon forks for every
+The functions which need the two libraries import them themselves: the node daemon forks for every
 call, and a parent without them is smaller and forks faster. Contexts and digests need only the
 standard library.
 """
@@ -31,26 +31,25 @@ if TYPE_CHECKING:
 
 #: Common name of the server certificate; clients check the signature, not the name.
 DEFAULT_COMMON_NAME = "ganeti.example.com"
-#: Five years.
+#: The validity of new certificates: five years.
 DEFAULT_VALIDITY_DAYS = 1825
-#: ``gnt-cluster verify`` warns this long before a certificate ends, and complains later.
+#: So many days before a certificate expires, ``gnt-cluster verify`` reports a warning or an error.
 EXPIRATION_WARN_DAYS = 30
 EXPIRATION_ERROR_DAYS = 7
 
-#: Everything the standard library's TLS 1.2 may use; TLS 1.3 has its own short list.
+#: The ciphers for TLS 1.2; TLS 1.3 has a list of its own.
 CIPHERS = "HIGH:-DES:-3DES:-EXPORT:-DH"
 
 SEVERITY_WARNING = "WARNING"
 SEVERITY_ERROR = "ERROR"
 
-# A clock that is behind on some node, by a time zone for instance, must not refuse a certificate
-# made just now.
+# A node whose clock is late, for example by a time zone, must accept a new certificate.
 _BACKDATE = datetime.timedelta(days=1)
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
 class CertificateInfo(NamedTuple):
-    """What can be said about a certificate; times in seconds since 1970."""
+    """Facts about a certificate; times are in seconds since 1970."""
 
     subject: str
     issuer: str
@@ -66,8 +65,9 @@ def create_self_signed(
     validity_days: int = DEFAULT_VALIDITY_DAYS,
     serial_no: int = 1,
 ) -> str:
-    """A new key with a certificate that vouches for itself and may sign others.
+    """Make a key with a self-signed certificate, which can sign other certificates.
 
+    :param common_name: name in the certificate.
     :returns: PEM with key and certificate.
     """
     key = _new_key()
@@ -79,8 +79,9 @@ def create_self_signed(
 def create_signed(
     common_name: str, ca_pem: str, *, validity_days: int = DEFAULT_VALIDITY_DAYS, serial_no: int = 1
 ) -> str:
-    """A new key with a certificate signed by another one's key.
+    """Make a key with a certificate which another key has signed.
 
+    :param common_name: name in the certificate.
     :param ca_pem: PEM with key and certificate of the signer.
     :returns: PEM with key and certificate.
     :raises X509CertError: the signer's PEM cannot be read.
@@ -97,7 +98,8 @@ def create_signed(
 def certificate_part(pem: str, filename: str = "(text)") -> str:
     """The first certificate of a PEM, without the key.
 
-    :raises X509CertError: there is none.
+    :param filename: name of the PEM in error messages.
+    :raises X509CertError: the PEM has no certificate.
     """
     match = _CERTIFICATE.search(pem)
     if match is None:
@@ -108,7 +110,7 @@ def certificate_part(pem: str, filename: str = "(text)") -> str:
 def certificates(pem: str, filename: str = "(text)") -> list[str]:
     """All certificates of a PEM, without keys.
 
-    :raises X509CertError: there is none.
+    :raises X509CertError: the PEM has no certificate.
     """
     found = [match.group(0) + "\n" for match in _CERTIFICATE.finditer(pem)]
     if not found:
@@ -119,7 +121,7 @@ def certificates(pem: str, filename: str = "(text)") -> list[str]:
 def digest(pem: str, filename: str = "(text)") -> str:
     """The digest of the first certificate in a PEM, as ``AA:BB:...``.
 
-    :raises X509CertError: no certificate in it.
+    :raises X509CertError: the PEM has no certificate.
     """
     try:
         return digest_der(ssl.PEM_cert_to_DER_cert(certificate_part(pem, filename)))
@@ -134,14 +136,14 @@ def digest_der(der: bytes) -> str:
 
 
 def fingerprint_der(der: bytes) -> bytes:
-    """SHA256 over a certificate in its binary form; what a join token names."""
+    """The SHA256 sum of a certificate in its binary form, as a join token has it."""
     return hashlib.sha256(der).digest()
 
 
 def fingerprint(pem: str, filename: str = "(text)") -> bytes:
-    """As :func:`fingerprint_der`, of the first certificate in a PEM.
+    """The SHA256 sum of the first certificate in a PEM.
 
-    :raises X509CertError: no certificate in it.
+    :raises X509CertError: the PEM has no certificate.
     """
     try:
         return fingerprint_der(ssl.PEM_cert_to_DER_cert(certificate_part(pem, filename)))
@@ -150,15 +152,15 @@ def fingerprint(pem: str, filename: str = "(text)") -> bytes:
 
 
 def digest_file(path: str) -> str:
-    """As :func:`digest`, of a file.
+    """The digest of the first certificate in a file, as ``AA:BB:...``.
 
-    :raises X509CertError: the file cannot be read or holds no certificate.
+    :raises X509CertError: the file cannot be read or has no certificate.
     """
     return digest(read_pem(path), path)
 
 
 def read_pem(path: str) -> str:
-    """Text of a PEM file.
+    """The text of a PEM file.
 
     :raises X509CertError: the file cannot be read.
     """
@@ -173,7 +175,7 @@ def read_pem(path: str) -> str:
 def describe(pem: str, filename: str = "(text)") -> CertificateInfo:
     """Facts about the first certificate of a PEM.
 
-    :raises X509CertError: it cannot be read.
+    :raises X509CertError: the certificate cannot be read.
     """
     cert = _load(pem, filename)
     return CertificateInfo(
@@ -194,11 +196,13 @@ def check_expiry(
     warn_days: int = EXPIRATION_WARN_DAYS,
     error_days: int = EXPIRATION_ERROR_DAYS,
 ) -> tuple[str | None, str]:
-    """Whether a certificate is valid now and for a while.
+    """Check whether a certificate is valid now and in the next days.
 
     :param now: seconds since 1970.
-    :returns: ``(None, "")``, or the severity (WARNING, ERROR) and a text.
-    :raises X509CertError: it cannot be read.
+    :param warn_days: days before its end from which the result is a warning.
+    :param error_days: days before its end from which the result is an error.
+    :returns: ``(None, "")``, or the severity (WARNING, ERROR) and a message.
+    :raises X509CertError: the certificate cannot be read.
     """
     info = describe(pem, filename)
     if now < info.not_before:
@@ -216,9 +220,12 @@ def check_expiry(
 
 
 def verify_signed(pem: str, ca_pem: str, filename: str = "(text)") -> None:
-    """Check that the certificate was signed by the other one and that its key fits.
+    """Check that one certificate was signed with another, and that its key belongs to it.
 
-    :raises X509CertError: it was not, it is expired, or the key belongs to another certificate.
+    :param pem: key and certificate to check.
+    :param ca_pem: certificate of the signer.
+    :raises X509CertError: the signature is another one, the certificate is expired, or the key
+        belongs to another certificate.
     """
     from OpenSSL import crypto
 
@@ -234,11 +241,14 @@ def verify_signed(pem: str, ca_pem: str, filename: str = "(text)") -> None:
 
 
 def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext:
-    """TLS settings of a daemon that demands client certificates.
+    """TLS settings of a server which demands certificates of its clients.
 
-    TLS 1.2 at least; a client must show a certificate signed by ``ca_file`` (default: the server's
-    own). The keys for session tickets are made here, so all children of a forking server resume
-    each other's sessions.
+    It speaks TLS 1.2 or later. The keys for session tickets are made here, so that each child of a
+    forking server can resume the sessions of the other children.
+
+    :param cert_file: PEM with key and certificate of the server.
+    :param ca_file: certificates of the authorities which sign clients; None for the certificate of
+        the server.
 
     :raises X509CertError: a file cannot be read, or key and certificate do not fit.
     """
@@ -255,11 +265,11 @@ def server_context(cert_file: str, ca_file: str | None = None) -> ssl.SSLContext
 
 
 class FreshContext:
-    """The TLS settings of a daemon, made anew when the files change.
+    """The TLS settings of a daemon, made anew when its files change.
 
-    While certificates are renewed, ``ca_file`` holds old and new ones; when it is missing the
-    daemon's own certificate is the one that counts. Files that cannot be used leave the settings as
-    they are.
+    While certificates are renewed, ``ca_file`` has the old and the new ones; at other times it is
+    missing, and the certificate of the daemon is the authority. When a file cannot be used, the
+    settings stay as they are.
     """
 
     def __init__(self, cert_file: str, ca_file: str) -> None:
@@ -277,7 +287,7 @@ class FreshContext:
                 self._context = self._make()
                 self._stamp = stamp
             except errors.X509CertError as err:
-                logging.error("going on with the certificates as they were: %s", err)
+                logging.error("the old certificates stay in use: %s", err)
         return self._context
 
     def _make(self) -> ssl.SSLContext:
@@ -300,11 +310,13 @@ class FreshContext:
 def plain_server_context(
     cert_file: str, key_file: str | None = None, chain_file: str | None = None
 ) -> ssl.SSLContext:
-    """TLS settings of a server that lets anybody connect and finds out in other ways who it is.
+    """TLS settings of a server which does not ask for certificates of its clients.
 
-    :param key_file: when the key is not in `cert_file`.
-    :param chain_file: certificates of authorities which are sent with ours.
-    :raises X509CertError: the file cannot be read, or key and certificate do not fit.
+    The server authenticates its clients in another way.
+
+    :param key_file: file with the key, when it is not in ``cert_file``.
+    :param chain_file: certificates of authorities, which the server sends with its own.
+    :raises X509CertError: a file cannot be read, or key and certificate do not fit.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -312,7 +324,7 @@ def plain_server_context(
         context.set_ciphers(CIPHERS)
         context.load_cert_chain(cert_file, key_file)
         if chain_file:
-            # Found there when our own is sent.
+            # OpenSSL looks for the chain there when it sends our certificate.
             context.load_verify_locations(cafile=chain_file)
     except (OSError, ValueError) as err:
         raise errors.X509CertError(cert_file, f"cannot be used: {err}") from err
@@ -320,10 +332,10 @@ def plain_server_context(
 
 
 def pinning_client_context() -> ssl.SSLContext:
-    """TLS settings of a client that knows the digest of the certificate it wants to see.
+    """TLS settings of a client which knows the fingerprint of the server's certificate.
 
-    The handshake accepts any certificate; the caller must compare its digest before it sends
-    anything.
+    The handshake accepts every certificate; the caller must compare its fingerprint before it sends
+    data.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -332,14 +344,15 @@ def pinning_client_context() -> ssl.SSLContext:
     return context
 
 
-def rehearse(context: ssl.SSLContext, cert_file: str) -> None:
-    """Do a handshake with ourselves, first a full one, then a resumed one.
+def warm_up(context: ssl.SSLContext, cert_file: str) -> None:
+    """Make OpenSSL load its algorithms, with a full and a resumed handshake in this process.
 
-    OpenSSL looks up its algorithms when they are first used, which takes longer than the handshake
-    itself. A parent that has done it once spares all its children the work.
+    OpenSSL loads an algorithm when it is first used, which takes longer than a handshake. When the
+    parent of a forking server has done it, its children need not.
 
-    :param cert_file: the certificate of the context; shown by the other side, too.
-    :raises X509CertError: the certificate does not work.
+    :param context: the settings of the server.
+    :param cert_file: its certificate; the client of the handshake shows the same one.
+    :raises X509CertError: the certificate cannot be used.
     """
     client_context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client_context.check_hostname = False
@@ -355,7 +368,7 @@ def rehearse(context: ssl.SSLContext, cert_file: str) -> None:
             client.write(b"?")
             server.read(1)
             server.getpeercert(binary_form=True)
-            # With TLS 1.3 the ticket comes with the first data.
+            # With TLS 1.3 the session ticket comes with the first data.
             server.write(b"!")
             client.read(1)
         except ssl.SSLError as err:
@@ -377,8 +390,8 @@ def _shake_hands(client: ssl.SSLObject, server: ssl.SSLObject) -> None:
 def _new_key() -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    # An RSA key of the same strength costs a hundred times more at every full handshake and
-    # hundreds of milliseconds to make; certificates with RSA keys made elsewhere work as well.
+    # An RSA key of the same strength takes a hundred times longer at every full handshake, and
+    # hundreds of milliseconds to make. Certificates of other programs may have RSA keys.
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -441,7 +454,7 @@ def _load_key(pem: str, filename: str = "(signer)") -> Any:
     try:
         return serialization.load_pem_private_key(pem.encode(), password=None)
     except (ValueError, TypeError) as err:
-        # The library's text may quote the key; ours does not.
+        # The message of the library may contain the key, so it is not shown.
         raise errors.X509CertError(filename, "holds no usable private key") from err
 
 

@@ -27,8 +27,8 @@ def replace(path, text):
 
 def outcomes(lab, asker):
     """One call alone, one over a connection that is kept, and a fan-out."""
-    request = client.Request(ADDRESS, lab.port, "echo", b"hi", 30.0)
-    kept = client.Request(ADDRESS, lab.port, "kept", b"hi", 30.0, keep=True)
+    request = client.OutgoingRequest(ADDRESS, lab.port, "echo", b"hi", 30.0)
+    kept = client.OutgoingRequest(ADDRESS, lab.port, "kept", b"hi", 30.0, keep=True)
     return [*asker.perform([request]), *asker.perform([kept]), *asker.perform([request] * 3)]
 
 
@@ -82,7 +82,7 @@ def test_damaged_files_leave_things_as_they_are(lab):
     assert all_answered(lab, asker)
     replace(lab.ca_file, "garbage")
     assert all_answered(lab, asker)
-    lab.wait_for_log("going on with the certificates as they were")
+    lab.wait_for_log("the old certificates stay in use")
 
 
 def test_a_context_is_made_anew_only_when_files_change(tmp_path):

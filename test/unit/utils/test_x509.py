@@ -117,7 +117,7 @@ def test_rehearsal_resumes(authority, tmp_path):
     path = tmp_path / "server.pem"
     path.write_text(authority)
     context = x509.server_context(str(path))
-    x509.rehearse(context, str(path))
+    x509.warm_up(context, str(path))
     assert context.session_stats()["accept_good"] == 2
     assert context.session_stats()["hits"] == 1
 
@@ -127,4 +127,4 @@ def test_rehearsal_finds_unusable_certificate(authority, tmp_path):
     path.write_text(authority)
     other.write_text(x509.create_self_signed())
     with pytest.raises(errors.X509CertError, match="cannot be used"):
-        x509.rehearse(x509.server_context(str(path)), str(other))
+        x509.warm_up(x509.server_context(str(path)), str(other))
