@@ -25,13 +25,13 @@ import logging
 import socket
 import ssl
 import time
-from asyncio import sslproto
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from ganeti import errors
 from ganeti.http import messages
 from ganeti.http.messages import Head, Refused, Response
+from ganeti.http.tls_stream import TlsProtocol
 
 _log = logging.getLogger(__name__)
 
@@ -46,9 +46,6 @@ BODIES_BYTES = 128 << 20
 ANSWERS_BYTES = 256 << 20
 _PIECE_BYTES = 1 << 18
 _BACKLOG = 512
-# Each TLS connection keeps a buffer of this size. Usually 256 KiB, which is much for thousands of
-# clients that send a line now and then; a TLS record has 16.
-_TLS_BUFFER_BYTES = 1 << 15
 
 
 class Limits(NamedTuple):
@@ -159,21 +156,21 @@ class Server:
         return len(self._connections)
 
     async def start(self, listeners: Sequence[socket.socket]) -> None:
-        """Begin to accept."""
+        """Accept connections from now on."""
+        loop = asyncio.get_running_loop()
         for listener in listeners:
-            secure = self._tls is not None
-            sslproto.SSLProtocol.max_size = _TLS_BUFFER_BYTES
             self._servers.append(
-                await asyncio.start_server(
-                    self._connected,
-                    sock=listener,
-                    ssl=self._tls,
-                    backlog=_BACKLOG,
-                    limit=messages.MAX_HEAD_BYTES,
-                    ssl_handshake_timeout=self._limits.head_s if secure else None,
-                    ssl_shutdown_timeout=_TLS_END_S if secure else None,
-                )
+                await loop.create_server(self._new_protocol, sock=listener, backlog=_BACKLOG)
             )
+
+    def _new_protocol(self) -> asyncio.BaseProtocol:
+        reader = asyncio.StreamReader(limit=messages.MAX_HEAD_BYTES)
+        stream = asyncio.StreamReaderProtocol(reader, self._connected)
+        if self._tls is None:
+            return stream
+        return TlsProtocol(
+            self._tls, stream, handshake_s=self._limits.head_s, shutdown_s=_TLS_END_S
+        )
 
     async def stop(self, grace_s: float = 5.0) -> None:
         """Accept nothing more; answer what was begun, within the grace."""
