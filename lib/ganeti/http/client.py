@@ -78,7 +78,7 @@ _BROKEN_CODES = frozenset(
 )
 
 
-class Request(NamedTuple):
+class OutgoingRequest(NamedTuple):
     """One call. ``timeout_s``: for everything, from connecting to the last byte of the answer.
 
     ``headers``: further lines ``Name: value``.
@@ -93,7 +93,7 @@ class Request(NamedTuple):
     timeout_s: float
     headers: tuple[str, ...] = ()
     keep: bool = False
-    lane: str = ""
+    connection_class: str = ""
 
 
 class Reply(NamedTuple):
@@ -123,7 +123,9 @@ class _Transfer:
 
     __slots__ = ("body", "generation", "handle", "headers", "index", "request")
 
-    def __init__(self, index: int, request: Request, handle: pycurl.Curl, generation: int) -> None:
+    def __init__(
+        self, index: int, request: OutgoingRequest, handle: pycurl.Curl, generation: int
+    ) -> None:
         self.generation = generation
         self.index = index
         self.request = request
@@ -201,8 +203,8 @@ def watch_peer(descriptor: int, _purpose: int) -> int:
 _Kind = tuple[str, int, bool, str, bool]
 
 
-def _kind(request: Request, alone: bool) -> _Kind:
-    return (request.address, request.port, request.keep, request.lane, alone)
+def _kind(request: OutgoingRequest, alone: bool) -> _Kind:
+    return (request.address, request.port, request.keep, request.connection_class, alone)
 
 
 class Client:
@@ -230,7 +232,7 @@ class Client:
         # Counts what :meth:`reset` forgot, so that what was in use then is not kept either.
         self._generation = 0
 
-    def perform(self, requests: Sequence[Request]) -> list[Outcome]:
+    def perform(self, requests: Sequence[OutgoingRequest]) -> list[Outcome]:
         """Send all requests at once; outcomes in the same order.
 
         :raises ConfigurationError: libcurl cannot be used in this way at all.
@@ -250,7 +252,7 @@ class Client:
                 self._drivers.append(driver)
         return outcomes
 
-    def _perform_kept(self, request: Request) -> Outcome:
+    def _perform_kept(self, request: OutgoingRequest) -> Outcome:
         transfer = self.open(0, request, alone=True)
         try:
             transfer.handle.perform()
@@ -273,7 +275,7 @@ class Client:
             if ca_file is not None:
                 self._ca_file = ca_file
 
-    def open(self, index: int, request: Request, *, alone: bool = False) -> _Transfer:
+    def open(self, index: int, request: OutgoingRequest, *, alone: bool = False) -> _Transfer:
         """A transfer on an idle or new handle; give it back with :meth:`close`.
 
         :param alone: not in a fan-out: libcurl drops what a handle keeps open when that changes.
@@ -349,7 +351,9 @@ class _Driver:
         self._deadline: float | None = None
         self._watched: set[int] = set()
 
-    def run(self, client: Client, requests: Sequence[Request], parallel: int) -> list[Outcome]:
+    def run(
+        self, client: Client, requests: Sequence[OutgoingRequest], parallel: int
+    ) -> list[Outcome]:
         waiting = deque(enumerate(requests))
         running: dict[pycurl.Curl, _Transfer] = {}
         outcomes: list[Outcome | None] = [None] * len(requests)

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 class Transport(Protocol):
     """What sends requests; :class:`ganeti.http.client.Client`, or a test's."""
 
-    def perform(self, requests: list[http_client.Request]) -> list[http_client.Outcome]:
+    def perform(self, requests: list[http_client.OutgoingRequest]) -> list[http_client.Outcome]:
         """Outcomes in the order of the requests."""
 
     def reset(self, ca_file: str | None = None) -> None:
@@ -198,7 +198,7 @@ class AddressRunner:
         epoch = master_epoch.read().epoch if self._epoch is None else self._epoch
         headers = (f"{http.EPOCH_HEADER}: {epoch}",)
         cut = machine.current().cut_addresses()
-        requests: list[http_client.Request] = []
+        requests: list[http_client.OutgoingRequest] = []
         for call, targets, common, per_node, filler in asks:
             body, timeout_s = b"", 0.0
             differs = False
@@ -211,7 +211,7 @@ class AddressRunner:
                     body = json.dumps(call.encode_args(args, filler)).encode("ascii")
                     timeout_s = call.time_limit_s(args)
                 requests.append(
-                    http_client.Request(
+                    http_client.OutgoingRequest(
                         target.address,
                         self._port,
                         call.name,
@@ -219,7 +219,7 @@ class AddressRunner:
                         timeout_s,
                         headers,
                         call.keep,
-                        call.lane,
+                        call.connection_class,
                     )
                 )
         outcomes = iter(self._perform(requests, cut))
@@ -238,7 +238,7 @@ class AddressRunner:
         return result
 
     def _perform(
-        self, requests: list[http_client.Request], cut: Collection[str]
+        self, requests: list[http_client.OutgoingRequest], cut: Collection[str]
     ) -> list[http_client.Outcome]:
         """Ask those that can be reached; in a rehearsal some nodes are cut off."""
         if not cut:

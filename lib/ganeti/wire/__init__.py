@@ -1,1 +1,1 @@
-"""What crosses a process boundary: JSON, the local socket's framing, node calls, errors."""
+"""Formats of data which crosses a process boundary: JSON, errors, and the table of node calls."""

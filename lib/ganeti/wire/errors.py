@@ -1,8 +1,8 @@
-"""Errors on a socket: ``[class name, [arguments]]``.
+"""Encode errors as ``[class name, [arguments]]``.
 
-The local socket, job results and node calls all carry an error in this shape (seed 001, *The LUXI
-protocol*). Names and arguments are published, so a class of our own that nobody else knows travels
-as its nearest published ancestor with its text.
+LUXI, job results and node calls all send errors in this form (Ganeti design 2.0, *The LUXI
+protocol*). Names and arguments are published. A class which other programs do not know is sent as
+its nearest published ancestor, with the text of the error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from ganeti import errors
 
 
 def encode(error: BaseException) -> list[Any]:
-    """``[class name, [arguments]]`` for `error`; an error of another tree becomes GenericError."""
+    """Return ``[class name, [arguments]]`` for an error.
+
+    An error which is not of our tree becomes ``GenericError``.
+    """
     published = errors.PUBLISHED
     name = type(error).__name__
     if published.get(name) is type(error):
@@ -26,7 +29,7 @@ def encode(error: BaseException) -> list[Any]:
 
 
 def decode(value: Any) -> Exception | None:
-    """The error which `value` describes; None when it describes none that we know."""
+    """Return the error which ``value`` describes; None when it describes no known error."""
     if not (isinstance(value, list | tuple) and len(value) == 2):
         return None
     name, args = value
@@ -38,7 +41,7 @@ def decode(value: Any) -> Exception | None:
     try:
         return cls(*args)
     except (TypeError, ValueError):
-        # Right name, arguments of another version: keep the class, keep every word.
+        # The arguments are those of another version: keep the class and the whole text.
         try:
             return cls(", ".join(str(arg) for arg in args))
         except (TypeError, ValueError):
@@ -46,7 +49,7 @@ def decode(value: Any) -> Exception | None:
 
 
 def maybe_raise(value: Any) -> None:
-    """Raise the error which `value` describes; return when it describes none."""
+    """Raise the error which ``value`` describes; return when it describes none."""
     error = decode(value)
     if error is not None:
         raise error

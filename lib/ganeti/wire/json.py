@@ -1,9 +1,9 @@
-"""JSON, in one place: the only user of simplejson.
+"""Read and write JSON. This is the only module which imports simplejson.
 
-Everything the program writes for others (sockets, node calls, files) goes through here, so that one
-rule holds everywhere: compact ASCII text (half a surrogate pair from a careless client is then
-stored and sent like any other character), never
-``NaN`` or ``Infinity`` (not JSON, and strict readers refuse them), errors of our own tree.
+All JSON for sockets, node calls and files is written here, so that the same rules hold everywhere:
+the text is ASCII, so that an incomplete surrogate pair from a client is stored and sent like any
+other character; ``NaN`` and ``Infinity`` are refused, because they are not JSON; errors are classes
+of :mod:`ganeti.errors`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import simplejson
 
 from ganeti import errors
 
-# One encoder and one decoder for the life of the process: building them costs more than a small
-# message. Tuples become lists; named tuples too (their names mean nothing outside).
+# One encoder and one decoder for the life of the process: to build them costs more than a small
+# message. Tuples and named tuples become lists.
 _ENCODER = simplejson.JSONEncoder(
     separators=(",", ":"),
     ensure_ascii=True,
@@ -25,7 +25,7 @@ _ENCODER = simplejson.JSONEncoder(
     use_decimal=False,
 )
 _DECODER = simplejson.JSONDecoder()
-# With blanks, as other programs of this kind write it and as people read it over HTTP.
+# With blanks after colons and commas, for people who read answers over HTTP.
 _SPACED = simplejson.JSONEncoder(
     ensure_ascii=True,
     allow_nan=False,
@@ -33,7 +33,7 @@ _SPACED = simplejson.JSONEncoder(
     namedtuple_as_object=False,
     use_decimal=False,
 )
-# Newlines after each item make a file readable with line tools; used for files people open.
+# With a new line for each item, for files which people read.
 _PRETTY = simplejson.JSONEncoder(
     indent="  ",
     ensure_ascii=True,
@@ -45,9 +45,9 @@ _PRETTY = simplejson.JSONEncoder(
 
 
 def dumps(value: Any) -> str:
-    """Compact text of `value`.
+    """Return the compact JSON text of a value.
 
-    :raises errors.ProgrammerError: the value holds something JSON cannot say (an object, NaN).
+    :raises errors.ProgrammerError: the value contains something which JSON lacks (an object, NaN).
     """
     try:
         return str(_ENCODER.encode(value))
@@ -56,7 +56,10 @@ def dumps(value: Any) -> str:
 
 
 def dumps_pretty(value: Any) -> str:
-    """As :func:`dumps`, indented and with sorted keys, for files people read."""
+    """Return JSON text with indentation and sorted keys, for files which people read.
+
+    :raises errors.ProgrammerError: as for :func:`dumps`.
+    """
     try:
         return str(_PRETTY.encode(value)) + "\n"
     except (TypeError, ValueError, RecursionError) as err:
@@ -64,7 +67,10 @@ def dumps_pretty(value: Any) -> str:
 
 
 def dumps_spaced(value: Any) -> str:
-    """As :func:`dumps`, with a blank after each colon and comma, for answers over HTTP."""
+    """Return JSON text with a blank after each colon and comma, for answers over HTTP.
+
+    :raises errors.ProgrammerError: as for :func:`dumps`.
+    """
     try:
         return str(_SPACED.encode(value))
     except (TypeError, ValueError, RecursionError) as err:
@@ -74,15 +80,16 @@ def dumps_spaced(value: Any) -> str:
 def loads(text: str | bytes) -> Any:
     """Read JSON text.
 
-    :raises errors.ParseError: not JSON, not UTF-8, nested too deeply, or ``NaN``/``Infinity``.
+    :raises errors.ParseError: the text is not JSON or not UTF-8, is nested too deeply, or contains
+        ``NaN`` or ``Infinity``.
     """
     return _loads(_DECODER, text)
 
 
 def loads_strict(text: str | bytes) -> Any:
-    """As :func:`loads`; an object which says the same key twice is refused.
+    """Read JSON text in which no object has the same key twice.
 
-    :raises errors.ParseError: as :func:`loads`, or a key came twice.
+    :raises errors.ParseError: as for :func:`loads`, or an object has a key twice.
     """
     return _loads(_STRICT, text)
 
@@ -93,7 +100,7 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _value in pairs:
             if key in seen:
-                raise ValueError(f"key {key[:100]!r} came twice in one object")
+                raise ValueError(f"key {key[:100]!r} occurs twice in one object")
             seen.add(key)
     return found
 

@@ -41,7 +41,7 @@ def closed():
 
 
 def ask(lab, procedure="echo", body=b"hi", port=None, timeout_s=30.0):
-    return client.Request(ADDRESS, port or lab.port, procedure, body, timeout_s)
+    return client.OutgoingRequest(ADDRESS, port or lab.port, procedure, body, timeout_s)
 
 
 def test_nothing_to_do(asker):

@@ -35,7 +35,7 @@ def own_lab(tmp_path):
 
 def call(lab, procedure, body=b"", pem=None, timeout_s=30.0):
     asker = client.Client(lab.server_pem, pem or lab.client_pem)
-    request = client.Request(ADDRESS, lab.port, procedure, body, timeout_s)
+    request = client.OutgoingRequest(ADDRESS, lab.port, procedure, body, timeout_s)
     return asker.perform([request])[0]
 
 
@@ -126,7 +126,7 @@ def test_certificate_of_no_candidate_is_refused(lab):
 
 def test_demotion_counts_at_once_even_in_a_resumed_session(lab):
     asker = client.Client(lab.server_pem, lab.other_pem)
-    request = client.Request(ADDRESS, lab.port, "echo", b"x", 30.0)
+    request = client.OutgoingRequest(ADDRESS, lab.port, "echo", b"x", 30.0)
     lab.allow(lab.client_pem, lab.other_pem)
     try:
         assert asker.perform([request])[0].status == 200
@@ -197,7 +197,7 @@ def test_strangers_cannot_take_all_places(own_lab):
 def test_calls_beyond_the_limit_wait_for_a_place(own_lab):
     lab = own_lab(children=2)
     asker = client.Client(lab.server_pem, lab.client_pem, connect_timeout_s=30.0)
-    request = client.Request(ADDRESS, lab.port, "sleep", b"0.3", 60.0)
+    request = client.OutgoingRequest(ADDRESS, lab.port, "sleep", b"0.3", 60.0)
     assert asker.perform([request] * 6) == [client.Reply(200, b"slept", "")] * 6
 
 
@@ -237,7 +237,7 @@ def test_connection_reset_before_anything(lab):
 
 
 def kept(lab, procedure="kept"):
-    return client.Request(ADDRESS, lab.port, procedure, b"", 30.0, keep=True)
+    return client.OutgoingRequest(ADDRESS, lab.port, procedure, b"", 30.0, keep=True)
 
 
 def test_a_kept_connection_is_served_by_one_process(lab):
@@ -299,10 +299,10 @@ def test_fan_outs_keep_connections_of_their_own(lab):
         assert {reply.body for reply in asker.perform([kept(lab)] * 2)} <= both
 
 
-def test_lanes_share_no_process(lab):
+def test_connection_classes_share_no_process(lab):
     asker = client.Client(lab.server_pem, lab.client_pem)
     first = asker.perform([kept(lab)])[0].body
-    other = asker.perform([kept(lab)._replace(lane="queue")])[0].body
+    other = asker.perform([kept(lab)._replace(connection_class="queue")])[0].body
     assert other != first
     assert asker.perform([kept(lab)])[0].body == first
-    assert asker.perform([kept(lab)._replace(lane="queue")])[0].body == other
+    assert asker.perform([kept(lab)._replace(connection_class="queue")])[0].body == other

@@ -86,9 +86,9 @@ def test_missing_and_unknown_arguments_are_the_callers_fault(config):
 @pytest.mark.parametrize(
     ("call", "body", "text"),
     [
-        (calls.TEST_DELAY, None, "wants 1 arguments, got no list"),
-        (calls.TEST_DELAY, {}, "wants 1 arguments"),
-        (calls.TEST_DELAY, [1, 2], "wants 1 arguments, got 2"),
+        (calls.TEST_DELAY, None, "takes 1 arguments, got no list"),
+        (calls.TEST_DELAY, {}, "takes 1 arguments"),
+        (calls.TEST_DELAY, [1, 2], "takes 1 arguments, got 2"),
         (calls.TEST_DELAY, ["x"], "argument duration_s is not"),
         (calls.TEST_DELAY, [True], "argument duration_s is not"),
         (calls.BLOCKDEV_FIND, [17], "argument disk: expected a disk"),

@@ -1,15 +1,16 @@
 """What a node call is: name, arguments, encodings, result, time limit.
 
 Both ends of the node RPC read the same :class:`Call` objects. The master's runner asks
-:meth:`Call.encode_args` for the JSON list that goes into the request body, the node daemon asks
-:meth:`Call.decode_args` for the keyword arguments of the handler; the way back is
-:meth:`Call.encode_result` and :meth:`Call.decode_result`. Nobody packs or unpacks tuples by hand.
+:meth:`Call.encode_args` for the JSON list that goes into the request body; the node daemon asks
+:meth:`Call.decode_args` for the keyword arguments of the handler. The codec of the result
+(:class:`ResultCodec`) encodes what the handler returns and decodes it on the master. No other code
+packs or unpacks tuples.
 
-The body of a request is the JSON list of arguments in the order of the table, the body of an answer
-is ``[ok, payload]``. What a value looks like in between is the business of an :class:`Encoding`.
-Encoding may need what only the master knows (cluster defaults, group parameters); that knowledge
-comes in as a :class:`Filler`, so that this room reads no configuration. Decoding needs nothing: the
-master sends filled parameters.
+The body of a request is the JSON list of arguments in the order of the table; the body of an answer
+is ``[ok, payload]``. An :class:`Encoding` decides the form of each argument. To encode an instance
+or a disk, it needs defaults of the cluster and parameters of the node group, which only the master
+has: the master passes a :class:`Filler`, so that this package reads no configuration. To decode, a
+node needs nothing else, because the master sends filled parameters.
 
 Every value is checked when it is decoded, on both sides; :class:`ganeti.errors.ParseError` names
 the call, the argument and the shape that was expected.
@@ -32,9 +33,9 @@ from ganeti.objects.transfer import BlockDevStatus
 
 #: Texts of this many bytes and more are compressed on the wire.
 COMPRESS_MIN_BYTES = 512
-#: Of many texts in one message only those of this size: beginning to compress costs 15 us each.
+#: The same when one message has many texts: to start a compression costs 15 us.
 COMPRESS_MANY_MIN_BYTES = 16 * 1024
-#: No call transports a larger text; a compressed bomb stops here.
+#: No call transports a larger text. A small compressed text cannot fill the memory either.
 TEXT_MAX_BYTES = 64 * 1024 * 1024
 
 _RAW = 0
@@ -43,7 +44,7 @@ _ZLIB_LEVEL = 3
 
 
 class Filler(Protocol):
-    """Master knowledge that an encoding may need; implemented by :mod:`ganeti.rpc.runner`."""
+    """Fills in parameters from the configuration; implemented by :mod:`ganeti.rpc.runner`."""
 
     def filled_instance(
         self,
@@ -56,23 +57,21 @@ class Filler(Protocol):
         """The instance with all parameters filled in and its disks attached."""
 
     def annotated_disk(self, disk: Disk, instance: Instance | FilledInstance) -> Disk:
-        """The disk with the parameters of the instance's group filled in, as the node called
-        needs it.
-        """
+        """The disk with the parameters of the instance's node group filled in."""
 
 
 class Encoding:
-    """Form of one argument on the wire; this one leaves the value as it is."""
+    """Form of one argument on the wire; this base class leaves the value unchanged."""
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def encode(self, value: Any, filler: Filler) -> Any:
-        """Value as callers pass it -> JSON value."""
+        """Turn the value which the caller passes into a JSON value."""
         return value
 
     def decode(self, wire: Any) -> Any:
-        """JSON value -> value as handlers want it.
+        """Turn the JSON value into the value which the handler gets.
 
         :raises ParseError: the value has another shape.
         """
@@ -83,7 +82,7 @@ class Encoding:
 
 
 class _InstanceEncoding(Encoding):
-    """An instance with everything filled in.
+    """An instance with all parameters filled in.
 
     Callers pass an ``Instance``, a tuple ``(instance, hvparams, beparams[, osparams])`` whose
     members (dict or None) override the filled values, or a ``FilledInstance`` made elsewhere.
@@ -250,7 +249,7 @@ class FileDetails:
 
 
 def compress(text: str | bytes, min_bytes: int = COMPRESS_MIN_BYTES) -> list[Any]:
-    """Text -> ``[encoding number, text]``; compressed from so many bytes on."""
+    """Return ``[encoding number, text]``, compressed if the text has ``min_bytes`` or more."""
     data = text.encode("utf-8") if isinstance(text, str) else text
     if len(data) < min_bytes:
         return [_RAW, data.decode("utf-8")]
@@ -258,9 +257,10 @@ def compress(text: str | bytes, min_bytes: int = COMPRESS_MIN_BYTES) -> list[Any
 
 
 def decompress(wire: Any) -> str:
-    """Reverse of :func:`compress`.
+    """Decode what :func:`compress` returned.
 
-    :raises ParseError: not such a pair, damaged, or longer than :data:`TEXT_MAX_BYTES`.
+    :raises ParseError: the value is not such a pair, or the text is damaged or longer than
+        :data:`TEXT_MAX_BYTES`.
     """
     encoding, text = _expect_list(wire, "an encoded text", length=2)
     if not isinstance(text, str):
@@ -294,7 +294,7 @@ TEXTS = _TextsEncoding("named texts")
 
 
 def prepare() -> None:
-    """Make what is made with the first instance and disk, 2 ms of work, before processes fork."""
+    """Build the codecs of instances and disks before processes fork; it takes 2 ms."""
     for cls in (FilledInstance, FilledNic, Disk, BlockDevStatus):
         decoder(cls)
         encoder(cls)
@@ -307,18 +307,18 @@ class ResultCodec:
         self.shape = shape
 
     def encode(self, value: Any) -> Any:
-        """Value the handler returned -> JSON value.
+        """Turn the value which the handler returned into a JSON value.
 
-        :raises ResultValidationError: the handler does not keep its promise.
+        :raises ResultValidationError: the value does not have the declared shape.
         """
         if not self.shape(value):
             raise errors.ResultValidationError(f"handler returned {value!r:.200}, not {self.shape}")
         return value
 
     def decode(self, wire: Any) -> Any:
-        """JSON value -> value the caller gets.
+        """Turn the JSON value into the value which the caller gets.
 
-        :raises ParseError: the node answered something else.
+        :raises ParseError: the value does not have the declared shape.
         """
         if not self.shape(wire):
             raise errors.ParseError(f"expected {self.shape}, not {wire!r:.200}")
@@ -363,7 +363,7 @@ class ObjectListResult(ResultCodec):
 
 
 class StatusListResult(ResultCodec):
-    """A list of ``[True, BlockDevStatus]`` or ``[False, text]``; a tuple for callers."""
+    """A list of ``[True, BlockDevStatus]`` or ``[False, text]``; the caller gets tuples."""
 
     def encode(self, value: Any) -> Any:
         return [[ok, to_dict(what) if ok else what] for ok, what in value]
@@ -397,14 +397,17 @@ class Arg:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One procedure of the node daemon; see the module's essay.
+    """One procedure of the node daemon.
 
-    ``timeout_s`` is a number of seconds or a function of the (unencoded) arguments. ``many`` says
-    that the call is made on sets of nodes; ``offline_ok`` that it is made on offline nodes too;
-    ``any_epoch`` that a node answers whoever asks, also one who is not the master (any more);
-    ``keep`` that it comes often, takes less time than a fork and may be done twice: it uses one
-    connection again and again. Calls of different ``lane`` never share a connection, and so no
-    process of the node daemon either.
+    :param timeout_s: time limit in seconds, or a function of the (unencoded) arguments.
+    :param many: the call is made on sets of nodes.
+    :param offline_ok: the call is made on offline nodes, too.
+    :param any_epoch: a node answers every authenticated caller, also one which is not the master
+        (any more).
+    :param keep: the call is frequent, takes less time than a fork, and may be made twice without
+        harm; its connections are used again.
+    :param connection_class: calls of different classes never share a connection, and therefore no
+        process of the node daemon.
     """
 
     name: str
@@ -415,7 +418,7 @@ class Call:
     offline_ok: bool = False
     any_epoch: bool = False
     keep: bool = False
-    lane: str = ""
+    connection_class: str = ""
 
     def time_limit_s(self, args: Mapping[str, Any]) -> float:
         """Seconds an answer may take with these arguments."""
@@ -424,26 +427,26 @@ class Call:
         return self.timeout_s
 
     def encode_args(self, args: Mapping[str, Any], filler: Filler) -> list[Any]:
-        """Keyword arguments -> list for the request body.
+        """Turn keyword arguments into the list for the request body.
 
         :raises ProgrammerError: an argument is missing or unknown.
         """
         expected = {arg.name for arg in self.args}
         if args.keys() != expected:
             raise errors.ProgrammerError(
-                f"node call {self.name} wants arguments {sorted(expected)}, got {sorted(args)}"
+                f"node call {self.name} takes arguments {sorted(expected)}, got {sorted(args)}"
             )
         return [arg.encoding.encode(args[arg.name], filler) for arg in self.args]
 
     def decode_args(self, body: Any) -> dict[str, Any]:
-        """List from the request body -> keyword arguments of the handler.
+        """Turn the list from the request body into keyword arguments of the handler.
 
         :raises ParseError: wrong number of arguments or a wrong shape; names call and argument.
         """
         if not isinstance(body, list) or len(body) != len(self.args):
-            found = f"{len(body)}" if isinstance(body, list) else "no list of"
+            found = f"{len(body)}" if isinstance(body, list) else "no list"
             raise errors.ParseError(
-                f"node call {self.name} wants {len(self.args)} arguments, got {found}"
+                f"node call {self.name} takes {len(self.args)} arguments, got {found}"
             )
         decoded = {}
         for arg, wire in zip(self.args, body, strict=True):

@@ -1,17 +1,27 @@
-"""Calls about instances and their hypervisors."""
+"""Node calls about instances: guests, migration, OS definitions, hotplug, helper guests."""
 
 from __future__ import annotations
 
 from ganeti import ht
+from ganeti.constants import metad as const
+from ganeti.constants.net import (
+    HOTPLUG_ACTION_ADD,
+    HOTPLUG_ACTION_MODIFY,
+    HOTPLUG_ACTION_REMOVE,
+    HOTPLUG_TARGET_DISK,
+    HOTPLUG_TARGET_NIC,
+)
 from ganeti.objects.transfer import MigrationStatus
-from ganeti.wire.calls.base import INSTANCE, PLAIN, Arg, Call, ObjectResult, ResultCodec
+from ganeti.wire.calls.base import DEVICE, INSTANCE, PLAIN, Arg, Call, ObjectResult, ResultCodec
 
-#: Instance as the hypervisor sees it; empty when it does not know it.
+#: State of a guest as the hypervisor reports it; empty when there is no such guest.
 _INFO = ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any))
-#: list of [source, text, nanoseconds]
+#: Reason trail: list of [source, text, nanoseconds since 1970].
 _REASON = Arg("reason", PLAIN, ht.ListOf(ht.ListOf(ht.Any)))
+_TASK = Arg("task", PLAIN, ht.OneOf("task", (const.TASK_INSTALL, const.TASK_ZERO)))
 
-#: -> list of instance names; a name twice when two hypervisors run it.
+# -- guests and migration --------------------------------------------------------------------------
+#: Ask which guests run. -> list of instance names; a name occurs twice when two hypervisors run it
 INSTANCE_LIST = Call(
     "instance_list",
     (
@@ -22,6 +32,7 @@ INSTANCE_LIST = Call(
     timeout_s=60,
     many=True,
 )
+#: Ask for the state of a guest.
 #: -> {} or {"memory": MiB, "state": 0 running / 1 shutdown, "time": s, "vcpus": n}
 INSTANCE_INFO = Call(
     "instance_info",
@@ -34,7 +45,7 @@ INSTANCE_INFO = Call(
     timeout_s=60,
     keep=True,
 )
-#: -> dict of instance name -> as INSTANCE_INFO
+#: Ask for the state of all guests. -> dict of instance name -> result as of INSTANCE_INFO
 ALL_INSTANCES_INFO = Call(
     "all_instances_info",
     (
@@ -46,11 +57,11 @@ ALL_INSTANCES_INFO = Call(
     many=True,
     keep=True,
 )
-#: Fails with the reason when the instance cannot be migrated.
+#: Check whether a guest can be migrated. Fails with the reason when it cannot.
 INSTANCE_MIGRATABLE = Call(
     "instance_migratable", (Arg("instance", INSTANCE),), timeout_s=900, keep=True
 )
-#: ``instance`` may be (instance, hvparams, beparams): overrides for this start.
+#: Start an instance. ``instance`` may be (instance, hvparams, beparams): overrides for this start.
 INSTANCE_START = Call(
     "instance_start",
     (
@@ -61,7 +72,7 @@ INSTANCE_START = Call(
     timeout_s=900,
     keep=True,
 )
-#: ``timeout_s``: how long the guest may take to power itself down.
+#: Stop an instance. ``timeout_s``: how long the guest may take to power itself off.
 INSTANCE_SHUTDOWN = Call(
     "instance_shutdown",
     (
@@ -72,7 +83,7 @@ INSTANCE_SHUTDOWN = Call(
     timeout_s=lambda args: 900.0 + args["timeout_s"],
     keep=True,
 )
-#: ``reboot_type``: soft or hard (a full one is made of shutdown and start by the master).
+#: Reboot a guest. ``reboot_type``: soft or hard (for a full one, the master stops and starts it).
 INSTANCE_REBOOT = Call(
     "instance_reboot",
     (
@@ -83,6 +94,7 @@ INSTANCE_REBOOT = Call(
     ),
     timeout_s=lambda args: 900.0 + args["shutdown_timeout_s"],
 )
+#: Change the memory of a running guest.
 INSTANCE_BALLOON_MEMORY = Call(
     "instance_balloon_memory",
     (
@@ -91,11 +103,13 @@ INSTANCE_BALLOON_MEMORY = Call(
     ),
     timeout_s=900,
 )
-#: On the source: -> what the target needs to accept the instance (hypervisor's own form).
+#: Ask the source for the data which the target needs to accept the instance.
+#: -> data in a form of the hypervisor
 MIGRATION_INFO = Call(
     "migration_info", (Arg("instance", INSTANCE),), ResultCodec(ht.Any), timeout_s=900, keep=True
 )
-#: On the target; ``info`` from MIGRATION_INFO, ``target`` the address to listen on.
+#: Prepare the target for an incoming migration. ``info``: result of MIGRATION_INFO; ``target``: the
+#: address to listen on.
 ACCEPT_INSTANCE = Call(
     "accept_instance",
     (
@@ -106,7 +120,7 @@ ACCEPT_INSTANCE = Call(
     timeout_s=900,
     keep=True,
 )
-#: On the source: start sending the instance to the address ``target``; nothing when that goes on.
+#: Let the source send the guest to the address ``target``. No effect while it is sent already.
 INSTANCE_MIGRATE = Call(
     "instance_migrate",
     (
@@ -118,6 +132,7 @@ INSTANCE_MIGRATE = Call(
     timeout_s=3600,
     keep=True,
 )
+#: Ask the source how far the migration is. -> MigrationStatus
 INSTANCE_GET_MIGRATION_STATUS = Call(
     "instance_get_migration_status",
     (Arg("instance", INSTANCE),),
@@ -125,6 +140,7 @@ INSTANCE_GET_MIGRATION_STATUS = Call(
     timeout_s=3600,
     keep=True,
 )
+#: End a migration on the source: remove the guest, or let it go on after a failure.
 INSTANCE_FINALIZE_MIGRATION_SRC = Call(
     "instance_finalize_migration_src",
     (
@@ -135,6 +151,8 @@ INSTANCE_FINALIZE_MIGRATION_SRC = Call(
     timeout_s=3600,
     keep=True,
 )
+#: End a migration on the target: keep the guest, or remove it after a failure. ``info``: result of
+#: MIGRATION_INFO.
 INSTANCE_FINALIZE_MIGRATION_DST = Call(
     "instance_finalize_migration_dst",
     (
@@ -145,7 +163,7 @@ INSTANCE_FINALIZE_MIGRATION_DST = Call(
     timeout_s=900,
     keep=True,
 )
-#: ``hvparams`` filled; fails with the reason when this node cannot use them.
+#: Check hypervisor parameters, filled. Fails with the reason when this node cannot use them.
 HYPERVISOR_VALIDATE_PARAMS = Call(
     "hypervisor_validate_params",
     (
@@ -155,4 +173,119 @@ HYPERVISOR_VALIDATE_PARAMS = Call(
     timeout_s=900,
     many=True,
     keep=True,
+)
+
+# -- OS definitions --------------------------------------------------------------------------------
+#: Ask which OS definitions the node has.
+#: -> list of [name, path, valid, diagnose text, variants, parameters [[name, doc]], api versions,
+#: trusted]
+OS_DIAGNOSE = Call(
+    "os_diagnose", (), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=300, many=True
+)
+#: Check OS parameters with the verify script of the OS. ``checks``: what the script checks
+#: ("parameters"). Fails with the output of the script.
+#: -> False only when the OS is missing and not ``required``
+OS_VALIDATE = Call(
+    "os_validate",
+    (
+        Arg("required", PLAIN, ht.Bool),
+        Arg("name", PLAIN, ht.NonEmptyString),
+        Arg("checks", PLAIN, ht.ListOf(ht.NonEmptyString)),
+        Arg("params", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Any)),
+        Arg("force_variant", PLAIN, ht.Bool),
+    ),
+    ResultCodec(ht.Bool),
+    timeout_s=300,
+    many=True,
+    keep=True,
+)
+#: Run the create script of the OS. ``instance`` may be (instance, None, None, osparams).
+INSTANCE_OS_ADD = Call(
+    "instance_os_add",
+    (
+        Arg("instance", INSTANCE),
+        Arg("reinstall", PLAIN, ht.Bool),
+        Arg("debug_level", PLAIN, ht.NonNegInt),
+    ),
+    timeout_s=86400,
+)
+#: Run the rename script of the OS for an instance which has its new name already.
+INSTANCE_RUN_RENAME = Call(
+    "instance_run_rename",
+    (
+        Arg("instance", INSTANCE),
+        Arg("old_name", PLAIN, ht.NonEmptyString),
+        Arg("debug_level", PLAIN, ht.NonNegInt),
+    ),
+    timeout_s=3600,
+)
+
+# -- devices of a running guest --------------------------------------------------------------------
+#: Check for hotplug. Fails with the reason when devices of the running guest cannot be changed.
+HOTPLUG_SUPPORTED = Call("hotplug_supported", (Arg("instance", INSTANCE),), timeout_s=900)
+#: Add, remove or change a device of a running guest. ``extra``: for a disk [link, uri or None],
+#: else None; ``seq``: index of the device among those of its kind.
+#: -> None, or what the hypervisor stores about the device
+HOTPLUG_DEVICE = Call(
+    "hotplug_device",
+    (
+        Arg("instance", INSTANCE),
+        Arg(
+            "action",
+            PLAIN,
+            ht.OneOf(
+                "hotplug action", (HOTPLUG_ACTION_ADD, HOTPLUG_ACTION_MODIFY, HOTPLUG_ACTION_REMOVE)
+            ),
+        ),
+        Arg("dev_type", PLAIN, ht.OneOf("device type", (HOTPLUG_TARGET_DISK, HOTPLUG_TARGET_NIC))),
+        Arg("device", DEVICE),
+        Arg("extra", PLAIN, ht.Maybe(ht.ListOf(ht.Any))),
+        Arg("seq", PLAIN, ht.NonNegInt),
+    ),
+    ResultCodec(ht.Any),
+    timeout_s=900,
+)
+
+# -- helper guests ---------------------------------------------------------------------------------
+#: Start a helper guest in the place of a stopped instance. Its first disk is the image, then come
+#: the disks of the instance. Does not wait for the guest. ``own_nic``: the last NIC belongs to the
+#: helper guest, not to the instance; ``parameters``: OS parameter -> [value, visibility].
+HELPER_START = Call(
+    "helper_start",
+    (
+        Arg("instance", INSTANCE),
+        _TASK,
+        Arg("image", PLAIN, ht.NonEmptyString),
+        Arg("own_nic", PLAIN, ht.Bool),
+        Arg("parameters", PLAIN, ht.DictOf(ht.NonEmptyString, ht.ListOf(ht.Str))),
+        Arg("reinstall", PLAIN, ht.Bool),
+        Arg("debug_level", PLAIN, ht.NonNegInt),
+    ),
+    timeout_s=3600,
+)
+#: Ask for the state of a helper guest.
+#: -> {"running": bool, "known": bool, "contact": bool, "started": bool, "exit_code": int or None};
+#: ``known``: whether the metadata daemon still knows the guest.
+HELPER_STATUS = Call(
+    "helper_status",
+    (Arg("instance", INSTANCE),),
+    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any)),
+    timeout_s=60,
+    keep=True,
+)
+#: Stop a helper guest, if there is one, and remove its files.
+#: -> {"lines": the last lines of its log, "log_file": path of the whole log, or ""}
+HELPER_STOP = Call(
+    "helper_stop",
+    (Arg("instance", INSTANCE), _TASK),
+    ResultCodec(ht.DictOf(ht.NonEmptyString, ht.Any)),
+    timeout_s=900,
+)
+
+# -- metadata --------------------------------------------------------------------------------------
+#: Send the data of a guest to the metadata daemon; see :func:`ganeti.metad.guests.parse`.
+INSTANCE_METADATA_MODIFY = Call(
+    "instance_metadata_modify",
+    (Arg("instance", PLAIN, ht.DictOf(ht.NonEmptyString, ht.Any)),),
+    timeout_s=60,
 )

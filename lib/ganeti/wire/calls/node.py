@@ -1,17 +1,18 @@
-"""Calls about a node as a whole: facts, verification, hooks, master role, credentials."""
+"""Node calls about one node: facts, verification, hooks, files, power and prepared commands."""
 
 from __future__ import annotations
 
 from ganeti import ht
-from ganeti.objects.transfer import MasterNetworkParameters, MasterVote
-from ganeti.wire.calls.base import PLAIN, Arg, Call, ObjectEncoding, ObjectResult, ResultCodec
+from ganeti.wire.calls.base import COMPRESSED, FILE, PLAIN, Arg, Call, ResultCodec
 
 _NUMBER = ht.Or(ht.Int, ht.Float)
 
-#: -> protocol version number
+# -- facts and the pause of the watcher ------------------------------------------------------------
+#: Ask for the version of the protocol. -> its number
 VERSION = Call(
     "version", (), ResultCodec(ht.Int), timeout_s=60, many=True, offline_ok=True, any_epoch=True
 )
+#: Ask for free storage and the state of the hypervisors.
 #: ``storage_units``: list of [storage type, key, list of arguments]; ``hv_specs``: list of
 #: [hypervisor, hvparams]. -> [boot id, list of {type, name, storage_free, storage_size (MiB)},
 #: list of facts per hypervisor (memory_*, MiB; cpu_*)]
@@ -26,8 +27,27 @@ NODE_INFO = Call(
     many=True,
     keep=True,
 )
-#: ``checks``: dict of check name (constants.verify NV_*) -> its argument; ``all_hvparams``: filled
-#: parameters per hypervisor. -> dict of check name -> its answer
+#: Check that bridges exist. Fails with the names of the missing ones.
+BRIDGES_EXIST = Call(
+    "bridges_exist", (Arg("bridges", PLAIN, ht.ListOf(ht.NonEmptyString)),), timeout_s=60, keep=True
+)
+#: Ask until when the watcher pauses. -> seconds since 1970, or None
+GET_WATCHER_PAUSE = Call("get_watcher_pause", (), ResultCodec(ht.Maybe(_NUMBER)), timeout_s=60)
+#: Let the watcher pause. ``until``: seconds since 1970, None ends the pause.
+SET_WATCHER_PAUSE = Call(
+    "set_watcher_pause", (Arg("until", PLAIN, ht.Maybe(_NUMBER)),), timeout_s=60, many=True
+)
+#: Ask whether an address is configured on the node.
+NODE_HAS_IP_ADDRESS = Call(
+    "node_has_ip_address",
+    (Arg("address", PLAIN, ht.NonEmptyString),),
+    ResultCodec(ht.Bool),
+    timeout_s=300,
+)
+
+# -- verification ----------------------------------------------------------------------------------
+#: Verify the node. ``checks``: dict of check name (constants.verify NV_*) -> its argument;
+#: ``all_hvparams``: filled parameters per hypervisor. -> dict of check name -> result
 NODE_VERIFY = Call(
     "node_verify",
     (
@@ -39,15 +59,13 @@ NODE_VERIFY = Call(
     timeout_s=900,
     many=True,
 )
-#: The same, for nodes that are not yet or no longer in the configuration.
+#: Like NODE_VERIFY, for nodes which are not yet or no longer in the configuration.
 NODE_VERIFY_LIGHT = Call(
     "node_verify_light", NODE_VERIFY.args, NODE_VERIFY.result, timeout_s=900, many=True
 )
-#: Fails with the names of the missing ones.
-BRIDGES_EXIST = Call(
-    "bridges_exist", (Arg("bridges", PLAIN, ht.ListOf(ht.NonEmptyString)),), timeout_s=60, keep=True
-)
-#: ``env``: complete environment (str -> str).
+
+# -- hooks -----------------------------------------------------------------------------------------
+#: Run the hooks of an operation. ``hpath``: their directory; ``env``: complete environment.
 #: -> list of [script, 0 skipped / 1 failed / 2 success, output]
 HOOKS_RUNNER = Call(
     "hooks_runner",
@@ -60,9 +78,9 @@ HOOKS_RUNNER = Call(
     timeout_s=900,
     many=True,
 )
-#: ``wanted``: list of [hpath, phase] -> for each whether the node has anything for HOOKS_RUNNER to
-#: do. Ours alone; it is not among the published calls. Mostly the answer is no, and costs a
-#: fraction of the other.
+#: Ask whether the node has hooks. ``wanted``: list of [hpath, phase]. Mostly it has none, and this
+#: call costs a fraction of HOOKS_RUNNER. Not among the published calls.
+#: -> for each pair, whether HOOKS_RUNNER would run a script
 HOOKS_PRESENT = Call(
     "hooks_present",
     (Arg("wanted", PLAIN, ht.ListOf(ht.ListOf(ht.NonEmptyString))),),
@@ -71,91 +89,83 @@ HOOKS_PRESENT = Call(
     many=True,
     keep=True,
 )
+
+# -- files -----------------------------------------------------------------------------------------
+#: Write a file. ``file``: a FileDetails.
+UPLOAD_FILE = Call("upload_file", (Arg("file", FILE),), timeout_s=900, many=True)
+#: Write a file (the published form). ``path``: virtual; ``owner``, ``group``: names; ``atime``,
+#: ``mtime``: seconds since 1970.
+UPLOAD_FILE_SINGLE = Call(
+    "upload_file_single",
+    (
+        Arg("path", PLAIN, ht.NonEmptyString),
+        Arg("content", COMPRESSED),
+        Arg("mode", PLAIN, ht.NonNegInt),
+        Arg("owner", PLAIN, ht.NonEmptyString),
+        Arg("group", PLAIN, ht.NonEmptyString),
+        Arg("atime", PLAIN, _NUMBER),
+        Arg("mtime", PLAIN, _NUMBER),
+    ),
+    timeout_s=900,
+    many=True,
+)
+
+# -- netmask of the master address -----------------------------------------------------------------
+#: Change the netmask of the master address, if the node has that address.
+NODE_CHANGE_MASTER_NETMASK = Call(
+    "node_change_master_netmask",
+    (
+        Arg("old_netmask", PLAIN, ht.NonNegInt),
+        Arg("netmask", PLAIN, ht.NonNegInt),
+        Arg("master_ip", PLAIN, ht.NonEmptyString),
+        Arg("master_netdev", PLAIN, ht.NonEmptyString),
+    ),
+    timeout_s=300,
+)
+
+# -- out-of-band management ------------------------------------------------------------------------
+#: Run the out-of-band program, on this node, to manage another one. ``timeout_s``: time limit of
+#: the program. -> its output
+RUN_OOB = Call(
+    "run_oob",
+    (
+        Arg("oob_program", PLAIN, ht.NonEmptyString),
+        Arg("command", PLAIN, ht.NonEmptyString),
+        Arg("remote_node", PLAIN, ht.NonEmptyString),
+        Arg("timeout_s", PLAIN, ht.PositiveInt),
+    ),
+    ResultCodec(ht.Str),
+    timeout_s=lambda args: max(900.0, args["timeout_s"] + 60.0),
+)
+
+# -- power -----------------------------------------------------------------------------------------
+#: Reset the machine a few seconds after the answer. -> a message for the user
+NODE_POWERCYCLE = Call(
+    "node_powercycle",
+    (
+        Arg("hypervisor", PLAIN, ht.NonEmptyString),
+        Arg("hvparams", PLAIN, ht.DictOf(ht.Str, ht.Any)),
+    ),
+    ResultCodec(ht.Str),
+    timeout_s=900,
+    offline_ok=True,
+)
+
+# -- restricted commands ---------------------------------------------------------------------------
+#: Run one of the commands which the administrator prepared. -> its output
+RESTRICTED_COMMAND = Call(
+    "restricted_command",
+    (Arg("cmd", PLAIN, ht.Str),),
+    ResultCodec(ht.Str),
+    timeout_s=3600,
+    many=True,
+)
+
+# -- test ------------------------------------------------------------------------------------------
 #: Sleep on the node.
 TEST_DELAY = Call(
     "test_delay",
     (Arg("duration_s", PLAIN, _NUMBER),),
     many=True,
     timeout_s=lambda args: args["duration_s"] + 5.0,
-)
-#: -> name of the master node as this node knows it
-MASTER_NODE_NAME = Call(
-    "master_node_name", (), ResultCodec(ht.NonEmptyString), timeout_s=60, many=True, any_epoch=True
-)
-#: A node's vote about who may become master: what it has and whom it knows. Ours alone, as the
-#: next; they are not among the published calls. -> MasterVote
-MASTER_VOTE = Call(
-    "master_vote",
-    (),
-    ObjectResult(MasterVote),
-    timeout_s=10,
-    many=True,
-    offline_ok=True,
-    any_epoch=True,
-)
-#: Promise not to obey anybody below ``epoch`` ("NUMBER OWNER") and tell what is there from then on.
-#: Fails when a higher one was promised. -> MasterVote
-MASTER_CLAIM = Call(
-    "master_claim",
-    (Arg("epoch", PLAIN, ht.NonEmptyString),),
-    ObjectResult(MasterVote),
-    timeout_s=40,
-    many=True,
-    offline_ok=True,
-    any_epoch=True,
-)
-NODE_START_MASTER_DAEMONS = Call(
-    "node_start_master_daemons", (Arg("no_voting", PLAIN, ht.Bool),), timeout_s=300
-)
-NODE_STOP_MASTER = Call("node_stop_master", (), timeout_s=300)
-#: Start or stop one of the daemons that only some clusters need.
-NODE_ENSURE_DAEMON = Call(
-    "node_ensure_daemon",
-    (
-        Arg("daemon", PLAIN, ht.NonEmptyString),
-        Arg("run", PLAIN, ht.Bool),
-    ),
-    timeout_s=60,
-    many=True,
-)
-#: The node is no master candidate any more: its copies of configuration and queue go.
-NODE_DEMOTE_FROM_MC = Call("node_demote_from_mc", (), timeout_s=300)
-NODE_ACTIVATE_MASTER_IP = Call(
-    "node_activate_master_ip",
-    (
-        Arg("master_params", ObjectEncoding(MasterNetworkParameters)),
-        Arg("use_external_mip_script", PLAIN, ht.Bool),
-    ),
-    timeout_s=300,
-)
-NODE_DEACTIVATE_MASTER_IP = Call(
-    "node_deactivate_master_ip", NODE_ACTIVATE_MASTER_IP.args, timeout_s=300
-)
-#: ``requests``: list of [token type "ssl", action get/create/delete, options dict or None].
-#: -> list of [token type, token]; an ssl token is the SHA1 digest of the client certificate
-NODE_CRYPTO_TOKENS = Call(
-    "node_crypto_tokens",
-    (Arg("requests", PLAIN, ht.ListOf(ht.ListOf(ht.Any))),),
-    ResultCodec(ht.ListOf(ht.ListOf(ht.Str))),
-    timeout_s=3600,
-)
-#: Removes what made this machine a node; the daemon stops afterwards. -> a text, or None
-NODE_LEAVE_CLUSTER = Call(
-    "node_leave_cluster",
-    (Arg("modify_ssh_setup", PLAIN, ht.Bool),),
-    ResultCodec(ht.Maybe(ht.Str)),
-    timeout_s=900,
-)
-#: -> end of the pause (seconds since the epoch) or None
-GET_WATCHER_PAUSE = Call("get_watcher_pause", (), ResultCodec(ht.Maybe(_NUMBER)), timeout_s=60)
-#: ``until``: seconds since the epoch, None ends the pause.
-SET_WATCHER_PAUSE = Call(
-    "set_watcher_pause", (Arg("until", PLAIN, ht.Maybe(_NUMBER)),), timeout_s=60, many=True
-)
-#: -> whether the node owns the address
-NODE_HAS_IP_ADDRESS = Call(
-    "node_has_ip_address",
-    (Arg("address", PLAIN, ht.NonEmptyString),),
-    ResultCodec(ht.Bool),
-    timeout_s=300,
 )

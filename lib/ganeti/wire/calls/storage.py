@@ -1,0 +1,337 @@
+"""Node calls about storage: disks, DRBD, snapshots, LVM, storage units, external storage.
+
+A disk travels with its parameters filled in; callers pass ``(disk, instance)``.
+"""
+
+from __future__ import annotations
+
+from ganeti import ht
+from ganeti.constants.rpc import TIMEOUT_NORMAL_S, TIMEOUT_SLOW_S, TIMEOUT_URGENT_S
+from ganeti.objects.transfer import BlockDevStatus
+from ganeti.wire.calls.base import (
+    DISK,
+    DISK_RENAMES,
+    DISKS,
+    INSTANCE,
+    MULTI_DISKS,
+    PLAIN,
+    Arg,
+    Call,
+    ObjectListResult,
+    ObjectResult,
+    ResultCodec,
+    StatusListResult,
+)
+
+_ROWS = ResultCodec(ht.ListOf(ht.List))
+
+# -- disks -----------------------------------------------------------------------------------------
+#: Make a disk. ``owner``: name of the instance; ``info``: text to store with a logical volume.
+#: -> unique id as text, or None (possible on secondary nodes)
+BLOCKDEV_CREATE = Call(
+    "blockdev_create",
+    (
+        Arg("disk", DISK),
+        Arg("size_mib", PLAIN, ht.NonNegInt),
+        Arg("owner", PLAIN, ht.NonEmptyString),
+        Arg("on_primary", PLAIN, ht.Bool),
+        Arg("info", PLAIN, ht.Str),
+        Arg("exclusive_storage", PLAIN, ht.Bool),
+    ),
+    ResultCodec(ht.Any),
+    timeout_s=900,
+)
+#: Remove a disk.
+BLOCKDEV_REMOVE = Call("blockdev_remove", (Arg("disk", DISK),), timeout_s=900)
+#: Activate a disk. -> [device path, link name, uri or None]; on a secondary node, True instead of
+#: the path
+BLOCKDEV_ASSEMBLE = Call(
+    "blockdev_assemble",
+    (
+        Arg("disk", DISK),
+        Arg("instance", INSTANCE),
+        Arg("on_primary", PLAIN, ht.Bool),
+        Arg("index", PLAIN, ht.NonNegInt),
+    ),
+    ResultCodec(ht.ListOf(ht.Any)),
+    timeout_s=900,
+    keep=True,
+)
+#: Deactivate a disk.
+BLOCKDEV_SHUTDOWN = Call("blockdev_shutdown", (Arg("disk", DISK),), timeout_s=900, keep=True)
+#: Ask for the state of a disk. -> BlockDevStatus, or None when the device is not active
+BLOCKDEV_FIND = Call(
+    "blockdev_find",
+    (Arg("disk", DISK),),
+    ObjectResult(BlockDevStatus, maybe=True),
+    timeout_s=900,
+    keep=True,
+)
+#: Make disks writable.
+BLOCKDEV_OPEN = Call(
+    "blockdev_open",
+    (
+        Arg("instance_name", PLAIN, ht.NonEmptyString),
+        Arg("disks", DISKS),
+        Arg("exclusive", PLAIN, ht.Bool),
+    ),
+    timeout_s=900,
+)
+#: Make disks read-only.
+BLOCKDEV_CLOSE = Call(
+    "blockdev_close",
+    (
+        Arg("instance_name", PLAIN, ht.NonEmptyString),
+        Arg("disks", DISKS),
+    ),
+    timeout_s=900,
+)
+#: Ask for the real sizes of disks. -> per disk [size in bytes, spindles or None], or None
+BLOCKDEV_GETDIMENSIONS = Call(
+    "blockdev_getdimensions",
+    (Arg("disks", MULTI_DISKS),),
+    ResultCodec(ht.ListOf(ht.Maybe(ht.ListOf(ht.Any)))),
+    timeout_s=900,
+    keep=True,
+)
+#: Ask how far disks are in sync. -> list of BlockDevStatus
+BLOCKDEV_GETMIRRORSTATUS = Call(
+    "blockdev_getmirrorstatus",
+    (Arg("disks", DISKS),),
+    ObjectListResult(BlockDevStatus),
+    timeout_s=900,
+)
+#: Grow a disk. ``dry_run``: only check; ``backing_store``: grow the storage below a mirrored disk,
+#: else what lies above it.
+BLOCKDEV_GROW = Call(
+    "blockdev_grow",
+    (
+        Arg("disk", DISK),
+        Arg("amount_mib", PLAIN, ht.NonNegInt),
+        Arg("dry_run", PLAIN, ht.Bool),
+        Arg("backing_store", PLAIN, ht.Bool),
+        Arg("exclusive_storage", PLAIN, ht.Bool),
+    ),
+    timeout_s=900,
+)
+#: Rename disks. ``renames``: list of (disk, instance, new logical_id).
+BLOCKDEV_RENAME = Call("blockdev_rename", (Arg("renames", DISK_RENAMES),), timeout_s=900)
+#: Replace the text which is stored with a logical volume.
+BLOCKDEV_SETINFO = Call(
+    "blockdev_setinfo", (Arg("disk", DISK), Arg("info", PLAIN, ht.Str)), timeout_s=900
+)
+#: Ask many nodes how far disks are in sync. -> per disk [ok, BlockDevStatus or text of the error]
+BLOCKDEV_GETMIRRORSTATUS_MULTI = Call(
+    "blockdev_getmirrorstatus_multi",
+    (Arg("disks", MULTI_DISKS),),
+    StatusListResult(),
+    timeout_s=900,
+    many=True,
+)
+#: Make the directory of an instance for file storage.
+FILE_STORAGE_DIR_CREATE = Call(
+    "file_storage_dir_create", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300, keep=True
+)
+#: Remove the directory of an instance for file storage.
+FILE_STORAGE_DIR_REMOVE = Call(
+    "file_storage_dir_remove", (Arg("path", PLAIN, ht.NonEmptyString),), timeout_s=300, keep=True
+)
+#: Rename the directory of an instance for file storage.
+FILE_STORAGE_DIR_RENAME = Call(
+    "file_storage_dir_rename",
+    (
+        Arg("old_path", PLAIN, ht.NonEmptyString),
+        Arg("new_path", PLAIN, ht.NonEmptyString),
+    ),
+    timeout_s=300,
+)
+
+# -- DRBD ------------------------------------------------------------------------------------------
+#: Attach storage to the local replica of a mirrored disk.
+BLOCKDEV_ADDCHILDREN = Call(
+    "blockdev_addchildren", (Arg("disk", DISK), Arg("children", DISKS)), timeout_s=900
+)
+#: Detach the storage of the local replica of a mirrored disk.
+BLOCKDEV_REMOVECHILDREN = Call(
+    "blockdev_removechildren", (Arg("disk", DISK), Arg("children", DISKS)), timeout_s=900
+)
+#: Pause or resume the synchronisation of disks. -> per disk [ok, None or text of the error]
+BLOCKDEV_PAUSE_RESUME_SYNC = Call(
+    "blockdev_pause_resume_sync",
+    (Arg("disks", DISKS), Arg("pause", PLAIN, ht.Bool)),
+    ResultCodec(ht.ListOf(ht.ListOf(ht.Any))),
+    timeout_s=900,
+)
+#: Connect the replicas of DRBD disks. ``multimaster``: both may be written (dual-primary).
+DRBD_ATTACH_NET = Call(
+    "drbd_attach_net",
+    (Arg("disks", DISKS), Arg("multimaster", PLAIN, ht.Bool)),
+    timeout_s=TIMEOUT_NORMAL_S,
+    many=True,
+)
+#: Disconnect the replicas of DRBD disks.
+DRBD_DISCONNECT_NET = Call(
+    "drbd_disconnect_net", (Arg("disks", DISKS),), timeout_s=TIMEOUT_NORMAL_S, many=True
+)
+#: Ask whether DRBD disks are in sync.
+#: -> [all are connected and in sync, percent of the disk which needs most to be synchronised]
+DRBD_WAIT_SYNC = Call(
+    "drbd_wait_sync",
+    (Arg("disks", DISKS),),
+    ResultCodec(ht.ListOf(ht.Any)),
+    timeout_s=TIMEOUT_SLOW_S,
+    many=True,
+)
+#: Ask which DRBD disks have no device. -> UUIDs of the disks which should be activated again
+DRBD_NEEDS_ACTIVATION = Call(
+    "drbd_needs_activation",
+    (Arg("disks", MULTI_DISKS),),
+    ResultCodec(ht.ListOf(ht.Str)),
+    timeout_s=TIMEOUT_NORMAL_S,
+)
+#: Ask for the DRBD usermode helper. -> path of the program which the kernel module calls
+DRBD_HELPER = Call("drbd_helper", (), ResultCodec(ht.Str), timeout_s=TIMEOUT_URGENT_S, many=True)
+
+# -- snapshots and content of disks ----------------------------------------------------------------
+#: Make a snapshot of a disk for an export. -> ``logical_id`` of the snapshot
+BLOCKDEV_SNAPSHOT = Call(
+    "blockdev_snapshot",
+    (
+        Arg("disk", DISK),
+        Arg("snapshot_name", PLAIN, ht.Str),
+        Arg("snapshot_size_mib", PLAIN, ht.NonNegInt),
+    ),
+    ResultCodec(ht.Any),
+    timeout_s=900,
+)
+#: Make a snapshot which the user keeps. ``at_rest``: no process writes to the disk meanwhile.
+BLOCKDEV_SNAPSHOT_KEEP = Call(
+    "blockdev_snapshot_keep",
+    (
+        Arg("disk", DISK),
+        Arg("name", PLAIN, ht.NonEmptyString),
+        Arg("size_mib", PLAIN, ht.NonNegInt),
+        Arg("at_rest", PLAIN, ht.Bool),
+    ),
+    timeout_s=3600,
+)
+#: Ask which snapshots disks have.
+#: -> per disk a list of [name, size in bytes, seconds since 1970 or None, usable]
+BLOCKDEV_SNAPSHOT_LIST = Call(
+    "blockdev_snapshot_list",
+    (Arg("disks", MULTI_DISKS),),
+    ResultCodec(ht.ListOf(ht.ListOf(ht.ListOf(ht.Any)))),
+    timeout_s=300,
+    many=True,
+)
+#: Copy the content of a snapshot to its disk, which is active on this node.
+BLOCKDEV_SNAPSHOT_RESTORE = Call(
+    "blockdev_snapshot_restore",
+    (Arg("disk", DISK), Arg("name", PLAIN, ht.NonEmptyString)),
+    timeout_s=3600,
+)
+#: Overwrite a part of a disk.
+BLOCKDEV_WIPE = Call(
+    "blockdev_wipe",
+    (
+        Arg("disk", DISK),
+        Arg("offset_mib", PLAIN, ht.NonNegInt),
+        Arg("size_mib", PLAIN, ht.PositiveInt),
+    ),
+    timeout_s=3600,
+)
+#: Copy an image to a disk. ``image``: path on the node, or an http, https or ftp address;
+#: ``size_mib``: at most so much is copied.
+BLOCKDEV_IMAGE = Call(
+    "blockdev_image",
+    (
+        Arg("disk", DISK),
+        Arg("image", PLAIN, ht.NonEmptyString),
+        Arg("size_mib", PLAIN, ht.PositiveInt),
+    ),
+    timeout_s=3600,
+)
+
+# -- conversion ------------------------------------------------------------------------------------
+#: Copy the content of a disk to another disk, which exists and is at least as large.
+BLOCKDEV_CONVERT = Call(
+    "blockdev_convert", (Arg("source", DISK), Arg("target", DISK)), timeout_s=3600
+)
+
+# -- LVM and block devices -------------------------------------------------------------------------
+#: Ask for volume groups. -> dict of name -> size in MiB
+VG_LIST = Call(
+    "vg_list",
+    (),
+    ResultCodec(ht.DictOf(ht.Str, ht.NonNegInt)),
+    timeout_s=TIMEOUT_URGENT_S,
+    many=True,
+)
+#: Ask for logical volumes. ``groups``: names of volume groups, empty for all.
+#: -> dict of "vg/lv" -> [size in MiB as text, inactive, online]
+LV_LIST = Call(
+    "lv_list",
+    (Arg("groups", PLAIN, ht.ListOf(ht.NonEmptyString)),),
+    ResultCodec(ht.DictOf(ht.Str, ht.ListOf(ht.Any))),
+    timeout_s=TIMEOUT_URGENT_S,
+    many=True,
+)
+#: Ask for the sizes of devices. -> dict of device -> size in MiB, of those which are block devices
+BDEV_SIZES = Call(
+    "bdev_sizes",
+    (Arg("devices", PLAIN, ht.ListOf(ht.NonEmptyString)),),
+    ResultCodec(ht.DictOf(ht.Str, ht.NonNegInt)),
+    timeout_s=TIMEOUT_URGENT_S,
+    many=True,
+)
+
+# -- storage units ---------------------------------------------------------------------------------
+#: List storage units. ``su_name``: kind of storage; ``su_args``: for files ``[[directory, ...]]``;
+#: ``name``: only this unit, None for all; ``fields``: of name, size, used, free (MiB), allocatable.
+#: -> rows
+STORAGE_LIST = Call(
+    "storage_list",
+    (
+        Arg("su_name", PLAIN, ht.NonEmptyString),
+        Arg("su_args", PLAIN, ht.List),
+        Arg("name", PLAIN, ht.Maybe(ht.NonEmptyString)),
+        Arg("fields", PLAIN, ht.ListOf(ht.NonEmptyString)),
+    ),
+    _ROWS,
+    timeout_s=900,
+    many=True,
+)
+#: Change a storage unit. ``changes``: dict of field -> new value.
+STORAGE_MODIFY = Call(
+    "storage_modify",
+    (
+        Arg("su_name", PLAIN, ht.NonEmptyString),
+        Arg("su_args", PLAIN, ht.List),
+        Arg("name", PLAIN, ht.NonEmptyString),
+        Arg("changes", PLAIN, ht.DictOf(ht.Str, ht.Any)),
+    ),
+    timeout_s=900,
+)
+#: Carry out an operation on a storage unit. ``op``: fix-consistency.
+STORAGE_EXECUTE = Call(
+    "storage_execute",
+    (
+        Arg("su_name", PLAIN, ht.NonEmptyString),
+        Arg("su_args", PLAIN, ht.List),
+        Arg("name", PLAIN, ht.NonEmptyString),
+        Arg("op", PLAIN, ht.NonEmptyString),
+    ),
+    timeout_s=900,
+)
+#: Ask for the logical volumes of the node.
+#: -> list of {name, size (MiB), dev, vg}: a row for each physical device of each logical volume
+NODE_VOLUMES = Call(
+    "node_volumes", (), ResultCodec(ht.ListOf(ht.DictOf(ht.Str, ht.Any))), timeout_s=300, many=True
+)
+
+# -- providers of external storage -----------------------------------------------------------------
+#: Ask which providers of external storage the node has.
+#: -> list of [name, path, valid, diagnose text, parameters [[name, doc]]]
+EXTSTORAGE_DIAGNOSE = Call(
+    "extstorage_diagnose", (), ResultCodec(ht.ListOf(ht.ListOf(ht.Any))), timeout_s=300, many=True
+)
