@@ -31,7 +31,7 @@ from typing import Any, Final, NamedTuple
 from ganeti import errors, vcluster
 from ganeti.config import Config
 from ganeti.config.store import write_config_file
-from ganeti.config.text import Text
+from ganeti.config.text import ConfigText
 from ganeti.objects import ConfigData, Disk, Instance, Nic
 from ganeti.platform import paths
 from ganeti.rpc import RpcRunner, open_client
@@ -175,7 +175,7 @@ def measure(
     """
     start = Config.open(path).snapshot()
     data = filled_cluster(start, size, serial_no)
-    write_config_file(path, Text(data).render(data, ()))
+    write_config_file(path, ConfigText(data).render(data, ()))
     del start
     opened: list[Config] = []
     load_s = _timed(lambda: opened.append(Config.open(path, distribute=distribute)))

@@ -24,7 +24,7 @@ from devel.bench import queue as bench_queue
 from ganeti import errors, vcluster
 from ganeti.config import Config
 from ganeti.config.store import write_config_file
-from ganeti.config.text import Text
+from ganeti.config.text import ConfigText
 from ganeti.luxi import client as luxi
 from ganeti.platform import paths
 from ganeti.utils import fs, net, process
@@ -72,7 +72,7 @@ def fill(cluster: vcluster.VirtualCluster, instances: int) -> None:
     with paths.override(cluster.paths(first)) as here:
         before = Config.open(here.cluster_conf_file).snapshot()
         data = bench_config.filled_cluster(before, instances, before.serial_no + 1000)
-        write_config_file(here.cluster_conf_file, Text(data).render(data, ()))
+        write_config_file(here.cluster_conf_file, ConfigText(data).render(data, ()))
     for node in cluster.nodes:
         with paths.override(cluster.paths(node)) as here:
             fs.make_dirs(here.fake_root)

@@ -1,8 +1,8 @@
-"""From a request to a handler and back: the node's end of a call.
+"""The node's end of a call: decodes a request, calls the handler, encodes the answer.
 
-Runs in the child process of the request. Whatever a handler raises becomes the published answer
-``[false, text]``; the error's class and arguments travel beside it in a header, for those who can
-read it (:data:`ganeti.http.ERROR_HEADER`).
+Runs in the child process of the request. An exception of a handler becomes the published answer
+``[false, text]``; its class and arguments are in a header for clients which can decode them
+(:data:`ganeti.http.ERROR_HEADER`).
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ganeti.wire import errors as wire_errors
 
 _log = logging.getLogger(__name__)
 
-# The caller gave up long before; a handler that still runs then hangs.
+# The caller gave up long before: a handler which still runs after this time hangs.
 _HANG_FACTOR = 2.0
 _HANG_EXTRA_S = 60.0
-# A proxy or library of somebody else may not take longer headers.
+# Proxies and libraries of others may refuse longer headers.
 _HEADER_MAX_CHARS = 4096
 _EPOCH_KEY = http.EPOCH_HEADER.lower()
 
 
 class Dispatcher:
-    """Answers requests with the handlers of this room.
+    """Answers requests with the handlers of this package.
 
     :param handlers: name of the call -> handler.
     """
@@ -40,8 +40,8 @@ class Dispatcher:
     def __init__(self, handlers: Mapping[str, registry.Handler]) -> None:
         self._handlers = handlers
 
-    def __call__(self, request: server.Request) -> server.Response:
-        """Decode, do, encode."""
+    def __call__(self, request: server.AuthorisedRequest) -> server.Response:
+        """Decode a request, call its handler, and encode the answer."""
         call = calls.TABLE.get(request.procedure)
         handler = self._handlers.get(request.procedure)
         if call is None or handler is None:
@@ -56,11 +56,11 @@ class Dispatcher:
             return refusal
         signal.setitimer(signal.ITIMER_REAL, call.time_limit_s(args) * _HANG_FACTOR + _HANG_EXTRA_S)
         start = time.monotonic()
-        # One child may serve several requests; what an earlier one read may no longer be true.
+        # One child may serve several requests: facts which an earlier one read may have changed.
         lvm.here().forget()
         try:
             response = _ok(call.result.encode(handler(**args)), keep=call.keep)
-            # What comes many times a second would fill the log and hide the rest.
+            # Calls which arrive many times a second would fill the log and hide the others.
             _log.log(
                 logging.DEBUG if call.keep else logging.INFO,
                 "%s for %s took %.3f s",
@@ -83,15 +83,15 @@ class Dispatcher:
                 err,
             )
             response = failed(err)
-        except Exception as err:  # noqa: BLE001  # the door of a node call
+        except Exception as err:  # noqa: BLE001  # the entry point of a node call
             _log.exception("%s for %s broke", call.name, request.peer)
             response = failed(err)
         return response
 
-    def _admit(self, call: calls.Call, request: server.Request) -> server.Response | None:
-        """Obey the newest master only; the refusal of any other, and the error of a sick node.
+    def _admit(self, call: calls.Call, request: server.AuthorisedRequest) -> server.Response | None:
+        """Refuse a request of any master but the newest; return the answer of a refusal.
 
-        :raises ParseError: the caller's epoch is none.
+        :raises ParseError: the caller's epoch is malformed.
         """
         epoch = master_epoch.parse(request.headers.get(_EPOCH_KEY, "0"))
         caller.act_for(epoch)
@@ -108,7 +108,7 @@ class Dispatcher:
 
 
 def _stale(
-    call: calls.Call, request: server.Request, err: master_epoch.StaleEpochError
+    call: calls.Call, request: server.AuthorisedRequest, err: master_epoch.StaleEpochError
 ) -> server.Response:
     _log.warning("%s for %s refused: %s", call.name, request.peer, err)
     return server.Response(403, str(err).encode(), {http.EPOCH_HEADER: str(err.known)})
@@ -119,7 +119,7 @@ def _ok(payload: Any, *, keep: bool) -> server.Response:
 
 
 def failed(err: Exception) -> server.Response:
-    """The answer for an error."""
+    """Make the answer for an exception of a handler."""
     known = isinstance(err, errors.GenericError | OSError)
     text = str(err) if known and str(err) else f"{type(err).__name__}: {err}"
     coded = json.dumps(wire_errors.encode(err))

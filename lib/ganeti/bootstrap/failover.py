@@ -246,7 +246,7 @@ def _commit(found: Survey, won: Won, warnings: list[str], say: Say) -> tuple[Con
     config.use_distribution(ConfigDistributor(runner))
     silent = [node for name, node in found.members.nodes.items() if name not in won.promises]
     # A node that hangs must not hold this up; the new master goes on trying.
-    config.expect_behind(
+    config.expect_lagging(
         [node.uuid for node in silent if node.master_candidate], [node.uuid for node in silent]
     )
     say("writing the configuration")

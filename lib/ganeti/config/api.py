@@ -26,7 +26,7 @@ from ganeti.config.store import (
     Writer,
     write_config_file,
 )
-from ganeti.config.text import Text
+from ganeti.config.text import ConfigText
 from ganeti.config.transaction import Transaction
 from ganeti.config.view import Questions
 from ganeti.objects import (
@@ -88,7 +88,7 @@ def create_file(path: str, data: ConfigData) -> None:
     problems = verify.check(data)
     if problems:
         raise errors.ConfigVerifyError("the new configuration contradicts itself", problems)
-    write_config_file(path, Text(data).render(data, ()))
+    write_config_file(path, ConfigText(data).render(data, ()))
 
 
 class Config(Questions):
@@ -131,7 +131,7 @@ class Config(Questions):
             old, new = upgrade.version_text(version), upgrade.version_text(data.version)
             try:
                 write(f"{path}.backup-{old}", (fs.read_bytes(path),))
-                write(path, Text(data).render(data, ()))
+                write(path, ConfigText(data).render(data, ()))
             except OSError as err:
                 raise errors.ConfigurationError(
                     f"cannot write {path} after its upgrade from {old} to {new}: {err.strerror}",
@@ -178,13 +178,13 @@ class Config(Questions):
         """Send configuration and ssconf values to all nodes once more; returns what failed."""
         return self._store.redistribute()
 
-    def expect_behind(self, candidates: Collection[str], nodes: Collection[str]) -> None:
-        """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_behind`."""
-        self._store.expect_behind(candidates, nodes)
+    def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
+        """Bring nodes up to date in the background; see :meth:`ConfigStore.expect_lagging`."""
+        self._store.expect_lagging(candidates, nodes)
 
-    def behind(self) -> dict[str, frozenset[str]]:
+    def lagging(self) -> dict[str, frozenset[str]]:
         """Nodes which missed the last changes, and what of them; see :class:`ConfigStore`."""
-        return self._store.behind()
+        return self._store.lagging()
 
     def verify(self) -> list[str]:
         """Contradictions in the present state."""
@@ -211,7 +211,7 @@ class Config(Questions):
         self,
         first: int | float,
         last: int | float,
-    ) -> tuple[int, int, list[history.Change]]:
+    ) -> tuple[int, int, list[history.ObjectChange]]:
         """What changed between two states; see :func:`ganeti.config.history.compare`."""
         return history.compare(self.snapshot(), self._kept(), first, last)
 

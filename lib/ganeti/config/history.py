@@ -66,7 +66,7 @@ class Author(NamedTuple):
     reason: str = ""
 
 
-class Change(NamedTuple):
+class ObjectChange(NamedTuple):
     """What happened to one object.
 
     :ivar kind: ``cluster`` or a table of the configuration.
@@ -112,7 +112,7 @@ class Commit(NamedTuple):
     before_serial: int
     before_time_s: float
     author: Author
-    changes: tuple[Change, ...] | None
+    changes: tuple[ObjectChange, ...] | None
     version: int
 
 
@@ -136,7 +136,7 @@ def commit_of(
 
 def _changes(
     before: ConfigData, after: ConfigData, changed: Iterable[tuple[str, str]]
-) -> Iterator[Change]:
+) -> Iterator[ObjectChange]:
     for kind, uuid in sorted(changed):
         if (kind, uuid) == CLUSTER:
             old, new = before.cluster, after.cluster
@@ -154,7 +154,7 @@ def _changes(
             yield _shortened(change)
 
 
-def _shortened(change: Change) -> Change:
+def _shortened(change: ObjectChange) -> ObjectChange:
     """With pieces in the place of lists of which little changed.
 
     A thousand tags added one by one would else make a thousand lists of up to a thousand tags.
@@ -180,21 +180,21 @@ def _shortened(change: Change) -> Change:
 
 def change_of(
     kind: str, uuid: str, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None
-) -> Change | None:
+) -> ObjectChange | None:
     """Compare two states of an object, given as dictionaries; None when they are the same."""
     known = new if new is not None else old if old is not None else {}
     name = str(known.get("name") or known.get("cluster_name") or uuid)
     if old is None or new is None:
         if old is new:
             return None
-        return Change(
+        return ObjectChange(
             kind, uuid, name, None if old is None else dict(old), None if new is None else dict(new)
         )
     was = {key: value for key, value in old.items() if key not in new or new[key] != value}
     now = {key: value for key, value in new.items() if key not in old or old[key] != value}
     if not was and not now:
         return None
-    return Change(kind, uuid, name, was, now)
+    return ObjectChange(kind, uuid, name, was, now)
 
 
 class History:
@@ -408,13 +408,13 @@ def _commit(record: dict[str, Any], version: int) -> Commit:
     )
 
 
-def _read_change(row: list[Any]) -> Change:
+def _read_change(row: list[Any]) -> ObjectChange:
     kind, uuid, name, old, new, *more = row
     pieces = {
         key: (int(start), list(was), list(now))
         for key, (start, was, now) in (more[0] if more else {}).items()
     }
-    return Change(kind, uuid, name, old, new, pieces)
+    return ObjectChange(kind, uuid, name, old, new, pieces)
 
 
 def _length_until(text: bytes, data: ConfigData) -> int:
@@ -500,7 +500,7 @@ class PastState:
             self._take_back_change(change)
         self.root["serial_no"], self.root["mtime"] = commit.before_serial, commit.before_time_s
 
-    def _take_back_change(self, change: Change) -> None:
+    def _take_back_change(self, change: ObjectChange) -> None:
         present = self.get(change.kind, change.uuid)
         if change.old is None:
             self.tables[change.kind].pop(change.uuid, None)
@@ -535,7 +535,7 @@ def compare(
     history: History,
     first: int | float,
     last: int | float,
-) -> tuple[int, int, list[Change]]:
+) -> tuple[int, int, list[ObjectChange]]:
     """What is different between two states.
 
     :param first: as `point` of :func:`state_at`; the older one.

@@ -36,7 +36,7 @@ from ganeti.config import role, ssconf
 from ganeti.config.history import Author, History, commit_of
 from ganeti.config.index import Index
 from ganeti.config.reservations import Reservations
-from ganeti.config.text import Part, Pieces, Text, difference
+from ganeti.config.text import ConfigText, Part, Pieces, difference
 from ganeti.config.transaction import Transaction
 from ganeti.constants.ssconf import INSTANCE_LIST
 from ganeti.objects import ConfigData
@@ -201,7 +201,7 @@ class ConfigStore:
         self._head = data
         self._queue: list[_Ticket] = []
         self._stale: set[tuple[str, str]] = set()
-        self._text = Text(data)
+        self._text = ConfigText(data)
         self._history = history
         # What the candidates were sent last, if that is what was written last.
         self._sent: Pieces | None = None
@@ -213,9 +213,9 @@ class ConfigStore:
         # newest. Taken after _committing.
         self._resending = threading.Lock()
         # What nodes have missed, and the thread that tries them again; guarded by _committing.
-        self._behind: dict[str, set[str]] = {}
+        self._lagging: dict[str, set[str]] = {}
         # Which of them did not take what they were sent last; the others just wait for something.
-        self._silent: set[str] = set()
+        self._unresponsive: set[str] = set()
         self._catch_up_s = catch_up_s
         self._catching_up: threading.Thread | None = None
         self.reservations = Reservations(self._holds, self.snapshot)
@@ -273,12 +273,12 @@ class ConfigStore:
         if ticket is not None:
             self._commit(ticket)
 
-    def behind(self) -> dict[str, frozenset[str]]:
+    def lagging(self) -> dict[str, frozenset[str]]:
         """Nodes which have missed something since this process began, and what, by UUID."""
         with self._committing:
-            return {uuid: frozenset(what) for uuid, what in self._behind.items()}
+            return {uuid: frozenset(what) for uuid, what in self._lagging.items()}
 
-    def expect_behind(self, candidates: Collection[str], nodes: Collection[str]) -> None:
+    def expect_lagging(self, candidates: Collection[str], nodes: Collection[str]) -> None:
         """Other masters left these nodes without the present configuration, or ssconf values.
 
         They are brought up to date in the background.
@@ -286,10 +286,10 @@ class ConfigStore:
         with self._committing:
             for uuids, what in ((candidates, CONFIG), (nodes, SSCONF)):
                 for uuid in uuids:
-                    self._behind.setdefault(uuid, set()).add(what)
+                    self._lagging.setdefault(uuid, set()).add(what)
             if self._ssconf is None:
                 self._ssconf = self._ssconf_values(self._committed)
-            self._forget_behind(self._committed)
+            self._forget_lagging(self._committed)
             self._start_catching_up()
 
     def catch_up(self) -> bool:
@@ -299,11 +299,11 @@ class ConfigStore:
         """
         with self._committing:
             data = self._committed
-            self._forget_behind(data)
-            if not self._behind or self._distribute is None:
+            self._forget_lagging(data)
+            if not self._lagging or self._distribute is None:
                 return True
-            candidates = tuple(uuid for uuid, what in self._behind.items() if CONFIG in what)
-            nodes = tuple(uuid for uuid, what in self._behind.items() if SSCONF in what)
+            candidates = tuple(uuid for uuid, what in self._lagging.items() if CONFIG in what)
+            nodes = tuple(uuid for uuid, what in self._lagging.items() if SSCONF in what)
             text = self._text.render(data, ())
             message = Distribution(data, text, candidates, self._ssconf if nodes else None, nodes)
             self._resending.acquire()
@@ -314,12 +314,12 @@ class ConfigStore:
             self._resending.release()
         with self._committing:
             if self._committed is data:
-                self._note_behind(set(candidates), set(nodes), failures)
+                self._note_lagging(set(candidates), set(nodes), failures)
             # Else they have an older state, whatever came of it; who sends next sends the newest.
             self._note_silent({*candidates, *nodes}, failures)
-            if not self._behind:
+            if not self._lagging:
                 log.info("all nodes have the present configuration again")
-            return not self._behind
+            return not self._lagging
 
     def redistribute(self) -> list[DistributionFailure]:
         """Send everything to all nodes once more.
@@ -443,7 +443,7 @@ class ConfigStore:
         if self._ssconf is None:
             self._ssconf = self._ssconf_values(data)
         wanted = _to_send(self._ssconf_sent, self._ssconf)
-        self._forget_behind(data)
+        self._forget_lagging(data)
         online = tuple(uuid for uuid, node in data.nodes.items() if not node.offline)
         candidates = tuple(
             uuid
@@ -453,7 +453,7 @@ class ConfigStore:
         if not candidates and wanted is None:
             return []
         with self._leaving_out(candidates, everybody=everybody) as skip:
-            if any(SSCONF in what for uuid, what in self._behind.items() if uuid not in skip):
+            if any(SSCONF in what for uuid, what in self._lagging.items() if uuid not in skip):
                 wanted = self._ssconf
             failures = list(
                 self._distribute(
@@ -484,7 +484,7 @@ class ConfigStore:
             for uuids, what in zip(asked, (CONFIG, SSCONF), strict=True)
             for uuid in sorted(skip & uuids)
         ]
-        self._note_behind(*asked, [*failures, *left_out])
+        self._note_lagging(*asked, [*failures, *left_out])
         self._note_silent(set().union(*asked) - skip, failures)
         failures += left_out
         self._start_catching_up()
@@ -501,7 +501,7 @@ class ConfigStore:
         """
         sole = self._resending.acquire(blocking=False)
         try:
-            skip = frozenset(self._silent if sole else self._behind)
+            skip = frozenset(self._unresponsive if sole else self._lagging)
             others = 1 + sum(uuid not in skip for uuid in candidates)
             if everybody or self._catch_up_s is None or others < (1 + len(candidates)) // 2 + 1:
                 skip = frozenset()
@@ -512,20 +512,20 @@ class ConfigStore:
             if sole:
                 self._resending.release()
 
-    def _forget_behind(self, data: ConfigData) -> None:
+    def _forget_lagging(self, data: ConfigData) -> None:
         """Nobody waits for nodes that are gone or offline, nor sends a configuration to others
         than candidates."""
-        for uuid, what in list(self._behind.items()):
+        for uuid, what in list(self._lagging.items()):
             node = data.nodes.get(uuid)
             if node is None or node.offline:
-                del self._behind[uuid]
+                del self._lagging[uuid]
             elif not node.master_candidate:
                 what.discard(CONFIG)
                 if not what:
-                    del self._behind[uuid]
-        self._silent &= set(self._behind)
+                    del self._lagging[uuid]
+        self._unresponsive &= set(self._lagging)
 
-    def _note_behind(
+    def _note_lagging(
         self,
         candidates: set[str],
         nodes: set[str],
@@ -536,18 +536,18 @@ class ConfigStore:
         for asked, what in ((candidates, CONFIG), (nodes, SSCONF)):
             for uuid in asked:
                 if (uuid, what) in failed:
-                    self._behind.setdefault(uuid, set()).add(what)
-                elif uuid in self._behind:
-                    self._behind[uuid].discard(what)
-        self._behind = {uuid: what for uuid, what in self._behind.items() if what}
+                    self._lagging.setdefault(uuid, set()).add(what)
+                elif uuid in self._lagging:
+                    self._lagging[uuid].discard(what)
+        self._lagging = {uuid: what for uuid, what in self._lagging.items() if what}
 
     def _note_silent(self, asked: set[str], failures: Sequence[DistributionFailure]) -> None:
         """Who of those that were sent something did not take it."""
         failed = {failure.node_uuid for failure in failures}
-        self._silent = ((self._silent - asked) | failed) & set(self._behind)
+        self._unresponsive = ((self._unresponsive - asked) | failed) & set(self._lagging)
 
     def _start_catching_up(self) -> None:
-        if self._behind and self._catch_up_s is not None and self._catching_up is None:
+        if self._lagging and self._catch_up_s is not None and self._catching_up is None:
             self._catching_up = threading.Thread(
                 target=self._keep_trying, name="config-catch-up", daemon=True
             )
@@ -566,10 +566,10 @@ class ConfigStore:
             except errors.GenericError as err:
                 log.warning("cannot bring nodes up to date: %s", err)
             with self._committing:
-                if not self._behind:
+                if not self._lagging:
                     self._catching_up = None
                     return
-                if self._silent != set(self._behind):
+                if self._unresponsive != set(self._lagging):
                     # Somebody answers, and has just been overtaken by a commit.
                     pause_s = first_s
 

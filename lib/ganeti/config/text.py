@@ -32,7 +32,7 @@ Pieces = tuple[bytes, ...]
 Part = tuple[int, int] | bytes
 
 
-class Text:
+class ConfigText:
     """The text of a configuration, kept object by object."""
 
     def __init__(self, data: ConfigData) -> None:

@@ -303,11 +303,11 @@ class Transaction:
             )
         self._set_disks(instance, (*instance.disks[:place], disk_uuid, *instance.disks[place:]))
 
-    def add_loose_disk(self, disk: Disk) -> None:
+    def add_detached_disk(self, disk: Disk) -> None:
         """Add a disk which belongs to no instance (yet)."""
         self._add_disk(disk, f"disk {disk.uuid}")
 
-    def drop_loose_disk(self, disk_uuid: str) -> None:
+    def remove_detached_disk(self, disk_uuid: str) -> None:
         """Forget a disk which belongs to no instance."""
         for instance in self._table("instances").values():
             if disk_uuid in instance.disks:

@@ -1,7 +1,7 @@
 """HTTPS between the daemons: a forking server, a pycurl client, and who may call.
 
 One request per connection, JSON bodies, certificates on both sides. This room knows nothing of what
-the requests mean: the server hands a :class:`~ganeti.http.server.Request` to a function, the client
+the requests mean: the server hands a :class:`~ganeti.http.server.AuthorisedRequest` to a function, the client
 returns bytes.
 """
 

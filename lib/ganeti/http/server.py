@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 _REASONS = {
     200: "OK",
-    400: "Bad Request",
+    400: "Bad AuthorisedRequest",
     403: "Forbidden",
     404: "Not Found",
     411: "Length Required",
@@ -90,7 +90,7 @@ class Limits(NamedTuple):
 DEFAULT_LIMITS = Limits()
 
 
-class Request(NamedTuple):
+class AuthorisedRequest(NamedTuple):
     """What a client wants; the certificate has been accepted. ``resumed``: without a handshake."""
 
     procedure: str
@@ -111,7 +111,7 @@ class Response(NamedTuple):
     keep: bool = False
 
 
-Answer = Callable[[Request], Response]
+Answer = Callable[[AuthorisedRequest], Response]
 Authorise = Callable[[str], str | None]
 
 
@@ -479,7 +479,9 @@ class ForkingServer:
         if not self._accepted:
             self._accepted = True
             os.write(self._tell, b"=%d " % os.getpid())
-        request = Request(target[1:], body, peer, digest, headers, bool(tls.session_reused))
+        request = AuthorisedRequest(
+            target[1:], body, peer, digest, headers, bool(tls.session_reused)
+        )
         try:
             return self._answer(request)
         except Exception:  # noqa: BLE001  # the door of a node call; the caller gets an answer

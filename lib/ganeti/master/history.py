@@ -22,7 +22,7 @@ from ganeti import errors, ht
 
 if TYPE_CHECKING:
     from ganeti.config import Config
-    from ganeti.config.history import Change, Commit
+    from ganeti.config.history import ObjectChange, Commit
     from ganeti.master.luxi_server import LuxiRequest
 
 POINT: Final = ht.Or(ht.Int, ht.ListOf(ht.Or(ht.Int, ht.Float)))
@@ -87,7 +87,7 @@ def changes(config: Config, first: int | list[float], last: int | list[float]) -
     return {"first": old, "last": new, "changes": [_change(change) for change in found]}
 
 
-def _change(change: Change) -> dict[str, Any]:
+def _change(change: ObjectChange) -> dict[str, Any]:
     return {
         "kind": change.kind,
         "uuid": change.uuid,

@@ -99,7 +99,7 @@ def expect_lagging(config: Config, won: Won) -> None:
         if promise is None or promise.master != own.master or won.override:
             uninformed.append(node.uuid)
     if stale or uninformed:
-        config.expect_behind(stale, uninformed)
+        config.expect_lagging(stale, uninformed)
 
 
 def lock_keys(data: ConfigData) -> dict[Level, list[str]]:

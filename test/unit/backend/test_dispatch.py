@@ -7,7 +7,7 @@ import pytest
 from ganeti import errors
 from ganeti.backend import dispatch
 from ganeti.http import ERROR_HEADER
-from ganeti.http.server import Request
+from ganeti.http.server import AuthorisedRequest
 from ganeti.wire import errors as wire_errors
 from ganeti.wire import json
 
@@ -19,7 +19,7 @@ def no_alarm_left():
 
 
 def ask(handler, body=b"[1]", procedure="test_delay"):
-    request = Request(procedure, body, "127.0.0.1", "AA", {}, False)
+    request = AuthorisedRequest(procedure, body, "127.0.0.1", "AA", {}, False)
     return dispatch.Dispatcher({"test_delay": handler})(request)
 
 

@@ -10,7 +10,7 @@ from ganeti import errors, http
 from ganeti.backend import caller, dispatch
 from ganeti.backend.cluster import config_file, jobqueue, master_vote, ssconf
 from ganeti.backend.node import files
-from ganeti.http.server import Request
+from ganeti.http.server import AuthorisedRequest
 from ganeti.jobstore.store import QueueStore
 from ganeti.platform import master_epoch, paths
 from ganeti.platform.master_epoch import NONE, Epoch, StaleEpochError
@@ -171,7 +171,7 @@ def ask(procedure, body, *epoch, handler=None):
         calls.append(args)
         return handler(**args) if handler else None
 
-    request = Request(procedure, body, "127.0.0.1", "AA", headers, False)
+    request = AuthorisedRequest(procedure, body, "127.0.0.1", "AA", headers, False)
     return dispatch.Dispatcher({procedure: note})(request), calls
 
 

@@ -22,8 +22,8 @@ from ganeti.config import Config
 from ganeti.config.api import create_file, history_dir
 from ganeti.config.history import (
     Author,
-    Change,
     History,
+    ObjectChange,
     PastState,
     commit_of,
     compare,
@@ -434,7 +434,7 @@ def _step(place: _Place, name: str, number: int) -> None:
         place.start()
 
 
-def _check_changes(first: ConfigData, last: ConfigData, changes: list[Change]) -> None:
+def _check_changes(first: ConfigData, last: ConfigData, changes: list[ObjectChange]) -> None:
     """What the changes say is exactly what is different."""
     told = {(change.kind, change.uuid): change for change in changes}
     for kind in ("instances", "disks", "nodes"):

@@ -14,7 +14,7 @@ from fakes.config import commit
 from ganeti import errors
 from ganeti.config import Config, Distribution, DistributionFailure
 from ganeti.config.store import CONFIG, SSCONF, ConfigStore, write_config_file
-from ganeti.config.text import Text
+from ganeti.config.text import ConfigText
 from ganeti.objects import ConfigData, codec, updated
 from ganeti.utils import retry
 
@@ -104,7 +104,9 @@ def test_the_text_is_what_the_codec_says_after_any_change() -> None:
     commit(config).add_group(group_of(7), EC)
     commit(config).allocate_port()
     for text in disk.written:
-        assert json.loads(text) == json.loads(b"".join(Text(_parse(text)).render(_parse(text), ())))
+        assert json.loads(text) == json.loads(
+            b"".join(ConfigText(_parse(text)).render(_parse(text), ()))
+        )
     assert _parse(disk.written[-1]) == config.snapshot()
     assert list(config.snapshot().instances) == [instance_of(2).uuid]
 
@@ -304,7 +306,7 @@ def test_who_missed_something_is_tried_again() -> None:
         DistributionFailure(uuid_of("node3"), SSCONF, "no answer"),
     ]
     commit(config).add_instance(instance_of(2), [], EC)
-    assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
+    assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}, uuid_of("node3"): {SSCONF}}
     nodes.failures = nodes.failures[:2]
     assert not store.catch_up()
     tried = nodes.received[-1]
@@ -312,7 +314,7 @@ def test_who_missed_something_is_tried_again() -> None:
     assert tried.nodes == (uuid_of("node2"), uuid_of("node3"))
     assert tried.ssconf is not None
     assert _parse(tried.text) == config.snapshot()
-    assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}}
+    assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
     nodes.failures = []
     assert store.catch_up()
     assert nodes.received[-1].nodes == (uuid_of("node2"),)
@@ -330,7 +332,7 @@ def test_who_goes_offline_is_not_waited_for() -> None:
         updated(config.node(uuid_of("node2")), offline=True, master_candidate=False)
     )
     assert config._store.catch_up()
-    assert config.behind() == {}
+    assert config.lagging() == {}
 
 
 def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
@@ -340,7 +342,7 @@ def test_who_is_no_candidate_any_more_needs_no_configuration() -> None:
     commit(config).add_instance(instance_of(2), [], EC)
     commit(config).update_node(updated(config.node(uuid_of("node2")), master_candidate=False))
     assert config._store.catch_up()
-    assert config.behind() == {}
+    assert config.lagging() == {}
 
 
 def test_a_thread_tries_until_all_have_it() -> None:
@@ -359,9 +361,9 @@ def test_a_thread_tries_until_all_have_it() -> None:
         commit(config).allocate_port()
         seen = len(nodes.received)
         _until(lambda seen=seen: len(nodes.received) > seen + 3)
-        assert config.behind() == {uuid_of("node2"): {CONFIG}}
+        assert config.lagging() == {uuid_of("node2"): {CONFIG}}
         nodes.failures = []
-        _until(lambda: config.behind() == {})
+        _until(lambda: config.lagging() == {})
         _until(lambda: config._store._catching_up is None)
     assert _parse(nodes.received[-1].text) == config.snapshot()
 
@@ -387,11 +389,11 @@ def test_commits_do_not_wait_for_lagging_candidates() -> None:
     nodes.failures = []
     commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node3"),)
-    assert config.behind() == {uuid_of("node2"): {CONFIG}}
+    assert config.lagging() == {uuid_of("node2"): {CONFIG}}
     commit(config).add_instance(instance_of(2), [], EC)
     assert nodes.received[-1].ssconf is not None
     assert uuid_of("node2") not in nodes.received[-1].nodes
-    assert config.behind() == {uuid_of("node2"): {CONFIG, SSCONF}}
+    assert config.lagging() == {uuid_of("node2"): {CONFIG, SSCONF}}
     assert store.catch_up()
     assert _parse(nodes.received[-1].text) == config.snapshot()
     commit(config).allocate_port()
@@ -410,7 +412,7 @@ def test_who_is_behind_is_asked_when_the_others_are_no_majority() -> None:
     nodes.failures = nodes.failures[:1]
     commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
-    assert config.behind() == {uuid_of("node2"): {CONFIG}}
+    assert config.lagging() == {uuid_of("node2"): {CONFIG}}
 
 
 def _overtaken(nodes: _Nodes) -> ConfigStore:
@@ -437,7 +439,7 @@ def test_a_commit_during_a_catch_up_goes_ahead_and_is_sent_after_it() -> None:
     sent = len(nodes.received)
     assert not store.catch_up()
     assert len(nodes.received) == sent + 2, "the catch-up and the commit meanwhile"
-    assert config.behind() == {uuid_of("node2"): {CONFIG}}
+    assert config.lagging() == {uuid_of("node2"): {CONFIG}}
     assert store.catch_up()
     assert nodes.received[-1].candidates == (uuid_of("node2"),)
     assert _parse(nodes.received[-1].text) == config.snapshot()
@@ -456,7 +458,7 @@ def test_a_commit_brings_up_to_date_who_was_overtaken_by_another() -> None:
     commit(config).allocate_port()
     assert nodes.received[-1].candidates == (uuid_of("node2"), uuid_of("node3"))
     assert nodes.received[-1].ssconf is not None
-    assert config.behind() == {}
+    assert config.lagging() == {}
 
 
 def test_a_commit_reaches_who_is_behind_since_an_earlier_master() -> None:
@@ -465,14 +467,14 @@ def test_a_commit_reaches_who_is_behind_since_an_earlier_master() -> None:
     store = _silent_store(nodes)
     config = Config(store)
     me, other = config.master_node().uuid, uuid_of("node2")
-    store.expect_behind([other], [me, other])
+    store.expect_lagging([other], [me, other])
     nodes.failures = [DistributionFailure(other, what, "no answer") for what in (CONFIG, SSCONF)]
     commit(config).allocate_port()
     sent = nodes.received[-1]
     assert other in sent.candidates
     assert set(sent.nodes) >= {me, other}
     assert sent.ssconf == store._ssconf
-    assert config.behind() == {other: {CONFIG, SSCONF}}
+    assert config.lagging() == {other: {CONFIG, SSCONF}}
     commit(config).allocate_port()
     assert other not in nodes.received[-1].candidates
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ganeti.config.text import CHUNK, Text, difference
+from ganeti.config.text import CHUNK, ConfigText, difference
 from ganeti.config.transaction import CLUSTER
 from ganeti.objects import ConfigData, codec
 
@@ -44,7 +44,7 @@ def _keys(numbers: set[int]) -> set[tuple[str, str]]:
 
 def test_little_is_new_when_little_changed() -> None:
     data = _with(small_cluster(), set(range(2, 5 * CHUNK)))
-    text = Text(data)
+    text = ConfigText(data)
     old = text.render(data, ())
     changed = _with(data, {3}, os="other")
     new = text.render(changed, _keys({3}))
@@ -66,7 +66,7 @@ _SETS = st.sets(st.integers(2, 3 * CHUNK), max_size=20)
 )
 def test_any_changes(first: set[int], steps: list[tuple[str, set[int]]]) -> None:
     data = _with(small_cluster(), first)
-    text = Text(data)
+    text = ConfigText(data)
     old = text.render(data, ())
     for name, numbers in steps:
         keys = _keys(numbers)

@@ -121,7 +121,7 @@ def test_who_cannot_gets_the_whole(nodes: _Nodes, config: FakeConfig, failure: E
     nodes.failures[CONFIG_REWRITE.name, NODE3] = failure
     commit(config).allocate_port()
     _both_have_it(nodes, config)
-    assert config.behind() == {}
+    assert config.lagging() == {}
 
 
 def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfig) -> None:
@@ -132,12 +132,12 @@ def test_who_does_not_answer_is_not_asked_twice(nodes: _Nodes, config: FakeConfi
     nodes.asked.clear()
     commit(config).allocate_port()
     assert UPLOAD_FILE.name not in [name for name, _uuids in nodes.asked]
-    assert config.behind() == {NODE3: {CONFIG}}
+    assert config.lagging() == {NODE3: {CONFIG}}
     # It missed one; the next difference does not fit, so it gets everything.
     del nodes.failures[CONFIG_REWRITE.name, NODE3]
     commit(config).allocate_port()
     _both_have_it(nodes, config)
-    assert config.behind() == {}
+    assert config.lagging() == {}
 
 
 def test_a_large_change_is_sent_as_a_file(
@@ -189,7 +189,7 @@ def test_who_does_not_know_the_change_gets_the_values_too(
     assert nodes.asked[2:] == [(UPLOAD_FILE.name, (NODE3,)), (WRITE_SSCONF_FILES.name, (NODE3,))]
     _both_have_it(nodes, config)
     assert _instance_list(nodes, NODE3) == "new.example.com\n"
-    assert config.behind() == {}
+    assert config.lagging() == {}
 
 
 def test_who_does_not_answer_lacks_both(nodes: _Nodes, config: FakeConfig) -> None:
@@ -198,4 +198,4 @@ def test_who_does_not_answer_lacks_both(nodes: _Nodes, config: FakeConfig) -> No
         "node3", "config_rewrite", "no route"
     )
     commit(config).add_instance(instance_of("new"), [], "job-1")
-    assert config.behind() == {NODE3: {CONFIG, SSCONF}}
+    assert config.lagging() == {NODE3: {CONFIG, SSCONF}}

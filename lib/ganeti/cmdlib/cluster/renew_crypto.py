@@ -300,7 +300,7 @@ class LUClusterRenewCrypto(LogicalUnit[OpClusterRenewCrypto, RenewPlan]):
         """Write the list of candidates' certificates, and make sure that all nodes have it."""
         with self.config.transaction() as change:
             change.update_cluster(updated(self.config.cluster(), candidate_certs=certs))
-        behind = self.config.behind()
+        behind = self.config.lagging()
         late = [node.name for node in nodes if behind.get(node.uuid)]
         if late:
             raise errors.OpExecError(
