@@ -1,13 +1,28 @@
-"""The job queue: what the master was asked to do, what it does now, what became of it.
+"""The job queue: jobs which clients submitted to the master, their execution and their results.
 
-Read from the bottom: :mod:`.job` is one job and its states, :mod:`ganeti.jobstore.store` its file
-and the journal, :mod:`.commit` writes what changed, many jobs at a time, :mod:`.replicate` sends it
-to the master candidates, :mod:`.catch_up` finds out what one of them lacks, :mod:`.depend` and
-:mod:`.filters` decide whether a job may start, :mod:`.explain` says why it does not, :mod:`.worker`
-is the pool of threads. :mod:`.engine` puts them together: the jobs, their execution and their ends.
-:mod:`.queue` is what clients may ask of it, :mod:`.watch` how they wait, :mod:`.callbacks` what a
-running opcode may ask.
+The modules, from the bottom:
+
+====================== =========================================================================
+:mod:`.job`            one job and its opcodes: states, legal moves, the job file
+:mod:`.dependencies`   whether the jobs on which an opcode depends have ended as wanted
+:mod:`.filters`        which jobs the filter rules reject or keep back
+:mod:`.worker`         the pool of threads which execute jobs
+:mod:`.commit`         writes changes of jobs, many jobs at a time
+:mod:`.replication`    sends the queue to the other master candidates
+:mod:`.catch_up`       compares the copy of a candidate with the queue of this node
+:mod:`.subscriptions`  clients which wait for a change of a job
+:mod:`.explain`        why a job waits; pure functions
+:mod:`.table`          the live jobs, and the lock which guards them
+:mod:`.publisher`      shows committed states to clients
+:mod:`.callbacks`      what a running opcode may ask of the queue
+:mod:`.scheduler`      which job may start, its execution, its end
+:mod:`.recovery`       what an earlier run of the daemon left
+:mod:`.queue`          the class ``JobQueue``, which the rest of the master daemon uses
+:mod:`.facts`          gathers what an explanation works on
+====================== =========================================================================
+
+The files on disk belong to :mod:`ganeti.jobstore`.
 
 Promises (each with a test that tries to break it): an acknowledged job is never lost and never run
-twice; every file is whole at every moment; what is told has been committed.
+twice; every file is whole at every moment; a published state has been committed.
 """

@@ -1,11 +1,12 @@
-"""What a master candidate lacks of the queue, worked out by comparing both directories.
+"""What the copy of a master candidate lacks, found by comparing both queue directories.
 
-Asked for a candidate that has just become one, that was away, and, when the master daemon starts,
-for every one: what an earlier daemon still had to send is known to nobody any more. Only what
-differs is sent then. The archive belongs to it: a successor of this master shall find it.
+The comparison is made for a node that has just become a candidate, for one that comes back after a
+failure, and for every candidate when the master daemon starts, because nothing records what an
+earlier daemon still had to send. Then only the differences are sent. The archive is compared, too,
+so that the next master has it.
 
-A candidate may have jobs of which the master knows nothing, when somebody made a node with older
-data the master. They could run or be listed there one day, so such a copy is emptied and sent anew.
+A candidate may have jobs which the master does not have, when an administrator made a node with
+older data the master. Such jobs could run or be listed later, so the copy is emptied and sent anew.
 """
 
 from __future__ import annotations
@@ -23,20 +24,20 @@ from ganeti.jobstore.store import QueueStore, archive_file, job_file
 
 _log = logging.getLogger(__name__)
 
-# How many job ids a line of the log names.
+# Number of job ids which a line of the log names.
 _MAX_NAMED = 10
 
 _T = TypeVar("_T")
 
 
 class CatchUpPlan(NamedTuple):
-    """What has to happen for a copy to be the same.
+    """The steps which make a copy equal to this node's queue.
 
-    :ivar purge: the copy must be emptied before.
-    :ivar first: content of small files which have to be there first, by name.
-    :ivar names: files to send after that.
-    :ivar moved: jobs to be archived after that.
-    :ivar drained: set the drain flag so; None when it is right.
+    :ivar purge: the copy must be emptied before everything else.
+    :ivar first: content of small files which have to be sent first, by name.
+    :ivar names: names of files to send after `first`.
+    :ivar moved: ids of jobs to be archived after `names`.
+    :ivar drained: the drain flag to be set; None when it is right already.
     """
 
     purge: bool
@@ -47,7 +48,7 @@ class CatchUpPlan(NamedTuple):
 
 
 class LocalQueue:
-    """The queue of this node, as far as it is on disk. Used by several threads."""
+    """The queue directory of this node, for comparisons. Used by several threads."""
 
     def __init__(self, store: QueueStore) -> None:
         self._store = store
@@ -55,11 +56,12 @@ class LocalQueue:
         self._latest: tuple[float, Inventory] | None = None
 
     def inventory(self, since: float) -> Inventory:
-        """What the directory holds, looked at not before `since` (monotonic seconds).
+        """Return an inventory of the directory, which is not older than `since`.
 
-        Candidates which want it at the same time share it.
+        Candidates which need an inventory at the same time share it.
 
-        :raises errors.JobQueueError: it cannot be read; so for those below.
+        :param since: seconds of the monotonic clock.
+        :raises errors.JobQueueError: the directory cannot be read.
         """
         with self._lock:
             if self._latest is None or self._latest[0] < since:
@@ -71,16 +73,21 @@ class LocalQueue:
             return self._latest[1]
 
     def sizes_of_part(self, part: int) -> dict[int, int]:
-        """Size of each job's file in a part of the archive."""
+        """Return the size in bytes of each job's file in a part of the archive, by job id.
+
+        :raises errors.JobQueueError: the directory cannot be read.
+        """
         return self._reading(lambda: queue_inventory.sizes_of_part(self._store.directory, part))
 
     def read(self, name: str) -> str | None:
-        """Newest content of a file by its name in the directory; None when there is none.
+        """Return the newest content of a file by its name; None when there is no such file.
 
         A job that was archived meanwhile is found under its old name.
+
+        :raises errors.JobQueueError: the directory cannot be read.
         """
         text = self._reading(lambda: self._store.read_published(name))
-        # A file with other bytes than text was damaged by something; no message can carry it.
+        # A file with bytes which are no text is damaged, and no message can carry it.
         return None if text is None or not _is_text(text) else text
 
     def _reading(self, look: Callable[[], _T]) -> _T:
@@ -97,9 +104,10 @@ def plan(
 ) -> CatchUpPlan:
     """Compare a candidate's copy with this node's queue.
 
-    :param since: when this process did not send it anything yet, or began to fail to.
-    :param ask: what the candidate has; with the jobs in these parts of the archive.
-    :raises errors.GenericError: one of the two cannot be read.
+    :param candidate: its name in the log.
+    :param since: monotonic time at which this process had sent it nothing, or began to fail.
+    :param ask: returns the candidate's inventory, with the jobs in these parts of the archive.
+    :raises errors.GenericError: one of the two directories cannot be read.
     """
     there = ask(())
     mine = here.inventory(since)
@@ -110,7 +118,8 @@ def plan(
     unknown = [job_id for job_id in found.unknown if here.read(job_file(job_id)) is None]
     if unknown:
         _log.warning(
-            "job queue: candidate %s has jobs which do not exist (%s); its copy is made anew",
+            "job queue: candidate %s has jobs which do not exist (%s); its copy is emptied and"
+            " sent anew",
             candidate,
             ", ".join(map(str, unknown[:_MAX_NAMED])),
         )

@@ -1,22 +1,21 @@
 """The committer: one thread that makes changes of jobs durable, many at a time.
 
-Whoever changes a job calls :meth:`Committer.touch` with the queue's lock held and gets the *batch*
-which will contain the change. While one batch is being written the next one collects; so the cost
-of a flush and of a message to the candidates is shared by everything that changed meanwhile, and
-the cost per job falls as the load rises.
+Code which changes a job calls :meth:`Committer.touch` with the queue's lock held and gets the
+*batch* which will contain the change. While one batch is being written the next one collects, so
+all jobs which changed meanwhile share one flush and one message to the candidates, and the cost per
+job falls as the load rises.
 
-The work is a line of threads, each taking all that the one before has finished: the committer
-writes the journal, the applier hands the content to the candidates' senders and replaces files, the
-announcer tells.
+Three threads work one after the other, and each takes everything that the previous one has
+finished: the committer writes the journal, the applier hands the content to the candidates' senders
+and replaces files, the announcer publishes.
 
-A batch passes two marks. It is *durable* when the journal is flushed: a worker may act on it. It is
-*told* when the files are in place and the candidates have been sent it: now clients may see it
-(``design``: written, flushed, sent, then those who wait are woken). Callbacks for the second mark
-run in the announcer, in the order of the batches; a slow candidate holds back answers, never the
-disk.
+A batch passes two marks. It is *durable* when the journal is flushed: from then on a worker may act
+on it. It is *published* when the files are in place and the candidates have it: from then on
+clients see it (Ganeti design 2.0, *Job Queue*). Callbacks for the second mark run in the announcer,
+in the order of the batches; a slow candidate delays answers, but never the disk.
 
-When the disk refuses, new jobs are given up and their submitters get the error; changes of jobs
-that exist stay in memory and are tried again until they are written.
+When the disk refuses a write, new jobs are given up and their submitters get the error; changes of
+existing jobs stay in memory and are tried again until they are written.
 """
 
 from __future__ import annotations
@@ -35,11 +34,12 @@ from ganeti.jqueue import job as jobs
 
 _log = logging.getLogger(__name__)
 
-# How long to wait before a refused write is tried again, and before files are flushed when nothing
-# happens any more.
+# Seconds before a refused write is tried again.
 RETRY_S = 1.0
+# Seconds without a change after which the job files are flushed.
 IDLE_FLUSH_S = 5.0
 
+#: Called once with None, or with the reason why a batch was given up.
 Done = Callable[[errors.JobQueueError | None], None]
 
 
@@ -54,11 +54,13 @@ class Waiter:
         self._error: Exception | None = None
 
     def done(self, result: Any, error: Exception | None) -> None:
+        """End the wait with a result, or with an error."""
         self._result = result
         self._error = error
         self._event.set()
 
     def wait(self) -> Any:
+        """Wait for :meth:`done`; return its result or raise its error."""
         self._event.wait()
         if self._error is not None:
             raise self._error
@@ -68,13 +70,20 @@ class Waiter:
 class Batch:
     """What one commit contains.
 
-    :ivar changed: jobs by id; filled with the queue's lock held until the committer takes it.
+    :ivar changed: jobs by id; filled with the queue's lock held until the committer takes the
+        batch.
+    :ivar archive: ids of jobs to be archived.
+    :ivar serial: the highest job id given out; None when it did not change.
+    :ivar snapshots: the changed jobs as they are written.
     """
 
     __slots__ = ("_closed", "_durable", "_published", "archive", "changed", "snapshots", "serial")
 
     def __init__(self, *, closed: bool = False) -> None:
-        """:param closed: nobody will write this; whoever waits for it gets an error at once."""
+        """Make an empty batch.
+
+        :param closed: it will never be written; its callbacks get an error at once.
+        """
         self.changed: dict[int, jobs.QueuedJob] = {}
         self.archive: list[int] = []
         self.serial: int | None = None
@@ -89,10 +98,10 @@ class Batch:
         return not self.changed and not self.archive and self.serial is None
 
     def when_durable(self, done: Done) -> None:
-        """Call `done` in the committer's thread when this is on disk. Needs the queue's lock.
+        """Call `done` in the committer's thread when the batch is durable. Needs the queue's lock.
 
-        Called with an error only for a batch that was given up: at shutdown, or, if it contains
-        new jobs, because they could not be stored.
+        `done` gets an error only for a batch that was given up: at shutdown, or, if it contains new
+        jobs, because they could not be stored.
         """
         if self._closed:
             done(errors.JobQueueError("the job queue is stopped"))
@@ -100,29 +109,35 @@ class Batch:
             self._durable.append(done)
 
     def when_published(self, done: Done) -> None:
-        """Call `done` in the announcer's thread when clients may know. Needs the queue's lock."""
+        """Call `done` in the announcer's thread when the batch is published.
+
+        Needs the queue's lock. `done` gets an error for a batch that was given up.
+        """
         if self._closed:
             done(errors.JobQueueError("the job queue is stopped"))
         else:
             self._published.append(done)
 
     def run_durable(self) -> None:
-        """Tell those who waited for the disk."""
+        """Run the callbacks of :meth:`when_durable`."""
         for done in self._durable:
             done(None)
 
     def run_published(self) -> None:
-        """Tell those who waited for everything."""
+        """Run the callbacks of :meth:`when_published`."""
         for done in self._published:
             done(None)
 
     def run_failed(self, error: errors.JobQueueError) -> None:
-        """Tell everybody that the batch was given up."""
+        """Run all callbacks with the reason why the batch was given up."""
         for done in (*self._durable, *self._published):
             done(error)
 
     def take_over(self, other: Batch) -> None:
-        """Become also what `other` was to be; what is known here is newer."""
+        """Take over the content and the callbacks of `other`, whose write failed.
+
+        Where both have a value, the one of this batch is newer and stays.
+        """
         self.changed = {**other.changed, **self.changed}
         self.archive = other.archive + self.archive
         self.serial = other.serial if self.serial is None else self.serial
@@ -131,22 +146,26 @@ class Batch:
 
 
 class Send(Protocol):
-    """Hands the content of a commit to the senders of the candidates."""
+    """Hands a commit to the senders of the candidates."""
 
     def __call__(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool
     ) -> Callable[[], None]:
-        """Return a function which waits until the candidates have it, for a bounded time."""
+        """Begin to send a commit.
+
+        :param files: content by file name.
+        :param archived: ids of jobs which were archived.
+        :param ended: whether all jobs of the commit have ended.
+        :returns: a function which waits until the candidates have the commit, for a bounded time.
+        """
 
 
 class Committer:
     """Collects changes and writes them.
 
     :param lock: the queue's lock; guards the jobs and the open batch.
-    :param send: called with the content by file name and the archived ids of each written batch,
-        and whether all its jobs have ended; returns a function that waits until the candidates have
-        it, for a bounded time.
-    :param show: called with each told batch, before its callbacks, without the lock.
+    :param send: called with each durable commit; None when there are no candidates.
+    :param publish: called with each batch to be published, before its callbacks, without the lock.
     :param fatal: called when one of the threads dies of a bug; without them nothing can go on.
     """
 
@@ -206,9 +225,10 @@ class Committer:
             thread.start()
 
     def stop(self) -> None:
-        """Write what is left, flush everything, end the threads.
+        """Write the last changes, flush everything, end the threads.
 
-        What cannot be written is given up after one more attempt; its waiters get an error.
+        A change which cannot be written is given up after one more attempt; its callbacks get an
+        error.
         """
         with self._lock:
             self._stopping = True
@@ -228,16 +248,16 @@ class Committer:
     # -- collecting ------------------------------------------------------------------------------
 
     def touch(self, job: jobs.QueuedJob) -> Batch:
-        """A job changed; the batch that will contain it. Needs the queue's lock."""
+        """Take a changed job; return the batch that will contain it. Needs the queue's lock."""
         if self._ended:
-            # A job that ran longer than the stop waited; the next start finds it as it was.
+            # The job ran longer than the stop waited. The next start finds its last written state.
             return Batch(closed=True)
         self._open.changed[job.id] = job
         self._work.notify()
         return self._open
 
     def add_new(self, new: Sequence[jobs.QueuedJob], serial: int) -> Batch:
-        """Jobs were submitted; the batch that will contain them. Needs the queue's lock."""
+        """Take new jobs; return the batch that will contain them. Needs the queue's lock."""
         if self._ended:
             return Batch(closed=True)
         for job in new:
@@ -247,7 +267,7 @@ class Committer:
         return self._new
 
     def archive(self, job_ids: Sequence[int]) -> Batch:
-        """Jobs go to the archive. Needs the queue's lock."""
+        """Archive jobs; return the batch that will contain that. Needs the queue's lock."""
         if self._ended:
             return Batch(closed=True)
         self._open.archive.extend(job_ids)
@@ -294,7 +314,10 @@ class Committer:
                 self._flush_wanted.set()
 
     def _write(self, old: Batch, new: Batch) -> bool:
-        """Write both batches with one flush; without the new jobs when the disk refuses them."""
+        """Write both batches with one flush.
+
+        :returns: False when the disk refused; then the new jobs were given up.
+        """
         both = [batch for batch in (old, new) if not batch.empty]
         files, archive = _content(both)
         try:
@@ -336,7 +359,7 @@ class Committer:
     # -- the other threads -----------------------------------------------------------------------
 
     def _apply(self) -> None:
-        """Put what is durable into its files and send it; all commits that came meanwhile at once.
+        """Write durable commits into the job files and send them, several commits at once.
 
         A job that went through several states meanwhile is written and sent in its last one.
         """
@@ -358,7 +381,7 @@ class Committer:
             ended = all(
                 snapshot.state.end is not None for batch in batches for snapshot in batch.snapshots
             )
-            # The candidates write theirs at the same time.
+            # The candidates write their copies while this node writes its files.
             wait = self._send(files, archive, ended=ended)
             self._store.apply()
             self.later(functools.partial(self._publish_batches, batches, wait))

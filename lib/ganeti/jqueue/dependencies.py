@@ -1,11 +1,12 @@
-"""Dependencies between jobs: may this opcode start?
+"""Dependencies between jobs: whether an opcode may start.
 
-An opcode names jobs and the final states it accepts of each (``depends``; no states means success).
-:func:`decide` is pure; :class:`DependencyWaits` remembers who waits for whom, so that the end of a job
-wakes only those it concerns. While a job waits for another one it occupies no worker.
+An opcode names jobs and the final states which it accepts of each (parameter ``depends``; no states
+means success). :func:`decide` is pure; :class:`DependencyWaits` records which job waits for which
+other one, so that the end of a job wakes only the jobs which wait for it. While a job waits for
+another one it occupies no worker.
 
-Inside one submission of several jobs a negative id counts back: ``-1`` is the job before. It is
-made absolute by :func:`resolve` before the job gets onto the disk.
+Inside one submission of several jobs a negative id counts back: ``-1`` is the job before.
+:func:`resolve` replaces these ids before the job is stored.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ganeti.constants import job as const
 
 
 class Verdict(enum.Enum):
-    """What becomes of an opcode with dependencies."""
+    """What happens to an opcode with dependencies."""
 
     GO = enum.auto()
     WAIT = enum.auto()
@@ -28,7 +29,7 @@ class Verdict(enum.Enum):
 
 
 class Decision(NamedTuple):
-    """The verdict, the job that decided it (0: none), and why in words."""
+    """The verdict, the id of the job that decided it (0: none), and the reason for people."""
 
     verdict: Verdict
     job_id: int = 0
@@ -38,10 +39,10 @@ class Decision(NamedTuple):
 def decide(
     depends: Sequence[Sequence[Any]] | None, status_of: Callable[[int], str | None]
 ) -> Decision:
-    """Whether an opcode may start.
+    """Decide whether an opcode may start.
 
-    :param depends: ``[job id, [accepted final states]]``, ids absolute.
-    :param status_of: state of a job; None when there is no such job.
+    :param depends: ``[job id, [accepted final states]]`` for each dependency, ids absolute.
+    :param status_of: returns the state of a job; None when there is no such job.
     """
     waiting = None
     for job_id, accepted in depends or ():
@@ -64,16 +65,16 @@ def decide(
 def resolve(
     depends: Sequence[Sequence[Any]] | None, earlier: Sequence[int | None]
 ) -> list[list[Any]] | None:
-    """Make the job ids absolute.
+    """Replace relative job ids in dependencies by absolute ones.
 
     :param earlier: ids of the jobs before this one in the same submission; None for a refused one.
-    :raises errors.OpPrereqError: a relative id leads nowhere, or to a job that was refused.
+    :raises errors.OpPrereqError: a relative id goes back too far, or names a refused job.
     """
     if depends is None:
         return None
     resolved = []
     for wanted, accepted in depends:
-        job_id = int(wanted)  # programs of old send ids as text
+        job_id = int(wanted)  # old programs send ids as text
         if job_id < 0:
             if -job_id > len(earlier):
                 raise errors.OpPrereqError(
@@ -92,20 +93,20 @@ def resolve(
 
 
 class DependencyWaits:
-    """Which jobs wait for the end of which other one. Guarded by the queue's lock."""
+    """Which job waits for the end of which other one. Guarded by the queue's lock."""
 
     def __init__(self) -> None:
         self._waiters: dict[int, set[int]] = {}
         self._waits_for: dict[int, int] = {}
 
     def add(self, job_id: int, awaited_id: int) -> None:
-        """`job_id` waits for the end of `awaited_id` (one at a time is enough)."""
+        """Record that `job_id` waits for the end of `awaited_id`, and for no other job."""
         self.remove(job_id)
         self._waiters.setdefault(awaited_id, set()).add(job_id)
         self._waits_for[job_id] = awaited_id
 
     def remove(self, job_id: int) -> None:
-        """`job_id` waits no longer."""
+        """Forget for which job `job_id` waits."""
         awaited_id = self._waits_for.pop(job_id, None)
         if awaited_id is not None:
             waiters = self._waiters[awaited_id]
@@ -114,12 +115,12 @@ class DependencyWaits:
                 del self._waiters[awaited_id]
 
     def ended(self, job_id: int) -> list[int]:
-        """A job ended: those that waited for it, by id; they are forgotten here."""
+        """Remove and return the jobs which waited for a job that has ended, by id."""
         waiters = sorted(self._waiters.pop(job_id, ()))
         for waiter in waiters:
             del self._waits_for[waiter]
         return waiters
 
     def awaited(self, job_id: int) -> int | None:
-        """The job whose end `job_id` waits for."""
+        """Return the id of the job for which `job_id` waits; None when it waits for none."""
         return self._waits_for.get(job_id)

@@ -1,29 +1,34 @@
-"""Why does this job wait? Pure over a :class:`ExplainContext`: what queue, lock table and filters say now.
+"""Why does a job wait? Pure functions of an :class:`ExplainContext`.
 
-:func:`explain` answers for one job, with the chain behind it: the jobs it waits for, what they do
-or wait for in turn, and so on to those at work. :func:`reasons` is the first step of it, for lists.
+The context gives access to the present state of queue, lock table and filter rules
+(:func:`ganeti.jqueue.facts.explain_context` makes it). :func:`explain` answers for one job, with
+the *chain* of jobs for which it waits: these jobs, the jobs for which they wait, and so on to jobs
+which are at work. :func:`explain_briefly` answers for many jobs without chains.
+
 Answers are made of plain values for the wire. A *reason* has a ``kind``, a ``text`` for people, the
 ``jobs`` waited for, and by its kind:
 
 =============== ==================================================================================
 ``lock``        ``lock``, ``name`` (the lock for people), ``mode``, ``since``, ``holders`` and
-                ``before`` (owners; those before are served first), ``wanted`` (all it asked for)
+                ``before`` (owners; those before are served first), ``wanted`` (all locks of the
+                request)
 ``dependency``  ``states`` accepted of the job
 ``filter``      ``rule`` (uuid), ``action``, ``limit``
 ``worker``      ``position`` in line (from 1), ``limit`` of jobs that run at once
-``cancel``      it was canceled and has not come to a point where it can stop
-``disk``        its last change could not be written for a while, so nothing may be told or done
+``cancel``      the job was canceled and has not come to a point where it can stop
+``disk``        its last change has not been written for a while, so it is not published
 ``ending``      the master daemon ends; the job goes on when it is back
-``starting``    nothing is in its way, it is about to go on
+``starting``    nothing stops the job, it is about to go on
 =============== ==================================================================================
 
-The answer is a moment: queue and locks are looked at one after the other, and jobs go on meanwhile.
+Queue and locks are read one after the other while jobs go on, so an answer may describe a moment
+that never was in every detail.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from ganeti.constants import job as const
 from ganeti.jqueue.filters import FilterVerdict, describe_rule
@@ -39,25 +44,118 @@ DISK = "disk"
 ENDING = "ending"
 STARTING = "starting"
 
-# A chain through a busy cluster may touch very many jobs; the first ones are what helps.
+# Number of jobs in a chain. On a busy cluster a chain may be very long; its first jobs help most.
 MAX_CHAIN = 50
-# Writing a change takes some milliseconds; what takes longer is worth telling.
+# Writing a change takes some milliseconds; after this number of seconds the delay is reported.
 WRITING_S = 1.0
-# Names in one line of text.
+# Number of names in one line of text.
 _MAX_NAMED = 5
 
-Reason = dict[str, Any]
+
+class LockOwner(TypedDict):
+    """The holder of a lock: a job, or with ``job`` None a part of the daemon."""
+
+    job: int | None
+    name: str
+
+
+class Reason(TypedDict):
+    """Why a job does not go on; the table above says which kind has which further keys."""
+
+    kind: str
+    text: str
+    jobs: list[int]
+    lock: NotRequired[str]
+    name: NotRequired[str]
+    mode: NotRequired[str]
+    since: NotRequired[float]
+    holders: NotRequired[list[LockOwner]]
+    before: NotRequired[list[LockOwner]]
+    wanted: NotRequired[list[str]]
+    states: NotRequired[list[str]]
+    rule: NotRequired[str]
+    action: NotRequired[str]
+    position: NotRequired[int]
+    limit: NotRequired[int]
+
+
+class JobReport(TypedDict):
+    """A job in an answer. Times in seconds since the epoch.
+
+    ``opcode`` is the summary of the opcode at which the job is, None when it has ended;
+    ``opcode_number`` is its place, from 1, of ``opcodes``. ``message`` is the last log entry.
+    """
+
+    id: int
+    status: str
+    summary: list[str]
+    priority: int
+    opcode: str | None
+    opcode_number: int
+    opcodes: int
+    since: float | None
+    message: str | None
+    message_time: float | None
+
+
+class BriefExplanation(TypedDict):
+    """A job, and why it does not go on."""
+
+    job: JobReport
+    reasons: list[Reason]
+
+
+class ChainEntry(BriefExplanation):
+    """A job for which another one waits; ``depth`` 1 is a job for which the explained job waits."""
+
+    depth: int
+
+
+class HeldLock(TypedDict):
+    """A lock which the job holds; ``name`` is the lock for people."""
+
+    lock: str
+    name: str
+    mode: str
+
+
+class Explanation(BriefExplanation):
+    """The answer for one job.
+
+    ``chain`` is sorted by distance; ``more`` says whether it was cut after :data:`MAX_CHAIN` jobs.
+    """
+
+    holds: list[HeldLock]
+    chain: list[ChainEntry]
+    more: bool
+    notes: list[str]
+
+
+class QueueReport(TypedDict):
+    """The answer for the queue as a whole.
+
+    ``at_work``: jobs that have a worker, at most ``limit``. ``in_line``: jobs that wait only for a
+    worker. ``unfinished``: all jobs that have not ended. ``ended_per_s``: over the last minute.
+    """
+
+    at_work: int
+    limit: int
+    in_line: int
+    unfinished: int
+    ended_per_s: float
+    drained: bool
+    ending: bool
 
 
 class JobFacts(NamedTuple):
     """One job at one moment. Times in seconds since the epoch.
 
-    :ivar status: as everybody may know it.
-    :ivar real_status: as it is; differs while the change is being written.
-    :ivar opcode: place of the opcode it has got to; the number of opcodes when all have ended.
-    :ivar since: since when it is in its present state, if that is known.
-    :ivar message: the last of its log.
-    :ivar depends: of that opcode: job id and accepted final states.
+    :ivar status: the published state.
+    :ivar real_status: the present state; differs while the change is being written.
+    :ivar opcode: index of the first unfinished opcode; the number of opcodes when all have ended.
+    :ivar since: time at which the job came into its present state; None when it is not known.
+    :ivar message: its last log entry.
+    :ivar depends: dependencies of that opcode: job id and accepted final states.
     """
 
     id: int
@@ -75,9 +173,13 @@ class JobFacts(NamedTuple):
 class QueueFacts(NamedTuple):
     """The queue as a whole.
 
-    :ivar line: jobs that wait for a worker, the next one first.
-    :ivar ended: how many jobs ended in the last minute.
-    :ivar now: when this was so, in seconds since the epoch.
+    :ivar line: ids of jobs that wait for a worker, the next one first.
+    :ivar busy: ids of jobs that have a worker.
+    :ivar max_running: number of jobs that are executed at once.
+    :ivar ending: the master daemon is ending.
+    :ivar unfinished: number of jobs that have not ended.
+    :ivar ended: number of jobs that ended in the last minute.
+    :ivar now: time of these facts, in seconds since the epoch.
     """
 
     line: tuple[int, ...] = ()
@@ -91,14 +193,15 @@ class QueueFacts(NamedTuple):
 
 
 class ExplainContext(NamedTuple):
-    """Everything an explanation looks at.
+    """The facts on which an explanation is based.
 
-    :ivar job: None for an unknown one.
-    :ivar wait: what a job waits for in the lock table.
-    :ivar holds: locks of a job: name and mode.
-    :ivar held: the verdict of the filter rule that holds a job.
-    :ivar under: jobs at work under a rate limit.
-    :ivar lock_label: name of a lock for people.
+    :ivar queue: the queue as a whole.
+    :ivar job: returns facts about a job; None for an unknown one.
+    :ivar wait: returns the lock for which a job waits; None when it waits for none.
+    :ivar holds: returns the locks which a job holds, with their modes.
+    :ivar held: returns the verdict of the filter rule which keeps a job back; None when none does.
+    :ivar under: returns the jobs at work under a rate limit, by the uuid of its rule.
+    :ivar lock_label: returns the name of a lock for people.
     """
 
     queue: QueueFacts
@@ -110,12 +213,8 @@ class ExplainContext(NamedTuple):
     lock_label: Callable[[str], str]
 
 
-def explain(context: ExplainContext, job_id: int) -> dict[str, Any] | None:
-    """What a job does or waits for, and the chain behind it; None for an unknown job.
-
-    :returns: ``job``, ``reasons``, ``holds``, ``chain`` (entries of ``job``, ``reasons`` and
-        ``depth``, nearest first), ``more`` (whether the chain was cut) and ``notes``.
-    """
+def explain(context: ExplainContext, job_id: int) -> Explanation | None:
+    """Explain what a job does or waits for, with the chain of jobs; None for an unknown job."""
     job = context.job(job_id)
     if job is None:
         return None
@@ -137,13 +236,8 @@ def explain(context: ExplainContext, job_id: int) -> dict[str, Any] | None:
     }
 
 
-def explain_queue(queue: QueueFacts) -> dict[str, Any]:
-    """The queue as a whole.
-
-    :returns: ``at_work`` (jobs that have a worker), ``limit`` (of those), ``in_line`` (jobs that
-        only wait for a worker), ``unfinished`` (all), ``ended_per_s`` (over the last minute),
-        ``drained`` and ``ending``.
-    """
+def explain_queue(queue: QueueFacts) -> QueueReport:
+    """Describe the queue as a whole."""
     return {
         "at_work": len(queue.busy),
         "limit": queue.max_running,
@@ -155,8 +249,10 @@ def explain_queue(queue: QueueFacts) -> dict[str, Any]:
     }
 
 
-def explain_briefly(context: ExplainContext, job_ids: Iterable[int]) -> list[dict[str, Any] | None]:
-    """``job`` and ``reasons`` for each job; None in the place of an unknown one."""
+def explain_briefly(
+    context: ExplainContext, job_ids: Iterable[int]
+) -> list[BriefExplanation | None]:
+    """Explain several jobs without chains; None in the place of an unknown one."""
     found = [context.job(job_id) for job_id in job_ids]
     return [
         None if job is None else {"job": _job(job), "reasons": reasons(context, job)}
@@ -165,7 +261,7 @@ def explain_briefly(context: ExplainContext, job_ids: Iterable[int]) -> list[dic
 
 
 def reasons(context: ExplainContext, job: JobFacts) -> list[Reason]:
-    """Why a job does not go on; empty for one that is at work or has ended."""
+    """Return why a job does not go on; empty for one that is at work or has ended."""
     found: list[Reason] = []
     if job.real_status != job.status and context.queue.now - (job.since or 0.0) >= WRITING_S:
         found.append(
@@ -188,7 +284,9 @@ def reasons(context: ExplainContext, job: JobFacts) -> list[Reason]:
 
 
 def _reason(kind: str, text: str, jobs: Iterable[int] = (), **facts: Any) -> Reason:
-    return {"kind": kind, "text": text, "jobs": list(jobs), **facts}
+    reason: Reason = {"kind": kind, "text": text, "jobs": list(jobs)}
+    reason.update(facts)  # type: ignore[typeddict-item]  # keys by kind
+    return reason
 
 
 def _queued(context: ExplainContext, job: JobFacts) -> list[Reason]:
@@ -270,7 +368,7 @@ def _locked(context: ExplainContext, wait: LockWait) -> Reason:
     )
 
 
-def _owner(owner: Owner) -> dict[str, Any]:
+def _owner(owner: Owner) -> LockOwner:
     return {"job": owner.job_id, "name": owner.name}
 
 
@@ -287,7 +385,7 @@ def _jobs(job_ids: Sequence[int]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    """``a, b and c``; of very many the first few and the number of the others."""
+    """Join names as ``a, b and c``; of many the first few and the number of the others."""
     shown = list(names[:_MAX_NAMED])
     if len(names) > len(shown):
         shown.append(f"{len(names) - len(shown)} more")
@@ -296,7 +394,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def _job(job: JobFacts) -> dict[str, Any]:
+def _job(job: JobFacts) -> JobReport:
     ended = job.opcode >= len(job.summary)
     return {
         "id": job.id,
@@ -314,10 +412,10 @@ def _job(job: JobFacts) -> dict[str, Any]:
 
 def _chain(
     context: ExplainContext, job_id: int, own: Sequence[Reason]
-) -> tuple[list[dict[str, Any]], bool]:
-    """The jobs waited for, those they wait for, and so on: nearest first, each once."""
+) -> tuple[list[ChainEntry], bool]:
+    """Return the jobs waited for, the jobs they wait for, and so on: nearest first, each once."""
     seen = {job_id}
-    chain: list[dict[str, Any]] = []
+    chain: list[ChainEntry] = []
     ahead = [(other, 1) for other in _awaited(own)]
     while ahead:
         later: list[tuple[int, int]] = []
@@ -329,7 +427,7 @@ def _chain(
             seen.add(other_id)
             other = context.job(other_id)
             if other is None:
-                continue  # ended and gone since we looked at who waits for it
+                continue  # it has ended since the reason was found
             why = reasons(context, other)
             chain.append({"depth": depth, "job": _job(other), "reasons": why})
             later.extend((next_id, depth + 1) for next_id in _awaited(why))
@@ -338,5 +436,5 @@ def _chain(
 
 
 def _awaited(found: Sequence[Reason]) -> list[int]:
-    """The jobs behind these reasons, in order."""
+    """Return the jobs which these reasons name, in order."""
     return [job_id for reason in found for job_id in reason["jobs"]]

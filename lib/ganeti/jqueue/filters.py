@@ -1,8 +1,8 @@
-"""Filter rules: may this job be picked up for running?
+"""Filter rules: whether a worker may take up a job.
 
-:class:`FilterChain` is pure: the rules in their order (priority, watermark, uuid), and which of them
-decides about a job. The first rule that means the job and is not CONTINUE decides; where none does,
-the job is accepted.
+:class:`FilterChain` is pure: the rules in their order (priority, watermark, uuid). The first rule
+which matches the job and whose action is not CONTINUE decides; without such a rule the job is
+accepted.
 
 ============== ===================================================================================
 ACCEPT         the job may run; no later rule is looked at
@@ -12,12 +12,14 @@ REJECT         the job is canceled, with the rule as the reason
 RATE_LIMIT n   the job stays queued while n jobs which this rule decides about are at work
 ============== ===================================================================================
 
-A job at work (one that a worker has taken up once) is never touched; but it counts for a rate limit
-that means it, also for one that is younger than the job.
+A job which a worker has taken up once is *at work* until it ends. The rules never stop it; but it
+counts for a rate limit whose rule matches it, also if the rule is newer than the job.
 
-:class:`FilterGate` remembers which jobs the rules keep back and which are at work, so that an end or a
-change of rules moves those on that it concerns, first the ones with the highest priority. It is
-guarded by the queue's lock.
+:class:`FilterGate` records which jobs the rules keep back and which are at work. After the end of a
+job, or a change of the rules, it names the jobs which may be tried again, those with the highest
+priority first. It is guarded by the queue's lock.
+
+Source: manual page **gnt-filter**.
 """
 
 from __future__ import annotations
@@ -38,11 +40,11 @@ Ops = Sequence[Mapping[str, Any]]
 
 
 class FilterVerdict(NamedTuple):
-    """What the rules say about a job.
+    """The decision of the rules on a job.
 
     :ivar action: ``ACCEPT``, ``PAUSE``, ``REJECT`` or ``RATE_LIMIT``.
-    :ivar rule: the one that decided; None when none did.
-    :ivar limit: of a rate limit.
+    :ivar rule: the rule that decided; None when none did.
+    :ivar limit: number of jobs under a rate limit, else 0.
     """
 
     action: str
@@ -51,7 +53,7 @@ class FilterVerdict(NamedTuple):
 
     @property
     def uuid(self) -> str:
-        """Of the rule; empty when none decided."""
+        """The uuid of the rule; empty when none decided."""
         return "" if self.rule is None else self.rule.uuid
 
 
@@ -61,8 +63,9 @@ NO_RULE = FilterVerdict(const.FILTER_ACCEPT)
 class FilterChain:
     """The rules in their order.
 
-    A rule that cannot be applied (the master accepts none such, but a configuration file may have
-    been edited) is logged and left out; verify reports it. The queue has to start all the same.
+    A rule that cannot be applied is logged and left out, so that the queue can start;
+    ``gnt-cluster verify`` reports it. The master accepts no such rule, but an administrator may
+    have edited the configuration file.
     """
 
     def __init__(self, rules: Iterable[FilterRule] = ()) -> None:
@@ -71,53 +74,53 @@ class FilterChain:
         for rule in ordered:
             try:
                 action, limit = parse_action(rule.action)
-                meant = job_rules.compile_predicates(rule.predicates, rule.watermark)
+                matches = job_rules.compile_predicates(rule.predicates, rule.watermark)
             except errors.ParameterError as err:
                 _log.error("filter rule %s is not applied: %s", rule.uuid, err)
                 continue
-            # A rule that passes on decides nothing, whatever it means.
+            # A rule with CONTINUE decides nothing.
             if action != const.FILTER_CONTINUE:
-                self._rules.append((meant, FilterVerdict(action, rule, limit)))
+                self._rules.append((matches, FilterVerdict(action, rule, limit)))
 
     def __bool__(self) -> bool:
         return bool(self._rules)
 
     def judge(self, job_id: int, ops: Ops) -> FilterVerdict:
-        """Which rule decides about a job, and what."""
-        for meant, verdict in self._rules:
-            if meant(job_id, ops):
+        """Return the decision of the rules on a job with these opcodes."""
+        for matches, verdict in self._rules:
+            if matches(job_id, ops):
                 return verdict
         return NO_RULE
 
 
 def parse_action(action: Any) -> tuple[str, int]:
-    """The action of a rule and its number (0 where it has none).
+    """Return the name of a rule's action and its number (0 where it has none).
 
-    :raises errors.ParameterError: it is no action.
+    :raises errors.ParameterError: no such action.
     """
     job_rules.check_action(action)
     return (action, 0) if isinstance(action, str) else (action[0], action[1])
 
 
 def rejection(verdict: FilterVerdict) -> errors.JobCanceled:
-    """Why a rejected job ended."""
+    """Return the error with which a rejected job ends."""
     return errors.JobCanceled(f"rejected by {describe_rule(verdict.rule)}")
 
 
 def describe_rule(rule: FilterRule | None) -> str:
-    """The rule in words, with what its author said about it."""
+    """Return the rule for people, with the reason which its author gave."""
     if rule is None:
         return "no filter rule"
-    return f"filter rule {rule.uuid}{_said(rule)}"
+    return f"filter rule {rule.uuid}{_reason_of(rule)}"
 
 
-def _said(rule: FilterRule) -> str:
-    said = "; ".join(
+def _reason_of(rule: FilterRule) -> str:
+    reasons = "; ".join(
         reason
         for source, reason, _time in rule.reason_trail
         if source == const.REASON_USER and reason
     )
-    return f" ({said})" if said else ""
+    return f" ({reasons})" if reasons else ""
 
 
 class FilterGate:
@@ -128,15 +131,15 @@ class FilterGate:
         self._at_work: dict[int, str] = {}
         self._count: dict[str, int] = {}
         self._held: dict[int, tuple[FilterVerdict, int]] = {}
-        # Jobs held for a place, by rule; entries that are no longer in _held are skipped.
+        # Jobs held for a place under a rate limit, by rule; entries no longer in _held are skipped.
         self._lines: dict[str, list[tuple[int, int]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any rule; without, nobody needs to ask."""
+        """Whether there is any rule; without one every job may start."""
         return bool(self._chain)
 
     def set_rules(self, rules: Iterable[FilterRule], at_work: Iterable[tuple[int, Ops]]) -> None:
-        """Other rules from now on; held jobs must be released and judged anew.
+        """Use other rules; the caller releases held jobs and judges them anew.
 
         :param at_work: jobs that a worker has taken up and that have not ended.
         """
@@ -147,7 +150,7 @@ class FilterGate:
             self.enter(job_id, self.judge(job_id, ops))
 
     def judge(self, job_id: int, ops: Ops) -> FilterVerdict:
-        """What the rules say about a job."""
+        """Return the decision of the rules on a job with these opcodes."""
         return self._chain.judge(job_id, ops) if self._chain else NO_RULE
 
     def has_free_place(self, verdict: FilterVerdict) -> bool:
@@ -155,7 +158,7 @@ class FilterGate:
         return self._count.get(verdict.uuid, 0) < verdict.limit
 
     def enter(self, job_id: int, verdict: FilterVerdict) -> None:
-        """A worker has taken up the job."""
+        """Record that a worker has taken up the job."""
         if verdict.action == const.FILTER_RATE_LIMIT and job_id not in self._at_work:
             self._at_work[job_id] = verdict.uuid
             self._count[verdict.uuid] = self._count.get(verdict.uuid, 0) + 1
@@ -167,19 +170,20 @@ class FilterGate:
             heapq.heappush(self._lines.setdefault(verdict.uuid, []), (priority, job_id))
 
     def release(self, job_id: int) -> bool:
-        """Keep a job back no longer; False when it was not."""
+        """Keep a job back no longer; False when it was not kept back."""
         return self._held.pop(job_id, None) is not None
 
     def reprioritise(self, job_id: int, priority: int) -> None:
-        """Move a job that waits for a place; any other is left alone."""
+        """Give a job that is kept back another priority; any other job is left alone."""
         held = self._held.get(job_id)
         if held is not None:
             self.hold(job_id, priority, held[0])
 
     def ended(self, job_id: int) -> list[int]:
-        """A job ended, or will not take its place: those that may try now, best first.
+        """Record that a job ended, or does not use its place.
 
-        They are released; whoever finds no place is held again.
+        :returns: the jobs which may be tried again, highest priority first. They are released; the
+            caller holds those again which find no place.
         """
         self._held.pop(job_id, None)
         uuid = self._at_work.pop(job_id, None)
@@ -189,33 +193,33 @@ class FilterGate:
                 del self._count[uuid]
         freed: list[int] = []
         for uuid, line in list(self._lines.items()):
-            room: int | None = None
-            while line and (room is None or room > 0):
+            places: int | None = None
+            while line and (places is None or places > 0):
                 priority, waiting = line[0]
                 held = self._held.get(waiting)
                 if held is None or held[1] != priority or held[0].uuid != uuid:
                     heapq.heappop(line)
                     continue
-                if room is None:
-                    room = held[0].limit - self._count.get(uuid, 0)
+                if places is None:
+                    places = held[0].limit - self._count.get(uuid, 0)
                     continue
                 heapq.heappop(line)
                 del self._held[waiting]
                 freed.append(waiting)
-                room -= 1
+                places -= 1
             if not line:
                 del self._lines[uuid]
         return freed
 
     def held(self, job_id: int) -> FilterVerdict | None:
-        """Why a job is kept back; None when it is not."""
+        """Return the verdict which keeps a job back; None when none does."""
         held = self._held.get(job_id)
         return None if held is None else held[0]
 
     def held_ids(self) -> list[int]:
-        """All jobs that are kept back."""
+        """Return the ids of all jobs that are kept back."""
         return sorted(self._held)
 
     def at_work_under(self, uuid: str) -> list[int]:
-        """Jobs that take the places of a rate limit."""
+        """Return the ids of the jobs at work under the rate limit of a rule."""
         return sorted(job_id for job_id, rule in self._at_work.items() if rule == uuid)

@@ -1,14 +1,14 @@
-"""A job and its opcodes: states, legal moves, what is written and what is shown.
+"""A job and its opcodes: states, legal moves, the job file, the fields which clients read.
 
-A job is a list of opcodes, executed one after the other. The states (seed 001 *Job Queue*) and the
-moves between them stand in :data:`LEGAL_MOVES` and nowhere else; :meth:`QueuedOpCode.move` makes a
-move and refuses the rest. The state of a job is derived from those of its opcodes.
+A job is a list of opcodes, executed one after the other. The states (Ganeti design 2.0, *Job
+Queue*) and the moves between them stand in :data:`LEGAL_MOVES` alone; :meth:`QueuedOpCode.move`
+makes a move and refuses all others. The state of a job is derived from those of its opcodes.
 
-Each opcode holds its state twice: ``state`` is what is true now, ``shown`` is what has been
-committed and may be told. Both are immutable, so a commit takes a picture of a job by copying
-references. Log entries are not committed one by one and may be told at once.
+Each job and each opcode holds its state twice: ``state`` is the present one, ``published`` the
+committed one which clients see. Both are immutable, so a snapshot of a job for a commit copies only
+references. Log entries are not committed one by one; clients see them at once.
 
-Nothing here locks; :mod:`ganeti.jqueue.queue` calls everything that changes a job with its own lock
+Nothing here locks. A job is changed with the lock of its :class:`~ganeti.jqueue.table.JobTable`
 held.
 """
 
@@ -32,17 +32,17 @@ SUCCESS = const.STATUS_SUCCESS
 ERROR = const.STATUS_ERROR
 
 FINALIZED = const.FINALIZED
-# Handed to a worker and not finished.
+# Taken up by a worker and not finished.
 ACTIVE = frozenset((WAITING, CANCELING, RUNNING))
 
 LEGAL_MOVES: dict[str, frozenset[str]] = {
     # An opcode ends from "queued" when an earlier one failed, a dependency did not end as wanted,
     # or the job was canceled in time.
     QUEUED: frozenset((WAITING, CANCELED, ERROR)),
-    # Back to "queued" when the daemon ends before the locks were there.
+    # Back to "queued" when the daemon ends before the job has got its locks.
     WAITING: frozenset((QUEUED, RUNNING, CANCELING, CANCELED, ERROR)),
     RUNNING: frozenset((CANCELING, CANCELED, SUCCESS, ERROR)),
-    # "success": a running opcode was done before it came to a point where it could stop.
+    # "success": a running opcode was finished before it came to a point where it could stop.
     CANCELING: frozenset((CANCELED, SUCCESS, ERROR)),
     CANCELED: frozenset(),
     SUCCESS: frozenset(),
@@ -54,7 +54,7 @@ LogEntry = tuple[int, Timestamp, str, Any]
 
 
 class OpState(NamedTuple):
-    """What changes about an opcode. Times are ``(seconds, microseconds)``."""
+    """The changing part of an opcode. Times are ``(seconds, microseconds)`` since the epoch."""
 
     status: str = QUEUED
     result: Any = None
@@ -65,7 +65,7 @@ class OpState(NamedTuple):
 
 
 class JobState(NamedTuple):
-    """What changes about a job besides its opcodes."""
+    """The changing part of a job besides its opcodes."""
 
     start: Timestamp | None = None
     end: Timestamp | None = None
@@ -85,8 +85,10 @@ class JobSnapshot(NamedTuple):
 class QueuedOpCode:
     """One opcode of a job.
 
-    :ivar input: the parameters with ``OP_ID``, as they stand in the job file.
-    :ivar log: ``(serial, time, type, message)``; grows only.
+    :ivar input: the parameters with ``OP_ID``, as in the job file.
+    :ivar log: entries ``(serial, time, type, message)``; only grows.
+    :ivar state: the present state.
+    :ivar published: the state which clients see.
     """
 
     __slots__ = ("_input_text", "_op", "_summary", "input", "log", "published", "state")
@@ -102,7 +104,7 @@ class QueuedOpCode:
 
     @classmethod
     def from_opcode(cls, op: OpCode) -> QueuedOpCode:
-        """For a submission; secrets stay in memory and are never written."""
+        """Make the opcode of a submission; secret values stay in memory and are never written."""
         created = cls(op.to_dict(redact="secret"), op)
         created.state = created.published = OpState(priority=op.priority)
         return created
@@ -135,13 +137,13 @@ class QueuedOpCode:
         return self._op
 
     def drop_opcode(self) -> None:
-        """Forget the object (and the secrets in it) once the opcode has ended."""
+        """Forget the opcode object, and the secrets in it, because the opcode has ended."""
         self._op = None
 
     def move(self, status: str, **changes: Any) -> None:
-        """Change the status, and other parts of the state with it.
+        """Change the status, and with it other parts of the state.
 
-        :raises errors.ProgrammerError: there is no such move.
+        :raises errors.ProgrammerError: the move is not legal.
         """
         if status not in LEGAL_MOVES[self.state.status]:
             raise errors.ProgrammerError(
@@ -150,7 +152,7 @@ class QueuedOpCode:
         self.state = self.state._replace(status=status, **changes)
 
     def summary(self) -> str:
-        """One line for job lists; from the parameters alone, so that any old file has one."""
+        """Return one line for job lists; it also exists for opcodes of other versions."""
         if self._summary is None:
             try:
                 self._summary = (self._op or opcodes.from_dict(self.input)).summary()
@@ -159,7 +161,7 @@ class QueuedOpCode:
         return self._summary
 
     def public_input(self) -> dict[str, Any]:
-        """The parameters without private values, for everybody who asks."""
+        """Return the parameters without private and secret values, for clients."""
         try:
             cls = opcodes.lookup(str(self.input.get("OP_ID")))
         except errors.GenericError:
@@ -173,13 +175,13 @@ class QueuedOpCode:
         }
 
     def input_text(self) -> str:
-        """The parameters as JSON; they do not change, so the text is kept while the job lives."""
+        """Return the parameters as JSON; the text is kept, because parameters do not change."""
         if self._input_text is None:
             self._input_text = json.dumps(self.input)
         return self._input_text
 
     def drop_text(self) -> None:
-        """Free the kept text; a finished job is rarely written again."""
+        """Free the text of :meth:`input_text`; a finished job is rarely written again."""
         self._input_text = None
 
     def set_priority(self, priority: int) -> None:
@@ -199,9 +201,9 @@ class QueuedJob:
     """A job in memory.
 
     :ivar next_log_serial: log entries are numbered through all opcodes of a job, from 1.
-    :ivar cancel_reason: why the job is to stop, once somebody asked.
-    :ivar new: not yet committed for the first time, so nobody may see it.
-    :ivar archived: read from the archive.
+    :ivar cancel_reason: why the job is to stop; None when no client canceled it.
+    :ivar new: its first commit is under way, so clients do not see it yet.
+    :ivar archived: it was read from the archive, or is being moved there.
     """
 
     __slots__ = (
@@ -230,7 +232,7 @@ class QueuedJob:
 
     @property
     def status(self) -> str:
-        """The state which is true now."""
+        """The present state."""
         return status_of(op.state.status for op in self.ops)
 
     @property
@@ -240,7 +242,7 @@ class QueuedJob:
 
     @property
     def finalized(self) -> bool:
-        """Whether the job has ended (now; perhaps not committed)."""
+        """Whether the job has ended; perhaps that is not committed yet."""
         return self.status in FINALIZED
 
     @property
@@ -255,18 +257,18 @@ class QueuedJob:
 
     @property
     def priority(self) -> int:
-        """The highest priority (lowest number) among the unfinished opcodes, else 0."""
+        """The highest priority (lowest number) among the unfinished opcodes; 0 without any."""
         return priority_of(op.state for op in self.ops)
 
     def current(self) -> QueuedOpCode | None:
-        """The first opcode which has not ended."""
+        """Return the first opcode which has not ended; None when all have ended."""
         for op in self.ops:
             if op.state.status not in FINALIZED:
                 return op
         return None
 
     def end_rest(self, status: str, error: BaseException, now: Timestamp) -> None:
-        """End every unfinished opcode with this status and reason."""
+        """End every unfinished opcode with this status, and with the error as its result."""
         result = wire_errors.encode(error)
         for op in self.ops:
             if op.state.status not in FINALIZED:
@@ -299,10 +301,10 @@ class QueuedJob:
         for op, state in zip(self.ops, snapshot.ops, strict=True):
             op.published = state
 
-    # -- what clients ask ------------------------------------------------------------------------
+    # -- for clients -----------------------------------------------------------------------------
 
     def log_after(self, serial: int | None) -> list[LogEntry]:
-        """Log entries with a higher serial, in order; all when `serial` is None."""
+        """Return the log entries with a higher serial, in order; all when `serial` is None."""
         if serial is None:
             return [entry for op in self.ops for entry in tuple(op.log)]
         if serial >= self.next_log_serial - 1:
@@ -310,7 +312,7 @@ class QueuedJob:
         return [entry for op in self.ops for entry in tuple(op.log) if entry[0] > serial]
 
     def values(self, fields: Sequence[str]) -> list[Any]:
-        """The values of these fields; None for one that does not exist."""
+        """Return the values of these fields; None for a field that does not exist."""
         values = []
         for name in fields:
             read = FIELDS.get(name)
@@ -319,7 +321,10 @@ class QueuedJob:
 
 
 def status_of(statuses: Iterable[str]) -> str:
-    """The state of a job from those of its opcodes, in order (seed 001 *Job and opcode status*)."""
+    """Return the state of a job from the states of its opcodes, in order.
+
+    Source: Ganeti design 2.0, *Job and opcode status*.
+    """
     result = QUEUED
     all_success = True
     for status in statuses:
@@ -335,7 +340,7 @@ def status_of(statuses: Iterable[str]) -> str:
 
 
 def priority_of(states: Iterable[OpState]) -> int:
-    """The highest priority among unfinished opcodes; the default for a job that has ended."""
+    """Return the highest priority among unfinished opcodes; the default without any."""
     return min((state.priority for state in states if state.status not in FINALIZED), default=0)
 
 
@@ -362,7 +367,7 @@ FIELDS: dict[str, Callable[[QueuedJob], Any]] = {
 def check_fields(fields: Sequence[str]) -> None:
     """Refuse fields which no job has.
 
-    :raises errors.OpPrereqError: names them.
+    :raises errors.OpPrereqError: a field is unknown; names it.
     """
     unknown = [name for name in fields if name not in FIELDS]
     if unknown:
@@ -373,7 +378,7 @@ def check_fields(fields: Sequence[str]) -> None:
 
 
 def encode(snapshot: JobSnapshot) -> str:
-    """The text of a job file."""
+    """Return the text of a job file."""
     job = snapshot.job
     ops = []
     for op, state, logged in zip(job.ops, snapshot.ops, snapshot.log_lengths, strict=True):

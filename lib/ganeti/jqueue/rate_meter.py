@@ -1,10 +1,10 @@
-"""A counter of what happened in the last minute."""
+"""A counter of the events in the last minute."""
 
 from __future__ import annotations
 
 
 class RateMeter:
-    """How often something happened in the last minute, counted by second."""
+    """Counts how often something happened in the last minute, by second."""
 
     SPAN_S = 60
 
@@ -13,12 +13,12 @@ class RateMeter:
         self._last = 0
 
     def count(self, now: int, number: int = 1) -> None:
-        """It happened now (seconds since the epoch)."""
+        """Count an event at this time, in seconds since the epoch."""
         self._forget(now)
         self._counts[now % self.SPAN_S] += number
 
     def total(self, now: int) -> int:
-        """How often in the last minute."""
+        """Return the number of events in the last minute before this time."""
         self._forget(now)
         return sum(self._counts)
 

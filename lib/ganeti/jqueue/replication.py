@@ -1,16 +1,18 @@
 """Sending the queue to the other master candidates.
 
-Every candidate has a *peer*: the files it lacks, by name, and a thread that sends them in one
-message at a time. While a message is under way newer content of the same file replaces older, so a
-slow candidate gets fewer, larger messages and never holds more than one copy of the queue.
+Every candidate has a *peer*: the files which the candidate lacks, by name, and a thread which sends
+them, one message at a time. While a message is under way newer content of a file replaces older
+content, so a slow candidate gets fewer, larger messages, and a peer never holds more than one copy
+of the queue.
 
-A commit waits until all candidates have what it contains, but not long: a candidate that fails or
-takes more than `wait_s` *lags*. Nobody waits for it until it has caught up, and it is tried again
-on its own. When more than half lag, the log has a warning (seed 001 *Job execution*).
+A commit waits until all candidates have its content, but not long: a candidate that fails or takes
+more than `wait_s` seconds *lags*. No commit waits for it until it has caught up, and its peer goes
+on trying. When more than half of the candidates lag, the log gets a warning (Ganeti design 2.0,
+*Job execution*).
 
-Before a candidate is sent anything, and again when it comes back after a failure, both directories
-are compared (:mod:`.catch_up`) and what differs is sent first: neither a newcomer nor a daemon that
-has just started knows what is missing.
+Before the first message to a candidate, and again when it comes back after a failure, both
+directories are compared (:mod:`.catch_up`), and the differences are sent first: neither a new
+candidate nor a daemon that has just started knows what is missing.
 """
 
 from __future__ import annotations
@@ -28,31 +30,35 @@ from ganeti.jqueue import catch_up
 
 _log = logging.getLogger(__name__)
 
+# Seconds for which a commit waits for a candidate.
 WAIT_S = 1.0
+# Seconds before a candidate that failed is tried again.
 RETRY_S = 2.0
-# A message is held back for so long: a small job is over by then, and its end travels with its
-# beginning, which saves a whole round trip of several times this length. What tells only of jobs
-# that have ended is not held back. When a candidate is sent one message after the other, each waits
-# as long as the one before took: fewer, larger ones cost both sides less.
+# Seconds for which a message is held back: a small job is over by then, and its end travels with
+# its beginning, which saves a round trip of several times this length. A message that contains only
+# jobs which have ended is not held back. When one message to a candidate follows the other, each is
+# held back as long as the one before took: fewer, larger messages cost both sides less.
 GATHER_S = 0.004
 GATHER_BUSY_S = 0.02
-# A node daemon takes requests of 10 MiB; JSON adds to what is in the files.
+# Size of a message in bytes. A node daemon takes requests of 10 MiB, and JSON needs more space than
+# the content of the files.
 MESSAGE_BYTES = 4 << 20
-# Files that a candidate lacks are read and sent in portions, beside what changes meanwhile.
+# Number of files in a portion. Files that a candidate lacks are sent in portions, together with the
+# changes of that time.
 _BACKLOG_FILES = 500
 
 
 class Transport(Protocol):
-    """How a candidate is reached. Every method raises :exc:`errors.GenericError` on failure."""
+    """Sends messages to candidates. Every method raises :exc:`errors.GenericError` on failure."""
 
     def candidates(self) -> Sequence[str]:
-        """UUIDs of the master candidates that are online, without this node."""
+        """Return the UUIDs of the master candidates that are online, without this node."""
 
     def update(self, node_uuid: str, files: dict[str, str]) -> None:
         """Write files into the candidate's queue directory."""
 
     def inventory(self, node_uuid: str, parts: Sequence[int]) -> Inventory:
-        """What the candidate has; with the jobs in these parts of the archive."""
+        """Return the candidate's inventory, with the jobs in these parts of the archive."""
 
     def archive(self, node_uuid: str, job_ids: Sequence[int]) -> None:
         """Move jobs into the candidate's archive."""
@@ -61,13 +67,15 @@ class Transport(Protocol):
         """Empty the candidate's queue directory."""
 
     def set_drained(self, node_uuids: Sequence[str], drained: bool) -> list[str]:
-        """Set the drain flag of the candidates; names of those that failed."""
+        """Set the drain flag of the candidates; return the names of those that failed."""
 
 
 class Replicator:
-    """Keeps the candidates up to date.
+    """Keeps the copies of the candidates up to date.
 
-    :param here: the queue of this node, which the candidates shall have.
+    :param here: the queue of this node.
+    :param wait_s: seconds after which a candidate lags.
+    :param retry_s: seconds before a candidate that failed is tried again.
     """
 
     def __init__(
@@ -82,7 +90,7 @@ class Replicator:
         self._here = here
         self._wait_s = wait_s
         self._retry_s = retry_s
-        # Guards the peers and everything in them; notified when a peer got somewhere.
+        # Guards the peers and their attributes; notified when a peer has sent a message or failed.
         self.progress = threading.Condition()
         self._peers: dict[str, _Peer] = {}
         self._number = 0
@@ -100,18 +108,21 @@ class Replicator:
     def send(
         self, files: dict[str, str], archived: Sequence[int], *, ended: bool = False
     ) -> Callable[[], None]:
-        """Hand a commit to all candidates; the result waits until they have it or lag.
+        """Hand a commit to all candidates.
 
-        :param ended: nothing more will follow soon, because all jobs in it have ended.
+        :param files: content by file name.
+        :param archived: ids of jobs which were archived.
+        :param ended: all jobs in the commit have ended, so that nothing more will follow soon.
+        :returns: a function which waits until every candidate has the commit or lags.
         """
         with self.progress:
             self._number += 1
             number = self._number
             wanted = self._transport.candidates() if self._started else ()
-            fresh = [uuid for uuid in wanted if uuid not in self._peers]
+            added = [uuid for uuid in wanted if uuid not in self._peers]
             for uuid in [uuid for uuid in self._peers if uuid not in wanted]:
                 self._peers.pop(uuid).stop()
-            for uuid in fresh:
+            for uuid in added:
                 self._add_peer(uuid)
             for peer in self._peers.values():
                 peer.add(files, archived, number, ended=ended)
@@ -120,7 +131,7 @@ class Replicator:
         return lambda: self._wait(number)
 
     def set_drained(self, drained: bool) -> None:
-        """Tell the candidates; those that cannot be reached are named in the log."""
+        """Set the drain flag on the candidates; the log names those where that failed."""
         failed = self._transport.set_drained(self._transport.candidates(), drained)
         if failed:
             _log.warning("drain flag of the job queue not changed on %s", ", ".join(failed))
@@ -132,12 +143,12 @@ class Replicator:
                 peer.compare()
 
     def lagging(self) -> list[str]:
-        """UUIDs of the candidates that are behind."""
+        """Return the UUIDs of the candidates that lag."""
         with self.progress:
             return [peer.uuid for peer in self._peers.values() if peer.lagging]
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Give the candidates a moment to take the rest, then end the threads."""
+        """Give the candidates `timeout_s` seconds to take the rest, then end the threads."""
         deadline = time.monotonic() + timeout_s
         with self.progress:
             self._stopping = True
@@ -149,7 +160,7 @@ class Replicator:
             for peer in peers:
                 peer.stop()
         for peer in peers:
-            # A thread may sit in a call to a node that hangs; it ends with the process.
+            # A thread may be in a call to a node that hangs; it ends with the process.
             peer.thread.join(max(0.0, deadline - time.monotonic()))
 
     def _add_peer(self, uuid: str) -> None:
@@ -170,20 +181,20 @@ class Replicator:
                 lambda: all(peer.lagging or peer.done >= number for peer in self._peers.values()),
                 self._wait_s,
             )
-            behind = []
+            lagging = []
             for peer in self._peers.values():
                 if not peer.lagging and peer.done < number:
                     peer.lagging = True
                     _log.info("job queue: candidate %s is slow, not waiting for it", peer.uuid)
                 if peer.lagging and not peer.joining:
-                    behind.append(peer.uuid)
-            many = len(behind) * 2 > len(self._peers)
+                    lagging.append(peer.uuid)
+            many = len(lagging) * 2 > len(self._peers)
         if many and not self._warned:
             _log.warning(
                 "job queue: %d of %d master candidates are not up to date: %s",
-                len(behind),
+                len(lagging),
                 len(self._peers),
-                ", ".join(behind),
+                ", ".join(lagging),
             )
         self._warned = many
 
@@ -195,10 +206,10 @@ def _nothing() -> None:
 class _Peer:
     """One candidate. Everything is guarded by the replicator's condition.
 
-    :ivar done: number of the last commit the candidate has completely.
-    :ivar lagging: nobody waits for it.
-    :ivar joining: it never had everything yet.
-    :ivar failing: the last message did not arrive.
+    :ivar done: number of the last commit which the candidate has completely.
+    :ivar lagging: no commit waits for it.
+    :ivar joining: it has never been up to date yet.
+    :ivar failing: the last message failed.
     """
 
     def __init__(
@@ -220,15 +231,15 @@ class _Peer:
         self._here = here
         self._wait_s = wait_s
         self._retry_s = retry_s
-        # Since when it may lack more than what stands below; None when both were compared.
+        # Time since which it may lack more than the files below; None after a comparison.
         self._unknown_since: float | None = time.monotonic()
-        # Names of files that it lacks; they are read when their turn comes.
+        # Names of files that it lacks; each is read just before it is sent.
         self._backlog: collections.deque[str] = collections.deque()
         self._files: dict[str, str] = {}
         self._archived: list[int] = []
         self._number = 0
         self._busy = False
-        # Whether what stands in line tells only of jobs that have ended.
+        # Whether everything to be sent belongs to jobs that have ended.
         self._ended = True
         self._took_s = 0.0
         self._stopping = False
@@ -249,7 +260,7 @@ class _Peer:
     def add(
         self, files: dict[str, str], archived: Sequence[int], number: int, *, ended: bool
     ) -> None:
-        """Queue newer content."""
+        """Take the content of a commit to be sent."""
         self._ended = self._ended and ended
         self._files.update(files)
         self._archived.extend(archived)
@@ -257,7 +268,7 @@ class _Peer:
         self._progress.notify_all()
 
     def compare(self) -> None:
-        """Find out what it lacks, as if it had just come back."""
+        """Compare its copy with the queue, as if the candidate had just come back."""
         self._unknown_since = time.monotonic()
         self._progress.notify_all()
 
@@ -283,10 +294,10 @@ class _Peer:
                 with self._progress:
                     self._progress.wait_for(lambda: self._stopping, self._retry_s)
 
-    # -- what it lacks ---------------------------------------------------------------------------
+    # -- comparison ------------------------------------------------------------------------------
 
     def _compare(self, since: float) -> errors.GenericError | None:
-        """Find out what it lacks besides what stands in line."""
+        """Find the files which the candidate lacks besides those to be sent already."""
         with self._progress:
             self._busy = True
         try:
@@ -308,11 +319,11 @@ class _Peer:
         with self._progress:
             self._busy = False
             self._unknown_since = None
-            # What changed meanwhile stands in line already, in its newest form.
+            # Files that changed meanwhile are to be sent already, in their newest form.
             self._backlog = collections.deque(
                 name for name in plan.names if name not in self._files
             )
-            # First of all: a node takes no changes to a copy which it does not have.
+            # These come first: a node takes no changes to a copy which it does not have.
             self._files = {**plan.first, **self._files}
             self._archived = plan.moved + self._archived
             if self.idle:
@@ -322,7 +333,10 @@ class _Peer:
     # -- messages --------------------------------------------------------------------------------
 
     def _hold_back(self, busy: bool) -> None:
-        """Let more come together; `busy`: the last message has just been sent."""
+        """Wait, so that more changes share a message.
+
+        :param busy: the last message has just been sent.
+        """
         if busy:
             time.sleep(max(GATHER_S, min(self._took_s, GATHER_BUSY_S)))
         elif not self._ended:
@@ -361,7 +375,7 @@ class _Peer:
         return None
 
     def _take_files(self) -> tuple[dict[str, str], int]:
-        """As many changed files as fit into a message, and their size."""
+        """Take as many changed files as fit into a message; return them and their size in bytes."""
         files: dict[str, str] = {}
         size = 0
         for name, text in self._files.items():
@@ -380,16 +394,19 @@ class _Peer:
         return [self._backlog.popleft() for _ in range(min(len(self._backlog), _BACKLOG_FILES))]
 
     def _take_rest(self, names: Sequence[str]) -> tuple[list[int], int | None]:
-        """The archive only after all files; the number of the last commit with the last message."""
+        """Take the ids to be archived and the number of the last commit, with the last message.
+
+        Earlier messages have neither, because jobs are archived after all files are sent.
+        """
         if self._files or self._backlog:
             return [], None
         archived, self._archived = self._archived, []
         return archived, self._number
 
     def _read(self, names: Sequence[str], files: dict[str, str], size: int) -> list[str]:
-        """Add files that it lacks to a message; those for which there is no room are returned.
+        """Add files that the candidate lacks to a message; return the names which do not fit.
 
-        What is read now is at least as new as what was changed before.
+        Content that is read now is at least as new as every change before.
         """
         for place, name in enumerate(names):
             text = self._here.read(name)
@@ -404,7 +421,7 @@ class _Peer:
     def _delivered(self, number: int | None, took_s: float) -> None:
         if number is not None:
             self.done = number
-            # A candidate that still takes long would only be waited for in vain again.
+            # A candidate which still needs long would make commits wait in vain again.
             if took_s < self._wait_s / 2 or self.idle:
                 if self.failing:
                     _log.info("job queue: candidate %s is up to date again", self.uuid)
@@ -414,7 +431,7 @@ class _Peer:
 
     def _failed(self, error: errors.GenericError) -> None:
         self.lagging = True
-        # It may have been away and be another one when it comes back.
+        # The node may have been reinstalled when it comes back.
         self._unknown_since = time.monotonic()
         self._backlog.clear()
         if not self.failing:

@@ -1,8 +1,8 @@
 """The pool of threads that execute jobs.
 
-Jobs that may start stand in line by priority, then by id; a free worker takes the first. A worker
-stays with its job until the job has ended or has to wait for another one. Threads are started when
-they are first needed, and never more than the limit, which may change while the pool runs.
+Jobs that may start wait in line, by priority, then by id; a free worker takes the first one. A
+worker keeps its job until the job has ended or has to wait for another one. A thread starts when
+it is first needed; their number never exceeds the limit, which may change while the pool runs.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ class WorkerPool:
     """Executes jobs by id.
 
     :param run: executes one job and returns; it handles the errors of the job itself.
+    :param limit: number of jobs which run at once.
     :param fatal: called when `run` raised, which is a bug of the queue.
     """
 
@@ -32,12 +33,12 @@ class WorkerPool:
         self._queued: dict[int, int] = {}
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        # By thread: a job that was put back may be taken up anew before its last worker let go.
+        # By thread: another worker may take up a job before its last worker has finished with it.
         self._busy: dict[threading.Thread, int] = {}
         self._stopping = False
 
     def add(self, job_id: int, priority: int) -> None:
-        """Put a job in line; one that stands there already moves to its new place."""
+        """Put a job in line; one that is in line already moves to its new place."""
         with self._changed:
             if self._stopping or self._queued.get(job_id) == priority:
                 return
@@ -48,18 +49,18 @@ class WorkerPool:
             self._changed.notify()
 
     def reprioritise(self, job_id: int, priority: int) -> None:
-        """Move a job that stands in line; any other is left alone."""
+        """Move a job that is in line; any other job is left alone."""
         with self._changed:
             if job_id in self._queued:
                 self.add(job_id, priority)
 
     def remove(self, job_id: int) -> bool:
-        """Take a job out of the line; False when it does not stand there (any more)."""
+        """Take a job out of the line; False when it is not in line (any more)."""
         with self._changed:
             return self._queued.pop(job_id, None) is not None
 
     def set_limit(self, limit: int) -> None:
-        """Change how many jobs run at once; those above the limit finish first."""
+        """Change the number of jobs which run at once; jobs above the limit finish."""
         with self._changed:
             self._limit = limit
             while len(self._threads) < limit and self._idle < len(self._queued):
@@ -72,23 +73,26 @@ class WorkerPool:
             return job_id in self._queued
 
     def busy(self) -> set[int]:
-        """Ids of the jobs being executed."""
+        """Return the ids of the jobs being executed."""
         with self._changed:
             return set(self._busy.values())
 
     def line(self) -> list[int]:
-        """Ids of the jobs that wait for a worker, in the order in which they will be taken."""
+        """Return the ids of the jobs in line, the next one first."""
         with self._changed:
             waiting = [(priority, job_id) for job_id, priority in self._queued.items()]
         return [job_id for _priority, job_id in sorted(waiting)]
 
     @property
     def limit(self) -> int:
-        """How many jobs run at once."""
+        """Number of jobs which may run at once."""
         return self._limit
 
     def stop(self, timeout_s: float) -> set[int]:
-        """Start nothing more and wait for the workers; ids of the jobs that still run."""
+        """Start nothing more and wait for the workers, at most `timeout_s` seconds.
+
+        :returns: ids of the jobs that still run.
+        """
         with self._changed:
             self._stopping = True
             self._queued.clear()
@@ -119,7 +123,7 @@ class WorkerPool:
             raise
 
     def _next(self) -> int | None:
-        """The next job, or None when this thread is to end."""
+        """Wait for the next job; None when this thread is to end."""
         with self._changed:
             while True:
                 if self._stopping or len(self._threads) > self._limit:
