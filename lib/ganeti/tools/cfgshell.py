@@ -1,12 +1,13 @@
-"""A look into the configuration; the program ``cfgshell``.
+"""The program ``cfgshell``: shows and changes the configuration of a cluster.
 
-The configuration is shown as a tree of directories: ``cd instances/web1``, ``ls``, ``cat nics/0``.
-Objects are found by name as well as by UUID. Nothing is changed, unless the program was started
-with ``--write``: then values may be set and removed, in memory, until ``save`` checks the whole and
-writes it. A configuration in use by a master daemon is never written.
+It shows the configuration as a tree of directories: ``cd instances/web1``, ``ls``, ``cat nics/0``.
+Objects are found by name and by UUID. The program changes nothing unless it was started with
+``--write``. With this option, commands change values in memory, and ``save`` checks the whole
+configuration and writes it. The program never writes a configuration which a master daemon uses.
 
-Commands come from the terminal, from standard input, or from the command line
-(``cfgshell -c 'cat cluster/tags'``); outside of a terminal the first error ends the program.
+It reads commands from the terminal, from standard input, or from the command line
+(``cfgshell -c 'cat cluster/tags'``). Unless it reads them from a terminal, the first error ends the
+program.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ from ganeti.tools.config_files import say
 from ganeti.utils import text
 from ganeti.wire import json
 
-_KEPT: Final = "there are changes which are not saved. Save them, or leave with 'quit!'."
+_UNSAVED: Final = "there are changes which are not saved. Save them, or discard them with 'quit!'."
 
+#: Path in the tree: keys of dictionaries and numbers of list entries, from the top.
 Trail = tuple[str, ...]
 
 
 class Tree:
-    """A configuration as directories and files.
+    """A configuration as a tree of directories and values.
 
-    :param config: plain dictionaries, of this version.
+    :param config: plain dictionaries and lists, in the format of this version.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         self.config = config
 
     def resolve(self, here: Trail, path: str) -> Trail:
-        """The keys which lead to a path; what goes by UUID may be named.
+        """Convert a path to keys; an object can be given by its name instead of its UUID.
 
-        :raises ParameterError: there is nothing.
+        :raises ParameterError: the path does not exist.
         """
         keys: list[str] = [] if path.startswith("/") else list(here)
         for part in path.split("/"):
@@ -72,16 +74,17 @@ class Tree:
         raise errors.ParameterError(f"there is no {'/'.join((*trail, part))}")
 
     def get(self, trail: Trail) -> Any:
-        """What is at the end of a trail."""
+        """Return the directory or value at a path."""
         place: Any = self.config
         for key in trail:
             place = place[int(key)] if isinstance(place, list) else place[key]
         return place
 
     def entries(self, trail: Trail) -> list[tuple[str, str]]:
-        """What is in a directory: key, and what people want to know of it.
+        """List a directory.
 
-        :raises ParameterError: it is a value.
+        :returns: the key of each entry, and its name, number of entries, or value.
+        :raises ParameterError: the path is a value.
         """
         place = self.get(trail)
         if isinstance(place, dict):
@@ -90,10 +93,10 @@ class Tree:
             items = [(str(number), item) for number, item in enumerate(place)]
         else:
             raise errors.ParameterError(f"{'/'.join(trail) or '/'} is a value. Use cat.")
-        return [(key, _told(item)) for key, item in items]
+        return [(key, _summary(item)) for key, item in items]
 
     def find(self, trail: Trail, word: str) -> Iterator[tuple[str, str]]:
-        """Places below a trail whose key or value contains a word, whatever its case."""
+        """Find the paths below a directory whose name or value contains a word, ignoring case."""
         word = word.lower()
         for path, value in _leaves("/".join(trail), self.get(trail)):
             shown = json.dumps(value)
@@ -101,7 +104,10 @@ class Tree:
                 yield path, shown
 
     def put(self, trail: Trail, value: Any) -> None:
-        """Set a value which is there, or a new key of a directory; no value may become a tree."""
+        """Change a value, or add a key to a directory.
+
+        :param trail: the parent must exist.
+        """
         changed = copy.deepcopy(self.config)
         place: Any = Tree(changed).get(trail[:-1])
         place[int(trail[-1]) if isinstance(place, list) else trail[-1]] = value
@@ -115,7 +121,7 @@ class Tree:
         self.config = changed
 
 
-def _told(item: Any) -> str:
+def _summary(item: Any) -> str:
     if isinstance(item, dict):
         name = item.get("name") or item.get("cluster_name")
         return f"{name}/" if name else f"({len(item)} keys)/"
@@ -136,7 +142,10 @@ def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 class Shell(cmd.Cmd):
-    """Reads commands. :ivar failed: whether one went wrong."""
+    """Reads and executes commands.
+
+    :ivar failed: whether a command failed.
+    """
 
     def __init__(self, path: str, tree: Tree, *, writable: bool, strict: bool) -> None:
         super().__init__()
@@ -145,7 +154,7 @@ class Shell(cmd.Cmd):
         self._saved = tree.config
         self._here: Trail = ()
         self._writable = writable
-        # Not on a terminal: the first error ends it.
+        # The first error ends the program.
         self._strict = strict
         self.failed = False
         self._set_prompt()
@@ -161,10 +170,11 @@ class Shell(cmd.Cmd):
             else self._here[depth]
         )
 
-    # -- the frame ----------------------------------------------------------------------------
+    # -- reading commands
+    # ----------------------------------------------------------------------------
 
     def onecmd(self, line: str) -> bool:
-        """One command; errors are told, and end the program outside of a terminal."""
+        """Execute a command and print its errors; returns whether the program ends."""
         if line.strip() == "quit!":
             return True
         try:
@@ -175,19 +185,24 @@ class Shell(cmd.Cmd):
             return self._strict
 
     def emptyline(self) -> bool:
-        """Nothing."""
+        """Do nothing for an empty line; the base class would repeat the last command."""
         return False
 
     def do_EOF(self, line: str) -> bool:  # noqa: N802 (cmd.Cmd calls it so)
-        """end of input: as quit"""
+        """end of the input: exit like quit"""
         return self.do_quit("")
 
     def default(self, line: str) -> None:
-        """:raises ParameterError: no such command."""
-        raise errors.ParameterError(f"there is no command '{line.split()[0]}'. Try 'help'.")
+        """Refuse an unknown command.
+
+        :raises ParameterError: always.
+        """
+        raise errors.ParameterError(
+            f"there is no command '{line.split()[0]}'. The command 'help' lists them."
+        )
 
     def completedefault(self, *ignored: Any) -> list[str]:
-        """Keys and names which a path may go on with."""
+        """Return the keys and names which complete a path."""
         line, begin = ignored[1], ignored[2]
         word = line[:begin].split(" ")[-1] + ignored[0]
         directory, slash, start = word.rpartition("/")
@@ -211,54 +226,56 @@ class Shell(cmd.Cmd):
     def _place(self, line: str) -> Trail:
         return self._tree.resolve(self._here, self._one(line)) if line else self._here
 
-    # -- looking ------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------
 
     def do_ls(self, line: str) -> None:
-        """ls [PATH]: what is in a directory"""
+        """ls [PATH]: list the content of a directory"""
         entries = self._tree.entries(self._place(line))
         width = max((len(key) for key, _ in entries), default=0)
-        for key, told in entries:
-            print(f"{key:<{width}}  {told}")
+        for key, summary in entries:
+            print(f"{key:<{width}}  {summary}")
 
     def do_cd(self, line: str) -> None:
-        """cd [PATH]: go there; without a path to the top"""
+        """cd [PATH]: go to a directory; without PATH, to the top directory"""
         trail = self._place(line) if line else ()
         self._tree.entries(trail)
         self._here = trail
         self._set_prompt()
 
     def do_pwd(self, line: str) -> None:
-        """pwd: where this is"""
+        """pwd: print the path of the current directory"""
         print("/" + "/".join(self._here))
 
     def do_cat(self, line: str) -> None:
-        """cat [PATH]: everything below a path, as JSON"""
+        """cat [PATH]: print everything below a path, as JSON"""
         print(json.dumps_pretty(self._tree.get(self._place(line))), end="")
 
     def do_find(self, line: str) -> None:
-        """find WORD: places below here whose name or value contains a word"""
+        """find WORD: list the paths below here whose name or value contains WORD"""
         for path, shown in self._tree.find(self._here, self._one(line, "word")):
             print(f"{path if path.startswith('/') else '/' + path}: {shown}")
 
     def do_verify(self, line: str) -> None:
-        """verify: look for contradictions"""
+        """verify: look for contradictions in the configuration"""
         _data, problems = config_files.problems_of(self._tree.config)
         for problem in problems:
             print(problem)
-        print(f"{len(problems)} problems" if problems else "The configuration holds together.")
+        print(f"{len(problems)} problems" if problems else "The configuration has no problems.")
 
     # -- changing -----------------------------------------------------------------------------
 
     def _require_writable(self) -> None:
         if not self._writable:
-            raise errors.ParameterError("this shell only looks. Start it with --write to change.")
+            raise errors.ParameterError(
+                "the configuration was opened for reading only. Start cfgshell with --write."
+            )
 
     def do_set(self, line: str) -> None:
         """set PATH VALUE: change a value, or add one to a directory; VALUE is JSON"""
         self._require_writable()
         words = line.split(None, 1)
         if len(words) != 2:
-            raise errors.ParameterError("a path and a value are needed")
+            raise errors.ParameterError("'set' needs a path and a value")
         directory, _slash, last = words[0].rpartition("/")
         parent = self._tree.resolve(
             self._here, directory or ("/" if words[0].startswith("/") else ".")
@@ -270,7 +287,7 @@ class Shell(cmd.Cmd):
                 raise
             trail = (*parent, last)
         if not last or not trail:
-            raise errors.ParameterError("the path must name a value")
+            raise errors.ParameterError(f"'{words[0]}' is not the path of a value")
         self._change(lambda: self._tree.put(trail, json.loads(words[1])))
 
     def do_unset(self, line: str) -> None:
@@ -278,9 +295,11 @@ class Shell(cmd.Cmd):
         self._require_writable()
         trail = self._place(line)
         if not trail:
-            raise errors.ParameterError("the path must name a value")
+            raise errors.ParameterError("the top directory cannot be removed")
         if trail == self._here[: len(trail)]:
-            raise errors.ParameterError("this is where you are. Leave it first.")
+            raise errors.ParameterError(
+                f"/{'/'.join(trail)} contains the current directory. Leave it first."
+            )
         self._change(lambda: self._tree.drop(trail))
 
     def _change(self, action: Callable[[], None]) -> None:
@@ -290,10 +309,12 @@ class Shell(cmd.Cmd):
             self._tree.get(self._here)
         except (KeyError, IndexError, TypeError):
             self._tree.config = before
-            raise errors.ParameterError("this would remove the place where you are") from None
+            raise errors.ParameterError(
+                f"the change would remove the current directory, /{'/'.join(self._here)}"
+            ) from None
 
     def do_save(self, line: str) -> None:
-        """save: check everything and write it; the file as it was is kept beside it"""
+        """save: check the whole configuration and write it; the former file is kept beside it"""
         self._require_writable()
         if self._tree.config == self._saved:
             print("Nothing was changed.")
@@ -306,25 +327,25 @@ class Shell(cmd.Cmd):
         kept = config_files.backup(self._path, str(self._saved["serial_no"]))
         config_files.write(self._path, config)
         self._tree.config = self._saved = config
-        print(f"Written. The file as it was is {kept}.")
+        print(f"Written. The former file is {kept}.")
 
     def do_quit(self, line: str) -> bool:
-        """quit: leave; 'quit!' also when changes are not saved"""
+        """quit: exit; 'quit!' exits and discards changes which are not saved"""
         if self._tree.config != self._saved:
-            raise errors.ParameterError(_KEPT)
+            raise errors.ParameterError(_UNSAVED)
         return True
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="cfgshell", description="Look into the configuration of a cluster."
+        prog="cfgshell", description="Show or change the configuration of a cluster."
     )
     parser.add_argument(
         "path",
         nargs="?",
         default=paths.current().cluster_conf_file,
         metavar="FILE",
-        help="the configuration (%(default)s)",
+        help="file of the configuration (default: %(default)s)",
     )
     parser.add_argument("--write", action="store_true", help="allow changes")
     parser.add_argument(
@@ -333,7 +354,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="COMMAND",
-        help="run this and end; may be given several times",
+        help="run this command and exit; the option may be given several times",
     )
     return parser
 
@@ -352,7 +373,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return config_files.EXIT_FAILURE
     if version != tree.config["version"]:
         say(
-            f"The file has version {upgrade.version_text(version)}; it is shown as version "
+            f"The file has version {upgrade.version_text(version)}; cfgshell shows it as version "
             f"{upgrade.version_text(tree.config['version'])}."
         )
     interactive = not options.command and sys.stdin.isatty()

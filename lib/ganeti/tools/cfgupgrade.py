@@ -1,12 +1,12 @@
-"""Brings a configuration to this version, or back to the one before; the program ``cfgupgrade``.
+"""The program ``cfgupgrade``: converts a configuration to this version, or to the version before.
 
 The master daemon upgrades a configuration itself when it starts. This program does the same before
-that, so that one sees what will happen (``--dry-run``), and brings along the other files in which
-versions differ: the list of directories which may hold disks, and where the users of the REST
-interface are. It also leads back (``--downgrade``).
+that, and shows with ``--dry-run`` what will happen. It also converts the other files in which
+versions differ: the list of directories for disks, and the file with the users of the REST
+interface. ``--downgrade`` converts back to the version before.
 
-The file as it was stays beside it as ``config.data.backup-<version>``. Nothing is written before
-everything was checked.
+The former file remains beside the new one as ``config.data.backup-<version>``. The program writes
+nothing before it has checked everything.
 """
 
 from __future__ import annotations
@@ -40,54 +40,57 @@ def _parser() -> argparse.ArgumentParser:
         prog="cfgupgrade", description="Upgrade the configuration of a cluster."
     )
     parser.add_argument(
-        "--dry-run", action="store_true", dest="dry_run", help="check everything, write nothing"
+        "--dry-run", action="store_true", dest="dry_run", help="check everything and write nothing"
     )
-    parser.add_argument("-f", "--force", action="store_true", help="do not ask")
-    parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
-    parser.add_argument("-v", "--verbose", action="store_true", help="name every file")
+    parser.add_argument("-f", "--force", action="store_true", help="do not ask for confirmation")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="print debug messages")
     parser.add_argument(
-        "--ignore-hostname", action="store_true", help="do not check that this is the master"
+        "-v", "--verbose", action="store_true", help="print the path of each file that is written"
+    )
+    parser.add_argument(
+        "--ignore-hostname", action="store_true", help="do not check that this node is the master"
     )
     parser.add_argument(
         "--path",
         dest="data_dir",
         default=here.data_dir,
         metavar="DIR",
-        help="directory of the configuration (%(default)s)",
+        help="directory of the configuration (default: %(default)s)",
     )
     parser.add_argument(
         "--confdir",
         dest="conf_dir",
         default=here.conf_dir,
         metavar="DIR",
-        help="directory of what the administrator writes (%(default)s)",
+        help="directory of the files which the administrator writes (default: %(default)s)",
     )
     parser.add_argument(
         "--no-verify",
         action="store_true",
         dest="no_verify",
-        help="do not look for contradictions afterwards",
+        help="do not look for contradictions in the result",
     )
     parser.add_argument(
         "--downgrade",
         action="store_true",
-        help=f"go back to version {upgrade.version_text(upgrade.DOWNGRADE_VERSION)}",
+        help=f"convert to version {upgrade.version_text(upgrade.DOWNGRADE_VERSION)}",
     )
     return parser
 
 
 class _Run:
-    """One upgrade, or the way back."""
+    """One upgrade or downgrade."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
         self._path = f"{options.data_dir}/config.data"
 
     def execute(self) -> int:
-        """Check, ask, write.
+        """Check the configuration, ask for confirmation, and write the files.
 
-        :raises ConfigurationError: refused; nothing was written.
-        :raises OSError: a file could not be written; those named before were.
+        :returns: the exit code.
+        :raises ConfigurationError: the configuration cannot be converted; nothing was written.
+        :raises OSError: a file could not be written; the files before it were written.
         """
         options = self._options
         if not options.ignore_hostname:
@@ -119,12 +122,15 @@ class _Run:
     def _converted(self, raw: dict[str, Any]) -> dict[str, Any]:
         if not self._options.downgrade:
             return upgrade.upgrade(raw)
-        # Only what this version can read is worth bringing back.
+        # A configuration which this version cannot read is not downgraded.
         config_files.problems_of(upgrade.upgrade(raw))
         return upgrade.downgrade(raw)
 
     def _problems(self, new: dict[str, Any]) -> list[str]:
-        """Check that the result can be read; what contradicts itself is a warning."""
+        """Check that the result can be read, and return its contradictions.
+
+        :raises ConfigurationError: the result cannot be read.
+        """
         again = upgrade.upgrade(new)
         data, problems = config_files.problems_of(again)
         if data.cluster.master_node not in data.nodes:
@@ -151,7 +157,7 @@ class _Run:
             config_files.write(self._path, new)
 
     def _storage_paths(self, new: dict[str, Any]) -> None:
-        """Since 2.7 disks in files are only where the administrator allows them."""
+        """Write the list of directories for disks in files, which exists since version 2.7."""
         path = f"{self._options.conf_dir}/file-storage-paths"
         cluster = new["cluster"]
         wanted = [
@@ -166,13 +172,13 @@ class _Run:
             fs.make_dirs(self._options.conf_dir)
             fs.write_file(
                 path,
-                "# Written by cfgupgrade: directories that may hold disks.\n"
+                "# Written by cfgupgrade: directories which may contain disks of instances.\n"
                 + "".join(f"{directory}\n" for directory in wanted),
                 mode=0o600,
             )
 
     def _rapi_users(self) -> None:
-        """Users of the REST interface moved into a directory of their own."""
+        """Move the file of the users of the REST interface to its own directory."""
         old = f"{self._options.data_dir}/rapi_users"
         new = f"{self._options.data_dir}/rapi/users"
         if not os.path.isfile(old) or os.path.islink(old) or os.path.exists(new):
@@ -186,7 +192,10 @@ class _Run:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code: 1 for an error or contradictions, 13 for a no."""
+    """Run the program.
+
+    :returns: the exit code: 1 after an error or for contradictions, 13 if the user did not confirm.
+    """
     options = _parser().parse_args(argv)
     log.setup("cfgupgrade", debug=options.debug, stderr=bool(options.debug))
     try:
@@ -194,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.ConfigVersionMismatch as err:
         wanted, found = err.args
         say(
-            f"cfgupgrade: the file has version {upgrade.version_text(found)}; "
+            f"cfgupgrade: the file has version {upgrade.version_text(found)}; versions "
             f"{upgrade.version_text(upgrade.VERSIONS[0])} to "
             f"{upgrade.version_text(const.CONFIG_VERSION)} can be converted to "
             f"{upgrade.version_text(wanted)}"

@@ -1,7 +1,7 @@
-"""Tries out configuration query daemons and measures them; the program ``confd-client``.
+"""The program ``confd-client``: tests and measures a configuration query daemon (confd).
 
-First every question that needs no name is asked and its answer shown, then so many pings are sent
-one after the other. Exit code 1 when a question was not answered.
+It sends each kind of query that needs no name, and prints the answers. Then it measures the time of
+a number of pings, which it sends one after the other. The exit code is 1 when a query failed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ganeti.platform import machine, paths
 from ganeti.utils import fs, net
 from ganeti.wire import json
 
-_QUESTIONS: tuple[tuple[str, int, Any], ...] = (
+_QUERIES: tuple[tuple[str, int, Any], ...] = (
     ("version of the configuration", const.REQ_PING, None),
     (
         "master",
@@ -35,13 +35,13 @@ _QUESTIONS: tuple[tuple[str, int, Any], ...] = (
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="confd-client", description="Tries out configuration query daemons."
+        prog="confd-client", description="Test and measure a configuration query daemon."
     )
     parser.add_argument(
         "--hmac",
         metavar="<KEY>",
-        help="the key itself (others see it in the process list); without it the"
-        " key file of this node is read",
+        help="HMAC key of the cluster; other users of this machine can see it in the list of"
+        " processes. Without this option the key file of this node is read",
     )
     parser.add_argument(
         "-a",
@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="mc",
         default="localhost",
         metavar="<ADDRESS>",
-        help="where the daemon is (%(default)s)",
+        help="address or name of the node whose daemon is queried (default: %(default)s)",
     )
     parser.add_argument(
         "-r",
@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=100,
         metavar="<REQUESTS>",
-        help="how many pings to measure (%(default)s)",
+        help="number of pings to measure (default: %(default)s)",
     )
     return parser
 
@@ -76,14 +76,14 @@ def _client(options: argparse.Namespace) -> Client:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, measure, print.
+    """Send the queries and the pings, and print the answers and the time.
 
     :returns: the exit code.
-    :raises ConfdClientError: nobody answers.
+    :raises ConfdClientError: the daemon does not answer, or the key cannot be read.
     """
     client = _client(options)
     failed = False
-    for what, kind, query in _QUESTIONS:
+    for what, kind, query in _QUERIES:
         answer = client.query(kind, query)
         failed |= not answer.ok
         shown = json.dumps(answer.answer) if answer.ok else f"error {answer.answer}"

@@ -1,7 +1,7 @@
-"""What the tools that work on a configuration file have in common.
+"""Functions which ``cfgshell``, ``cfgupgrade`` and ``sanitize-config`` share.
 
-They work while no master daemon runs, on the file itself; whoever may not stop the daemon may look
-but not write.
+These programs work on the file of a configuration. They read it at any time, and write it only
+while no master daemon uses it.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ EXIT_CONFIRMATION = 13
 
 
 def say(text: str) -> None:
-    """A line for people; what a program reads goes to standard output by itself."""
+    """Print a message to standard error; standard output is for results."""
     print(text, file=sys.stderr, flush=True)
 
 
 def read_raw(path: str) -> Any:
-    """The JSON of a file, whatever it says.
+    """Read a file as JSON; the content is not checked.
 
-    :raises ConfigurationError: it cannot be read, or is not JSON.
+    :raises ConfigurationError: the file cannot be read, or is not JSON.
     """
     try:
         return json.loads(fs.read_bytes(path))
@@ -43,16 +43,24 @@ def read_raw(path: str) -> Any:
 
 
 def refuse_while_master_runs(data_dir: str) -> None:
-    """:raises ConfigurationError: a master daemon works with this configuration."""
+    """Check that no master daemon uses a configuration.
+
+    :param data_dir: directory of the configuration.
+    :raises ConfigurationError: a master daemon uses it.
+    """
     lock = f"{data_dir}/queue/lock"
     if os.path.exists(lock) and filelock.is_locked(lock):
         raise errors.ConfigurationError(
-            f"a master daemon works with the configuration in {data_dir}. Stop it first."
+            f"a master daemon uses the configuration in {data_dir}. Stop it first."
         )
 
 
 def refuse_elsewhere(data_dir: str) -> None:
-    """:raises ConfigurationError: this machine is not the master of its cluster."""
+    """Check that this machine is the master of its cluster.
+
+    :param data_dir: directory of the configuration and of the ssconf files.
+    :raises ConfigurationError: another machine is the master.
+    """
     path = f"{data_dir}/{ssconf_const.FILE_PREFIX}{ssconf_const.MASTER_NODE}"
     try:
         master = fs.read_file(path).strip()
@@ -61,25 +69,28 @@ def refuse_elsewhere(data_dir: str) -> None:
     own = machine.current().hostname()
     if master.lower() != own:
         raise errors.ConfigurationError(
-            f"this machine ({own}) is not the master, that is {master}. On another machine the "
-            "file is a copy, which the master will replace."
+            f"this machine ({own}) is not the master; the master is {master}. On other machines"
+            " the file is a copy, which the master replaces."
         )
 
 
 def problems_of(config: dict[str, Any]) -> tuple[ConfigData, list[str]]:
-    """Build the objects of a configuration of this version, and check them.
+    """Decode a configuration of this version, and look for contradictions.
 
-    :raises ConfigurationError: it is not one; names the place.
+    :returns: the objects, and a text for each contradiction.
+    :raises ConfigurationError: a value has the wrong type; the message has its path.
     """
     data = codec.from_dict(ConfigData, config)
     return data, verify.check(data)
 
 
 def backup(path: str, label: str) -> str:
-    """Copy a file beside itself, with mode and all; an older copy of that name is kept too.
+    """Copy a file to ``<path>.backup-<label>``, with its mode.
+
+    If that file exists, a number is appended to the name.
 
     :returns: the path of the copy.
-    :raises OSError: it could not be written.
+    :raises OSError: the copy could not be written.
     """
     target, number = f"{path}.backup-{label}", 1
     while os.path.exists(target):
@@ -90,9 +101,9 @@ def backup(path: str, label: str) -> str:
 
 
 def write(path: str, config: dict[str, Any]) -> None:
-    """Write a configuration, for the owner of the file that is there.
+    """Write a configuration; the new file has the owner of the old one.
 
-    :raises OSError: nothing was changed.
+    :raises OSError: the file could not be written, and the old one is unchanged.
     """
     before = os.stat(path)
     write_config_file(path, json.dumps(config).encode() + b"\n")
@@ -101,5 +112,8 @@ def write(path: str, config: dict[str, Any]) -> None:
 
 
 def next_serial(config: dict[str, Any]) -> dict[str, Any]:
-    """The same with the next serial number, so that no older copy is taken for it."""
+    """Return the configuration with the next serial number and the current time.
+
+    Nodes prefer the copy with the highest serial number.
+    """
     return {**config, "serial_no": config["serial_no"] + 1, "mtime": clock.now()}

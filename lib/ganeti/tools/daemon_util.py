@@ -1,15 +1,15 @@
-"""Starts and stops the daemons of this node; the program ``daemon-util``.
+"""The program ``daemon-util``: starts and stops the daemons of this node.
 
-Called by init systems, by ``gnt-cluster init``, by the node daemon when the master role moves, and
-by virtual clusters. Its sub-commands are the published ones. It works as an ordinary user when the
-daemons' directories are that user's, as in a virtual cluster.
+Init systems, ``gnt-cluster init``, the node daemon (when the master role moves) and virtual
+clusters call it. Its sub-commands are published. An ordinary user can use it if the directories of
+the daemons belong to that user, as in a virtual cluster.
 
-``start`` returns when the daemon serves, or with the daemon's own error and exit code; starting a
-daemon that runs is a success. ``stop`` returns when the daemon is gone; stopping one that does not
-run is a success too. Whether a daemon runs is read from the lock on its pid file, never from the
-number alone.
+``start`` returns when the daemon serves requests, or prints the error of the daemon and returns its
+exit code. ``stop`` returns when the daemon has ended. Both succeed if there is nothing to do.
+Whether a daemon runs follows from the lock on its pid file, never from the number in it.
 
-Extra arguments of a daemon come from ``/etc/default/ganeti``, one line each: ``NODED_ARGS="-d"``.
+Extra arguments of a daemon come from ``/etc/default/ganeti``, one line for each daemon:
+``NODED_ARGS="-d"``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ganeti.platform import machine, paths, users
 from ganeti.tools import ensure_dirs
 from ganeti.utils import daemonize, filelock, fs, process, retry
 
-# In the order of starting; stopping goes backwards.
+# The order of starting; stopping uses the reverse order.
 START_ORDER = (
     "ganeti-noded",
     "ganeti-confd",
@@ -44,15 +44,15 @@ EXIT_FAILURE = 1
 EXIT_NOTCLUSTER = 5
 EXIT_NOTMASTER = 11
 
-# masterd finishes what its jobs are doing before it leaves.
+# The master daemon finishes the present steps of its jobs before it ends.
 _STOP_S = 60.0
 _KILL_S = 10.0
 
 
 def executable(daemon: str) -> str:
-    """The program of a daemon, beside this package.
+    """Return the path of the program of a daemon.
 
-    :raises ConfigurationError: not a daemon, or it is not installed.
+    :raises ConfigurationError: the daemon does not exist, or is not installed.
     """
     if daemon not in START_ORDER:
         raise errors.ConfigurationError(
@@ -65,12 +65,12 @@ def executable(daemon: str) -> str:
 
 
 def installed() -> list[str]:
-    """The daemons that are here, in the order of starting."""
+    """List the daemons which are installed, in the order of starting."""
     return [name for name in START_ORDER if os.access(f"{paths.daemon_dir()}/{name}", os.X_OK)]
 
 
 def wanted(daemon: str) -> bool:
-    """Whether this cluster has work for a daemon; ganeti-kvmd is for some clusters only.
+    """Check whether this cluster needs a daemon; only some clusters need ganeti-kvmd.
 
     The node daemon starts ganeti-metad together with the first guest that can use it.
     """
@@ -95,10 +95,10 @@ def _ssconf(key: str) -> str:
 
 
 def parse_defaults(text: str) -> dict[str, list[str]]:
-    """Read lines such as ``NODED_ARGS="-d --syslog=yes"``.
+    """Read lines such as ``NODED_ARGS="-d --syslog=yes"``; other lines are ignored.
 
-    :returns: daemon -> arguments; lines about something else are ignored.
-    :raises ConfigurationError: quotes that do not match.
+    :returns: daemon -> arguments.
+    :raises ConfigurationError: a quote is not closed.
     """
     found: dict[str, list[str]] = {}
     variables = {f"{name.removeprefix('ganeti-').upper()}_ARGS": name for name in START_ORDER}
@@ -125,21 +125,25 @@ def _default_args(daemon: str) -> list[str]:
 
 
 def is_running(daemon: str) -> bool:
-    """Whether a daemon of this node runs."""
+    """Check whether a daemon of this node runs."""
     return filelock.is_locked(paths.current().pid_file(daemon))
 
 
 def start(daemon: str, args: Sequence[str] = ()) -> int:
-    """Start a daemon unless it runs; the daemon's word decides the exit code."""
+    """Start a daemon unless it runs.
+
+    :param args: arguments of the daemon, after those of ``/etc/default/ganeti``.
+    :returns: the exit code of the daemon's start.
+    """
     program = executable(daemon)
     if is_running(daemon):
         return EXIT_SUCCESS
     if machine.current().may_change_owners:
-        # A daemon that gives up root must find its files in order.
+        # A daemon that drops privileges needs the right owners and modes of its files.
         ensure_dirs.ensure(paths.current(), users.current())
     argv = [sys.executable, program, *_default_args(daemon), *args]
-    # Not process.run: a daemon outlives us, and what it prints belongs on our terminal. Without a
-    # pipe of our own in its hands nobody waits for it by accident.
+    # Not process.run: the daemon continues after this program, and its messages go to the terminal.
+    # A pipe would be inherited by the daemon, and a reader of the pipe would wait for its end.
     return subprocess.run(
         argv, stdin=subprocess.DEVNULL, env=_environment(), check=False
     ).returncode
@@ -155,7 +159,10 @@ def _environment() -> dict[str, str]:
 
 
 def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
-    """Stop a daemon and wait until it is gone; one that does not leave in time is killed."""
+    """Stop a daemon and wait for its end.
+
+    :param stop_s: seconds after which the daemon is killed.
+    """
     executable(daemon)
     pid_file = paths.current().pid_file(daemon)
     for number, limit_s in ((signal.SIGTERM, stop_s), (signal.SIGKILL, _KILL_S)):
@@ -163,7 +170,8 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
         if pid is None:
             return EXIT_SUCCESS
         if number == signal.SIGTERM and process.is_paused(pid):
-            # It would not notice; and a master that goes on after a pause must not.
+            # A paused daemon does not handle the signal, and a master must not continue after a
+            # pause.
             continue
         try:
             os.kill(pid, number)
@@ -181,7 +189,10 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
         try:
             retry.until(gone, timeout_s=limit_s, delay=(0.01, 1.5, 0.2))
         except errors.RetryTimeout:
-            print(f"{daemon} ignores signal {number.value}", file=sys.stderr)
+            print(
+                f"{daemon} (process {pid}) has not ended after signal {number.value}",
+                file=sys.stderr,
+            )
             continue
         return EXIT_SUCCESS
     print(f"{daemon} cannot be stopped", file=sys.stderr)
@@ -189,7 +200,7 @@ def stop(daemon: str, *, stop_s: float = _STOP_S) -> int:
 
 
 def check_config() -> int:
-    """0 when this node belongs to a cluster, 5 when it does not."""
+    """Check whether this node belongs to a cluster; returns 0 if it does, otherwise 5."""
     here = paths.current()
     for path in (here.noded_cert_file, here.ssconf_file("master_node")):
         if not os.path.exists(path):
@@ -199,12 +210,12 @@ def check_config() -> int:
 
 
 def check_exitcode(code: int) -> int:
-    """Whether an exit code of a starting daemon is all right: masterd elsewhere is."""
+    """Judge the exit code of a daemon's start: that this node is not the master is a success."""
     return EXIT_SUCCESS if code in (EXIT_SUCCESS, EXIT_NOTMASTER) else EXIT_FAILURE
 
 
 def rotate_logs(daemon: str) -> int:
-    """Tell a daemon to open its log files again."""
+    """Make a daemon open its log files again."""
     executable(daemon)
     pid = daemonize.read_pid(paths.current().pid_file(daemon))
     if pid is None:
@@ -255,7 +266,7 @@ def _pid_file(daemon: str) -> int:
 
 def _exit_code_argument(text: str) -> int:
     if not text.isdecimal():
-        raise errors.ParameterError(f"not an exit code: {text}")
+        raise errors.ParameterError(f"'{text}' is not an exit code")
     return check_exitcode(int(text))
 
 
@@ -263,7 +274,7 @@ def _masters() -> list[str]:
     return [name for name in installed() if name in MASTER_DAEMONS]
 
 
-# name -> (least arguments, most arguments or None, how to call, function)
+# name -> (minimum number of arguments, maximum or None, arguments for the usage, function)
 _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "daemon-pidfile": (1, 1, "<daemon>", _pid_file),
     "daemon-executable": (1, 1, "<daemon>", lambda name: _say(executable(name))),
@@ -288,14 +299,13 @@ _COMMANDS: dict[str, tuple[int, int | None, str, Callable[..., int]]] = {
     "reload-ssh-keys": (0, 0, "", _reload_ssh_keys),
     "check-config": (0, 0, "", check_config),
     "check-exitcode": (1, 1, "<n>", _exit_code_argument),
-    # Units of an init system may exist, but these sub-commands always act on the daemons
-    # themselves.
+    # These sub-commands never use units of an init system.
     "use-systemctl": (0, 0, "", lambda: EXIT_FAILURE),
 }
 
 
 def usage() -> str:
-    """How to call the program, a line per sub-command."""
+    """Return the usage of the program, with one line for each sub-command."""
     lines = [f"  {name} {form}".rstrip() for name, (_, _, form, _) in _COMMANDS.items()]
     return "\n".join(["Usage: daemon-util <command> [arguments]", "", "Commands:", *lines])
 

@@ -1,11 +1,11 @@
-"""Gives files and directories of a node their modes and owners; the program ``ensure-dirs``.
+"""The program ``ensure-dirs``: sets the modes and owners of the files and directories of a node.
 
-Run before daemons start. Missing directories are made, of missing files nothing is said. Who owns
-what follows from under which users the daemons run (:mod:`ganeti.platform.users`), so that a daemon
-can read and write what it must, and nothing else. Nothing is ever followed through a symbolic link.
-``--full-run`` also looks at every job file.
+It runs before the daemons start. It makes directories that are missing, and ignores files that are
+missing. The owners follow from the users of the daemons (:mod:`ganeti.platform.users`): each daemon
+can read and write the files that it needs, and no other ones. Symbolic links are never followed.
+``--full-run`` includes every job file.
 
-The table is the published one (seed 003 *Privilege separation*).
+Source: Ganeti design 2.2, *Privilege separation*.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ EXIT_FAILURE = 1
 
 
 class Entry(NamedTuple):
-    """One path; owner and group are roles."""
+    """A file or directory with its mode; owner and group are roles of :class:`Users`."""
 
     path: str
     mode: int
     owner: str
     group: str
     directory: bool = False
-    make: bool = False  # an empty file, where there is none
+    make: bool = False  # make an empty file if it is missing
 
 
 def _dir(path: str, mode: int, owner: str, group: str) -> Entry:
@@ -43,9 +43,9 @@ def _dir(path: str, mode: int, owner: str, group: str) -> Entry:
 
 
 def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
-    """Everything, directories before what is in them.
+    """List all files and directories, each directory before its content.
 
-    :param full: with every job file.
+    :param full: include every job file.
     """
     yield _dir(here.data_dir, 0o755, MASTERD, MASTERD)
     yield Entry(here.cluster_domain_secret, 0o640, MASTERD, MASTERD)
@@ -70,7 +70,7 @@ def table(here: paths.Paths, *, full: bool = False) -> Iterator[Entry]:
     yield _dir(here.queue_archive_dir, 0o750, MASTERD, DAEMONS)
     if full:
         yield from _jobs(here.queue_dir)
-    # Made by whoever comes first, the node daemon or the master daemon.
+    # The node daemon or the master daemon would make these; they need the right owner before.
     yield Entry(here.master_epoch_lock_file, 0o600, MASTERD, MASTERD, make=True)
     yield Entry(here.config_copy_lock_file, 0o600, MASTERD, MASTERD, make=True)
     yield Entry(here.master_state_file, 0o640, MASTERD, MASTERD)
@@ -116,15 +116,15 @@ def _jobs(queue_dir: str) -> Iterator[Entry]:
 
 
 def apply(entry: Entry, who: Users) -> bool:
-    """Make one path as it should be.
+    """Make one path if it is missing, and set its mode and owner.
 
     :returns: whether anything was changed.
-    :raises ConfigurationError: it is of another kind, or its owner does not exist.
-    :raises OSError: it cannot be changed.
+    :raises ConfigurationError: a directory is a file or the reverse, or the owner does not exist.
+    :raises OSError: the path cannot be changed.
     """
     uid, gid = users.ids(who.roles[entry.owner].user, who.group(entry.group))
     try:
-        # Not through a link: somebody else's directory may hold one to anywhere.
+        # Links are not followed, because other users can make them in their directories.
         fd = os.open(entry.path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         if entry.directory:
@@ -139,7 +139,7 @@ def apply(entry: Entry, who: Users) -> bool:
             wanted = "directory" if entry.directory else "file"
             raise errors.ConfigurationError(f"{entry.path} is not a {wanted}")
         changed = False
-        # What is open stays the same thing, whatever the name means by now.
+        # This refers to the open file, even if another user replaces the path now.
         name = f"/proc/self/fd/{fd}"
         if (uid not in (-1, found.st_uid)) or (gid not in (-1, found.st_gid)):
             os.chown(name, uid, gid)
@@ -154,22 +154,27 @@ def apply(entry: Entry, who: Users) -> bool:
 
 
 def ensure(here: paths.Paths, who: Users, *, full: bool = False) -> list[str]:
-    """Make everything as it should be.
+    """Set the modes and owners of all files and directories of a node.
 
-    :returns: paths that were not.
-    :raises ConfigurationError: as :func:`apply`; what comes before it is done.
-    :raises OSError: as :func:`apply`.
+    :param full: include every job file.
+    :returns: the paths which were changed.
+    :raises ConfigurationError: see :func:`apply`; the paths before were changed.
+    :raises OSError: see :func:`apply`.
     """
     return [entry.path for entry in table(here, full=full) if apply(entry, who)]
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="ensure-dirs", description="Gives the files of this node their modes and owners."
+        prog="ensure-dirs", description="Set modes and owners of the files of this node."
     )
-    parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
-    parser.add_argument("-v", "--verbose", action="store_true", help="name what was changed")
-    parser.add_argument("-f", "--full-run", action="store_true", help="look at every job file too")
+    parser.add_argument(
+        "-d", "--debug", action="count", default=0, help="print the paths that were changed"
+    )
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="print the paths that were changed"
+    )
+    parser.add_argument("-f", "--full-run", action="store_true", help="include every job file")
     return parser
 
 

@@ -1,7 +1,7 @@
-"""Makes this machine a node, with a one-time token from the master; the program ``ganeti-join``.
+"""The program ``ganeti-join``: makes this machine a node, with a one-time token of the master.
 
-The token is read from the terminal or a file, never taken from the command line, where other users
-of the machine could see it.
+It reads the token from the terminal or a file, never from the command line, where other users of
+the machine could see it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ EXIT_FAILURE = 1
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ganeti-join",
-        description="Makes this machine a node of the cluster whose master printed the token.",
+        description="Make this machine a node of the cluster whose master printed the token.",
     )
     parser.add_argument(
         "--token-file",
         metavar="FILE",
-        help="read the token from a file, - for standard input; else it is asked for",
+        help="read the token from this file instead of asking for it; - means standard input",
     )
     return parser
 
 
 def read_token(path: str | None) -> join_protocol.Token:
-    """Get the token from where it is.
+    """Read the token.
 
-    :raises JoinError: it is not there, or it is none.
+    :param path: a file, ``-`` for standard input, or None for the terminal.
+    :raises JoinError: the token cannot be read, or is not a token.
     """
     try:
         if path is None:

@@ -1,13 +1,15 @@
-"""Moves instances to another cluster; the program ``move-instance``.
+"""The program ``move-instance``: moves instances to another cluster.
 
-It is the third party between two clusters which share a domain secret (seed 003 *Inter-cluster
-instance moves*): it speaks to the REST daemons of both, carries signed texts from one to the other,
-and needs neither the secret nor access to any node. Data go from node to node directly.
+It is the third party between two clusters which share a domain secret (Ganeti design 2.2,
+*Inter-cluster instance moves*): it sends requests to the REST daemons of both clusters and carries
+signed messages from one to the other. It needs neither the secret nor access to any node. The data
+of the disks go directly from node to node.
 
-For each instance: the source prepares a key; the destination creates the instance and says where
-it awaits the disks; the source stops the instance and sends them. When both have succeeded the
-source's instance is gone (unless it is to be kept) and the new one runs if the old one did. When
-something fails the source's instance is as it was, and nothing is left on the destination.
+For each instance, the source prepares a key; the destination creates the instance and announces the
+addresses at which it receives the disks; the source stops the instance and sends the disks. When
+both have succeeded, the instance is removed from the source (except with
+``--keep-source-instance``), and the new instance is started if the old one was running. When a step
+fails, the instance on the source is as it was before, and nothing remains on the destination.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from ganeti import errors
 from ganeti.cli import values as value_types
@@ -30,21 +32,43 @@ from ganeti.rapi import client as rapi
 EXIT_SUCCESS: Final = 0
 EXIT_FAILURE: Final = 1
 
-#: The type of the log entry in which the destination says where it awaits the disks.
+#: The type of the log entry in which the destination announces where it receives the disks.
 _ANNOUNCEMENT: Final = "remote-import"
-_TEMPORARY: Final = "temp_insufficient_resources"
 _REMOTE: Final = "remote"
 
 log = logging.getLogger("move-instance")
 
 
 class MoveError(errors.GenericError):
-    """An instance could not be moved; says what is left where."""
+    """An instance could not be moved; the message contains the reasons of both clusters."""
+
+
+class JobFailed(MoveError):
+    """A job of one of the clusters failed.
+
+    :ivar ecode: the error code of the job's last opcode, such as ``errors.ECODE_STATE``; None when
+        the error has none.
+    """
+
+    def __init__(self, message: str, ecode: str | None) -> None:
+        super().__init__(message)
+        self.ecode = ecode
+
+
+class Announcement(TypedDict):
+    """Where the destination receives the disks, as the log of its job publishes it.
+
+    ``disks`` has for each disk a signed address, which the source decodes; ``x509_ca`` is the
+    signed certificate of the receiver.
+    """
+
+    disks: list[Any]
+    x509_ca: str
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """How to reach the REST daemon of a cluster."""
+    """Address and credentials for the REST daemon of a cluster."""
 
     host: str
     port: int
@@ -53,7 +77,7 @@ class Login:
     password: str | None
 
     def connect(self) -> rapi.GanetiRapiClient:
-        """A client of its own for each thread."""
+        """Make a new client; each thread needs its own."""
         config = rapi.GenericCurlConfig(cafile=self.ca_file) if self.ca_file else None
         return rapi.GanetiRapiClient(
             self.host,
@@ -65,8 +89,14 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the user wants to be different on the destination."""
+class MoveOptions:
+    """Options of the user for the move, and the properties which change on the destination.
+
+    :ivar nics: number of the interface -> parameters which change.
+    :ivar keep: leave the instance on the source.
+    :ivar tries: number of attempts which consider only nodes that no other job uses at the moment.
+    :ivar delay_s: seconds between two such attempts.
+    """
 
     name: str | None = None
     primary_node: str | None = None
@@ -84,35 +114,35 @@ class Wishes:
     delay_s: float = 0
 
 
-def specification(info: Mapping[str, Any], wishes: Wishes) -> dict[str, Any]:
-    """The new instance, as the destination's REST daemon takes it.
+def specification(info: Mapping[str, Any], options: MoveOptions) -> dict[str, Any]:
+    """Return the parameters of the new instance for the REST daemon of the destination.
 
-    :param info: what the source says of the old one.
+    :param info: the result of ``GetInstanceInfo`` of the source.
     """
-    hypervisor = wishes.hypervisor or info["hypervisor"]
+    hypervisor = options.hypervisor or info["hypervisor"]
     inherited = info["hv_instance"] if hypervisor == info["hypervisor"] else {}
-    backend = dict(wishes.beparams or {})
+    backend = dict(options.beparams or {})
     if "memory" in backend:
         backend["minmem"] = backend["maxmem"] = backend.pop("memory")
-    # Defaults of the two clusters may differ; the instance shall be as it was.
+    # The defaults of the clusters may differ, so all values which the instance has are sent.
     return {
-        "name": wishes.name or info["name"],
-        "disk_template": wishes.disk_template or info["disk_template"],
+        "name": options.name or info["name"],
+        "disk_template": options.disk_template or info["disk_template"],
         "disks": [_disk(disk) for disk in info["disks"]],
         "nics": [
-            {**_nic(nic), **(wishes.nics or {}).get(index, {})}
+            {**_nic(nic), **(options.nics or {}).get(index, {})}
             for index, nic in enumerate(info["nics"])
         ],
         "os_type": info["os"],
-        "pnode": wishes.primary_node,
-        "snode": wishes.secondary_node,
-        "iallocator": wishes.iallocator,
+        "pnode": options.primary_node,
+        "snode": options.secondary_node,
+        "iallocator": options.iallocator,
         "hypervisor": hypervisor,
-        "hvparams": {**inherited, **(wishes.hvparams or {})},
+        "hvparams": {**inherited, **(options.hvparams or {})},
         "beparams": {**info["be_actual"], **backend},
-        "osparams": {**info["os_instance"], **(wishes.osparams or {})},
+        "osparams": {**info["os_instance"], **(options.osparams or {})},
         "start": info["config_state"] == "up",
-        "compress": wishes.compress,
+        "compress": options.compress,
     }
 
 
@@ -136,48 +166,50 @@ def _nic(nic: Sequence[Any]) -> dict[str, Any]:
 class Mover:
     """Moves one instance.
 
-    :param say: told what happens, a line each.
+    :param say: called with each line of progress.
     """
 
     def __init__(
         self,
         source: rapi.GanetiRapiClient,
         destination: rapi.GanetiRapiClient,
-        wishes: Wishes,
+        options: MoveOptions,
         say: Callable[[str], None],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._source = source
         self._destination = destination
-        self._wishes = wishes
+        self._options = options
         self._say = say
         self._sleep = sleep
 
     def move(self, name: str) -> None:
         """Move an instance.
 
-        :raises MoveError: with what each side says.
+        :raises MoveError: a job failed, or the instance has no disks.
         """
         info = self._result(self._source, self._source.GetInstanceInfo(name, static=True), "source")
         (info,) = info.values()
         if not info["disks"]:
-            raise MoveError(f"instance {info['name']} has no disks; create it anew")
+            raise MoveError(
+                f"instance {info['name']} has no disks. Create it on the destination instead."
+            )
         name = info["name"]
         prepared = self._result(self._source, self._source.PrepareExport(name, _REMOTE), "source")
-        wanted = specification(info, self._wishes)
-        importing, told = self._announcement(name, wanted, prepared)
+        wanted = specification(info, self._options)
+        importing, announced = self._create(name, wanted, prepared)
         self._say(f"job {importing} of the destination waits for the disks")
         exporting = self._source.ExportInstance(
             name,
             _REMOTE,
-            told["disks"],
+            announced["disks"],
             shutdown=True,
-            remove_instance=not self._wishes.keep,
+            remove_instance=not self._options.keep,
             x509_key_name=prepared["x509_key_name"],
-            destination_x509_ca=told["x509_ca"],
-            compress=self._wishes.compress,
+            destination_x509_ca=announced["x509_ca"],
+            compress=self._options.compress,
         )
-        self._say(f"job {exporting} of the source sends them")
+        self._say(f"job {exporting} of the source sends the disks")
         failures = []
         for client, job, side in (
             (self._source, exporting, "source"),
@@ -191,10 +223,10 @@ class Mover:
             raise MoveError("; ".join(failures))
         self._say(f"instance {wanted['name']} is complete")
 
-    def _announcement(
+    def _create(
         self, name: str, wanted: dict[str, Any], prepared: Mapping[str, Any]
-    ) -> tuple[int, Mapping[str, Any]]:
-        """Create the instance; its job, and where it awaits the disks."""
+    ) -> tuple[int, Announcement]:
+        """Create the instance on the destination; returns the job, and where it receives disks."""
         first = ("name", "disk_template", "disks", "nics")
         others: dict[str, Any] = {
             **{
@@ -206,9 +238,9 @@ class Mover:
             "source_x509_ca": prepared["x509_ca"],
             "source_instance_name": name,
         }
-        for attempt in range(self._wishes.tries + 1):
-            # The last time other work on the destination is waited for.
-            opportunistic = attempt < self._wishes.tries
+        for attempt in range(self._options.tries + 1):
+            # The last attempt waits for other jobs of the destination.
+            opportunistic = attempt < self._options.tries
             if opportunistic:
                 others["opportunistic_locking"] = True
             else:
@@ -216,23 +248,25 @@ class Mover:
             job = self._destination.CreateInstance(
                 "remote-import", *(wanted[key] for key in first), **others
             )
-            told = self._wait_for_announcement(job)
-            if told is not None:
-                return job, told
+            announced = self._wait_for_announcement(job)
+            if announced is not None:
+                return job, announced
             try:
                 self._result(self._destination, job, "destination")
-            except MoveError as err:
-                if not opportunistic or _TEMPORARY not in str(err):
+            except JobFailed as err:
+                if not opportunistic or err.ecode != errors.ECODE_TEMP_NORES:
                     raise
                 self._say(
-                    f"the destination has no free nodes at the moment; again in"
-                    f" {self._wishes.delay_s:g} s"
+                    "the destination has no free nodes at the moment; the next attempt is in"
+                    f" {self._options.delay_s:g} s"
                 )
-                self._sleep(self._wishes.delay_s)
-        raise MoveError(f"job {job} of the destination did not say where it awaits the disks")
+                self._sleep(self._options.delay_s)
+        raise MoveError(
+            f"job {job} of the destination did not announce where it receives the disks"
+        )
 
-    def _wait_for_announcement(self, job: int) -> Mapping[str, Any] | None:
-        """None when the job ended without."""
+    def _wait_for_announcement(self, job: int) -> Announcement | None:
+        """Return where the destination receives the disks; None if the job ended before."""
         info: Sequence[Any] | None = None
         serial: int | None = None
         while True:
@@ -243,16 +277,17 @@ class Mover:
             for entry in found["log_entries"] or ():
                 serial = max(serial or 0, entry[0])
                 if entry[2] == _ANNOUNCEMENT:
-                    told: Mapping[str, Any] = entry[3]
-                    return told
+                    announced: Announcement = entry[3]
+                    return announced
                 self._say(f"destination: {entry[3]}")
             if info[0] in rapi.JOB_STATUS_FINALIZED:
                 return None
 
     def _result(self, client: rapi.GanetiRapiClient, job: int, side: str) -> Any:
-        """The result of a job, once it has ended.
+        """Wait until a job has ended, and return the result of its last opcode.
 
-        :raises MoveError: it failed.
+        :param side: "source" or "destination", for the message.
+        :raises JobFailed: the job failed.
         """
         info: Sequence[Any] | None = None
         serial: int | None = None
@@ -265,14 +300,18 @@ class Mover:
         result = status["opresult"][-1]
         if status["status"] == rapi.JOB_STATUS_SUCCESS:
             return result
-        raise MoveError(f"job {job} of the {side} has failed: {_reason(result)}")
+        reason, ecode = _decode_error(result)
+        raise JobFailed(f"job {job} of the {side} has failed: {reason}", ecode)
 
 
-def _reason(result: Any) -> str:
-    """What an encoded error says."""
+def _decode_error(result: Any) -> tuple[str, str | None]:
+    """Return the text of an encoded error, and its error code if it has one."""
     if isinstance(result, list) and len(result) == 2 and isinstance(result[1], list):
-        return ", ".join(str(part) for part in result[1])
-    return str(result)
+        args = result[1]
+        # OpPrereqError and similar errors: message and error code.
+        ecode = args[1] if len(args) == 2 and isinstance(args[1], str) else None
+        return ", ".join(str(part) for part in args), ecode
+    return str(result), None
 
 
 # -- the program ---------------------------------------------------------------------------------
@@ -282,33 +321,39 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="move-instance",
-        description="Move instances to another cluster, over the REST"
-        " daemons of both. Both clusters need the same domain secret; see gnt-backup(8).",
+        description="Move instances to another cluster through the REST daemons of both clusters."
+        " Both clusters must have the same domain secret; see gnt-backup(8).",
     )
     parser.add_argument("source", help="name of the cluster to move from")
     parser.add_argument("destination", help="name of the cluster to move to")
     parser.add_argument("instances", nargs="+", metavar="instance")
     for side, what in (("src", "source"), ("dest", "destination")):
-        same = "" if side == "src" else "; as for the source if not given"
-        parser.add_argument(f"--{side}-rapi-port", type=int, help=f"port of the {what}{same}")
+        same = "" if side == "src" else " (default: the same as for the source)"
+        parser.add_argument(
+            f"--{side}-rapi-port", type=int, help=f"port of the REST daemon of the {what}{same}"
+        )
         parser.add_argument(
             f"--{side}-ca-file",
             metavar="FILE",
-            help=f"certificate by which the {what} proves who it is",
+            help=f"file with the certificate of the {what}, or of the authority that signed it",
         )
-        parser.add_argument(f"--{side}-username", help=f"user on the {what}{same}")
         parser.add_argument(
-            f"--{side}-password-file", metavar="FILE", help=f"file with the password{same}"
+            f"--{side}-username", help=f"user of the REST interface of the {what}{same}"
         )
-    parser.add_argument("--dest-instance-name", metavar="NAME", help="another name there")
-    parser.add_argument("--dest-primary-node", metavar="NODE")
-    parser.add_argument("--dest-secondary-node", metavar="NODE")
-    parser.add_argument("--dest-disk-template", metavar="TEMPLATE")
+        parser.add_argument(
+            f"--{side}-password-file",
+            metavar="FILE",
+            help=f"file with the password of that user{same}",
+        )
+    parser.add_argument("--dest-instance-name", metavar="NAME", help="new name of the instance")
+    parser.add_argument("--dest-primary-node", metavar="NODE", help="new primary node")
+    parser.add_argument("--dest-secondary-node", metavar="NODE", help="new secondary node")
+    parser.add_argument("--dest-disk-template", metavar="TEMPLATE", help="new disk template")
     parser.add_argument(
         "-I",
         "--iallocator",
         metavar="NAME",
-        help="allocator of the destination that chooses the nodes",
+        help="allocator of the destination which chooses the nodes",
     )
     parser.add_argument(
         "-B",
@@ -317,6 +362,7 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         metavar="KEY=VALUE,...",
         type=_keyval,
         default={},
+        help="backend parameters that change",
     )
     parser.add_argument(
         "-H",
@@ -324,9 +370,16 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         dest="hypervisor",
         metavar="HYPERVISOR[:KEY=VALUE,...]",
         type=_identkeyval,
+        help="new hypervisor, and hypervisor parameters that change",
     )
     parser.add_argument(
-        "-O", "--os-parameters", dest="osparams", metavar="KEY=VALUE,...", type=_keyval, default={}
+        "-O",
+        "--os-parameters",
+        dest="osparams",
+        metavar="KEY=VALUE,...",
+        type=_keyval,
+        default={},
+        help="OS parameters that change",
     )
     parser.add_argument(
         "--net",
@@ -335,47 +388,54 @@ def parse_options(argv: Sequence[str]) -> argparse.Namespace:
         metavar="N:KEY=VALUE,...",
         type=_identkeyval,
         default=[],
-        help="what is different for interface N",
+        help="parameters of network interface N that change",
     )
     parser.add_argument(
         "--compress",
         default="none",
         metavar="TOOL",
-        help="compression tool which both clusters have",
+        help="compression tool for the transfer; both clusters must allow it",
     )
     parser.add_argument(
-        "-p", "--parallel", type=int, default=1, metavar="<number>", help="so many at the same time"
+        "-p",
+        "--parallel",
+        type=int,
+        default=1,
+        metavar="<number>",
+        help="number of instances which are moved at the same time (default: 1)",
     )
     parser.add_argument(
         "--opportunistic-tries",
         type=int,
         default=0,
         metavar="<number>",
-        help="so often only nodes which are free at the moment are considered",
+        help="number of attempts which consider only nodes that no other job uses at the moment",
     )
     parser.add_argument(
         "--opportunistic-delay",
         type=int,
         default=30,
         metavar="<number>",
-        help="seconds between such tries",
+        help="seconds between two such attempts (default: 30)",
     )
     parser.add_argument(
         "--keep-source-instance",
         action="store_true",
         help="do not remove the instance from the source",
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="say what happens")
-    parser.add_argument("-d", "--debug", action="count", default=0)
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the progress")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="print debug messages")
     options = parser.parse_args(argv)
     if options.parallel < 1 or options.opportunistic_tries < 0 or options.opportunistic_delay < 0:
-        parser.error("numbers must not be negative")
+        parser.error(
+            "--parallel must be 1 or more, and the --opportunistic options must not be negative"
+        )
     if len(options.instances) > 1:
         for name in ("dest_instance_name", "dest_primary_node", "dest_secondary_node"):
             if getattr(options, name):
-                parser.error(f"--{name.replace('_', '-')} is for one instance only")
+                parser.error(f"--{name.replace('_', '-')} works with one instance only")
     if options.iallocator and options.dest_primary_node:
-        parser.error("give either a node or an allocator")
+        parser.error("--iallocator and --dest-primary-node exclude each other")
     if options.opportunistic_tries and not options.iallocator:
         parser.error("--opportunistic-tries needs --iallocator")
     return options
@@ -394,22 +454,24 @@ def _identkeyval(text: str) -> tuple[str, dict[str, Any]]:
     except errors.ParameterError as err:
         raise argparse.ArgumentTypeError(str(err)) from err
     if not isinstance(params, dict):
-        raise argparse.ArgumentTypeError(f"'{text}' removes something, which is wrong here")
+        raise argparse.ArgumentTypeError(f"'{text}' removes an item, and only values can be given")
     return ident, params
 
 
-def wishes_of(options: argparse.Namespace) -> Wishes:
-    """The options as wishes, values in their types.
+def move_options(options: argparse.Namespace) -> MoveOptions:
+    """Convert the options of the command line; values get their types.
 
-    :raises errors.GenericError: a parameter that does not exist, or a wrong value.
+    :raises errors.GenericError: a parameter does not exist, or its value is wrong.
     """
     hypervisor, params = options.hypervisor or (None, {})
     nics = {}
     for ident, changes in options.nics:
         if not ident.isdecimal():
-            raise errors.ParameterError(f"--net {ident}: not the number of an interface")
+            raise errors.ParameterError(
+                f"--net {ident}: '{ident}' is not the number of an interface"
+            )
         nics[int(ident)] = changes
-    return Wishes(
+    return MoveOptions(
         name=options.dest_instance_name,
         primary_node=options.dest_primary_node,
         secondary_node=options.dest_secondary_node,
@@ -428,9 +490,9 @@ def wishes_of(options: argparse.Namespace) -> Wishes:
 
 
 def logins_of(options: argparse.Namespace) -> tuple[Login, Login]:
-    """How to reach both clusters.
+    """Return address and credentials of the source and of the destination.
 
-    :raises OSError: a password cannot be read.
+    :raises OSError: a password file cannot be read.
     """
     port = options.src_rapi_port or rapi.GANETI_RAPI_PORT
     password = _password(options.src_password_file)
@@ -454,12 +516,12 @@ def _password(path: str | None) -> str | None:
 
 @rapi.UsesRapiClient
 def main(argv: Sequence[str] | None = None) -> int:
-    """Move all instances; the exit code says whether all arrived."""
+    """Move all instances; returns 1 if an instance could not be moved."""
     options = parse_options(sys.argv[1:] if argv is None else argv)
     level = logging.DEBUG if options.debug else logging.INFO if options.verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(message)s", stream=sys.stderr)
     try:
-        wishes, (source, destination) = wishes_of(options), logins_of(options)
+        wanted, (source, destination) = move_options(options), logins_of(options)
     except (errors.GenericError, OSError) as err:
         sys.stderr.write(f"move-instance: {err}\n")
         return EXIT_FAILURE
@@ -468,7 +530,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         mover = Mover(
             source.connect(),
             destination.connect(),
-            wishes,
+            wanted,
             lambda line: log.info("%s: %s", name, line),
         )
         try:

@@ -1,10 +1,10 @@
-"""Makes this machine a node, told on standard input how; the program ``node-daemon-setup``.
+"""The program ``node-daemon-setup``: makes this machine a node, with credentials from its input.
 
-Run over SSH by ``gnt-node add``. The input is a JSON object with the cluster's name, credentials
-and ssconf values; nothing of it is ever on a command line. A machine of another cluster is refused;
-when something fails everything is as before. ``--undo`` stops the daemons and removes what makes
-this machine a node; it is for a machine that the master did not take in. ``--force-join`` takes it
-out of another cluster first, which is not told.
+``gnt-node add`` runs it over SSH. The input is a JSON object with the name of the cluster, its
+credentials, and the ssconf values; nothing of it is ever on a command line. The program refuses a
+machine of another cluster. When a step fails, everything is as before. ``--undo`` stops the daemons
+and removes the credentials; it is for a machine which the master did not add. ``--force-join``
+removes the machine from another cluster first, without informing that cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ _SHAPES: dict[str, ht.Type] = {
 def parse(text: str) -> dict[str, object]:
     """Read and check the input.
 
-    :raises OpPrereqError: it is not as it should be; no secret is quoted.
+    :returns: the values, by the keys of :mod:`ganeti.bootstrap.remote`.
+    :raises OpPrereqError: the input is wrong; the message contains no secret.
     """
     try:
         found = json.loads(text)
@@ -49,7 +50,7 @@ def parse(text: str) -> dict[str, object]:
         raise errors.OpPrereqError("the input is not JSON", errors.ECODE_INVAL) from None
     if not isinstance(found, dict) or set(found) != set(_SHAPES):
         raise errors.OpPrereqError(
-            "the input is of another release: it has not the keys that are known here",
+            "the input does not have the expected keys; the master runs another release",
             errors.ECODE_INVAL,
         )
     for key, shape in _SHAPES.items():
@@ -60,7 +61,10 @@ def parse(text: str) -> dict[str, object]:
         any("/" in key for key in facts)
         or facts.get("cluster_name", "").strip() != found[remote.CLUSTER_NAME]
     ):
-        raise errors.OpPrereqError("the input's ssconf values do not fit", errors.ECODE_INVAL)
+        raise errors.OpPrereqError(
+            "the ssconf values of the input belong to another cluster, or have wrong names",
+            errors.ECODE_INVAL,
+        )
     try:
         pem = found[remote.CERTIFICATE]
         x509.verify_signed(pem, pem, "the cluster's certificate")
@@ -69,51 +73,53 @@ def parse(text: str) -> dict[str, object]:
     return found
 
 
-def check_machine(told: dict[str, object], here: paths.Paths, *, force_join: bool = False) -> bool:
-    """Refuse a machine that is another one, or of another cluster.
+def check_machine(
+    credentials: dict[str, object], here: paths.Paths, *, force_join: bool = False
+) -> bool:
+    """Check that the credentials are for this machine, and that it is in no other cluster.
 
-    :param force_join: the latter does not matter.
-    :returns: whether it is of another cluster.
-    :raises OpPrereqError: it is refused.
+    :param force_join: accept a machine of another cluster.
+    :returns: whether the machine belongs to another cluster.
+    :raises OpPrereqError: the machine is refused.
     """
     own = machine.current().hostname()
-    if own != str(told[remote.NODE_NAME]).lower():
+    if own != str(credentials[remote.NODE_NAME]).lower():
         raise errors.OpPrereqError(
-            f"this machine is {own}, not {told[remote.NODE_NAME]}", errors.ECODE_ENVIRON
+            f"this machine is {own}, not {credentials[remote.NODE_NAME]}", errors.ECODE_ENVIRON
         )
     if os.path.exists(here.noded_cert_file):
         present = x509.digest_file(here.noded_cert_file)
-        if present != x509.digest(str(told[remote.CERTIFICATE])):
+        if present != x509.digest(str(credentials[remote.CERTIFICATE])):
             if force_join:
                 return True
             raise errors.OpPrereqError(
                 f"{own} belongs to another cluster: {here.noded_cert_file} exists. Use"
-                " --force-join to take it out of that.",
+                " --force-join to remove it from that cluster.",
                 errors.ECODE_STATE,
             )
     return False
 
 
-def set_up(told: dict[str, object], here: paths.Paths) -> None:
-    """Write everything and start the daemons.
+def set_up(credentials: dict[str, object], here: paths.Paths) -> None:
+    """Write the credentials and ssconf values, and start the daemons.
 
-    :raises OpExecError: a daemon does not start; what was there before is still there.
+    :raises OpExecError: a daemon does not start; all files were removed again.
     """
     shared = local.Credentials(
         *(
-            str(told[key])
+            str(credentials[key])
             for key in (remote.CERTIFICATE, remote.RAPI, remote.HMAC, remote.DOMAIN_SECRET)
         )
     )
-    facts = told[remote.SSCONF]
+    facts = credentials[remote.SSCONF]
     assert isinstance(facts, dict)
     with local.Undo() as undo:
         if not local.cluster_traces(here):
             undo.add(f"files in {here.data_dir}", partial(local.remove_state, here))
-        local.write_credentials(here, shared, str(told[remote.NODE_NAME]))
+        local.write_credentials(here, shared, str(credentials[remote.NODE_NAME]))
         ssconf.write_local(facts, here)
-        for daemon in _DAEMONS if told[remote.START] else ():
-            # One that runs may have other certificates in its memory.
+        for daemon in _DAEMONS if credentials[remote.START] else ():
+            # A running daemon may still use other certificates.
             local.daemon_util("stop", daemon)
             undo.add(daemon, partial(local.daemon_util, "stop", daemon))
             local.daemon_util("start", daemon)
@@ -130,15 +136,20 @@ def take_back(here: paths.Paths) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="node-daemon-setup", description="Makes this machine a node, as told on its input."
+        prog="node-daemon-setup",
+        description="Make this machine a node, with credentials from standard input.",
     )
-    parser.add_argument("-d", "--debug", action="count", default=0, help="say more")
-    parser.add_argument("-v", "--verbose", action="store_true", help="say more")
-    parser.add_argument("--dry-run", action="store_true", help="only check")
+    parser.add_argument("-d", "--debug", action="count", default=0, help="accepted, without effect")
+    parser.add_argument("-v", "--verbose", action="store_true", help="accepted, without effect")
     parser.add_argument(
-        "--force-join", action="store_true", help="take this machine out of another cluster first"
+        "--dry-run", action="store_true", help="check the input and the machine, and change nothing"
     )
-    parser.add_argument("--undo", action="store_true", help="take it back")
+    parser.add_argument(
+        "--force-join", action="store_true", help="remove this machine from another cluster first"
+    )
+    parser.add_argument(
+        "--undo", action="store_true", help="stop the daemons and remove the credentials"
+    )
     return parser
 
 
@@ -150,12 +161,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.undo:
             take_back(here)
             return EXIT_SUCCESS
-        told = parse(sys.stdin.read())
-        foreign = check_machine(told, here, force_join=options.force_join)
+        credentials = parse(sys.stdin.read())
+        foreign = check_machine(credentials, here, force_join=options.force_join)
         if foreign and not options.dry_run:
             local.leave_other_cluster(here)
         if not options.dry_run:
-            set_up(told, here)
+            set_up(credentials, here)
     except (errors.GenericError, OSError) as err:
         print(f"node-daemon-setup: {err}", file=sys.stderr)
         return EXIT_FAILURE

@@ -1,11 +1,12 @@
-"""Users of the REST interface and their passwords; the program ``rapi-passwd``.
+"""The program ``rapi-passwd``: sets passwords and rights of users of the REST interface.
 
-Changes one line of the users file and leaves the others, with their comments, as they are. The
-password is asked for, or read from standard input, never taken from the command line, where others
-could see it. It is stored as a hash (scrypt), so the file does not tell it.
+It changes one line of the users file, and leaves the other lines and the comments unchanged. It
+asks for the password, or reads it from standard input; a password is never given on the command
+line, where other users of the machine could see it. The file contains a hash (scrypt), from which
+the password cannot be read.
 
-The REST daemon notices the change by itself. The file is copied to the other nodes by ``gnt-cluster
-redist-conf``, so that it is there after a failover.
+The REST daemon notices the change by itself. ``gnt-cluster redist-conf`` copies the file to the
+other nodes, so that it exists there after a failover of the master.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="rapi-passwd",
         allow_abbrev=False,
-        description="Give a user of the REST interface a password, and rights.",
+        description="Set the password and the rights of a user of the REST interface.",
     )
     add = parser.add_argument
     add("user", nargs="?", help="name of the user")
@@ -56,13 +57,21 @@ def _parser() -> argparse.ArgumentParser:
         "-r",
         "--rights",
         metavar="RIGHT,...",
-        help="what the user may: write, read, @admin, @operator, @readonly, or names of resources;"
-        " as before when not given",
+        help="rights of the user: write, read, @admin, @operator, @readonly, or names of"
+        " resources (default: the user keeps the present rights)",
     )
-    add("--stdin", action="store_true", help="read the password from standard input, one line")
+    add(
+        "--stdin",
+        action="store_true",
+        help="read the password from standard input, one line, instead of asking",
+    )
     add("--delete", action="store_true", help="remove the user")
-    add("--list", action="store_true", help="show the users, without their passwords")
-    add("--file", metavar="FILE", help="another file than the cluster's")
+    add(
+        "--list",
+        action="store_true",
+        help="list the users, the forms of their passwords, and their rights",
+    )
+    add("--file", metavar="FILE", help="use this file instead of the users file of the cluster")
     return parser
 
 
@@ -70,17 +79,18 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     path = options.file or paths.current().rapi_users_file
     if options.list:
         if options.user or options.delete or options.rights is not None:
-            parser.error("--list goes with nothing but --file")
+            parser.error("--list can be combined with --file only")
         return _list(path)
     if not options.user:
         parser.error("the name of a user is missing")
     if not _NAME.fullmatch(options.user):
         raise errors.ParameterError(
-            f"'{options.user}' cannot be the name of a user: no blanks, no colon, no leading #"
+            f"'{options.user}' cannot be the name of a user. A name contains no blanks and no"
+            " colons, and does not begin with # or a comma."
         )
     if options.delete:
         if options.rights is not None or options.stdin:
-            parser.error("--delete goes with nothing but --file")
+            parser.error("--delete can be combined with --file only")
         _change(path, lambda text: remove(text, options.user))
         print(f"user '{options.user}' was removed{_elsewhere(options.file)}")
         return 0
@@ -93,35 +103,39 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
 
 
 def _elsewhere(given: str | None) -> str:
-    """What is left to do where there are other nodes."""
+    """Return a hint for the message, if the cluster has other nodes.
+
+    :param given: the option ``--file``.
+    """
     if given is not None:
         return ""
     try:
         nodes = fs.read_file(paths.current().ssconf_file("node_list")).split()
     except OSError:
         return ""
-    return " here. 'gnt-cluster redist-conf' gives it to the other nodes." if nodes[1:] else ""
+    hint = " on this node. 'gnt-cluster redist-conf' copies the file to the other nodes."
+    return hint if nodes[1:] else ""
 
 
 def check_rights(rights: str) -> None:
-    """Refuse a list with a word that is no right.
+    """Check a list of rights.
 
-    :raises ParameterError: names the word.
+    :raises ParameterError: an item is not a right; the message has the item.
     """
     handlers = {resource.handler for resource in RESOURCES}
     _users, problems = rapi_users.parse(f"user password {rights}", handlers)
     if problems:
         raise errors.ParameterError(
             problems[0].partition(": ")[2]
-            or f"'{rights}' is no list of rights. They are separated by commas, without blanks."
+            or f"'{rights}' is not a list of rights. Separate the rights by commas, without blanks."
         )
 
 
 def put(text: str, user: str, password: str, rights: str | None) -> str:
-    """The file's text with a user in it.
+    """Add or change the line of a user in the text of the users file.
 
-    :param password: as it stands in the file.
-    :param rights: None leaves those the user had.
+    :param password: the password in a form of the file, such as a hash.
+    :param rights: None keeps the present rights of the user.
     """
     lines = text.splitlines()
     for number, line in enumerate(lines):
@@ -140,9 +154,9 @@ def _line(user: str, password: str, rights: str | None) -> str:
 
 
 def remove(text: str, user: str) -> str:
-    """The file's text without a user.
+    """Remove the line of a user from the text of the users file.
 
-    :raises ParameterError: there is no such user.
+    :raises ParameterError: the user does not exist.
     """
     lines = text.splitlines()
     kept = [line for line in lines if line.split()[:1] != [user]]
@@ -166,10 +180,12 @@ def _ask(user: str, *, stdin: bool) -> str:
         password = sys.stdin.readline().rstrip("\n")
     else:
         password = getpass.getpass(f"New password for {user}: ")
-        if password != getpass.getpass("Once more: "):
-            raise errors.ParameterError("the passwords differ; nothing was changed")
+        if password != getpass.getpass(f"Repeat the new password for {user}: "):
+            raise errors.ParameterError(
+                f"the passwords differ; the password of user '{user}' was not changed"
+            )
     if not password:
-        raise errors.ParameterError("an empty password is not accepted")
+        raise errors.ParameterError(f"the password of user '{user}' must not be empty")
     return password
 
 
@@ -181,7 +197,7 @@ def _read(path: str) -> str:
 
 
 def _change(path: str, change: Callable[[str], str]) -> None:
-    """Replace the file, keeping its owner, while nobody else does."""
+    """Replace the users file under a lock; the new file has the owner of the old one."""
     directory = os.path.dirname(path) or "."
     fs.make_dirs(directory, 0o750)
     lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

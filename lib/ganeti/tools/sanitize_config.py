@@ -1,13 +1,12 @@
-"""Prints a configuration without secrets, and without what names people and places; the program
-``sanitize-config``.
+"""The program ``sanitize-config``: prints a configuration without secrets, names and addresses.
 
-For those who show their configuration to others: in a report of an error, or to test with it. What
-refers to one another still does, and the result can be loaded and holds together.
+The result can be shown to others, for example in a report of an error, or used for tests.
+References between objects remain valid, so the result can be loaded and has no contradictions.
 
-Secrets are always replaced: of DRBD, private parameters of operating systems, host keys, digests of
-certificates, and places which may hold a password (images by URL). Names, addresses, logical
-volumes and names of operating systems are replaced on request; options and their defaults are
-published. UUIDs stay: they say nothing.
+Secrets are always replaced: secrets of DRBD, private parameters of operating systems, host keys,
+digests of certificates, and URLs of images, which may contain a password. Names, addresses, logical
+volumes and names of operating systems are replaced according to the options. UUIDs are kept,
+because they do not name anything outside the cluster.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ _YES: Final = {"yes": True, "true": True, "no": False, "false": False}
 
 
 class Replacements:
-    """What stands for what; the same for the same, in one run.
+    """New texts for old ones; the same text gets the same replacement during one run.
 
-    :param make: a new text, from the number of the value.
+    :param make: makes a new text from the number of the value.
     """
 
     def __init__(self, make: Callable[[int], str]) -> None:
@@ -50,14 +49,20 @@ class Replacements:
         return found
 
     def items(self) -> list[tuple[str, str]]:
-        """All so far, the longest first."""
+        """List all old texts with their replacements, the longest old text first."""
         return sorted(self._known.items(), key=lambda item: -len(item[0]))
 
 
 class Sanitizer:
-    """Replaces in a copy of a configuration of this version.
+    """Replaces secrets, names and addresses in a copy of a configuration of this version.
 
-    :param randomize: make names which do not say how many there are; else they are numbered.
+    :param names: replace names of objects, and tags.
+    :param ips: replace IP and MAC addresses.
+    :param lvs: replace names of logical volumes and volume groups.
+    :param os_names: replace names of operating systems.
+    :param randomize: make random names, which do not show the number of objects; otherwise the new
+        names are numbered.
+    :param domain: domain of the new names.
     """
 
     def __init__(
@@ -93,12 +98,12 @@ class Sanitizer:
         self._mac_numbers: dict[str, int] = {}
 
     def sanitize(self, config: dict[str, Any]) -> dict[str, Any]:
-        """The sanitized copy."""
+        """Return the sanitized copy of a configuration."""
         made: dict[str, Any] = json.loads(json.dumps(config))
         if self._ips:
             for network in made["networks"].values():
                 self._addresses.note(network.get("network"))
-        # First all names, so that they are known where they occur in other texts.
+        # Names come first, because later steps replace them in other texts.
         if self._names:
             self._replace_names(made)
         self._cluster(made["cluster"])
@@ -152,7 +157,7 @@ class Sanitizer:
             name: dict.fromkeys(params, _NO_SECRET)
             for name, params in cluster["osparams_private_cluster"].items()
         }
-        # An address of an image may have a user and a password in it.
+        # The URL of an image may contain a user and a password.
         for key in ("install_image", "zeroing_image"):
             _set(cluster, key, _NO_SECRET)
         if self._names:
@@ -187,7 +192,7 @@ class Sanitizer:
         elif kind == disk_const.PLAIN and self._lvs:
             device["logical_id"] = [self._vg(parts[0]), self._lv(parts[1])]
         elif self._names and len(parts) == 2:
-            # The path of a file has the name of its instance in it; other kinds may have it too.
+            # The path of a file contains the name of the instance; other disk templates may, too.
             for old, new in self._instance.items():
                 parts[1] = str(parts[1]).replace(old, new)
         if self._lvs and isinstance(device.get("params"), dict):
@@ -214,7 +219,7 @@ class Sanitizer:
 
 
 def _set(item: dict[str, Any], key: str, value: Any) -> None:
-    """Replace a text which is there and not empty; None leaves it."""
+    """Replace a text which exists and is not empty; the value None keeps it."""
     if value is not None and item.get(key):
         item[key] = value
 
@@ -225,10 +230,10 @@ def _change(item: dict[str, Any], key: str, change: Callable[[str], str]) -> Non
 
 
 class _Addresses:
-    """Addresses for addresses: what was in one network still is, at the same place.
+    """Replaces addresses; addresses of one network remain in one network, at the same offset.
 
-    Each block of 256 addresses gets another one below 10.0.0.0/9. Networks which are larger move as
-    a whole, below 10.128.0.0/9. Addresses of IPv6 keep their second half.
+    Each block of 256 addresses gets another block below 10.0.0.0/9. Larger networks get a block
+    below 10.128.0.0/9 as a whole. IPv6 addresses keep their last 64 bits.
     """
 
     def __init__(self) -> None:
@@ -236,16 +241,16 @@ class _Addresses:
         self._blocks: dict[tuple[int, int], int] = {}
 
     def note(self, network: str | None) -> None:
-        """There is a network; to be told before the first address."""
+        """Note the size of a network; must be called before the first address is replaced."""
         if network:
             parsed = ipaddress.ip_network(network)
             if parsed.version == 4 and parsed.prefixlen < 24:
                 self._large.add(int(parsed.network_address) >> 16)
 
     def replace(self, address: str) -> str:
-        """The address which stands for another one; a network keeps its length.
+        """Return the replacement of an address or network; a network keeps its prefix length.
 
-        :raises ConfigurationError: it is no address, or there are too many.
+        :raises ConfigurationError: the text is not an address, or there are too many networks.
         """
         plain, slash, length = address.partition("/")
         try:
@@ -296,7 +301,7 @@ def _parser() -> argparse.ArgumentParser:
             type=_yes_no,
             default=_YES[default],
             metavar="yes|no",
-            help=f"replace {what} ({default})",
+            help=f"replace {what} (default: {default})",
         )
 
     parser.add_argument(
@@ -304,10 +309,10 @@ def _parser() -> argparse.ArgumentParser:
         dest="CONFIG_DATA_PATH",
         metavar="FILE",
         default=paths.current().cluster_conf_file,
-        help="the configuration (%(default)s)",
+        help="file of the configuration (default: %(default)s)",
     )
-    choice("--sanitize-names", "yes", "names of nodes, instances and all else, and tags")
-    choice("--sanitize-ips", "yes", "addresses")
+    choice("--sanitize-names", "yes", "names of all objects, and tags")
+    choice("--sanitize-ips", "yes", "IP and MAC addresses")
     choice("--sanitize-lvs", "no", "names of logical volumes and volume groups")
     choice("--sanitize-os-names", "yes", "names of operating systems")
     parser.add_argument(
@@ -319,7 +324,7 @@ def _parser() -> argparse.ArgumentParser:
         "--base-domain",
         default="example.com",
         metavar="DOMAIN",
-        help="domain of the new names (%(default)s)",
+        help="domain of the new names (default: %(default)s)",
     )
     return parser
 
@@ -329,7 +334,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     try:
         config = upgrade.upgrade(config_files.read_raw(options.CONFIG_DATA_PATH))
-        # What is no configuration may have its secrets anywhere.
+        # A file which is not a configuration could contain secrets at any place.
         config_files.problems_of(config)
         made = Sanitizer(
             names=options.sanitize_names,

@@ -211,8 +211,8 @@ HOST = hosts.Hostname(NODE, "127.0.0.2")
     [
         ({"extra": 1}, "another release"),
         ({remote.HMAC: 3}, "hmac_key is not"),
-        ({remote.SSCONF: {"../x": "y"}}, "do not fit"),
-        ({remote.CLUSTER_NAME: "other"}, "do not fit"),
+        ({remote.SSCONF: {"../x": "y"}}, "belong to another cluster"),
+        ({remote.CLUSTER_NAME: "other"}, "belong to another cluster"),
         ({remote.CERTIFICATE: "garbage"}, "the cluster's certificate"),
     ],
 )

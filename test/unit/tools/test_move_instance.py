@@ -1,4 +1,4 @@
-"""Moving an instance between two clusters that only pretend."""
+"""Moving an instance between two clusters which are fakes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from ganeti.rapi import client as rapi
 from ganeti.tools import move_instance
-from ganeti.tools.move_instance import MoveError, Mover, Wishes
+from ganeti.tools.move_instance import MoveError, MoveOptions, Mover
 
 INFO: dict[str, Any] = {
     "name": "web.example.com",
@@ -31,7 +31,7 @@ INFO: dict[str, Any] = {
     ],
 }
 PREPARED = {"handshake": [0, "d", "s"], "x509_key_name": ["key", "d", "s"], "x509_ca": "their ca"}
-TOLD = {"disks": [["192.0.2.9", 5000, "magic", "d", "s"]], "x509_ca": "our ca"}
+ANNOUNCED = {"disks": [["192.0.2.9", 5000, "magic", "d", "s"]], "x509_ca": "our ca"}
 
 
 class Side:
@@ -62,7 +62,7 @@ class Side:
         if info is None and serial is None:
             entries = [[1, [0, 0], "message", "making disks"]]
             if self.jobs[job] == "CreateInstance" and not isinstance(outcome, Exception):
-                entries.append([2, [0, 0], "remote-import", TOLD])
+                entries.append([2, [0, 0], "remote-import", ANNOUNCED])
             return {"job_info": ["running"], "log_entries": entries}
         if serial is not None and serial < 0:
             return None
@@ -90,12 +90,12 @@ def clusters(**destination: Any) -> tuple[Side, Side]:
     return source, Side(**{"CreateInstance": ["node9"], **destination})
 
 
-def move(source: Side, destination: Side, wishes: Wishes | None = None) -> list[str]:
+def move(source: Side, destination: Side, options: MoveOptions | None = None) -> list[str]:
     said: list[str] = []
     mover = Mover(
         source,
         destination,
-        wishes or Wishes(),
+        options or MoveOptions(),
         said.append,  # type: ignore[arg-type]
         sleep=lambda delay_s: said.append(f"slept {delay_s}"),
     )
@@ -131,7 +131,7 @@ def test_the_instance_is_the_same_there() -> None:
         "source_instance_name": "web.example.com",
     }
     ((args, exported),) = source.of("ExportInstance")
-    assert args == ("web.example.com", "remote", TOLD["disks"])
+    assert args == ("web.example.com", "remote", ANNOUNCED["disks"])
     assert exported == {
         "shutdown": True,
         "remove_instance": True,
@@ -146,7 +146,7 @@ def test_what_is_to_be_different() -> None:
     move(
         source,
         destination,
-        Wishes(
+        MoveOptions(
             name="new.example.com",
             primary_node="node7",
             secondary_node="node8",
@@ -192,7 +192,7 @@ def test_free_nodes_only_for_so_long() -> None:
         CreateInstance=RuntimeError("all busy", "temp_insufficient_resources")
     )
     with pytest.raises(MoveError, match="all busy"):
-        move(source, destination, Wishes(iallocator="hail", tries=2, delay_s=7))
+        move(source, destination, MoveOptions(iallocator="hail", tries=2, delay_s=7))
     tried = [
         kwargs.get("opportunistic_locking", False)
         for _args, kwargs in destination.of("CreateInstance")
@@ -244,9 +244,8 @@ def test_options(tmp_path: Any) -> None:
             "web2",
         ]
     )
-    wishes = move_instance.wishes_of(options)
-    assert dataclasses.asdict(wishes) == {
-        **dataclasses.asdict(Wishes()),
+    assert dataclasses.asdict(move_instance.move_options(options)) == {
+        **dataclasses.asdict(MoveOptions()),
         "iallocator": "hail",
         "hypervisor": "kvm",
         "hvparams": {"acpi": False},

@@ -80,9 +80,9 @@ def test_asking(
         (["a b", "--stdin"], "cannot be the name"),
         (["#x", "--stdin"], "cannot be the name"),
         (["jack", "--stdin", "--rights", "nonsense"], "'nonsense' is no right"),
-        (["jack", "--stdin", "--rights", "a b"], "no list of rights"),
+        (["jack", "--stdin", "--rights", "a b"], "is not a list of rights"),
         (["jack", "--delete"], "there is no user 'jack'"),
-        (["jack", "--stdin"], "empty password"),
+        (["jack", "--stdin"], "must not be empty"),
     ],
 )
 def test_mistakes(
