@@ -1,7 +1,7 @@
-"""The node's own work: what a node daemon does when a call arrives.
+"""Handlers of the node calls: what the node daemon does for the master.
 
-One module per subject; every function that answers a call is marked with
-:func:`ganeti.backend.registry.serves`. The room knows this machine (its disks, guests, files and
-scripts) and nothing of the cluster's defaults: the master sends filled parameters. Handlers raise;
-the node daemon turns the error into the answer.
+The modules are grouped like the table of calls (:mod:`ganeti.wire.calls`). A function that answers
+a call is marked with :func:`ganeti.backend.registry.serves`. The handlers use this machine (disks,
+guests, files, scripts) and no defaults of the cluster: the master sends filled parameters. A
+handler reports a failure by an exception, from which the node daemon makes the answer.
 """

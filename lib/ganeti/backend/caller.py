@@ -1,4 +1,4 @@
-"""Under which master epoch this process serves its request; set once, by the dispatcher."""
+"""The epoch of the master whose request this process serves; the dispatcher sets it once."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ _epoch = master_epoch.NONE
 
 
 def act_for(epoch: master_epoch.Epoch) -> None:
-    """This process serves a request of the master of that epoch."""
+    """Note the epoch of the master whose request this process serves."""
     global _epoch
     _epoch = epoch
 
 
 def epoch() -> master_epoch.Epoch:
-    """The epoch of that master."""
+    """Return the epoch of the master whose request this process serves."""
     return _epoch
 
 
 def writing(kind: str) -> AbstractContextManager[None]:
     """Run a block which writes files for the calling master (:mod:`ganeti.platform.master_epoch`).
 
-    :raises StaleEpochError: it is master no more, also when that became known meanwhile.
+    :raises StaleEpochError: the caller is no longer master; also when another request showed it
+        meanwhile.
     """
     return master_epoch.writing(kind, _epoch)

@@ -1,9 +1,9 @@
-"""Which function of the node answers which call.
+"""The table of handlers: which function of the node answers which call.
 
-A handler is a plain function with the call's arguments as parameters, marked ``@serves(CALL)``. The
-node daemon asks :func:`handlers` once at start, which imports every module of this room; a child
-process then calls the function with decoded arguments. A test asserts one handler per call of the
-table.
+A handler is a plain function with the arguments of the call as parameters, marked
+``@serves(CALL)``. The node daemon calls :func:`handlers` once at its start, which imports every
+module of the package; a child process then calls the function with decoded arguments. A test
+asserts that each call of the table has one handler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _handlers: dict[str, Handler] = {}
 
 
 def serves(call: Call) -> Callable[[_Function], _Function]:
-    """Decorator: this function answers that call.
+    """Return a decorator which registers a function as the handler of a call.
 
     :raises ProgrammerError: the call has a handler already, or the parameters are not the call's
         arguments.

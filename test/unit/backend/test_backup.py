@@ -260,7 +260,7 @@ def test_abort_and_cleanup(node):
     until(third, lambda status: status.listen_port)
     with open(f"{node.import_export_dir}/{third}/pid") as stream:
         os.kill(int(stream.read()), 9)
-    assert until(third, ended).error_message == "its process ended without saying why"
+    assert until(third, ended).error_message == "its process ended without a reason"
 
 
 @pytest.mark.programs

@@ -148,5 +148,5 @@ def test_links_of_other_instances_stay(root: Path) -> None:
     assert links(root)["web1:0"] == "/dev/zero"
     blockdev.remove_links("web1")
     assert set(links(root)) == {"web1.example:0", "web:0"}
-    with pytest.raises(errors.BlockDeviceError, match="no instance name"):
+    with pytest.raises(errors.BlockDeviceError, match="is not the name of an instance"):
         blockdev.make_link("../x", 0, "/dev/null")

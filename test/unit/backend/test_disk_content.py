@@ -46,7 +46,7 @@ def test_writing_an_image(disk, tmp_path):
     assert content(disk)[: MIB + 3] == b"2" * MIB + b"end"
     assert len(content(disk)) == 4 * MIB
     image.write_bytes(bytes(5 * MIB))
-    with pytest.raises(errors.BlockDeviceError, match="has 5 MiB, there is room for 4"):
+    with pytest.raises(errors.BlockDeviceError, match="has 5 MiB, the disk has 4"):
         disk_content.image(disk, str(image), 4)
     with pytest.raises(errors.BlockDeviceError, match="there is no image /nowhere"):
         disk_content.image(disk, "/nowhere", 4)

@@ -90,7 +90,7 @@ def test_life(root: Path) -> None:
     assert lifecycle.instance_info("web1", "fake", {})["memory"] == 64
     lifecycle.balloon_memory(GUEST, 70)
     assert lifecycle.instance_info("web1", "fake", {})["memory"] == 70
-    with pytest.raises(errors.HypervisorError, match="not done by the node alone"):
+    with pytest.raises(errors.HypervisorError, match="cannot be carried out by the node alone"):
         lifecycle.reboot(GUEST, "full", 5, [])
     lifecycle.shutdown(GUEST, 5, [])
     lifecycle.shutdown(GUEST, 5, [])

@@ -90,13 +90,13 @@ def break_api(path):
     [
         (lambda path: os.unlink(f"{path}/ganeti_api_version"), "'ganeti_api_version' is missing"),
         (break_api, "API versions 5 are none"),
-        (lambda path: open(f"{path}/ganeti_api_version", "w").write("x"), "no number"),
+        (lambda path: open(f"{path}/ganeti_api_version", "w").write("x"), "not a number"),
         (lambda path: open(f"{path}/ganeti_api_version", "w").write("\n"), "is empty"),
         (lambda path: os.unlink(f"{path}/create"), "neither a script 'create'"),
         (lambda path: os.chmod(f"{path}/export", 0o644), "'export' is not an executable file"),
         (lambda path: os.unlink(f"{path}/verify"), "script 'verify' is missing"),
         (lambda path: os.unlink(f"{path}/parameters.list"), "'parameters.list' is missing"),
-        (lambda path: open(f"{path}/variants.list", "w").write("# none\n"), "names no variant"),
+        (lambda path: open(f"{path}/variants.list", "w").write("# none\n"), "contains no variant"),
     ],
 )
 def test_invalid_definitions(here, tiny, harm, text):
@@ -310,7 +310,7 @@ def test_hypervisors(tiny):
         os_definitions.instance_os_add(dataclasses.replace(instance(), hypervisor="kvm"), False, 0)
     with open(f"{tiny}/hypervisors", "w") as stream:
         stream.write("\n")
-    assert os_definitions.os_diagnose()[0][3] == "file 'hypervisors' names no hypervisor"
+    assert os_definitions.os_diagnose()[0][3] == "file 'hypervisors' contains no hypervisor"
 
 
 def test_only_the_wanted_checks_are_made(tiny, script):

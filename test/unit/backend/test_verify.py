@@ -189,7 +189,7 @@ def test_watcher_pause(here):
     assert info.watcher_pause() is None
     with open(here.watcher_pausefile, "w") as stream:
         stream.write("soon")
-    with pytest.raises(errors.ParseError, match="holds no time"):
+    with pytest.raises(errors.ParseError, match="does not hold a time"):
         info.watcher_pause()
 
 

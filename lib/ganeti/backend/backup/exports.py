@@ -1,8 +1,8 @@
-"""Exports of instances on this node: a directory each, with a file for every disk and what the
-instance was like (``config.ini``).
+"""Exports of instances on this node.
 
-While data arrive the directory is called ``<instance>.new``. It gets its name when everything is
-there, in place of an older one, so that a listed export is a whole one.
+An export is a directory with a file for every disk and the description of the instance
+(``config.ini``). While data arrive, the directory is called ``<instance>.new``; it replaces an
+older export when it is complete, so that a listed export is always complete.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _REPLACED = ".old"
 
 
 def directory(name: str) -> str:
-    """Where an export of this name is, on this node.
+    """Return the directory of an export.
 
-    :raises OpExecError: not a name of an export.
+    :raises OpExecError: the text is not the name of an export.
     """
     if "/" in name or name.startswith(".") or not name:
         raise errors.OpExecError(f"{name!r:.80} is not the name of an export")
@@ -40,13 +40,13 @@ def directory(name: str) -> str:
 
 
 def local_path(virtual_path: str) -> str:
-    """A path below the export directory, on this node.
+    """Convert a path below the export directory to a path of this node.
 
-    :raises OpExecError: it is elsewhere.
+    :raises OpExecError: the path is not below the export directory.
     """
     everywhere = paths.Paths().export_dir
     path = virtual_path if os.path.isabs(virtual_path) else f"{everywhere}/{virtual_path}"
-    # An administrator may also name the path as this node sees it.
+    # The path may also be given in the form which is valid on this node only.
     path = paths.current().to_virtual(path) if paths.current().root else path
     normal = os.path.normpath(path)
     if not paths.is_below(everywhere, normal):
@@ -56,7 +56,7 @@ def local_path(virtual_path: str) -> str:
 
 @serves(calls.EXPORT_LIST)
 def export_list() -> list[str]:
-    """Names of the finished exports on this node."""
+    """List the names of the complete exports on this node."""
     try:
         names = fs.list_visible(paths.current().export_dir)
     except FileNotFoundError:
@@ -71,9 +71,9 @@ def export_list() -> list[str]:
 
 @serves(calls.EXPORT_INFO)
 def export_info(path: str) -> str:
-    """The ``config.ini`` of an export.
+    """Return the text of ``config.ini`` of an export.
 
-    :raises OpExecError: there is none, or it lacks its sections.
+    :raises OpExecError: the export does not exist, or a section is missing.
     """
     found = local_path(path)
     try:
@@ -95,7 +95,7 @@ def export_info(path: str) -> str:
 
 @serves(calls.EXPORT_REMOVE)
 def export_remove(export: str) -> None:
-    """Remove an export with its data; what an interrupted one left may be gone already."""
+    """Remove an export with its data, and the remains of an interrupted one."""
     path = directory(export)
     try:
         shutil.rmtree(path)
@@ -108,12 +108,12 @@ def export_remove(export: str) -> None:
 
 @serves(calls.FINALIZE_EXPORT)
 def finalize_export(instance: FilledInstance, disks: Sequence[Disk | None]) -> None:
-    """All data are there: describe the instance, and let the export have its name.
+    """Complete an export whose data have arrived: write ``config.ini``, and rename the directory.
 
-    :raises OpExecError: nothing has arrived.
+    :raises OpExecError: the data of a disk have not arrived.
     """
     new, final = directory(instance.name + UNFINISHED), directory(instance.name)
-    # Without disks nothing was sent, so nobody made it.
+    # Without disks nothing was sent, so the directory does not exist.
     fs.make_dirs(paths.current().export_dir, 0o750)
     fs.make_dirs(new, 0o750)
     for disk in disks:
@@ -137,7 +137,7 @@ def finalize_export(instance: FilledInstance, disks: Sequence[Disk | None]) -> N
 
 
 def describe(instance: FilledInstance, disks: Sequence[Disk | None], timestamp: int) -> str:
-    """The text of ``config.ini``.
+    """Make the text of ``config.ini``.
 
     Sections and keys are published: programs read them, and other versions import what this one
     has exported.
@@ -173,7 +173,7 @@ def _instance_section(instance: FilledInstance, disks: Sequence[Disk | None]) ->
         "name": instance.name,
         "maxmem": backend["maxmem"],
         "minmem": backend["minmem"],
-        # For readers which know of no bounds.
+        # For programs which do not know minimum and maximum memory.
         "memory": backend["maxmem"],
         "vcpus": backend["vcpus"],
         "disk_template": instance.disk_template,

@@ -1,9 +1,9 @@
-"""Transfers of disks from or to this node, and the keys made for them.
+"""Transfers of disks from or to this node, and the keys for them.
 
-A transfer is a process of its own (:mod:`ganeti.helpers.import_export`), which goes on when the
-node daemon is restarted. What there is to know about it lies in a directory below
-``RUN_DIR/import-export``: its process number, its status, the certificate it trusts. The name of
-the directory is the name by which the master asks for it.
+A transfer is a separate process (:mod:`ganeti.helpers.import_export`), which continues when the
+node daemon is restarted. A directory below ``RUN_DIR/import-export`` has its process number, its
+status and the certificate which it trusts. The master names a transfer by the name of this
+directory.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _EXPORT, _IMPORT = "export", "import"
 _NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*$")
 _EXIT_FAILURE = 1
 _DAY_S = 86400
-# Inside a cluster connections are quick; between clusters somebody passes on addresses by hand.
+# Inside a cluster connections are quick; between clusters a person may pass on the addresses.
 _LOCAL_TIMEOUT_S = 60
 _REMOTE_ATTEMPT_S = 20
 _REMOTE_RETRIES = 10
-# What nobody has cleaned up after this time (a master that died) goes with the next transfer.
+# The next transfer removes files which are older than this, for example those of a dead master.
 _STALE_S = 2 * _DAY_S
-# How long an aborted process may take to leave.
+# Time for an aborted process to end, in seconds.
 _ABORT_S = 5.0
 _ABORT_POLL_S = 0.05
 
@@ -59,7 +59,7 @@ _ABORT_POLL_S = 0.05
 def x509_cert_create(validity_s: int) -> list[str]:
     """Make a key and a certificate for transfers.
 
-    :returns: its name, and the certificate as PEM. The key stays here.
+    :returns: the name of the key, and the certificate in PEM. The key stays on this node.
     """
     here = paths.current()
     fs.make_dirs(here.crypto_keys_dir, 0o700)
@@ -77,21 +77,20 @@ def x509_cert_create(validity_s: int) -> list[str]:
 
 @serves(calls.X509_CERT_REMOVE)
 def x509_cert_remove(name: str) -> None:
-    """Destroy such a key; one that is gone is no error."""
+    """Remove a key and its certificate; a missing key is no error."""
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(_crypto_dir(name))
 
 
 def _purge(directory: str) -> None:
-    """Remove what was forgotten: old directories below this one whose process, if any, has
-    gone."""
+    """Remove old directories below a directory, unless their process still runs."""
     limit = clock.now() - _STALE_S
     for name in fs.list_visible(directory):
         path = f"{directory}/{name}"
         with contextlib.suppress(FileNotFoundError):
             if os.path.getmtime(path) < limit and not process.is_alive(_pid(path)):
                 shutil.rmtree(path)
-                logging.info("removed %s, which was forgotten", path)
+                logging.info("removed the old directory %s", path)
 
 
 def _crypto_dir(name: str) -> str:
@@ -104,7 +103,7 @@ def _crypto_dir(name: str) -> str:
 
 
 class _Endpoint(NamedTuple):
-    """What a transfer works on: words for its command line, and the environment of its script."""
+    """Source or target of a transfer: arguments, and the environment of its script."""
 
     words: list[str]
     env: dict[str, str]
@@ -114,7 +113,7 @@ class _Endpoint(NamedTuple):
 def import_start(
     options: ImportExportOptions, instance: FilledInstance, component: str, target: tuple[str, Any]
 ) -> str:
-    """Begin to listen for data; the port is in the status."""
+    """Start a transfer which listens for data; its status has the port."""
     endpoint = _endpoint(_IMPORT, instance, component, target)
     words = ["--bind", _address_to_bind(options)]
     words += ["--connect-timeout", str(options.connect_timeout or _LOCAL_TIMEOUT_S)]
@@ -130,7 +129,7 @@ def export_start(
     component: str,
     source: tuple[str, Any],
 ) -> str:
-    """Begin to send data to where somebody listens."""
+    """Start a transfer which sends data to a listening one."""
     endpoint = _endpoint(_EXPORT, instance, component, source)
     words = ["--host", host, "--port", str(port)]
     if options.connect_timeout is None:
@@ -177,7 +176,7 @@ def _raw(mode: str, disk: Disk) -> _Endpoint:
 def _script(
     mode: str, instance: FilledInstance, component: str, disk: Disk, index: int
 ) -> _Endpoint:
-    """The OS definition's script; where it has none, the disk is taken as it is."""
+    """Use the script of the OS definition; without one, copy the disk as it is."""
     definition = os_definitions.require(instance.os) if instance.os else None
     script = None
     if definition is not None:
@@ -253,9 +252,9 @@ def _credentials(options: ImportExportOptions, directory: str) -> list[str]:
 
 
 def _spawn(argv: list[str], script_env: dict[str, str]) -> int:
-    """Start a process that goes on when we end."""
+    """Start a process which continues when this process ends."""
     env = {**os.environ, **script_env}
-    # The program is part of this package, wherever that is.
+    # The program is a module of this package.
     env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     child = subprocess.Popen(
         [str.__str__(word) for word in argv],
@@ -266,7 +265,7 @@ def _spawn(argv: list[str], script_env: dict[str, str]) -> int:
         cwd="/",
         env=env,
     )
-    # Nobody waits for it: this process answers its call and ends.
+    # No process waits for it: this process answers the call and ends.
     child.returncode = 0
     return child.pid
 
@@ -282,14 +281,14 @@ def _directory(name: str) -> str:
 
 @serves(calls.IMPEXP_STATUS)
 def impexp_status(names: list[str]) -> list[ImportExportStatus | None]:
-    """How far transfers are; None for one that is not known, or has not written anything yet."""
+    """Return the status of transfers; None for an unknown one, or one without a status yet."""
     return [_status(name) for name in names]
 
 
 def _status(name: str) -> ImportExportStatus | None:
     directory = _directory(name)
     alive = process.is_alive(_pid(directory))
-    # In this order: what a process wrote last is there once it has gone.
+    # In this order, so that the last status of an ended process is read.
     try:
         status = codec.from_dict(
             ImportExportStatus, json.loads(fs.read_file(f"{directory}/{_STATUS}"))
@@ -302,7 +301,7 @@ def _status(name: str) -> ImportExportStatus | None:
         return None
     return ImportExportStatus(
         exit_status=_EXIT_FAILURE,
-        error_message="its process ended without saying why",
+        error_message="its process ended without a reason",
         connected=bool(status and status.connected),
         ctime=clock.now(),
         mtime=clock.now(),
@@ -318,7 +317,7 @@ def _pid(directory: str) -> int:
 
 @serves(calls.IMPEXP_ABORT)
 def impexp_abort(name: str) -> None:
-    """Ask a transfer to end now; one that has ended is no error."""
+    """Ask a transfer to end; an ended transfer is no error."""
     pid = _pid(_directory(name))
     if pid:
         with contextlib.suppress(ProcessLookupError):
@@ -327,7 +326,7 @@ def impexp_abort(name: str) -> None:
 
 @serves(calls.IMPEXP_CLEANUP)
 def impexp_cleanup(name: str) -> None:
-    """End a transfer, with its scripts, and forget it."""
+    """End a transfer with its scripts, and remove its directory."""
     directory = _directory(name)
     pid = _pid(directory)
     if process.is_alive(pid):
@@ -339,7 +338,7 @@ def impexp_cleanup(name: str) -> None:
 def _end(pid: int) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         try:
-            # It leads a session of its own: its scripts and compressors go with it.
+            # The process leads a session, which its scripts and compressors belong to.
             os.killpg(pid, number)
         except OSError as err:
             if err.errno != errno.ESRCH:

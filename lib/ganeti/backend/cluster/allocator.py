@@ -1,8 +1,8 @@
 """Instance allocators: programs which choose nodes.
 
-One is called with the name of a file that holds the request, and with options from the cluster's
-parameters; what it prints is the answer, which the master checks (manual page
-**ganeti-iallocator**). The file is gone when the call returns.
+An allocator is started with the name of a file that holds the request, and with options from the
+parameters of the cluster. Its standard output is the answer, which the master checks (manual page
+**ganeti-iallocator**). The file is removed before the call returns.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ganeti.utils import fs, process
 from ganeti.wire import calls
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-# A little less than the master waits, so that an allocator that hangs is reported by its name.
+# Shorter than the time limit of the call, so that the error names an allocator that hangs.
 _TIMEOUT_S = 840.0
 
 
 def allocator_argv(program: str, request_file: str, parameters: Mapping[str, Any]) -> list[str]:
-    """The command line: program, request, then each parameter as ``--key=value`` or ``--key``.
+    """Build the command line: program, request, each parameter as ``--key=value`` or ``--key``.
 
     A parameter that is None or True is an option without value; one that is False is left out.
     """
@@ -39,9 +39,9 @@ def allocator_argv(program: str, request_file: str, parameters: Mapping[str, Any
 
 
 def find(name: str) -> str:
-    """The program behind the name of an allocator.
+    """Find the program of an allocator.
 
-    :raises ConfigurationError: there is none on this node, or the name cannot be one.
+    :raises ConfigurationError: this node has no such program, or the name is malformed.
     """
     if not _NAME.fullmatch(name):
         raise errors.ConfigurationError(f"{name!r:.80} is not a name of an instance allocator")
@@ -61,9 +61,9 @@ def find(name: str) -> str:
 def run(name: str, request: str, parameters: dict[str, Any]) -> str:
     """Run an allocator.
 
-    :returns: what it printed on standard output.
+    :returns: its standard output.
     :raises ConfigurationError: there is no such allocator on this node.
-    :raises OpExecError: it failed or took too long; with what it printed.
+    :raises OpExecError: it failed or took too long; the text has its error output.
     """
     program = find(name)
     run_dir = paths.current().run_dir

@@ -1,11 +1,11 @@
-"""This node's copy of the configuration, when it is a master candidate.
+"""The copy of the configuration on a master candidate.
 
-The first time, and whenever there is a doubt, the master uploads the whole file. From then on it
-says how the new file differs from the last: in a large cluster that is a thousandth of the bytes,
-and the rest is copied by the kernel.
+The first time, and after every failure, the master uploads the whole file. From then on it sends
+the differences between the new file and the last one: in a large cluster these are a thousandth of
+the bytes, and the kernel copies the unchanged parts.
 
-The end of the file holds its serial number and time, so length and end tell one state from all
-others. What does not match is refused, and the master sends the whole file.
+The end of the file holds its serial number and time, so length and end identify one state. When
+they do not match, the node refuses the change, and the master sends the whole file.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from ganeti.platform import master_epoch, paths
 from ganeti.utils import fs
 from ganeti.wire import calls, json
 
-# Our own store writes the serial number last, which spares reading a large file.
+# The configuration store writes the serial number last, so reading the end is sufficient.
 _LAST_SERIAL = re.compile(rb'[,{]\s*"serial_no":\s*([0-9]{1,15})\s*\}\s*\Z')
 _TAIL_BYTES = 4096
 
 
 class _OtherBaseError(Exception):
-    """The present file is not the one which the master thinks of."""
+    """The present file is not the one to which the differences apply."""
 
 
 def serial_of_file(path: str) -> int:
-    """Serial number of a configuration file; 0 when there is none.
+    """Return the serial number of a configuration file; 0 when there is no file.
 
-    :raises ConfigurationError: it is no configuration.
+    :raises ConfigurationError: the content is not a configuration.
     """
     try:
         with open(path, "rb") as stream:
@@ -51,10 +51,10 @@ def serial_of_file(path: str) -> int:
     return serial_of(content, path)
 
 
-def serial_of(content: bytes, name: str = "what was sent") -> int:
-    """Serial number of the text of a configuration.
+def serial_of(content: bytes, name: str = "the uploaded text") -> int:
+    """Return the serial number in the text of a configuration.
 
-    :raises ConfigurationError: it is no configuration.
+    :raises ConfigurationError: the content is not a configuration.
     """
     found = _LAST_SERIAL.search(content[-_TAIL_BYTES:])
     if found is not None:
@@ -62,9 +62,9 @@ def serial_of(content: bytes, name: str = "what was sent") -> int:
     try:
         value = json.loads(content.decode("utf-8"))["serial_no"]
     except (errors.ParseError, UnicodeDecodeError, KeyError, TypeError) as err:
-        raise errors.ConfigurationError(f"{name} is no configuration: {err!r:.200}") from err
+        raise errors.ConfigurationError(f"{name} is not a configuration: {err!r:.200}") from err
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise errors.ConfigurationError(f"{name} has no serial number but {value!r:.80}")
+        raise errors.ConfigurationError(f"{name} has {value!r:.80} in place of a serial number")
     return value
 
 
@@ -76,12 +76,13 @@ def rewrite(
     new_bytes: int,
     ssconf: dict[str, str] | None = None,
 ) -> bool:
-    """Make the new file of the present one; see :data:`ganeti.wire.calls.CONFIG_REWRITE`.
+    """Make the new file from the present one; see :data:`ganeti.wire.calls.CONFIG_REWRITE`.
 
-    :returns: False when the present one is not what the master thinks; it was not changed.
-    :raises ConfigurationError: the parts do not make a file of the length that was said, which was
-        not changed then; or the values cannot be.
-    :raises StaleEpochError: the caller is master no more; nothing was changed.
+    :returns: False when the present file has another length or end than the master expects; it was
+        not changed.
+    :raises ConfigurationError: the parts do not add up to the length of the new file, or a value is
+        not allowed; the file was not changed.
+    :raises StaleEpochError: the caller is no longer master; nothing was changed.
     """
     if ssconf:
         ssconf_files.write(ssconf)
@@ -105,7 +106,7 @@ def _rewrite(base_bytes: int, base_end: str, parts: list[str | list[int]], new_b
     path = paths.current().cluster_conf_file
     try:
         with caller.writing(master_epoch.CONFIG):
-            # Within the lock, which an error leaves without noting that something was written.
+            # This happens inside the lock; after an exception, no write is noted.
             if not _is_base(path, base_bytes, base_end.encode("utf-8")):
                 raise _OtherBaseError
             fs.rewrite_file(path, made)

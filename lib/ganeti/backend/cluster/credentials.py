@@ -1,4 +1,4 @@
-"""What proves that this machine is a node: making its client certificate, and forgetting it all.
+"""The credentials of this node: its client certificate, and their removal when it leaves.
 
 The digest of the client certificate (the *token* of type ``ssl``) is what the master writes into
 the list of master candidates' certificates.
@@ -32,12 +32,12 @@ _CERT_MODE = 0o440
 
 @serves(calls.NODE_CRYPTO_TOKENS)
 def crypto_tokens(requests: list[list[Any]]) -> list[list[str]]:
-    """Look at, make or remove the client certificate.
+    """Read, create or remove the client certificate.
 
     :param requests: list of [type, action, options]; options of ``create``: ``serial_no`` and
         ``cert_file`` (the client certificate's own path or that with ``.tmp`` at its end).
     :returns: list of [type, digest] for ``get`` and ``create``.
-    :raises ParameterError: a request that does not exist; nothing was done.
+    :raises ParameterError: an unknown or malformed request; nothing was done.
     :raises X509CertError: a certificate is missing or damaged.
     """
     for request in requests:
@@ -100,9 +100,9 @@ def _create(path: str, serial_no: Any) -> None:
 
 @serves(calls.NODE_LEAVE_CLUSTER)
 def leave_cluster(modify_ssh_setup: bool) -> None:
-    """Remove what made this machine a node, then end the daemon.
+    """Remove the credentials and files which make this machine a node, then end the daemon.
 
-    Guests and their disks stay; so do the logs.
+    Guests, their disks and the logs stay.
 
     :param modify_ssh_setup: the cluster set SSH up: its keys may no longer log in here.
     :raises ConfigurationError: the master daemon runs here; nothing was removed.
@@ -116,7 +116,7 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     if modify_ssh_setup:
         ssh_keys.forget(here)
     jobqueue.remove_jobs()
-    # The server certificate goes last: as long as it is there the call can be made again.
+    # The server certificate goes last: while it exists, the call can be repeated.
     secret = [
         here.noded_client_cert_file,
         here.rapi_cert_file,
@@ -140,7 +140,7 @@ def leave_cluster(modify_ssh_setup: bool) -> None:
     ]
     for path in (*plain, *secret, here.noded_cert_file):
         fs.remove_file(path)
-    # What the configuration was, with the secrets it had.
+    # Earlier configurations, with their secrets.
     if os.path.isdir(here.cluster_conf_history_dir):
         shutil.rmtree(here.cluster_conf_history_dir)
     fs.flush_dir(here.data_dir)

@@ -1,12 +1,13 @@
-"""The copy of the job queue that every master candidate keeps.
+"""The copy of the job queue on a master candidate.
 
-The master sends whole files, many times a second. They are written as the master's own: one record
-in a journal, flushed, then, a moment after the answer, the files (:mod:`ganeti.jobstore.copy`).
-The process that serves a kept connection holds the directory meanwhile; when no message comes any
-more it flushes the files and removes the journal (:func:`settle`). Only files of the queue can be
-named.
+The master sends whole files, many times a second. They are written in the same way as on the
+master: one flushed record in a journal, and a moment after the answer the files
+(:mod:`ganeti.jobstore.copy`). The process that serves a kept connection holds the directory
+meanwhile; when no more messages arrive, it flushes the files and removes the journal
+(:func:`settle`). A call can name files of the queue only.
 
-A node whose own master daemon runs refuses: two masters must not write one queue.
+A node on which a master daemon runs refuses all of these calls, because two masters must not write
+one queue.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from ganeti.wire import calls
 
 _log = logging.getLogger(__name__)
 
-# serial, version, live jobs, archived jobs; relative to the queue directory.
+# Paths relative to the queue directory: serial, version, live jobs, archived jobs.
 _NAME = re.compile(r"(?:serial|version|(?:archive/[0-9]{1,12}/)?job-[0-9]{1,16})")
 _DRAIN_MODE = 0o644
 _DIR_MODE = 0o750
-# Another process that has the copy open lets go of it when it has nothing more to do.
+# Another process which has the copy open closes it when it has no more work.
 _LOCK_WAIT_S = 10.0
 
-# This process's hold on the copy, between the first message and a pause.
+# The copy which this process has open, from the first message until a pause.
 _copy: QueueCopy | None = None
 
 
 def _relative(name: str) -> str:
-    """Name of a file of the queue in its directory.
+    """Return the path of a file of the queue, relative to the queue directory.
 
-    :raises JobQueueError: not such a file.
+    :raises JobQueueError: the name is not that of a file of the queue.
     """
     here = paths.current()
     relative = name.removeprefix(f"{here.to_virtual(here.queue_dir)}/")
@@ -54,7 +55,7 @@ def _relative(name: str) -> str:
 
 
 def _local(name: str) -> str:
-    """As :func:`_relative`, with the directory."""
+    """Return the absolute path of a file of the queue; checks like :func:`_relative`."""
     return f"{paths.current().queue_dir}/{_relative(name)}"
 
 
@@ -68,14 +69,14 @@ def _refuse_second_master() -> None:
 
 @contextlib.contextmanager
 def _writing() -> Iterator[QueueCopy]:
-    """The block writes the queue for the master that calls."""
+    """Run a block which writes the queue for the calling master."""
     global _copy
     _refuse_second_master()
     with caller.writing(master_epoch.QUEUE):
         _leave_removed()
         if _copy is None:
             store = QueueStore(paths.current().queue_dir, lock_wait_s=_LOCK_WAIT_S)
-            # Journals of a process that was killed here, a master perhaps, are applied now: before
+            # Journals of a killed process, perhaps of a master, are applied now: before
             # anything newer is written, and never after it.
             store.open()
             _copy = QueueCopy(store)
@@ -83,7 +84,7 @@ def _writing() -> Iterator[QueueCopy]:
 
 
 def _leave_removed() -> None:
-    """Begin anew where another process has emptied the directory: this node was no candidate."""
+    """Close the copy when another process has emptied the directory of a demoted node."""
     global _copy
     if _copy is not None and _copy.removed:
         copy, _copy = _copy, None
@@ -91,11 +92,11 @@ def _leave_removed() -> None:
 
 
 def settle() -> None:
-    """Leave only the published files, flushed, and let others write the queue."""
+    """Flush the published files, remove the journal, and let other processes write the queue."""
     global _copy
     if _copy is not None:
         copy, _copy = _copy, None
-        # When a master has begun to work here, the directory is no longer ours.
+        # A master daemon which started here owns the directory now.
         copy.close(abandon=filelock.is_locked(paths.current().queue_lock_file))
 
 
@@ -103,14 +104,14 @@ def settle() -> None:
 def update(file_name: str, content: str) -> None:
     """Write one file.
 
-    :raises JobQueueError: as :func:`update_many`; a copy is begun where there was none.
+    :raises JobQueueError: see :func:`update_many`, except that a missing copy is created.
     """
     _update({_relative(file_name): content})
 
 
 @serves(calls.JOBQUEUE_UPDATE_MANY)
 def update_many(files: list[tuple[str, str]]) -> None:
-    """Write several files; either all names are good or nothing is written.
+    """Write several files; when one name is wrong, nothing is written.
 
     :raises JobQueueError: not a file of the queue, or a master daemon runs here, or the disk
         refuses, or there is no copy here to which changes could be made; nothing was changed.
@@ -118,7 +119,7 @@ def update_many(files: list[tuple[str, str]]) -> None:
     texts = {_relative(name): text for name, text in files}
     version_file = paths.current().queue_version_file
     if VERSION not in texts and not os.path.exists(version_file):
-        # A new disk, perhaps. The master compares, and sends the version with all the rest.
+        # Perhaps the disk is new. The master compares, and sends the version with all files.
         raise errors.JobQueueError(f"there is no copy of the job queue here ({version_file})")
     _update(texts)
 
@@ -130,9 +131,10 @@ def _update(texts: dict[str, str]) -> None:
 
 @serves(calls.JOBQUEUE_RENAME)
 def rename(rename: list[list[str]]) -> list[None]:
-    """Move files, as a rule into the archive; one that was moved before is no error.
+    """Move files, usually into the archive; a file which was moved before is no error.
 
-    :raises JobQueueError: not files of the queue, or one exists under neither name.
+    :raises JobQueueError: a name is not that of a file of the queue, or a file exists under neither
+        name.
     """
     pairs = []
     for pair in rename:
@@ -162,11 +164,12 @@ def _move(pairs: list[tuple[str, str]]) -> None:
 
 @serves(calls.JOBQUEUE_INVENTORY)
 def inventory(parts: list[int]) -> dict[str, Any]:
-    """What lies in the queue directory; takes no lock, each file is whole at every moment.
+    """List the content of the queue directory; takes no lock, because each file is always whole.
 
-    What another process writes here may be :data:`~ganeti.jobstore.copy.APPLY_AFTER_S` ahead.
+    Changes which another process writes may be missing for
+    :data:`~ganeti.jobstore.copy.APPLY_AFTER_S` seconds.
 
-    :raises JobQueueError: it cannot be read.
+    :raises JobQueueError: the directory cannot be read.
     """
     directory = paths.current().queue_dir
     _leave_removed()
@@ -181,10 +184,10 @@ def inventory(parts: list[int]) -> dict[str, Any]:
 
 
 def _finish(directory: str) -> None:
-    """Do what a process that was killed here has left undone."""
+    """Apply the journals which a killed process left."""
     if has_journals(directory) and not filelock.is_locked(paths.current().queue_lock_file):
         store = QueueStore(directory, lock_wait_s=0)
-        # Another process is at work, which does it itself, or it cannot be done.
+        # Another process has the queue open and applies them itself, or the disk refuses.
         with contextlib.suppress(errors.JobQueueError):
             store.open()
             store.close()
@@ -193,18 +196,18 @@ def _finish(directory: str) -> None:
 @serves(calls.JOBQUEUE_PURGE)
 def purge() -> None:
     """Remove all job files, live and archived."""
-    # The journal must not bring them back.
+    # Otherwise the journal would create the files again.
     settle()
     with _writing():
         remove_jobs()
 
 
 def remove_jobs() -> None:
-    """As :func:`purge`, whoever asks."""
+    """Remove all job files, live and archived, without asking which master calls."""
     queue = paths.current().queue_dir
     if not os.path.isdir(queue):
         return
-    # First of all: a process that writes the copy stops when it finds its journal removed.
+    # The journals go first: a process which writes the copy stops when its journal is gone.
     for name in os.listdir(queue):
         if name.startswith("journal-"):
             fs.remove_file(os.path.join(queue, name))
@@ -217,7 +220,7 @@ def remove_jobs() -> None:
 
 @serves(calls.JOBQUEUE_SET_DRAIN_FLAG)
 def set_drain_flag(flag: bool) -> None:
-    """Set or remove the mark that the queue takes no new jobs."""
+    """Set or remove the file which says that the queue accepts no new jobs."""
     path = paths.current().queue_drain_file
     if flag:
         fs.write_file(path, "", mode=_DRAIN_MODE)

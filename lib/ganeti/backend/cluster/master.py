@@ -1,8 +1,8 @@
-"""The role of the master on this node: its daemons and its address.
+"""The daemons and the address of the master, on the master node.
 
-The address is an extra one on a network device, so that clients find the master wherever it is. In
-127.0.0.0/8 (a virtual cluster) the machine answers for every address already and nothing is done.
-With ``use_external_mip_script`` the administrator's own script does it
+The address is an additional one on a network device, which moves with the role. In
+127.0.0.0/8 (a virtual cluster) the machine answers for every address, so nothing is done.
+With ``use_external_mip_script`` a script of the administrator does the work
 (``CONF_DIR/scripts/master-ip-setup start|stop``).
 """
 
@@ -30,7 +30,10 @@ _ANNOUNCEMENTS = 3
 
 
 def add_argv(params: MasterNetworkParameters) -> list[str]:
-    """Command that adds the address. ``preferred_lft 0``: our own connections come from others."""
+    """Build the command that adds the address.
+
+    ``preferred_lft 0`` makes connections of this machine use its other addresses.
+    """
     return [
         "ip",
         "address",
@@ -46,12 +49,12 @@ def add_argv(params: MasterNetworkParameters) -> list[str]:
 
 
 def remove_argv(params: MasterNetworkParameters) -> list[str]:
-    """Command that removes the address."""
+    """Build the command that removes the address."""
     return ["ip", "address", "del", f"{params.ip}/{params.netmask}", "dev", params.netdev]
 
 
 def announce_argv(params: MasterNetworkParameters) -> list[str]:
-    """Command that tells the network where the address is now."""
+    """Build the command that announces the new place of the address to the network."""
     if params.ip_family == net_c.IP6_FAMILY:
         return ["ndisc6", "-q", "-r", str(_ANNOUNCEMENTS), params.ip, params.netdev]
     return [
@@ -69,7 +72,7 @@ def announce_argv(params: MasterNetworkParameters) -> list[str]:
 
 
 def external_env(params: MasterNetworkParameters) -> dict[str, str]:
-    """Environment of the administrator's script."""
+    """Build the environment of the script of the administrator."""
     version = net_c.IP6_VERSION if params.ip_family == net_c.IP6_FAMILY else net_c.IP4_VERSION
     return {
         "PATH": process.DEFAULT_PATH,
@@ -81,14 +84,16 @@ def external_env(params: MasterNetworkParameters) -> dict[str, str]:
 
 
 def _check(params: MasterNetworkParameters) -> bool:
-    """Check the parameters; whether there is anything to do.
+    """Check the parameters; return whether the address must be configured at all.
 
-    :raises ConfigurationError: they cannot be.
+    :raises ConfigurationError: address or netmask is malformed.
     """
     try:
         address = ipaddress.ip_address(params.ip)
     except ValueError:
-        raise errors.ConfigurationError(f"master address {params.ip!r:.80} is no address") from None
+        raise errors.ConfigurationError(
+            f"master address {params.ip!r:.80} is not an IP address"
+        ) from None
     if not 0 < params.netmask <= address.max_prefixlen:
         raise errors.ConfigurationError(f"netmask {params.netmask} does not fit {params.ip}")
     return not address.is_loopback
@@ -96,9 +101,9 @@ def _check(params: MasterNetworkParameters) -> bool:
 
 @serves(calls.NODE_ACTIVATE_MASTER_IP)
 def activate_ip(master_params: MasterNetworkParameters, use_external_mip_script: bool) -> None:
-    """Let this node answer for the master's address; it may do so already.
+    """Configure the address of the master on this node; no error when it is there already.
 
-    :raises OpExecError: another machine answers for it, or it cannot be added.
+    :raises OpExecError: another machine answers for the address, or it cannot be added.
     """
     needed = _check(master_params)
     if use_external_mip_script:
@@ -115,15 +120,15 @@ def activate_ip(master_params: MasterNetworkParameters, use_external_mip_script:
     try:
         process.run(announce_argv(master_params), timeout_s=_COMMAND_TIMEOUT_S)
     except errors.CommandError as err:
-        # The address works; neighbours learn it when their caches run out.
+        # The address works; other machines learn it when their caches expire.
         logging.warning("cannot announce master address %s: %s", master_params.ip, err)
 
 
 @serves(calls.NODE_DEACTIVATE_MASTER_IP)
 def deactivate_ip(master_params: MasterNetworkParameters, use_external_mip_script: bool) -> None:
-    """Answer no longer for the master's address.
+    """Remove the address of the master from this node.
 
-    :raises OpExecError: it cannot be removed.
+    :raises OpExecError: the address cannot be removed.
     """
     needed = _check(master_params)
     if use_external_mip_script:
@@ -160,7 +165,7 @@ def start_master_daemons(no_voting: bool) -> None:
     """Start the daemons of the master.
 
     :param no_voting: the master daemon must not ask other nodes whether it may be master.
-    :raises OpExecError: one does not start; with what it printed.
+    :raises OpExecError: a daemon does not start; the text has its error output.
     """
     argv = [paths.daemon_util(), "start-master"]
     if no_voting:
@@ -174,23 +179,25 @@ def start_master_daemons(no_voting: bool) -> None:
 def stop_master() -> None:
     """Stop the daemons of the master.
 
-    :raises OpExecError: one does not stop.
+    :raises OpExecError: a daemon does not stop.
     """
     _run_daemon_util([paths.daemon_util(), "stop-master"], "stop")
 
 
-#: Daemons that may be asked for; the others run always, or with the master.
+#: Daemons which this call may start and stop; the others always run, or run with the master.
 _OPTIONAL_DAEMONS = frozenset(("ganeti-kvmd",))
 
 
 @serves(calls.NODE_ENSURE_DAEMON)
 def ensure_daemon(daemon: str, run: bool) -> None:
-    """Start or stop a daemon that only some clusters need.
+    """Start or stop a daemon which only some clusters need.
 
-    :raises OpExecError: it is none of these, or does not start or stop.
+    :raises OpExecError: the daemon is not such a daemon, or does not start or stop.
     """
     if daemon not in _OPTIONAL_DAEMONS:
-        raise errors.OpExecError(f"'{daemon:.80}' is no daemon that may be started or stopped here")
+        raise errors.OpExecError(
+            f"'{daemon:.80}' is not a daemon which this call may start or stop"
+        )
     verb = "start" if run else "stop"
     try:
         process.run([paths.daemon_util(), verb, daemon], timeout_s=_ENSURE_TIMEOUT_S)

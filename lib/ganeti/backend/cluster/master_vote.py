@@ -1,8 +1,10 @@
-"""This node's word about who is master: its vote, its promise to a new one, and its demotion.
+"""The part of this node in the choice of a master: vote, promise, and demotion of a candidate.
 
-A vote changes nothing and is given to anybody of the cluster. A promise is for ever: from then on
-nobody with a lower epoch is obeyed here (:mod:`ganeti.platform.master_epoch`), and what the answer
-says about configuration and queue cannot be overtaken by an older master any more.
+A vote changes nothing; every node of the cluster may ask for it. A promise is permanent: from then
+on this node refuses every master with a lower epoch (:mod:`ganeti.platform.master_epoch`), so that
+an older master cannot change the configuration or the queue which the answer describes.
+
+Source: Ganeti design 2.0, *Master startup/failover*; ``doc/design-master-role.rst``.
 """
 
 from __future__ import annotations
@@ -27,14 +29,15 @@ DEMOTED_SUFFIX = ".demoted"
 
 
 def last_job(directory: str) -> int:
-    """The highest job id that the queue in a directory has given away; 0 without a queue.
+    """Return the highest job id which the queue in a directory has assigned; 0 without a queue.
 
-    :raises JobQueueError: it cannot be read.
+    :raises JobQueueError: a file of the queue cannot be read.
     """
     if not os.path.isdir(directory):
         return 0
     try:
-        # Acknowledged jobs need not have files yet. First, because what leaves a journal is there.
+        # Acknowledged jobs may be in a journal only. It is read first, because the records which
+        # leave a journal are in files by then.
         highest = journaled_serial(directory)
     except OSError as err:
         raise errors.JobQueueError(f"cannot read the job queue in {directory}: {err}") from err
@@ -53,9 +56,9 @@ def last_job(directory: str) -> int:
 
 @serves(calls.MASTER_VOTE)
 def vote() -> MasterVote:
-    """What is here and whom this node takes for the master.
+    """Describe the copies on this node, and which node it regards as master.
 
-    :raises ConfigurationError: a file is damaged, so nothing can be said.
+    :raises ConfigurationError: a file is damaged.
     """
     here = paths.current()
     memory = master_epoch.read()
@@ -72,7 +75,7 @@ def vote() -> MasterVote:
 
 
 def _config(memory: master_epoch.MasterState) -> tuple[tuple[master_epoch.Epoch, int], str]:
-    """The newest configuration that is or was here, and the digest of its content."""
+    """Return serial and digest of the newest configuration which is or was on this node."""
     path = paths.current().cluster_conf_file
     try:
         with open(path, "rb") as stream:
@@ -87,10 +90,10 @@ def _config(memory: master_epoch.MasterState) -> tuple[tuple[master_epoch.Epoch,
 
 @serves(calls.MASTER_CLAIM)
 def claim(epoch: str) -> MasterVote:
-    """Promise to obey nobody below an epoch.
+    """Promise to refuse every master with a lower epoch.
 
     :raises StaleEpochError: a higher one was promised.
-    :raises ParseError: not an epoch.
+    :raises ParseError: the text is not an epoch.
     """
     master_epoch.claim(master_epoch.parse(epoch))
     return vote()
@@ -100,7 +103,8 @@ def claim(epoch: str) -> MasterVote:
 def demote() -> None:
     """Give up the copies that a master candidate has.
 
-    The configuration stays beside its place, for people; the queue's files are removed.
+    The configuration is kept under another name, for the administrator; the files of the queue are
+    removed.
 
     :raises ConfigurationError: this node is the master; nothing was changed.
     """

@@ -1,9 +1,9 @@
-"""The node's steps of a renewal of certificates.
+"""The steps of a renewal of certificates which a node carries out.
 
 While certificates change, ``server-ca.pem`` holds those that are trusted, old and new; without it a
-node trusts its own server certificate only. A step that would leave the node with a certificate
-that nobody trusts, or trusting nobody, is refused. The daemon notices changed files at the next
-connection (:class:`ganeti.utils.x509.FreshContext`).
+node trusts its own server certificate only. A step is refused when the node would have a
+certificate that no other node trusts, or would trust no certificate. The daemon notices changed
+files at the next connection (:class:`ganeti.utils.x509.FreshContext`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _next_file() -> str:
 
 
 def _trusted() -> list[str]:
-    """The certificates that count on this node."""
+    """Return the certificates which this node trusts."""
     here = paths.current()
     path = here.server_ca_file if os.path.exists(here.server_ca_file) else here.noded_cert_file
     return x509.certificates(x509.read_pem(path), path)
@@ -34,7 +34,7 @@ def _trusted() -> list[str]:
 
 @serves(calls.NODE_CRYPTO_STATE)
 def crypto_state() -> dict[str, Any]:
-    """Digests of what this node shows and trusts.
+    """Return the digests of the certificates which this node shows and trusts.
 
     :raises X509CertError: a file is damaged.
     """
@@ -50,10 +50,10 @@ def crypto_state() -> dict[str, Any]:
 
 @serves(calls.NODE_CRYPTO_TRUST)
 def crypto_trust(certificates: list[str]) -> None:
-    """Say which server certificates count.
+    """Set the server certificates which this node trusts.
 
-    :raises X509CertError: this node's own server or client certificate would not count any more;
-        nothing was changed.
+    :raises X509CertError: this node's own server or client certificate would not be trusted any
+        more; nothing was changed.
     """
     here = paths.current()
     own = x509.read_pem(here.noded_cert_file)
@@ -72,9 +72,9 @@ def crypto_trust(certificates: list[str]) -> None:
 
 @serves(calls.NODE_CRYPTO_IDENTITY)
 def crypto_identity(pem: str) -> None:
-    """Show another server certificate from now on.
+    """Install another server certificate, which new connections use.
 
-    :raises X509CertError: it is damaged, or not among those that are trusted; nothing was changed.
+    :raises X509CertError: it is damaged, or not one of the trusted ones; nothing was changed.
     """
     here = paths.current()
     x509.verify_signed(pem, pem, "the new server certificate")
@@ -86,7 +86,7 @@ def crypto_identity(pem: str) -> None:
 
 @serves(calls.NODE_CRYPTO_ACTIVATE)
 def crypto_activate() -> str:
-    """Use the new client certificate; when there is none, the present one stays.
+    """Install the new client certificate; without one, the present certificate stays.
 
     :raises X509CertError: it is not signed by this node's server certificate; nothing was changed.
     """

@@ -1,7 +1,7 @@
-"""The simple configuration files of this node: what every node knows about its cluster.
+"""The ssconf files of this node: facts about the cluster which every node needs.
 
-The master sends the texts; they are written under a lock of their own, so that a reader who takes
-the lock (shared) sees files of one moment. Only what differs is written: most changes of the
+The master sends the texts. They are written under a lock of their own, so that a reader which takes
+the lock (shared) sees files of one moment. Only files which differ are written: most changes of the
 configuration change one file or none.
 """
 
@@ -22,7 +22,7 @@ _LOCK_TIMEOUT_S = 10.0
 
 
 def read(key: str) -> str:
-    """Text of one file, without the last newline.
+    """Return the text of one file, without the last newline.
 
     :raises ConfigurationError: this node has no such file.
     """
@@ -34,7 +34,7 @@ def read(key: str) -> str:
 
 
 def read_lines(key: str) -> list[str]:
-    """Lines of one file.
+    """Return the lines of one file.
 
     :raises ConfigurationError: this node has no such file.
     """
@@ -43,9 +43,9 @@ def read_lines(key: str) -> list[str]:
 
 @serves(calls.WRITE_SSCONF_FILES)
 def write(values: dict[str, str]) -> None:
-    """Write the files; all are checked before the first one is changed.
+    """Write several files; all of them are checked before the first one is changed.
 
-    :raises ConfigurationError: a name or a text that cannot be.
+    :raises ConfigurationError: a name or a text is not allowed.
     :raises LockError: another process holds the lock.
     """
     if ssconf.MASTER_EPOCH in values:
@@ -64,8 +64,8 @@ def write(values: dict[str, str]) -> None:
             path = here.ssconf_file(key)
             content = text if not text or text.endswith("\n") else text + "\n"
             if not _has(path, content):
-                # The names of all instances are many, change often, and nothing depends on them
-                # after a loss of power: who is master then sends them again.
+                # The list of instances is long and changes often, and nothing depends on it
+                # after a loss of power: the master of that time sends it again.
                 fs.write_file(
                     path, content, mode=ssconf.FILE_MODE, sync=key != ssconf.INSTANCE_LIST
                 )
@@ -80,5 +80,5 @@ def _has(path: str, content: str) -> bool:
 
 @serves(calls.MASTER_NODE_NAME)
 def master_node_name() -> str:
-    """Name of the master as this node knows it."""
+    """Return the name of the master, as far as this node knows it."""
     return read(ssconf.MASTER_NODE)

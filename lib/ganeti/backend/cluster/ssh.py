@@ -1,7 +1,7 @@
-"""This node's SSH keys, who may log in here as root, and which hosts are known.
+"""The SSH keys of this node, the keys which may log in as root, and the known hosts.
 
-The files belong to root and to the administrator; of ``authorized_keys`` only the block between our
-own marks is touched (:mod:`ganeti.platform.ssh_keys`). Nothing here talks over SSH.
+The files belong to root and to the administrator; of ``authorized_keys`` only the block between the
+marks of Ganeti is changed (:mod:`ganeti.platform.ssh_keys`). No function here uses SSH itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _comment() -> str:
 
 
 def host_keys() -> list[str]:
-    """Lines with the public keys which this machine's SSH server shows."""
+    """Return the lines with the public keys of the SSH server of this machine."""
     directory = paths.current().ssh_host_key_dir
     found = []
     for kind in ssh.KEY_TYPES:
@@ -44,7 +44,7 @@ def host_keys() -> list[str]:
 
 @serves(calls.NODE_SSH_KEYS)
 def keys(kind: str, bits: int, make: str) -> dict[str, list[str]]:
-    """Tell this node's keys, and make those that are missing.
+    """Return the keys of this node, and create the missing ones.
 
     :raises SshUpdateError: a key cannot be made or read.
     """
@@ -60,7 +60,7 @@ def keys(kind: str, bits: int, make: str) -> dict[str, list[str]]:
 
 @serves(calls.NODE_SSH_ACTIVATE)
 def activate(kind: str, bits: int) -> str:
-    """Let the new key take the place of the old one.
+    """Replace the old key of this node by the new one.
 
     :returns: the line of the key in use.
     :raises SshUpdateError: a key cannot be read.
@@ -77,9 +77,9 @@ def activate(kind: str, bits: int) -> str:
 
 @serves(calls.NODE_SSH_TRUST)
 def trust(authorized: list[str], known_hosts: str, public_keys: str | None) -> None:
-    """Let these keys log in, and know these hosts.
+    """Set the keys which may log in, and the known hosts.
 
-    :raises ParameterError: a line is no public key; nothing was changed.
+    :raises ParameterError: a line is not a public key; nothing was changed.
     """
     here = paths.current()
     set_authorized(ssh_keys.check_lines(authorized))
@@ -91,7 +91,7 @@ def trust(authorized: list[str], known_hosts: str, public_keys: str | None) -> N
 
 
 def set_authorized(lines: list[str]) -> None:
-    """Replace our block of ``authorized_keys``; none removes it."""
+    """Replace the block of Ganeti in ``authorized_keys``; without keys, remove it."""
     path = paths.current().ssh_authorized_keys_file
     try:
         present = fs.read_file(path)
@@ -105,7 +105,7 @@ def set_authorized(lines: list[str]) -> None:
 
 
 def problems(argument: Any) -> list[str]:
-    """What differs from what the master distributed.
+    """List the differences from the keys and hosts which the master distributed.
 
     :param argument: ``[authorized keys, known hosts, public keys, names of the candidates]``.
     """
@@ -119,7 +119,7 @@ def problems(argument: Any) -> list[str]:
         (here.ssh_public_keys_file, "the file of the nodes' public keys", public_keys),
     ):
         if _content(path) != wanted:
-            found.append(f"{what} {path} is not as it should be")
+            found.append(f"{what} {path} differs from what the master distributed")
     content = _content(here.ssh_authorized_keys_file) or ""
     if ssh_keys.block(content) != list(authorized):
         found.append(
@@ -129,14 +129,14 @@ def problems(argument: Any) -> list[str]:
 
 
 def clutter(argument: Any) -> list[str]:
-    """Keys outside of our block that are said to be a node's.
+    """List the keys outside of the block whose comments name a node.
 
     :param argument: names of all nodes.
     """
     path = paths.current().ssh_authorized_keys_file
     owners = {f"{ssh.LOGIN_USER}@{name}" for name in argument}
     return [
-        f"{path} has a key of {line.split()[-1]} which the cluster does not know of"
+        f"{path} has a key of {line.split()[-1]} which the cluster does not know"
         for line in ssh_keys.outside_block(_content(path) or "")
         if line.split()[-1] in owners
     ]
@@ -150,7 +150,7 @@ def _content(path: str) -> str | None:
 
 
 def etc_hosts_text(content: str, mode: str, name: str, ip: str | None) -> str:
-    """``/etc/hosts`` with a line for a host more, or without it.
+    """Return the text of ``/etc/hosts`` with a line for one more host, or without that line.
 
     Its short name is added as well. Comments and other lines stay.
     """
@@ -173,9 +173,9 @@ def etc_hosts_text(content: str, mode: str, name: str, ip: str | None) -> str:
 
 @serves(calls.ETC_HOSTS_MODIFY)
 def etc_hosts_modify(mode: str, name: str, ip: str | None) -> None:
-    """Add a node to this machine's ``/etc/hosts``, or take it out.
+    """Add a node to ``/etc/hosts`` of this machine, or remove it.
 
-    :raises ParameterError: an address is missing, or is none.
+    :raises ParameterError: the address is missing or malformed.
     """
     if mode == "add" and (ip is None or not net.is_ip(ip)):
         raise errors.ParameterError(f"{ip!r:.80} is not an IP address")

@@ -1,14 +1,13 @@
-"""Helper guests: a virtual machine that does a piece of work on the disks of a stopped instance.
+"""Helper guests: virtual machines which carry out a task on the disks of a stopped instance.
 
-The helper takes the instance's place: it has its name, memory and interfaces, an image of the
-administrator as first disk, and the instance's disks behind it. What it has to do it asks from the
-metadata daemon, over the communication interface; what comes of it, it tells there; and at the end
-it switches itself off. Nothing it does can touch the node, which is the point: scripts of an
-untrusted operating system definition run in there and nowhere else.
+The helper guest replaces the instance meanwhile: it has its name, memory and interfaces, an image
+of the administrator as first disk, and the disks of the instance after it. It reads its task from
+the metadata daemon, over the communication interface, reports the result there, and switches itself
+off. It cannot change the node, therefore the scripts of an untrusted OS definition run only in it.
 
-Nothing of a helper is written to a disk of the node but the copy of its image, its output (a log
-file) and what the hypervisor keeps of any guest. Parameters of operating systems pass only through
-the memory of two daemons.
+A helper guest leaves on the disks of the node only the copy of its image, its output (a log file)
+and the files which the hypervisor keeps of every guest. OS parameters are in the memory of two
+daemons only.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from ganeti.wire import calls
 
 _LOG_LINES = 20
 
-#: The image boots by itself, whatever the instance needs; and a restart of the guest, such as after
-#: a panic of its kernel, is its end.
+#: The image boots by itself, independent of the boot parameters of the instance; a restart of the
+#: guest, for example after a panic of its kernel, ends it.
 _HVPARAMS = {
     "kernel_path": "",
     "initrd_path": "",
@@ -51,14 +50,14 @@ _HVPARAMS = {
     "tpm_version": "",
     "reboot_behavior": "exit",
 }
-#: What the disks of a guest are called inside, by the beginning of the disk type.
+#: The names of disks inside a guest, by the beginning of the disk type.
 _PARAVIRTUAL = "paravirtual"
 
 
 def guest_environment(env: dict[str, str], disk_type: str, count: int) -> dict[str, str]:
-    """Variables of an OS script as they are right inside the helper: its disks have other names.
+    """Make the variables of an OS script for the helper guest, in which disks have other names.
 
-    :param count: disks of the instance; the helper's own is before them.
+    :param count: number of disks of the instance; the disk of the helper guest is before them.
     """
     prefix = "vd" if disk_type == _PARAVIRTUAL else "sd"
     result = {
@@ -72,7 +71,7 @@ def guest_environment(env: dict[str, str], disk_type: str, count: int) -> dict[s
 
 
 def helper_instance(instance: FilledInstance, made: helper_disk.HelperDisk) -> FilledInstance:
-    """The instance with other boot parameters and one more disk."""
+    """Return the instance with other boot parameters and one more disk."""
     wanted = {key: value for key, value in _HVPARAMS.items() if key in instance.hvparams}
     unknown = sorted(set(made.hvparams) - set(instance.hvparams))
     if unknown:
@@ -100,10 +99,10 @@ def start(
     """Start a helper guest.
 
     :param image: absolute path on this node, or an address.
-    :param own_nic: the last interface is for the helper alone.
+    :param own_nic: the last interface belongs to the helper guest only.
     :param parameters: OS parameter -> [value, visibility].
-    :raises OpExecError: there is no such image or OS, or it is a trusted one.
-    :raises HypervisorError: the instance runs, or the guest does not start; nothing is left.
+    :raises OpExecError: the image or the OS does not exist, or the OS is trusted.
+    :raises HypervisorError: the instance runs, or the guest does not start; nothing remains.
     """
     driver = hypervisor.of(instance.hypervisor)
     if helper_disk.exists(instance.name):
@@ -161,8 +160,8 @@ def _environment(
 
 @serves(calls.HELPER_STATUS)
 def status(instance: FilledInstance) -> dict[str, Any]:
-    """How far a helper guest is."""
-    # In this order: what it told before it ended is known when its end is seen.
+    """Return the state of a helper guest."""
+    # In this order, so that a report of the guest is read before its end is seen.
     running = helper_disk.exists(instance.name) and hypervisor.of(instance.hypervisor).is_running(
         instance.name
     )
@@ -179,19 +178,23 @@ def status(instance: FilledInstance) -> dict[str, Any]:
 
 
 def _report(instance_name: str) -> dict[str, Any] | None:
-    """What a guest has told; None when the daemon does not know it, or runs no more."""
+    """Return the report of a guest; None when the daemon does not know it or does not run."""
     try:
         return client.report(instance_name)
     except errors.GenericError as err:
-        logging.warning("instance %s: nothing is known of its helper guest: %s", instance_name, err)
+        logging.warning(
+            "instance %s: the metadata daemon has no report of its helper guest: %s",
+            instance_name,
+            err,
+        )
         return None
 
 
 @serves(calls.HELPER_STOP)
 def stop(instance: FilledInstance, task: str) -> dict[str, Any]:
-    """End a helper guest, keep what it wrote in a log file, and remove the rest.
+    """End a helper guest, keep its output in a log file, and remove its files.
 
-    :raises HypervisorError: it does not end.
+    :raises HypervisorError: the guest does not end.
     """
     if not helper_disk.exists(instance.name):
         return {"lines": [], "log_file": ""}
@@ -201,14 +204,14 @@ def stop(instance: FilledInstance, task: str) -> dict[str, Any]:
     if lines:
         log_file = _keep_log(instance, task, lines)
     else:
-        # It never came as far as to tell anything; its console may say why.
+        # The guest reported nothing; its console may say why.
         lines = _console(instance)
     _end(hypervisor.of(instance.hypervisor), instance)
     return {"lines": lines[-_LOG_LINES:], "log_file": log_file}
 
 
 def _printable(text: str) -> list[str]:
-    """Lines of a stranger, without what would do things to a terminal."""
+    """Replace the control characters in lines which a guest wrote."""
     return (
         [
             "".join(char if char.isprintable() or char == "\t" else "?" for char in line)
@@ -234,7 +237,7 @@ def _keep_log(instance: FilledInstance, task: str, lines: list[str]) -> str:
 
 
 def _console(instance: FilledInstance) -> list[str]:
-    """The end of what the guest wrote on its console, where that is kept."""
+    """Return the last console output of the guest, where it is kept."""
     path = f"{paths.current().log_kvm_dir}/{os.path.basename(instance.name)}.console.log"
     try:
         with open(path, "rb") as stream:
@@ -246,7 +249,7 @@ def _console(instance: FilledInstance) -> list[str]:
 
 
 def _end(driver: Hypervisor, instance: FilledInstance) -> None:
-    """End the guest; when it has ended remove what belongs to it."""
+    """End the guest; then remove its files."""
     if driver.is_running(instance.name):
         driver.stop(instance.name, instance.hvparams, force=True)
     driver.cleanup(instance.name)

@@ -1,7 +1,8 @@
-"""The first disk of a helper guest: a copy of its image, which lives as long as the guest.
+"""The first disk of a helper guest: a copy of its image, which exists as long as the guest.
 
-Its directory below ``/var/lib/ganeti/helper`` says that the instance of that name is at the moment
-not itself, but a helper guest; whoever starts or stops the instance finds it there and ends both.
+Its directory below ``/var/lib/ganeti/helper`` says that a helper guest replaces the instance of
+that name at the moment; a call which starts or stops the instance finds the directory and ends the
+helper guest.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _FILES = frozenset(("kernel_path", "initrd_path"))
 
 
 class HelperDisk(NamedTuple):
-    """A disk that was made.
+    """A disk of a helper guest.
 
-    :ivar hvparams: what the image needs to boot, see :func:`make`.
+    :ivar hvparams: the hypervisor parameters which the image needs to boot, see :func:`make`.
     """
 
     disk: Disk
@@ -40,24 +41,24 @@ class HelperDisk(NamedTuple):
 
 
 def directory(instance_name: str) -> str:
-    """Where everything that belongs to the helper guest of an instance is."""
+    """Return the directory of the files of the helper guest of an instance."""
     return f"{paths.current().helper_dir}/{os.path.basename(instance_name)}"
 
 
 def exists(instance_name: str) -> bool:
-    """Whether an instance has, or had until something broke, a helper guest."""
+    """Return whether an instance has a helper guest, or the files of an interrupted one."""
     return os.path.isdir(directory(instance_name))
 
 
 def make(instance_name: str, image: str) -> HelperDisk:
-    """Copy an image.
+    """Make the disk of a helper guest from an image.
 
     Beside the image may be a file with the same name and ``.json`` behind it: hypervisor parameters
     of a guest that boots from it, such as ``kernel_path``; names of files without a directory are
     beside the image. Without it the image must boot by itself.
 
     :param image: absolute path on this node, or an address.
-    :raises OpExecError: it cannot be read or copied; the directory may be there.
+    :raises OpExecError: the image cannot be read or copied; the directory may exist then.
     """
     where = directory(instance_name)
     fs.make_dirs(paths.current().helper_dir, 0o750)
@@ -103,7 +104,7 @@ def _copy(source: str, target: str) -> None:
 
 
 def _round_up(path: str) -> int:
-    """Let a disk end with a whole MiB; its size in bytes."""
+    """Extend a disk to a multiple of 1 MiB; return its size in bytes."""
     size = -(-os.path.getsize(path) // _MIB) * _MIB
     os.truncate(path, size)
     return size
@@ -118,7 +119,7 @@ def _side_parameters(image: str) -> dict[str, Any]:
     except errors.ParseError as err:
         raise errors.OpExecError(f"cannot read {path}: {err}") from err
     if not isinstance(found, dict):
-        raise errors.OpExecError(f"{path} holds no hypervisor parameters")
+        raise errors.OpExecError(f"{path} does not hold hypervisor parameters")
     beside = os.path.dirname(image)
     return {
         key: os.path.join(beside, value) if value and key in _FILES else value
@@ -127,5 +128,5 @@ def _side_parameters(image: str) -> dict[str, Any]:
 
 
 def remove(instance_name: str) -> None:
-    """Remove everything; nothing being there is no error."""
+    """Remove the directory with all files; a missing directory is no error."""
     shutil.rmtree(directory(instance_name), ignore_errors=True)

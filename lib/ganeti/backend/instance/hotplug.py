@@ -1,4 +1,4 @@
-"""Changing the devices of a guest while it runs."""
+"""Changes to the devices of a running guest."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ganeti.wire import calls
 
 @serves(calls.HOTPLUG_SUPPORTED)
 def hotplug_supported(instance: FilledInstance) -> None:
-    """Whether devices of this guest can be changed while it runs.
+    """Check that devices of this guest can be changed while it runs.
 
-    :raises HotplugError: they cannot; says why.
+    :raises HotplugError: they cannot; the text has the reason.
     """
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
@@ -41,7 +41,7 @@ def hotplug_device(
     extra: list[Any] | None,
     seq: int,
 ) -> Any:
-    """Plug a device into a running guest, change or unplug it."""
+    """Plug a device into a running guest, change it, or unplug it."""
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
         raise errors.HotplugError(f"instance {instance.name} does not run")
@@ -58,9 +58,9 @@ def hotplug_device(
 
 
 def _renew_links(instance_name: str, driver: hypervisor.base.Hypervisor) -> None:
-    """Let the links lead to the disks which the guest has, in their order.
+    """Make the links of the disks anew, in the order in which the guest has them.
 
-    Assembling a disk that comes in between has taken the link of the disk that was there, and a
+    Assembling a disk which was inserted before others has replaced the link of another disk, and a
     reboot finds the disks by their links.
     """
     disks = driver.plugged_disks(instance_name)

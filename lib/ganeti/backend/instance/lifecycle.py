@@ -1,8 +1,8 @@
-"""Calls about instances: start, stop, migrate, and what runs here.
+"""Handlers of the life cycle of instances: start, stop, reboot, migrate, and lists of guests.
 
-The disks are assembled by the master's separate calls; here their links are made and handed to the
-hypervisor. Waiting for a guest to shut down happens here, in the process that serves the call, so
-that a lost connection does not leave half a shutdown.
+The master assembles the disks with calls of their own; the handlers here make the links of the
+disks and pass them to the hypervisor. The process that serves a call waits until a guest has shut
+down, so that a lost connection does not interrupt the shutdown.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ganeti.platform import paths
 from ganeti.utils import clock, fs
 from ganeti.wire import calls, json
 
-# A guest that is asked while it still boots does not hear it; it is asked again after pauses that
-# grow from the first to the second.
+# A booting guest ignores the request to shut down, so it is repeated. The pauses between requests
+# grow from the first to the second number of seconds.
 _ASK_AGAIN_START_S = 1.0
 _ASK_AGAIN_S = 5.0
 _POLL_START_S = 0.002
 _POLL_MAX_S = 0.5
 
-# The daemon's parent loads this module; each call then runs in a child that finds all loaded.
+# The parent of the daemon imports this module; a call runs in a child, where it is imported.
 for _name in hypervisor.known():
     hypervisor.of(_name)
 
@@ -43,7 +43,7 @@ for _name in hypervisor.known():
 def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
     """Link all disks of an instance, which must be assembled.
 
-    :raises BlockDeviceError: one does not exist; links made here are gone again.
+    :raises BlockDeviceError: a disk does not exist; the new links are removed again.
     """
     attached = []
     try:
@@ -51,7 +51,7 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
             device = storage.device(disk)
             uri = device.uri(instance.hypervisor)
             if uri is not None:
-                # No device of this node stands in between.
+                # The hypervisor opens the disk itself, without a device of this node.
                 attached.append(AttachedDisk(disk, "", uri))
                 continue
             if not device.exists():
@@ -71,9 +71,9 @@ def attach_disks(instance: FilledInstance) -> list[AttachedDisk]:
 
 
 def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: str) -> None:
-    """Keep why the state of an instance changed, for the monitoring daemon.
+    """Store the reason why the state of an instance changed, for the monitoring daemon.
 
-    :param trail: list of [source, text, nanoseconds] as it came with the call.
+    :param trail: list of [source, text, nanoseconds since 1970].
     """
     entry = [f"gnt:daemon:noded:{operation}", "", clock.now_ns()]
     directory = paths.current().instance_reason_dir
@@ -96,19 +96,19 @@ def store_reason(instance_name: str, trail: Sequence[Sequence[Any]], operation: 
 
 @serves(calls.INSTANCE_START)
 def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]]) -> None:
-    """Start a guest; one that runs already stays as it is, half a start is completed."""
+    """Start a guest; a running guest is not changed, and an interrupted start is completed."""
     driver = hypervisor.of(instance.hypervisor)
     if helper_disk.exists(instance.name):
         logging.warning("instance %s: an interrupted job has left a helper guest", instance.name)
         shutdown(instance, 0, reason)
     if driver.is_running(instance.name) and driver.complete_start(instance, paused=startup_paused):
-        logging.info("instance %s is running already, not started", instance.name)
+        logging.info("instance %s runs already and was not started", instance.name)
         return
     disks = attach_disks(instance)
     try:
         driver.start(instance, disks, paused=startup_paused)
     except errors.GenericError:
-        # The loser of a race between two starts must not take the links from the winner.
+        # When two calls start the guest at once, the failing one must not remove the links.
         if not driver.is_running(instance.name):
             blockdev.remove_links(instance.name)
         raise
@@ -118,18 +118,18 @@ def start(instance: FilledInstance, startup_paused: bool, reason: list[list[Any]
 
 @serves(calls.INSTANCE_SHUTDOWN)
 def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) -> None:
-    """Shut a guest down, hard when it does not do it itself in time.
+    """Shut a guest down; when it does not end in time, stop it hard.
 
-    What a guest that ended by itself has left is removed as well.
+    The files of a guest which ended by itself are removed as well.
     """
     driver = hypervisor.of(instance.hypervisor)
     if helper_disk.exists(instance.name):
-        # Nothing of a helper guest is worth to be waited for.
+        # A helper guest is stopped without waiting.
         timeout_s = 0
     if driver.is_running(instance.name):
         if not shut_down_softly(driver, instance.name, instance.hvparams, timeout_s):
             logging.warning(
-                "instance %s did not shut down within %s s, stopping it hard",
+                "instance %s did not shut down within %s seconds and is stopped hard",
                 instance.name,
                 timeout_s,
             )
@@ -145,7 +145,7 @@ def shutdown(instance: FilledInstance, timeout_s: int, reason: list[list[Any]]) 
 
 
 def _forget_metadata(instance: FilledInstance) -> None:
-    """The end of a guest, or of the helper guest in its place."""
+    """Stop a guest hard, or the helper guest which replaces it."""
     helped = helper_disk.exists(instance.name)
     if helped:
         helper_disk.remove(instance.name)
@@ -159,9 +159,9 @@ def shut_down_softly(
     hvparams: Mapping[str, Any],
     timeout_s: float,
 ) -> bool:
-    """Ask a guest to shut down and wait; whether it did.
+    """Ask a guest to shut down, and wait; return whether it has ended.
 
-    :param timeout_s: 0 means not to ask at all.
+    :param timeout_s: seconds to wait; 0 means not to ask.
     """
     if timeout_s <= 0:
         return False
@@ -177,7 +177,7 @@ def shut_down_softly(
             try:
                 driver.stop(instance_name, hvparams)
             except errors.HypervisorError as err:
-                # It may answer the next time; if not, it is stopped hard in the end.
+                # The next request may succeed; otherwise the guest is stopped hard in the end.
                 logging.warning("cannot ask instance %s to shut down: %s", instance_name, err)
             ask_at = now + min(ask_again_s, _ASK_AGAIN_S)
             ask_again_s *= 1.5
@@ -190,9 +190,9 @@ def shut_down_softly(
 def reboot(
     instance: FilledInstance, reboot_type: str, shutdown_timeout_s: int, reason: list[list[Any]]
 ) -> None:
-    """Restart a running guest: soft as it was started, hard with the present parameters.
+    """Restart a running guest: a soft reboot keeps its parameters, a hard one takes new ones.
 
-    A full reboot also reassembles the disks, which takes the master.
+    A full reboot also assembles the disks anew, which only the master can do.
     """
     driver = hypervisor.of(instance.hypervisor)
     if not driver.is_running(instance.name):
@@ -206,22 +206,23 @@ def reboot(
         store_reason(instance.name, reason, "instance_reboot")
     else:
         raise errors.HypervisorError(
-            f"instance {instance.name}: reboot type '{reboot_type}' is not done by the node alone"
+            f"instance {instance.name}: reboot type '{reboot_type}' cannot be carried out by the"
+            " node alone"
         )
 
 
 @serves(calls.INSTANCE_BALLOON_MEMORY)
 def balloon_memory(instance: FilledInstance, memory_mib: int) -> None:
-    """Change the memory of a running guest."""
+    """Change the memory of a running guest, in MiB."""
     hypervisor.of(instance.hypervisor).balloon_memory(instance, memory_mib)
 
 
-# What runs here
+# Lists of guests
 
 
 @serves(calls.INSTANCE_LIST)
 def list_instances(hypervisors: list[str], hvparams: dict[str, dict[str, Any]]) -> list[str]:
-    """Names of the guests that run here."""
+    """Return the names of the guests which run on this node."""
     names: list[str] = []
     for name in hypervisors:
         names += hypervisor.of(name).list_instances()
@@ -234,7 +235,7 @@ def instance_info(
     hypervisor: str,  # the call's name for the argument
     hvparams: dict[str, Any],
 ) -> dict[str, Any]:
-    """Facts of one guest; empty when it does not run here."""
+    """Return the facts of one guest; empty when it does not run on this node."""
     info = _driver(hypervisor).instance_info(instance_name)
     return info.to_wire() if info else {}
 
@@ -243,9 +244,9 @@ def instance_info(
 def all_instances_info(
     hypervisors: list[str], hvparams: dict[str, dict[str, Any]]
 ) -> dict[str, dict[str, Any]]:
-    """Facts of all guests that run here.
+    """Return the facts of all guests which run on this node.
 
-    :raises HypervisorError: one runs under two hypervisors with different facts.
+    :raises HypervisorError: a guest runs under two hypervisors with different facts.
     """
     result: dict[str, dict[str, Any]] = {}
     for name in hypervisors:
@@ -262,12 +263,12 @@ def all_instances_info(
 
 @serves(calls.HYPERVISOR_VALIDATE_PARAMS)
 def validate_params(hypervisor: str, hvparams: dict[str, Any]) -> None:
-    """Check that this node can use (filled) parameters."""
+    """Check that this node can use filled hypervisor parameters."""
     _driver(hypervisor).validate_parameters(hvparams)
 
 
 def _driver(name: str) -> hypervisor.base.Hypervisor:
-    """For handlers in which an argument hides the module."""
+    """Return the hypervisor of a name, for handlers with an argument named like the module."""
     return hypervisor.of(name)
 
 
@@ -276,14 +277,15 @@ def _driver(name: str) -> hypervisor.base.Hypervisor:
 
 @serves(calls.INSTANCE_MIGRATABLE)
 def migratable(instance: FilledInstance) -> None:
-    """Check on the source that a guest can be sent: it runs, and its links are in place."""
+    """On the source: check that the guest runs and that the links of its disks exist."""
     driver = hypervisor.of(instance.hypervisor)
     driver.migratable(instance)
     for index in range(len(instance.disks_info)):
         link = blockdev.link_path(instance.name, index)
         if not os.path.islink(link):
             logging.warning(
-                "instance %s: link %s for disk %d is missing. A restart makes it.",
+                "instance %s: link %s for disk %d is missing."
+                " A restart of the instance creates it.",
                 instance.name,
                 link,
                 index,
@@ -292,13 +294,13 @@ def migratable(instance: FilledInstance) -> None:
 
 @serves(calls.MIGRATION_INFO)
 def migration_info(instance: FilledInstance) -> Any:
-    """On the source: what the target needs."""
+    """On the source: return the facts which the target needs."""
     return hypervisor.of(instance.hypervisor).migration_info(instance)
 
 
 @serves(calls.ACCEPT_INSTANCE)
 def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
-    """On the target: wait for a guest."""
+    """On the target: prepare the incoming migration of a guest."""
     driver = hypervisor.of(instance.hypervisor)
     disks = attach_disks(instance)
     try:
@@ -311,19 +313,19 @@ def accept_instance(instance: FilledInstance, info: Any, target: str) -> None:
 
 @serves(calls.INSTANCE_MIGRATE)
 def migrate(cluster_name: str, instance: FilledInstance, target: str, live: bool) -> None:
-    """On the source: begin to send a guest."""
+    """On the source: start the transfer of a guest."""
     hypervisor.of(instance.hypervisor).migrate(cluster_name, instance, target, live=live)
 
 
 @serves(calls.INSTANCE_GET_MIGRATION_STATUS)
 def migration_status(instance: FilledInstance) -> MigrationStatus:
-    """On the source: how far it is."""
+    """On the source: return the progress of the transfer."""
     return hypervisor.of(instance.hypervisor).migration_status(instance)
 
 
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_SRC)
 def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) -> None:
-    """On the source: remove the guest, or go on with it."""
+    """On the source: remove the guest after success; otherwise let it continue."""
     hypervisor.of(instance.hypervisor).finalize_migration_source(
         instance, success=success, live=live
     )
@@ -334,7 +336,7 @@ def finalize_migration_src(instance: FilledInstance, success: bool, live: bool) 
 
 @serves(calls.INSTANCE_FINALIZE_MIGRATION_DST)
 def finalize_migration_dst(instance: FilledInstance, info: Any, success: bool) -> None:
-    """On the target: go on with the guest, or remove what was prepared."""
+    """On the target: let the guest continue after success; otherwise remove what was prepared."""
     hypervisor.of(instance.hypervisor).finalize_migration_target(instance, info, success=success)
     if success:
         metadata.tell(instance)

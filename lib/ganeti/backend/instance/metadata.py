@@ -1,8 +1,8 @@
-"""Telling the metadata daemon of this node about its guests.
+"""Descriptions of guests for the metadata daemon of this node.
 
-Only guests with a communication interface can ask it anything. The daemon is started when the first
-of them comes. It keeps nothing, so an instance is described at each start; secret parameters are
-known only to the call that installs.
+Only guests with a communication interface can ask the daemon. It is started with the first of them.
+It stores nothing, so an instance is described at each start; secret parameters are sent only by the
+call which installs the OS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 60.0
 
 
 def communication_nic(instance: FilledInstance) -> FilledNic | None:
-    """The interface through which an instance talks to its node."""
+    """Return the communication interface of an instance."""
     for nic in instance.nics:
         if (nic.name or "").startswith(const.NIC_PREFIX):
             return nic
@@ -35,10 +35,10 @@ def communication_nic(instance: FilledInstance) -> FilledNic | None:
 def describe(
     instance: FilledInstance, parameters: Mapping[str, Sequence[str]] | None = None
 ) -> dict[str, Any]:
-    """An instance as the daemon wants it.
+    """Describe an instance in the form which the daemon reads.
 
     :param parameters: all OS parameters, each with value and visibility; without them the public
-        and private ones on record.
+        and private parameters of the configuration.
     """
     if parameters is None:
         return description.describe(
@@ -56,7 +56,7 @@ def describe(
 
 
 def tell(instance: FilledInstance) -> None:
-    """Describe an instance that starts here, if it can ask; a guest does not fail for this."""
+    """Describe a starting instance which can ask; a failure does not stop the start."""
     if communication_nic(instance) is None:
         return
     try:
@@ -66,7 +66,7 @@ def tell(instance: FilledInstance) -> None:
 
 
 def forget(instance_name: str) -> None:
-    """An instance runs here no more."""
+    """Remove the description of an instance which no longer runs here."""
     if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
         return
     try:
@@ -77,22 +77,22 @@ def forget(instance_name: str) -> None:
 
 @serves(calls.INSTANCE_METADATA_MODIFY)
 def modify(instance: dict[str, Any]) -> None:
-    """Describe a guest; the daemon is started when it does not run.
+    """Send the description of a guest; start the daemon when it does not run.
 
-    :raises OpExecError: it does not start.
-    :raises GenericError: it does not like the description.
+    :raises OpExecError: the daemon does not start.
+    :raises GenericError: the daemon refuses the description.
     """
     update(instance)
 
 
 def update(described: Mapping[str, Any]) -> None:
-    """As :func:`modify`."""
+    """Send a description; see :func:`modify`."""
     said = ""
     if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
         done = process.run(
             [paths.daemon_util(), "start", const.PROGRAM], timeout_s=_START_TIMEOUT_S, check=False
         )
-        # Of two that start it at once, one fails, and finds it running nevertheless.
+        # When two calls start the daemon at once, one of them fails although it runs then.
         said = done.output.strip() if done.failed else ""
 
     def attempt() -> None:
@@ -101,7 +101,7 @@ def update(described: Mapping[str, Any]) -> None:
         except client.NotRunning:
             if not filelock.is_locked(paths.current().pid_file(const.PROGRAM)):
                 raise
-            # Another call has just started it.
+            # Another call has started the daemon meanwhile.
             raise retry.Again from None
 
     try:

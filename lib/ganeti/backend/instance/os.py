@@ -1,11 +1,12 @@
-"""Operating system definitions: what is there, is it right, run its scripts.
+"""OS definitions of this node: finding them, checking them, and running their scripts.
 
-A definition is a directory with scripts (seed 001 *OS interface*, seed 003 *OS API changes*). The
-directories of the search path are read from the left; the first definition of a name is the one
-that is used, hidden ones still show up in a diagnosis.
+A definition is a directory with scripts (Ganeti design 2.0, *OS interface*; Ganeti design 2.2, *OS
+API changes*; manual page **ganeti-os-interface**). The directories of the search path are read from
+left to right, and the first definition of a name is used; the others are only listed by a
+diagnosis.
 
 Scripts get the documented environment and nothing else, no input, and a log file of their own as
-output; when one fails, the last lines of its log are in the error.
+output; when a script fails, the error has the last lines of its log.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ VERSION_FILE = "os_version"
 HYPERVISORS_FILE = "hypervisors"
 CREATE, CREATE_UNTRUSTED = "create", "create_untrusted"
 EXPORT, IMPORT, RENAME, VERIFY = "export", "import", "rename", "verify"
-# Versions of the interface that brought something.
+# Versions of the interface which added a feature.
 _API_VARIANTS = 15
 _API_PARAMETERS = 20
 
 VALIDATE_PARAMETERS = "parameters"
-#: Ours: refuse an OS whose script may not run on the node.
+#: A check of this project: refuse an OS whose script may not run on the node.
 VALIDATE_TRUSTED = "trusted"
-#: Ours, with the name of a hypervisor behind it: refuse an OS that is not made for it.
+#: A check of this project, followed by the name of a hypervisor: refuse an OS for others.
 VALIDATE_HYPERVISOR = "hypervisor:"
 _VALIDATE_CHECKS = (VALIDATE_PARAMETERS, VALIDATE_TRUSTED)
 
@@ -52,7 +53,7 @@ _PARAMETER = re.compile(r"[a-z0-9_-]+", re.ASCII)
 
 _LOG_LINES = 20
 _LOG_TAIL_BYTES = 64 * 1024
-# A little less than the master waits (a day; five minutes), so that the script's end is reported.
+# Shorter than the time limits of the calls (a day; five minutes), so that the end is reported.
 _CREATE_TIMEOUT_S = 86000.0
 _VERIFY_TIMEOUT_S = 280.0
 _UMASK = 0o077
@@ -61,18 +62,18 @@ _UMASK = 0o077
 _T = TypeVar("_T")
 
 
-# What is there
+# Finding definitions
 
 
 class _Wrong(Exception):
-    """The definition cannot be used; says why."""
+    """The definition cannot be used; the text has the reason."""
 
 
 def diagnose(search_path: Sequence[str]) -> list[list[Any]]:
-    """Look at all definitions.
+    """Read all definitions.
 
-    :returns: rows as published for the call os_diagnose, in the order of the search path; only
-        where a definition has them, its version and the hypervisors it is made for come behind.
+    :returns: rows as published for the call os_diagnose, in the order of the search path; a version
+        and a list of hypervisors are added where a definition has them.
     """
     rows: list[list[Any]] = []
     for base in search_path:
@@ -114,12 +115,12 @@ def _diagnose_row(name: str, path: str) -> list[Any]:
 
 @serves(calls.OS_DIAGNOSE)
 def os_diagnose() -> list[list[Any]]:
-    """All definitions of this node."""
+    """Return all definitions of this node."""
     return diagnose(paths.current().os_search_path)
 
 
 class _Reader:
-    """Reads the parts of a definition, and remembers what is wrong with any of them."""
+    """Reads the files of a definition and collects their problems."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -128,7 +129,7 @@ class _Reader:
     def read(
         self, name: str, parse: Callable[[str], _T], otherwise: _T, *, required: bool = True
     ) -> _T:
-        """The content of a file; ``otherwise`` when it is not there or wrong."""
+        """Return the content of a file; ``otherwise`` when it is missing or wrong."""
         path = f"{self._path}/{name}"
         if not required and not os.path.exists(path):
             return otherwise
@@ -139,7 +140,7 @@ class _Reader:
             return otherwise
 
     def script(self, name: str, *, required: bool = False) -> str | None:
-        """Path of a script; None when it is not there or cannot be run."""
+        """Return the path of a script; None when it is missing or not executable."""
         try:
             return _script(self._path, name, required=required)
         except _Wrong as err:
@@ -155,7 +156,7 @@ class _Reader:
 def load(name: str, path: str) -> OS:
     """Read one definition.
 
-    :raises _Wrong: it cannot be used; says all that is wrong with it.
+    :raises _Wrong: the definition cannot be used; the text has all problems.
     """
     reader = _Reader(path)
     nothing: tuple[str, ...] = ()
@@ -167,10 +168,10 @@ def load(name: str, path: str) -> OS:
         f"API versions {_join(versions)} are none of those supported here, "
         f"{_join(cluster_c.OS_API_VERSIONS)}",
     )
-    # Of one whose version is not known, the rest is looked at as if it were a new one.
+    # A definition with unknown versions is checked like one of the newest version.
     api = max(common or cluster_c.OS_API_VERSIONS)
-    # Without one of the last three the operation that needs it is refused or does without, no other
-    # (seed 001 *OS interface*).
+    # The last three scripts are optional: only the operations which need them are refused
+    # (Ganeti design 2.0, *OS interface*).
     found = len(reader.problems)
     scripts = {
         script: reader.script(script)
@@ -190,7 +191,7 @@ def load(name: str, path: str) -> OS:
     if api >= _API_PARAMETERS:
         verify = reader.script(VERIFY, required=True)
         parameters = reader.read(PARAMETERS_FILE, parse_parameters, ())
-        # Of more lines than one, the first counts.
+        # The first line counts.
         version = reader.read(
             VERSION_FILE, lambda text: text.partition("\n")[0].strip(), "", required=False
         )
@@ -217,21 +218,21 @@ def load(name: str, path: str) -> OS:
 
 
 def _names(what: str, name: str) -> Callable[[str], tuple[str, ...]]:
-    """A parser for a file that must name something."""
+    """Return a parser for a file which must contain names."""
 
     def parse(text: str) -> tuple[str, ...]:
         names = parse_variants(text)
         if not names:
-            raise _Wrong(f"file '{name}' names no {what}")
+            raise _Wrong(f"file '{name}' contains no {what}")
         return names
 
     return parse
 
 
 def find(name: str, search_path: Sequence[str]) -> OS | None:
-    """The definition of a name (a variant in it does not matter), or None.
+    """Find the definition of a name, in which a variant is ignored; None when there is none.
 
-    :raises OpExecError: it is there and cannot be used.
+    :raises OpExecError: the definition exists and cannot be used.
     """
     base_name = OS.base_name(name)
     if base_name in ("", ".", "..") or "/" in base_name:
@@ -247,7 +248,7 @@ def find(name: str, search_path: Sequence[str]) -> OS | None:
 
 
 def _missing(name: str, search_path: Sequence[str]) -> errors.OpExecError:
-    """The error for a definition which is not there."""
+    """Make the error for a missing definition."""
     base_name = OS.base_name(name)
     hint = suggest.did_you_mean(base_name, [row[0] for row in diagnose(search_path)])
     return errors.OpExecError(
@@ -256,9 +257,9 @@ def _missing(name: str, search_path: Sequence[str]) -> errors.OpExecError:
 
 
 def require(name: str) -> OS:
-    """As :func:`find` on this node, but it must be there.
+    """Find the definition of a name on this node.
 
-    :raises OpExecError: it is not, or cannot be used.
+    :raises OpExecError: the definition does not exist or cannot be used.
     """
     search_path = paths.current().os_search_path
     definition = find(name, search_path)
@@ -268,29 +269,29 @@ def require(name: str) -> OS:
 
 
 def parse_api_versions(text: str) -> list[int]:
-    """One integer on each line.
+    """Parse a file with one integer on each line.
 
-    :raises _Wrong: something else.
+    :raises _Wrong: a line is not an integer.
     """
     try:
         versions = [int(line) for line in text.split("\n") if line.strip()]
     except ValueError:
-        raise _Wrong(f"file '{API_FILE}' holds something that is no number") from None
+        raise _Wrong(f"file '{API_FILE}' has a line which is not a number") from None
     if not versions:
         raise _Wrong(f"file '{API_FILE}' is empty")
     return versions
 
 
 def parse_variants(text: str) -> tuple[str, ...]:
-    """One name on each line; ``#`` begins a comment."""
+    """Parse a file with one name on each line; ``#`` begins a comment."""
     lines = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(line for line in lines if line)
 
 
 def parse_parameters(text: str) -> tuple[tuple[str, str], ...]:
-    """Name, white space, description on each line; names are in lower case.
+    """Parse a file with a name, white space and a description on each line; names in lower case.
 
-    :raises _Wrong: two names differ in case only, or one cannot be a part of a variable's name.
+    :raises _Wrong: two names differ in case only, or a name cannot be part of a variable.
     """
     pairs: dict[str, str] = {}
     for line in text.splitlines():
@@ -342,7 +343,7 @@ def _join(numbers: Sequence[int]) -> str:
 def core_env(
     definition: OS, name: str, osparams: Mapping[str, Any], debug_level: int = 0
 ) -> dict[str, str]:
-    """What every script gets.
+    """Build the variables of every script.
 
     :param name: name of the OS, with the variant.
     """
@@ -363,7 +364,7 @@ def core_env(
 
 
 def instance_env(definition: OS, instance: FilledInstance, debug_level: int = 0) -> dict[str, str]:
-    """What scripts get that work on an instance."""
+    """Build the variables of scripts which work on an instance."""
     env = core_env(
         definition, instance.os, {**instance.osparams, **instance.osparams_private}, debug_level
     )
@@ -441,9 +442,9 @@ def _nic_env(nic: FilledNic, hvparams: Mapping[str, Any]) -> dict[str, str]:
 
 
 def check_variant(definition: OS, name: str, *, force: bool = False) -> None:
-    """Check the variant in a name.
+    """Check the variant in the name of an OS.
 
-    :raises OpExecError: a variant is missing, or is none of the definition's (unless ``force``).
+    :raises OpExecError: a variant is missing or unknown (unless ``force``).
     """
     variant = OS.variant(name)
     variants = definition.supported_variants or ()
@@ -467,10 +468,10 @@ def check_variant(definition: OS, name: str, *, force: bool = False) -> None:
 def validate(
     required: bool, name: str, checks: list[str], params: dict[str, Any], force_variant: bool
 ) -> bool:
-    """Check a definition and, by its own script, parameters for it.
+    """Check a definition and, with its script ``verify``, parameters for it.
 
     :returns: whether it exists; False only when it is not required.
-    :raises OpExecError: it is missing and required, is not valid, or does not like the parameters.
+    :raises OpExecError: it is missing and required, is not valid, or refuses the parameters.
     """
     hypervisors = [
         check.removeprefix(VALIDATE_HYPERVISOR)
@@ -510,9 +511,9 @@ def validate(
 
 
 def require_hypervisor(definition: OS, hypervisor: str) -> None:
-    """The definition is made for a hypervisor.
+    """Check that a definition is made for a hypervisor.
 
-    :raises OpExecError: only for others.
+    :raises OpExecError: it is made for other hypervisors only.
     """
     if definition.hypervisors is not None and hypervisor not in definition.hypervisors:
         raise errors.OpExecError(
@@ -554,7 +555,8 @@ def _run_verify(definition: OS, name: str, check: str, params: Mapping[str, Any]
 def instance_os_add(instance: FilledInstance, reinstall: bool, debug_level: int) -> None:
     """Install the OS of an instance on its disks.
 
-    :raises OpExecError: no such OS, or its script failed; with the last lines of its log.
+    :raises OpExecError: the OS does not exist, or its script failed; the text has the last lines of
+        its log.
     """
     definition = require(instance.os)
     _require_trusted(definition)
@@ -568,9 +570,9 @@ def instance_os_add(instance: FilledInstance, reinstall: bool, debug_level: int)
 
 @serves(calls.INSTANCE_RUN_RENAME)
 def instance_run_rename(instance: FilledInstance, old_name: str, debug_level: int) -> None:
-    """Let the OS of a renamed instance change what is on its disks.
+    """Run the script ``rename`` of the OS, which changes the disks of a renamed instance.
 
-    :raises OpExecError: no such OS, it has no script for this, or the script failed.
+    :raises OpExecError: the OS does not exist, has no such script, or the script failed.
     """
     definition = require(instance.os)
     if definition.rename_script is None:
@@ -585,7 +587,7 @@ def run_logged(
     """Run a script with a log file as its output.
 
     :param kind: ``add``, ``rename``, ``import`` or ``export``, for the name of the log.
-    :raises OpExecError: the script failed; with the last lines of its log.
+    :raises OpExecError: the script failed; the text has the last lines of its log.
     """
     directory = paths.current().log_os_dir
     fs.make_dirs(directory, 0o750)
@@ -616,7 +618,7 @@ def run_logged(
 
 
 def log_name(kind: str, os_name: str, instance_name: str, when: time.struct_time) -> str:
-    """Name of a script's log file."""
+    """Return the name of the log file of a script."""
     safe = os_name.replace("/", "_")
     return f"{kind}-{safe}-{instance_name}-{time.strftime('%Y-%m-%d_%H_%M_%S', when)}.log"
 

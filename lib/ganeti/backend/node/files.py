@@ -1,8 +1,8 @@
-"""Files the master puts on a node.
+"""Files which the master writes on a node.
 
-Only paths of a fixed list are accepted: whoever may call a node daemon must still not be able to
-write an arbitrary file as root by a mistake in a program. Paths arrive as all nodes name them and
-are turned into this node's own.
+Only paths of a fixed list are accepted, so that a fault in a program of the master cannot write an
+arbitrary file as root. The paths in a request are the same on all nodes; in a virtual cluster they
+are converted to paths below the directory of the node.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODE_MASK = 0o777
 
 
 def allowed_paths() -> frozenset[str]:
-    """Virtual paths that may be uploaded."""
+    """Return the paths which may be uploaded, in the form in which all nodes name them."""
     here = paths.current()
     local = (
         here.cluster_conf_file,
@@ -39,7 +39,7 @@ def allowed_paths() -> frozenset[str]:
         here.vnc_password_file,
     )
     own = {here.to_virtual(path) for path in local}
-    # In a virtual cluster the machine's own file stays untouched.
+    # In a virtual cluster the file of the machine itself is not changed.
     return frozenset(own if here.root else own | {"/etc/hosts"})
 
 
@@ -47,8 +47,8 @@ def allowed_paths() -> frozenset[str]:
 def upload_file(file: FileDetails) -> None:
     """Write a file.
 
-    :raises ConfigurationError: the path is not one of the list, or the owner does not exist.
-    :raises StaleEpochError: a configuration of somebody who is master no more.
+    :raises ConfigurationError: the path is not in the list, or the owner does not exist.
+    :raises StaleEpochError: the file is a configuration of a former master.
     """
     if file.path not in allowed_paths():
         raise errors.ConfigurationError(f"file {file.path!r:.200} may not be uploaded to a node")
@@ -66,9 +66,9 @@ def upload_file(file: FileDetails) -> None:
 
 
 def _refuse_late(path: str, content: str) -> None:
-    """An upload that was held up must not replace a later one of the same master.
+    """Refuse a delayed upload which would replace a later one of the same master.
 
-    :raises ConfigurationError: it would.
+    :raises ConfigurationError: the present file is newer.
     """
     if master_epoch.read().config != caller.epoch():
         return
@@ -76,7 +76,7 @@ def _refuse_late(path: str, content: str) -> None:
     try:
         present = config_file.serial_of_file(path)
     except errors.ConfigurationError:
-        return  # a damaged copy is worth nothing; this one heals it
+        return  # a damaged copy is useless; this upload repairs it
     if new < present:
         raise errors.ConfigurationError(
             f"configuration {new} arrived after configuration {present} of the same master"
@@ -87,13 +87,13 @@ def _refuse_late(path: str, content: str) -> None:
 def upload_file_single(
     path: str, content: str, mode: int, owner: str, group: str, atime: float, mtime: float
 ) -> None:
-    """As :func:`upload_file`, with separate arguments."""
+    """Write a file; the same as :func:`upload_file`, with one argument for each attribute."""
     upload_file(FileDetails(path, content, mode, owner, group, atime, mtime))
 
 
 def _ids(file: FileDetails) -> tuple[int, int]:
     if not machine.current().may_change_owners:
-        # An ordinary user owns everything in a virtual cluster.
+        # In a virtual cluster an ordinary user owns everything.
         return -1, -1
     try:
         return pwd.getpwnam(file.owner).pw_uid, grp.getgrnam(file.group).gr_gid

@@ -1,9 +1,9 @@
 """Scripts of the administrator around operations.
 
-The directory ``CONF_DIR/hooks/<hpath>-<phase>.d`` holds them; each one that is executable and has a
-plain name is run, in the order of names, with the environment the master built and nothing else
-(seed 001 *Hooks*, hooks page of the manual). What comes back is a row per entry of the directory:
-skipped, failed or succeeded, and what the script printed.
+The directory ``CONF_DIR/hooks/<hpath>-<phase>.d`` holds them. Every executable file whose name has
+letters, digits, ``_`` and ``-`` only is run, in the order of names, with the environment which the
+master built and nothing else (Ganeti design 2.0, *Hooks*). The answer has a row for each entry of
+the directory: skipped, failed or succeeded, and the output of the script.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ganeti.wire import calls
 
 _SCRIPT_NAME = re.compile(r"[a-zA-Z0-9_-]+")
 _HPATH = re.compile(r"[a-z0-9][a-z0-9-]*")
-# All scripts together; a little less than the master waits, so that a script that hangs is
-# reported by its name.
+# For all scripts together; shorter than the time limit of the call, so that the error names a
+# script that hangs.
 _TIMEOUT_S = 840.0
 _UMASK = 0o077
 
@@ -33,7 +33,7 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
     """Run the scripts of one directory.
 
     :returns: rows of relative name, status (``constants.hooks.RESULT_*``), output.
-    :raises HooksFailure: the directory cannot be read, or its name is none.
+    :raises HooksFailure: the directory cannot be read, or its name is malformed.
     """
     subdir, directory = _directory(hpath, phase)
     names = _names(directory)
@@ -51,10 +51,10 @@ def run(hpath: str, phase: str, env: dict[str, str]) -> list[list[Any]]:
 
 @serves(calls.HOOKS_PRESENT)
 def present(wanted: list[list[str]]) -> list[bool]:
-    """Whether there is anything to run or to report as skipped.
+    """Return whether a directory has a script to run, or an entry to report as skipped.
 
     :param wanted: pairs of directory and phase.
-    :raises HooksFailure: as :func:`run`.
+    :raises HooksFailure: a directory cannot be read, or its name is malformed.
     """
     return [bool(_names(_directory(hpath, phase)[1])) for hpath, phase in wanted]
 
@@ -77,7 +77,10 @@ def _names(directory: str) -> list[str]:
 
 def _run_script(path: str, env: dict[str, str], timeout_s: float) -> tuple[int, str]:
     if timeout_s <= 0:
-        return hooks.RESULT_FAIL, f"not run: the hooks before it took {_TIMEOUT_S:g} s"
+        return (
+            hooks.RESULT_FAIL,
+            f"not run, because the hooks before it took {_TIMEOUT_S:g} seconds",
+        )
     old = os.umask(_UMASK)
     try:
         done = process.run(

@@ -1,4 +1,4 @@
-"""Facts about this machine, and small switches of it."""
+"""Facts about this machine, and the pause of its watcher."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _PAUSE_MODE = 0o644
 
 @serves(calls.VERSION)
 def version() -> int:
-    """Version of the node protocol."""
+    """Return the version of the node protocol."""
     return rpc.PROTOCOL_VERSION
 
 
 @serves(calls.NODE_INFO)
 def node_info(storage_units: list[list[Any]], hv_specs: list[list[Any]]) -> list[Any]:
-    """Boot id, storage units, hypervisors.
+    """Return boot id, storage units and facts of hypervisors.
 
     :param storage_units: list of [type, key, arguments].
     :param hv_specs: list of [hypervisor, hvparams].
-    :raises HypervisorError: unknown hypervisor, or it cannot be asked.
-    :raises StorageError: a unit of a kind that does not exist.
+    :raises HypervisorError: the hypervisor is unknown or does not answer.
+    :raises StorageError: the kind of a storage unit is unknown.
     """
     return [
         boot_id(),
@@ -46,7 +46,7 @@ def node_info(storage_units: list[list[Any]], hv_specs: list[list[Any]]) -> list
 
 
 def boot_id() -> str:
-    """Identifies the time since the machine was started."""
+    """Return the identifier which the kernel chose when the machine was started."""
     return fs.read_file(_BOOT_ID_FILE).strip()
 
 
@@ -60,17 +60,20 @@ def _file_space(key: str, _arguments: list[Any]) -> dict[str, int | None]:
     try:
         return {**file_storage.space(key)}
     except errors.FileStoragePathError:
-        # The directory is made with the first instance, so one that is missing is no failure.
+        # The directory is created with the first instance, so a missing one is not an error.
         return _unknown(key, [])
 
 
 def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
-    """Space of a volume group; with exclusive storage only empty physical volumes are free."""
+    """Return size and free space of a volume group.
+
+    With exclusive storage only empty physical volumes count as free.
+    """
     try:
         groups = [group for group in lvm.here().groups() if group.name == key]
         empty_mib = sum(pv.free for pv in _empty(key)) if _exclusive(arguments) else 0
     except errors.StorageError as err:
-        # Memory and processors are worth telling all the same.
+        # Memory and processors are reported nevertheless.
         logging.warning("%s", err)
         return _unknown(key, arguments)
     for group in groups:
@@ -80,7 +83,7 @@ def _group_space(key: str, arguments: list[Any]) -> dict[str, int | None]:
 
 
 def _spindles(key: str, arguments: list[Any]) -> dict[str, int | None]:
-    """Physical volumes of a group, and how many are empty; only exclusive ones count."""
+    """Count the physical volumes of a group and the empty ones; only with exclusive storage."""
     if not _exclusive(arguments):
         return {"storage_free": 0, "storage_size": 0}
     try:
@@ -103,7 +106,7 @@ def _unknown(_key: str, _arguments: list[Any]) -> dict[str, int | None]:
     return {"storage_free": None, "storage_size": None}
 
 
-# Kinds of storage with how free space is found; unknown is a published answer.
+# How the free space of each kind of storage is found; "unknown" is a published answer.
 _MEASURES: dict[str, Callable[[str, list[Any]], dict[str, int | None]]] = {
     disk.ST_FILE: _file_space,
     disk.ST_SHARED_FILE: _file_space,
@@ -126,9 +129,9 @@ def _storage_unit(unit: list[Any]) -> dict[str, Any]:
 
 @serves(calls.BRIDGES_EXIST)
 def bridges_exist(bridges: list[str]) -> None:
-    """Check that bridges are there.
+    """Check that bridges exist.
 
-    :raises ConfigurationError: names those that are not.
+    :raises ConfigurationError: some do not exist; the text names them.
     """
     missing = missing_bridges(bridges)
     if missing:
@@ -138,7 +141,7 @@ def bridges_exist(bridges: list[str]) -> None:
 
 
 def missing_bridges(bridges: list[str]) -> list[str]:
-    """Those of the names that are no bridge here."""
+    """Return the names for which this machine has no bridge."""
     return [
         name for name in bridges if "/" in name or not os.path.isdir(f"{_NET_DIR}/{name}/bridge")
     ]
@@ -146,9 +149,9 @@ def missing_bridges(bridges: list[str]) -> list[str]:
 
 @serves(calls.NODE_HAS_IP_ADDRESS)
 def has_ip_address(address: str) -> bool:
-    """Whether this node owns an address.
+    """Return whether an address belongs to this node.
 
-    :raises IPAddressError: not an address.
+    :raises IPAddressError: the text is not an IP address.
     """
     if not net.is_ip(address):
         raise errors.IPAddressError(f"not an IP address: {address!r:.80}")
@@ -157,9 +160,9 @@ def has_ip_address(address: str) -> bool:
 
 @serves(calls.GET_WATCHER_PAUSE)
 def watcher_pause() -> float | None:
-    """Until when the watcher does nothing; seconds since 1970.
+    """Return the end of the pause of the watcher, in seconds since 1970; None without a pause.
 
-    :raises ParseError: the file holds something else.
+    :raises ParseError: the file does not hold a time.
     """
     path = paths.current().watcher_pausefile
     try:
@@ -169,12 +172,12 @@ def watcher_pause() -> float | None:
     try:
         return float(text)
     except ValueError as err:
-        raise errors.ParseError(f"file {path} holds no time: {text!r:.80}") from err
+        raise errors.ParseError(f"file {path} does not hold a time but {text!r:.80}") from err
 
 
 @serves(calls.SET_WATCHER_PAUSE)
 def set_watcher_pause(until: float | None) -> None:
-    """Let the watcher do nothing until then, or from now on its work."""
+    """Pause the watcher until a time (seconds since 1970); None ends the pause."""
     path = paths.current().watcher_pausefile
     if until is None:
         fs.remove_file(path)

@@ -1,4 +1,4 @@
-"""Another netmask for the master's address, while it is up."""
+"""Change of the netmask of the address of the master, while the address is configured."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _COMMAND_TIMEOUT_S = 30.0
 def change(old_netmask: int, netmask: int, master_ip: str, master_netdev: str) -> None:
     """Replace the netmask of the master's address; the address stays reachable meanwhile.
 
-    :raises IPAddressError: not an address.
+    :raises IPAddressError: the text is not an IP address.
     :raises OpExecError: the address cannot be changed.
     """
     if not net.is_ip(master_ip):
         raise errors.IPAddressError(f"not an IP address: {master_ip!r:.80}")
-    # In 127.0.0.0/8 the machine answers for every address; there is none to change.
+    # In 127.0.0.0/8 the machine answers for every address; nothing is configured.
     if (
         old_netmask == netmask
         or master_ip.startswith("127.")

@@ -1,8 +1,7 @@
-"""The out-of-band helper: a program of the administrator which switches machines.
+"""The out-of-band helper: a program of the administrator which controls the power of machines.
 
-It runs here, on the master's node, about *another* node: ``PROGRAM COMMAND NODE``. Its output is
-JSON and is judged by the master, which knows what was asked (seed 004, node parameter
-``oob_program``).
+It runs on the master node and concerns *another* node: ``PROGRAM COMMAND NODE``. Its output is
+JSON, which the master checks (node parameter ``oob_program``, manual page **gnt-node**).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ganeti.wire import calls
 
 
 def oob_argv(program: str, command: str, node_name: str) -> list[str]:
-    """The helper's command line."""
+    """Build the command line of the helper."""
     return [program, command, node_name]
 
 
@@ -25,9 +24,9 @@ def oob_argv(program: str, command: str, node_name: str) -> list[str]:
 def run(oob_program: str, command: str, remote_node: str, timeout_s: int) -> str:
     """Run the helper for a node.
 
-    :returns: what it printed on standard output.
-    :raises ConfigurationError: the program cannot be, or the command is none.
-    :raises OpExecError: it failed or took too long; with what it printed.
+    :returns: its standard output.
+    :raises ConfigurationError: the program is not an executable file, or the command is unknown.
+    :raises OpExecError: it failed or took too long; the text has its error output.
     """
     if command not in node_c.OOB_COMMANDS:
         raise errors.ConfigurationError(f"unknown out-of-band command {command!r:.80}")

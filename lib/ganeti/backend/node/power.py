@@ -1,7 +1,8 @@
-"""Resetting this machine the hard way.
+"""Power cycle of this machine.
 
-The answer must reach the master before the machine is gone, so a process of its own waits a few
-seconds and then asks the kernel. Nothing is flushed and nothing is stopped: that is the purpose.
+The answer must reach the master before the machine is reset, so a separate process waits a few
+seconds and then asks the kernel. No data is flushed and no guest is stopped: the call is for
+machines which do not react otherwise.
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ _COMMAND_TIMEOUT_S = 60.0
 
 @serves(calls.NODE_POWERCYCLE)
 def powercycle(hypervisor: str, hvparams: dict[str, object]) -> str:
-    """Reset this machine in a few seconds.
+    """Reset this machine after a few seconds.
 
-    :raises ConfigurationError: this node is a directory of a virtual cluster; the machine below it
-        is not its own to reset.
+    :raises ConfigurationError: this node belongs to a virtual cluster, so the machine is not reset.
     """
     if hypervisor not in hypervisors.ALL:
         raise errors.ConfigurationError(f"there is no hypervisor {hypervisor!r:.80}")
@@ -44,7 +44,7 @@ def powercycle(hypervisor: str, hvparams: dict[str, object]) -> str:
 
 
 def _reset(hypervisor: str) -> None:
-    """In the child: leave the caller's session, wait, reset. Does not return."""
+    """Leave the session of the caller, wait, and reset the machine; runs in a child process."""
     try:
         os.setsid()
         time.sleep(_DELAY_S)

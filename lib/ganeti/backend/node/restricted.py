@@ -1,11 +1,11 @@
-"""Restricted commands: programs which the administrator put on the nodes for everybody to start.
+"""Restricted commands: programs of the administrator which users may start on nodes.
 
-A command is an executable file in ``CONF_DIR/restricted-commands``, without arguments and without
-environment. Because whoever may submit a job may name one, nothing is trusted but that directory:
-it and the file must belong to root (in a virtual cluster: to the user of the daemon), nobody else
-may be able to write them, and the name is a plain word. One runs at a time. Whoever names something
-else waits for ten seconds and learns nothing but that it failed, as with a command that fails; the
-reason is in this node's log.
+A command is an executable file in ``CONF_DIR/restricted-commands``; it gets no arguments and no
+environment. Every user who may submit jobs can name one, so the directory and the file must belong
+to root (in a virtual cluster: to the user of the daemon), no other user may be able to write them,
+and the name consists of letters, digits, ``_`` and ``-``. One command runs at a time. A wrong name
+is answered after ten seconds with the same error as a failing command; the log of this node has the
+reason.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from ganeti.utils.filelock import FileLock
 from ganeti.wire import calls
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]+")
-#: No bit outside of this: no write for group and others, no setuid.
+#: Other bits are refused: write access for group and others, setuid, setgid.
 MAX_MODE = 0o755
 DELAY_AFTER_FAILURE_S = 10.0
 LOCK_TIMEOUT_S = 8.0
-# A little less than the master waits for the call.
+# Shorter than the time limit of the call.
 _COMMAND_TIMEOUT_S = 3500.0
 
 
 def owner() -> tuple[int, int]:
-    """User and group to whom directory and commands must belong."""
+    """Return the user and group to whom directory and commands must belong."""
     return machine.current().trusted_owner()
 
 
 def problem_with(path: str, wanted: tuple[int, int], *, directory: bool) -> str:
-    """Why a directory or command cannot be trusted; empty when it can."""
+    """Return why a directory or command is not trusted; empty when it is."""
     try:
         status = os.lstat(path)
     except OSError as err:
-        return f"cannot look at {path}: {err.strerror}"
+        return f"cannot examine {path}: {err.strerror}"
     is_kind = stat.S_ISDIR if directory else stat.S_ISREG
     if not is_kind(status.st_mode):
         return f"{path} is not a {'directory' if directory else 'regular file'}"
@@ -56,9 +56,9 @@ def problem_with(path: str, wanted: tuple[int, int], *, directory: bool) -> str:
 
 
 def find(directory: str, name: str, wanted: tuple[int, int]) -> str:
-    """Path of a command which may be run.
+    """Return the path of a command which may be run.
 
-    :raises ConfigurationError: it may not; the reason is for this node's administrator only.
+    :raises ConfigurationError: it may not be run; the reason is for the log of this node only.
     """
     if not _NAME.fullmatch(name):
         raise errors.ConfigurationError(f"{name!r:.80} is not a name of a command")
@@ -74,21 +74,21 @@ def find(directory: str, name: str, wanted: tuple[int, int]) -> str:
 
 @serves(calls.RESTRICTED_COMMAND)
 def run(cmd: str) -> str:
-    """Run a prepared command.
+    """Run a restricted command.
 
-    :returns: its output and its errors, together.
-    :raises OpExecError: it failed, or there is none that may be run; names only the command.
+    :returns: its standard output and standard error, in one text.
+    :raises OpExecError: it failed or may not be run; the text does not say which.
     """
     return run_command(cmd, sleep=time.sleep)
 
 
 def run_command(cmd: str, *, sleep: Callable[[float], None]) -> str:
-    """As :func:`run`, with a clock of one's own."""
+    """Run a restricted command; see :func:`run`. The clock is a parameter for tests."""
     try:
         return _run_one(cmd)
     except (errors.LockError, errors.ConfigurationError, errors.CommandError) as err:
         logging.error("restricted command %r: %s", cmd[:80], err)
-        # Trying names out takes long, and a bad name looks like a command that fails.
+        # Guessing names is slow, and a wrong name has the same answer as a failing command.
         sleep(DELAY_AFTER_FAILURE_S)
         raise errors.OpExecError(f"executing command {cmd!r:.80} failed") from err
 

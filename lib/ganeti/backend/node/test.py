@@ -1,4 +1,4 @@
-"""Calls that exist for tests."""
+"""Handlers of the node calls which exist for tests."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ganeti.wire import calls
 
 @serves(calls.TEST_DELAY)
 def delay(duration_s: float) -> None:
-    """Sleep here.
+    """Sleep on this node.
 
-    :raises ParameterError: a time that has passed already.
+    :raises ParameterError: the duration is negative.
     """
     if not 0 <= duration_s < 1e9:
-        raise errors.ParameterError(f"cannot sleep for {duration_s} s")
+        raise errors.ParameterError(f"cannot sleep for {duration_s} seconds")
     time.sleep(duration_s)

@@ -1,10 +1,11 @@
-"""Checks which the master lets every node do on itself.
+"""Checks of this machine for ``gnt-cluster verify``.
 
-A request names the checks and gives each its argument; the answer has the same keys (names in
-:mod:`ganeti.constants.node_verify`, published). A check reports what it found and does not judge;
-an empty answer (None, an empty list or dictionary) means nothing is wrong, where the check is about
-problems. A check that cannot be done at all fails the whole call, so that silence is never taken
-for a good answer.
+A request names the checks, each with its argument; the answer has the same keys (published names,
+in
+:mod:`ganeti.constants.node_verify`). A check reports facts, and the master compares them. For
+checks which look for problems, an empty answer (None, an empty list or dictionary) means that there
+are none. A check which cannot be carried out fails the whole call, so that a missing answer never
+counts as a good one.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ _READ_BYTES = 1 << 20
 
 
 class _Request(NamedTuple):
-    """What a check may look at besides its own argument."""
+    """Facts for a check, besides its own argument."""
 
     checks: Mapping[str, Any]
     all_hvparams: Mapping[str, Mapping[str, Any]]
 
     @property
     def vm_capable(self) -> bool:
-        """Whether this node may run guests; the argument lists those that may not."""
+        """Whether this node may run guests; the request lists the nodes which may not."""
         return machine.current().hostname() not in (self.checks.get(nv.NONVMNODES) or ())
 
 
@@ -54,11 +55,11 @@ _Check = Callable[[Any, _Request], Any]
 def node_verify(
     checks: dict[str, Any], cluster_name: str, all_hvparams: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """Do the checks.
+    """Carry out the checks.
 
     :param all_hvparams: filled parameters of each hypervisor.
-    :raises ParameterError: a check that does not exist, or its argument has another shape; no
-        check was done.
+    :raises ParameterError: a check is unknown, or its argument has another type; no check was
+        carried out.
     """
     unknown = sorted(checks.keys() - _CHECKS.keys())
     if unknown:
@@ -77,12 +78,12 @@ def node_verify(
 def node_verify_light(
     checks: dict[str, Any], cluster_name: str, all_hvparams: dict[str, dict[str, Any]]
 ) -> dict[str, Any]:
-    """As :func:`node_verify`."""
+    """Carry out the checks, without parameters of hypervisors; see :func:`node_verify`."""
     return node_verify(checks, cluster_name, all_hvparams)
 
 
 def checksum(path: str) -> str | None:
-    """SHA1 of a file in hexadecimal; None when it is no readable file."""
+    """Return the SHA1 digest of a file in hexadecimal; None when it cannot be read."""
     digest = hashlib.sha1(usedforsecurity=False)
     try:
         with open(path, "rb") as stream:
@@ -100,7 +101,11 @@ def _files(argument: Any, _request: _Request) -> dict[str, str]:
 
 
 def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
-    """``[[name, primary ip, secondary ip], ...]`` -> name -> what cannot be reached."""
+    """Try the addresses of nodes.
+
+    :param argument: ``[[name, primary ip, secondary ip], ...]``.
+    :returns: name of a node -> why its addresses do not answer.
+    """
     port = machine.current().noded_port()
     targets = []
     for name, primary, secondary in argument:
@@ -123,7 +128,7 @@ def _net_test(argument: Any, _request: _Request) -> dict[str, str]:
 
 
 def _master_ip(argument: Any, _request: _Request) -> bool:
-    """``[master name, ip]`` -> whether the address answers."""
+    """Return whether the address of the master answers; the argument is ``[name, ip]``."""
     _, address = argument
     return net.tcp_ping(address, machine.current().noded_port(), _PING_TIMEOUT_S)
 
@@ -141,7 +146,11 @@ def _hypervisors(argument: Any, request: _Request) -> dict[str, str | None]:
 
 
 def _hvparams(argument: Any, request: _Request) -> list[list[str]]:
-    """``[[source, hypervisor, parameters], ...]`` -> those that do not work: source, name, why."""
+    """Check parameters of hypervisors.
+
+    :param argument: ``[[source, hypervisor, parameters], ...]``.
+    :returns: ``[source, hypervisor, reason]`` for each that does not work.
+    """
     if not request.vm_capable:
         return []
     problems = []
@@ -187,7 +196,7 @@ def _user_scripts(argument: Any, _request: _Request) -> list[str]:
 
 
 def _oob_paths(argument: Any, _request: _Request) -> list[str | None]:
-    """Per program: None, or why it cannot be used."""
+    """Return, for each program, None or why it cannot be used."""
     found: list[str | None] = []
     for path in argument:
         if not os.path.isfile(path):
@@ -198,7 +207,7 @@ def _oob_paths(argument: Any, _request: _Request) -> list[str | None]:
 
 
 def _storage_path(argument: Any, request: _Request) -> str | None:
-    """Why a directory cannot hold the files of disks, or None."""
+    """Return why a directory cannot hold the files of disks, or None."""
     path: str = argument
     if not request.vm_capable:
         return None
@@ -215,7 +224,10 @@ def _storage_path(argument: Any, request: _Request) -> str | None:
 
 
 def _accepted_paths(argument: Any, _request: _Request) -> list[str]:
-    """On the node named: entries of the list of storage directories which can never be right."""
+    """Return the entries of the list of storage directories which are never allowed.
+
+    Only the node which the argument names checks its list.
+    """
     here = paths.current()
     if argument != machine.current().hostname():
         return []
@@ -232,7 +244,7 @@ def _accepted_paths(argument: Any, _request: _Request) -> list[str]:
 
 
 def _client_cert(_argument: Any, _request: _Request) -> list[str | None]:
-    """``[None, digest]``, or ``[severity, text]`` when the client certificate is not in order."""
+    """Check the client certificate: ``[None, digest]``, or ``[severity, text]`` of a problem."""
     here = paths.current()
     path = here.noded_client_cert_file
     try:
@@ -247,7 +259,7 @@ def _client_cert(_argument: Any, _request: _Request) -> list[str | None]:
 
 
 def _setup(_argument: Any, _request: _Request) -> list[str]:
-    """What this machine lacks to be a node."""
+    """Return what this machine lacks to be a node."""
     problems = [
         f"{directory} is not mounted"
         for directory, probe in (("/proc", "/proc/sys"), ("/sys", "/sys/class/net"))
@@ -261,17 +273,20 @@ def _setup(_argument: Any, _request: _Request) -> list[str]:
 
 
 def _ssh_setup(argument: Any, _request: _Request) -> list[str]:
-    """``[authorized keys, known hosts, public keys, candidates]`` -> what differs here."""
+    """Compare SSH keys.
+
+    :param argument: ``[authorized keys, known hosts, public keys, candidates]``.
+    """
     return ssh_files.problems(argument)
 
 
 def _ssh_clutter(argument: Any, _request: _Request) -> list[str]:
-    """Names of all nodes -> keys said to be theirs which the cluster did not put here."""
+    """Return SSH keys which name a node and were not distributed; the argument has all names."""
     return ssh_files.clutter(argument)
 
 
 def _ignored(_argument: Any, _request: _Request) -> None:
-    """The names of nodes which run no guests are an argument for other checks."""
+    """Return nothing: the names of nodes without guests are an argument for other checks."""
 
 
 def _executable(path: str) -> bool:
@@ -282,7 +297,7 @@ _NAMES = ht.ListOf(ht.NonEmptyString)
 _PATH = ht.Type("absolute path", lambda value: isinstance(value, str) and value[:1] == "/")
 _PATHS = ht.ListOf(_PATH)
 
-#: Name -> (shape of the argument, function).
+#: Name of a check -> (type of its argument, function).
 _CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.ACCEPTED_STORAGE_PATHS: (ht.NonEmptyString, _accepted_paths),
     nv.BRIDGES: (_NAMES, _bridges),

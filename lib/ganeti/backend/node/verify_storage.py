@@ -1,7 +1,7 @@
-"""What a node says about its LVM and DRBD for ``gnt-cluster verify``.
+"""Checks of LVM and DRBD on this node for ``gnt-cluster verify``.
 
-The tools may be missing or broken on one node only, and that is what verification wants to hear; so
-an answer is either the facts or, where they would be, a text that says why there are none.
+The tools may be missing or broken on one node only, which verification must report. So an answer
+has either the facts or, in their place, a text with the reason why there are none.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ganeti.storage.lvm import facts as lvm
 
 
 class Request(Protocol):
-    """What a check may look at besides its own argument."""
+    """Facts for a check, besides its own argument."""
 
     @property
     def vm_capable(self) -> bool: ...
@@ -26,7 +26,7 @@ _Check = Callable[[Any, Request], Any]
 
 
 def _or_why(ask: Callable[[Any], Any], nothing: Callable[[], Any]) -> _Check:
-    """A check whose failure is an answer; a node that runs no guests needs no storage."""
+    """Make a check whose failure is its answer; a node without guests needs no storage."""
 
     def check(argument: Any, request: Request) -> Any:
         if not request.vm_capable:
@@ -40,17 +40,17 @@ def _or_why(ask: Callable[[Any], Any], nothing: Callable[[], Any]) -> _Check:
 
 
 def _groups(_argument: Any) -> dict[str, float]:
-    """Volume group -> size in MiB."""
+    """Return the size of each volume group, in MiB."""
     return {group.name: group.size_mib for group in lvm.here().groups()}
 
 
 def _volumes(argument: Any) -> dict[str, list[object]]:
-    """Volumes of one group, or of all: ``vg/lv`` -> [size in MiB as text, inactive, open]."""
+    """Return volumes of a group or of all: ``vg/lv`` -> [size in MiB as text, inactive, open]."""
     return lvm.here().listed([argument] if argument else [])
 
 
 def _physical(argument: Any) -> list[list[Any]]:
-    """Physical volumes of some groups: [name, group, size MiB, free MiB, attributes, volumes]."""
+    """Return physical volumes: [name, group, size MiB, free MiB, attributes, volumes] each."""
     return [
         [pv.name, pv.vg_name, pv.size, pv.free, pv.attributes, list(pv.lv_list or ())]
         for pv in lvm.here().physical()
@@ -59,7 +59,7 @@ def _physical(argument: Any) -> list[list[Any]]:
 
 
 def _shared_physical(argument: Any) -> list[list[Any]]:
-    """Physical volumes of some groups with more than one volume: [name, volumes]."""
+    """Return the physical volumes with more than one volume: [name, volumes] each."""
     return [
         [name, volumes]
         for name, _vg, _size, _free, _attr, volumes in _physical(argument)
@@ -68,17 +68,17 @@ def _shared_physical(argument: Any) -> list[list[Any]]:
 
 
 def _minors(_argument: Any) -> list[int]:
-    """DRBD minors which are in use."""
+    """Return the DRBD minors in use."""
     return sorted(drbd.minors())
 
 
 def _version(_argument: Any) -> list[int]:
-    """Version of the DRBD module; a list, so that it is not taken for a problem."""
+    """Return the version of the DRBD module, as a list, because a text would mean a problem."""
     return list(drbd.version())
 
 
 def _helper(_argument: Any, request: Request) -> list[Any]:
-    """``[True, usermode helper of DRBD]``, or ``[False, why it is not known]``."""
+    """Return ``[True, usermode helper of DRBD]``, or ``[False, reason]``."""
     try:
         return [True, drbd.usermode_helper()]
     except errors.BlockDeviceError as err:
@@ -87,7 +87,7 @@ def _helper(_argument: Any, request: Request) -> list[Any]:
 
 _NAMES = ht.ListOf(ht.NonEmptyString)
 
-#: Name -> (shape of the argument, function).
+#: Name of a check -> (type of its argument, function).
 CHECKS: dict[str, tuple[ht.Type, _Check]] = {
     nv.DRBDHELPER: (ht.Any, _helper),
     nv.DRBDLIST: (ht.Any, _or_why(_minors, list)),

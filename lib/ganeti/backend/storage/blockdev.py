@@ -1,9 +1,8 @@
-"""Calls about block devices: create, assemble, link, remove.
+"""Handlers of the life of block devices: create, assemble, link, grow, rename, remove.
 
-A disk in use has a link ``RUN_DIR/instance-disks/<instance>:<index>`` that the hypervisor opens,
-and an entry in ``RUN_DIR/bdev-cache`` that tells an administrator what a device belongs to. Both
-are made when the disk is assembled and removed when it is shut down; neither is ever read back as
-truth.
+A disk in use has a link ``RUN_DIR/instance-disks/<instance>:<index>``, which the hypervisor opens,
+and an entry in ``RUN_DIR/bdev-cache``, in which an administrator reads the owner of a device. Both
+are made when the disk is assembled and removed when it is shut down; no decision depends on them.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ _SEPARATOR = ":"
 
 
 def link_path(instance_name: str, index: int) -> str:
-    """Where the hypervisor finds a disk of an instance."""
+    """Return the path of the link by which the hypervisor finds a disk of an instance."""
     if "/" in instance_name or instance_name.startswith("."):
-        raise errors.BlockDeviceError(f"'{instance_name}' is no instance name")
+        raise errors.BlockDeviceError(f"'{instance_name}' is not the name of an instance")
     return paths.current().instance_disk_link(instance_name, index)
 
 
 def make_link(instance_name: str, index: int, device_path: str) -> str:
-    """Let the disk's link lead to a device; returns the link.
+    """Make the link of a disk lead to a device; return the path of the link.
 
-    :raises BlockDeviceError: it cannot be made.
+    :raises BlockDeviceError: the link cannot be made.
     """
     link = link_path(instance_name, index)
     try:
         fs.make_dirs(os.path.dirname(link), 0o755)
         if os.path.islink(link) and os.readlink(link) == device_path:
             return link
-        # In two steps under a name of its own, so that the link is never missing.
+        # Made under a temporary name and renamed, so that the link is never missing.
         temporary = f"{link}.{os.getpid()}.new"
         fs.remove_file(temporary)
         os.symlink(device_path, temporary)
@@ -62,7 +61,7 @@ def make_link(instance_name: str, index: int, device_path: str) -> str:
 
 
 def remove_link(instance_name: str, index: int) -> None:
-    """Remove a disk's link; one that is missing is no error."""
+    """Remove the link of a disk; a missing link is no error."""
     fs.remove_file(link_path(instance_name, index))
 
 
@@ -79,7 +78,7 @@ def remove_links(instance_name: str) -> None:
             fs.remove_file(f"{directory}/{name}")
 
 
-# What a device belongs to
+# Owners of devices
 
 
 def _cache_file(device_path: str) -> str:
@@ -95,7 +94,7 @@ def _note_owner(device_path: str, owner: str, on_primary: bool, iv_name: str) ->
             _cache_file(device_path), f"{owner} {side} {iv_name or 'not_visible'}\n", sync=False
         )
     except OSError as err:
-        # Information for people only.
+        # Information for the administrator only.
         logging.warning("cannot note the owner of %s: %s", device_path, err)
 
 
@@ -110,7 +109,7 @@ def _forget_owner(device_path: str) -> None:
 
 
 def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDevice:
-    # What lies below a mirrored disk that one assembles itself, as far as it is there.
+    # The devices below a mirrored disk, as far as they exist.
     device = storage.device(disk)
     if on_primary or device.ASSEMBLED_ON_SECONDARY:
         device.assemble()
@@ -123,9 +122,9 @@ def _assemble(disk: Disk, owner: str, on_primary: bool) -> storage.base.BlockDev
 
 
 def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
-    """The devices of disks, each of which must exist.
+    """Return the devices of disks.
 
-    :raises BlockDeviceError: names the one that is missing.
+    :raises BlockDeviceError: a device does not exist; the text names it.
     """
     for disk in disks:
         device = storage.device(disk)
@@ -141,7 +140,7 @@ def _devices(disks: Sequence[Disk]) -> Iterator[storage.base.BlockDevice]:
 def create(
     disk: Disk, size_mib: int, owner: str, on_primary: bool, info: str, exclusive_storage: bool
 ) -> str | None:
-    """Make a device, below-lying ones are there already; returns its name on this node."""
+    """Create a device, whose lower devices exist already; return its name on this node."""
     for child in disk.children:
         storage.device(child).assemble()
     device = storage.device(disk)
@@ -151,11 +150,11 @@ def create(
         if on_primary or device.ASSEMBLED_ON_SECONDARY:
             device.assemble()
             if on_primary:
-                # What was made just now is valid, whatever it is.
+                # The content of a new device is valid.
                 device.open(exclusive=True, force=True)
             _note_owner(device.path, owner, on_primary, disk.iv_name)
     except errors.GenericError:
-        # The caller was not told of the device, so nobody else would remove it.
+        # The caller does not learn of the device, so only this handler can remove it.
         device.remove()
         raise
     return device.unique_id
@@ -163,12 +162,12 @@ def create(
 
 @serves(calls.BLOCKDEV_REMOVE)
 def remove(disk: Disk) -> None:
-    """Destroy a device and what is below it."""
+    """Remove a device and the devices below it."""
     device = storage.device(disk)
     try:
         device.remove()
     except errors.BlockDeviceError:
-        # What is above it may be left over from an operation that was broken off.
+        # A device above it may be left from an interrupted operation.
         if disk.dev_type != disk_constants.PLAIN or not above.take_down(device.path):
             raise
         device.remove()
@@ -179,7 +178,7 @@ def remove(disk: Disk) -> None:
 
 @serves(calls.BLOCKDEV_ASSEMBLE)
 def assemble(disk: Disk, instance: FilledInstance, on_primary: bool, index: int) -> list[Any]:
-    """Make a disk usable; on the primary also link it. Returns [device, link, uri]."""
+    """Assemble a disk, on the primary node with its link; return [device, link, uri]."""
     device = _assemble(disk, instance.name, on_primary)
     if not on_primary:
         return [True, True, None]
@@ -190,7 +189,7 @@ def assemble(disk: Disk, instance: FilledInstance, on_primary: bool, index: int)
 
 @serves(calls.BLOCKDEV_SHUTDOWN)
 def shutdown(disk: Disk) -> None:
-    """Give a disk back to the system, from the top down."""
+    """Shut a disk down, from the highest device to the lowest."""
     device = storage.device(disk)
     if device.exists():
         device.shutdown()
@@ -214,7 +213,7 @@ def _remove_links_to(device_path: str) -> None:
 
 @serves(calls.BLOCKDEV_FIND)
 def find(disk: Disk) -> BlockDevStatus | None:
-    """State of a disk, or None when it does not exist."""
+    """Return the state of a disk, or None when it does not exist."""
     device = storage.device(disk)
     return device.sync_status() if device.exists() else None
 
@@ -229,14 +228,14 @@ def open_disks(instance_name: str, disks: Sequence[Disk], exclusive: bool) -> No
 
 @serves(calls.BLOCKDEV_CLOSE)
 def close_disks(instance_name: str, disks: Sequence[Disk]) -> None:
-    """Make disks read-only, and remove their links first."""
+    """Remove the links of disks, and make the disks read-only."""
     remove_links(instance_name)
     problems = []
     for device in _devices(disks):
         try:
             device.close()
         except errors.BlockDeviceError as err:
-            # The others must be closed all the same, or the next node cannot have them.
+            # The other disks are closed nevertheless, or the next node could not open them.
             problems.append(str(err))
     if problems:
         raise errors.BlockDeviceError("; ".join(problems))
@@ -244,7 +243,7 @@ def close_disks(instance_name: str, disks: Sequence[Disk]) -> None:
 
 @serves(calls.BLOCKDEV_GETDIMENSIONS)
 def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None]:
-    """Size in bytes and spindles of each disk; None for one that does not exist."""
+    """Return [bytes, spindles] of each disk; None for a disk which does not exist."""
     result: list[list[int | None] | None] = []
     for disk in disks:
         device = storage.device(disk)
@@ -254,13 +253,13 @@ def dimensions(disks: Sequence[Disk]) -> list[list[int | None] | None]:
 
 @serves(calls.BLOCKDEV_GETMIRRORSTATUS)
 def mirror_status(disks: Sequence[Disk]) -> list[BlockDevStatus]:
-    """State of disks that must exist."""
+    """Return the states of disks, all of which must exist."""
     return [_combined_status(device) for device in _devices(disks)]
 
 
 @serves(calls.BLOCKDEV_GETMIRRORSTATUS_MULTI)
 def mirror_status_multi(disks: Sequence[Disk]) -> list[tuple[bool, BlockDevStatus | str]]:
-    """State of disks of several instances; one that cannot be told does not hide the others."""
+    """Return the states of disks of several instances; a failing disk does not hide the others."""
     found: list[tuple[bool, BlockDevStatus | str]] = []
     for disk in disks:
         try:
@@ -272,7 +271,7 @@ def mirror_status_multi(disks: Sequence[Disk]) -> list[tuple[bool, BlockDevStatu
 
 
 def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
-    """State of a device, no better than that of what is below it."""
+    """Return the state of a device, which is not better than that of the devices below it."""
     status = device.sync_status()
     for child in device.disk.children:
         below = storage.device(child)
@@ -292,7 +291,7 @@ def _combined_status(device: storage.base.BlockDevice) -> BlockDevStatus:
 def grow(
     disk: Disk, amount_mib: int, dry_run: bool, backing_store: bool, exclusive_storage: bool
 ) -> None:
-    """Add to the size of a disk."""
+    """Grow a disk."""
     for device in _devices([disk]):
         device.grow(
             amount_mib, dry_run=dry_run, backing_store=backing_store, exclusive=exclusive_storage
@@ -301,7 +300,7 @@ def grow(
 
 @serves(calls.BLOCKDEV_RENAME)
 def rename(renames: Sequence[tuple[Disk, tuple[Any, ...]]]) -> None:
-    """Give devices new names; goes on after a failure and reports all of them."""
+    """Rename devices; continue after a failure, and report all failures."""
     problems = []
     for disk, new_id in renames:
         try:
@@ -318,24 +317,24 @@ def rename(renames: Sequence[tuple[Disk, tuple[Any, ...]]]) -> None:
 
 @serves(calls.BLOCKDEV_SETINFO)
 def set_info(disk: Disk, info: str) -> None:
-    """Attach a text to a disk, where its storage keeps one."""
+    """Attach a text to a disk, where its storage supports that."""
     for device in _devices([disk]):
         device.set_info(info)
 
 
 @serves(calls.FILE_STORAGE_DIR_CREATE)
 def file_storage_dir_create(path: str) -> None:
-    """Make a directory for an instance's disks."""
+    """Create the directory for the disks of an instance."""
     file_storage.create_dir(path)
 
 
 @serves(calls.FILE_STORAGE_DIR_REMOVE)
 def file_storage_dir_remove(path: str) -> None:
-    """Remove it, when it is empty."""
+    """Remove the directory for the disks of an instance when it is empty."""
     file_storage.remove_dir(path)
 
 
 @serves(calls.FILE_STORAGE_DIR_RENAME)
 def file_storage_dir_rename(old_path: str, new_path: str) -> None:
-    """Rename it, for an instance with a new name."""
+    """Rename the directory for the disks of an instance which has a new name."""
     file_storage.rename_dir(old_path, new_path)

@@ -1,4 +1,4 @@
-"""Copying the content of one disk of this node to another, of whatever kinds they are."""
+"""Copy of the content of one disk of this node to another one, of the same or another kind."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ganeti.wire import calls
 
 @serves(calls.BLOCKDEV_CONVERT)
 def convert(source: Disk, target: Disk) -> None:
-    """Copy a disk; both are assembled here, and nobody else writes to them.
+    """Copy a disk; both are assembled on this node, and no other program writes to them.
 
-    :raises BlockDeviceError: one is missing, the target is smaller, or reading or writing failed.
+    :raises BlockDeviceError: a disk is missing, the target is smaller, or the copy failed.
     """
     old, new = storage.device(source), storage.device(target)
     for device in (old, new):
@@ -22,7 +22,7 @@ def convert(source: Disk, target: Disk) -> None:
         device.assemble()
     size = old.size_bytes()
     if new.size_bytes() < size:
-        raise new.fail(f"has {new.size_bytes()} bytes, less than the {size} to be copied")
+        raise new.fail(f"has {new.size_bytes()} bytes, fewer than the {size} to be copied")
     new.open(exclusive=True)
     try:
         copy(old.path, new.path, size)

@@ -1,4 +1,4 @@
-"""Calls about what is on disks: wiping, images, snapshots."""
+"""Handlers of the content of disks: wiping, images, snapshots."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _dd(device: BlockDevice, argv: list[str], problem: str) -> None:
 def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
     """Overwrite a part of a disk with zeros.
 
-    :raises BlockDeviceError: the part is not all on the disk.
+    :raises BlockDeviceError: the part ends behind the end of the disk.
     """
     device = _existing(disk)
     end_mib = device.size_bytes() // _MIB
@@ -59,7 +59,7 @@ def wipe(disk: Disk, offset_mib: int, size_mib: int) -> None:
 def image(disk: Disk, image: str, size_mib: int) -> None:
     """Write an image to a disk.
 
-    :raises BlockDeviceError: there is no such image, it is too large, or it cannot be written.
+    :raises BlockDeviceError: the image does not exist, is too large, or cannot be written.
     """
     device = _existing(disk)
     if not _ADDRESS.match(image):
@@ -76,7 +76,7 @@ def _write_image(device: BlockDevice, path: str, size_mib: int) -> None:
         raise device.fail(f"there is no image {path} on this node")
     image_mib = -(-os.path.getsize(path) // _MIB)
     if image_mib > size_mib:
-        raise device.fail(f"image {path} has {image_mib} MiB, there is room for {size_mib}")
+        raise device.fail(f"image {path} has {image_mib} MiB, the disk has {size_mib} MiB")
     _dd(
         device,
         copy.image_argv(path, device.path, size_mib, is_block=_is_block(device.path)),
@@ -86,12 +86,12 @@ def _write_image(device: BlockDevice, path: str, size_mib: int) -> None:
 
 @serves(calls.BLOCKDEV_SNAPSHOT)
 def snapshot(disk: Disk, snapshot_name: str, snapshot_size_mib: int) -> Any:
-    """Make a copy of the present content of a disk.
+    """Make a snapshot of a disk for an export.
 
-    :param snapshot_name: empty for the name of the volume with ``.snap`` behind it.
-    :param snapshot_size_mib: how much the copy may differ; 0 for the size of the disk.
-    :returns: ``logical_id`` of the copy.
-    :raises BlockDeviceError: disks of this kind have none, or it fails.
+    :param snapshot_name: empty for the name of the volume with the suffix ``.snap``.
+    :param snapshot_size_mib: capacity of the snapshot; 0 for the size of the disk.
+    :returns: ``logical_id`` of the snapshot.
+    :raises BlockDeviceError: disks of this kind have no snapshots, or the snapshot fails.
     """
     device = _existing(disk)
     inner = disk.children[0] if disk.children else disk
@@ -103,9 +103,10 @@ def snapshot(disk: Disk, snapshot_name: str, snapshot_size_mib: int) -> Any:
 def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
     """Make a snapshot of a disk which stays until it is removed.
 
-    :param size_mib: room for it, where the storage wants to know.
-    :param at_rest: nobody writes to the disk meanwhile.
-    :raises BlockDeviceError: a wrong name, disks of this kind have none, or it fails.
+    :param size_mib: capacity of the snapshot, where the storage needs one.
+    :param at_rest: no program writes to the disk meanwhile.
+    :raises BlockDeviceError: the name is malformed, disks of this kind have no snapshots, or the
+        snapshot fails.
     """
     device = _existing(disk)
     problem = snapshots.wrong_name(name)
@@ -116,16 +117,16 @@ def keep_snapshot(disk: Disk, name: str, size_mib: int, at_rest: bool) -> None:
 
 @serves(calls.BLOCKDEV_SNAPSHOT_LIST)
 def list_snapshots(disks: Sequence[Disk]) -> list[list[list[Any]]]:
-    """The snapshots of each disk; a disk which is lost may have some left."""
+    """List the snapshots of each disk, also of a lost disk."""
     return [[list(found) for found in storage.device(disk).kept()] for disk in disks]
 
 
 @serves(calls.BLOCKDEV_SNAPSHOT_RESTORE)
 def restore_snapshot(disk: Disk, name: str) -> None:
-    """Copy the content of a snapshot to its disk; what the disk has behind it stays.
+    """Copy the content of a snapshot to its disk; the rest of a larger disk is not changed.
 
-    :raises BlockDeviceError: one of them is missing, the disk is smaller, or it fails; then the
-        disk may be written in part.
+    :raises BlockDeviceError: disk or snapshot is missing, the disk is smaller, or the copy fails;
+        then a part of the disk may be written.
     """
     device = _existing(disk)
     try:
@@ -135,16 +136,16 @@ def restore_snapshot(disk: Disk, name: str) -> None:
     if not source.exists():
         raise device.fail(f"has no snapshot {name}")
     source.assemble()
-    size, room = source.size_bytes(), device.size_bytes()
+    size, capacity = source.size_bytes(), device.size_bytes()
     if disk.children:
-        # LVM rounds volumes up; of what it added the mirror above knows nothing.
+        # LVM rounds the sizes of volumes up; the mirrored disk above does not use the rest.
         below = storage.device(disk.children[0]).size_bytes()
-        size = room if size <= below else size
-    if size > room:
-        raise device.fail(f"has {room} bytes, less than the {size} of its snapshot {name}")
+        size = capacity if size <= below else size
+    if size > capacity:
+        raise device.fail(f"has {capacity} bytes, less than the {size} of its snapshot {name}")
     device.open(exclusive=True)
     try:
-        # What is written fills the snapshot, and goes over the network to the other half.
+        # Only differences are written: each write fills the snapshot and goes to the peer replica.
         content.copy(source.path, device.path, size, only_changes=True)
     except OSError as err:
-        raise device.fail(f"cannot get the content of its snapshot {name}", err) from err
+        raise device.fail(f"cannot be restored from its snapshot {name}", err) from err

@@ -1,6 +1,6 @@
-"""Calls about mirrored disks: connection, synchronisation, storage below them; and the helper.
+"""Handlers of mirrored disks: connection, synchronisation, storage below them, usermode helper.
 
-Each of them goes to both nodes of a disk. They may be repeated: what is so already stays so.
+The master calls both nodes of a disk. Each call may be repeated without effect.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ganeti.storage.drbd.device import DrbdDevice
 from ganeti.utils import retry
 from ganeti.wire import calls
 
-#: So long two halves may take to find each other.
+#: Time which two replicas may take to connect, in seconds.
 _CONNECT_S = 60.0
 _POLL = (0.1, 1.5, 5.0)
 
@@ -34,9 +34,9 @@ def _mirrored(disk: Disk) -> DrbdDevice:
 
 @serves(calls.DRBD_ATTACH_NET)
 def attach_net(disks: Sequence[Disk], multimaster: bool) -> None:
-    """Let this half of each disk look for the other.
+    """Let the local replica of each disk connect to its peer.
 
-    :raises BlockDeviceError: one is not active, or connected in another way.
+    :raises BlockDeviceError: a replica is not active, or connected with other parameters.
     """
     for one in map(_mirrored, disks):
         one.attach_net(multimaster=multimaster)
@@ -44,9 +44,9 @@ def attach_net(disks: Sequence[Disk], multimaster: bool) -> None:
 
 @serves(calls.DRBD_DISCONNECT_NET)
 def disconnect_net(disks: Sequence[Disk]) -> None:
-    """Cut this half of each disk from the other.
+    """Disconnect the local replica of each disk from its peer.
 
-    :raises BlockDeviceError: one is not active, or does not let go.
+    :raises BlockDeviceError: a replica is not active, or does not disconnect.
     """
     for one in map(_mirrored, disks):
         one.disconnect_net()
@@ -54,10 +54,10 @@ def disconnect_net(disks: Sequence[Disk]) -> None:
 
 @serves(calls.DRBD_WAIT_SYNC)
 def wait_sync(disks: Sequence[Disk]) -> list[Any]:
-    """Wait until the halves have found each other; tell how far they are in step.
+    """Wait until the replicas have connected; return how far they are in sync.
 
-    :returns: ``[all in step, lowest percentage]``.
-    :raises BlockDeviceError: one stays alone.
+    :returns: ``[all in sync, lowest percentage]``.
+    :raises BlockDeviceError: a replica does not connect to its peer.
     """
     return _wait_sync(list(map(_mirrored, disks)))
 
@@ -79,7 +79,9 @@ def _wait_sync(
         try:
             done, percent = retry.until(together, timeout_s=_CONNECT_S, delay=_POLL, sleep=sleep)
         except errors.RetryTimeout as err:
-            raise one.fail(f"does not find its peer, its connection is {err}") from err
+            raise one.fail(
+                f"does not connect to its peer; the state of its connection is {err}"
+            ) from err
         all_done = all_done and done
         lowest = min(lowest, percent)
     return [all_done, lowest]
@@ -87,7 +89,7 @@ def _wait_sync(
 
 @serves(calls.DRBD_NEEDS_ACTIVATION)
 def needs_activation(disks: Sequence[Disk]) -> list[str]:
-    """UUIDs of the disks whose half here is missing, stands alone, or lost its storage."""
+    """Return the UUIDs of disks whose local replica is missing, unconnected or without storage."""
     found = []
     for disk in disks:
         if disk.dev_type == disk_constants.DRBD8 and _mirrored(disk).needs_activation():
@@ -97,36 +99,36 @@ def needs_activation(disks: Sequence[Disk]) -> list[str]:
 
 @serves(calls.DRBD_HELPER)
 def helper() -> str:
-    """The program which the kernel module calls when something happens.
+    """Return the program which the kernel module calls for its events.
 
-    :raises BlockDeviceError: the module is not loaded.
+    :raises BlockDeviceError: the kernel module is not loaded.
     """
     return status.usermode_helper()
 
 
 @serves(calls.BLOCKDEV_ADDCHILDREN)
 def add_children(disk: Disk, children: Sequence[Disk]) -> None:
-    """Give a mirrored disk new storage, which is then filled from the other half.
+    """Attach new storage to a mirrored disk, which is then filled from the peer.
 
-    :raises BlockDeviceError: it has some, or the new one cannot be used.
+    :raises BlockDeviceError: the disk has storage, or the new one cannot be used.
     """
     _mirrored(disk).add_children(children)
 
 
 @serves(calls.BLOCKDEV_REMOVECHILDREN)
 def remove_children(disk: Disk, children: Sequence[Disk]) -> None:
-    """Take its storage from a mirrored disk.
+    """Detach the storage of a mirrored disk.
 
-    :raises BlockDeviceError: it has another one, or the data would be nowhere.
+    :raises BlockDeviceError: the disk has other storage, or no replica would have the data.
     """
     _mirrored(disk).remove_children(children)
 
 
 @serves(calls.BLOCKDEV_PAUSE_RESUME_SYNC)
 def pause_resume_sync(disks: Sequence[Disk], pause: bool) -> list[list[Any]]:
-    """Let synchronisations rest, or go on; goes on after a failure.
+    """Pause or resume synchronisations; continue with the next disk after a failure.
 
-    :returns: for each disk ``[True, None]`` or ``[False, why not]``.
+    :returns: for each disk ``[True, None]`` or ``[False, reason]``.
     """
     results: list[list[Any]] = []
     for disk in disks:

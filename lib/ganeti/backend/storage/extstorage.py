@@ -1,4 +1,4 @@
-"""Which providers of external storage this node has."""
+"""Handler of the list of providers of external storage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ganeti.wire import calls
 
 @serves(calls.EXTSTORAGE_DIAGNOSE)
 def extstorage_diagnose() -> list[list[Any]]:
-    """All providers of this node, in the order of the search path; the first of a name is used."""
+    """List the providers of this node, in the order of the search path; the first name counts."""
     return [
         [
             found.name,

@@ -1,4 +1,4 @@
-"""Calls about LVM and about block devices which no disk stands for (yet)."""
+"""Handlers of LVM, and of block devices which do not belong to a disk."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _MIB = 1 << 20
 
 @serves(calls.VG_LIST)
 def vg_list() -> dict[str, int]:
-    """Size of every volume group.
+    """Return the size of every volume group, in MiB.
 
-    :raises StorageError: LVM cannot be asked; the same below.
+    :raises StorageError: the LVM programs fail.
     """
     return {group.name: int(group.size_mib) for group in facts.here().groups()}
 
 
 @serves(calls.LV_LIST)
 def lv_list(groups: list[str]) -> dict[str, list[object]]:
-    """Logical volumes of some groups, or of all.
+    """Return the logical volumes of some groups, or of all.
 
     :returns: ``vg/lv`` -> [size in MiB as text, inactive, open].
     """
     for name in groups:
         if name.startswith("-"):
-            raise errors.StorageError(f"{name!r:.80} is no name of a volume group")
+            raise errors.StorageError(f"{name!r:.80} is not a name of a volume group")
     return facts.here().listed(groups)
 
 
 @serves(calls.BDEV_SIZES)
 def bdev_sizes(devices: list[str]) -> dict[str, int]:
-    """Sizes of those of the paths that are block devices."""
+    """Return the sizes of those paths which are block devices, in MiB."""
     found = {}
     for path in devices:
         try:
@@ -44,6 +44,6 @@ def bdev_sizes(devices: list[str]) -> dict[str, int]:
                 with open(path, "rb") as stream:
                     found[path] = stream.seek(0, os.SEEK_END) // _MIB
         except OSError:
-            # A path which cannot be looked at is no device one could use.
+            # A path which cannot be examined is not a usable device.
             continue
     return found

@@ -1,6 +1,6 @@
-"""Storage units and logical volumes of this machine, for administrators.
+"""Handlers of the storage units and logical volumes of this machine.
 
-What they are and how they are handled stands in :mod:`ganeti.storage.units`.
+:mod:`ganeti.storage.units` does the work.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from ganeti.wire import calls
 def storage_list(
     su_name: str, su_args: list[Any], name: str | None, fields: list[str]
 ) -> list[list[Any]]:
-    """Rows of storage units.
+    """Return rows of storage units.
 
-    :raises StorageError: unknown kind or field, or it failed.
+    :raises StorageError: the kind or a field is unknown, or the storage fails.
     """
     return units.list_units(su_name, _directories(su_args), name, fields)
 
@@ -41,7 +41,7 @@ def _directories(su_args: list[Any]) -> list[str]:
 def storage_modify(su_name: str, su_args: list[Any], name: str, changes: dict[str, Any]) -> None:
     """Change a storage unit.
 
-    :raises StorageError: this cannot be changed, or it failed.
+    :raises StorageError: the attribute cannot be changed, or the change failed.
     """
     units.modify(su_name, name, changes)
 
@@ -50,15 +50,15 @@ def storage_modify(su_name: str, su_args: list[Any], name: str, changes: dict[st
 def storage_execute(su_name: str, su_args: list[Any], name: str, op: str) -> None:
     """Repair a storage unit.
 
-    :raises StorageError: it has no such operation, or it failed.
+    :raises StorageError: the kind has no such operation, or the repair failed.
     """
     units.execute(su_name, name, op)
 
 
 @serves(calls.NODE_VOLUMES)
 def node_volumes() -> list[dict[str, Any]]:
-    """Logical volumes, one row for each device they are on.
+    """Return logical volumes, one row for each device that they use.
 
-    :raises StorageError: LVM cannot be asked.
+    :raises StorageError: the LVM programs fail.
     """
     return units.volumes()
