@@ -49,7 +49,7 @@ def test_a_larger_target_keeps_its_size(here):
 
 def test_what_cannot_be_copied(here):
     source, small = disk(here, "old", 2), disk(here, "small", 1)
-    with pytest.raises(errors.BlockDeviceError, match="less than"):
+    with pytest.raises(errors.BlockDeviceError, match="fewer than"):
         convert.convert(source, small)
     missing = Disk(dev_type="file", logical_id=("loop", "/srv/ganeti/file-storage/web/no"), size=1)
     for pair in ((missing, source), (source, missing)):
