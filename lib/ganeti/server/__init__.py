@@ -1,1 +1,1 @@
-"""Start-up, signals and privileges of the daemons; no cluster logic."""
+"""The main functions of the daemons: options, start-up, signals, end; no logic of the cluster."""

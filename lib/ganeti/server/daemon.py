@@ -1,18 +1,19 @@
-"""The common main of every daemon.
+"""The part of the main function which all daemons share.
 
-A daemon is three functions, called in this order:
+A daemon consists of three functions, which are called in this order:
 
 ``check(options)``
-    in the starting process, before anything is changed; raises when the daemon cannot run here.
-``prepare(options) -> T``
-    in the daemon, with its log open and its pid file locked, still with all privileges: opens
-    sockets, reads the configuration.
-``run(options, prepared, signals) -> exit code or None``
-    the main loop, after privileges were dropped and the starter was told *ready*.
+    runs in the starting process, before anything is changed; raises an error when the daemon cannot
+    run on this machine.
+``prepare(options) -> state``
+    runs in the daemon, with the log file open, the pid file locked, and still with all privileges;
+    opens sockets and reads the configuration.
+``run(options, state, signals) -> exit code or None``
+    is the main loop, after the daemon has dropped its privileges and reported *ready* to the
+    starting process.
 
-Signals only enqueue: a handler writes a byte into a pipe, the loop reads it with
-:meth:`Signals.take`. SIGTERM and SIGINT ask to stop, SIGHUP opens the log file again (done by
-``take`` itself, and reported).
+A signal handler only writes a byte into a pipe; the loop reads it with :meth:`Signals.take`.
+SIGTERM and SIGINT ask the daemon to stop. SIGHUP makes ``take`` open the log file again.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ _CAUGHT = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StartRefused(errors.GenericError):
-    """Raised by ``check`` or ``prepare``: the daemon must not run here; carries the exit code."""
+    """The daemon must not run on this machine; raised by ``check`` and ``prepare``.
+
+    :ivar exit_code: of the starting process.
+    """
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILURE) -> None:
         super().__init__(message)
@@ -53,19 +57,20 @@ class StartRefused(errors.GenericError):
 
 
 def require_member(path: str) -> None:
-    """A daemon of a node runs only where a file of the cluster is, without which it could nothing.
+    """Refuse to start on a machine that is not a node.
 
-    :raises StartRefused: it is not there.
+    :param path: a file which every node has, and which the daemon needs.
+    :raises StartRefused: the file is missing.
     """
     if not os.path.exists(path):
         raise StartRefused(
             f"this machine belongs to no cluster: {path} is missing. "
-            "A cluster is made by gnt-cluster init, a node joins by gnt-node add."
+            "Make a cluster with gnt-cluster init, or add this machine with gnt-node add."
         )
 
 
 class Signals:
-    """Signals as something a loop can wait for. Lives in the main thread, one per process."""
+    """The signals of a daemon, for which its loop can wait; one object, in the main thread."""
 
     def __init__(self) -> None:
         self._receive, self._send = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -73,11 +78,14 @@ class Signals:
         self._old = {number: signal.signal(number, _note) for number in _CAUGHT}
 
     def fileno(self) -> int:
-        """Readable when a signal came."""
+        """The file descriptor; it is readable when a signal has arrived."""
         return self._receive
 
     def take(self) -> list[signal.Signals]:
-        """The signals since the last call, oldest first; never waits. Reopens logs on SIGHUP."""
+        """The signals since the last call, oldest first; never waits.
+
+        The log files are opened again if SIGHUP is among them.
+        """
         try:
             data = os.read(self._receive, 4096)
         except BlockingIOError:
@@ -89,23 +97,26 @@ class Signals:
         return found
 
     def wait(self, timeout_s: float | None = None) -> list[signal.Signals]:
-        """Like :meth:`take`, but waits for a signal; empty when the time is over."""
+        """Wait for a signal, and return the signals since the last call; see :meth:`take`.
+
+        :param timeout_s: seconds after which the result is empty; None waits without limit.
+        """
         select.select([self._receive], [], [], timeout_s)
         return self.take()
 
     def wait_for_stop(self) -> signal.Signals:
-        """Wait until asked to stop."""
+        """Wait for a signal which asks the daemon to stop, and return it."""
         while True:
             for number in self.wait():
                 if number in STOP_SIGNALS:
                     return number
 
     def raise_stop(self) -> None:
-        """Ask our own loop to stop, from any thread."""
+        """Make the loop of this daemon stop; may be called from any thread."""
         os.write(self._send, bytes([signal.SIGTERM]))
 
     def close(self) -> None:
-        """Give the signals back to who had them; a forked child calls this first."""
+        """Restore the signal handlers of before; a forked child calls this first."""
         signal.set_wakeup_fd(self._old_fd)
         for number, old in self._old.items():
             signal.signal(number, old)
@@ -114,7 +125,7 @@ class Signals:
 
 
 def _note(_number: int, _frame: FrameType | None) -> None:
-    """A handler that does nothing: the interpreter has written the number into the pipe."""
+    """Do nothing: the interpreter has written the number of the signal into the pipe."""
 
 
 _foreground = True
@@ -122,10 +133,10 @@ _pid_file: daemonize.PidFile | None = None
 
 
 def leave_parent(signals: Signals) -> None:
-    """In a forked child of a daemon: give up what belongs to the parent alone.
+    """Close, in a forked child of a daemon, what belongs to the parent.
 
-    The parent's handlers would write into the parent's pipe; a share of the pid file's lock would
-    keep a new daemon from starting while an old child finishes its work.
+    The signal handlers would write into the pipe of the parent. The lock on the pid file would keep
+    a new daemon from starting while a child of the old one finishes its work.
     """
     global _pid_file
     signals.close()
@@ -135,7 +146,7 @@ def leave_parent(signals: Signals) -> None:
 
 
 def _follow_log() -> None:
-    """Let standard error follow a rotated log file."""
+    """Send standard error to the new log file after a rotation."""
     if not _foreground:
         daemonize.close_output(log.log_fileno())
 
@@ -147,13 +158,23 @@ def build_parser(
     bind: str | None = None,
     add_options: Callable[[argparse.ArgumentParser], None] | None = None,
 ) -> argparse.ArgumentParser:
-    """The options every daemon has; ``-p`` and ``-b`` only for one with a port."""
+    """Make the parser of a daemon's options.
+
+    :param port: the default port; None for a daemon without the options ``-p`` and ``-b``.
+    :param bind: the default address.
+    :param add_options: adds the options of this daemon.
+    """
     parser = argparse.ArgumentParser(prog=name, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"{name} (ganeti) {__version__}")
     add = parser.add_argument
     add("-f", "--foreground", action="store_true", help="stay attached to the terminal")
-    add("-d", "--debug", action="count", default=0, help="log everything")
-    add("--syslog", choices=log.SYSLOG_CHOICES, default="no", help="log to syslog as well, or only")
+    add("-d", "--debug", action="count", default=0, help="log messages for debugging, too")
+    add(
+        "--syslog",
+        choices=log.SYSLOG_CHOICES,
+        default="no",
+        help="log to syslog in addition to the file (yes), or instead of it (only)",
+    )
     add("--user", help="run as this user after start-up (needs root)")
     add("--group", help="run as this group after start-up (needs root)")
     if port is not None:
@@ -171,9 +192,9 @@ def _port(text: str) -> int:
 
 
 def ensure_runtime_dirs(here: paths.Paths) -> None:
-    """Create what a daemon needs before it can log; ``/var/run`` is empty after a boot.
+    """Create the directories which a daemon needs at its start; ``/var/run`` is empty after a boot.
 
-    :raises OSError: they cannot be created.
+    :raises OSError: a directory cannot be created.
     """
     fs.make_dirs(here.data_dir, 0o755)
     fs.make_dirs(here.run_dir, 0o775)
@@ -183,9 +204,11 @@ def ensure_runtime_dirs(here: paths.Paths) -> None:
 
 
 def drop_privileges(user: str | None, group: str | None) -> None:
-    """Become another user and group, for good.
+    """Change to another user and group; this cannot be undone.
 
-    :raises ConfigurationError: unknown user or group, or we may not.
+    :param user: name of the user; None for the present one.
+    :param group: name of the group; None for the group of the user.
+    :raises ConfigurationError: the user or group does not exist, or this process is not root.
     """
     if user is None and group is None:
         return
@@ -216,9 +239,9 @@ def drop_privileges(user: str | None, group: str | None) -> None:
 
 
 def hand_over(files: Sequence[str], user: str | None, group: str | None) -> None:
-    """Give the files that were opened as root to the user who will open them again.
+    """Give files which root has opened to the user who will open them again.
 
-    :raises ConfigurationError: unknown user or group.
+    :raises ConfigurationError: the user or group does not exist.
     """
     if os.geteuid() != 0 or (user is None and group is None):
         return
@@ -246,10 +269,14 @@ def main(
 ) -> NoReturn:
     """Run a daemon and exit.
 
-    :param name: program name, such as ``ganeti-noded``; gives pid and log file their names.
+    :param name: name of the program, such as ``ganeti-noded``; pid and log file are named after it.
     :param argv: the options, without the program.
-    :param early_drop: ``prepare`` needs no privileges, so it gets none: whatever it makes belongs
-        to the daemon's user.
+    :param check: see the docstring of the module; ``prepare`` and ``run``, too.
+    :param port: the default port; None for a daemon without a port.
+    :param bind: the default address.
+    :param add_options: adds the options of this daemon.
+    :param early_drop: drop the privileges before ``prepare``, so that its files belong to the user
+        of the daemon.
     :raises SystemExit: always. 0 after a requested stop, 2 for wrong options, 1 or the code of
         :class:`StartRefused` when it could not run; the starting process exits with the code which
         the daemon has reported.
@@ -277,8 +304,8 @@ def main(
     except BaseException as err:
         if options.foreground or isinstance(err, SystemExit):
             raise
-        # The log and the starter are told; nobody else would see a traceback.
-        logging.critical("died of an internal error", exc_info=True)
+        # Standard error may be closed: the log and the starting process get the traceback.
+        logging.critical("ended by an internal error", exc_info=True)
         ready.failed("internal error: " + traceback.format_exc().rstrip())
         code = EXIT_FAILURE
     logging.shutdown()

@@ -9,7 +9,7 @@ for Ganeti 3.x look. SIGTERM lets running jobs finish (up to :data:`STOP_WAIT_S`
 back into the queue and ends the daemon; a second SIGTERM ends it at once. SIGHUP opens the log file
 again. When the daemon is killed, the next start marks the jobs which ran as failed and goes on.
 
-Source: Ganeti design 2.0, *Node daemon and master daemon*, *Job queue*.
+Source: Ganeti design 2.0, *Master daemon*, *Job Queue*.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from ganeti.utils import filelock, fs, net, process
 NAME = "ganeti-masterd"
 
 SOCKET_MODE = 0o660
-# How long an orderly end waits for running jobs.
+#: Seconds which the daemon waits at its end for running jobs.
 STOP_WAIT_S = 25.0
 # A node daemon that has just written the queue for another master needs some seconds to finish.
 _COPY_WAIT_S = 15.0
@@ -72,16 +72,17 @@ class MasterDaemon(NamedTuple):
 
 
 _OVERRIDE_WARNING = """\
-Starting without a vote. If another node is the master, or has newer data, what it
-acknowledged is lost, and this node's configuration and jobs replace those of all others."""
+Starting without a vote. If another node is the master, or has newer data, jobs and
+changes which it has acknowledged are lost: the configuration and the jobs of this node
+replace those of all other nodes."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of this daemon alone."""
+    """Add the options of this daemon."""
     parser.add_argument(
         "--no-voting",
         action="store_true",
-        help="do not ask other nodes whether this one may be master (dangerous)",
+        help="do not ask the other nodes whether this one may be the master (dangerous)",
     )
     parser.add_argument(
         "--yes-do-it", action="store_true", help="do not ask for confirmation of --no-voting"
@@ -97,7 +98,7 @@ def check(options: argparse.Namespace) -> None:
     here = paths.current()
     if not os.path.exists(here.ssconf_file(ssconf_const.MASTER_NODE)):
         raise daemon.StartRefused(
-            "this machine belongs to no cluster. One is made by gnt-cluster init.",
+            "this machine belongs to no cluster. Make one with gnt-cluster init.",
             exit_codes.EXIT_NOTCLUSTER,
         )
     _check_master(ssconf.SimpleStore(here).master_node())
@@ -110,7 +111,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def _confirmed() -> bool:
-    """Ask the person at the terminal, if there is one."""
+    """Ask the user for a confirmation, if there is a terminal."""
     if not sys.stdin.isatty():
         return False
     return input("If you are sure, type YES in capital letters: ").strip() == "YES"
@@ -120,7 +121,8 @@ def _check_master(name: str) -> None:
     own = machine.current().hostname()
     if name.lower() != own:
         raise daemon.StartRefused(
-            f"this node ({own}) is not the master; that is {name}", exit_codes.EXIT_NOTMASTER
+            f"this node ({own}) is not the master; the master is {name}",
+            exit_codes.EXIT_NOTMASTER,
         )
 
 
@@ -147,7 +149,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     fence = Fence(won.epoch)
     store.use_fence(fence)
     fence.adopt_config()
-    # Only now: before the promises an older master could have written.
+    # Not earlier: before the nodes made their promises, an older master could write the file.
     config = Config.open(here.cluster_conf_file, write=fence.write_config)
     _check_master(config.master_node().name)
     runner = RpcRunner(config.snapshot, client)
@@ -157,7 +159,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     locks = LockManager(startup.lock_keys(config.snapshot()))
     context = MasterContext(config, locks, runner)
     livelock = startup.take_livelock(here.livelock_dir)
-    # The units would otherwise be imported when the first job waits for them.
+    # Import the logical units now, so that the first job need not wait for it.
     cmdlib.load()
     queue = JobQueue(
         store,
@@ -177,7 +179,7 @@ def prepare(options: argparse.Namespace) -> MasterDaemon:
     config.tell_commits(events.config_changed)
     context.live_seen = Guests(events, context).seen
     server = LuxiServer(_listen(here), LuxiService(context, events))
-    # What exists now lives as long as we do; the collector need not look at it again and again.
+    # Present objects live as long as the process; the garbage collector need not visit them.
     gc.collect()
     gc.freeze()
     fence.watch()
@@ -227,7 +229,7 @@ def _listen(here: paths.Paths) -> list[socket.socket]:
 
 
 def _raise_file_limit() -> None:
-    """A client is a file descriptor; take as many as we may have."""
+    """Allow as many open files as possible, because each client needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft < wanted:
@@ -235,8 +237,8 @@ def _raise_file_limit() -> None:
 
 
 def _die() -> None:
-    """A thread nobody can do without died of a bug: end as if killed; the next start repairs."""
-    logging.critical("a thread of the job queue died, ending")
+    """End as if killed, after the failure of a thread of the queue. The next start repairs it."""
+    logging.critical("a thread of the job queue has failed, the daemon ends")
     logging.shutdown()
     os._exit(daemon.EXIT_FAILURE)
 
@@ -254,7 +256,7 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
         left = queue.stop(STOP_WAIT_S)
         if left:
             logging.warning(
-                "ending while jobs %s run; the next start will mark them as failed",
+                "the daemon ends while jobs %s run; the next start marks them as failed",
                 ", ".join(map(str, sorted(left))),
             )
         server.stop()
@@ -263,10 +265,10 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
         if not any(number in daemon.STOP_SIGNALS for number in signals.take()):
             return
         if stopper:
-            logging.warning("asked to stop again, not waiting any longer")
+            logging.warning("a second request to stop: the daemon ends without waiting for jobs")
             server.stop(grace_s=0.0)
         else:
-            # In a thread, so that clients are answered while the last jobs finish.
+            # In a thread, so that clients get answers while the last jobs end.
             stopper.append(threading.Thread(target=stop, name="stop", daemon=True))
             stopper[0].start()
 
@@ -283,10 +285,10 @@ def run(options: argparse.Namespace, master: MasterDaemon, signals: daemon.Signa
 
 
 def _activate_ip(context: MasterContext) -> None:
-    """Clients find the master by its address; without it everything else works."""
+    """Activate the address of the master, with which clients find it. A failure is only logged."""
     failure = activate_master_ip(context.rpc, context.config.snapshot())
     if failure is not None:
-        logging.error("the address of the master is not up: %s", failure)
+        logging.error("the address of the master could not be activated: %s", failure)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

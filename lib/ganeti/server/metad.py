@@ -1,15 +1,14 @@
-"""The metadata daemon ``ganeti-metad``: what guests may ask their node.
+"""The main function of the metadata daemon, from which guests read facts about themselves.
 
-It serves HTTP on 169.254.169.254 to the guests with a communication interface, and its control
-socket to the node daemon, which starts it when the first such guest comes. It owns nothing and
-forgets everything when it ends: what it knows may be secret, so no file ever holds it. The node
-daemon tells it again what it must know when an instance starts.
+``ganeti-metad`` serves HTTP on 169.254.169.254 to guests with a communication NIC, and its control
+socket to the node daemon, which starts it for the first such guest. The facts may be secret, so the
+daemon keeps them in its memory only; the node daemon sends them when an instance starts.
 
-It needs root only to open port 80 (and 67, from which guests get their addresses), and may then
-become a user of its own, who must be able to read the OS definitions.
+The daemon needs root only to open port 80, and port 67 for DHCP. It may then change to a user of
+its own, who must be able to read the OS definitions.
 
-In a virtual cluster guests have QEMU's own network, which passes what they send to that address to
-a local socket, with a line that says whose guest it is.
+In a virtual cluster, QEMU's user networking forwards requests to that address to a local socket;
+the first line of each connection has the address of the guest.
 """
 
 from __future__ import annotations
@@ -39,29 +38,30 @@ NAME = const.PROGRAM
 
 _CLIENTS = 1000
 _STOP_S = 2.0
-#: linux/in.h: bind an address that the machine has only while there are guests.
+#: linux/in.h: bind an address which the machine has only while there are guests.
 _IP_FREEBIND = 15
 
 
 class MetadataDaemon(NamedTuple):
-    """What is ready before privileges are dropped.
+    """The parts of a metadata daemon that has started.
 
-    :ivar guests: listens to guests that are known by their address.
-    :ivar brought: listens to connections of guests that are brought with their address.
-    :ivar addresses: gives guests their addresses.
+    :ivar direct: socket for connections of guests; the address of the peer is the guest's.
+    :ivar forwarded: socket for connections which begin with a line that names the guest's address.
+    :ivar dhcp: socket for requests of guests for their address.
+    :ivar control: socket for the node daemon.
     """
 
-    guests: socket.socket | None
-    brought: socket.socket | None
-    addresses: socket.socket | None
+    direct: socket.socket | None
+    forwarded: socket.socket | None
+    dhcp: socket.socket | None
     control: socket.socket
     access_log: AccessLog
 
 
 def check(options: argparse.Namespace) -> None:
-    """Only on a node.
+    """Refuse to start on a machine that is not a node.
 
-    :raises StartRefused: this machine is none.
+    :raises StartRefused: this machine is not a node.
     """
     daemon.require_member(paths.current().noded_cert_file)
 
@@ -72,24 +72,26 @@ def prepare(options: argparse.Namespace) -> MetadataDaemon:
     :raises ConfigurationError: an address cannot be served.
     """
     here = paths.current()
-    guests = brought = addresses = None
+    direct = forwarded = addresses = None
     through_qemu = machine.current().has_metadata_through_qemu
     if options.bind or not through_qemu:
-        guests = _listen(options.bind or const.ADDRESS, options.port)
+        direct = _listen(options.bind or const.ADDRESS, options.port)
     if through_qemu:
-        brought = net.unix_listen(here.metad_guest_socket)
+        forwarded = net.unix_listen(here.metad_guest_socket)
     else:
         try:
             addresses = dhcp.listen()
         except OSError as err:
             logging.warning(
-                "guests get no addresses from here: port %d: %s", dhcp.SERVER_PORT, err.strerror
+                "guests get no addresses by DHCP: cannot serve port %d: %s",
+                dhcp.SERVER_PORT,
+                err.strerror,
             )
     control = net.unix_listen(here.metad_socket, gid=users.group_id(users.current().daemons_group))
     access_log = AccessLog(here.metad_access_log_file)
     if os.geteuid() == 0 and options.user:
         daemon.hand_over([here.metad_socket, access_log.path], options.user, None)
-    return MetadataDaemon(guests, brought, addresses, control, access_log)
+    return MetadataDaemon(direct, forwarded, addresses, control, access_log)
 
 
 def _listen(address: str, port: int) -> socket.socket:
@@ -108,15 +110,13 @@ def _listen(address: str, port: int) -> socket.socket:
     return sock
 
 
-def run(
-    options: argparse.Namespace, prepared: MetadataDaemon, signals: daemon.Signals
-) -> int | None:
+def run(options: argparse.Namespace, metad: MetadataDaemon, signals: daemon.Signals) -> int | None:
     """Serve until a signal says to stop."""
-    asyncio.run(_serve(prepared, signals))
+    asyncio.run(_serve(metad, signals))
     return None
 
 
-async def _serve(prepared: MetadataDaemon, signals: daemon.Signals) -> None:
+async def _serve(metad: MetadataDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     guests = Guests()
@@ -126,27 +126,27 @@ async def _serve(prepared: MetadataDaemon, signals: daemon.Signals) -> None:
             if number in daemon.STOP_SIGNALS:
                 stop.set()
             else:
-                prepared.access_log.reopen()
+                metad.access_log.reopen()
 
     loop.add_reader(signals.fileno(), on_signal)
     loop.set_exception_handler(_report)
     application = MetadataApplication(guests, paths.current().os_search_path)
     limits = event_server.Limits(clients=event_server.client_limit(_CLIENTS))
     servers = []
-    for listener, introduced in ((prepared.guests, False), (prepared.brought, True)):
+    for listener, introduced in ((metad.direct, False), (metad.forwarded, True)):
         if listener is not None:
             server = event_server.Server(
                 application,
                 limits=limits,
-                note=prepared.access_log.write,
+                note=metad.access_log.write,
                 server_name=f"Ganeti {__version__}",
                 introduced=introduced,
             )
             await server.start([listener])
             servers.append(server)
     control = Control(guests)
-    await control.start(prepared.control)
-    addresses = prepared.addresses
+    await control.start(metad.control)
+    addresses = metad.dhcp
     if addresses is not None:
         loop.add_reader(addresses.fileno(), dhcp.serve, addresses, guests)
     try:
@@ -159,7 +159,7 @@ async def _serve(prepared: MetadataDaemon, signals: daemon.Signals) -> None:
 
 
 def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What went wrong where nobody was waiting for it."""
+    """Log an error of a task whose result no other task awaits."""
     error = context.get("exception")
     if isinstance(error, OSError | TimeoutError):
         logging.debug("%s: %s", context.get("message"), error)

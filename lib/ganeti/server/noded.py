@@ -1,11 +1,11 @@
-"""The node daemon's start-up: certificates, socket, signals. The work is in :mod:`ganeti.backend`.
+"""The main function of the node daemon: certificates, socket, signals.
 
-``ganeti-noded`` runs on every node, as root on a real machine (it handles disks and guests) and as
-the user of a virtual cluster there. Options beyond the common ones: ``--no-mlock`` (accepted for
-compatibility; memory is locked only where the daemon may do so).
+``ganeti-noded`` runs on every node and answers node calls (:mod:`ganeti.backend`). On a real
+machine it runs as root, because it handles disks and guests; in a virtual cluster it runs as its
+user. Each call is served by a forked child. SIGTERM ends the parent; children finish the calls they
+have accepted. SIGHUP opens the log file again.
 
-SIGTERM ends the parent; children that work on an accepted call finish it. SIGHUP opens the log
-again.
+Source: Ganeti design 2.0, *Node daemon changes*.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _IN_USE_S = 3.0
 
 
 class NodeDaemon(NamedTuple):
-    """What is ready before privileges are dropped."""
+    """The parts of a node daemon that has started."""
 
     sock: socket.socket
     context: x509.FreshContext
@@ -47,10 +47,10 @@ class NodeDaemon(NamedTuple):
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse to start on a machine that is no node.
+    """Refuse to start on a machine that is not a node.
 
-    :raises StartRefused: there is no cluster certificate.
-    :raises X509CertError: it cannot be read.
+    :raises StartRefused: the certificate of the cluster is missing.
+    :raises X509CertError: the certificate cannot be used.
     """
     here = paths.current()
     daemon.require_member(here.noded_cert_file)
@@ -58,7 +58,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def prepare(options: argparse.Namespace) -> NodeDaemon:
-    """Open the socket and load everything a child will need.
+    """Open the socket and load everything that a child needs.
 
     :raises ConfigurationError: the address cannot be served.
     :raises X509CertError: the certificate cannot be used.
@@ -81,15 +81,15 @@ def prepare(options: argparse.Namespace) -> NodeDaemon:
         here.ssconf_file(ssconf.MASTER_CANDIDATES_CERTS), x509.digest_file(here.noded_cert_file)
     )
     base.prepare()
-    prepared = NodeDaemon(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
+    noded = NodeDaemon(sock, context, authorise, dispatch.Dispatcher(registry.handlers()))
     if not options.no_mlock and machine.current().may_lock_memory:
         _lock_memory()
     logging.info("serving %s port %d", address, options.port)
-    return prepared
+    return noded
 
 
 def _listen(address: str, port: int) -> socket.socket:
-    """Open the socket; processes of a daemon that was killed may hold it for a moment more."""
+    """Open the socket. Children of a daemon that was killed may still have it for some seconds."""
 
     def attempt() -> socket.socket:
         try:
@@ -105,21 +105,21 @@ def _listen(address: str, port: int) -> socket.socket:
         return retry.until(attempt, timeout_s=_IN_USE_S)
     except errors.RetryTimeout as err:
         raise errors.ConfigurationError(
-            f"cannot serve {address} port {port}: another program serves it"
+            f"cannot serve {address} port {port}: another program uses it"
         ) from err
 
 
-def run(options: argparse.Namespace, prepared: NodeDaemon, signals: daemon.Signals) -> int | None:
-    """Serve until a signal or an answer says to stop."""
-    # What exists now lives as long as we do; the collector of a child need not look at it, and
-    # pages it does not touch are not copied.
+def run(options: argparse.Namespace, noded: NodeDaemon, signals: daemon.Signals) -> int | None:
+    """Serve until a signal or a node call asks the daemon to stop."""
+    # Present objects live as long as the process. When the garbage collector of a child does not
+    # visit them, their memory is not copied.
     gc.collect()
     gc.freeze()
     forking = server.ForkingServer(
-        prepared.sock,
-        prepared.context,
-        prepared.dispatcher,
-        prepared.authorise,
+        noded.sock,
+        noded.context,
+        noded.dispatcher,
+        noded.authorise,
         in_child=lambda: daemon.leave_parent(signals),
         at_rest=jobqueue.settle,
     )
@@ -130,12 +130,14 @@ def run(options: argparse.Namespace, prepared: NodeDaemon, signals: daemon.Signa
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Options of this daemon alone."""
-    parser.add_argument("--no-mlock", action="store_true", help="do not lock the memory")
+    """Add the options of this daemon."""
+    parser.add_argument(
+        "--no-mlock", action="store_true", help="do not lock the memory of the daemon"
+    )
 
 
 def _lock_memory() -> None:
-    """A node that swaps must still answer; without the right to do so we go on unlocked."""
+    """Lock the memory, so that the daemon answers while the machine swaps; a failure is logged."""
     with contextlib.suppress(OSError):
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.mlockall(_MCL_CURRENT_AND_FUTURE) != 0:

@@ -1,12 +1,13 @@
-"""The REST daemon ``ganeti-rapi``: start-up, TLS, files that change; the rest is in the room rapi.
+"""The main function of the REST daemon: options, TLS, files that change. See :mod:`ganeti.rapi`.
 
-It runs where it is started, normally on the master, and needs nothing but the master's local socket
-and three files: certificate, users, logs. On a node which is not the master, and while no master
-daemon runs, it serves what needs no master and answers 502 to the rest, saying why; when the master
-is there again so is everything else.
+``ganeti-rapi`` normally runs on the master. It needs the local socket of the master daemon and
+three files: certificate, users, log. On another node, and while no master daemon runs, it answers
+502 with the reason to all requests which need the master, and serves the others.
 
-One loop serves all clients (:mod:`ganeti.http.event_server`). It is started after privileges were
-dropped, on a socket and with a certificate which were opened before.
+One loop serves all clients (:mod:`ganeti.http.event_server`). It starts after the daemon has
+dropped its privileges; the socket and the certificate are opened before.
+
+Source: Ganeti design 2.0, *Remote API changes*.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _STOP_S: Final = 5.0
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What this daemon has beside the options of all."""
+    """Add the options of this daemon."""
     add = parser.add_argument
     add("-i", "--interface", metavar="NAME", help="serve the address of this interface")
     add(
@@ -49,16 +50,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=AT_ONCE,
         metavar="NUMBER",
-        help=f"requests worked on at the same time (default {AT_ONCE})",
+        help=f"number of requests which are answered at the same time (default {AT_ONCE})",
     )
     add("--no-ssl", action="store_true", help="serve plain HTTP, without TLS")
     add("-K", "--ssl-key", metavar="FILE", help="private key, instead of the one in rapi.pem")
     add("-C", "--ssl-cert", metavar="FILE", help="certificate, instead of the one in rapi.pem")
-    add("--ssl-chain", metavar="FILE", help="certificates between ours and a known authority's")
+    add(
+        "--ssl-chain",
+        metavar="FILE",
+        help="certificates of the authorities between that certificate and a known authority",
+    )
     add(
         "--require-authentication",
         action="store_true",
-        help="answer nothing at all without a password",
+        help="demand a password for every request",
     )
 
 
@@ -69,7 +74,11 @@ def _positive(text: str) -> int:
 
 
 class RestDaemon(NamedTuple):
-    """What is ready before privileges are dropped."""
+    """The parts of a REST daemon that has started.
+
+    :ivar tls: settings of TLS; None for plain HTTP.
+    :ivar watch: notices changes of the file with the users; None where that is not possible.
+    """
 
     sock: socket.socket
     tls: ssl.SSLContext | None
@@ -78,23 +87,23 @@ class RestDaemon(NamedTuple):
 
 
 def check(options: argparse.Namespace) -> None:
-    """Refuse what cannot work.
+    """Refuse to start with options that exclude each other, or without a certificate.
 
-    :raises StartRefused: options that exclude each other, or there is no certificate.
+    :raises StartRefused: the options or the missing certificate.
     """
     here = paths.current()
     if options.interface and options.bind:
         raise daemon.StartRefused("options --interface and --bind exclude each other")
     if options.no_ssl:
         if options.ssl_key or options.ssl_cert or options.ssl_chain:
-            raise daemon.StartRefused("options --ssl-... make no sense with --no-ssl")
+            raise daemon.StartRefused("options --ssl-... and --no-ssl exclude each other")
         return
     if bool(options.ssl_key) != bool(options.ssl_cert):
-        raise daemon.StartRefused("options --ssl-key and --ssl-cert go together")
+        raise daemon.StartRefused("options --ssl-key and --ssl-cert need each other")
     if not options.ssl_cert and not os.path.exists(here.rapi_cert_file):
         raise daemon.StartRefused(
-            f"there is no certificate to show: {here.rapi_cert_file} is missing. A cluster is made"
-            " by gnt-cluster init, a node joins by gnt-node add; --no-ssl does without."
+            f"the certificate {here.rapi_cert_file} is missing. Make a cluster with gnt-cluster"
+            " init, or add this machine with gnt-node add; --no-ssl needs no certificate."
         )
 
 
@@ -120,11 +129,11 @@ def prepare(options: argparse.Namespace) -> RestDaemon:
     access_log = AccessLog(here.rapi_access_log_file)
     ours = [access_log.path]
     if not os.path.isdir(here.rapi_data_dir):
-        # Else it belongs to whom ensure-dirs has given it.
+        # An existing directory has the owner that ensure-dirs has set.
         fs.make_dirs(here.rapi_data_dir, 0o750)
         ours.append(here.rapi_data_dir)
     daemon.hand_over(ours, options.user, options.group)
-    # Before the file is first read, so that no change falls between the two.
+    # Before the file is first read, so that no change is missed between the two.
     watch = inotify.watch(here.rapi_data_dir)
     logging.info("serving %s port %d%s", address, options.port, "" if tls else ", without TLS")
     return RestDaemon(sock, tls, access_log, watch)
@@ -141,17 +150,15 @@ def _default_address(interface: str | None) -> str:
         ) from err
 
 
-def run(options: argparse.Namespace, prepared: RestDaemon, signals: daemon.Signals) -> int | None:
+def run(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> int | None:
     """Serve until a signal says to stop."""
     gc.collect()
     gc.freeze()
-    asyncio.run(_serve(options, prepared, signals))
+    asyncio.run(_serve(options, rapi, signals))
     return None
 
 
-async def _serve(
-    options: argparse.Namespace, prepared: RestDaemon, signals: daemon.Signals
-) -> None:
+async def _serve(options: argparse.Namespace, rapi: RestDaemon, signals: daemon.Signals) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     users = Users(paths.current().rapi_users_file, {resource.handler for resource in RESOURCES})
@@ -168,9 +175,9 @@ async def _serve(
     limits = most._replace(clients=event_server.client_limit(most.clients))
     server = event_server.Server(
         application,
-        tls=prepared.tls,
+        tls=rapi.tls,
         limits=limits,
-        note=prepared.access_log.write,
+        note=rapi.access_log.write,
         server_name=f"Ganeti {__version__}",
     )
 
@@ -179,11 +186,11 @@ async def _serve(
             if number in daemon.STOP_SIGNALS:
                 stop.set()
             else:
-                prepared.access_log.reopen()
+                rapi.access_log.reopen()
                 users.refresh()
 
     loop.add_reader(signals.fileno(), on_signal)
-    watch = prepared.watch
+    watch = rapi.watch
     if watch is not None:
         users.watched = True
 
@@ -193,7 +200,7 @@ async def _serve(
 
         loop.add_reader(watch.fileno(), on_change)
     loop.set_exception_handler(_report)
-    await server.start([prepared.sock])
+    await server.start([rapi.sock])
     try:
         await stop.wait()
     finally:
@@ -207,10 +214,10 @@ async def _serve(
 
 
 def _report(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What went wrong where nobody was waiting for it."""
+    """Log an error of a task whose result no other task awaits."""
     error = context.get("exception")
     if isinstance(error, OSError | ssl.SSLError | TimeoutError):
-        # A client that went away, or does not speak TLS.
+        # A client has closed its connection, or does not speak TLS.
         logging.debug("%s: %s", context.get("message"), error)
     else:
         logging.error("%s", context.get("message"), exc_info=error)

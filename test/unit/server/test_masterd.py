@@ -35,7 +35,7 @@ def test_no_cluster(here: paths.Paths) -> None:
 def test_not_the_master(here: paths.Paths) -> None:
     Path(here.ssconf_file("master_node")).write_text("node2.example.com\n")
     with pytest.raises(
-        daemon.StartRefused, match="not the master; that is node2.example.com"
+        daemon.StartRefused, match="not the master; the master is node2.example.com"
     ) as caught:
         masterd.check(OPTIONS)
     assert caught.value.exit_code == 11

@@ -31,9 +31,9 @@ def here(tmp_path: Path) -> paths.Paths:
     ("words", "fragment"),
     [
         (["-i", "lo", "-b", "127.0.0.1"], "exclude each other"),
-        (["--no-ssl", "--ssl-key", "x"], "make no sense"),
-        (["--ssl-key", "x"], "go together"),
-        (["-C", "x"], "go together"),
+        (["--no-ssl", "--ssl-key", "x"], "exclude each other"),
+        (["--ssl-key", "x"], "need each other"),
+        (["-C", "x"], "need each other"),
     ],
 )
 def test_options_that_contradict(here: paths.Paths, words: list[str], fragment: str) -> None:
